@@ -66,7 +66,7 @@ define INSTALL
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r $<
 @PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tools.progress "Compiling what a rehearsal imports" sh -c '\
 $(BIN)/python -c "import tensorflow, keras, tensorflow_datasets, sklearn.datasets, PIL.Image" >/dev/null 2>&1 & \
-$(BIN)/python -c "import offline.rehearsal.__main__, offline.rehearsal.report; \
+$(BIN)/python -c "import offline.rehearsal.__main__, offline.rehearsal.output.report; \
 from infra.clouds.registry import CLOUDS; \
 [__import__(f\"infra.clouds.{cloud}.{part}\") for cloud in CLOUDS for part in (\"platforms\", \"emulator\")]"; wait'
 endef

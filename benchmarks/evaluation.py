@@ -26,9 +26,9 @@ from benchmarks.training import processor
 from infra.kubernetes import job
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.declared import DeclaredPipeline
+from infra.pipelines.discovery import DeclaredPipeline
 from infra.pipelines.images import CPU_IMAGE
-from infra.pipelines.placement import place
+from infra.placement.steps import place
 from infra.platform import Platform, Pool, Resources, Store, Taint
 from offline.engine.evaluate import evaluate
 from workloads.mnist.pipeline import Mnist

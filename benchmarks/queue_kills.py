@@ -18,9 +18,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
-from benchmarks.queue_kill_plan import MODES, Event, plan
-from benchmarks.queue_kill_run import Found, Run
-from benchmarks.valkey_server import ValkeyServer
+from benchmarks.queue_kill_run import MODES, Event, Found, Run, ValkeyServer, plan
 
 AT_MOST = 15
 """Events in one run."""

@@ -15,9 +15,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.marked_processes import marked
-from offline.rehearsal.ports import free_ports
-from workloads.runtime.node_group import NEIGHBOUR_FAILED
+from benchmarks.queue_kill_run import marked
+from offline.rehearsal.machine.processes import free_ports
+from workloads.runtime.nodes.group import NEIGHBOUR_FAILED
 
 ROOT = Path(__file__).resolve().parents[1]
 IGNORED = {-signal.SIGKILL, -signal.SIGTERM, 137, 143, NEIGHBOUR_FAILED}

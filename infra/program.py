@@ -8,55 +8,109 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import pulumi
 from pulumi.runtime.config import CONFIG, is_config_secret
 from pydantic import SecretStr
 
-from infra.app import App
-from infra.clouds.other_stack.outputs import outputs_of
+from infra.clouds.other_stack.platforms import outputs_of
 from infra.clouds.registry import CLOUDS, Cloud
-from infra.image_builds import declare_images, registry_login
 from infra.kubernetes import app, device_plugin, job, ownership
-from infra.kubernetes.exposure import proxied
 from infra.kubernetes.gates import Gates, cheapest_pool
-from infra.kubernetes.gpu_exporter import GpuExporterArgs
-from infra.kubernetes.image_build import Images
+from infra.kubernetes.images.build import BuildSpace, BuildSpaceArgs, ImageJob, ImageJobArgs, Images, bundle
+from infra.kubernetes.images.registry import named_registry
+from infra.kubernetes.ingress.exposure import proxied
+from infra.kubernetes.ingress.login_proxy import SIZE as PROXY
+from infra.kubernetes.ingress.login_proxy import pods_of_proxy
 from infra.kubernetes.job import StepJob
-from infra.kubernetes.kueue import LOCAL_QUEUE, Kueue, KueueArgs
+from infra.kubernetes.kueue import LOCAL_QUEUE, Held, Kueue, KueueArgs
 from infra.kubernetes.kueue_release import KueueReleaseArgs, host_pool
-from infra.kubernetes.login_proxy import SIZE as PROXY
-from infra.kubernetes.login_proxy import pods_of_proxy
-from infra.kubernetes.metrics import Measured, collector_of
-from infra.kubernetes.monitors import Metrics, MetricsArgs
-from infra.kubernetes.node_reader import NodeReaderArgs, TeamNodeReader
-from infra.kubernetes.prometheus_release import PrometheusArgs
-from infra.kubernetes.quotas import Held
+from infra.kubernetes.metrics.exporters import GpuExporterArgs
+from infra.kubernetes.metrics.monitors import Metrics, MetricsArgs
+from infra.kubernetes.metrics.prometheus import PrometheusArgs
 from infra.kubernetes.results import Outputs, app_outputs
-from infra.kubernetes.run import Usage
+from infra.kubernetes.run import PodImage, Usage
 from infra.kubernetes.schedule import RUNNER, PipelineSchedule, PipelineScheduleArgs
 from infra.kubernetes.service import services_of
-from infra.kubernetes.workspace import Admission, Workspace, WorkspaceArgs, reads_nodes
-from infra.pipelines import placement, shipping
-from infra.pipelines.app_placement import place_apps
+from infra.kubernetes.workspace import (
+    PULL_SECRET,
+    Admission,
+    Measured,
+    NodeReaderArgs,
+    TeamNodeReader,
+    Workspace,
+    WorkspaceArgs,
+    collector_of,
+    reads_nodes,
+)
 from infra.pipelines.contract import Notify, PipelineSettings
-from infra.pipelines.declared import DeclaredPipeline
-from infra.pipelines.images import CPU_IMAGE
+from infra.pipelines.discovery import DeclaredPipeline
+from infra.pipelines.images import BUILDKIT_IMAGE, CPU_IMAGE
 from infra.pipelines.results import CONNECT, KUBECONFIG, METRICS, METRICS_PASSWORDS, PLATFORM, SHOW, STORE
+from infra.placed import IMAGE_BUILD, App, Service, Step, with_those_before
+from infra.placement import shipping
+from infra.placement import steps as placement
+from infra.placement.apps import place_apps
 from infra.platform import Platform
 from infra.platform_output import published
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.schema.problems import PREFIX, Problem, SettingsError
 from infra.schema.quantities import seconds
+from infra.schema.request import builds_namespace
 from infra.schema.secret_values import protected
-from infra.service import Service
-from infra.settings.kueue import OWN_PODS, REPLICAS, REQUESTS, KueueSettings
 from infra.settings.loading import clouds_of, load, pipelines_in
-from infra.settings.metrics import PROMETHEUS_PODS
-from infra.settings.model import Settings
+from infra.settings.model import OWN_PODS, PROMETHEUS_PODS, REPLICAS, REQUESTS, KueueSettings, Settings
 from infra.settings.pipelines import folder
-from infra.step import Step, with_those_before
+
+# From a stack's settings to the Jobs that build the images of its steps.
+
+
+def declare_images(
+    settings: Settings, platforms: Mapping[str, Platform], images: Images, root: Path
+) -> dict[str, PodImage]:
+    """Declares the Jobs that build ``images``, and returns what pods name them by."""
+    said = settings.registry
+    if said is None or not images.found:
+        return {}
+    platform = next(each for each in platforms.values() if said.pool in each.pools)
+    login = registry_login(settings, "login")
+    registry = named_registry(said.repository, login) if said.repository else platform.registry
+    if registry is None:
+        raise ValueError(f"cluster {platform.name} has no registry")
+    space = BuildSpace(
+        f"{platform.name}-images",
+        BuildSpaceArgs(
+            platform, registry, builds_namespace(settings.namespace), settings.egress.allowed(), login=login
+        ),
+    )
+    program = bundle(root, registry)
+    wanted = {
+        identity: ImageJob(
+            f"{IMAGE_BUILD}-{each.name}",
+            ImageJobArgs(
+                each,
+                space,
+                platform.pools[said.pool],
+                said.asked,
+                seconds(said.time_limit),
+                CPU_IMAGE,
+                BUILDKIT_IMAGE,
+                program,
+            ),
+        )
+        for identity, each in images.found.items()
+    }
+    secret = PULL_SECRET if registry_login(settings, "pull_login") else ""
+    return {identity: PodImage(each.reference, each.job, secret) for identity, each in wanted.items()}
+
+
+def registry_login(settings: Settings, key: Literal["login", "pull_login"]) -> pulumi.Output[str] | None:
+    """The Docker configuration with a login of the registry that is named; None where it wants none."""
+    said = settings.registry
+    name = said and (said.pull_login or said.login if key == "pull_login" else said.login)
+    return pulumi.Output.secret(settings.secrets[name].get_secret_value()) if name else None
+
 
 ROOT = Path(__file__).resolve().parents[1]
 """The repository, whose files the steps ship."""

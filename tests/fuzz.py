@@ -375,13 +375,13 @@ def _written(case: Case, tree: Path) -> Generator[None]:
 
 def wrong(case: Case, tree: Path) -> tuple[str, str]:
     """What became of the file, ``accepted`` or the error's kind, and what is wrong with that."""
-    from infra.review.policy import Severity
+    from infra.review.contract import Severity
+    from offline.evaluated.model import document
     from offline.evaluation.__main__ import evaluate_stack, other_stacks
+    from offline.evaluation.decoding import evaluated
     from offline.evaluation.worker import evaluated as printed
     from offline.preview.build import NOT_EVALUATED, Options, build, exit_code
-    from offline.preview.evaluated_stack import evaluated
     from offline.preview.markdown import comment
-    from offline.preview.model import document
     from offline.preview.revisions import Evaluations
 
     stack = case.stack

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from infra.pipelines.discovery import pipeline_names
-from infra.pipelines.pipeline_file import PipelineFile
-from infra.review.properties import items, mapping
+from infra.pipelines.file.shape import PipelineFile
+from infra.review.stack import items, mapping
 from infra.settings.model import with_pipelines
 from infra.settings.pipelines import each_of
 from tests.support.checkout import ROOT

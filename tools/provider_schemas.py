@@ -22,7 +22,7 @@ from typing import Any
 
 from infra.clouds.registry import CLOUDS
 from infra.program import ROOT
-from infra.review.properties import Properties, at, mapping, texts
+from infra.review.stack import Properties, at, mapping, texts
 from offline.files import replacing
 
 FILE = Path("data", "replacing.json")

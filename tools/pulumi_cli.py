@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infra.review.properties import Properties, mapping, mappings, text
-from infra.review.stack import JOB
+from infra.review.stack import JOB, Properties, mapping, mappings, text
 
 ROOT = Path(__file__).resolve().parents[1]
 

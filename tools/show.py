@@ -28,7 +28,7 @@ from rich.text import Text
 
 from infra.kubernetes.results import infinite, selected
 from infra.pipelines.results import SHOW, STACK_OUTPUTS
-from infra.review.properties import mapping, mappings
+from infra.review.stack import mapping, mappings
 from tools import pulumi_cli
 
 ROOT = Path(__file__).resolve().parents[1]

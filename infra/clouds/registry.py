@@ -34,12 +34,11 @@ from infra.emulator import Emulator
 from infra.platform import Platform
 from infra.platform import Store as MountedStore
 from infra.review.contract import Review
-from infra.review.observation import Probe
+from infra.review.facts import Probe
 from infra.review.stack import Stack
 from infra.schema.base import ClusterSettings, StoreSettings
 from infra.schema.problems import Finding, Problem
-from infra.schema.request import Request
-from infra.schema.starter import Starter, Wish
+from infra.schema.request import Request, Starter, Wish
 
 Check = Callable[[Request], Iterable[Finding]]
 """A rule: reports what a cloud does not accept in a stack file, as far as the file can be read."""

@@ -10,26 +10,95 @@ import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 from pydantic import SecretStr
 
-from infra.app import App
-from infra.kubernetes import app_policies
-from infra.kubernetes.app_files import PlannedApp, plan
 from infra.kubernetes.app_pod import (
     TOKEN,
+    PlannedApp,
     app_secret_name,
     bundle_map,
     folder_map,
+    plan,
     template,
     token_secret_name,
 )
-from infra.kubernetes.exposure import Exposure, expose
+from infra.kubernetes.bundle import config_map
 from infra.kubernetes.idle import IdleWatch, IdleWatchArgs
+from infra.kubernetes.ingress.exposure import Exposure, expose
 from infra.kubernetes.job import StepJob
-from infra.kubernetes.labels import PEOPLE, app_labels
+from infra.kubernetes.labels import APP, NAME, PART_OF, PEOPLE, app_labels
+from infra.kubernetes.network_policy import rule
 from infra.kubernetes.service import PASSWORD_LENGTH, PATIENCE
-from infra.kubernetes.shipped_files import config_map
 from infra.kubernetes.workspace import Workspace
+from infra.placed import DATA, App
+from infra.platform import Egress
 from infra.schema.quantities import size_quantity
-from infra.service import DATA
+
+# Who may connect to an app, and where it may connect to: as little as it says that it needs.
+
+
+DNS = 53
+
+
+def declare_policies(
+    name: str, app: App, namespace: str, *, egress: Sequence[Egress] | None, opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """Declares that only the apps that ask ``app`` may connect to it, and that it connects to those that it asks.
+
+    Beside them it reaches the cluster's name servers; where it has the store mounted or installs packages,
+    ``egress`` too, which is what steps may connect to. None stands for everything.
+    """
+    labels = app_labels(app.pipeline, app.name)
+    return [
+        k8s.networking.v1.NetworkPolicy(
+            name,
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=app.object_name, namespace=namespace, labels=labels),
+            spec=k8s.networking.v1.NetworkPolicySpecArgs(
+                pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),
+                policy_types=["Ingress", "Egress"],
+                ingress=_ingress(app),
+                egress=_egress(app, egress),
+            ),
+            opts=opts,
+        )
+    ]
+
+
+def _ingress(app: App) -> list[k8s.networking.v1.NetworkPolicyIngressRuleArgs]:
+    if not app.clients:
+        return []
+    clients = k8s.meta.v1.LabelSelectorArgs(
+        match_labels={**PART_OF, NAME: app.pipeline},
+        match_expressions=[
+            k8s.meta.v1.LabelSelectorRequirementArgs(key=APP, operator="In", values=sorted(app.clients))
+        ],
+    )
+    return [
+        k8s.networking.v1.NetworkPolicyIngressRuleArgs(
+            from_=[k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=clients)], ports=_ports(app)
+        )
+    ]
+
+
+def _egress(app: App, egress: Sequence[Egress] | None) -> list[k8s.networking.v1.NetworkPolicyEgressRuleArgs]:
+    asked = [
+        k8s.networking.v1.NetworkPolicyEgressRuleArgs(
+            to=[
+                k8s.networking.v1.NetworkPolicyPeerArgs(
+                    pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=app_labels(each.pipeline, each.name))
+                )
+            ],
+            ports=_ports(each),
+        )
+        for each in app.connects.values()
+    ]
+    if not (app.uses_store or app.declared.requirements):
+        return [*asked, *(rule(each) for each in app.platform.egress if each.namespace or DNS in each.ports)]
+    if egress is None:
+        return [*asked, k8s.networking.v1.NetworkPolicyEgressRuleArgs()]
+    return [*asked, *map(rule, egress)]
+
+
+def _ports(app: App) -> list[k8s.networking.v1.NetworkPolicyPortArgs]:
+    return [k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=port) for port in app.all_ports.values()]
 
 
 @dataclass(frozen=True)
@@ -70,7 +139,7 @@ class PipelineApp(pulumi.ComponentResource):
             _service_account(name, args, on_cluster),
             *_maps(args, on_cluster),
             *_given(name, args, on_cluster),
-            *app_policies.declare(name, app, workspace.namespace, egress=workspace.egress, opts=on_cluster),
+            *declare_policies(name, app, workspace.namespace, egress=workspace.egress, opts=on_cluster),
             *_data(name, args, on_cluster),
         ]
         token = self._token(name, args, on_cluster) if app.declared.token else None

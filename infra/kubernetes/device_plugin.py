@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 
 from infra.charts import charts
 from infra.kubernetes.labels import PART_OF
-from infra.objects.helm import image, source
+from infra.objects import image, source
 from infra.platform import GPU_RESOURCE, DevicePlugin, Platform, Pool
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 

@@ -4,10 +4,9 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from infra.app import App
 from infra.kubernetes.device_plugin import fingerprint, gpu_pools
+from infra.placed import ACCELERATOR_GATE, DEVICES_GATE, GATES_FOLDER, NETWORK_GATE, STORE_GATE, App, Step
 from infra.platform import GPU_RESOURCE, Interconnect, Platform, Pool, Resources
-from infra.step import ACCELERATOR_GATE, DEVICES_GATE, GATES_FOLDER, NETWORK_GATE, STORE_GATE, Step
 
 STORE_PROPAGATION = 600
 """Seconds that the store gate goes on trying. An identity binding takes "typically 2 minutes, potentially 7

@@ -10,18 +10,17 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.app import App
 from infra.kubernetes.app_pod import TOKEN, token_secret_name
+from infra.kubernetes.bundle import config_map
 from infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
 from infra.kubernetes.labels import app_labels, step_labels
 from infra.kubernetes.pod import bundle_map, from_secret, template
 from infra.kubernetes.run import plan
 from infra.kubernetes.schedule import CRON_JOB_NAME_LIMIT, RUNNER
-from infra.kubernetes.shipped_files import config_map
 from infra.kubernetes.workspace import Workspace
 from infra.pipelines.apps import Idle
+from infra.placed import IDLE_WATCH, App, Step
 from infra.schema.names import fit
-from infra.step import IDLE_WATCH, Step
 
 APP_TOKEN = "APP_TOKEN"
 """The environment variable that has the app's token."""

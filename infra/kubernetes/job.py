@@ -1,7 +1,7 @@
 """From a step to a ``batch/v1`` Job, in the one shape that Pulumi's engine handles as a pipeline needs it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -10,8 +10,11 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pydantic import SecretStr
 
+from infra.kubernetes.bundle import config_map
 from infra.kubernetes.labels import (
     INPUTS_ANNOTATION,
+    NAME,
+    PART_OF,
     QUEUE_LABEL,
     RESULTS_ANNOTATION,
     RUN_ANNOTATION,
@@ -22,15 +25,46 @@ from infra.kubernetes.labels import (
 )
 from infra.kubernetes.network_policy import group_policy
 from infra.kubernetes.node_group import headless_service
-from infra.kubernetes.node_reader import NAME as NODE_READER
-from infra.kubernetes.pod import bundle_map, folder_map, requests, template, usage_folder
+from infra.kubernetes.pod import bundle_map, folder_map, requests, secret_name, template, usage_folder
 from infra.kubernetes.run import Known, Run, plan
-from infra.kubernetes.secrets import declare_secrets
 from infra.kubernetes.service import PipelineService, PipelineServiceArgs, services_of
-from infra.kubernetes.shipped_files import config_map
+from infra.kubernetes.workspace import NAME as NODE_READER
 from infra.kubernetes.workspace import Workspace
+from infra.placed import PRIORITIES, Step
 from infra.platform import ASKED_ANNOTATION, Priority
-from infra.step import PRIORITIES, Step
+
+# Kubernetes Secrets with what the steps of a pipeline are given as environment variables.
+
+
+def declare_secrets(
+    steps: Iterable[Step], workspaces: Mapping[str, Workspace], values: Mapping[str, SecretStr]
+) -> dict[tuple[str, str], k8s.core.v1.Secret]:
+    """Declares a Secret for each platform and pipeline with a step that is given any; ``values`` are by name.
+
+    It has only what the pipeline's steps there are given.
+    """
+    used: dict[tuple[str, str], set[str]] = {}
+    for step in steps:
+        if step.secrets:
+            used.setdefault((step.platform.name, step.pipeline), set()).update(step.secrets.values())
+    made: dict[tuple[str, str], k8s.core.v1.Secret] = {}
+    for (platform, pipeline), names in used.items():
+        workspace = workspaces[platform]
+        made[platform, pipeline] = k8s.core.v1.Secret(
+            f"{platform}-{secret_name(pipeline)}",
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=secret_name(pipeline),
+                namespace=workspace.namespace,
+                labels={**PART_OF, NAME: pipeline},
+            ),
+            type="Opaque",
+            string_data={name: pulumi.Output.secret(values[name].get_secret_value()) for name in sorted(names)},
+            opts=pulumi.ResourceOptions(
+                parent=workspace, provider=workspace.platform.provider, depends_on=[*workspace.ready]
+            ),
+        )
+    return made
+
 
 PATIENCE = 600
 """Seconds that Pulumi waits for a Job past the Job's own time limit, so that the Job's verdict comes first."""

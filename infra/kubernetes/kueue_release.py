@@ -11,7 +11,7 @@ import pulumi_kubernetes as k8s
 
 from infra.charts import charts
 from infra.kubernetes.labels import PART_OF
-from infra.objects.helm import image
+from infra.objects import image
 from infra.platform import Platform, Pool, Resources
 
 CHART = "kueue"

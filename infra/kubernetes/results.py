@@ -15,7 +15,7 @@ from infra.kubernetes.job import StepJob
 from infra.kubernetes.pod import usage_folder
 from infra.kubernetes.workspace import Workspace
 from infra.pipelines.results import USED, Curves, File, Number, Picture, Result, Table
-from infra.step import STORE_GATE, Step
+from infra.placed import STORE_GATE, Step
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.kubernetes.bundle import collect, normalised
-from infra.kubernetes.code_folder import code_files
-from infra.kubernetes.shipped_files import Files, image_folder, require_fit
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.kubernetes.bundle import Files, code_files, collect, image_folder, normalised, require_fit
+from infra.placed import CODE, Command, Requirements, Step
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
-from infra.step import CODE, Command, Requirements, Step
 
 FORMAT = 1
 """Part of every digest. Raise it when pods start to treat the same step differently, and every step runs again."""
@@ -233,3 +234,84 @@ def _program(step: Step, bundle: Files) -> dict[str, object]:
     if step.items:
         decisive["items"] = {"files": step.items.files, "mode": step.items.mode}
     return decisive
+
+
+# The image of a pod that is named by its digest once it is built.
+
+
+@dataclass(frozen=True)
+class PodImage:
+    """An image that only its build tells: its ``reference`` by digest, the resource ``built`` to wait for, and the
+    Secret with which it is pulled, empty where nodes need none.
+    """
+
+    reference: pulumi.Output[str]
+    built: pulumi.Resource
+    pull_secret: str = ""
+
+
+def pulled_with(image: PodImage | None) -> list[k8s.core.v1.LocalObjectReferenceArgs] | None:
+    """The Secrets with which a pod pulls ``image``; None where there is no such image, or nodes need none."""
+    if image is None or not image.pull_secret:
+        return None
+    return [k8s.core.v1.LocalObjectReferenceArgs(name=image.pull_secret)]
+
+
+def inside(image: PodImage | None, containers: list[k8s.core.v1.ContainerArgs]) -> list[k8s.core.v1.ContainerArgs]:
+    """``containers`` in ``image``, where there is one."""
+    for each in containers if image else ():
+        each.image = image.reference if image else None
+    return containers
+
+
+# Whether the store still has the result of a finished run, and how the Job runs again where it has not.
+#
+# A Job that is complete stays complete, whatever happens to the files that it wrote. So each Job is numbered: its
+# pod leaves an empty file of that number among the store's records once it has ended well. Where the store has a
+# record of a run and not its result, the next number is due. That changes the Job's template, and so replaces the
+# Job.
+
+
+RECORDS = ".runs"
+"""The store's folder of records: ``.runs/<run>/<number>``."""
+
+MANIFEST = "manifest.json"
+"""The file that a step publishes last: it names all others of its directory with their sizes and SHA-256
+(`workloads.runtime.store`)."""
+
+
+def record(run: Run) -> pulumi.Input[str]:
+    """Path of the record that the run's Job is to leave, below the store's root.
+
+    Where the store can only be seen from inside the cluster, the number is always 1.
+    """
+    files = run.step.platform.store.files
+    folder = f"{RECORDS}/{run.path}"
+    if files is None:
+        return f"{folder}/1"
+
+    def due(found: Sequence[Sequence[str]]) -> str:
+        records, results = found
+        last = max((_number(each) for each in records), default=0)
+        if not last:
+            return f"{folder}/1"
+        files = dict.fromkeys([MANIFEST, *(each.path for each in run.step.results)])
+        gone = [name for name in files if not _there(f"{run.path}/{name}", results)]
+        if gone:
+            pulumi.log.warn(
+                f"{run.name} has finished, but the store no longer has {', '.join(gone)} in {run.path}: "
+                "the Job runs again"
+            )
+        return f"{folder}/{last + 1 if gone else last}"
+
+    return pulumi.Output.all(files(folder), files(run.path)).apply(due)
+
+
+def _there(path: str, files: Sequence[str]) -> bool:
+    """Whether ``path`` is one of ``files``, or a folder of one."""
+    return any(each == path or each.startswith(f"{path}/") for each in files)
+
+
+def _number(path: str) -> int:
+    name = path.rpartition("/")[2]
+    return int(name) if name.isascii() and name.isdigit() else 0

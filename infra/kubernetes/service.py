@@ -8,13 +8,13 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 
-from infra.kubernetes.arguments import escaped
 from infra.kubernetes.labels import service_labels
 from infra.kubernetes.network_policy import service_policies
 from infra.kubernetes.pod import (
     TEMPORARY,
     container_security,
     empty,
+    escaped,
     home,
     limits,
     password,
@@ -23,12 +23,11 @@ from infra.kubernetes.pod import (
     requests,
     tolerations,
 )
-from infra.kubernetes.pod_image import PodImage, inside, pulled_with
+from infra.kubernetes.run import PodImage, inside, pulled_with
 from infra.kubernetes.workspace import Workspace
+from infra.placed import DATA, PASSWORD, PORT, Service, Step
 from infra.schema.names import fit, short_digest
 from infra.schema.quantities import size_quantity
-from infra.service import DATA, PASSWORD, PORT, Service
-from infra.step import Step
 
 STATEFUL_SET_NAME_LIMIT = 52
 """Longest name of a StatefulSet: its pods have it in the label `controller-revision-hash`, a hyphen and ten

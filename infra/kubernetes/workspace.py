@@ -8,13 +8,133 @@ import pulumi_kubernetes as k8s
 
 from infra.kubernetes.device_plugin import NvidiaDevicePlugin, NvidiaDevicePluginArgs, gpu_pools
 from infra.kubernetes.labels import PART_OF
-from infra.kubernetes.metrics import Measured
 from infra.kubernetes.network_policy import PUBLIC_HTTPS, NetworkPoliciesArgs, network_policies
-from infra.kubernetes.node_reader import NodeReader, NodeReaderArgs
-from infra.kubernetes.pod_image import PodImage
-from infra.platform import GPU_RESOURCE, Claim, Egress, Platform, Priority, QueueAccess
+from infra.kubernetes.run import PodImage, Usage
+from infra.platform import GPU_RESOURCE, Claim, Collector, Egress, Platform, Priority, QueueAccess
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.schema.quantities import canonical, cpu_quantity, size_quantity
+
+# The identity of the one kind of pod that reads a cluster's nodes: the devices gate.
+
+
+NAME = "node-reader"
+"""Name of the service account in its namespace."""
+
+
+@dataclass(frozen=True)
+class NodeReaderArgs:
+    """``after`` is the namespace, where the stack creates it."""
+
+    platform: Platform
+    namespace: str
+    after: tuple[pulumi.Resource, ...] = ()
+
+
+class NodeReader(pulumi.ComponentResource):
+    """A service account that may get and list nodes, and nothing else. ``ready`` are the resources behind it.
+
+    On a cluster of another stack, that stack gives it the right.
+    """
+
+    def __init__(self, name: str, args: NodeReaderArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slipway:kubernetes:NodeReader", name, {}, opts)
+        on_cluster = pulumi.ResourceOptions(parent=self, provider=args.platform.provider)
+        account = k8s.core.v1.ServiceAccount(
+            f"{name}-account",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=args.namespace, labels=PART_OF),
+            automount_service_account_token=False,
+            opts=pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=list(args.after))),
+        )
+        self.ready: tuple[pulumi.Resource, ...] = (account,)
+        if args.platform.owned:
+            self.ready = (account, *grant(name, args.namespace, on_cluster, account))
+        self.register_outputs({"serviceAccount": NAME})
+
+
+class TeamNodeReader(pulumi.ComponentResource):
+    """The right to read nodes for the service account `NAME` of another team's namespace, there or not yet."""
+
+    def __init__(self, name: str, args: NodeReaderArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slipway:kubernetes:TeamNodeReader", name, {}, opts)
+        on_cluster = pulumi.ResourceOptions(parent=self, provider=args.platform.provider)
+        grant(name, args.namespace, on_cluster)
+        self.register_outputs({"namespace": args.namespace})
+
+
+def grant(
+    name: str, namespace: str, opts: pulumi.ResourceOptions, *accounts: pulumi.Resource
+) -> tuple[pulumi.Resource, pulumi.Resource]:
+    """Lets the service account `NAME` of ``namespace`` get and list nodes; ``accounts`` are there before."""
+    # Nodes are in no namespace, and so is the right to read them: its name tells the cluster's stacks apart.
+    cluster_wide = fit(f"{namespace}-{NAME}", KUBERNETES_NAME_LIMIT)
+    role = k8s.rbac.v1.ClusterRole(
+        f"{name}-role",
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=cluster_wide, labels=PART_OF),
+        rules=[k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=["nodes"], verbs=["get", "list"])],
+        opts=opts,
+    )
+    binding = k8s.rbac.v1.ClusterRoleBinding(
+        f"{name}-binding",
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=cluster_wide, labels=PART_OF),
+        role_ref=k8s.rbac.v1.RoleRefArgs(
+            api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=cluster_wide
+        ),
+        subjects=[k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=namespace)],
+        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[*accounts, role])),
+    )
+    return role, binding
+
+
+# Which metrics the pods of a cluster have, and who may read them.
+#
+# They have none where a stack file has no `slipway:metrics`.
+
+
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""The label of every namespace with its name (kubernetes.io/docs/reference/labels-annotations-taints, seen
+November 2026)."""
+
+OPERATOR_API = "monitoring.coreos.com/v1"
+"""The API of the Prometheus operator's PodMonitor (github.com/prometheus-operator/prometheus-operator,
+v0.93.1)."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """``collector`` reads metrics every ``interval`` seconds; None: nobody does. ``usage`` None: Jobs are not
+    measured.
+    """
+
+    collector: Collector | None
+    interval: int
+    usage: Usage | None = None
+
+
+def collector_of(
+    platform: Platform, namespace: str, pod_labels: Mapping[str, str], labels: Mapping[str, str]
+) -> Collector:
+    """What reads metrics on ``platform``: the cloud's own, or a Prometheus in ``namespace`` with ``pod_labels``,
+    which looks at PodMonitors with ``labels``.
+    """
+    if platform.collector is not None:
+        return platform.collector
+    return Collector(OPERATOR_API, namespace, pod_labels, labels)
+
+
+def scrapers(measured: Measured | None) -> list[k8s.networking.v1.NetworkPolicyPeerArgs]:
+    """The pods that may read metrics: peers of an ingress rule. Empty where nobody reads any, and then no rule may
+    be made of it: one without peers lets everybody in.
+    """
+    if measured is None or measured.collector is None:
+        return []
+    collector = measured.collector
+    return [
+        k8s.networking.v1.NetworkPolicyPeerArgs(
+            namespace_selector=k8s.meta.v1.LabelSelectorArgs(match_labels={NAMESPACE_NAME: collector.namespace}),
+            pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=dict(collector.pod_labels)),
+        )
+    ]
+
 
 POD_SECURITY_VERSION = "v1.34"
 """The version of the Pod Security Standards that the namespace holds pods to, so that a cluster upgrade cannot
@@ -86,7 +206,7 @@ class Workspace(pulumi.ComponentResource):
     ``limits_egress`` says that its pods can connect only to what a policy allows, and ``egress`` is what that is;
     None: everything. ``queue`` is the LocalQueue of its Jobs, ``priorities`` are WorkloadPriorityClasses by a
     step's `priority`, and ``wait`` is how many seconds somebody waits for the admission of a Job. ``measured`` is
-    what is measured of its pods; `infra.kubernetes.metrics.scrapers` says of it who may read that.
+    what is measured of its pods; `infra.kubernetes.workspace.scrapers` says of it who may read that.
     ``frees_claim`` are what takes the store's claim away where it is replaced: what leaves pods behind that the
     stack does not know is replaced with them.
     """

@@ -13,11 +13,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from infra.pipelines import references
-from infra.pipelines.image_build import ImageBuild
+from infra.pipelines import pods
+from infra.pipelines.images import ImageBuild
 from infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
 from infra.schema.base import Int, Model, Size, refuse
-from infra.schema.image import Image
+from infra.schema.images import Image
 from infra.schema.ingress import IngressSettings
 from infra.schema.names import DIGEST_LENGTH, KUBERNETES_NAME_LIMIT, fit
 
@@ -187,7 +187,7 @@ class AppDeclaration:
         """Whether it refers to the store or to a step's result, and so has the store mounted."""
         places = {*OF_STORE, *self.inputs}
         words = [*self.arguments, *self.environment.values()]
-        return any(name in places for word in words for name in references.names(word))
+        return any(name in places for word in words for name in pods.names(word))
 
 
 def address_variables(name: str, ports: Iterable[str] = ()) -> list[str]:

@@ -1,7 +1,7 @@
 """What a pipeline declares in ``pipeline.yaml`` or ``pipeline.py``: settings, checks, steps, and results to show.
 
 A declaration is plain data and functions of plain data. It is read without TensorFlow and without Pulumi, and
-knows neither clusters nor Jobs: `infra.pipelines.placement` puts its steps on pools.
+knows neither clusters nor Jobs: `infra.placement.steps` puts its steps on pools.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from infra.pipelines.apps import AppDeclaration
-from infra.pipelines.image_build import ImageBuild
+from infra.pipelines.images import ImageBuild
 from infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
 from infra.pipelines.results import Result
 from infra.platform import Priority, Resources
 from infra.schema.base import Duration, Int, Model, PoolSettings, Size, refuse
 from infra.schema.cron import Cron, TimeZone
-from infra.schema.image import Image
+from infra.schema.images import Image
 from infra.schema.paths import STORED
 from infra.schema.problems import Finding, Path, Problem
 

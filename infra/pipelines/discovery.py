@@ -8,15 +8,15 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import cache, partial
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, TypeVar
 
 from pydantic import WrapValidator
 
-from infra.pipelines import app_rules, file_reading
+from infra.pipelines import python_file
 from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import (
     AnyPipeline,
@@ -25,14 +25,16 @@ from infra.pipelines.contract import (
     ServiceDeclaration,
     StepDeclaration,
     Supplement,
+    placements,
 )
-from infra.pipelines.file_reading import Folder
+from infra.pipelines.file import reading
+from infra.pipelines.file.reading import Folder
+from infra.pipelines.file.shape import NAMES
+from infra.pipelines.file.shape import NAMES as FILES
 from infra.pipelines.images import GPU_IMAGE
-from infra.pipelines.pipeline_file import NAMES as FILES
-from infra.pipelines.python_file import broken, checked, failed, problem, validated
-from infra.pipelines.step_rules import misfits
-from infra.schema.checkout import checkout
-from infra.schema.problems import Problem, SettingsError, nearest
+from infra.pipelines.python_file import broken, checked, failed, problem, step_misfits, validated
+from infra.schema.paths import checkout
+from infra.schema.problems import Problem, SettingsError, key_of, nearest
 
 ROOT = Path(__file__).resolve().parents[2]
 """The repository that this module is part of."""
@@ -82,7 +84,7 @@ def outside(folder: str) -> bool:
     return not location(folder).path.resolve().is_relative_to(ROOT.resolve())
 
 
-def known(folder: str) -> bool:
+def names_pipeline(folder: str) -> bool:
     """Whether there is a pipeline in ``folder``, right or wrong."""
     if not is_path(folder):
         return folder in pipeline_names()
@@ -107,7 +109,7 @@ def pipeline(folder: str) -> AnyPipeline:
 
 @cache
 def _read(folder: str) -> AnyPipeline:
-    return file_reading.read(location(folder))
+    return reading.read(location(folder))
 
 
 @cache
@@ -162,7 +164,7 @@ def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDecl
         raise SettingsError(problems)
     steps = steps_of(folder, settings)
     services, apps = services_of(folder, settings), apps_of(folder, settings)
-    if reasons := [*misfits(steps, services), *app_rules.misfits(apps, steps, services)]:
+    if reasons := [*step_misfits(steps, services), *python_file.app_misfits(apps, steps, services)]:
         raise SettingsError([problem(file_of(folder), each) for each in reasons])
     return steps
 
@@ -171,7 +173,7 @@ def folder_of(name: str, uses: object = None) -> str | None:
     """The folder of the pipeline that a section ``name`` runs; the nearest one where it is misspelt, or None."""
     wanted = str(uses) if uses is not None else name
     if uses is not None and is_path(wanted):
-        return wanted if known(wanted) else None
+        return wanted if names_pipeline(wanted) else None
     return wanted if wanted in pipeline_names() else nearest(wanted, pipeline_names())
 
 
@@ -243,3 +245,63 @@ def _imported(file: Path) -> ModuleType:
     sys.modules[spec.name] = module  # Pydantic looks for the types of a model's fields there.
     spec.loader.exec_module(module)
     return module
+
+
+# A pipeline as a stack runs it: under a name, with settings of its own.
+
+
+@dataclass(frozen=True)
+class DeclaredPipeline:
+    """A pipeline of a stack: its name there, the folder that declares it, and its settings."""
+
+    name: str
+    folder: str
+    settings: PipelineSettings
+
+    @cached_property
+    def steps(self) -> Sequence[StepDeclaration]:
+        """What it declares; raises SettingsError."""
+        return declared_steps(self.folder, self.settings)
+
+    @property
+    def unchecked(self) -> Sequence[StepDeclaration]:
+        """The same steps where the declaration has mistakes; raises SettingsError where they cannot be said."""
+        return steps_of(self.folder, self.settings)
+
+    @property
+    def services(self) -> Sequence[ServiceDeclaration]:
+        """The services that it declares; raises SettingsError where they cannot be said."""
+        return services_of(self.folder, self.settings)
+
+    @property
+    def apps(self) -> Sequence[AppDeclaration]:
+        """The apps that it declares; raises SettingsError where they cannot be said."""
+        return apps_of(self.folder, self.settings)
+
+    def key(self, declared: StepDeclaration | ServiceDeclaration | AppDeclaration) -> str:
+        """The key of the stack file that places a step, a service or an app."""
+        sections = placements(self.settings)
+        places = (at for at, each in sections if any(own is declared.placed_by for _, own in each.on_pools))
+        return self.setting(*next(places, ()))
+
+    def declared_at(self, declared: StepDeclaration | ServiceDeclaration | AppDeclaration, *key: str) -> str:
+        """The place of a key of a step, a service or an app in the ``pipeline.yaml``.
+
+        Of a pipeline in Python, as `key` says it.
+        """
+        file = file_of(self.folder)
+        if not file.endswith(NAMES):
+            return self.key(declared)
+        section, name = "apps" if isinstance(declared, AppDeclaration) else "services", declared.name
+        if isinstance(declared, StepDeclaration):
+            section, name = "steps", declared.variant.of if declared.variant else name
+        return f"{file}: {key_of((section, name, *key), '')}"
+
+    def declared_for_all(self, declared: StepDeclaration | ServiceDeclaration | AppDeclaration, *key: str) -> str:
+        """The place of a key at the top of the ``pipeline.yaml``; of one in Python, that of ``declared``."""
+        file = file_of(self.folder)
+        return f"{file}: {key_of(key, '')}" if file.endswith(NAMES) else self.key(declared)
+
+    def setting(self, *parts: str | int) -> str:
+        """A key of its section."""
+        return key_of(("pipelines", self.name, *parts))

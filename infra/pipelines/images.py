@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.platform import Pool
@@ -49,3 +50,65 @@ def tensorflow_image(pool: Pool) -> str:
 def has_tensorflow(image: str) -> bool:
     """Whether ``image`` is an official one of TensorFlow, by any tag or digest."""
     return re.split("[:@]", image)[0] == re.split("[:@]", CPU_IMAGE)[0]
+
+
+# Lock files: the requirements of a step, each at one version and with the digests of its files.
+
+
+HASH = re.compile(r"\s--hash=[a-z0-9]+:[0-9a-f]+")
+PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[^\]]*\])?\s*==\s*[A-Za-z0-9][A-Za-z0-9.!+_-]*\s*(;.*)?")
+
+NAME = "requirements.txt"
+
+
+def compiling(lock: Path, root: Path) -> str:
+    """The command that compiles ``lock`` of the list of packages beside it, to be run in the folder ``root``."""
+    path = lock.relative_to(root) if lock.is_relative_to(root) else lock
+    if path.parts[:1] == ("workloads",) and len(path.parts) == 3 and path.name == NAME:
+        return f"make lock PIPELINE={path.parts[1]}"
+    packages = path.with_suffix(".in")
+    files = f"{packages} --output-file {path}"
+    return f".venv/bin/uv pip compile --universal --generate-hashes {files} --python-version 3.11"
+
+
+def unpinned(lock: Path) -> str | None:
+    """Why ``lock`` does not say which packages are installed, by its line; None where it does.
+
+    `workloads.runtime.packages` takes the same files, in the pod. Raises OSError where it cannot be read.
+    """
+    try:
+        text = lock.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        return "it is not UTF-8 text"
+    joined = re.sub(r"\\\r?\n", lambda end: " " * len(end.group()), text)
+    start = 0
+    for line in joined.splitlines(keepends=True):
+        content = re.split(r"(?:^|\s)#", line)[0].strip()
+        number = text.count("\n", 0, start) + 1
+        start += len(line)
+        if not content:
+            continue
+        if not PINNED.fullmatch(HASH.sub("", f" {content}").strip()):
+            return (
+                f"line {number}, `{content.split()[0][:80]}`, is not one package at one version: `name==version`"
+            )
+        if not HASH.search(f" {content}"):
+            return f"line {number}, `{content.split()[0][:80]}`, has no hash of the package's files"
+    return None
+
+
+# An image that is built in the cluster from a Dockerfile before the steps that run in it.
+
+
+@dataclass(frozen=True)
+class ImageBuild:
+    """The folder whose files a Dockerfile may copy, the Dockerfile's path in it, and values of its ``ARG``.
+
+    ``context`` is relative to the repository, or absolute. ``name`` tells the image from others of the pipeline;
+    it is empty for the one that all steps have that name none.
+    """
+
+    context: str
+    dockerfile: str = "Dockerfile"
+    arguments: Mapping[str, str] = field(default_factory=dict[str, str])
+    name: str = ""

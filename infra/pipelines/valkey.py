@@ -23,7 +23,7 @@ PORT = 6379
 
 QUEUE_KEYS = tuple(f"slipway:*:{state}" for state in ("ready", "leases", "done", "aside"))
 """Patterns of the keys of item queues, of which each has as many members as there are items in that state
-(`workloads.runtime.queue_scripts`)."""
+(`workloads.runtime.items.queue`)."""
 
 (_EXPORTER,) = references(f"{KIND}-exporter")
 

@@ -1,8 +1,10 @@
 """A stack as its program declared it: resources, node pools, configuration."""
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Any, cast
 
 from infra.platform import Resources, Taint
@@ -181,3 +183,188 @@ class Stack:
     def cluster_of(self, resource: Resource) -> str:
         """For a Kubernetes object: the cluster it is on, by the logical name of its provider; else empty."""
         return resource.provider.rpartition("::")[2] if resource.package == "kubernetes" else ""
+
+
+# Typed looks into plain values: properties of resources, Kubernetes objects, settings, JSON files.
+#
+# Keys may be missing, and values may have any type. `Unknown`, `Partial` and `Secret` stand in for values that
+# only
+# an update can tell, and for secret ones.
+
+
+Properties = Mapping[str, Any]
+
+
+@dataclass(frozen=True, repr=False)
+class Unknown:
+    """A property's value that only an update can tell; all of them count as equal.
+
+    ``source`` says which output it is, where that is known: ``store.projectNumber``.
+    """
+
+    source: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unknown)
+
+    def __hash__(self) -> int:
+        return hash(Unknown)
+
+    def __repr__(self) -> str:
+        return f"[{self.source or 'unknown'}]"
+
+
+UNKNOWN = Unknown()
+"""An unknown value whose source is not known."""
+
+
+class Partial(str):
+    """A text that is known but for what only an update can tell, which stands in it as ``[resource.property]``."""
+
+    __slots__ = ()
+
+
+def unknown(value: object) -> bool:
+    """Whether only an update can tell all of ``value``."""
+    return isinstance(value, Unknown | Partial) or (isinstance(value, Secret) and value.partial)
+
+
+@dataclass(frozen=True)
+class Secret:
+    """Stands for a secret value. Two are equal where their values are, as far as ``digest`` tells.
+
+    The digest is keyed, with a key that no run of the preview keeps, so nothing can be guessed from it.
+    ``partial`` says that only an update can tell a part of the value.
+    """
+
+    digest: str
+    partial: bool = False
+
+    def __repr__(self) -> str:
+        return "[secret]"
+
+
+def at(properties: object, *path: str) -> Any:
+    """The value at ``path``: None where there is none, `UNKNOWN` where it or anything on the way is."""
+    value = properties
+    for key in path:
+        if isinstance(value, Unknown):
+            return UNKNOWN
+        value = cast("Properties", value).get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def mapping(value: object) -> Properties:
+    """``value`` where it is a mapping, else an empty one."""
+    return cast("Properties", value) if isinstance(value, Mapping) else {}
+
+
+def items(value: object) -> Sequence[Any]:
+    """The elements of a list; none for anything else."""
+    return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
+
+
+def mappings(value: object) -> list[Properties]:
+    """The mappings in a list; none for anything else."""
+    return [cast("Properties", each) for each in items(value) if isinstance(each, Mapping)]
+
+
+def text(value: object) -> str:
+    """A text; empty for anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def texts(value: object) -> list[str]:
+    """The texts in a list, or a single one; none for anything else."""
+    return [value] if isinstance(value, str) else [each for each in items(value) if isinstance(each, str)]
+
+
+def strings(value: object) -> dict[str, str]:
+    """A mapping of texts, such as labels, without those that are not known."""
+    return {str(key): str(each) for key, each in mapping(value).items() if not isinstance(each, Unknown)}
+
+
+def whole(value: object, otherwise: int = 0) -> int:
+    """A whole number, also where it is written as a float or a text; ``otherwise`` for anything else."""
+    if isinstance(value, bool):
+        return otherwise
+    if isinstance(value, int | float):
+        return int(value)
+    return int(value) if isinstance(value, str) and value.strip().isdigit() else otherwise
+
+
+def is_true(value: object) -> bool:
+    """Whether a flag is set, as a boolean or as the text that some APIs use."""
+    return value is True or (isinstance(value, str) and value.lower() == "true")
+
+
+def number(value: object) -> int | None:
+    """``value`` if it is a whole number, else None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def json_document(value: object) -> Any:
+    """The mapping or list in a text that is JSON, such as a policy; None for anything else."""
+    if not isinstance(value, str) or not value.startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None
+
+
+def leaves(value: object, place: str = "") -> Iterator[tuple[str, object]]:
+    """Every value in ``value`` that is neither a mapping nor a list, with its place: ``users[0].token``."""
+    if isinstance(value, Mapping):
+        for key, each in cast("Mapping[Any, Any]", value).items():
+            yield from leaves(each, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list | tuple):
+        for index, each in enumerate(cast("list[Any]", value)):
+            yield from leaves(each, f"{place}[{index}]")
+    else:
+        yield place, value
+
+
+def known(value: object) -> bool:
+    """Whether ``value`` has no part that only an update can tell."""
+    return not any(isinstance(leaf, Unknown) for _, leaf in leaves(value))
+
+
+# Address blocks as firewalls and endpoints take them.
+
+
+EVERYWHERE = "0.0.0.0/0"
+"""Every IPv4 address."""
+
+
+def whole_internet(blocks: Iterable[str]) -> bool:
+    """Whether these blocks together are every IPv4 or every IPv6 address. What is no block is left out."""
+    four: list[IPv4Network] = []
+    six: list[IPv6Network] = []
+    for block in blocks:
+        network = _network(block)
+        if isinstance(network, IPv4Network):
+            four.append(network)
+        elif network is not None:
+            six.append(network)
+    together = [*collapse_addresses(four), *collapse_addresses(six)]
+    return any(network.prefixlen == 0 for network in together)
+
+
+def within(block: str, blocks: Iterable[str]) -> bool:
+    """Whether one of ``blocks`` has every address of ``block``. Text that is no block is in none, and has none."""
+    inner = _network(block)
+    return inner is not None and any(_has(_network(outer), inner) for outer in blocks)
+
+
+def _network(block: str) -> IPv4Network | IPv6Network | None:
+    try:
+        return ip_network(block, strict=False)
+    except ValueError:
+        return None
+
+
+def _has(outer: IPv4Network | IPv6Network | None, inner: IPv4Network | IPv6Network) -> bool:
+    if isinstance(outer, IPv4Network):
+        return isinstance(inner, IPv4Network) and inner.subnet_of(outer)
+    return outer is not None and isinstance(inner, IPv6Network) and inner.subnet_of(outer)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from infra.schema.base import Cidr, Model, refuse
-from infra.schema.kubernetes_names import DNS_SUBDOMAIN, SUBDOMAIN_LIMIT, ObjectName
+from infra.schema.names import DNS_SUBDOMAIN, SUBDOMAIN_LIMIT, ObjectName
 from infra.schema.secret_values import NAME_OF_SECRET
 
 Login = Literal["iap", "oidc", "cognito"]

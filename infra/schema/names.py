@@ -1,7 +1,17 @@
-"""Names that fit: clouds and Kubernetes each limit how long a name may be."""
+"""Names: how Kubernetes writes names and labels, and how a name is made to fit a limit."""
 
 import hashlib
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from infra.schema.base import refuse
+from infra.schema.problems import Finding, Path
+
+# Names that fit: clouds and Kubernetes each limit how long a name may be.
+
 
 KUBERNETES_NAME_LIMIT = 63
 """Longest DNS label (RFC 1123), and so the longest Job, Service or namespace name."""
@@ -29,3 +39,104 @@ def spell(limit: int, *parts: str) -> str:
 def short_digest(hexdigest: str) -> str:
     """The part of a SHA-256 hex digest that stands in resource names and store paths."""
     return hexdigest[:DIGEST_LENGTH]
+
+
+# How Kubernetes has names and labels written.
+
+
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/names and …/labels, as documented in
+# 2025: names are DNS labels of RFC 1123; a label or taint key is a name of at most 63 characters after an optional
+# DNS subdomain.
+DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+SUBDOMAIN_LIMIT = 253
+LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
+def _label_problem(name: str) -> tuple[str, str] | None:
+    """Reason and fix where ``name`` is no DNS label, as names of Jobs and namespaces have to be."""
+    if len(name) > KUBERNETES_NAME_LIMIT:
+        reason = f"{len(name)} characters, and a Kubernetes name has at most {KUBERNETES_NAME_LIMIT}"
+        return reason, "shorten it"
+    if not DNS_LABEL.fullmatch(name):
+        fix = "use lower-case letters, digits and hyphens, with a letter or digit at both ends"
+        return "not a Kubernetes name", fix
+    return None
+
+
+def name_findings(place: Path, name: str) -> Iterator[Finding]:
+    """What Kubernetes would not take as a name."""
+    if problem := _label_problem(name):
+        yield Finding(place, name, *problem)
+
+
+def _label(value: str) -> str:
+    if problem := _label_problem(value):
+        raise refuse(*problem)
+    return value
+
+
+NamespaceName = Annotated[str, AfterValidator(_label)]
+"""The name of a namespace that is there."""
+
+
+def _subdomain(value: str) -> str:
+    if len(value) > SUBDOMAIN_LIMIT:
+        reason = f"{len(value)} characters, and the name of a Kubernetes object has at most {SUBDOMAIN_LIMIT}"
+        raise refuse(reason, "write the name as `kubectl get` shows it")
+    if not is_subdomain(value):
+        raise refuse(
+            "not the name of a Kubernetes object: lower-case letters, digits, `-` and `.`, a letter or digit at "
+            "both ends of each part",
+            "write the name as `kubectl get` shows it",
+        )
+    return value
+
+
+ObjectName = Annotated[str, AfterValidator(_subdomain)]
+"""The name of a Secret, a StorageClass or another object that is there."""
+
+
+def is_subdomain(text: str) -> bool:
+    """Whether ``text`` is a DNS subdomain as Kubernetes wants it of most names."""
+    return len(text) <= SUBDOMAIN_LIMIT and DNS_SUBDOMAIN.fullmatch(text) is not None
+
+
+def key_problem(key: str) -> str | None:
+    """Why ``key`` cannot be the key of a label or taint; None where it can."""
+    prefix, slash, name = key.rpartition("/")
+    if not LABEL_NAME.fullmatch(name):
+        return "its name is not 1 to 63 letters, digits, `-`, `_` and `.` with a letter or digit at both ends"
+    if slash and not is_subdomain(prefix):
+        return "what stands before the `/` is not a DNS name"
+    return None
+
+
+def label_findings(place: Path, labels: Mapping[str, str]) -> Iterator[Finding]:
+    """What Kubernetes would not take as labels."""
+    for key, value in labels.items():
+        if problem := key_problem(key):
+            yield Finding((*place, key), key, f"not a label key: {problem}", "correct the key")
+        elif value and not LABEL_NAME.fullmatch(value):
+            yield Finding(
+                (*place, key),
+                value,
+                "not a label value: at most 63 letters, digits, `-`, `_` and `.`, a letter or digit at both ends",
+                "correct the value",
+            )
+
+
+def node_label_findings(
+    place: Path, labels: Mapping[str, str], reserved: Sequence[str], owners: str
+) -> Iterator[Finding]:
+    """What cannot be the labels of a pool's nodes; ``reserved`` are prefixes whose labels ``owners`` set."""
+    yield from label_findings(place, labels)
+    for key in labels:
+        prefix = key.rpartition("/")[0]
+        if any(prefix == own or prefix.endswith(f".{own}") for own in reserved):
+            yield Finding(
+                (*place, key),
+                key,
+                f"`{prefix}/` is reserved for {owners}, which set its labels themselves",
+                "use a prefix of your own, or none",
+            )

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from infra.platform import GPU_RESOURCE, Taint, TaintEffect
 from infra.schema.base import TaintSettings
-from infra.schema.kubernetes_names import LABEL_NAME, key_problem
+from infra.schema.names import LABEL_NAME, key_problem
 from infra.schema.problems import Finding, Path
 
 GPU_TAINT = Taint(GPU_RESOURCE, "present", "NoSchedule")

@@ -1,9 +1,11 @@
 """Pydantic's errors about the shape of a stack file or of a `pipeline.yaml`, in the words of a `Problem`."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import difflib
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, create_model
 from pydantic.fields import FieldInfo
@@ -42,7 +44,7 @@ SETTINGS = "docs/settings.md"
 
 def findings(error: ValidationError, model: type[BaseModel], page: str = SETTINGS) -> list[Finding]:
     """Each error that ``model`` raised as a finding; ``page`` describes the model's keys."""
-    return [finding(each, model, page) for each in error.errors(include_url=False)]
+    return [finding_of(each, model, page) for each in error.errors(include_url=False)]
 
 
 def place_of(error: ErrorDetails, model: type[BaseModel]) -> Path:
@@ -147,7 +149,7 @@ def _sections(annotation: Any) -> bool:
     )
 
 
-def finding(error: ErrorDetails, model: type[BaseModel], page: str = SETTINGS) -> Finding:
+def finding_of(error: ErrorDetails, model: type[BaseModel], page: str = SETTINGS) -> Finding:
     """One error as a finding; ``page`` describes the model's keys."""
     kind, place, value = error["type"], place_of(error, model), error["input"]
     context = error.get("ctx", {})
@@ -297,3 +299,270 @@ def _literals(model: type[BaseModel]) -> set[Any]:
 def _tag_values(union: Any) -> list[Any]:
     """What tells the members of a union apart, in their order."""
     return [value for member in _options(union) for value in _literals(member)]
+
+
+# What is wrong with the plain values of a stack file, whatever they stand for.
+
+
+LINES_ALLOWED = ("policies", "secrets")
+"""Sections whose texts are for people, or nobody's, and may have several lines."""
+
+WORDS = {
+    "Cc": "the control character U+{code:04X}",
+    "Cf": "the invisible character U+{code:04X}",
+    "Cs": "U+{code:04X}, half of a surrogate pair",
+    "Zl": "the line separator U+{code:04X}",
+    "Zp": "the paragraph separator U+{code:04X}",
+}
+"""What no setting has, by Unicode's category (The Unicode Standard 17.0, table 4-4, September 2025)."""
+
+
+def plain_value_findings(
+    raw: Mapping[str, Any], unread: str = "", lines: Collection[str] = LINES_ALLOWED
+) -> Iterator[Finding]:
+    """Characters that no setting has, in keys and texts, and one key twice.
+
+    ``unread`` is a section left out; texts of the sections ``lines`` may have several lines.
+    """
+    yield from _of_section((), {key: value for key, value in raw.items() if key != unread}, lines)
+
+
+def order(raw: object, path: Iterable[str | int]) -> tuple[int, ...]:
+    """Where in the file ``path`` comes, as far as it is there: by the number of each key among those beside it."""
+    numbers: list[int] = []
+    for part in path:
+        if isinstance(raw, Mapping):
+            section = cast("Mapping[Any, Any]", raw)
+            keys = [str(key) for key in section]
+            raw = next((each for key, each in section.items() if str(key) == str(part)), None)
+            numbers.append(keys.index(str(part)) if str(part) in keys else len(keys))
+        elif isinstance(part, int):
+            raw = cast("list[Any]", raw)[part] if isinstance(raw, list) else None
+            numbers.append(part)
+    return tuple(numbers)
+
+
+def _of_section(path: Path, section: Mapping[Any, Any], lines: Collection[str]) -> Iterator[Finding]:
+    first: dict[str, object] = {}
+    for key, value in section.items():
+        place = (*path, str(key))
+        if str(key) in first:
+            reason = f"{first[str(key)]!r} and {key!r} are the same key"
+            yield Finding(place, value, reason, "remove one of them")
+            continue
+        first[str(key)] = key
+        if character := _unwritable(str(key), lines=False):
+            yield Finding(place, value, f"the key has {character}", "remove that character")
+        else:
+            yield from _of_value(place, value, lines)
+
+
+def _of_value(place: Path, value: object, lines: Collection[str]) -> Iterator[Finding]:
+    if isinstance(value, str):
+        if character := _unwritable(value, lines=place[0] in lines):
+            yield Finding(place, value, f"the value has {character}", "remove that character")
+    elif isinstance(value, dict):
+        yield from _of_section(place, cast("dict[Any, Any]", value), lines)
+    elif isinstance(value, list):
+        for index, each in enumerate(cast("list[object]", value)):
+            yield from _of_value((*place, index), each, lines)
+
+
+def _unwritable(text: str, *, lines: bool) -> str | None:
+    """The first character of ``text`` that no setting has, in words; None where there is none."""
+    for character in text:
+        words = WORDS.get(unicodedata.category(character))
+        if words and not (lines and character in "\n\t"):
+            return words.format(code=ord(character))
+    return None
+
+
+# What can be read of the values of a file with mistakes: the rest, without what is wrong.
+
+
+D = TypeVar("D", bound=BaseModel)
+
+
+def rests_on_readable(finding: Finding, unreadable: Collection[Path]) -> bool:
+    """Whether everything that ``finding`` rests on could be read; ``unreadable`` are places that were left out."""
+    places = (finding.path, *finding.read)
+    return not any(
+        any(place[: len(lost)] == lost for place in places)
+        or any(lost[: len(section)] == section for section in finding.all_of)
+        for lost in unreadable
+    )
+
+
+def copied(value: Any) -> Any:
+    """A copy in which a section that an alias of YAML repeats is there as often: each can be changed by itself."""
+    if isinstance(value, Mapping):
+        return {key: copied(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+    return [copied(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def leave_out_wrong(values: dict[str, Any], error: ValidationError, model: type[BaseModel]) -> set[Path]:
+    """Removes what is wrong and returns its places, with those of what is missing."""
+    lost: set[Path] = set()
+    for detail in error.errors(include_url=False):
+        place = place_of(detail, model)
+        if near := misspelt_key(detail, model):
+            lost.add((*place[:-1], near))
+        lost.add(place if detail["type"] == "missing" else leave_out(values, place))
+    return lost
+
+
+def salvage(
+    values: dict[str, Any], lost: set[Path], model: type[BaseModel], draft: type[D], sections: Collection[str] = ()
+) -> D:
+    """What is right of ``values``, which it changes; ``lost`` grows by the places of what else is left out.
+
+    ``draft`` is ``model`` with less required. A value that is required all the same has a stand-in, so that the
+    rest of its section can be read; below the keys ``sections``, that may be a whole section.
+    """
+    stood_in: set[Path] = set()
+    while True:
+        try:
+            return draft.model_validate(values)
+        except ValidationError as remaining:
+            for detail in remaining.errors(include_url=False):
+                place = place_of(detail, model)
+                if (
+                    detail["type"] == "missing"
+                    and place not in stood_in
+                    and _stand_in(values, detail, model, sections)
+                ):
+                    stood_in.add(place)
+                    lost.add(place)
+                else:
+                    lost.add(leave_out(values, place[:-1] if detail["type"] == "missing" else place))
+
+
+def leave_out(values: dict[Any, Any], place: Path) -> Path:
+    """Removes the value at ``place`` and returns what was removed.
+
+    That is more than the place where a part of it cannot be removed alone: a whole list, so that the indexes of
+    its other items still say where they stand, or the section nearest to a place that is not there.
+    """
+    section = values
+    for depth, part in enumerate(place):
+        key = next((key for key in section if str(key) == str(part)), None)
+        if key is None:
+            break
+        inner = _section(section[key])
+        if inner is None or depth == len(place) - 1 or str(place[depth + 1]) not in map(str, inner):
+            del section[key]
+            return place[: depth + 1]
+        section = inner
+    values.clear()
+    return ()
+
+
+def section_at(values: Any, place: Path) -> dict[Any, Any] | None:
+    """The section at ``place``, whose parts are keys as text; None where none is there."""
+    for part in place:
+        if isinstance(values, dict):
+            items = cast("dict[Any, Any]", values).items()
+            values = next((each for key, each in items if str(key) == str(part)), None)
+        elif isinstance(values, list) and isinstance(part, int) and part < len(cast("list[Any]", values)):
+            values = cast("list[Any]", values)[part]
+        else:
+            return None
+    return cast("dict[Any, Any]", values) if isinstance(values, dict) else None
+
+
+def _stand_in(
+    values: dict[str, Any], detail: ErrorDetails, model: type[BaseModel], sections: Collection[str]
+) -> bool:
+    """Puts a value where ``detail`` says that one is missing; False where nothing can stand in for it."""
+    *way, last = place_of(detail, model)
+    section = section_at(values, tuple(way))
+    found = stand_in(detail["loc"], model, sections=detail["loc"][0] in sections)
+    if section is None or found is None:
+        return False
+    section[last] = found
+    return True
+
+
+def _section(value: object) -> dict[Any, Any] | None:
+    return cast("dict[Any, Any]", value) if isinstance(value, dict) else None
+
+
+# Corrections of keys and kinds that leave no doubt, so that what stands below them can be judged as well.
+#
+# They are reported like everything else: a stack that needs one is refused. Without them, the mistakes in a
+# cluster
+# whose `cloud` is misspelt would show only once that is corrected.
+
+
+ROUNDS = 8
+"""Levels of sections of which each can show only once the one above is corrected; no stack file is as deep."""
+
+
+SURE = 0.8
+"""Likeness of two words from which one is taken for a misspelling of the other, and not only suggested."""
+
+
+def repair(
+    values: dict[str, Any], model_of: Callable[[Mapping[str, Any]], type[BaseModel]]
+) -> tuple[list[Finding], Mapping[Path, str]]:
+    """Corrects ``values``, of which ``model_of`` says what they should be.
+
+    Returns what was wrong, and the key that the file has at each corrected place.
+    """
+    found: list[Finding] = []
+    written: dict[Path, str] = {}
+    for _ in range(ROUNDS):
+        model = model_of(values)
+        try:
+            model.model_validate(values)
+        except ValidationError as error:
+            # A correction changes what the errors show as their input.
+            told = [(finding_of(detail, model), detail) for detail in error.errors(include_url=False)]
+            corrected = [
+                (finding, place)
+                for finding, detail in told
+                if (place := _correct(values, detail, model)) is not None
+            ]
+        else:
+            break
+        for finding, place in corrected:
+            found.append(as_written(finding, written))
+            if place != finding.path:
+                written[place] = str(finding.path[-1])
+        if not corrected:
+            break
+    return found, written
+
+
+def as_written(finding: Finding, written: Mapping[Path, str]) -> Finding:
+    """The finding with the keys of its path as the file has them."""
+    path = tuple(written.get(finding.path[: depth + 1], part) for depth, part in enumerate(finding.path))
+    return Finding(path, finding.value, finding.reason, finding.fix, finding.read, finding.all_of)
+
+
+def _likeness(word: str, other: str) -> float:
+    """From 0 to 1; two letters of a word of three say too little."""
+    return difflib.SequenceMatcher(None, word, other).ratio() if min(len(word), len(other)) > 2 else 0
+
+
+def _correct(values: dict[str, Any], detail: ErrorDetails, model: type[BaseModel]) -> Path | None:
+    """Makes the correction that the error leaves no doubt of, and returns its place."""
+    place = place_of(detail, model)
+    if near := misspelt_key(detail, model):
+        section = section_at(values, place[:-1])
+        key = next((key for key in section or {} if str(key) == str(place[-1])), None)
+        if section is None or key is None or near in section:
+            return None
+        if not other_name(detail, model) and _likeness(str(key), near) < SURE:
+            return None
+        section[near] = section.pop(key)
+        return (*place[:-1], near)
+    if detail["type"] in {"union_tag_invalid", "union_tag_not_found"}:
+        section = section_at(values, place)
+        tag = str(detail.get("ctx", {})["discriminator"]).strip("'")
+        meant = meant_tag(detail, section or {}, model)
+        if section is None or meant is None:
+            return None
+        section[tag] = meant
+        return (*place, tag)
+    return None

@@ -10,7 +10,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -29,7 +29,70 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from infra.schema import limits
+from infra.schema.problems import Path as KeyPath
+from infra.schema.problems import Problem, key_of
+
+# How large a stack file may be.
+
+
+# The largest stack file of this repository has 5 KB, 200 values and a depth of 8.
+FILE_BYTES = 256 * 1024
+"""Bytes of a file."""
+
+DEPTH = 50
+"""Sections and lists inside one another."""
+
+VALUES = 20_000
+"""Values of a file, sections and lists among them. What an alias stands for counts each time."""
+
+CHARACTERS = 64 * 1024
+"""Characters of one key or value."""
+
+TOTAL_CHARACTERS = 1024 * 1024
+"""Characters of all values together. What an alias stands for counts each time."""
+
+
+def exceeded(raw: Mapping[str, Any]) -> list[Problem]:
+    """The first of these limits that ``raw``, the plain values of a stack, exceeds; empty where it exceeds none.
+
+    Everything that reads the values later relies on them: it may recurse, and take as long as there are values.
+    """
+    characters = 0
+    for count, (path, value) in enumerate(_values(raw), 1):
+        characters += len(value) if isinstance(value, str) else 0
+        for amount, most, what in ((count, VALUES, "values"), (characters, TOTAL_CHARACTERS, "characters")):
+            if amount > most:
+                return [Problem("slipway", None, f"more than {most:,} {what}", "make several stacks of it")]
+        if len(path) > DEPTH:
+            reason = f"more than {DEPTH} sections or lists inside one another"
+            return [Problem(f"{key_of(path[:3])}…", None, reason, "no setting is as deep: remove some")]
+        for text, what, place in ((path[-1], "key", path[:-1]), (value, "value", path)):
+            if isinstance(text, str) and len(text) > CHARACTERS:
+                reason = f"a {what} of {len(text):,} characters"
+                return [Problem(key_of(place), text, reason, f"use at most {CHARACTERS:,}")]
+    return []
+
+
+def _values(raw: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
+    """Everything in ``raw`` in its order, without recursion: how deep it is, is not known yet."""
+    waiting: list[Iterator[tuple[KeyPath, Any]]] = [_inside((), raw)]
+    while waiting:
+        for path, value in waiting[-1]:
+            yield path, value
+            waiting.append(_inside(path, value))
+            break
+        else:
+            waiting.pop()
+
+
+def _inside(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:
+    if isinstance(value, Mapping):
+        for key, each in cast("Mapping[Any, Any]", value).items():
+            yield (*path, str(key)), each
+    elif isinstance(value, list):
+        for index, each in enumerate(cast("list[Any]", value)):
+            yield (*path, index), each
+
 
 TAG = "tag:yaml.org,2002:"
 MERGE = "<<"
@@ -114,14 +177,14 @@ def _text(path: Path) -> str:
                 kind = next((name for test, name in KINDS.items() if test(mode)), "a device")
                 raise ConfigError(f"{path} cannot be read: it is {kind}; put a file in its place")
             with open(descriptor, "rb", closefd=False) as file:
-                content = file.read(limits.FILE_BYTES + 1)
+                content = file.read(FILE_BYTES + 1)
         finally:
             os.close(descriptor)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{path} cannot be read: {reason}") from error
-    if len(content) > limits.FILE_BYTES:
-        raise ConfigError(f"{path} has more than {limits.FILE_BYTES:,} bytes, the most that it may have")
+    if len(content) > FILE_BYTES:
+        raise ConfigError(f"{path} has more than {FILE_BYTES:,} bytes, the most that it may have")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -231,15 +294,15 @@ class _Reader:
         self._values += values
         self._characters += characters
         self._deepest = max(self._deepest, len(path) + depth)
-        if self._values > limits.VALUES:
-            reason = f"more than {limits.VALUES:,} values, with what aliases repeat; make several files of it"
-        elif self._characters > limits.TOTAL_CHARACTERS:
-            most = f"{limits.TOTAL_CHARACTERS:,}"
+        if self._values > VALUES:
+            reason = f"more than {VALUES:,} values, with what aliases repeat; make several files of it"
+        elif self._characters > TOTAL_CHARACTERS:
+            most = f"{TOTAL_CHARACTERS:,}"
             reason = f"more than {most} characters, with what aliases repeat; make several files of it"
-        elif len(path) + depth > limits.DEPTH:
-            reason = f"more than {limits.DEPTH} sections or lists inside one another; no setting is as deep"
-        elif characters > limits.CHARACTERS and isinstance(event, ScalarEvent):
-            reason = f"{characters:,} characters; use at most {limits.CHARACTERS:,}"
+        elif len(path) + depth > DEPTH:
+            reason = f"more than {DEPTH} sections or lists inside one another; no setting is as deep"
+        elif characters > CHARACTERS and isinstance(event, ScalarEvent):
+            reason = f"{characters:,} characters; use at most {CHARACTERS:,}"
         else:
             return
         raise _LineError(event, path, reason)

@@ -7,46 +7,32 @@ from infra.clouds.registry import CLOUDS
 from infra.pipelines.contract import PipelineSettings
 from infra.pipelines.discovery import declared_steps, pipeline
 from infra.platform_output import Resolve
-from infra.schema import limits
-from infra.schema.corrections import as_written
-from infra.schema.plain_values import order
+from infra.schema import yaml_files
 from infra.schema.problems import Finding, Problem, SettingsError, key_of
-from infra.settings.checks import (
-    admission,
-    apps,
-    ingress,
-    kueue,
-    metrics,
-    names,
-    pipelines,
-    registry,
-    secrets,
-    services,
-    steps,
-    teams,
-)
+from infra.schema.validation import as_written, order
+from infra.settings.checks import admission, apps, ingress, kueue, pipelines, stack, steps
 from infra.settings.model import Rehearsal, Settings
 from infra.settings.parsing import OVERLAY, Reading, read
 from infra.settings.pipelines import folder, folders_in, is_known
 from infra.settings.references import unread
 
 CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
-    names.check,
-    names.same_pool_names,
-    names.same_resource_names,
+    stack.check_names,
+    stack.same_pool_names,
+    stack.same_resource_names,
     pipelines.check,
     pipelines.same_job_names,
     pipelines.too_many_steps,
-    steps.check,
-    services.check,
+    steps.check_steps,
     apps.check,
-    teams.check,
+    apps.check_apps,
     kueue.check,
-    admission.check,
-    metrics.check,
+    kueue.check_kueue,
+    admission.check_admission,
+    stack.check_metrics,
     ingress.check,
-    secrets.check,
-    registry.check,
+    stack.check_secrets,
+    stack.check,
 )
 """Those that hold on every cloud."""
 
@@ -58,7 +44,7 @@ def load(raw: Mapping[str, Any], resolve: Resolve = unread) -> Settings:
     The ``rehearsal`` overlay, laid over the rest, is checked as well. Raises SettingsError with every problem,
     or where a pipeline cannot say its steps.
     """
-    if problems := limits.exceeded(raw) or _nothing(raw):
+    if problems := yaml_files.exceeded(raw) or _nothing(raw):
         raise SettingsError(problems)
     settings, found = _examine(raw, resolve)
     problems = [finding.problem() for finding in found]
@@ -112,7 +98,7 @@ def laid_over(overlay: Mapping[str, Any]) -> dict[str, Any]:
 
 def clouds_of(raw: Mapping[str, Any]) -> list[str]:
     """The clouds that the clusters of ``raw``, right or wrong, mean, in the registry's order."""
-    return [] if limits.exceeded(raw) else _clouds_of(read(raw))
+    return [] if yaml_files.exceeded(raw) else _clouds_of(read(raw))
 
 
 def pipelines_in(raw: Mapping[str, Any]) -> Mapping[str, PipelineSettings]:
@@ -120,7 +106,7 @@ def pipelines_in(raw: Mapping[str, Any]) -> Mapping[str, PipelineSettings]:
 
     Each is valid; what was wrong in it has its default or a stand-in. None where ``raw`` exceeds a limit.
     """
-    if limits.exceeded(raw):
+    if yaml_files.exceeded(raw):
         return {}
     sections = read(raw).draft.pipelines
     return {name: each for name, each in sections.items() if is_known(name, each)}

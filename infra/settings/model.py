@@ -4,22 +4,23 @@ Shapes and single-value rules live in the models; rules that join several keys a
 ``checks``, and those of one cloud in its ``rules``. All report into one `SettingsError`.
 """
 
+import re
 from collections.abc import Mapping
+from datetime import date
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, SecretStr, create_model
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, create_model
 
 from infra.clouds.registry import Cluster, Store
-from infra.pipelines.contract import PipelineSettings
+from infra.pipelines.contract import PipelineSettings, PodSettings
 from infra.pipelines.images import CPU_IMAGE
-from infra.platform import Egress
-from infra.schema.base import Cidr, Model, Team
+from infra.platform import Egress, Resources
+from infra.schema.base import ChartSettings, Cidr, Cpu, Duration, Int, Labels, Memory, Model, Size, Team, refuse
+from infra.schema.images import REFERENCE
 from infra.schema.paths import LocalPath, StorePath
 from infra.schema.request import Request
 from infra.schema.secret_values import SecretText
-from infra.settings.kueue import KueueSettings
-from infra.settings.metrics import MetricsSettings
 from infra.settings.pipelines import (
     any_services,
     app_volumes,
@@ -28,8 +29,280 @@ from infra.settings.pipelines import (
     exposed,
     section_type,
 )
-from infra.settings.registry import RegistrySettings
-from infra.settings.suppressions import Policies
+
+# Which findings a stack lives with, and why.
+
+
+def _said(value: str) -> str:
+    if not value.strip():
+        raise refuse("empty", "say why the stack may have what the policy finds, and who decided it")
+    return value
+
+
+Reason = Annotated[str, AfterValidator(_said)]
+"""A text that is not empty."""
+
+
+def _day(value: str) -> str:
+    # The CLI hands over a date that stands without quotes as the first second of its day.
+    day = value.removesuffix("T00:00:00Z")
+    try:
+        if date.fromisoformat(day).isoformat() == day:
+            return day
+    except ValueError:
+        pass
+    raise refuse("not a day", 'write year, month and day in quotes, as `"2027-03-31"`')
+
+
+Day = Annotated[str, AfterValidator(_day)]
+"""A day as ISO 8601 writes it."""
+
+
+class Suppression(Model):
+    """Findings of one policy that the stack lives with; [policies](policies.md) lists the policies."""
+
+    reason: Reason = Field(description="Why the stack may have what the policy finds.")
+    until: Day | None = Field(
+        default=None,
+        description="Last day of the suppression; after it the findings are back. Default: it does not end.",
+    )
+    resources: list[str] | None = Field(
+        default=None,
+        min_length=1,
+        description="Names of the resources, or configuration keys, that it is for; default: all.",
+    )
+
+
+class Policies(Model):
+    """What the policies may find in this stack."""
+
+    suppress: dict[str, Suppression] = Field(
+        default_factory=dict[str, Suppression], description="Findings to live with, by the id of their policy."
+    )
+
+
+# The section `registry` of a stack file: where images are built, and where they are pushed to.
+
+
+KEY = "registry"
+
+_HOST = re.compile(r"(?:[^/]*[.:][^/]*|localhost)/.+")
+
+
+def _repository(value: str) -> str:
+    example = "write for example `registry.example.org/team/slipway`"
+    if "@" in value or ":" in value.rpartition("/")[2]:
+        raise refuse("a repository has no tag and no digest: each image has its own", example)
+    if not REFERENCE.fullmatch(f"{value}@sha256:{'0' * 64}"):
+        raise refuse("no registry can have a repository of this name", example)
+    if not _HOST.fullmatch(value):
+        raise refuse("it begins with no registry: what stands before the first `/` has a dot or a port", example)
+    return value
+
+
+Repository = Annotated[str, AfterValidator(_repository)]
+"""A repository of a registry, the registry's host first."""
+
+
+class RegistrySettings(PodSettings):
+    """Where images are built that pipelines declare by `build`, and which registry has them. Without `repository`
+    that is the cloud's own, Artifact Registry or ECR, which the stack declares, and to which the build's own
+    identity may push.
+    """
+
+    cpu: Cpu = Field(default="2", description="CPU that a build asks for, as a Kubernetes quantity.")
+    memory: Memory = Field(default="4Gi", description="Memory asked for, and its limit.")
+    ephemeral_storage: Size = Field(
+        default="16Gi", description="Disk space for the layers of the image, its base images included."
+    )
+    time_limit: Duration = Field(default="1h", description="Hard limit of a build, waiting for a node included.")
+    repository: Repository | None = Field(
+        default=None,
+        description="A repository of another registry: `registry.example.org/team/slipway`. It has to keep tags "
+        "from being moved, but those that begin with `cache-`.",
+    )
+    login: str | None = Field(
+        default=None,
+        description="The secret, below `slipway:secrets`, with the login that pushes to it: a Docker "
+        "configuration, JSON, as `docker login` leaves it. Default: it wants none.",
+    )
+    pull_login: str | None = Field(
+        default=None, description="The secret with the login that pulls from it; default: that of `login`."
+    )
+
+
+# What a stack file says of Kueue, which decides when a Job starts that shares its nodes with others.
+
+
+MOST_SHARE = 1000
+
+REPLICAS = 2
+"""Kueue's own pods. While none answers, nobody can create a Job in the namespaces that it looks after."""
+
+REQUESTS = Resources(cpu=100, memory=512)
+"""Of each of them. The chart's half a core is for clusters with thousands of Jobs; they may use what is idle."""
+
+OWN_PODS = Resources(cpu=REPLICAS * REQUESTS.cpu, memory=REPLICAS * REQUESTS.memory)
+"""What they ask for together."""
+
+
+class KueueSettings(ChartSettings):
+    """Kueue, which lets a Job start once there is room for all of its pods. Without the section every Job starts
+    at once, and its pods wait for nodes one by one.
+
+    A team's stack has only `wait`: the rest is in the file of the stack that has the clusters.
+    """
+
+    install: bool = Field(
+        default=True,
+        description="Install Kueue in each cluster. `false`: it is there already (its API `v1beta2`), and the "
+        "stack declares its own queues only.",
+    )
+    namespace: str = Field(default="kueue-system", description="Namespace of Kueue's own pods.")
+    namespaces: list[str] = Field(
+        default_factory=list[str],
+        description="More namespaces whose Jobs Kueue looks after, beside those of this stack and its teams: of "
+        "stacks with `install: false`. It does not touch Jobs of other namespaces.",
+    )
+    local_queue: str | None = Field(
+        default=None,
+        description="Name of the LocalQueue that somebody else made in the namespace. The stack then declares "
+        "nothing of Kueue; its Jobs name this queue.",
+    )
+    shares: dict[str, Int] = Field(
+        default_factory=dict[str, Int],
+        description="How the pools are divided between namespaces: this stack's own and its teams'. One with 2 "
+        "may have twice as much at all times as one with 1, one with 0 only what the others leave. Default: 1 "
+        "each; for the stack's own, 0 where it runs no pipeline.",
+    )
+    preemption: Literal["never", "lower-priority", "shares"] = Field(
+        default="never",
+        description="Which running Jobs a waiting one may stop; a Job that was stopped waits again, and starts "
+        "from its newest checkpoint. `lower-priority`: those with a lower `priority`, of its own namespace, and "
+        "of others beyond their shares. `shares`: also any of another namespace that uses more than its share.",
+    )
+    ready_within: Duration = Field(
+        default="30m",
+        description="A Job whose pods are not all running so long after it was let in is stopped, frees its "
+        "nodes, and waits again. For clusters where nodes or images take longer, write more.",
+    )
+    wait: Duration = Field(
+        default="24h",
+        description="How long `pulumi up` waits for each Job to be let in, beside the step's `time_limit`, which "
+        "begins then.",
+    )
+
+    def shares_of(self, namespace: str, teams: Mapping[str, Team], *, runs_pipelines: bool) -> dict[str, int]:
+        """The share of each namespace: the stack's own, ``namespace``, and those of its ``teams``."""
+        own = 1 if runs_pipelines or not teams else 0
+        found = {namespace: own, **{each.namespace: 1 for each in teams.values()}}
+        return {name: self.shares.get(name, share) for name, share in found.items()}
+
+
+# What a stack file says of metrics: what is measured of Jobs, and what reads the metrics of all that runs.
+
+
+MOST_PORT = 65535
+
+PROMETHEUS_PODS = (
+    Resources(cpu=260, memory=1088),
+    Resources(cpu=50, memory=128),
+    Resources(cpu=120, memory=768),
+)
+"""What the pods ask for that are installed beside the exporters of GPU nodes: Prometheus with its reloader, its
+operator, Grafana with what reads its dashboards and sources."""
+
+
+class IdleSettings(Model):
+    """When a GPU that a Job holds counts as idle, and for how much of its time before people are told."""
+
+    below: Int = Field(
+        default=5, ge=0, le=100, description="A GPU that is busy for fewer percent of a sample counts as idle."
+    )
+    share: Int = Field(
+        default=30,
+        ge=1,
+        le=100,
+        description="Percent of the Job's time that its GPUs may be idle before that is said with what it cost.",
+    )
+
+
+class ExporterSettings(ChartSettings):
+    """NVIDIA's dcgm-exporter on the nodes of GPU pools, on clusters whose cloud does not export what GPUs do."""
+
+    install: bool = Field(
+        default=True,
+        description="Install it on clusters that do not export metrics of GPUs themselves. `false`: NVIDIA's GPU "
+        "Operator, or somebody else, runs it already.",
+    )
+
+
+class PrometheusSettings(ChartSettings):
+    """Prometheus with its operator and Grafana, on clusters whose cloud does not collect metrics itself."""
+
+    install: bool = Field(
+        default=True,
+        description="Install them, from the chart kube-prometheus-stack. `false`: an operator that serves "
+        "`monitoring.coreos.com/v1` is there already.",
+    )
+    namespace: str = Field(
+        default="slipway-metrics",
+        description="Namespace of Prometheus's own pods, which alone may read what is measured.",
+    )
+    pod_labels: Labels = Field(
+        default_factory=lambda: {"app.kubernetes.io/name": "prometheus"},
+        description="Labels of Prometheus's own pods, where it is there already.",
+    )
+    labels: Labels = Field(
+        default_factory=dict,
+        description="Labels by which the Prometheus that is there already finds a PodMonitor.",
+    )
+    retention: Duration = Field(default="15d", description="How long Prometheus keeps what it read.")
+    storage: Size = Field(
+        default="20Gi",
+        description="Size of the volume that it keeps it on. The oldest goes before the volume is full. A volume "
+        "that is there keeps its size.",
+    )
+
+
+class MetricsSettings(Model):
+    """Metrics of Jobs, apps, queues and GPUs. Without the section nothing is measured.
+
+    Switched on or off, `usage` changes the pods of all steps: their Jobs start again, and find the results that
+    are there.
+    """
+
+    usage: bool = Field(
+        default=True,
+        description="Measure the use of CPU, memory and GPUs of each step beside its program, and keep it in the "
+        "store with its results.",
+    )
+    idle: IdleSettings = Field(default_factory=IdleSettings, description="When an idle GPU is worth a word.")
+    collect: bool = Field(
+        default=True,
+        description="Have metrics read: by what the cloud reads them with, else by the Prometheus of "
+        "`prometheus`. Who reads them is let in to their ports, and nobody else.",
+    )
+    interval: Duration = Field(default="30s", description="Time between two readings, 5 s to 2 min.")
+    dashboards: bool = Field(
+        default=True,
+        description="Declare dashboards of what is read: in the cloud's service, else for Grafana as ConfigMaps.",
+    )
+    prometheus: PrometheusSettings = Field(
+        default_factory=PrometheusSettings, description="What reads them where the cloud does not."
+    )
+    gpus: ExporterSettings = Field(
+        default_factory=ExporterSettings, description="What exports the metrics of GPUs where the cloud does not."
+    )
+    port: Annotated[int, Field(ge=1024, le=MOST_PORT)] = Field(
+        default=9410, description="Port at which the pods of a step answer Prometheus while they run."
+    )
+
+    @property
+    def installs_prometheus(self) -> bool:
+        """Whether Prometheus, with a volume, comes to clusters whose cloud does not collect metrics itself."""
+        return self.collect and self.prometheus.install
+
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 

@@ -10,19 +10,23 @@ from pydantic import ConfigDict, Field, SecretStr, ValidationError, create_model
 from infra.clouds.registry import CLUSTERS, Cluster, Store
 from infra.pipelines.contract import PipelineSettings
 from infra.platform_output import Resolve
-from infra.schema import plain_values, validation
+from infra.schema import validation
 from infra.schema.base import ClusterSettings, Model, Team
-from infra.schema.corrections import as_written, repair
 from infra.schema.problems import Finding, Path
 from infra.schema.request import Request
-from infra.schema.salvage import copied, leave_out, leave_out_wrong, rests_on_readable, salvage
 from infra.schema.secret_values import SecretText
+from infra.schema.validation import (
+    as_written,
+    copied,
+    leave_out,
+    leave_out_wrong,
+    repair,
+    rests_on_readable,
+    salvage,
+)
 from infra.settings import references
-from infra.settings.kueue import KueueSettings
-from infra.settings.metrics import MetricsSettings
-from infra.settings.model import Settings, model_of
+from infra.settings.model import KueueSettings, MetricsSettings, RegistrySettings, Settings, model_of
 from infra.settings.pipelines import KEY, any_services, app_volumes, apps_of_teams, apps_with_store, exposed
-from infra.settings.registry import RegistrySettings
 
 
 def _draft(model: type[ClusterSettings]) -> type[ClusterSettings]:
@@ -109,7 +113,7 @@ def read(raw: Mapping[str, Any], resolve: Resolve | None = None) -> Reading:
     Without ``resolve`` clusters of other stacks have no pools, and nothing is found wrong with them.
     """
     values = cast("dict[str, Any]", copied(raw))
-    found = list(plain_values.findings(values, OVERLAY))
+    found = list(validation.plain_value_findings(values, OVERLAY))
     lost = {leave_out(values, each.path) for each in found}
     referred = references.resolve(values, resolve)
     found += referred.findings

@@ -14,8 +14,8 @@ from infra.pipelines.discovery import (
     apps_of,
     folder_of,
     is_path,
-    known,
     mounts_store,
+    names_pipeline,
     section_of,
     services_of,
     steps_of,
@@ -88,7 +88,7 @@ def folder(name: str, settings: PipelineSettings) -> str:
 
 def is_known(name: str, settings: PipelineSettings) -> bool:
     """Whether there is a pipeline that the section runs. A path has to be written as `uses`."""
-    return known(folder(name, settings)) and (settings.uses is not None or not is_path(name))
+    return names_pipeline(folder(name, settings)) and (settings.uses is not None or not is_path(name))
 
 
 def steps_if_any(name: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:

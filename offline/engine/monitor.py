@@ -13,8 +13,7 @@ from pulumi.runtime import mocks, rpc
 from pulumi.runtime.proto import resource_pb2
 
 from infra.emulator import Emulator, StoreFiles
-from infra.review.properties import mapping, texts
-from infra.review.stack import JOB, Resource
+from infra.review.stack import JOB, Resource, mapping, texts
 from offline.engine.provider_outputs import computed_outputs, physical_id
 from offline.engine.resources import StackOutput, masked, plain, requested, stood_in
 from offline.engine.unknown_outputs import is_marked, mark, number_mark

@@ -14,14 +14,13 @@ from google.protobuf import struct_pb2
 from infra.clouds.registry import emulators
 from infra.emulator import Emulator
 from infra.platform_output import UnreadableStackError
-from infra.review.properties import mapping
+from infra.review.stack import mapping
 from infra.schema.problems import PREFIX, Problem, SettingsError, listed, without_prefix
 from infra.schema.yaml_files import ConfigError
 from infra.settings.loading import laid_over, lay_over
-from offline.engine.evaluate import ORGANIZATION, evaluate
+from offline.engine.evaluate import ORGANIZATION, SECTION, evaluate, load_with_placeholders
 from offline.engine.monitor import Evaluation, EvaluationError, Observer, secret_names
 from offline.engine.stack_config import load_stack, stack_names
-from offline.engine.unset_secrets import SECTION, load_with_placeholders
 
 PROJECT = "slipway"
 

@@ -8,9 +8,8 @@ from google.protobuf import struct_pb2
 from pulumi.output import Unknown
 from pulumi.runtime import rpc
 
-from infra.review import properties as review
-from infra.review.properties import Secret
-from infra.review.stack import Resource
+from infra.review import stack as review
+from infra.review.stack import Resource, Secret
 from offline.engine.unknown_outputs import as_marks, is_marked, told, whole
 
 SIGNATURE = "4dabf18193072939515e22adb298388d"

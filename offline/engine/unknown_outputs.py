@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from infra.review.properties import UNKNOWN, Partial, Unknown
+from infra.review.stack import UNKNOWN, Partial, Unknown
 
 _MARK = re.compile(r"<<unknown:([^<>]*)>>")
 

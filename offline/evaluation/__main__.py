@@ -27,9 +27,8 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
     from infra.clouds.registry import emulators
     from infra.program import declare, shipping_problems
     from infra.schema.problems import SettingsError, without_prefix
-    from offline.engine.evaluate import evaluate
+    from offline.engine.evaluate import evaluate, load_with_placeholders
     from offline.engine.stack_config import load_stack, read_yaml
-    from offline.engine.unset_secrets import load_with_placeholders
 
     config = load_stack(name, tree)
     secrets.publish(config.values)
@@ -79,8 +78,7 @@ def other_stacks(name: str, tree: Path, secrets: Secrets) -> dict[str, Any]:
     """
     try:
         from infra.schema.problems import without_prefix
-        from offline.engine.stack_config import load_stack, stack_names
-        from offline.engine.stack_references import references
+        from offline.engine.stack_config import load_stack, references, stack_names
 
         found = references(without_prefix(load_stack(name, tree).values))
         there = stack_names(tree)
@@ -103,7 +101,7 @@ def other_stacks(name: str, tree: Path, secrets: Secrets) -> dict[str, Any]:
 
 def _declared(reference: str, others: "OtherStacks", encoder: Encoder) -> dict[str, Any] | None:
     from infra.platform_output import OUTPUT, UnreadableStackError
-    from infra.review.properties import at, mapping, text
+    from infra.review.stack import at, mapping, text
 
     try:
         found = others.find(reference)

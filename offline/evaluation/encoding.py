@@ -1,6 +1,6 @@
 """The format in which a revision prints what its stacks declare.
 
-Previews of other revisions read it (`offline.preview.evaluated_stack`). Give `FORMAT` the next number whenever a
+Previews of other revisions read it (`offline.evaluation.decoding`). Give `FORMAT` the next number whenever a
 line changes its meaning or loses a part. This module imports nothing of the project, because it encodes older
 revisions, too.
 """

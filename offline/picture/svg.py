@@ -11,9 +11,8 @@ from pathlib import Path
 import jinja2
 
 from infra.review.stack import Stack
-from offline.picture.layout import layout
+from offline.picture.layout import STYLES, clean, layout
 from offline.picture.scene import about, scene
-from offline.picture.text_width import STYLES, clean
 
 TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).resolve().parent),

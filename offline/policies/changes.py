@@ -4,19 +4,20 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from infra.kubernetes.review.holdings import CLAIM, VOLUME
+from infra.kubernetes.review import CLAIM, VOLUME
+from infra.pipelines.discovery import outside
+from infra.review.contract import Harm, Severity, Violation
 from infra.review.facts import Effect
-from infra.review.networks import whole_internet, within
-from infra.review.policy import Harm, Severity, Violation
-from infra.review.properties import at, text
-from infra.review.stack import Resource, Stack
-from offline.policies.protection import holding
-from offline.policies.workloads import DEPLOYMENT, STATEFUL_SET, unevictable, workloads
-from offline.preview.in_place_updates import Consequence
-from offline.preview.model import Operation
-from offline.preview.operations import Compared
-from offline.preview.property_diff import Difference, without_indices, written
+from infra.review.stack import JOB, Resource, Stack, at, items, mapping, mappings, text, whole_internet, within
+from infra.schema.problems import key_of
+from infra.settings.pipelines import KEY
+from offline.evaluated.model import Operation
+from offline.evaluated.operations import Compared, Consequence
+from offline.evaluated.property_diff import Difference, without_indices, written
+from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET, unevictable, workloads
+from offline.policies.security import holding
 
 MOST_NAMES = 6
 """How many Jobs, services and apps on one pool are named."""
@@ -62,7 +63,7 @@ class Change:
 class ChangePolicy:
     """A rule about an update, and what a breach of it does to the user; None where that is not known.
 
-    The fields are those of `infra.review.policy.Policy`.
+    The fields are those of `infra.review.contract.Policy`.
     """
 
     id: str
@@ -357,5 +358,110 @@ POLICIES: Sequence[ChangePolicy] = (
         _left,
         "Keep it in the stack; or delete or switch it off by hand once nothing needs it.",
         harm=Harm.COST,
+    ),
+)
+
+
+# Policies about a change of what apps and queues leave behind: versions of models, and Kueue's own API.
+
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+
+KUEUE = "kueue"
+"""The name of the release, which charts of other places have, too."""
+
+PUBLISHES = "workloads.serving.publish"
+"""The module of the steps that publish (`infra.pipelines.app_kinds.tensorflow_serving`)."""
+
+
+def _versions(change: Change) -> Iterator[Violation]:
+    for each in change.compared:
+        if each.before is None or each.after is None or each.after.type != JOB:
+            continue
+        before, after = _kept(each.before), _kept(each.after)
+        if before is not None and after is not None and after < before:
+            newest = f"the newest {after}" if after > 1 else "the newest"
+            yield Violation(
+                each.resource.urn,
+                f"deletes versions of the model from the store: all but {newest} and those that a label names, "
+                f"where {before} stayed",
+                f"leave `keep` at {before}; or copy the versions away first",
+            )
+
+
+def _kept(job: Resource) -> int | None:
+    """How many versions a step that publishes leaves; None for any other Job."""
+    for container in mappings(at(job.properties, "spec", "template", "spec", "containers")):
+        words = [*items(container.get("command")), *items(container.get("args"))]
+        if PUBLISHES in words and "--keep" in words[:-1]:
+            number = str(words[words.index("--keep") + 1])
+            return int(number) if number.isdecimal() else None
+    return None
+
+
+def _kueue(change: Change) -> Iterator[Violation]:
+    for each in change.compared:
+        if each.before is None or each.before.type != RELEASE or each.before.properties.get("name") != KUEUE:
+            continue
+        if each.operation in GOES and not (each.protected or each.retained):
+            yield Violation(
+                each.resource.urn,
+                f"deletes Kueue's API, and with it everybody's queues on that cluster: {cause(each)}; Jobs of "
+                "other stacks that wait there wait for ever",
+                f"{undo(each)}; or first take `slipway:kueue` out of the stacks that have queues there",
+            )
+
+
+APP_CHANGE_POLICIES = (
+    ChangePolicy(
+        "deletes-model-versions",
+        Severity.WARNING,
+        "A change lets no step that publishes delete versions of a model that it kept before.",
+        _versions,
+        "Leave `keep` as it is; or copy the versions away first.",
+        harm=Harm.LOSS,
+    ),
+    ChangePolicy(
+        "deletes-queue-api",
+        Severity.WARNING,
+        "A change does not take Kueue from a cluster, where other stacks may have queues.",
+        _kueue,
+        "Leave it there; or first take `slipway:kueue` out of the stacks that have queues there.",
+        harm=Harm.INTERRUPTION,
+    ),
+)
+
+
+# Pipelines whose files are outside of the repository: a preview has one revision of these, and cannot compare.
+
+
+SECTION = f"slipway:{KEY}"
+
+
+def uncompared(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
+    """The folders outside of the repository that pipelines of both configurations run, by pipeline."""
+    sections, now = mapping(before.get(SECTION)), mapping(after.get(SECTION))
+    folders = {name: mapping(section).get("uses", name) for name, section in sections.items() if name in now}
+    return {name: folder for name, folder in folders.items() if isinstance(folder, str) and outside(folder)}
+
+
+def _uncompared(change: Change) -> Iterator[Violation]:
+    for name, folder in uncompared(change.before.configuration, change.after.configuration).items():
+        yield Violation(
+            key_of((name,), f"{SECTION}."),
+            f"its folder {folder} is outside of the repository, so both revisions have its files as they are: "
+            "whether a change of them runs Jobs again is unknown",
+            "compare with what is up by `pulumi preview`; or move the folder below `workloads/`",
+        )
+
+
+OUTSIDE_FOLDER_POLICIES: Sequence[ChangePolicy] = (
+    ChangePolicy(
+        "not-comparable",
+        Severity.WARNING,
+        "A preview has both revisions of all files: those of each pipeline are in the repository.",
+        _uncompared,
+        "Compare with what is up by `pulumi preview`; or move the folder below `workloads/`.",
+        harm=None,
     ),
 )

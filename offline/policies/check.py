@@ -10,33 +10,26 @@ from typing import Any
 from pydantic import ValidationError
 
 from infra.clouds.registry import CLOUDS
-from infra.review.policy import Harm, Policy, Severity, Violation
-from infra.review.properties import mapping
-from infra.review.stack import Stack
+from infra.review.contract import Harm, Policy, Severity, Violation
+from infra.review.stack import Stack, mapping
 from infra.schema.problems import did_you_mean, key_of
-from infra.settings.suppressions import Suppression
+from infra.settings.model import Suppression
+from offline.evaluated.model import Finding, Suppressed
 from offline.policies import (
-    app_changes,
     changes,
-    exposed_secrets,
-    image_builds,
     images,
-    interconnects,
     jobs,
-    limits,
     openings,
-    outside_folders,
     pods,
     pools,
-    protection,
     queues,
-    room,
     security,
     service_changes,
     services,
 )
+from offline.policies import jobs as interconnects
+from offline.policies import jobs as limits
 from offline.policies.changes import Change, ChangePolicy
-from offline.preview.model import Finding, Suppressed
 
 SECTION = "slipway:policies"
 """The key of the stack file with the suppressions."""
@@ -53,15 +46,15 @@ EVERYWHERE: Sequence[Policy] = (
     *pools.POLICIES,
     *jobs.POLICIES,
     *security.POLICIES,
-    *exposed_secrets.POLICIES,
+    *security.EXPOSED_SECRET_POLICIES,
     *images.POLICIES,
-    *image_builds.POLICIES,
-    *protection.POLICIES,
-    *limits.POLICIES,
+    *images.IMAGE_BUILD_POLICIES,
+    *security.PROTECTION_POLICIES,
+    *limits.LIMIT_POLICIES,
     *services.POLICIES,
-    *room.POLICIES,
+    *pods.ROOM_POLICIES,
     *queues.POLICIES,
-    *interconnects.POLICIES,
+    *interconnects.INTERCONNECT_POLICIES,
     *openings.POLICIES,
 )
 """The policies that hold on every cloud."""
@@ -69,9 +62,9 @@ EVERYWHERE: Sequence[Policy] = (
 CHANGE_POLICIES: Sequence[ChangePolicy] = (
     *changes.POLICIES,
     *service_changes.POLICIES,
-    *app_changes.POLICIES,
+    *changes.APP_CHANGE_POLICIES,
     *openings.CHANGE_POLICIES,
-    *outside_folders.POLICIES,
+    *changes.OUTSIDE_FOLDER_POLICIES,
 )
 """The policies about an update."""
 

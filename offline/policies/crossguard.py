@@ -21,17 +21,15 @@ from pulumi_policy import (
 from pulumi_policy.proxy import UnknownValueError
 
 from infra.clouds.registry import emulators, reviews
-from infra.review.contract import reviewed
-from infra.review.policy import Policy, Severity
-from infra.review.properties import UNKNOWN, Secret
-from infra.review.stack import NodePool, Resource, Stack
+from infra.review.contract import Policy, Severity, reviewed
+from infra.review.stack import UNKNOWN, NodePool, Resource, Secret, Stack
 from infra.schema.problems import SettingsError, without_prefix
 from infra.settings.loading import load
-from offline.engine.scheduling import pool_of_nodes
 from offline.engine.stack_config import ConfigError, stack_config
+from offline.evaluated.model import Finding
+from offline.evaluated.scheduling import pool_of_nodes
 from offline.policies.check import ABOUT_FILES, about_suppressions, judge, policies, suppressions_of
-from offline.policies.exposed_secrets import SECRET_TYPE
-from offline.preview.model import Finding
+from offline.policies.security import SECRET_TYPE
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,12 +1,16 @@
 """Images and charts whose content may change without a change of the stack."""
 
+import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
+from infra.kubernetes.labels import IMAGE_ANNOTATION
 from infra.pipelines.images import DATA, IMAGES
-from infra.review.policy import Policy, Severity, Violation
-from infra.review.stack import Stack
-from offline.policies.workloads import workloads
+from infra.review.contract import Harm, Policy, Severity, Violation
+from infra.review.stack import JOB, Resource, Stack, at, strings
+from offline.evaluated.workloads import workloads
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 CHARTS = (RELEASE, "kubernetes:helm.sh/v4:Chart", "kubernetes:helm.sh/v3:Chart", "kubernetes:helm.sh/v2:Chart")
@@ -82,5 +86,56 @@ POLICIES = (
         "Every Helm chart that is fetched has one exact version.",
         _charts,
         "Name the version.",
+    ),
+)
+
+
+# Jobs that build images in the cluster, and the guards that their pods lack.
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    """What a Job builds, as its annotation says: ``size`` are the bytes of its context's ``files``."""
+
+    name: str
+    context: str
+    dockerfile: str
+    files: int
+    size: int
+
+
+def built_image(resource: Resource) -> BuiltImage | None:
+    """The image that a Job builds; None where it is no such Job."""
+    annotation = strings(at(resource.properties, "metadata", "annotations")).get(IMAGE_ANNOTATION)
+    if resource.type != JOB or annotation is None:
+        return None
+    try:
+        found: Any = json.loads(annotation)
+        return BuiltImage(found["name"], found["context"], found["dockerfile"], found["files"], found["bytes"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _unguarded(stack: Stack) -> Iterator[Violation]:
+    for resource in stack.of_type(JOB):
+        if image := built_image(resource):
+            yield Violation(
+                resource.urn,
+                f"it builds an image from {image.context}/{image.dockerfile} without seccomp and AppArmor: the "
+                "commands of that file, and all that they install, meet the whole kernel of a node, and may push "
+                "any image as the build",
+                "build only what you trust so far; or build it elsewhere, and write `image` with its digest in "
+                "place of `build`",
+            )
+
+
+IMAGE_BUILD_POLICIES = (
+    Policy(
+        "unguarded-build",
+        Severity.WARNING,
+        "No image is built in the cluster, where BuildKit runs without seccomp and AppArmor.",
+        _unguarded,
+        "Name the image by digest, or suppress the finding for a Dockerfile that you trust.",
+        harm=Harm.OPENING,
     ),
 )

@@ -7,9 +7,11 @@ Services that are open by themselves are for `offline.policies.security`.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from infra.review.policy import Harm, Policy, Severity, Violation
-from infra.review.properties import (
+from infra.review.contract import Harm, Policy, Severity, Violation
+from infra.review.stack import (
     Properties,
+    Resource,
+    Stack,
     at,
     is_true,
     json_document,
@@ -19,9 +21,8 @@ from infra.review.properties import (
     strings,
     texts,
 )
-from infra.review.stack import Resource, Stack
+from offline.evaluated.workloads import PATCH, as_patched
 from offline.policies.changes import GOES, Change, ChangePolicy
-from offline.policies.patches import PATCH, as_patched
 from offline.policies.services import served
 
 INGRESS, ROUTE, GATEWAY = "Ingress", "Route", "Gateway"

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from infra.review.policy import Harm, Policy, Severity, Violation
-from infra.review.prices import node_price
-from infra.review.properties import Properties, at, mapping, whole
-from infra.review.stack import JOB, NodePool, Stack
+from infra.review.contract import Harm, Policy, Severity, Violation
+from infra.review.stack import JOB, NodePool, Properties, Stack, at, mapping, whole
+from infra.review.tables import node_price
 from infra.schema.problems import key_of
-from offline.engine.scheduling import HARD_EFFECTS, has_gpus, pools_of
-from offline.policies.workloads import Workload, workloads
+from offline.evaluated.scheduling import HARD_EFFECTS, has_gpus, pools_of
+from offline.evaluated.workloads import Workload, workloads
 
 
 def _without_taint(stack: Stack) -> Iterator[Violation]:

@@ -3,14 +3,12 @@
 import contextlib
 from collections.abc import Iterator
 
-from infra.review.policy import Policy, Severity, Violation
-from infra.review.properties import Properties, at, known, strings
-from infra.review.stack import JOB, Resource, Stack
+from infra.review.contract import Policy, Severity, Violation
+from infra.review.stack import JOB, Properties, Resource, Stack, at, known, strings
 from offline.engine.provider_outputs import kind_of, object_name
-from offline.engine.queue_fields import GROUP
-from offline.engine.queue_objects import Asked, asked_by
-from offline.engine.queues import Queues, queues_of
-from offline.policies.workloads import CRON_JOB, Workload, workloads
+from offline.evaluated.queue_objects import GROUP, Asked, asked_by
+from offline.evaluated.queues import Queues, queues_of
+from offline.evaluated.workloads import CRON_JOB, Workload, workloads
 
 PREFIX = f"kubernetes:{GROUP}/"
 NAMESPACE = "kubernetes:core/v1:Namespace"

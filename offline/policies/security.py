@@ -1,17 +1,35 @@
 """Pods with access to their host, services open to the internet, and roles without limits."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infra.kubernetes.review.clients import SERVICE
-from infra.review.networks import whole_internet
-from infra.review.policy import Harm, Policy, Severity, Violation
-from infra.review.properties import at, known, mapping, mappings, strings, texts, whole
-from infra.review.stack import Resource, Stack
-from offline.engine.pod_security import Breach, Rule, breaches, effective, words
-from offline.policies.image_builds import built_image
-from offline.policies.patches import as_patched
-from offline.policies.workloads import Workload, workloads
+from infra.kubernetes.review import CLIENT_SERVICE
+from infra.review.contract import Harm, Policy, Severity, Violation
+from infra.review.facts import Holding
+from infra.review.stack import (
+    CONFIG_MAP,
+    PROTECT,
+    Properties,
+    Resource,
+    Stack,
+    at,
+    items,
+    json_document,
+    known,
+    leaves,
+    mapping,
+    mappings,
+    strings,
+    texts,
+    whole,
+    whole_internet,
+)
+from infra.schema.secret_values import MASK, OF_CLIENT, looks_like, secret
+from infra.schema.secret_values import words as secret_values_words
+from offline.evaluated.pod_security import Breach, Rule, breaches, effective, words
+from offline.evaluated.workloads import Workload, as_patched, workloads
+from offline.policies.images import CHARTS, built_image
 
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
 ROLES = (f"{RBAC}:ClusterRole", f"{RBAC}:Role")
@@ -99,7 +117,7 @@ def _refused(stack: Stack) -> Iterator[Violation]:
 
 
 def _public(stack: Stack) -> Iterator[Violation]:
-    for service in as_patched(stack, SERVICE):
+    for service in as_patched(stack, CLIENT_SERVICE):
         spec = mapping(service.properties.get("spec"))
         kind = spec.get("type")
         if kind == "LoadBalancer" and not _internal(service) and not _from_few(spec):
@@ -200,5 +218,238 @@ POLICIES = (
         "No role has `*` for verbs or resources, and no binding grants cluster-admin or is for everyone.",
         _wildcard,
         "List what is needed, and bind it to the account that needs it.",
+    ),
+)
+
+
+# Secrets in places that everybody can read.
+#
+# The policy about the stack file needs no resources, so it also covers stacks whose program fails.
+
+
+SECRET_TYPE = "kubernetes:core/v1:Secret"
+
+OBJECT_NAME = re.compile(r"(?:^|_)(?:secret|credentials?)$")
+"""Names whose value in charts and arguments is often that of a Secret: `existingSecret`, `tls-secret`."""
+
+REFERENCE = re.compile(r"(?<!\$)\$\((\w+)\)")
+"""Kubernetes' reference to a variable in commands and arguments, which the kubelet replaces by its value."""
+
+OPTION = re.compile(r"--?([A-Za-z][\w.-]*)=(.*)", re.DOTALL)
+"""An argument with its value: `--password=…`."""
+
+
+def _within(value: object) -> str | None:
+    """The kind of secret in a text that is JSON, as `pulumi config set` writes structured values."""
+    return next((what for place, each in leaves(json_document(value)) if (what := secret(place, each))), None)
+
+
+def _plain(stack: Stack) -> Iterator[Violation]:
+    for key, section in stack.configuration.items():
+        for place, value in leaves(section, key):
+            if what := secret(place, value) or _within(value):
+                named = place.endswith(OF_CLIENT)
+                path, then = ("slipway:secrets.<name>", "; here stands that name") if named else (place, "")
+                yield Violation(
+                    place,
+                    f"{what} stands in clear in the stack file and so in every clone",
+                    f"withdraw it, and set the new one with `pulumi config set --secret --path '{path}'`{then}",
+                )
+
+
+def _objects(stack: Stack) -> Iterator[Violation]:
+    for each in stack.of_type(SECRET_TYPE):
+        plain = [
+            key
+            for part in ("data", "stringData")
+            for key, value in mapping(each.properties.get(part)).items()
+            if isinstance(value, str) and value not in {"", MASK}
+        ]
+        if plain:
+            yield Violation(
+                each.urn,
+                f"{', '.join(sorted(plain))} of this Secret stands in clear in the state and in previews",
+                "take the value from a secret configuration value, or wrap it in pulumi.Output.secret",
+            )
+    for config_map in stack.of_type(CONFIG_MAP):
+        for place, value in leaves(config_map.properties.get("data")):
+            if what := _in_object(place, value):
+                yield Violation(
+                    config_map.urn,
+                    f"{what} stands in clear in a ConfigMap, in {place}",
+                    "withdraw it, and put the new one into a Secret whose value Pulumi knows as a secret",
+                )
+    for workload in workloads(stack):
+        for container in workload.containers:
+            for place, what in _told(container):
+                yield Violation(
+                    workload.resource.urn,
+                    f"{what} stands in clear in {place} of {_called(container, workload)}",
+                    "withdraw it; set a new one under `slipway:secrets`, and name it in `secrets` of the program",
+                )
+    for chart in stack.of_type(*CHARTS):
+        for place, value in leaves(chart.properties.get("values")):
+            if what := _in_object(place, value):
+                yield Violation(
+                    chart.urn,
+                    f"{what} stands in clear in the chart's values, in {place}",
+                    "withdraw it, and take the new one from a secret configuration value or an existing Secret",
+                )
+
+
+def _called(container: Properties, workload: Workload) -> str:
+    """The container, by a name only where it has to be told from others: one line then says it of all variants."""
+    return f"the container {container.get('name')}" if len(workload.containers) > 1 else "its container"
+
+
+def _told(container: Properties) -> Iterator[tuple[str, str]]:
+    """Each place in a container's command, arguments and environment with a secret, and the kind of secret.
+
+    An argument may say in which variable one is.
+    """
+    variables = {str(each.get("name")) for each in mappings(container.get("env"))}
+    for key in ("command", "args"):
+        before = ""
+        for index, each in enumerate(items(container.get(key))):
+            if not isinstance(each, str):
+                before = ""
+                continue
+            option = OPTION.fullmatch(each)
+            name, value = (option[1], option[2]) if option else (before, each)
+            if value not in variables and (what := looks_like(each) or _in_object(name, value)):
+                yield f"{key}[{index}]", what
+            before = each.lstrip("-") if each.startswith("-") and not option else ""
+    for each in mappings(container.get("env")):
+        if what := secret(str(each.get("name")), each.get("value")):
+            yield f"the variable {each.get('name')}", what
+
+
+def _in_object(place: str, value: object) -> str | None:
+    """`secret` for the names that charts, arguments and files use."""
+    if OBJECT_NAME.search(secret_values_words(re.split(r"[.\[]", place)[-1])):
+        return looks_like(value)
+    return secret(place, value)
+
+
+def _expanded(stack: Stack) -> Iterator[Violation]:
+    for workload in workloads(stack):
+        for container in workload.containers:
+            of_secrets = {
+                str(each.get("name"))
+                for each in mappings(container.get("env"))
+                if "secretKeyRef" in mapping(each.get("valueFrom"))
+            }
+            texts = [each for key in ("command", "args") for each in items(container.get(key))]
+            named = {name for each in texts if isinstance(each, str) for name in REFERENCE.findall(each)}
+            for name in sorted(named & of_secrets):
+                yield Violation(
+                    workload.resource.urn,
+                    f"the value of {name}, which comes from a Secret, stands in the command line of "
+                    f"{_called(container, workload)}: whoever sees the processes of its node can read it",
+                    f"let the program read the variable {name} from its environment",
+                )
+
+
+EXPOSED_SECRET_POLICIES = (
+    Policy(
+        "secret-in-plain-config",
+        Severity.ERROR,
+        "No secret stands in clear in the stack file.",
+        _plain,
+        "Withdraw it, and set the new one with `pulumi config set --secret`.",
+        harm=Harm.OPENING,
+    ),
+    Policy(
+        "secret-in-plain-object",
+        Severity.ERROR,
+        "No Kubernetes object holds a secret in clear: the data of Secrets are Pulumi secrets, and ConfigMaps, "
+        "arguments, variables and the values of charts have none.",
+        _objects,
+        "Take it from a secret configuration value, and let pods read it from a Secret.",
+        harm=Harm.OPENING,
+    ),
+    Policy(
+        "secret-in-command-line",
+        Severity.WARNING,
+        "No command line has the value of a variable that comes from a Secret, such as a service's `{password}`.",
+        _expanded,
+        "Let the program read the variable from its environment.",
+    ),
+)
+
+
+# Protection of data from deletion, and of clusters from objects without a provider.
+
+
+DISABLED = "pulumi:disable-default-providers"
+
+KUBERNETES = "kubernetes"
+"""The default provider of this package uses the current context of a kubeconfig. That of a cloud uses the
+configuration in the stack file, which is intended."""
+
+OF_OTHERS = re.compile(
+    r":(?:Bucket|BucketV2|Cluster|Database|DatabaseInstance|Dataset|Disk|[A-Za-z]*FileSystem|PersistentVolumeClaim|"
+    r"Repository|Table|Volume|(?:filestore|rds)/instance:Instance)$"
+)
+"""Types that hold data in clouds without a review here."""
+
+
+def holding(resource: Resource, stack: Stack) -> Holding | None:
+    """The data that is lost with a resource of ``stack``; None if it holds none or is not managed."""
+    if not resource.custom or resource.read or resource.package == "pulumi":
+        return None
+    if found := stack.holdings.get(resource.urn):
+        return found
+    return Holding("it and everything in it") if OF_OTHERS.search(resource.type) else None
+
+
+def _unprotected(stack: Stack) -> Iterator[Violation]:
+    if not stack.production:
+        return
+    if stack.switched_off:
+        yield Violation(
+            PROTECT,
+            f"the stack {stack.name} is for production, and `pulumi destroy` would delete it, data included",
+            f"set `{PROTECT}: true`",
+        )
+        return
+    for resource in stack.resources.values():
+        held = holding(resource, stack)
+        if held and not (held.kept or held.meant or resource.protect):
+            yield Violation(
+                resource.urn,
+                "it holds data of a stack for production, and nothing keeps Pulumi from deleting or replacing it",
+                "set the resource option protect",
+            )
+
+
+def _default(stack: Stack) -> Iterator[Violation]:
+    without = {KUBERNETES, *texts(stack.configuration.get(DISABLED))}
+    for resource in stack.resources.values():
+        if not resource.custom or resource.provider or resource.package == "pulumi":
+            continue
+        if resource.package in without or "*" in without:
+            yield Violation(
+                resource.urn,
+                f"it names no provider, so it goes to the default one of {resource.package}, which is that of "
+                "whoever runs `pulumi up`",
+                "name the provider in its options, or that of a component around it",
+            )
+
+
+PROTECTION_POLICIES = (
+    Policy(
+        "default-provider",
+        Severity.ERROR,
+        "Every Kubernetes object names its provider, and so its cluster.",
+        _default,
+        "Give the resource the option provider.",
+    ),
+    Policy(
+        "production-unprotected",
+        Severity.ERROR,
+        "A stack whose name has `prod` in it protects what holds data.",
+        _unprotected,
+        f"Set `{PROTECT}: true`, and the resource option protect on resources of your own.",
     ),
 )

@@ -4,16 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infra.kubernetes.review.clients import SECRET, secrets_of
-from infra.kubernetes.review.holdings import CLAIM, METRICS_CLAIM, PROMETHEUS, RELEASE
-from infra.review.policy import Harm, Severity, Violation
-from infra.review.properties import at, mapping, mappings, texts
-from infra.review.stack import Resource, Stack
+from infra.kubernetes.review import CLAIM, METRICS_CLAIM, PROMETHEUS, RELEASE, SECRET, secrets_of
+from infra.review.contract import Harm, Severity, Violation
+from infra.review.stack import Resource, Stack, at, mapping, mappings, texts
+from offline.evaluated.model import Operation
+from offline.evaluated.operations import Compared
+from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET, Workload, workload_of
 from offline.policies.changes import GOES, Change, ChangePolicy, cause, undo
-from offline.policies.protection import holding
-from offline.policies.workloads import DEPLOYMENT, STATEFUL_SET, Workload, workload_of
-from offline.preview.model import Operation
-from offline.preview.operations import Compared
+from offline.policies.security import holding
 
 CHANGED_STORAGE = "; or change its storage with it, which makes its volume anew"
 WITHOUT_IT = "; or copy its data away, and take it out of the stack file for one update"

@@ -3,20 +3,30 @@
 from collections.abc import Iterator
 
 from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
-from infra.kubernetes.review.clients import SERVICE, addresses
-from infra.review.policy import Harm, Policy, Severity, Violation
-from infra.review.properties import Properties, at, known, mapping, mappings, number, strings
-from infra.review.stack import JOB, NodePool, Resource, Stack
-from offline.engine.scheduling import has_gpus, lacking, pools_of
-from offline.policies.network_policies import EGRESS, lets_all_in, refuses
-from offline.policies.patches import as_patched
-from offline.policies.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, Workload, workloads
+from infra.kubernetes.review import CLIENT_SERVICE, addresses
+from infra.review.contract import Harm, Policy, Severity, Violation
+from infra.review.stack import (
+    JOB,
+    NodePool,
+    Properties,
+    Resource,
+    Stack,
+    at,
+    known,
+    mapping,
+    mappings,
+    number,
+    strings,
+)
+from offline.evaluated.network_policies import EGRESS, lets_all_in, refuses
+from offline.evaluated.scheduling import has_gpus, lacking, pools_of
+from offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, Workload, as_patched, workloads
 
 
 def served(stack: Stack) -> Iterator[tuple[Resource, Workload]]:
     """Each Service with what its selector picks, in the same namespace."""
     pods = list(workloads(stack))
-    for service in as_patched(stack, SERVICE):
+    for service in as_patched(stack, CLIENT_SERVICE):
         selector = strings(at(service.properties, "spec", "selector"))
         namespace = at(service.properties, "metadata", "namespace") or "default"
         for each in pods:

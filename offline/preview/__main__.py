@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from offline.evaluation.failures import message, where
+from offline.evaluation.worker import message, where
 
 NOT_EVALUATED = 2
 

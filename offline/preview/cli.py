@@ -14,15 +14,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from infra.review.policy import Severity
+from infra.review.contract import Severity
 from offline import files
-from offline.engine.stack_config import ConfigError, load_stack
-from offline.engine.stack_references import referring
+from offline.engine.stack_config import ConfigError, load_stack, referring
+from offline.evaluated.model import Preview
+from offline.evaluated.timeline import Measured
 from offline.preview.job_durations import TimesError, exported, rehearsed
-from offline.preview.model import Preview
-from offline.preview.revisions import Evaluations, FormatError, evaluate_trees, stacks_of
-from offline.preview.schedule import Measured
-from offline.preview.worktree import TreeError, checked_out
+from offline.preview.revisions import Evaluations, FormatError, TreeError, checked_out, evaluate_trees, stacks_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -163,7 +161,7 @@ def _write(preview: Preview, format: Format, file: Path | None) -> None:
 
         text = comment(preview)
     else:
-        from offline.preview.model import document  # noqa: PLC0415
+        from offline.evaluated.model import document  # noqa: PLC0415
 
         text = document(preview)
     if file is None:

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from infra.review.properties import Properties, mapping, mappings
-from infra.review.stack import JOB
-from offline.preview.schedule import Measured
+from infra.review.stack import JOB, Properties, mapping, mappings
+from offline.evaluated.timeline import Measured
 from offline.rehearsal.state import Place, State
 
 

@@ -5,17 +5,16 @@ be said share a section. GitHub takes at most 65,536 characters ("Body is too lo
 its API in 2025): the largest sections lose detail until the comment fits, and no stack is ever left out.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from urllib.parse import quote
 
-from offline.policies.check import SETTINGS
-from offline.preview import phrasing, tables
-from offline.preview.change_rows import Row, rows, unknown, without_places
-from offline.preview.markdown_escaping import block, code, html, plain, ticked
-from offline.preview.model import (
+from infra.schema.problems import printable, printable_lines
+from offline.evaluated import phrasing
+from offline.evaluated.model import (
     CostLine,
     Failure,
     Finding,
@@ -26,7 +25,62 @@ from offline.preview.model import (
     Suppressed,
     Timeline,
 )
+from offline.policies.check import SETTINGS
+from offline.preview import tables
+from offline.preview.differences import Row, rows, unknown, without_places
 from offline.preview.verdict import OLD, Group, Line, alike, first, known, untold, verdict
+
+# Escapes untrusted text for Markdown: no markup, no mentions, safe in table cells.
+
+
+def plain(text: str) -> str:
+    """Plain text on one line."""
+    return _escaped(printable(text))
+
+
+def code(text: str) -> str:
+    """A code span; empty for an empty text."""
+    line = printable(text).strip()
+    if not line:
+        return ""
+    if "|" in line:
+        # A code span in a table cannot contain a backslash before a bar: the bar would end the cell.
+        return f"<code>{_escaped(line)}</code>"
+    fence = "`" * (max((len(run) for run in re.findall(r"`+", line)), default=0) + 1)
+    pad = " " if "`" in line else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def ticked(text: str) -> str:
+    """`plain`, with line breaks as spaces; text between two backticks becomes a code span."""
+    line = re.sub(r"[ \t\r\n]+", " ", text).strip()
+    parts = line.split("`")
+    if len(parts) % 2 == 0:
+        return plain(line)
+    return "".join(code(part) if index % 2 else plain(part) for index, part in enumerate(parts))
+
+
+def html(text: str) -> str:
+    """Text on one line for an HTML element, inside which Markdown is not read."""
+    return _entities(printable(text))
+
+
+def block(text: str) -> str:
+    """A code block."""
+    text = printable_lines(text)
+    fence = "`" * max(3, max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _escaped(line: str) -> str:
+    line = _entities(re.sub(r"([\\`*_\[\]~#])", r"\\\1", line))
+    # GitHub renders text between two dollar signs as a formula.
+    return line.replace("$", "&#36;").replace("@", "@\u200b")
+
+
+def _entities(line: str) -> str:
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("|", "&#124;")
+
 
 LIMIT = 65_000
 """Most characters of the preview. The rest of GitHub's limit is for the marker and the link that the comment adds.

@@ -1,20 +1,153 @@
 """Which Jobs an update runs, on which pool, and what changed for each."""
 
-from collections.abc import Callable, Mapping, Sequence
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import PurePosixPath
+from typing import Any
 
 from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
-from infra.kubernetes.review.holdings import CLAIM, VOLUME, volume_of
+from infra.kubernetes.review import CLAIM, VOLUME, volume_of
+from infra.placed import CODE
 from infra.platform import GPU_RESOURCE
-from infra.review.properties import at, mapping, mappings, strings, text, texts
-from infra.review.stack import JOB, NodePool, Resource, Stack
-from infra.step import CODE
-from offline.policies.workloads import gpus_of, workload_of
-from offline.preview import item_runs, node_runs
-from offline.preview.config_map_files import pod_spec
-from offline.preview.model import JobRun, Operation, Outcome
-from offline.preview.moved_files import MOVED, MovedFiles
-from offline.preview.operations import Compared
-from offline.preview.property_diff import Difference, Path
+from infra.review.stack import (
+    CONFIG_MAP,
+    JOB,
+    NodePool,
+    Resource,
+    Stack,
+    at,
+    mapping,
+    mappings,
+    strings,
+    text,
+    texts,
+)
+from offline.evaluated.model import JobRun, Operation, Outcome
+from offline.evaluated.operations import Compared
+from offline.evaluated.property_diff import Difference, Path
+from offline.evaluated.workloads import gpus_of, workload_of, workloads
+from offline.preview import run_changes
+
+# The files that pods mount from ConfigMaps, by their paths in the pod.
+
+
+def pod_spec(job: Resource) -> Mapping[str, Any]:
+    """The pod that a Job starts."""
+    return mapping(at(job.properties, "spec", "template", "spec"))
+
+
+class ShippedFiles:
+    """The files of all ConfigMaps of a stack, and the Jobs, services and apps that mount them."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._maps = {_identity(each): each for each in stack.of_type(CONFIG_MAP)}
+        self._paths: dict[tuple[str, str], dict[str, str]] = {}
+        self._jobs = stack.of_type(JOB)
+        for each in workloads(stack):
+            for identity, items in _mounted(each.resource, each.spec):
+                self._paths.setdefault(identity, {}).update(items)
+
+    @property
+    def files(self) -> dict[str, Any]:
+        """The contents of all files that any Job mounts, by path."""
+        return {path: content for job in self._jobs for path, content in self.of(job).items()}
+
+    def path(self, config_map: Resource, key: str) -> str:
+        """The path in the pod of the file at ``key``, from the pods that mount it; empty if none does."""
+        return self._paths.get(_identity(config_map), {}).get(key, "")
+
+    def of(self, job: Resource) -> dict[str, Any]:
+        """The contents of all files that a Job mounts, by path."""
+        found: dict[str, Any] = {}
+        for identity, items in _mounted(job, pod_spec(job)):
+            if identity in self._maps:
+                held = self._maps[identity].properties
+                contents = {**mapping(held.get("data")), **mapping(held.get("binaryData"))}
+                found.update({path: contents.get(key) for key, path in items.items()})
+        return found
+
+
+def _identity(config_map: Resource) -> tuple[str, str]:
+    """The provider and the object's name, which together identify the ConfigMap."""
+    return config_map.provider, text(at(config_map.properties, "metadata", "name"))
+
+
+def _mounted(owner: Resource, pod: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
+    """The identities of the ConfigMaps that the ``pod`` of a resource mounts, each with the paths of its keys."""
+    for volume in mappings(pod.get("volumes")):
+        if name := text(at(volume, "configMap", "name")):
+            items = mappings(at(volume, "configMap", "items"))
+            yield (owner.provider, name), {text(item.get("key")): text(item.get("path")) for item in items}
+
+
+# Files of Jobs that moved to another path, and the changes that follow from that alone.
+
+
+MOVED = "its code moved"
+
+
+class MovedFiles:
+    """The files of a stack that moved; ``paths`` has their new paths by the old ones.
+
+    A file moved if one of the same name is gone and the code is the same, but for the names of modules that moved.
+    ``before`` and ``after`` are all files.
+    """
+
+    def __init__(self, before: ShippedFiles, after: ShippedFiles) -> None:
+        self.before, self.after = before, after
+        earlier, now = before.files, after.files
+        came = {PurePosixPath(path).name: path for path in now if path not in earlier}
+        gone = [path for path in earlier if path not in now]
+        self.paths: Mapping[str, str] = {
+            path: came[name] for path in gone if (name := PurePosixPath(path).name) in came
+        }
+        # Another file may count as moved only because this one did, so the rest is checked again.
+        while wrong := [old for old, new in self.paths.items() if not self.same(earlier[old], now[new])]:
+            self.paths = {old: new for old, new in self.paths.items() if old not in wrong}
+
+    def same(self, before: object, after: object) -> bool:
+        """Whether two contents are the same except for the names of modules that moved."""
+        return before == after or self.renamed(before, after)
+
+    def renamed(self, before: object, after: object) -> bool:
+        """Whether two texts differ in the names of modules that moved and in nothing else."""
+        if not (self.paths and isinstance(before, str) and isinstance(after, str)):
+            return False
+        names = {_module(old): _module(new) for old, new in self.paths.items()} | dict(self.paths)
+        pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names))})(?![\w/])")
+        renamed = pattern.sub(lambda found: names[found[0]], before)
+        return renamed != before and (renamed == after or _code(renamed) == _code(after))
+
+    def explain(self, path: str) -> bool:
+        """Whether the file at ``path`` was added or removed because it, or its package, moved."""
+        ends = {*self.paths, *self.paths.values()}
+        here = PurePosixPath(path)
+        return path in ends or (
+            here.name == "__init__.py" and any(PurePosixPath(each).parent == here.parent for each in ends)
+        )
+
+
+def _module(path: str) -> str:
+    return path.removesuffix(".py").replace("/", ".")
+
+
+@cache
+def _code(text: str) -> str:
+    """A Python file without its comments, its line breaks and the order of its imports; another text as it is."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return text
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node.value = " ".join(node.value.split())
+    # A new name may change the order of sorted imports.
+    imports = [each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)]
+    rest = [ast.dump(each) for each in tree.body if each not in imports]
+    return "\n".join([*sorted(map(ast.dump, imports)), *rest])
+
 
 SHOWN = 3
 """How many changed files are named."""
@@ -76,9 +209,9 @@ class _Runs:
         pool = workload.pool(self._after)
         gpus = gpus_of(workload)
         causes = self._causes(compared, job, pool)
-        items: item_runs.Again = ""
+        items: run_changes.Again = ""
         if outcome is Outcome.RUNS and compared.before is not None and not self._store_is_new(job):
-            items = item_runs.again(job, causes, self._inputs(job))
+            items = run_changes.again(job, causes, self._inputs(job))
         return JobRun(
             urn=job.urn,
             name=job.name,
@@ -89,7 +222,7 @@ class _Runs:
             accelerator=(pool.accelerator or "") if pool and gpus else "",
             gpus=gpus,
             nodes=workload.pods if workload.together else 1,
-            because="; ".join([*causes, *item_runs.words(items)]),
+            because="; ".join([*causes, *run_changes.words(items)]),
             items=items,
         )
 
@@ -153,8 +286,8 @@ class _Runs:
         earlier, now = self._moved.before.of(old), self._moved.after.of(new)
         changed = [path for path in now if path in earlier and earlier[path] != now[path]]
         came, went = [path for path in now if path not in earlier], [path for path in earlier if path not in now]
-        if node_runs.changes(old, new):
-            came, went = node_runs.without_launcher(came), node_runs.without_launcher(went)
+        if run_changes.node_run_changes(old, new):
+            came, went = run_changes.without_launcher(came), run_changes.without_launcher(went)
         return [
             *_listed([path for path in changed if not self._moved.same(earlier[path], now[path])], "changed"),
             *_listed([path for path in came if not self._moved.explain(path)], "came"),
@@ -206,10 +339,10 @@ def _parts(compared: Compared, job: Resource, moved: MovedFiles) -> list[str]:
                 told[words] = None
     if not told:
         return []
-    of_workers = item_runs.changes(compared.before, job) if compared.before else []
+    of_workers = run_changes.changes(compared.before, job) if compared.before else []
     if "its arguments" in told and _same_but_directories(compared.before, job, workers=bool(of_workers)):
         told.pop("its arguments")
-    of_nodes = node_runs.changes(compared.before, job) if compared.before else []
+    of_nodes = run_changes.node_run_changes(compared.before, job) if compared.before else []
     if of_workers or of_nodes:
         told = {words: None for words in told if words not in COUNTS.values()}
     if of_nodes and compared.before:
@@ -228,13 +361,13 @@ def _following(old: Resource, new: Resource) -> set[str]:
         return before == now
 
     parts = {
-        "args": node_runs.own_arguments,
-        "command": node_runs.own_command,
-        "env": node_runs.own_environment,
+        "args": run_changes.own_arguments,
+        "command": run_changes.own_command,
+        "env": run_changes.own_environment,
     }
     following = {PARTS[key] for key, words in parts.items() if same(words)}
-    following |= {"its volumes"} if same(node_runs.own_volumes) else set()
-    following |= {"its pod's containers"} if same(node_runs.own_container) else set()
+    following |= {"its volumes"} if same(run_changes.own_volumes) else set()
+    following |= {"its pod's containers"} if same(run_changes.own_container) else set()
     return following | {"its pod's affinity", "its pod's subdomain"}
 
 
@@ -271,7 +404,7 @@ def _same_but_directories(old: Resource | None, new: Resource, *, workers: bool)
     earlier, now = (
         [_with_names(word, each) for word in _arguments(each)] if each is not None else [] for each in (old, new)
     )
-    return item_runs.without_workers(earlier) == item_runs.without_workers(now) if workers else earlier == now
+    return run_changes.without_workers(earlier) == run_changes.without_workers(now) if workers else earlier == now
 
 
 def _with_names(content: str, job: Resource) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from infra.kubernetes.review import SCALE_DOWN
-from offline.preview import phrasing
-from offline.preview.model import (
+from offline.evaluated import phrasing
+from offline.evaluated.model import (
     Cost,
     CostDifference,
     CostLine,
@@ -17,7 +17,7 @@ from offline.preview.model import (
     StackPreview,
     Timeline,
 )
-from offline.preview.phrasing import UNKNOWN, duration, listed, many, money
+from offline.evaluated.phrasing import UNKNOWN, duration, listed, many, money
 
 NAMED = 3
 """Up to this many Jobs are named in the table of a comment with their pools; more are counted."""

@@ -9,12 +9,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from infra.review.policy import Severity
-from infra.schema.printable import printable, printable_lines
-from offline.policies.check import SETTINGS
-from offline.preview import phrasing, tables
-from offline.preview.change_rows import Row, rows, unknown, without_places
-from offline.preview.model import (
+from infra.review.contract import Severity
+from infra.schema.problems import printable, printable_lines
+from offline.evaluated import phrasing
+from offline.evaluated.model import (
     CostLine,
     Failure,
     Finding,
@@ -25,6 +23,9 @@ from offline.preview.model import (
     QuotaNeed,
     StackPreview,
 )
+from offline.policies.check import SETTINGS
+from offline.preview import tables
+from offline.preview.differences import Row, rows, unknown, without_places
 from offline.preview.verdict import OLD, Line, alike, first, known, untold, verdict
 
 STYLES = {

@@ -7,8 +7,7 @@ import typer
 
 from infra.program import ROOT, declare
 from offline.rehearsal import session
-from offline.rehearsal.commands import console_for, exit_code
-from offline.rehearsal.outcome import Options
+from offline.rehearsal.output.outcome import Options, console_for, exit_code
 from offline.rehearsal.session import Session
 
 

@@ -14,18 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.program import ROOT, declare, pipelines_of
-from infra.review.properties import mapping
-from infra.schema.printable import printable
-from infra.schema.problems import Problem, SettingsError
+from infra.review.stack import mapping
+from infra.schema.problems import Problem, SettingsError, printable
 from offline.rehearsal import session
-from offline.rehearsal.cluster_objects import contents
-from offline.rehearsal.commands import console_for, exit_code
+from offline.rehearsal.cluster.cluster_objects import contents
+from offline.rehearsal.cluster.server_specs import first_page
+from offline.rehearsal.cluster.services import Server
 from offline.rehearsal.engine import Engine
-from offline.rehearsal.outcome import Configuration, Options
-from offline.rehearsal.ports import LOOPBACK
-from offline.rehearsal.server_specs import first_page
-from offline.rehearsal.servers import Server
-from offline.rehearsal.service_records import ServicePhase
+from offline.rehearsal.machine.processes import LOOPBACK
+from offline.rehearsal.output.outcome import Configuration, Options, console_for, exit_code
+from offline.rehearsal.records import ServicePhase
 from offline.rehearsal.session import Session
 
 STACK = "demo"

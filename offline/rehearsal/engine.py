@@ -1,45 +1,176 @@
 """The engine of a rehearsal: it creates most resources at once, and Jobs by running them on this machine."""
 
+import itertools
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import IO, Protocol
 
 from infra.emulator import Emulator
-from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
-from infra.review.properties import strings
-from infra.review.stack import JOB, Resource
+from infra.kubernetes.labels import PRIORITY_LABEL, RUN_ANNOTATION, inputs_of
+from infra.review.stack import JOB, Properties, Resource, mapping, strings
 from offline.engine.monitor import NotCreatedError, Observer
-from offline.engine.scheduling import PodRequest, add
-from offline.policies.image_builds import built_image
-from offline.policies.workloads import STATEFUL_SET, Workload
-from offline.rehearsal import job_controller
-from offline.rehearsal.admission import admit
-from offline.rehearsal.api_server import ApiServer
-from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError, cluster_of
-from offline.rehearsal.containers import Containers
-from offline.rehearsal.device_plugins import DevicePlugins
-from offline.rehearsal.disruption import Disruption
-from offline.rehearsal.job_controller import JobResult, JobSpec, Linked, keep_apart
-from offline.rehearsal.job_pods import JobPods
-from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.kubelet import Kubelet, Prepare
-from offline.rehearsal.pod_hosts import pod_addresses
-from offline.rehearsal.pods import PodSpec, UnsupportedError
-from offline.rehearsal.ports import as_declared, free_ports
-from offline.rehearsal.processes import CancelledError, Reaper, Stop
-from offline.rehearsal.queues import JobQueues, Ticket
-from offline.rehearsal.result_integrity import Results
-from offline.rehearsal.scheduler import Scheduler, UnschedulableError
-from offline.rehearsal.server_specs import app_of
-from offline.rehearsal.servers import Surroundings
-from offline.rehearsal.service_accounts import mounts_token
-from offline.rehearsal.service_records import ServiceRecord
-from offline.rehearsal.services import Services
-from offline.rehearsal.state import Place, State
+from offline.evaluated.queue_objects import Asked, asked_by
+from offline.evaluated.queues import Admitted, Assignment, Queues, decide, queues_of
+from offline.evaluated.scheduling import PodRequest, Toleration, add
+from offline.evaluated.workloads import STATEFUL_SET, Workload
+from offline.policies.images import built_image
+from offline.rehearsal.cluster import job_controller
+from offline.rehearsal.cluster.api_server import ApiServer, mounts_token
+from offline.rehearsal.cluster.cluster_objects import (
+    DevicePlugins,
+    Namespace,
+    Objects,
+    RefusedError,
+    admit,
+    cluster_of,
+)
+from offline.rehearsal.cluster.containers import Containers
+from offline.rehearsal.cluster.job_controller import Disruption, JobResult, JobSpec, Linked, keep_apart
+from offline.rehearsal.cluster.job_pods import JobPods, pod_addresses
+from offline.rehearsal.cluster.kubelet import Kubelet, Prepare
+from offline.rehearsal.cluster.pods import PodSpec, UnsupportedError
+from offline.rehearsal.cluster.scheduler import Scheduler, UnschedulableError
+from offline.rehearsal.cluster.server_specs import app_of
+from offline.rehearsal.cluster.services import Services, Surroundings
+from offline.rehearsal.machine.processes import CancelledError, Reaper, Stop, as_declared, free_ports
+from offline.rehearsal.records import JobRecord, Phase, ServiceRecord
+from offline.rehearsal.state import Place, Results, State
+
+# Kueue in a rehearsal: Jobs with a queue's name wait until there is quota for all of their pods.
+
+
+POLL = 0.1
+"""Seconds between two looks at whether a Job that waits was given up."""
+
+
+@dataclass
+class Ticket:
+    """A Job in a queue, from its creation to its end. ``preempt`` stops its pods, and is told for whom."""
+
+    cluster: str
+    asked: Asked
+    preempt: Callable[[str], None]
+    admitted: Admitted | None = None
+    reason: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Labels of the flavors that it was given: Kueue adds them to the pods' node selector."""
+    tolerations: Sequence[Toleration] = ()
+    """Tolerations of these flavors, which Kueue adds, too."""
+
+    @property
+    def flavors(self) -> str:
+        """What it was given, as people read it: resources and the flavor of each."""
+        by_flavor: dict[str, list[str]] = {}
+        if self.admitted is None:
+            return ""
+        for resource, flavor in self.admitted.assignment.flavors.items():
+            by_flavor.setdefault(flavor, []).append(resource)
+        return "; ".join(f"{flavor}: {', '.join(resources)}" for flavor, resources in by_flavor.items())
+
+
+@dataclass
+class JobQueues:
+    """The queues of all clusters. Usable from several threads."""
+
+    objects: Objects
+    _tickets: list[Ticket] = field(default_factory=list[Ticket])
+    _count: Iterator[int] = field(default_factory=itertools.count)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def take(self, resource: Resource, job: JobSpec, preempt: Callable[[str], None]) -> Ticket | None:
+        """Puts a Job into its queue; None where it names none, so that it starts at once.
+
+        Raises RefusedError where it would wait for ever.
+        """
+        labels = strings(resource.metadata.get("labels"))
+        try:
+            queues = self._queues(job.cluster)
+            spec = mapping(job.template.get("spec"))
+            asked = asked_by(
+                resource.name, job.namespace, labels, pods=job.workers, spec=spec, priorities=queues.priorities
+            )
+        except ValueError as error:
+            raise RefusedError(str(error)) from error
+        if asked is None:
+            return None
+        priority = labels.get(PRIORITY_LABEL)
+        if priority is not None and priority not in queues.priorities:
+            raise RefusedError(f'workloadpriorityclasses.kueue.x-k8s.io "{priority}" not found')
+        namespace = self.objects.find(job.cluster, "Namespace", "", job.namespace)
+        named = strings(namespace.metadata.get("labels")) if namespace else {}
+        if reason := queues.obstacle(asked, named) or queues.never(asked):
+            raise RefusedError(f"Kueue never admits it: {reason}")
+        with self._changed:
+            ticket = Ticket(job.cluster, replace(asked, order=next(self._count)), preempt)
+            self._tickets.append(ticket)
+        return ticket
+
+    def wait(self, ticket: Ticket, cancelled: Callable[[], bool], waits: Callable[[str], None]) -> None:
+        """Returns once the Job is admitted. ``waits`` is told, once each, why it is not.
+
+        Raises CancelledError; the Job is in its queue no more then.
+        """
+        told = ""
+        with self._changed:
+            self._look(ticket.cluster)
+            while ticket.admitted is None:
+                if cancelled():
+                    self._tickets.remove(ticket)
+                    raise CancelledError
+                if ticket.reason != told:
+                    told = ticket.reason
+                    waits(told)
+                self._changed.wait(POLL)
+
+    def back(self, ticket: Ticket) -> None:
+        """The pods of a Job that was stopped for another are gone: it waits again, in its old place."""
+        with self._changed:
+            ticket.admitted, ticket.reason = None, ""
+            self._look(ticket.cluster)
+
+    def leave(self, ticket: Ticket) -> None:
+        """The Job is over: what it had is free."""
+        with self._changed:
+            if ticket in self._tickets:
+                self._tickets.remove(ticket)
+                self._look(ticket.cluster)
+
+    def _look(self, cluster: str) -> None:
+        """Admits whom there is quota for."""
+        there = [each for each in self._tickets if each.cluster == cluster]
+        running = [each.admitted for each in there if each.admitted is not None]
+        waiting = [each for each in there if each.admitted is None]
+        queues = self._queues(cluster)
+        found = decide(queues, [each.asked for each in waiting], running)
+        by_order = {each.asked.order: each for each in there}
+        for asked, assignment in found.admitted:
+            self._admit(by_order[asked.order], assignment, queues)
+        for each in waiting:
+            each.reason = found.reasons.get(each.asked.order, "")
+        for stopped, asked in found.stopped:
+            ticket = by_order[stopped.asked.order]
+            ticket.admitted = replace(stopped, stopping=True)
+            ticket.preempt(asked.name)
+        self._changed.notify_all()
+
+    def _admit(self, ticket: Ticket, assignment: Assignment, queues: Queues) -> None:
+        # As `PodSetInfo.Merge` does it (pkg/podset/podset.go of Kueue v0.19.2).
+        flavors = [queues.flavors[name] for name in dict.fromkeys(assignment.flavors.values())]
+        ticket.labels = {key: value for flavor in flavors for key, value in flavor.labels.items()}
+        ticket.tolerations = [each for flavor in flavors for each in flavor.tolerations]
+        ticket.admitted = Admitted(ticket.asked, assignment, next(self._count))
+
+    def _queues(self, cluster: str) -> Queues:
+        def cluster_wide(kind: str) -> list[tuple[str, Properties]]:
+            return [(name, each.inputs) for name, each in self.objects.all_of(cluster, kind, "")]
+
+        local = self.objects.in_all_namespaces(cluster, "LocalQueue")
+        return queues_of(cluster_wide, [(namespace, name, each.inputs) for namespace, name, each in local])
+
 
 REPLACE_UNREADY = "pulumi.com/replaceUnready"
 """The annotation with which `pulumi up` runs a failed Job again instead of repeating its failure."""

@@ -7,50 +7,104 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import Any
 
 from pulumi.output import Unknown
+from pydantic import SecretStr
 from rich.console import Console
 from rich.text import Text
 
 from infra.clouds.registry import emulators
 from infra.pipelines.discovery import pipeline
 from infra.program import declare, pipelines_of, problems_beside
-from infra.review.properties import mapping, strings
-from infra.review.stack import JOB
-from infra.schema.problems import PREFIX, SettingsError, without_prefix
+from infra.review.stack import JOB, mapping, strings
+from infra.schema.problems import PREFIX, Problem, SettingsError, without_prefix
 from infra.settings.loading import laid_over, lay_over, pipelines_in
 from infra.settings.model import Settings
 from infra.settings.pipelines import apps_if_any, folder, steps_if_any
 from offline import files
-from offline.engine.evaluate import evaluate
+from offline.engine.evaluate import evaluate, load_with_placeholders
 from offline.engine.other_stacks import OtherStacks
-from offline.engine.stack_config import load_stack
-from offline.engine.stack_references import references
-from offline.engine.unset_secrets import load_with_placeholders
+from offline.engine.stack_config import load_stack, references
+from offline.evaluated.workloads import STATEFUL_SET
 from offline.evaluation.worker import stood_in
-from offline.policies.workloads import STATEFUL_SET
-from offline.rehearsal import launch, programs, secrets, store_files, summary
-from offline.rehearsal.cluster_objects import cluster_of
-from offline.rehearsal.comparison import compare
-from offline.rehearsal.containers import Containers
+from offline.rehearsal import state as store_files
+from offline.rehearsal.cluster.cluster_objects import cluster_of
+from offline.rehearsal.cluster.containers import Containers
+from offline.rehearsal.cluster.server_specs import app_of, only_said
 from offline.rehearsal.engine import Engine
-from offline.rehearsal.environments import Environments
-from offline.rehearsal.job_records import Phase
-from offline.rehearsal.job_results import ITEMS_FAILED, collect
-from offline.rehearsal.job_usage import usage_of
-from offline.rehearsal.only_said import only_said
-from offline.rehearsal.outcome import OK, Configuration, Options, Outcome
-from offline.rehearsal.processes import Reaper
-from offline.rehearsal.result_integrity import Results
-from offline.rehearsal.server_specs import app_of
-from offline.rehearsal.state import OUTPUTS, RESULTS, Lock, Place, State, kept
-from offline.rehearsal.terminal import LiveDisplay, PlainDisplay
+from offline.rehearsal.machine import launch, programs
+from offline.rehearsal.machine.environments import Environments
+from offline.rehearsal.machine.processes import Reaper
+from offline.rehearsal.output import terminal
+from offline.rehearsal.output.comparison import compare
+from offline.rehearsal.output.outcome import OK, Configuration, Options, Outcome
+from offline.rehearsal.output.results import ITEMS_FAILED, collect
+from offline.rehearsal.output.terminal import LiveDisplay, PlainDisplay
+from offline.rehearsal.output.usage import usage_of
+from offline.rehearsal.records import Phase
+from offline.rehearsal.state import OUTPUTS, RESULTS, Lock, Place, Results, State, kept
+
+# A stack's secrets, which a rehearsal cannot decrypt: from this machine's environment, or placeholders.
+
+
+KEY = f"{PREFIX}secrets"
+
+
+VARIABLES = "SLIPWAY_SECRET_"
+
+
+def variable(name: str) -> str:
+    """The environment variable with the value that a rehearsal takes for the secret ``name``."""
+    return f"{VARIABLES}{name.upper().replace('-', '_')}"
+
+
+def hinted(problem: Problem) -> Problem:
+    """``problem`` with what is enough for a rehearsal, where it is that a secret is not set."""
+    name = problem.key.removeprefix(f"{KEY}.")
+    if name == problem.key or problem.value is not None:
+        return problem
+    return replace(problem, fix=f"{problem.fix}; for a rehearsal alone, set {variable(name)} in the environment")
+
+
+def given_secrets(keys: Iterable[str], environment: Mapping[str, str]) -> tuple[dict[str, SecretStr], list[str]]:
+    """The stack's secrets that ``environment`` has, by name, and the others of the encrypted ``keys``."""
+    found: dict[str, SecretStr] = {}
+    placeholders: list[str] = []
+    for key in keys:
+        name = key.removeprefix(f"{KEY}.")
+        if name != key and (value := environment.get(variable(name))):
+            found[name] = SecretStr(value)
+        else:
+            placeholders.append(key)
+    return found, placeholders
+
+
+def secret_remarks(found: Iterable[str], placeholders: Sequence[str]) -> list[str]:
+    """What is said of the secrets that this machine's environment has, and of those that it has not."""
+    texts = [f"secret {name} has the value of {variable(name)}" for name in found]
+    if placeholders:
+        settable = [variable(key.removeprefix(f"{KEY}.")) for key in placeholders if key.startswith(f"{KEY}.")]
+        hint = f"; {', '.join(settable)} in the environment would give a value" if settable else ""
+        names = ", ".join(placeholders)
+        texts.append(f"secrets that only their passphrase opens have a placeholder: {names}{hint}")
+    return texts
+
+
+def secrets_laid_over(values: Mapping[str, Any], found: Mapping[str, SecretStr]) -> Mapping[str, Any]:
+    """The configuration ``values`` with the secrets ``found``. It is for the program: nothing prints it."""
+    if not found:
+        return values
+    return {
+        **values,
+        KEY: {**mapping(values.get(KEY)), **{name: each.get_secret_value() for name, each in found.items()}},
+    }
+
 
 PROJECT = "slipway"
 OVERLAY = f"{PREFIX}rehearsal"
@@ -85,10 +139,10 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
         readable = {key: value for key, value in values.items() if key not in config.secrets}
         missing = store_files.problems(strings(overlay.get("store_files")), root, mapping(raw.get("pipelines")))
         lacking = programs.problems(programs.programs_of(pipelines_of(pipelines_in(raw)), root).values())
-        wrong = [*map(secrets.hinted, error.problems), *problems_beside(raw, readable, root)]
+        wrong = [*map(hinted, error.problems), *problems_beside(raw, readable, root)]
         raise SettingsError([*wrong, *missing, *lacking]) from None
     if placeholders:
-        values[secrets.KEY] = {**mapping(values.get(secrets.KEY)), **placeholders}
+        values[KEY] = {**mapping(values.get(KEY)), **placeholders}
     missing = store_files.problems(settings.rehearsal.store_files, root, settings.pipelines)
     # What was checked and laid over would be laid over what is left out below.
     values.pop(OVERLAY, None)
@@ -108,9 +162,9 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
     values = stood_in(values, emulators(settings.request), remarks.append)
     unsent = [name for name in placeholders if not _has_value(name)]
     remarks += [f"secret {name} is not set: a rehearsal sends no notices of a schedule" for name in unsent]
-    encrypted = [*config.secrets, *(f"{secrets.KEY}.{name}" for name in placeholders if name not in unsent)]
-    given, placeholders = secrets.given(encrypted, os.environ)
-    remarks += secrets.remarks(given, placeholders)
+    encrypted = [*config.secrets, *(f"{KEY}.{name}" for name in placeholders if name not in unsent)]
+    given, placeholders = given_secrets(encrypted, os.environ)
+    remarks += secret_remarks(given, placeholders)
     for name in others.asked:
         remarks.append(f"clusters of the stack {name} are as its file in this checkout declares them")
     return Configuration(config, values, settings, overlay, tuple(remarks), others, found, given)
@@ -126,7 +180,7 @@ def _may_stand_in(raw: Mapping[str, Any], secret: str) -> bool:
 
 
 def _has_value(secret: str) -> bool:
-    return bool(os.environ.get(secrets.variable(secret)))
+    return bool(os.environ.get(variable(secret)))
 
 
 def _measuring(settings: Settings) -> list[str]:
@@ -228,8 +282,8 @@ class Session:
                     self.program,
                     project=PROJECT,
                     stack=options.stack,
-                    config=secrets.laid_over(configuration.values, configuration.secrets),
-                    secrets=[secrets.KEY] if configuration.secrets else [],
+                    config=secrets_laid_over(configuration.values, configuration.secrets),
+                    secrets=[KEY] if configuration.secrets else [],
                     emulators=engine.emulators,
                     store=store_files.StoreFolder(place.store),
                     observer=engine,
@@ -305,7 +359,7 @@ def _unknown_as_null(value: object) -> str | None:
 
 def _report(place: Place, outcome: Outcome, console: Console) -> None:
     # jinja2 is not needed to find settings wrong.
-    from offline.rehearsal.report import idle_gpus_of, write_report  # noqa: PLC0415
+    from offline.rehearsal.output.report import idle_gpus_of, write_report  # noqa: PLC0415
 
     file = write_report(place, outcome)
     quiet = outcome.options.quiet
@@ -316,13 +370,13 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         resources, failed = outcome.evaluation.resources, outcome.evaluation.failed
         refused = {resources[urn].name: reason for urn, reason in failed.items() if urn not in jobs}
         apps = [resources[urn].name for urn in outcome.evaluation.skipped if app_of(resources[urn])]
-        summary.failures(console, records, logs, refused, apps)
+        terminal.failures(console, records, logs, refused, apps)
     if not quiet:
         scheduled = only_said(outcome.evaluation.resources.values())
-        summary.idle(console, idle_gpus_of(outcome))
-        summary.ran(console, records, outcome.services, scheduled, outcome.used)
-        summary.results(console, outcome.results, outcome.comparisons)
-        summary.stack_outputs(console, outcome.evaluation.outputs, outcome.results)
+        terminal.idle(console, idle_gpus_of(outcome))
+        terminal.ran(console, records, outcome.services, scheduled, outcome.used)
+        terminal.results(console, outcome.results, outcome.comparisons)
+        terminal.stack_outputs(console, outcome.evaluation.outputs, outcome.results)
         console.print()
         ran = sum(each.urn in outcome.executed for each in records)
         unchanged = sum(each.phase is Phase.UNCHANGED for each in records)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.queue_kill_plan import MODES, WITHOUT_QUEUE, plan
+from benchmarks.queue_kill_run import MODES, WITHOUT_QUEUE, plan
 from benchmarks.queue_kills import measure
 from tests.support.valkey import valkey_program
 

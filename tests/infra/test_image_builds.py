@@ -10,14 +10,13 @@ from infra.clouds.aws.emulator import Emulator as AwsEmulator
 from infra.clouds.existing.emulator import Emulator as ExistingEmulator
 from infra.clouds.gcp.emulator import Emulator as GcpEmulator
 from infra.program import ROOT, declare
-from infra.review.properties import at, mapping, mappings
-from infra.review.stack import JOB, Resource, Stack
+from infra.review.stack import JOB, Resource, Stack, at, mapping, mappings
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
-from offline.engine.pod_security import breaches
-from offline.policies.workloads import DEPLOYMENT, STATEFUL_SET
-from offline.preview.image_builds import image_remarks
-from offline.preview.stack_diff import compare
+from offline.evaluated.pod_security import breaches
+from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET
+from offline.preview.build import image_remarks
+from offline.preview.differences import compare
 from tests.support.aws_values import AWS
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP

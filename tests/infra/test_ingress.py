@@ -11,7 +11,7 @@ from infra.clouds.aws.emulator import Emulator as AwsEmulator
 from infra.clouds.existing.emulator import Emulator as ExistingEmulator
 from infra.clouds.gcp.emulator import Emulator as GcpEmulator
 from infra.emulator import Emulator
-from infra.kubernetes.login_proxy import image
+from infra.kubernetes.ingress.login_proxy import image
 from infra.program import declare
 from infra.schema.ingress import IngressSettings, OidcSettings
 from infra.schema.problems import SettingsError

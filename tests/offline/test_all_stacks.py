@@ -18,21 +18,20 @@ from rich.console import Console
 from infra.clouds.registry import reviews
 from infra.kubernetes.labels import NAME
 from infra.pipelines.discovery import supplements
-from infra.review.policy import Severity
+from infra.placed import OWN_NAMES
+from infra.review.contract import Severity
 from infra.review.stack import JOB, Stack
-from infra.step import OWN_NAMES
 from offline.engine.stack_config import load_stack
+from offline.evaluated.model import Preview, document
+from offline.evaluated.operations import Replacing
+from offline.evaluated.timeline import Measured
+from offline.evaluation.decoding import Evaluated
 from offline.preview.build import CLEAN, FINDINGS, NOT_EVALUATED, Options, build, exit_code
 from offline.preview.cli import WIDTH, Format
-from offline.preview.evaluated_stack import Evaluated
 from offline.preview.job_durations import exported
 from offline.preview.markdown import comment
-from offline.preview.model import Preview, document
-from offline.preview.replacements import Replacing
-from offline.preview.revisions import Evaluations, evaluate_trees, stacks_of
-from offline.preview.schedule import Measured
+from offline.preview.revisions import Evaluations, checked_out, evaluate_trees, stacks_of
 from offline.preview.text import show
-from offline.preview.worktree import checked_out
 from tests.support.checkout import ROOT
 from tests.support.clones import LOCAL, committed, configure, edit
 from tests.support.exports import last_runs

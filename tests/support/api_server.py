@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from offline.rehearsal import api_server
+from offline.rehearsal.cluster import api_server
 
 PLURALS = {"NetworkPolicy": "networkpolicies", "StorageClass": "storageclasses"}
 CLUSTER_WIDE = {"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "StorageClass"}

@@ -11,11 +11,11 @@ from infra.kubernetes.job import declare
 from infra.kubernetes.results import Outputs
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.contract import PipelineSettings
-from infra.pipelines.declared import DeclaredPipeline
-from infra.pipelines.placement import place
+from infra.pipelines.discovery import DeclaredPipeline
 from infra.pipelines.results import SHOW
+from infra.placed import Step
+from infra.placement.steps import place
 from infra.platform import Pool, Store
-from infra.step import Step
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform

@@ -15,10 +15,10 @@ from infra.schema.problems import PREFIX, without_prefix
 from infra.settings.loading import load
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import stack_config
+from offline.evaluated.model import Finding
+from offline.evaluated.operations import compared
 from offline.policies.changes import Change
 from offline.policies.check import check_change
-from offline.preview.model import Finding
-from offline.preview.operations import compared
 from tests.support.checkout import ROOT
 from tests.support.reviewing import REVIEWS
 from tests.support.stack_values import changed, other_stacks

@@ -14,8 +14,7 @@ from google.protobuf import struct_pb2
 from pulumi.output import Unknown
 
 from infra.emulator import Emulator
-from infra.review.properties import Secret
-from infra.review.stack import Resource
+from infra.review.stack import Resource, Secret
 from offline.engine.evaluate import evaluate
 from offline.engine.monitor import Evaluation, EvaluationError, Hooks, NoStore, Observer
 from offline.engine.unknown_outputs import is_marked

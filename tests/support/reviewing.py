@@ -11,8 +11,7 @@ from infra.review.contract import reviewed
 from infra.review.stack import Resource, Stack
 from infra.schema.problems import without_prefix
 from offline.engine.evaluate import evaluate
-from offline.engine.stack_config import stack_config
-from offline.engine.stack_references import references
+from offline.engine.stack_config import references, stack_config
 from tests.support.checkout import ROOT
 from tests.support.stack_values import other_stacks, stack_settings
 

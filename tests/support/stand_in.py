@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.placed import Step
 from infra.platform import Claim, Platform, Pool, Resources, Store, Taint
-from infra.step import Step
 
 GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
 

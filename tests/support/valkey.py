@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import valkey_server as servers
-from benchmarks.valkey_server import PASSWORD, NoServerError, ValkeyServer
+from benchmarks import queue_kill_run as servers
+from benchmarks.queue_kill_run import PASSWORD, NoServerError, ValkeyServer
 
 __all__ = ["PASSWORD", "ValkeyServer", "valkey_program", "valkey_server"]
 

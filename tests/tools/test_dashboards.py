@@ -13,9 +13,9 @@ from typing import Any
 import promql_parser
 import pytest
 
-from infra.clouds.gcp.dashboards import converted
-from infra.kubernetes.gpu_exporter import COUNTERS
-from offline.rehearsal.ports import free_ports
+from infra.clouds.gcp.platforms import converted
+from infra.kubernetes.metrics.exporters import COUNTERS
+from offline.rehearsal.machine.processes import free_ports
 from tools import dashboards
 from tools.dashboards import DASHBOARDS, FOLDER, NAMESPACE, grafana
 from workloads.page.metrics import Metrics

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from infra.review.observation import STACK, Observation, Probe, State, fine, unknown, wrong
+from infra.review.facts import STACK, Observation, Probe, State, fine, unknown, wrong
 from infra.review.stack import Stack
-from offline.preview.evaluated_stack import Evaluated
-from tools.doctor import backend, examination, machine
-from tools.doctor.examination import Examined, of_file
-from tools.doctor.screen import document, show
+from offline.evaluation.decoding import Evaluated
+from tools.doctor import examination, machine
+from tools.doctor.examination import Examined, document, of_file, show
 
 ROOT = Path(__file__).parents[2]
 
@@ -117,7 +116,7 @@ def test_packages_are_held_to_the_lock_file(tmp_path: Path) -> None:
 
 
 def test_without_a_login_nothing_is_said_to_be_fine() -> None:
-    found = backend.check(ROOT, ["gcp-dev"])["gcp-dev"]
+    found = machine.check(ROOT, ["gcp-dev"])["gcp-dev"]
     assert said(found, State.WRONG) == [("state backend", "pulumi login")]
     assert said(found, State.UNKNOWN) == [("stack", "")]
     assert said(found, State.FINE) == []
@@ -125,18 +124,18 @@ def test_without_a_login_nothing_is_said_to_be_fine() -> None:
 
 def test_a_backend_of_this_machine_needs_no_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
-    found = backend.check(ROOT, ["gcp-dev"])["gcp-dev"]
+    found = machine.check(ROOT, ["gcp-dev"])["gcp-dev"]
     assert said(found, State.WRONG)[0] == ("state backend", f"mkdir -p {tmp_path}/state")
     there = tmp_path / "state" / ".pulumi" / "stacks" / "slipway"
     there.mkdir(parents=True)
     (there / "gcp-dev.json").touch()
-    found = backend.check(ROOT, ["gcp-dev", "local"])
+    found = machine.check(ROOT, ["gcp-dev", "local"])
     assert said(found["gcp-dev"], State.WRONG) == [
         ("secrets of the stack", "export PULUMI_CONFIG_PASSPHRASE_FILE=<a file with the passphrase>")
     ]
     assert ("stack", f"pulumi stack init {STACK}") in said(found["local"], State.WRONG)
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "")
-    assert said(backend.check(ROOT, ["gcp-dev"])["gcp-dev"], State.WRONG) == []
+    assert said(machine.check(ROOT, ["gcp-dev"])["gcp-dev"], State.WRONG) == []
 
 
 def test_a_login_that_has_ended_is_told_with_the_clis_own_words(tmp_path: Path) -> None:
@@ -145,14 +144,14 @@ def test_a_login_that_has_ended_is_told_with_the_clis_own_words(tmp_path: Path) 
     login = {"current": url, "accessTokens": {url: "pul-1"}, "accounts": {}}
     (tmp_path / ".pulumi" / "credentials.json").write_text(json.dumps(login), encoding="utf-8")
     install(tmp_path, {"whoami": (255, "", "error: [401] Unauthorized: No credentials provided or are invalid.")})
-    found = backend.check(ROOT, ["gcp-dev"])["gcp-dev"]
+    found = machine.check(ROOT, ["gcp-dev"])["gcp-dev"]
     assert said(found, State.WRONG) == [("state backend", f"pulumi login {url}")]
     assert "[401] Unauthorized" in found[0].said
     install(
         tmp_path,
         {"whoami": (0, "me", ""), "stack ls --json": (0, json.dumps([{"name": "acme/gcp-dev"}]), "")},
     )
-    found = backend.check(ROOT, ["gcp-dev"])["gcp-dev"]
+    found = machine.check(ROOT, ["gcp-dev"])["gcp-dev"]
     assert [each.state for each in found] == [State.FINE, State.FINE]
 
 

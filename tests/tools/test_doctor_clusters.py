@@ -15,7 +15,7 @@ from infra.api_server import ApiServer
 from infra.clouds.existing import doctor
 from infra.clouds.existing.settings import ExistingCluster, PvcStore, S3CompatibleStore
 from infra.kubernetes.labels import INSTANCE, PART_OF
-from infra.review.observation import Observation, State
+from infra.review.facts import Observation, State
 from infra.review.stack import Resource, Stack
 from infra.schema.base import StoreSettings
 from infra.schema.request import Request

@@ -13,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.pipelines.discovery import ROOT
-from infra.pipelines.file_reading import Folder
-from infra.pipelines.file_reading import read as read_pipeline
+from infra.pipelines.file.reading import Folder
+from infra.pipelines.file.reading import read as read_pipeline
 from tools.importing.__main__ import main
 from tools.importing.conversion import STEP, Imported, convert
-from tools.importing.fields import rules
-from tools.importing.manifest import read
+from tools.importing.manifest import read, rules
 from tools.importing.writing import draft
 from tools.new.writing import Draft, RefusedError
 from tools.reference import imports

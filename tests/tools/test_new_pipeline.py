@@ -8,13 +8,12 @@ import pytest
 import yaml
 
 from infra.pipelines.discovery import ROOT, WORKLOADS
-from infra.pipelines.file_reading import Folder, read
-from infra.schema.starter import CPU_POOL, GPU_POOL
+from infra.pipelines.file.reading import Folder, read
+from infra.schema.request import CPU_POOL, GPU_POOL
 from tests.support.checkout import copy_checkout
-from tools.new.pipeline import draft
-from tools.new.section import needs, on_cpus, on_gpus, section
 from tools.new.stack import draft as draft_of_a_stack
-from tools.new.writing import RefusedError, write
+from tools.new.stack import needs, on_cpus, on_gpus, section
+from tools.new.writing import RefusedError, draft, write
 
 NAME = "made-by-tests"
 """A pipeline that no copy of this repository has."""

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from offline.rehearsal.ports import LOOPBACK, free_ports
+from offline.rehearsal.machine.processes import LOOPBACK, free_ports
 from tests.workloads.steps import start_loaded
-from workloads.runtime import collectives
+from workloads.runtime.nodes import collectives
 
 
 def addresses(count: int) -> list[str]:

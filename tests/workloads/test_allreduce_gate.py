@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from offline.rehearsal.ports import free_ports
+from offline.rehearsal.machine.processes import free_ports
 from tests.workloads.steps import ROOT, environment, only_error, run, start
 from workloads.gates import nccl
 from workloads.gates.allreduce import _parse, bus_bandwidth, elements_for, find_plugin, hints, shortfall

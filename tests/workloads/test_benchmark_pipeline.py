@@ -11,14 +11,13 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.kubernetes.arguments import arguments
+from infra.kubernetes.pod import arguments
 from infra.kubernetes.run import plan
-from infra.pipelines import shipping
 from infra.pipelines.contract import Nodes
-from infra.pipelines.declared import DeclaredPipeline
-from infra.pipelines.discovery import declared_steps
+from infra.pipelines.discovery import DeclaredPipeline, declared_steps
+from infra.placed import Step
+from infra.placement import shipping
 from infra.platform import Pool, Store
-from infra.step import Step
 from tests.support import placing
 from tests.support.placing import Steps
 from tests.support.stand_in import cpu_pool, gpu_pool

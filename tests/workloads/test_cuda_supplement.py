@@ -5,10 +5,10 @@ from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any
 
-from infra.kubernetes.arguments import arguments
+from infra.kubernetes.pod import arguments
 from infra.kubernetes.run import plan
 from infra.pipelines.images import GPU_IMAGE, TAGS
-from infra.step import ACCELERATOR_GATE, Step
+from infra.placed import ACCELERATOR_GATE, Step
 from tests.support.placing import Steps, inspect
 from workloads.cuda.supplement import SUPPLEMENT
 from workloads.mnist.pipeline import Mnist

@@ -12,12 +12,12 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.kubernetes.arguments import arguments
+from infra.kubernetes.bundle import LIMIT
+from infra.kubernetes.pod import arguments
 from infra.kubernetes.run import plan
-from infra.kubernetes.shipped_files import LIMIT
-from infra.pipelines import shipping
 from infra.pipelines.contract import Nodes, Section
-from infra.pipelines.declared import DeclaredPipeline
+from infra.pipelines.discovery import DeclaredPipeline
+from infra.placement import shipping
 from infra.platform import Resources, Store
 from infra.schema.problems import Problem
 from tests.support import placing

@@ -15,7 +15,7 @@ import pytest
 
 from infra.pipelines.contract import PipelineSettings
 from infra.pipelines.discovery import apps_of, declared_steps, pipeline
-from offline.rehearsal.ports import free_ports
+from offline.rehearsal.machine.processes import free_ports
 from tests.support.checkout import ROOT
 from tests.workloads.steps import run
 

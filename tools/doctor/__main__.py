@@ -10,9 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from infra.review.observation import State
-from tools.doctor.examination import examine
-from tools.doctor.screen import document, show
+from infra.review.facts import State
+from tools.doctor.examination import document, examine, show
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,9 +10,8 @@ from infra.api_server import ApiServer, UnreachableError, UnreadableError
 from infra.charts import charts
 from infra.kubernetes.labels import INSTANCE, PART_OF
 from infra.kubernetes.workspace import KUEUE_API
-from infra.review.observation import Observation, Probe, fine, unknown, wrong
-from infra.review.properties import mapping, text
-from infra.review.stack import Resource, Stack
+from infra.review.facts import Observation, Probe, fine, unknown, wrong
+from infra.review.stack import Resource, Stack, mapping, text
 from tools.pulumi_cli import CliError, unfinished_jobs
 
 OLDEST, NEWEST = 29, 36

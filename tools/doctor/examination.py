@@ -1,29 +1,35 @@
 """All checks of the stacks: which there are, run side by side, each with an end."""
 
+import json
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
 from infra.clouds.registry import CLOUDS
 from infra.platform_output import OUTPUT
 from infra.program import declare
-from infra.review.observation import STACK, Observation, Probe, fine, unknown, wrong
-from infra.review.properties import mapping
+from infra.review.facts import STACK, Observation, Probe, State, fine, unknown, wrong
+from infra.review.stack import mapping
 from infra.schema.problems import SettingsError, without_prefix
 from infra.settings.loading import clouds_of
 from infra.settings.model import Settings
 from infra.settings.references import unread
+from offline.engine.evaluate import load_with_placeholders
 from offline.engine.other_stacks import OtherStacks
-from offline.engine.stack_config import ConfigError, load_stack
-from offline.engine.stack_references import Reference, references
-from offline.engine.unset_secrets import load_with_placeholders
-from offline.preview.evaluated_stack import Evaluated, Failed
+from offline.engine.stack_config import ConfigError, Reference, load_stack, references
+from offline.evaluation.decoding import Evaluated, Failed
 from offline.preview.revisions import evaluate_trees
-from tools.doctor import backend, cluster, machine
+from tools.doctor import cluster, machine
 
 FILE = "stack file"
 
@@ -50,10 +56,10 @@ def examine(root: Path, names: Sequence[str], seconds: float = SECONDS) -> list[
     states: dict[str, Mapping[str, Sequence[Observation]]] = {}
 
     def ask_backend() -> Iterable[Observation]:
-        states["all"] = backend.check(root, list(evaluated))
+        states["all"] = machine.check(root, list(evaluated))
         return []
 
-    shared = [*everywhere, Probe(backend.BACKEND, ask_backend)]
+    shared = [*everywhere, Probe(machine.BACKEND, ask_backend)]
     own = {name: list(_probes(name, each, root, pins)) for name, each in evaluated.items()}
     found = answers([*shared, *(probe for each in own.values() for probe in each)], seconds)
     common = [observation for _ in shared for observation in found.pop(0)]
@@ -131,7 +137,7 @@ def of_other_stack(reference: str, clusters: Sequence[Reference], root: Path) ->
     try:
         found = machine.outputs(reference, root)
     except machine.CliError as error:
-        why = str(error) if backend.chosen(root).url else "no state backend is chosen"
+        why = str(error) if machine.chosen(root).url else "no state backend is chosen"
         if "no stack named" in why:
             said = f"is not in the state backend, and has the cluster {names}"
             yield wrong(subject, said, f"pulumi stack init {reference} && {up}")
@@ -184,3 +190,112 @@ def answers(probes: Sequence[Probe], seconds: float) -> list[list[Observation]]:
         [unknown(each.subject, f"gave no answer within {seconds:g} s")] if answer is None else answer
         for each, answer in zip(probes, given, strict=True)
     ]
+
+
+# What a doctor shows: what is missing first, then what could not be checked, then how much is fine.
+
+
+VERSION = 1
+"""Of the JSON; it is raised where a key goes or means something else."""
+
+TITLES: Mapping[State, str] = {State.WRONG: "missing or wrong", State.UNKNOWN: "could not be checked"}
+STYLES: Mapping[State, str] = {State.WRONG: "red", State.UNKNOWN: "yellow"}
+
+
+@dataclass(frozen=True)
+class Told:
+    """One observation of one or several ``stacks``, with their names in it."""
+
+    stacks: tuple[str, ...]
+    observation: Observation
+
+
+def together(examined: Sequence[Examined]) -> list[Told]:
+    """Every observation once, with the stacks that it is of; what most stacks have in common comes first."""
+    stacks: dict[Observation, list[str]] = {}
+    for each in examined:
+        for observation in each.observations:
+            stacks.setdefault(observation, []).append(each.stack)
+    told = [Told(tuple(names), _named(observation, names)) for observation, names in stacks.items()]
+    return sorted(told, key=lambda each: -len(each.stacks))
+
+
+def _named(observation: Observation, stacks: Sequence[str]) -> Observation:
+    """With the stacks' names in place of `STACK`: a loop of the shell where there are several."""
+    if STACK not in observation.mend:
+        return observation
+    if len(stacks) == 1:
+        return replace(observation, mend=observation.mend.replace(STACK, stacks[0]))
+    names = " ".join(map(shlex.quote, stacks))
+    return replace(observation, mend=f"for s in {names}; do {observation.mend.replace(STACK, '$s')}; done")
+
+
+def show(examined: Sequence[Examined], console: Console) -> None:
+    """Prints one table for what several stacks have in common, and one for each stack's own."""
+    told = together(examined)
+    for stacks in dict.fromkeys(each.stacks for each in told):
+        own = [each.observation for each in told if each.stacks == stacks]
+        if any(each.state is not State.FINE for each in own):
+            _section(_title(stacks, len(examined)), own, console)
+    for line in _summary(examined):
+        console.print(line)
+
+
+def _title(stacks: Sequence[str], count: int) -> str:
+    if len(stacks) == count and count > 1:
+        return f"All {count} stacks"
+    return ", ".join(stacks)
+
+
+def _section(title: str, observations: Sequence[Observation], console: Console) -> None:
+    console.print(Text(title, style="bold"))
+    for state in (State.WRONG, State.UNKNOWN):
+        chosen = [each for each in observations if each.state is state]
+        if not chosen:
+            continue
+        table = Table(box=None, padding=(0, 1, 0, 0), show_header=False, expand=True)
+        table.add_column(ratio=1)
+        console.print(Text(f"  {TITLES[state]}", style=STYLES[state]))
+        for each in chosen:
+            table.add_row(Text.assemble((each.subject, "bold"), " ", each.said))
+            if each.advice:
+                table.add_row(Padding(Text(f"fix: {each.advice}"), (0, 0, 0, 2)))
+            if each.mend:
+                table.add_row(Padding(Text(f"$ {each.mend}", style="cyan", overflow="fold"), (0, 0, 0, 2)))
+        console.print(Padding(table, (0, 0, 0, 4)))
+    if good := sum(each.state is State.FINE for each in observations):
+        console.print(Text(f"  fine: {good}", style="green"))
+    console.print()
+
+
+def _summary(examined: Sequence[Examined]) -> Iterable[Text]:
+    """One line a stack: its counts."""
+    for each in examined:
+        counts = {state: sum(one.state is state for one in each.observations) for state in State}
+        style = "red" if counts[State.WRONG] else "yellow" if counts[State.UNKNOWN] else "green"
+        yield Text(
+            f"{each.stack}: {counts[State.WRONG]} missing or wrong, {counts[State.UNKNOWN]} could not be checked, "
+            f"{counts[State.FINE]} fine",
+            style=style,
+        )
+
+
+def document(examined: Sequence[Examined]) -> str:
+    """The same as JSON: every observation of every stack, fine ones included."""
+    stacks = [
+        {
+            "stack": each.stack,
+            "observations": [
+                {
+                    "state": str(one.state),
+                    "subject": one.subject,
+                    "said": one.said,
+                    "mend": one.mend.replace(STACK, each.stack),
+                    "advice": one.advice,
+                }
+                for one in each.observations
+            ],
+        }
+        for each in examined
+    ]
+    return json.dumps({"version": VERSION, "stacks": stacks}, indent=2) + "\n"

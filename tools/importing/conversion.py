@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from infra.pipelines.contract import literal
-from infra.pipelines.file_settings import SECTION_KEYS
+from infra.pipelines.file.settings import SECTION_KEYS
 from infra.platform import GPU_RESOURCE
-from infra.schema.image import REFERENCE
+from infra.schema.images import REFERENCE
 from infra.schema.quantities import cpu_millicores, size_in_bytes
-from tools.importing.fields import Place, rule_of, shown
-from tools.importing.manifest import JOB, REPLICAS, Manifest, Replica
+from tools.importing.manifest import JOB, REPLICAS, Manifest, Place, Replica, rule_of, shown
 
 STEP = "train"
 """The name of the step that a training becomes."""

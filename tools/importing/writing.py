@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 import yaml
 
-from infra.kubernetes.shipped_files import left_out
+from infra.kubernetes.bundle import left_out
 from infra.pipelines.discovery import ROOT, WORKLOADS
 from infra.schema.problems import Problem
 from infra.settings.checks.pipelines import section_name_findings

@@ -7,8 +7,8 @@ import typer
 
 from infra.pipelines.discovery import ROOT
 from infra.schema.problems import Problem
-from tools.new import pipeline as pipelines
 from tools.new import stack as stacks
+from tools.new import writing as pipelines
 from tools.new.writing import Draft, RefusedError, carry_out
 
 OF_A_STACK = ("CLOUD", "USES", "REGION", "GPU")

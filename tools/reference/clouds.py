@@ -18,15 +18,14 @@ from typing import Any, cast
 
 from infra.clouds.registry import emulators
 from infra.pipelines.contract import StepSettings, placements
-from infra.pipelines.declared import DeclaredPipeline
-from infra.pipelines.discovery import supplements
+from infra.pipelines.discovery import DeclaredPipeline, supplements
+from infra.placed import ACCELERATOR_GATE, DEVICES_GATE, NETWORK_GATE
 from infra.platform import GPU_RESOURCE
 from infra.program import ROOT, declare
 from infra.schema.problems import PREFIX, listed, without_prefix
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from infra.settings.pipelines import folder
-from infra.step import ACCELERATOR_GATE, DEVICES_GATE, NETWORK_GATE
 from offline.engine.evaluate import evaluate
 from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import stack_config

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from offline.files import write_or_check
-from tools.importing.fields import rules
+from tools.importing.manifest import rules
 from tools.reference.settings import PAGE as SETTINGS
 
 PAGE = SETTINGS.with_name("import.md")

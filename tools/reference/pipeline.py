@@ -8,9 +8,9 @@ import json
 import sys
 from collections.abc import Sequence
 
-from infra.pipelines.file_settings import SECTION_KEYS
+from infra.pipelines.file.settings import SECTION_KEYS
+from infra.pipelines.file.shape import PipelineFile
 from infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT
-from infra.pipelines.pipeline_file import PipelineFile
 from infra.pipelines.results import ITEMS_FILE
 from infra.schema.problems import listed
 from offline.files import write_or_check
@@ -23,7 +23,7 @@ HEAD = f"""# Keys of pipeline.yaml
 
 Every key that a [`pipeline.yaml`](workloads.md#add-a-pipeline) may have. Keys that are not listed are refused;
 all problems of the file are listed at once, with those of the stack file. Names in `<>` are yours to choose. This
-page is written by `python -m tools.reference.pipeline` from `infra/pipelines/pipeline_file.py`; change them there.
+page is written by `python -m tools.reference.pipeline` from `infra/pipelines/file/shape.py`; change them there.
 
 An editor that knows JSON Schema completes and checks the file by [pipeline.schema.json](pipeline.schema.json):
 begin it with `# yaml-language-server: $schema=../../docs/pipeline.schema.json`.

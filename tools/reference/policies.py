@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from infra.review.policy import Severity
+from infra.review.contract import Severity
 from offline.files import write_or_check
 from offline.policies.check import ABOUT_FILES, CHANGE_POLICIES, EVERYWHERE, of_clouds
 

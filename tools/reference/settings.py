@@ -16,10 +16,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
-from infra.pipelines import pipeline_file
 from infra.pipelines.discovery import pipeline_names
-from infra.schema import base, cron, image, kubernetes_names, limits, paths, secret_values
-from infra.settings import suppressions
+from infra.pipelines.file import shape
+from infra.schema import base, cron, images, paths, secret_values, yaml_files
+from infra.schema import names as kubernetes_names
+from infra.settings import model as suppressions
 from infra.settings.model import with_pipelines
 from infra.settings.pipelines import each_of
 from offline.files import write_or_check
@@ -37,10 +38,11 @@ Names in `<>` are yours to choose. This page is written by `python -m tools.refe
 settings models in `infra`; change them there.
 
 A stack file is YAML as the Pulumi CLI reads it: a key is text, stands once, and needs quotes where it is a number.
-It has at most {limits.FILE_BYTES // 1024} KiB, {limits.VALUES:,} values, {limits.CHARACTERS:,} characters in each
-and {limits.TOTAL_CHARACTERS:,} in all, and {limits.DEPTH} sections and lists inside one another; what an alias
-(`*name`) repeats counts each time. Of YAML's tags, `!!str`, `!!int`, `!!float`, `!!bool`, `!!null`, `!!map` and
-`!!seq` are known. Control characters are refused, but for line breaks below `policies`.
+It has at most {yaml_files.FILE_BYTES // 1024} KiB, {yaml_files.VALUES:,} values,
+{yaml_files.CHARACTERS:,} characters in each and {yaml_files.TOTAL_CHARACTERS:,} in all, and {yaml_files.DEPTH}
+sections and lists inside one another; what an alias (`*name`) repeats counts each time. Of YAML's tags, `!!str`,
+`!!int`, `!!float`, `!!bool`, `!!null`, `!!map` and `!!seq` are known. Control characters are refused, but for line
+breaks below `policies`.
 """
 TABLE = "| key | value | default | what it is |\n| --- | --- | --- | --- |\n"
 
@@ -56,7 +58,7 @@ KINDS: Mapping[Any, str] = {
         (base.UtcTime, "time in UTC, in quotes"),
         (cron.Cron, 'five fields: `"0 3 * * *"`'),
         (cron.TimeZone, "time zone: `Europe/Berlin`"),
-        (image.Image, "image by digest"),
+        (images.Image, "image by digest"),
         (suppressions.Day, 'day: `"2027-03-31"`'),
         (paths.StorePath, "path in the store"),
         (paths.LocalPath, "path on this machine"),
@@ -65,10 +67,10 @@ KINDS: Mapping[Any, str] = {
         (secret_values.SecretText, "encrypted text"),
         (kubernetes_names.ObjectName, "name of an object"),
         (kubernetes_names.NamespaceName, "name of a namespace"),
-        (pipeline_file.Word, "text"),
-        (pipeline_file.Words, "list of words"),
-        (pipeline_file.Scalar, "text, number, `true` or `false`"),
-        (pipeline_file.Bound, "number"),
+        (shape.Word, "text"),
+        (shape.Words, "list of words"),
+        (shape.Scalar, "text, number, `true` or `false`"),
+        (shape.Bound, "number"),
     )
 }
 PLAIN: Mapping[Any, str] = {str: "text", int: "whole number", float: "number", bool: "`true` or `false`"}

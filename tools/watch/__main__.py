@@ -16,11 +16,9 @@ from rich.live import Live
 from rich.markup import escape
 
 from tools.pulumi_cli import unfinished_jobs
-from tools.watch.access import Clusters
-from tools.watch.keys import Key, Keys, pressed
-from tools.watch.plain import Changes, summary
+from tools.watch.observed import Clusters
 from tools.watch.plan import Plan, PlanError, evaluated, plan
-from tools.watch.screen import screen
+from tools.watch.screen import Changes, Key, Keys, pressed, screen, summary
 from tools.watch.session import Session
 from tools.watch.states import View
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from infra.review.properties import Properties, at, items, mappings, strings, text, whole
-from offline.engine.quantities import amount
-from tools.watch.durations import duration
-from tools.watch.objects import (
+from infra.review.stack import Properties, at, items, mappings, strings, text, whole
+from offline.evaluated.scheduling import amount
+from tools.watch.observed import (
     Event,
     conditions,
     created,
@@ -22,11 +21,9 @@ from tools.watch.objects import (
     uid_of,
 )
 from tools.watch.plan import Expected
-from tools.watch.pod_states import pod_state
+from tools.watch.pod_states import Around, explained, pod_state, table
 from tools.watch.queue_states import evictions, flavor_of, queued
-from tools.watch.reasons import explained, table
-from tools.watch.states import NOTHING, Phase, PodState, Reason, StepState
-from tools.watch.waiting import Around
+from tools.watch.states import NOTHING, Phase, PodState, Reason, StepState, duration
 
 NEIGHBOUR_FAILED = 15
 """Exit code of a pod of several nodes that ended because another one failed."""

@@ -15,14 +15,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from infra.api_server import UnreadableError
-from infra.schema.printable import printable_lines
+from infra.schema.problems import printable_lines
 from tools.watch.__main__ import FAILED, OK, UNREADABLE, WatchError, opened
-from tools.watch.access import AccessError, plain
+from tools.watch.observed import AccessError, plain
 from tools.watch.plan import Expected, Plan, PlanError
-from tools.watch.pod_logs import Line, lines
-from tools.watch.progress import shown
-from tools.watch.session import Session
-from tools.watch.states import Phase, PodState, StepState
+from tools.watch.session import Line, Session, lines
+from tools.watch.states import Phase, PodState, StepState, shown
 
 PAUSE = 1.0
 """Seconds between two looks at a log that is followed."""

@@ -1,15 +1,302 @@
 """What a namespace of a cluster has at one moment: Jobs, pods, events, Kueue's Workloads."""
 
+import re
+import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from infra.api_server import ApiServer, UnreachableError, UnreadableError
 from infra.kubernetes.labels import PART_OF
-from infra.review.properties import Properties, at, mappings, text
-from tools.watch.access import plain
-from tools.watch.objects import Event, by_uid, event_of
+from infra.platform import GPU_RESOURCE
+from infra.review.stack import KUBERNETES_PROVIDER, Properties, at, mapping, mappings, strings, text, whole
+from tools import pulumi_cli
+from tools.watch.plan import Place
+
+# The API servers of a stack's clusters, through the kubeconfigs that the stack file or the stack's state has.
+
+
+TIMEOUTS = (5, 15)
+"""Seconds to wait for a connection and for an answer."""
+
+
+class AccessError(Exception):
+    """A cluster cannot be reached. The text says why, and what to do about it."""
+
+
+@dataclass
+class Clusters:
+    """The clusters of ``stack``. ``kubeconfig`` names a file that is used in place of what the stack has."""
+
+    stack: str
+    places: dict[str, Place]
+    kubeconfig: Path | None = None
+    context: str | None = None
+    _servers: dict[str, ApiServer] = field(default_factory=dict[str, ApiServer])
+
+    def server(self, cluster: str) -> ApiServer:
+        """The API server of the cluster. Raises AccessError, also where the cluster is not there yet."""
+        if cluster not in self._servers:
+            self._servers[cluster] = self._made(self.places[cluster])
+        return self._servers[cluster]
+
+    def forget(self, cluster: str) -> None:
+        """Looks the cluster's kubeconfig up anew the next time: a replaced cluster has another address."""
+        self._servers.pop(cluster, None)
+
+    def _made(self, place: Place) -> ApiServer:
+        if self.kubeconfig is not None:
+            return _server(str(self.kubeconfig.expanduser()), self._context(place))
+        if place.kubeconfig:
+            return _server(str(Path(place.kubeconfig).expanduser()), place.context)
+        return _server(*self._of_state(place))
+
+    def _context(self, place: Place) -> str | None:
+        """The context of a given kubeconfig: the one that is named, else the cluster's, else the current one."""
+        assert self.kubeconfig is not None
+        names = {text(each.get("name")) for each in mappings(_loaded(str(self.kubeconfig)).get("contexts"))}
+        if self.context:
+            return self.context
+        if place.name in names:
+            return place.name
+        if len(self.places) > 1:
+            raise AccessError(
+                f"the stack has the clusters {', '.join(self.places)}, and {self.kubeconfig} has no context "
+                f"{place.name!r}: give it contexts with their names"
+            )
+        return None
+
+    def _of_state(self, place: Place) -> tuple[str, str | None]:
+        try:
+            resources = pulumi_cli.resources_of(self.stack)
+        except pulumi_cli.CliError as error:
+            raise AccessError(f"{error}; or name a kubeconfig: KUBECONFIG_FILE=…") from error
+        for each in resources:
+            if each.get("type") != KUBERNETES_PROVIDER or each.get("delete"):
+                continue
+            if text(each.get("urn")).rpartition("::")[2] == place.name:
+                inputs = mapping(each.get("inputs"))
+                found = pulumi_cli.opened(inputs.get("kubeconfig"))
+                if isinstance(found, str) and found:
+                    return found, text(pulumi_cli.opened(inputs.get("context"))) or None
+        raise AccessError("`pulumi up` has not made it yet")
+
+
+def _server(kubeconfig: str, context: str | None) -> ApiServer:
+    loaded = _loaded(kubeconfig)
+    names = [text(each.get("name")) for each in mappings(loaded.get("contexts"))]
+    if (wanted := context or text(loaded.get("current-context"))) not in names:
+        which = "its kubeconfig" if _is_text(kubeconfig) else kubeconfig
+        raise AccessError(
+            f"{which} has no context {wanted!r}; its contexts: {', '.join(names) or 'none'}. Name one of them: "
+            "`context` of the cluster in the stack file, or KUBECONFIG_FILE=… KUBE_CONTEXT=…"
+        )
+    for command, hint in _plugins(loaded, context):
+        if shutil.which(command) is None:
+            # The client would ask without a token, and be refused for a reason that is none.
+            raise AccessError(f"{command} is not on PATH, which signs in to it. {hint}".strip())
+    return ApiServer(kubeconfig, context, TIMEOUTS)
+
+
+def _is_text(kubeconfig: str) -> bool:
+    """Whether it is the kubeconfig itself, not the path of one."""
+    return "\n" in kubeconfig or kubeconfig.lstrip().startswith("{")
+
+
+def _loaded(kubeconfig: str) -> dict[str, Any]:
+    whole = _is_text(kubeconfig)
+    try:
+        found: Any = yaml.safe_load(
+            kubeconfig if whole else Path(kubeconfig).expanduser().read_text(encoding="utf-8")
+        )
+    except OSError as error:
+        raise AccessError(f"{kubeconfig} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise AccessError(f"{'its kubeconfig' if whole else kubeconfig} is no YAML: {error}") from error
+    if not isinstance(found, dict):
+        raise AccessError(f"{'its kubeconfig' if whole else kubeconfig} is no kubeconfig")
+    return dict(mapping(found))  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _plugins(loaded: dict[str, Any], context: str | None) -> Iterator[tuple[str, str]]:
+    """The commands that sign in as the context's user, and how each is installed."""
+    wanted = context or text(loaded.get("current-context"))
+    users = {
+        text(at(each, "context", "user"))
+        for each in mappings(loaded.get("contexts"))
+        if each.get("name") == wanted
+    }
+    for each in mappings(loaded.get("users")):
+        command = text(at(each, "user", "exec", "command"))
+        if each.get("name") in users and command:
+            yield command, text(at(each, "user", "exec", "installHint"))
+
+
+def plain(error: Exception) -> str:
+    """Why a cluster could not be read, as one sentence with what to do."""
+    said = " ".join(str(error).split())
+    if isinstance(error, AccessError):
+        return said
+    if re.search(r"\b401\b|Unauthorized", said):
+        return f"it does not know this login any more ({said}): sign in again"
+    if re.search(r"forbidden|cannot (?:list|get)|\b403\b", said, re.IGNORECASE):
+        return f"this login may not read it: {said}"
+    if re.search(r"timed out|Timeout", said):
+        return f"it does not answer: {said}"
+    if isinstance(error, UnreachableError):
+        return f"it cannot be reached: {said}"
+    return said
+
+
+# Typed looks into the Kubernetes objects that a watch reads: Jobs, pods, events, conditions.
+
+
+JOB_UID_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
+INDEX_LABELS = ("batch.kubernetes.io/job-completion-index",)
+
+
+def time_of(value: object) -> datetime | None:
+    """A time of the API (RFC 3339); None for anything else."""
+    try:
+        found = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def name_of(item: Properties) -> str:
+    """The object's name."""
+    return text(at(item, "metadata", "name"))
+
+
+def uid_of(item: Properties) -> str:
+    """The object's UID."""
+    return text(at(item, "metadata", "uid"))
+
+
+def labels_of(item: Properties) -> dict[str, str]:
+    """The object's labels."""
+    return strings(at(item, "metadata", "labels"))
+
+
+def annotations_of(item: Properties) -> dict[str, str]:
+    """The object's annotations."""
+    return strings(at(item, "metadata", "annotations"))
+
+
+def created(item: Properties) -> datetime | None:
+    """When the object was created."""
+    return time_of(at(item, "metadata", "creationTimestamp"))
+
+
+def deleted(item: Properties) -> datetime | None:
+    """When the object is to be gone; None where nobody deletes it."""
+    return time_of(at(item, "metadata", "deletionTimestamp"))
+
+
+def owners(item: Properties) -> set[str]:
+    """The UIDs of the objects that it belongs to."""
+    return {text(each.get("uid")) for each in mappings(at(item, "metadata", "ownerReferences"))}
+
+
+def conditions(item: Properties) -> Mapping[str, Properties]:
+    """The object's conditions by type."""
+    return {text(each.get("type")): each for each in mappings(at(item, "status", "conditions"))}
+
+
+def holds(found: Mapping[str, Properties], kind: str) -> Properties | None:
+    """The condition of that type where it is true."""
+    each = found.get(kind)
+    return each if each is not None and each.get("status") == "True" else None
+
+
+def since(condition: Properties | None) -> datetime | None:
+    """When a condition came to be as it is."""
+    return time_of(condition.get("lastTransitionTime")) if condition else None
+
+
+def job_uid(pod: Properties) -> str:
+    """The UID of the Job that the pod is of; empty where it is of none."""
+    found = labels_of(pod)
+    return next((found[label] for label in JOB_UID_LABELS if label in found), "")
+
+
+def index_of(pod: Properties) -> int | None:
+    """The pod's completion index; None where its Job counts none."""
+    found = {**annotations_of(pod), **labels_of(pod)}
+    return next((int(found[each]) for each in INDEX_LABELS if found.get(each, "").isdigit()), None)
+
+
+def gpus_of(pod: Properties) -> int:
+    """How many GPUs the pod asks for."""
+    containers = mappings(at(pod, "spec", "containers"))
+    return sum(whole(at(each, "resources", "limits", GPU_RESOURCE)) for each in containers)
+
+
+@dataclass(frozen=True)
+class Event:
+    """What was said of an object: ``by`` whom, the ``reason`` in one word, and ``count`` times until ``at``."""
+
+    uid: str
+    name: str
+    reason: str
+    message: str
+    at: datetime | None
+    by: str = ""
+    count: int = 1
+    warning: bool = False
+
+
+def event_of(item: Properties) -> Event:
+    """An event of either version of the API."""
+    about = mapping(item.get("involvedObject") or item.get("regarding"))
+    times = (
+        time_of(at(item, "series", "lastObservedTime")),
+        time_of(item.get("lastTimestamp") or item.get("deprecatedLastTimestamp")),
+        time_of(item.get("eventTime")),
+        time_of(item.get("firstTimestamp") or item.get("deprecatedFirstTimestamp")),
+        created(item),
+    )
+    return Event(
+        uid=text(about.get("uid")),
+        name=text(about.get("name")),
+        reason=text(item.get("reason")),
+        message=" ".join(text(item.get("message") or item.get("note")).split()),
+        at=next((each for each in times if each is not None), None),
+        by=text(at(item, "source", "component")) or text(item.get("reportingComponent")),
+        count=max(whole(at(item, "series", "count")), whole(item.get("count")), 1),
+        warning=item.get("type") == "Warning",
+    )
+
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+def newest(events: Iterable[Event], *reasons: str) -> Event | None:
+    """The event with one of these reasons that was said last."""
+    found = [each for each in events if each.reason in reasons]
+    return max(found, key=lambda each: each.at or _LONG_AGO, default=None)
+
+
+def later(one: Event | None, other: Event | None) -> bool:
+    """Whether ``one`` is there and was said after ``other``, or as the only one."""
+    if one is None or other is None:
+        return one is not None
+    return (one.at or _LONG_AGO) > (other.at or _LONG_AGO)
+
+
+def by_uid(events: Iterable[Event]) -> dict[str, Sequence[Event]]:
+    """The events by the UID of the object that they are about."""
+    found: dict[str, list[Event]] = {}
+    for each in events:
+        found.setdefault(each.uid, []).append(each)
+    return dict(found)
+
 
 AUTOSCALER_STATUS = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
 """Where the cluster autoscaler writes what it thinks of each node group, on GKE as on EKS

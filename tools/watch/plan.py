@@ -2,17 +2,18 @@
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from infra.kubernetes.labels import COMPONENT, INSTANCE, NAME, VARIANT_ANNOTATION
-from infra.review.properties import at, mapping, strings, text, texts
-from infra.review.stack import JOB, KUBERNETES_PROVIDER, Resource, Stack
+from infra.review.stack import JOB, KUBERNETES_PROVIDER, Resource, Stack, at, mapping, strings, text, texts
 from infra.schema.problems import key_of
-from offline.policies.workloads import CRON_JOB, Workload, gpus_of, workload_of
+from offline.evaluated.cost import node_rate, pod_rate
+from offline.evaluated.workloads import CRON_JOB, Workload, gpus_of, workload_of
 from offline.preview.revisions import evaluate_trees
-from offline.preview.run_cost import node_rate, pod_rate
+from tools.watch.states import Cost, PodState
 
 WORKER = "workloads.runtime.worker"
 """The module that runs a program once for each item."""
@@ -142,3 +143,58 @@ def _section(stack: Stack, pipeline: str, step: str) -> str:
     if step not in mapping(at(pipelines, pipeline, "steps")):
         return ""
     return key_of(("pipelines", pipeline, "steps", step))
+
+
+# What the nodes cost that the pods of a run hold, at list prices.
+
+
+@dataclass(frozen=True)
+class Stay:
+    """A pod on a node, from when it got it until it ended; None while it is there.
+
+    ``rate`` is dollars an hour, None where it is not known; it is that of the pod itself with ``by_pod``.
+    """
+
+    uid: str
+    node: str
+    began: datetime
+    ended: datetime | None
+    rate: float | None
+    by_pod: bool = False
+
+
+def stay(pod: PodState, step: Expected) -> Stay | None:
+    """The stay of a pod; None where it never had a node."""
+    if not pod.node or pod.began is None:
+        return None
+    node = f"{step.cluster}/{pod.node}"
+    return Stay(pod.uid, node, pod.began, pod.ended, step.rate, step.by_pod)
+
+
+def cost(stays: Iterable[Stay], now: datetime, *, least: bool = False) -> Cost:
+    """What the stays cost up to ``now``; a node on which several pods are at once is counted once."""
+    known = list(stays)
+    priced = [each for each in known if each.rate is not None]
+    if not priced:
+        return Cost(None, least=least)
+    total, hourly = 0.0, 0.0
+    groups: dict[str, list[Stay]] = {}
+    for each in priced:
+        groups.setdefault(each.uid if each.by_pod else each.node, []).append(each)
+    for group in groups.values():
+        rate = max(each.rate or 0.0 for each in group)
+        total += rate * _covered([(each.began, each.ended or now) for each in group]) / 3600
+        if any(each.ended is None for each in group):
+            hourly += rate
+    return Cost(total, hourly, least or len(priced) < len(known))
+
+
+def _covered(spans: Sequence[tuple[datetime, datetime]]) -> float:
+    """The seconds that the spans cover, overlaps counted once."""
+    total, until = 0.0, None
+    for begins, ends in sorted(spans):
+        start = begins if until is None else max(begins, until)
+        if ends > start:
+            total += (ends - start).total_seconds()
+        until = ends if until is None else max(until, ends)
+    return total

@@ -1,7 +1,15 @@
 """A stack on a terminal: a table of its steps, and all that is known of the one under the cursor."""
 
-from collections.abc import Iterator
+import contextlib
+import os
+import select
+import sys
+import termios
+import tty
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.panel import Panel
@@ -9,9 +17,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from infra.schema.printable import printable
-from tools.watch.durations import ago, dollars, duration
-from tools.watch.states import Phase, StepState, View
+from infra.schema.problems import printable
+from tools.watch.states import Phase, StepState, View, ago, dollars, duration
 
 MARKS = {
     Phase.ABSENT: ("·", "dim"),
@@ -214,3 +221,141 @@ def _window(count: int, selected: int, rows: int) -> tuple[range, int]:
         return range(count), 0
     first = min(max(selected - rows // 2, 0), count - rows)
     return range(first, first + rows), count - rows
+
+
+# Keys that are pressed while a screen is shown.
+
+
+class Key(StrEnum):
+    """What a key means."""
+
+    UP = "up"
+    DOWN = "down"
+    QUIT = "quit"
+
+
+_MEANINGS = {
+    b"k": Key.UP,
+    b"j": Key.DOWN,
+    b"q": Key.QUIT,
+    b"\x1b[A": Key.UP,
+    b"\x1b[B": Key.DOWN,
+    b"\x1bOA": Key.UP,
+    b"\x1bOB": Key.DOWN,
+    b"\x03": Key.QUIT,
+}
+
+
+@contextlib.contextmanager
+def pressed() -> Generator["Keys"]:
+    """The keys of the terminal that is standard input, one by one and not shown."""
+    if not sys.stdin.isatty():
+        yield Keys(-1)
+        return
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)
+        yield Keys(descriptor)
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+class Keys:
+    """``wait`` gives the next key, or None after so many seconds."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._left = b""
+
+    def wait(self, seconds: float) -> Key | None:
+        """The next key that means something."""
+        if self._descriptor < 0:
+            select.select([], [], [], seconds)
+            return None
+        if not self._left and select.select([self._descriptor], [], [], seconds)[0]:
+            self._left = os.read(self._descriptor, 64)
+            if not self._left:
+                # The terminal is gone.
+                return Key.QUIT
+        return self._next()
+
+    def _next(self) -> Key | None:
+        for code, key in _MEANINGS.items():
+            if self._left.startswith(code):
+                self._left = self._left[len(code) :]
+                return key
+        # An unknown sequence is passed over whole.
+        self._left = b"" if self._left.startswith(b"\x1b") else self._left[1:]
+        return None
+
+
+# A stack where there is no terminal: a line for each change of a step's state.
+
+
+PROGRESS = 60.0
+"""Least seconds between two lines about the progress of one step."""
+
+
+@dataclass
+class Changes:
+    """Remembers what was said of each step, and gives the lines that say what is new."""
+
+    _said: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    _at: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    _trouble: tuple[str, ...] = ()
+    _alarms: tuple[str, ...] = ()
+
+    def lines(self, view: View) -> list[str]:
+        """The lines since the last view, each with the time of day."""
+        clock = f"{view.at.astimezone():%H:%M:%S}"
+        found: list[str] = []
+        if tuple(view.trouble) != self._trouble:
+            found += [f"{clock}  {printable(each)}" for each in view.trouble]
+            if not view.trouble:
+                found.append(f"{clock}  all clusters can be read again")
+            self._trouble = tuple(view.trouble)
+        found += [f"{clock}  {printable(each)}" for each in view.alarms if each not in self._alarms]
+        self._alarms = tuple(view.alarms)
+        for step in view.steps:
+            found += [f"{clock}  {each}" for each in self._of(step, view.at)]
+        return found
+
+    def _of(self, step: StepState, now: datetime) -> list[str]:
+        key = (str(step.phase), step.reason.says, str(step.retries), step.remark, str(step.running))
+        first = step.name not in self._said
+        changed = self._said.get(step.name) != key
+        moved = step.phase is Phase.RUNNING and step.progress is not None and step.progress.share is not None
+        told = self._at.get(step.name)
+        due = moved and (told is None or (now - told).total_seconds() >= PROGRESS)
+        self._said[step.name] = key
+        if not changed and not due:
+            return []
+        self._at[step.name] = now
+        if step.reason.kind == "new" or (first and step.phase is Phase.ABSENT):
+            # What comes later is said when it comes.
+            return []
+        return [described(step)]
+
+
+def described(step: StepState) -> str:
+    """A step on one line, with the fix where there is one."""
+    parts = [f"{step.name}: {line_of(step)}"]
+    if step.phase.over and step.began and step.ended:
+        parts[0] += (
+            f" in {duration((step.ended - step.began).total_seconds())}" if step.phase is Phase.DONE else ""
+        )
+        if step.cost.dollars is not None:
+            parts[0] += f", {'at least ' if step.cost.least else ''}{dollars(step.cost.dollars)}"
+    if step.wanted > 1 and step.phase is Phase.RUNNING:
+        parts[0] += f", {step.running} of {step.wanted} pods"
+    if step.reason.fix and step.phase is not Phase.RUNNING:
+        parts.append(f"Fix: {step.reason.fix}")
+    if step.remark:
+        parts.append(step.remark)
+    return printable(". ".join(part.rstrip(".") for part in parts))
+
+
+def summary(view: View) -> str:
+    """What the stack holds, and what it cost."""
+    return printable(", ".join(filter(None, [held(view), paid(view)])))

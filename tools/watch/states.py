@@ -1,11 +1,270 @@
 """What is known of a step while it runs: the words that everything here passes on."""
 
+import re
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from tools.watch.progress import Progress
+# Times and sums as people read them.
+
+
+def duration(seconds: float) -> str:
+    """``8 s``, ``3 min``, ``2 h 05 min``, ``3 d 4 h``."""
+    whole = max(int(seconds), 0)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min"
+    if whole < 86400:
+        minutes = whole % 3600 // 60
+        return f"{whole // 3600} h {minutes:02d} min" if minutes else f"{whole // 3600} h"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def ago(since: datetime | None, now: datetime) -> str:
+    """How long ago that was; empty where it is not known."""
+    return duration((now - since).total_seconds()) if since else ""
+
+
+def dollars(amount: float) -> str:
+    """``$0.004``, ``$1.20``, ``$340``."""
+    if amount and amount < 0.01:
+        return f"${amount:.3f}" if amount >= 0.0005 else "under $0.001"
+    return f"${amount:,.2f}" if amount < 100 else f"${amount:,.0f}"
+
+
+# How far a program is, from the lines of its log.
+
+
+KEPT = 200
+"""Lines of a log that are kept for the screen."""
+
+LONGEST = 400
+"""Characters of a line that are kept: a progress bar without line breaks is one line of many thousands."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the newest lines say; None where they say nothing of it.
+
+    ``epoch_over`` says that the epoch named last has ended. ``rate`` is with its unit, as the program wrote it.
+    ``items`` are those that this step's pods finished, ``failed`` those that they gave up, ``of`` all there are.
+    ``generation`` counts how often the programs of several nodes were started together; ``gathering`` says why
+    they do not run, empty while they do.
+    """
+
+    epoch: float | None = None
+    epochs: int | None = None
+    epoch_over: bool = False
+    step: int | None = None
+    steps: int | None = None
+    loss: str = ""
+    accuracy: str = ""
+    rate: str = ""
+    items: int | None = None
+    failed: int = 0
+    of: int | None = None
+    least: bool = False
+    generation: int = 0
+    gathering: str = ""
+    busy: float | None = None
+    idle: float = 0.0
+    wasted: bool = False
+    last: str = ""
+
+    @property
+    def says(self) -> str:
+        """``epoch 3 of 12, step 45 of 60, loss 0.3121, 4,120 images/s``; else the last line."""
+        parts: list[str] = []
+        if self.epoch is not None:
+            parts.append(f"epoch {self.epoch:g}" + (f" of {self.epochs}" if self.epochs else ""))
+            if self.epoch_over:
+                parts[-1] += " is done"
+        if self.step is not None and not self.epoch_over:
+            parts.append(f"step {self.step}" + (f" of {self.steps}" if self.steps else ""))
+        if self.loss:
+            parts.append(f"loss {self.loss}")
+        if self.accuracy:
+            parts.append(f"accuracy {self.accuracy}")
+        if self.rate:
+            parts.append(self.rate)
+        if self.items is not None:
+            number = f"{'at least ' if self.least else ''}{self.items}"
+            parts.append(f"{number} of {self.of} items done" if self.of else f"{number} items done")
+        if self.failed:
+            parts.append(f"{self.failed} failed")
+        if self.busy is not None:
+            parts.append(f"GPU {100 * self.busy:.0f} % busy")
+        return ", ".join(parts) or self.last
+
+    @property
+    def share(self) -> float | None:
+        """How much of the work is done, from 0 to 1; None where that cannot be told."""
+        if self.items is not None and self.of and not self.least:
+            return min(self.items / self.of, 1.0)
+        if self.epoch is not None and self.epochs:
+            whole = self.epoch if self.epoch_over else self.epoch - 1
+            part = self.step / self.steps if self.step and self.steps and not self.epoch_over else 0.0
+            return max(0.0, min((whole + part) / self.epochs, 1.0))
+        if self.epoch is None and self.step is not None and self.steps:
+            return min(self.step / self.steps, 1.0)
+        return None
+
+
+_NUMBER = r"[-+]?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?|nan|inf"
+
+# Colours, cursor movements and backspaces: Keras writes its bar with them also where there is no terminal.
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x08|\x1b[()][A-Z0-9]")
+
+_EPOCH = re.compile(
+    r"""(?ix) (?:^|[\s\[({,'"]) epoch ['"]? [\s:=#]* \[? (?P<epoch>\d+(?:\.\d+)?)
+    (?:\s*(?:/|of)\s*(?P<epochs>\d+))?"""
+)
+# What workloads.mnist.progress prints at the end of an epoch.
+_EPOCH_OVER = re.compile(r"Epoch \d+/\d+ - loss ")
+_BAR = re.compile(r"^\s*(?P<step>\d+)/(?P<steps>\d+)(?=\s+(?:[━\[╸╺]|-))")
+_STEP = re.compile(
+    r"(?i)(?:^|[\s\[({,'\"])(?:global[ _])?(?:step|iteration|iter|batch)['\"]?[\s:=#]*(?P<step>\d+)"
+    r"(?:\s*(?:/|of)\s*(?P<steps>\d+))?(?![\d.])"
+)
+_TQDM = re.compile(r"\d+%\|.*?\|\s*(?P<step>\d+)/(?P<steps>\d+)\s*\[")
+_LOSS = re.compile(rf"(?i)(?<![\w])(?:train(?:ing)?[ _])?loss['\"]?\s*[:= ]\s*(?P<value>{_NUMBER})")
+_ACCURACY = re.compile(
+    rf"(?i)(?<![\w])(?:train(?:ing)?[ _])?(?:acc|accuracy|\w*categorical_accuracy)['\"]?\s*[:= ]\s*"
+    rf"(?P<value>{_NUMBER})"
+)
+_RATE = re.compile(
+    r"(?i)(?P<value>\d[\d,]*(?:\.\d+)?)\s*"
+    r"(?P<unit>(?:images?|imgs?|examples?|samples?|tokens?|records?|rows?|batch(?:es)?|steps?|it)\s*(?:/|per)\s*s(?:ec(?:ond)?)?)\b"
+)
+
+# What workloads.runtime.items.item_worker prints of items: `fraud-01.csv: done in 3.2 s`.
+_CLAIMED = re.compile(r"^(?P<item>.+): claimed \(attempt \d+\)$")
+_ITEM_DONE = re.compile(r"^(?P<item>.+): (?:done in [\d.]+ s|done before|taken from an earlier (?:attempt|run))$")
+_ITEM_FAILED = re.compile(r"^(?P<item>.+): failed: .*; (?P<then>[^;]*)$")
+_SET_ASIDE = "set aside"
+_QUEUED = re.compile(r"^put (?P<added>\d+) items into the queue, of which (?P<done>\d+) are done$")
+_PUBLISHED_ITEMS = re.compile(r"^Published \d+ files of (?P<of>\d+) items: ")
+
+
+# What workloads.runtime.nodes.group prints of the programs of several nodes.
+_STARTED = re.compile(r"^Generation (?P<number>\d+): .*all programs start(?: again)?$")
+_STOPPED = re.compile(r"^Generation (?P<number>\d+) ended: (?P<why>.*)$")
+_GATHERING = re.compile(r"^waiting for (?:\d+ of \d+ pods: |pods that check their inputs: ).*$")
+
+
+# What workloads.runtime.measure prints of the use of GPUs.
+_USE = re.compile(r"^Use: (?:GPU busy (?P<busy>\d+) %, idle (?P<idle>\d+) % of \d+ s)?")
+_WASTED = re.compile(r"^warning: (?:the GPU|\d+ GPUs) did next to nothing for \d+ % of ")
+
+
+def shown(line: str) -> str:
+    """A line as a terminal would leave it: without colours, and of what was overwritten only the last."""
+    parts = [_CONTROL.sub("", each).rstrip() for each in line.split("\r")]
+    return next((each for each in reversed(parts) if each.strip()), "")
+
+
+@dataclass
+class Reading:
+    """Reads a log's lines one after the other; ``progress`` is what they say so far, ``tail`` the last ones."""
+
+    progress: Progress = field(default_factory=Progress)
+    tail: deque[str] = field(default_factory=lambda: deque[str](maxlen=KEPT))
+    done: set[str] = field(default_factory=set[str])
+    failed: set[str] = field(default_factory=set[str])
+
+    def feed(self, line: str) -> None:
+        """Takes up a line. Of what a carriage return overwrote, only the last counts."""
+        text = shown(line)[-LONGEST:]
+        if not text:
+            return
+        self.tail.append(text)
+        if self._use(text):
+            return
+        self.progress = replace(self.progress, last=text.strip())
+        if not self._nodes(text) and not self._items(text):
+            self._training(text)
+
+    def _use(self, line: str) -> bool:
+        if _WASTED.match(line):
+            self.progress = replace(self.progress, wasted=True)
+            return True
+        found = _USE.match(line)
+        if found and found["busy"]:
+            busy, idle = int(found["busy"]) / 100, int(found["idle"]) / 100
+            self.progress = replace(self.progress, busy=busy, idle=idle, wasted=False)
+        return found is not None
+
+    def _nodes(self, line: str) -> bool:
+        if found := _STARTED.match(line):
+            self.progress = replace(self.progress, generation=int(found["number"]), gathering="")
+        elif found := _STOPPED.match(line):
+            why = f"all programs were stopped: {found['why']}"
+            self.progress = replace(self.progress, generation=int(found["number"]), gathering=why)
+        elif _GATHERING.match(line):
+            self.progress = replace(self.progress, gathering=line)
+        else:
+            return False
+        return True
+
+    def _items(self, line: str) -> bool:
+        if _CLAIMED.match(line):
+            # From the first item on, a step's items are counted.
+            self.progress = replace(self.progress, items=self.progress.items or 0)
+            return True
+        if found := _ITEM_DONE.match(line):
+            self.done.add(found["item"])
+            self.failed.discard(found["item"])
+        elif found := _ITEM_FAILED.match(line):
+            if found["then"] == _SET_ASIDE:
+                self.failed.add(found["item"])
+        elif found := _QUEUED.match(line):
+            self.progress = replace(self.progress, of=int(found["added"]))
+        elif found := _PUBLISHED_ITEMS.match(line):
+            self.progress = replace(self.progress, of=int(found["of"]))
+        else:
+            return False
+        self.progress = replace(self.progress, items=len(self.done), failed=len(self.failed))
+        return True
+
+    def _training(self, line: str) -> None:
+        found = self.progress
+        bar = _BAR.search(line) or _TQDM.search(line) or _STEP.search(line)
+        if epoch := _EPOCH.search(line):
+            number = float(epoch["epoch"])
+            epochs = int(epoch["epochs"]) if epoch["epochs"] else found.epochs
+            # Others write the epoch's number with a loss in the middle of it, and Keras alone at its start.
+            over = bool(_EPOCH_OVER.match(line))
+            found = replace(found, epoch=number, epochs=epochs, epoch_over=over, step=None, steps=None)
+        if bar:
+            steps = int(bar["steps"]) if bar["steps"] else None
+            over = found.epoch is not None and steps is not None and int(bar["step"]) >= steps
+            found = replace(found, step=int(bar["step"]), steps=steps, epoch_over=over)
+        for name, pattern in (("loss", _LOSS), ("accuracy", _ACCURACY)):
+            if value := pattern.search(line):
+                found = replace(found, **{name: value["value"]})
+        if rate := _RATE.search(line):
+            found = replace(found, rate=f"{rate['value']} {rate['unit']}")
+        self.progress = found
+
+
+def together(readings: list[Reading], *, cut: bool = False) -> Progress | None:
+    """What several pods of a step say: the items of all, everything else from the first.
+
+    ``cut`` says that the beginning of a log is missing.
+    """
+    if not readings:
+        return None
+    first = readings[0].progress
+    counted = [each for each in readings if each.progress.items is not None]
+    if not counted:
+        return first
+    done = {item for each in readings for item in each.done}
+    failed = {item for each in readings for item in each.failed} - done
+    of = max(each.progress.of or 0 for each in readings) or None
+    return replace(first, items=len(done), failed=len(failed), of=of, least=cut)
 
 
 class Phase(StrEnum):

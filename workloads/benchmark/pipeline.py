@@ -19,7 +19,7 @@ from infra.pipelines.contract import (
 )
 from infra.pipelines.results import Column, Number, Picture, Table
 from infra.schema.base import Int, refuse
-from infra.schema.kubernetes_names import name_findings
+from infra.schema.names import name_findings
 from infra.schema.paths import STORED, below_problem
 from infra.schema.problems import Finding, did_you_mean, listed
 from infra.schema.quantities import seconds

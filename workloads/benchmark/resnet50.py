@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 from workloads.benchmark import inputs
 from workloads.benchmark.timing import HEADER, line, shown, speed, step_seconds, total
-from workloads.runtime import collectives
 from workloads.runtime.devices import Accelerator, accelerators, before_import, cpu_alone, describe, strategy
 from workloads.runtime.exits import (
     ACCELERATOR_REFUSED,
@@ -34,6 +33,7 @@ from workloads.runtime.exits import (
     run,
     stop_on_sigterm,
 )
+from workloads.runtime.nodes import collectives
 from workloads.runtime.store import finished, publish, staging, store_errors
 
 if TYPE_CHECKING:

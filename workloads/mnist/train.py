@@ -15,9 +15,9 @@ from workloads.mnist import fit, train_nodes
 from workloads.mnist.data import load
 from workloads.mnist.model import parse_learning_rates
 from workloads.mnist.training import Work
-from workloads.runtime import collectives
 from workloads.runtime.devices import before_import
 from workloads.runtime.exits import MODEL_REFUSED, OK, StepError, run, stop_on_sigterm
+from workloads.runtime.nodes import collectives
 from workloads.runtime.store import check, finished, publish, staging, store_errors, whole
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     Raises:
         StepError: BAD_INPUT where the data is not whole, MODEL_REFUSED below --min-accuracy, STORE_TROUBLE; of
-            several processes OTHERS_MISSING and OTHER_ENDED (workloads/runtime/collectives.py).
+            several processes OTHERS_MISSING and OTHER_ENDED (workloads/runtime/nodes/collectives.py).
     """
     options = _parse(arguments)
     among = collectives.group()

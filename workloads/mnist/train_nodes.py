@@ -13,7 +13,7 @@ from workloads.mnist.batches import batches
 from workloads.mnist.checkpoints import restore
 from workloads.mnist.model import build, learning_rate
 from workloads.mnist.training import TEST_BATCH, Batches, Work, announce, batches_of, plain, report, run_name
-from workloads.runtime.collectives import Group, describe_all, of_first
+from workloads.runtime.nodes.collectives import Group, describe_all, of_first
 from workloads.runtime.store import store_errors
 
 if TYPE_CHECKING:

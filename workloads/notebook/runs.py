@@ -22,7 +22,7 @@ from workloads.runtime.store import MANIFEST, Manifest, NotWholeError, load_mani
 STORE, PIPELINE, STEPS = "SLIPWAY_STORE", "SLIPWAY_PIPELINE", "SLIPWAY_STEPS"
 FOLDER = "SLIPWAY_NOTEBOOK_FOLDER"
 RECORDS = ".runs"
-"""The store's folder of records (`infra.kubernetes.run_records`)."""
+"""The store's folder of records (`infra.kubernetes.run`)."""
 
 BY_HAND = "by-hand"
 """The folder for the results of steps that were run by hand, in the one that is kept."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workloads.runtime import attempts
+from workloads.runtime import outputs
 from workloads.runtime.archives import copy_libraries, unpack_packages
 from workloads.runtime.exits import INTERRUPTED, OK, USAGE, StepError, run
 from workloads.runtime.json_values import Choice, split
@@ -58,16 +58,16 @@ def _run(options: argparse.Namespace, secrets: Sequence[str]) -> int:
     output: Path = options.output
     given = _given(options)
     work = Manifest(options.step, {}, given.inputs, {"command": _portable(options)}, {"best": given.chosen})
-    attempts.refuse_other_work(output, work)
+    outputs.refuse_other_work(output, work)
     earlier = finished(output, work.step, work.inputs, work.settings)
     if earlier is not None:
         require(output, earlier.files, options.results)
         print(f"Nothing to do: {output} holds the result of {options.step}")
         return OK
     declared = [each.reference for each in options.results]
-    ended = attempts.kept(output, work, declared)
+    ended = outputs.kept(output, work, declared)
     if ended is None:
-        attempts.begin(output, work)
+        outputs.begin(output, work)
         with _supplied(options, given.environment) as environment:
             program = Program(given.words, options.code, environment, secrets)
             program.run(f"the same command goes on with what is in {output}")
@@ -77,14 +77,14 @@ def _run(options: argparse.Namespace, secrets: Sequence[str]) -> int:
     try:
         require(output, ended.files, options.results)
     except NoResultError:
-        attempts.keep(output, ended, declared)
+        outputs.keep(output, ended, declared)
         raise
     if not ended.files:
         print(f"warning: {given.words[0]} ended well and wrote nothing into {output}", file=sys.stderr)
     with store_errors(output):
         manifest = dataclasses.replace(ended, summary=work.summary)
         write_atomically(output / MANIFEST, manifest.encode())
-    attempts.end(output)
+    outputs.end(output)
     print(f"Published {len(ended.files)} files: {output}")
     return OK
 

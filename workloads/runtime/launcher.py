@@ -37,10 +37,10 @@ from pathlib import Path
 from workloads.runtime import command
 from workloads.runtime.exits import USAGE, StepError, run
 from workloads.runtime.masking import Masker
-from workloads.runtime.node_addresses import Address
-from workloads.runtime.node_environment import parse_roles
-from workloads.runtime.node_pod import Place, Pod
-from workloads.runtime.node_work import CommandWork, ModuleWork, Work
+from workloads.runtime.nodes.environment import parse_roles
+from workloads.runtime.nodes.group import Address
+from workloads.runtime.nodes.pod import Place, Pod
+from workloads.runtime.nodes.work import CommandWork, ModuleWork, Work
 
 WAIT = 600.0
 """Seconds to wait for pods that are missing, where nothing else is said."""

@@ -28,9 +28,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, cast
 
-from workloads.runtime import processes
-from workloads.runtime.nvml import Nvml, UnavailableError
-from workloads.runtime.usage import MIB, Gpu, Usage
+from workloads.runtime import usage as processes
+from workloads.runtime.usage import MIB, Gpu, Nvml, UnavailableError, Usage
 from workloads.runtime.usage_server import serve, text
 
 EMULATED = "SLIPWAY_VIRTUAL_ACCELERATORS"

@@ -13,17 +13,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from workloads.runtime import command, items
+from workloads.runtime import command
 from workloads.runtime.exits import OK, USAGE, StepError, run
-from workloads.runtime.item_assignment import LINGERING
-from workloads.runtime.item_inputs import give
-from workloads.runtime.item_queue import PATIENCE
-from workloads.runtime.item_worker import ItemWorker
-from workloads.runtime.items import Item, Record
+from workloads.runtime.items import items
+from workloads.runtime.items.assignment import LINGERING
+from workloads.runtime.items.item_worker import ItemWorker, give
+from workloads.runtime.items.items import Item, Record
+from workloads.runtime.items.program import Stopping
+from workloads.runtime.items.queue import PATIENCE
 from workloads.runtime.masking import Masker
 from workloads.runtime.outputs import require
 from workloads.runtime.program import Program
-from workloads.runtime.stopping import Stopping
 from workloads.runtime.store import MANIFEST, finished, remove_file, store_errors
 
 

@@ -8,8 +8,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.clouds.aws.catalogue import addon_version
-from infra.clouds.aws.names import named
-from infra.clouds.aws.roles import PodIdentityArgs, pod_identity
+from infra.clouds.aws.roles import PodIdentityArgs, named, pod_identity
 from infra.clouds.aws.settings import AwsCluster
 
 SYSTEM = "kube-system"

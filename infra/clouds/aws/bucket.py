@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws.iam_policies import deny, document
-from infra.clouds.aws.names import bucket_name, named
+from infra.clouds.aws.roles import bucket_name, deny, document, named
 from infra.clouds.aws.settings import AwsCluster, S3Store
 
 

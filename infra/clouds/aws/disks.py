@@ -13,7 +13,7 @@ from infra.clouds.aws.cluster import EksCluster
 NAME = "slipway-gp3"
 """Name of the StorageClass: an EKS cluster has none that its driver serves."""
 
-CHART = "./infra/clouds/aws/data/disk-deletion"
+DISK_CHART = "./infra/clouds/aws/data/disk-deletion"
 """The chart of `disk_deletion`, from the root of the project, where Pulumi runs: a path of one machine would
 differ from that of the next."""
 
@@ -71,7 +71,7 @@ def disk_deletion(
         f"{name}-disk-deletion",
         name=RELEASE,
         namespace=SYSTEM,
-        chart=CHART,
+        chart=DISK_CHART,
         values={"objects": objects(image)},
         timeout=LIMIT + START,
         opts=pulumi.ResourceOptions(provider=cluster.provider, depends_on=[made, *cluster.disks, *cluster.ready]),

@@ -16,10 +16,8 @@ from typing import Any
 from infra.api_server import ApiServer
 from infra.clouds.aws.rules.clusters import REGION_VARIABLES, no_region, only_examples
 from infra.clouds.aws.settings import AwsCluster
-from infra.review.facts import Quota
-from infra.review.observation import STACK, Observation, Probe, fine, unknown, wrong
-from infra.review.properties import items, mappings, text, texts
-from infra.review.stack import Stack
+from infra.review.facts import STACK, Observation, Probe, Quota, fine, unknown, wrong
+from infra.review.stack import Stack, items, mappings, text, texts
 from infra.schema.request import Request
 
 DATA = Path(__file__).parent / "data" / "permissions.toml"

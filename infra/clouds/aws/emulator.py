@@ -80,11 +80,11 @@ class Emulator(emulator.Emulator):
             Node(
                 cluster=cluster,
                 pool=pool,
-                labels=nodes.labels(inputs, template),
+                labels=nodes.labels_of(inputs, template),
                 taints=nodes.taints(inputs),
                 allocatable=nodes.node_resources(inputs, template, sharing.clients if sharing else 1),
                 count=nodes.most_nodes(inputs),
-                accelerator=nodes.accelerator(inputs, template),
+                accelerator=nodes.accelerator_of(inputs, template),
             )
         ]
 

@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws.iam_policies import allow
-from infra.clouds.aws.names import REPOSITORY_LIMIT, named, resource_name
-from infra.clouds.aws.roles import PodIdentityArgs, pod_identity
+from infra.clouds.aws.roles import REPOSITORY_LIMIT, PodIdentityArgs, allow, named, pod_identity, resource_name
 from infra.clouds.aws.settings import AwsCluster
 from infra.platform import BUILDER, Registry
 

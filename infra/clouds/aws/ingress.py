@@ -11,7 +11,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.clouds.aws.addons import SYSTEM
-from infra.objects.ingress import rule
+from infra.objects import rule
 from infra.platform import Door, Opened
 from infra.schema.ingress import CognitoSettings, IngressSettings, LoginSettings, OidcSettings
 

@@ -5,12 +5,29 @@ throughout, empty where it has none. What is left out has EKS's default. Sharing
 device plugin does it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import yaml
+
 from infra.clouds.aws.catalogue import NodeShape, allocatable, instance_type, is_arm
-from infra.platform import Resources, Taint
-from infra.review.properties import at, mappings, strings, text, texts, whole
+from infra.platform import GPU_RESOURCE, Resources, Taint
+from infra.review.stack import (
+    UNLIMITED,
+    NodePool,
+    Properties,
+    Resource,
+    Stack,
+    at,
+    mapping,
+    mappings,
+    strings,
+    text,
+    texts,
+    whole,
+)
+from infra.review.tables import durations
 from infra.schema.taints import EFFECTS
 
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
@@ -27,22 +44,22 @@ DEFAULT_DISK = 20
 Inputs = Mapping[str, Any]
 
 
-def machine(group: Inputs, template: Inputs) -> str:
+def machine_of(group: Inputs, template: Inputs) -> str:
     """The instance type: the first where the group may have several."""
     types = texts(group.get("instanceTypes"))
     declared = template.get("instanceType") or (types[0] if types else None)
     return DEFAULT_TYPE if declared is None else text(declared)
 
 
-def accelerator(group: Inputs, template: Inputs) -> str | None:
+def accelerator_of(group: Inputs, template: Inputs) -> str | None:
     """The accelerator that the instance type comes with."""
-    known = instance_type(machine(group, template))
+    known = instance_type(machine_of(group, template))
     return known.accelerator if known else None
 
 
-def gpus(group: Inputs, template: Inputs) -> int:
+def gpus_of(group: Inputs, template: Inputs) -> int:
     """Physical GPUs of one node."""
-    known = instance_type(machine(group, template))
+    known = instance_type(machine_of(group, template))
     return known.gpus if known else 0
 
 
@@ -65,7 +82,7 @@ def node_resources(group: Inputs, template: Inputs, clients: int = 1) -> Resourc
 
     Raises ValueError where the catalogue does not have its instance type.
     """
-    return allocatable(NodeShape(machine(group, template), disk_size(group, template), clients))
+    return allocatable(NodeShape(machine_of(group, template), disk_size(group, template), clients))
 
 
 def disk_size(group: Inputs, template: Inputs) -> int:
@@ -85,12 +102,12 @@ def most_nodes(group: Inputs) -> int:
     return whole(at(group, "scalingConfig", "maxSize"))
 
 
-def labels(group: Inputs, template: Inputs) -> dict[str, str]:
+def labels_of(group: Inputs, template: Inputs) -> dict[str, str]:
     """The group's own labels, and those that EKS and the kubelet put on every node.
 
     Source: https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html, 2026-11-20.
     """
-    kind = machine(group, template)
+    kind = machine_of(group, template)
     return {
         **strings(group.get("labels")),
         POOL_LABEL: text(group.get("nodeGroupName")),
@@ -100,3 +117,100 @@ def labels(group: Inputs, template: Inputs) -> dict[str, str]:
         "node.kubernetes.io/instance-type": kind,
         "topology.kubernetes.io/region": text(group.get("region")),
     }
+
+
+# Managed node groups of EKS as their declarations say them.
+
+
+TIMES = durations(Path(__file__).parent / "data" / "times.toml")
+"""How long resources take to be created, and nodes from being asked for until pods can use them."""
+
+CLUSTER = "aws:eks/cluster:Cluster"
+SUBNET = "aws:ec2/subnet:Subnet"
+HELM_RELEASE = "kubernetes:helm.sh/v3:Release"
+
+
+def pools(stack: Stack) -> Sequence[NodePool]:
+    """The node groups that the stack declares."""
+    return [_pool(stack, each) for each in stack.of_type(NODE_GROUP)]
+
+
+def template(stack: Stack, group: Resource) -> Properties:
+    """The properties of a group's launch template; empty where the stack does not declare it."""
+    found = stack.source(group, "launchTemplate", LAUNCH_TEMPLATE)
+    return found.properties if found else {}
+
+
+def _pool(stack: Stack, group: Resource) -> NodePool:
+    declared, machines = group.properties, template(stack, group)
+    source = stack.source(group, "clusterName", CLUSTER)
+    cluster = stack.called(source) if source else text(declared.get("clusterName"))
+    labels = labels_of(declared, machines)
+    machine, accelerator = machine_of(declared, machines), accelerator_of(declared, machines)
+    return NodePool(
+        urn=group.urn,
+        cluster=cluster,
+        name=group.name.removeprefix(f"{cluster}-"),
+        labels=labels,
+        taints=taints(declared),
+        allocatable=_allocatable(declared, machines, _clients(stack, cluster, labels)),
+        min_nodes=fewest_nodes(declared),
+        max_nodes=most_nodes(declared),
+        accelerator=accelerator,
+        gpus=gpus_of(declared, machines),
+        spot=is_spot(declared),
+        machine=machine,
+        boot=TIMES["boot", "gpu" if accelerator else "cpu"],
+        zones=_zones(stack, group),
+        faster="efa: true" if _could_have_efa(machine, machines) else "",
+    )
+
+
+def _could_have_efa(machine: str, machines: Properties) -> bool:
+    """Whether the machine type has EFA and GPUs, and the launch template no interface of the kind."""
+    found = instance_type(machine)
+    kinds = {text(each.get("interfaceType")) for each in mappings(machines.get("networkInterfaces"))}
+    return bool(found and found.gpus and found.network_cards and not kinds & {"efa", "efa-only"})
+
+
+def _zones(stack: Stack, group: Resource) -> list[str]:
+    """Those of the group's subnets, by their ids or names; none where one of them is not declared here."""
+    subnets = [stack.resources.get(urn) for urn in sorted(group.property_dependencies.get("subnetIds", ()))]
+    keys = ("availabilityZoneId", "availabilityZone")
+    found = [
+        next((zone for key in keys if (zone := text(each.properties.get(key)))), "")
+        for each in subnets
+        if each is not None and each.type == SUBNET
+    ]
+    return sorted(set(found)) if found and all(found) else []
+
+
+def _allocatable(declared: Properties, machines: Properties, clients: int) -> Resources:
+    try:
+        return node_resources(declared, machines, clients)
+    except ValueError:
+        # Custom images and new types: it may well have GPUs.
+        return Resources(cpu=UNLIMITED, memory=UNLIMITED, ephemeral_storage=UNLIMITED, gpus=UNLIMITED)
+
+
+def _clients(stack: Stack, cluster: str, labels: Mapping[str, str]) -> int:
+    """How many pods share each GPU of nodes with these labels: EKS leaves it to the device plugin's release."""
+    for release in stack.of_type(HELM_RELEASE):
+        selector = strings(at(release.properties, "values", "nodeSelector"))
+        if stack.cluster_of(release) == cluster and selector.items() <= labels.items():
+            for replicas in _replicas(at(release.properties, "values", "config")):
+                return replicas
+    return 1
+
+
+def _replicas(config: object) -> Iterator[int]:
+    """Those of GPUs in the configuration that the plugin uses by default (values.yaml of its chart, v0.20.0)."""
+    given = strings(at(config, "map"))
+    default = text(at(config, "default")) or next(iter(given), "")
+    try:
+        read: object = yaml.safe_load(given.get(default, ""))
+    except yaml.YAMLError:
+        return
+    for shared in mappings(at(mapping(read), "sharing", "timeSlicing", "resources")):
+        if shared.get("name") == GPU_RESOURCE and whole(shared.get("replicas")) > 1:
+            yield whole(shared["replicas"])

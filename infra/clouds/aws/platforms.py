@@ -8,24 +8,18 @@ the accounts that are allowed.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from infra.clouds.aws.autoscaler import AutoscalerArgs, autoscaler
-from infra.clouds.aws.cluster import EksCluster, EksClusterArgs
+from infra.clouds.aws.charts import AutoscalerArgs, LoadBalancersArgs, autoscaler, efa_plugins, load_balancers
+from infra.clouds.aws.cluster import EksCluster, EksClusterArgs, profile_option
 from infra.clouds.aws.disks import NAME as DISK_CLASS
 from infra.clouds.aws.disks import disk_class
-from infra.clouds.aws.efa_plugin import efa_plugins
 from infra.clouds.aws.image_repository import BuildsArgs, image_repository, registry
-from infra.clouds.aws.kubeconfig import profile_option
-from infra.clouds.aws.load_balancers import LoadBalancersArgs, load_balancers
-from infra.clouds.aws.logs import FlowLogsArgs, flow_logs
-from infra.clouds.aws.mounts import MountArgs
-from infra.clouds.aws.names import CLUSTER_LIMIT, node_group_name, resource_name
-from infra.clouds.aws.network import Network, NetworkArgs
+from infra.clouds.aws.network import FlowLogsArgs, Network, NetworkArgs, flow_logs
 from infra.clouds.aws.nodes import POOL_LABEL
 from infra.clouds.aws.pools import fingerprint, interconnect, taints
 from infra.clouds.aws.preflight import account_id, warn_of_example_networks
-from infra.clouds.aws.roles import PodIdentityArgs, pod_identity
+from infra.clouds.aws.roles import CLUSTER_LIMIT, PodIdentityArgs, node_group_name, pod_identity, resource_name
 from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
-from infra.clouds.aws.store import efs_store, s3_store
+from infra.clouds.aws.store import MountArgs, efs_store, s3_store
 from infra.platform import DevicePlugin, Egress, Platform, Pool, Resources, TeamAccess, TeamApp, dns_of
 from infra.schema.request import Request
 

@@ -9,7 +9,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.clouds.aws.catalogue import instance_type
-from infra.clouds.aws.names import GROUP_LIMIT, LAUNCH_TEMPLATE_LIMIT, named, node_group_name, resource_name
+from infra.clouds.aws.roles import GROUP_LIMIT, LAUNCH_TEMPLATE_LIMIT, named, node_group_name, resource_name
 from infra.clouds.aws.settings import AwsCluster, AwsPool
 from infra.platform import GPU_RESOURCE, Interconnect, Taint
 from infra.schema.taints import CLOUD_EFFECTS, pool_taints

@@ -2,12 +2,103 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws.iam_policies import Statement, document, trust
-from infra.clouds.aws.names import ROLE_LIMIT, named, resource_name
+from infra.schema.names import spell
+
+# IAM policy documents: statements, and the JSON that AWS takes.
+
+
+Statement = Mapping[str, Any]
+Condition = Mapping[str, Mapping[str, Any]]
+
+
+def document(*statements: Statement) -> pulumi.Output[str]:
+    """A policy of these statements. Source of the language's version: IAM's reference of policy elements."""
+    return pulumi.Output.json_dumps({"Version": "2012-10-17", "Statement": list(statements)}, sort_keys=True)
+
+
+def allow(
+    actions: Sequence[str], resources: Sequence[pulumi.Input[str]], condition: Condition | None = None
+) -> Statement:
+    """Lets whoever has the policy do ``actions`` to ``resources``."""
+    return _statement("Allow", {"Action": list(actions), "Resource": list(resources)}, condition)
+
+
+def deny(
+    actions: Sequence[str], resources: Sequence[pulumi.Input[str]], condition: Condition | None = None
+) -> Statement:
+    """Forbids everyone to do ``actions`` to ``resources``, in a resource's policy. It overrides any other."""
+    return _statement("Deny", {"Principal": "*", "Action": list(actions), "Resource": list(resources)}, condition)
+
+
+def trust(
+    service: str, condition: Condition | None = None, actions: Sequence[str] = ("sts:AssumeRole",)
+) -> Statement:
+    """Lets an AWS service take on the role."""
+    return _statement("Allow", {"Action": list(actions), "Principal": {"Service": service}}, condition)
+
+
+def _statement(effect: str, parts: Mapping[str, Any], condition: Condition | None) -> Statement:
+    return {"Effect": effect, **parts, **({"Condition": condition} if condition else {})}
+
+
+# Names and tags of resources on AWS: which characters they may have, and how long they may be.
+#
+# Limits: EKS clusters 100 and node groups 63, IAM roles 64, buckets 63, launch templates 128, security groups and
+# placement groups 255, ECR repositories 256; from the ``name`` fields of their API references, 2026-11-20. An EFS
+# file system has its name, of 64 characters here, as a tag.
+
+
+CLUSTER_LIMIT = 100
+NODE_GROUP_LIMIT = 63
+ROLE_LIMIT = 64
+BUCKET_LIMIT = 63
+LAUNCH_TEMPLATE_LIMIT = 128
+GROUP_LIMIT = 255
+REPOSITORY_LIMIT = 256
+FILE_SYSTEM_LIMIT = 64
+
+
+def resource_name(limit: int, *parts: str) -> str:
+    """``slipway-<stack>-<parts>`` in the characters that all of AWS allows, at most ``limit`` of them.
+
+    Stacks of one account do not meet: the stack's name is part of every name that is unique in an account.
+    """
+    return spell(limit, pulumi.get_project(), pulumi.get_stack(), *parts)
+
+
+def node_group_name(pool: str) -> str:
+    """A node group's name in its cluster, and so the value of the label ``eks.amazonaws.com/nodegroup``."""
+    return spell(NODE_GROUP_LIMIT, pool)
+
+
+def bucket_name(chosen: str | None, account: pulumi.Input[str], region: str) -> pulumi.Output[str]:
+    """The bucket's name: as chosen, or ``slipway-<stack>-<account>-<region>``, which no one else has."""
+    if chosen:
+        return pulumi.Output.from_input(chosen)
+    stack = (pulumi.get_project(), pulumi.get_stack())
+    return pulumi.Output.from_input(account).apply(lambda number: spell(BUCKET_LIMIT, *stack, number, region))
+
+
+def log_bucket_name(account: pulumi.Input[str], region: str) -> pulumi.Output[str]:
+    """The name of the bucket of access logs: ``slipway-<stack>-<account>-<region>-logs``."""
+    stack = (pulumi.get_project(), pulumi.get_stack())
+    return pulumi.Output.from_input(account).apply(
+        lambda number: spell(BUCKET_LIMIT, *stack, number, region, "logs")
+    )
+
+
+def named(tags: Mapping[str, str], name: str) -> dict[str, str]:
+    """``tags`` and the one that the console shows as a resource's name.
+
+    So a resource always has one: a refresh would find that AWS knows of no empty set of tags.
+    """
+    return {**tags, "Name": name}
+
 
 POD_IDENTITY_SERVICE = "pods.eks.amazonaws.com"
 

@@ -16,7 +16,7 @@ from infra.clouds.aws.catalogue import (
 from infra.clouds.aws.settings import AwsPool, S3Store
 from infra.platform import Resources
 from infra.schema.problems import Problem, did_you_mean, listed
-from infra.schema.starter import Starter, Wish, has_room
+from infra.schema.request import Starter, Wish, has_room
 
 TEMPLATE = Path(__file__).parent / "data" / "starter.yaml.j2"
 REGION = "us-east-1"

@@ -3,21 +3,388 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
-from infra.clouds.aws.bucket import StoreBucketArgs, store_bucket
-from infra.clouds.aws.efs import elastic_file_system
-from infra.clouds.aws.iam_policies import Statement, allow
-from infra.clouds.aws.logs import AccessLogsArgs, access_logs
-from infra.clouds.aws.mounts import ROOT, Mountable, MountArgs, team_root
-from infra.clouds.aws.names import resource_name
-from infra.clouds.aws.s3files import kms_statements, s3_files
-from infra.clouds.aws.settings import EfsStore, S3Store
-from infra.platform import Claim, Store
+from infra.clouds.aws.bucket import StoreBucket, StoreBucketArgs, store_bucket
+from infra.clouds.aws.cluster import EksCluster
+from infra.clouds.aws.network import AccessLogsArgs, Network, access_logs
+from infra.clouds.aws.roles import (
+    FILE_SYSTEM_LIMIT,
+    GROUP_LIMIT,
+    RoleArgs,
+    Statement,
+    allow,
+    document,
+    named,
+    resource_name,
+    role,
+    role_policy,
+    trust,
+)
+from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
+from infra.platform import POD_USER, Claim, Store
+from infra.schema.base import Team
 from infra.schema.names import KUBERNETES_NAME_LIMIT
+
+# What NFS needs of a cluster's network, and of the pods that mount: the same for S3 Files and EFS.
+
+
+NFS_PORT = 2049
+
+Target = TypeVar("Target", aws.efs.MountTarget, aws.s3.FilesMountTarget)
+
+ROOT = "store"
+"""The folder of a file system that is the store's root, and so the prefix of its objects in a bucket.
+
+A folder below the root, because an access point makes that one for its user; the root itself is root's.
+"""
+
+
+def team_root(team: str) -> str:
+    """The folder of a file system that is a team's store, and the prefix of its objects.
+
+    Beside `ROOT` and not in it: an access point makes its folder, and a folder on the way to it would be root's.
+    """
+    return f"{ROOT}-{team}"
+
+
+@dataclass(frozen=True)
+class MountArgs:
+    """The cluster that mounts, with its settings and its network, and the teams whose Jobs do."""
+
+    settings: AwsCluster
+    cluster: EksCluster
+    network: Network
+    account: pulumi.Output[str]
+    protect: bool
+    teams: Mapping[str, Team] = field(default_factory=dict[str, Team])
+
+
+@dataclass(frozen=True)
+class Mountable:
+    """A file system for the EFS CSI driver: the handle of its volume, and what has to be there to mount it.
+
+    ``made_of`` are the resources that the handle names, and those that hold the files.
+    ``teams`` are the handles of volumes whose root is the folder of a team, `team_root`, by the team's name.
+    """
+
+    handle: pulumi.Output[str]
+    ready: Sequence[pulumi.Resource]
+    mount_options: Sequence[str] = field(default_factory=list[str])
+    teams: Mapping[str, pulumi.Output[str]] = field(default_factory=dict[str, pulumi.Output[str]])
+    made_of: Sequence[pulumi.Resource] = ()
+
+
+def nfs_security_group(
+    name: str, args: MountArgs
+) -> tuple[aws.ec2.SecurityGroup, aws.vpc.SecurityGroupIngressRule]:
+    """The mount targets' security group, and its one rule: NFS, from the cluster's nodes only."""
+    tags = named(args.settings.tags, resource_name(GROUP_LIMIT, name))
+    group = aws.ec2.SecurityGroup(
+        name,
+        region=args.settings.region,
+        name=resource_name(GROUP_LIMIT, name),
+        description="Mount targets of the store",
+        vpc_id=args.network.vpc.id,
+        tags=tags,
+        opts=pulumi.ResourceOptions(delete_before_replace=True),
+    )
+    rule = aws.vpc.SecurityGroupIngressRule(
+        name,
+        region=args.settings.region,
+        security_group_id=group.id,
+        referenced_security_group_id=args.cluster.security_group,
+        ip_protocol="tcp",
+        from_port=NFS_PORT,
+        to_port=NFS_PORT,
+        description="NFS from the nodes",
+        tags=tags,
+        opts=pulumi.ResourceOptions(parent=group),
+    )
+    return group, rule
+
+
+def mount_targets(
+    kind: type[Target],
+    name: str,
+    args: MountArgs,
+    files: pulumi.CustomResource,
+    group: aws.ec2.SecurityGroup,
+) -> list[Target]:
+    """A mount target of the file system ``files`` in every zone."""
+    return [
+        kind(
+            f"{name}-{zone}",
+            region=args.settings.region,
+            file_system_id=files.id,
+            subnet_id=subnet.id,
+            security_groups=[group.id],
+            opts=pulumi.ResourceOptions(parent=files),
+        )
+        for zone, subnet in args.network.private.items()
+    ]
+
+
+# EFS as the store: a file system without a bucket behind it.
+
+
+MOUNT_OPTIONS = ("tls", "iam")
+"""Encrypted, and as the driver's own role: without `iam` the mount is anonymous, and no policy can name it."""
+
+
+def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountable:
+    """An encrypted file system, with a mount target in every zone and an access point for the pods' user."""
+    region, tags = args.settings.region, named(args.settings.tags, resource_name(FILE_SYSTEM_LIMIT, name))
+    # The provider makes a creation token up for each file system. EFS refuses one of this stack's name for the
+    # successor of a file system that is replaced, which is still there then.
+    files = aws.efs.FileSystem(
+        name,
+        region=region,
+        encrypted=True,
+        kms_key_id=store.kms_key,
+        throughput_mode=store.throughput,
+        lifecycle_policies=_lifecycle(store),
+        tags=tags,
+        opts=pulumi.ResourceOptions(protect=args.protect),
+    )
+    child = pulumi.ResourceOptions(parent=files)
+    aws.efs.BackupPolicy(
+        name,
+        region=region,
+        file_system_id=files.id,
+        backup_policy=aws.efs.BackupPolicyBackupPolicyArgs(status="ENABLED" if store.backup else "DISABLED"),
+        opts=child,
+    )
+    group, rule = nfs_security_group(f"{name}-mount", args)
+    targets = mount_targets(aws.efs.MountTarget, name, args, files, group)
+
+    def entrance_to(label: str, folder: str) -> aws.efs.AccessPoint:
+        return aws.efs.AccessPoint(
+            label,
+            region=region,
+            file_system_id=files.id,
+            posix_user=aws.efs.AccessPointPosixUserArgs(uid=POD_USER, gid=POD_USER),
+            root_directory=aws.efs.AccessPointRootDirectoryArgs(
+                path=f"/{folder}",
+                creation_info=aws.efs.AccessPointRootDirectoryCreationInfoArgs(
+                    owner_uid=POD_USER, owner_gid=POD_USER, permissions="0770"
+                ),
+            ),
+            tags=tags,
+            opts=child,
+        )
+
+    entrance = entrance_to(name, ROOT)
+    teams = {team: entrance_to(f"{name}-{team}", team_root(team)) for team in args.teams}
+    entrances = [entrance.arn, *(each.arn for each in teams.values())]
+    # Without a policy, whoever reaches a mount target may do everything.
+    policy = aws.efs.FileSystemPolicy(
+        name,
+        region=region,
+        file_system_id=files.id,
+        policy=document(
+            {
+                **allow(
+                    ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
+                    [files.arn],
+                    {
+                        "Bool": {"aws:SecureTransport": "true"},
+                        "StringEquals": {"elasticfilesystem:AccessPointArn": entrances if teams else entrance.arn},
+                    },
+                ),
+                "Principal": {"AWS": args.cluster.storage.node_role.arn},
+            }
+        ),
+        opts=child,
+    )
+    return Mountable(
+        handle=pulumi.Output.concat(files.id, "::", entrance.id),
+        ready=[rule, *targets, entrance, *teams.values(), policy],
+        mount_options=MOUNT_OPTIONS,
+        teams={team: pulumi.Output.concat(files.id, "::", each.id) for team, each in teams.items()},
+        made_of=[files, entrance],
+    )
+
+
+def _lifecycle(store: EfsStore) -> list[aws.efs.FileSystemLifecyclePolicyArgs]:
+    """One transition per policy, as EFS wants it. What is read comes back."""
+    days = store.infrequent_access_days
+    if days is None:
+        return []
+    unit = "DAY" if days == 1 else "DAYS"
+    return [
+        aws.efs.FileSystemLifecyclePolicyArgs(transition_to_ia=f"AFTER_{days}_{unit}"),
+        aws.efs.FileSystemLifecyclePolicyArgs(transition_to_primary_storage_class="AFTER_1_ACCESS"),
+    ]
+
+
+# The bucket as a file system: Amazon S3 Files, which renames and appends as Mountpoint for S3 cannot.
+#
+# What is written arrives in the bucket as objects about a minute after the last write. Source of this module's
+# facts, unless it says another: https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-files.html and the pages
+# below it, 2026-11-20.
+
+
+SERVICE = "elasticfilesystem.amazonaws.com"
+"""Who synchronizes: S3 Files runs on EFS."""
+
+LARGEST_IMPORT = 52_673_613_135_872
+"""Bytes: the limit of a file's size on the file system, and so no limit. From the resource's own example."""
+
+
+def s3_files(name: str, store: S3Store, bucket: StoreBucket, args: MountArgs) -> Mountable:
+    """A file system over the bucket, with a mount target in every zone and an access point for the pods' user.
+
+    Deleted before the bucket. S3 refuses that while anything written has not arrived there yet.
+    """
+    region, tags = args.settings.region, named(args.settings.tags, name)
+    sync = role(
+        f"{name}-sync",
+        RoleArgs(
+            description="S3 Files between the store's bucket and its file system",
+            trust=trust(
+                SERVICE,
+                {
+                    "StringEquals": {"aws:SourceAccount": args.account},
+                    "ArnLike": {
+                        "aws:SourceArn": pulumi.Output.concat(
+                            f"arn:aws:s3files:{region}:", args.account, ":file-system/*"
+                        )
+                    },
+                },
+            ),
+            tags=args.settings.tags,
+            statements=_sync_statements(store, bucket.bucket, args),
+        ),
+    )
+    files = aws.s3.FilesFileSystem(
+        name,
+        region=region,
+        bucket=bucket.bucket.arn,
+        role_arn=sync.role.arn,
+        kms_key_id=store.kms_key,
+        tags=tags,
+        opts=pulumi.ResourceOptions(protect=args.protect, depends_on=[*bucket.ready, *sync.grants]),
+    )
+    child = pulumi.ResourceOptions(parent=files)
+    synchronized = aws.s3.FilesSynchronizationConfiguration(
+        name,
+        region=region,
+        file_system_id=files.id,
+        import_data_rules=[
+            # A file is copied from the bucket when a step opens it, not because it lists the folder.
+            aws.s3.FilesSynchronizationConfigurationImportDataRuleArgs(
+                prefix="", size_less_than=LARGEST_IMPORT, trigger="ON_FILE_ACCESS"
+            )
+        ],
+        expiration_data_rules=[
+            aws.s3.FilesSynchronizationConfigurationExpirationDataRuleArgs(days_after_last_access=store.cache_days)
+        ],
+        opts=child,
+    )
+    group, rule = nfs_security_group(f"{name}-mount", args)
+    targets = mount_targets(aws.s3.FilesMountTarget, name, args, files, group)
+
+    def entrance_to(label: str, folder: str) -> aws.s3.FilesAccessPoint:
+        return aws.s3.FilesAccessPoint(
+            label,
+            region=region,
+            file_system_id=files.id,
+            posix_users=[aws.s3.FilesAccessPointPosixUserArgs(uid=POD_USER, gid=POD_USER)],
+            root_directories=[
+                aws.s3.FilesAccessPointRootDirectoryArgs(
+                    path=f"/{folder}",
+                    creation_permissions=[
+                        aws.s3.FilesAccessPointRootDirectoryCreationPermissionArgs(
+                            owner_uid=POD_USER, owner_gid=POD_USER, permissions="0770"
+                        )
+                    ],
+                )
+            ],
+            tags=tags,
+            opts=child,
+        )
+
+    entrance = entrance_to(name, ROOT)
+    teams = {team: entrance_to(f"{name}-{team}", team_root(team)) for team in args.teams}
+    driver = args.cluster.storage.node_role
+    mount = ["s3files:ClientMount", "s3files:ClientWrite"]
+    entrances = [entrance.arn, *(each.arn for each in teams.values())]
+    through_it = {"ArnEquals": {"s3files:AccessPointArn": entrances if teams else entrance.arn}}
+    # Without a policy, whoever reaches a mount target may mount.
+    policy = aws.s3.FilesFileSystemPolicy(
+        name,
+        region=region,
+        file_system_id=files.id,
+        policy=document({**allow(mount, [files.arn], through_it), "Principal": {"AWS": driver.arn}}),
+        opts=child,
+    )
+    mounting = role_policy(
+        f"{name}-mount",
+        driver,
+        [
+            allow(mount, [files.arn], through_it),
+            # The driver reads large files from the bucket itself, and asks at first for a key at its root.
+            allow(["s3:ListBucket"], [bucket.bucket.arn]),
+            allow(["s3:GetObject", "s3:GetObjectVersion"], [pulumi.Output.concat(bucket.bucket.arn, "/*")]),
+            *kms_statements(store, region, ["kms:Decrypt"]),
+        ],
+    )
+    return Mountable(
+        handle=pulumi.Output.concat("s3files:", files.id, "::", entrance.id),
+        ready=[synchronized, rule, *targets, entrance, *teams.values(), policy, mounting],
+        teams={team: pulumi.Output.concat("s3files:", files.id, "::", each.id) for team, each in teams.items()},
+        made_of=[bucket.bucket, files, entrance],
+    )
+
+
+def kms_statements(store: S3Store, region: str, actions: Sequence[str]) -> list[Statement]:
+    """Lets S3 use the bucket's key for whoever has them; nothing where the keys are S3's own."""
+    if store.kms_key is None:
+        return []
+    return [allow(actions, [store.kms_key], {"StringEquals": {"kms:ViaService": f"s3.{region}.amazonaws.com"}})]
+
+
+def _sync_statements(store: S3Store, bucket: aws.s3.Bucket, args: MountArgs) -> list[Statement]:
+    """What S3 Files asks for to follow the bucket: its objects, and rules of EventBridge that it makes itself."""
+    region = args.settings.region
+    owned = {"StringEquals": {"aws:ResourceAccount": args.account}}
+    rules = "arn:aws:events:*:*:rule/"
+    return [
+        allow(["s3:ListBucket", "s3:ListBucketVersions"], [bucket.arn], owned),
+        allow(
+            ["s3:AbortMultipartUpload", "s3:DeleteObject*", "s3:GetObject*", "s3:List*", "s3:PutObject*"],
+            [pulumi.Output.concat(bucket.arn, "/*")],
+            owned,
+        ),
+        allow(
+            [
+                *("events:DeleteRule", "events:DisableRule", "events:EnableRule"),
+                *("events:PutRule", "events:PutTargets", "events:RemoveTargets"),
+            ],
+            [f"{rules}DO-NOT-DELETE-S3-Files*"],
+            {"StringEquals": {"events:ManagedBy": SERVICE}},
+        ),
+        allow(
+            [
+                "events:DescribeRule",
+                "events:ListRuleNamesByTarget",
+                "events:ListRules",
+                "events:ListTargetsByRule",
+            ],
+            [f"{rules}*"],
+        ),
+        *kms_statements(
+            store,
+            region,
+            ["kms:GenerateDataKey", "kms:Encrypt", "kms:Decrypt", "kms:ReEncryptFrom", "kms:ReEncryptTo"],
+        ),
+    ]
+
 
 DRIVER = "efs.csi.aws.com"
 

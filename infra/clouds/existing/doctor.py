@@ -10,14 +10,12 @@ from typing import Any
 import yaml
 
 from infra.api_server import ApiServer, UnreachableError, UnreadableError
-from infra.clouds.existing import live_claim, live_nodes
-from infra.clouds.existing.catalogue import single_node_classes
-from infra.clouds.existing.kubeconfig import KubeconfigError, as_argument, context_of
+from infra.clouds.existing import live_cluster
+from infra.clouds.existing.live_cluster import KubeconfigError, as_argument, context_of
 from infra.clouds.existing.preflight import TIMEOUTS
-from infra.clouds.existing.settings import ExistingCluster, PvcStore, S3CompatibleStore
-from infra.review.observation import STACK, Observation, Probe, fine, unknown, wrong
-from infra.review.properties import items, mapping, mappings, text
-from infra.review.stack import Stack
+from infra.clouds.existing.settings import ExistingCluster, PvcStore, S3CompatibleStore, single_node_classes
+from infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
+from infra.review.stack import Stack, items, mapping, mappings, text
 from infra.schema.problems import Finding, key_of
 from infra.schema.request import Request
 
@@ -123,7 +121,7 @@ def _named(content: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]
 def _nodes(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[Observation]:
     subject = f"nodes of `{name}`"
     objects = server.all_of("v1", "Node")
-    found, warnings = live_nodes.examine(name, cluster, objects)
+    found, warnings = live_cluster.examine(name, cluster, objects)
     for each in found:
         yield _of_finding(subject, each, f"{_kubectl(cluster, server)} get nodes --show-labels")
     for each in warnings:
@@ -143,7 +141,7 @@ def _kubectl(cluster: ExistingCluster, server: ApiServer) -> str:
 def _storage(name: str, cluster: ExistingCluster, server: ApiServer, request: Request) -> Iterator[Observation]:
     store, subject = request.store, f"storage of `{name}`"
     see = f"{_kubectl(cluster, server)} get storageclass"
-    refused = list(live_claim.check(server, request, name))
+    refused = list(live_cluster.check_claims(server, request, name))
     yield from (_of_finding(subject, each, see) for each in refused)
     if isinstance(store, S3CompatibleStore):
         yield from _driver(subject, cluster, server, store)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from infra import emulator
-from infra.clouds.existing.kubeconfig import UNREAD
+from infra.clouds.existing.live_cluster import UNREAD
 from infra.clouds.existing.platforms import pool_of
 from infra.clouds.existing.settings import ExistingCluster
 from infra.platform import Node, Pool, Resources

@@ -9,7 +9,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.clouds.existing.settings import ExistingCluster
-from infra.objects.ingress import rule
+from infra.objects import rule
 from infra.platform import Door, Entrance, Opened
 from infra.schema.ingress import ControllerSettings, TlsSettings
 from infra.schema.request import Exposed

@@ -4,8 +4,8 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 from infra.api_server import ApiServer, UnreachableError, UnreadableError
-from infra.clouds.existing import live_claim, live_nodes
-from infra.clouds.existing.kubeconfig import UNREAD, KubeconfigError, context_of
+from infra.clouds.existing import live_cluster
+from infra.clouds.existing.live_cluster import UNREAD, KubeconfigError, context_of
 from infra.clouds.existing.settings import ExistingCluster
 from infra.schema.problems import Finding, Problem
 from infra.schema.request import Request
@@ -33,9 +33,9 @@ def _findings(name: str, cluster: ExistingCluster, request: Request) -> Iterator
     try:
         server = ApiServer(cluster.kubeconfig, context_of(cluster.kubeconfig, cluster.context), TIMEOUTS)
         with _unread():
-            yield from live_nodes.check(name, cluster, server.all_of("v1", "Node"))
+            yield from live_cluster.check_nodes(name, cluster, server.all_of("v1", "Node"))
         with _unread():
-            yield from live_claim.check(server, request, name)
+            yield from live_cluster.check_claims(server, request, name)
     except (KubeconfigError, UnreachableError):
         return
 

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from infra.clouds.existing.catalogue import S3Driver, s3_drivers
-from infra.review.contract import Review
+from infra.clouds.existing.settings import S3Driver, s3_drivers
+from infra.review.contract import Policy, Review, Severity, Violation
 from infra.review.facts import Charge, Identity
-from infra.review.policy import Policy, Severity, Violation
-from infra.review.properties import Properties, at, mapping, mappings, text, texts
-from infra.review.stack import KUBERNETES_PROVIDER, Stack
+from infra.review.stack import KUBERNETES_PROVIDER, Properties, Stack, at, mapping, mappings, text, texts
 
 VOLUME = "kubernetes:core/v1:PersistentVolume"
 

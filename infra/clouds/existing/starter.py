@@ -7,7 +7,7 @@ from pathlib import Path
 from infra.accelerators import accelerators
 from infra.platform import Resources
 from infra.schema.problems import Problem, did_you_mean, listed
-from infra.schema.starter import NOTHING, Starter, Wish
+from infra.schema.request import NOTHING, Starter, Wish
 
 TEMPLATE = Path(__file__).parent / "data" / "starter.yaml.j2"
 

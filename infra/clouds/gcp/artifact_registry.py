@@ -7,7 +7,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from infra.clouds.gcp.identity import IMPERSONATION_ANNOTATION, workload_pool
-from infra.clouds.gcp.names import SERVICE_ACCOUNT_LIMIT, resource_name
+from infra.clouds.gcp.network import SERVICE_ACCOUNT_LIMIT, resource_name
 from infra.platform import BUILDER, Registry
 
 REPOSITORY_LIMIT = 63

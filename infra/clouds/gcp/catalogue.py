@@ -14,7 +14,7 @@ from typing import Any
 
 from infra.accelerators import accelerator
 from infra.platform import Resources
-from infra.schema.quantities import tiered
+from infra.schema.quantities import cpu_millicores, mebibytes, tiered
 
 DATA = Path(__file__).parent / "data"
 ZONE = re.compile(r"([a-z]+-[a-z]+[0-9]+)-[a-z0-9]+")
@@ -345,3 +345,24 @@ def _allocatable_disk(boot_disk_gb: int, local_ssds: int) -> int:
             boot_disk_gb * rules["reserved_share"], boot_disk_gb * share + gib, rules["reserved_most_gib"]
         )
     return int((capacity * (1 - rules["eviction_share"]) - reserved) * 1024)
+
+
+# The sidecar that Cloud Storage FUSE adds to pods which ask for it by their annotations.
+
+
+PREFIX = "gke-gcsfuse"
+DEFAULTS = {"cpu-request": "250m", "memory-request": "256Mi", "ephemeral-storage-request": "5Gi"}
+"""Where annotations say nothing else
+(cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-sidecar, seen November 2026)."""
+
+
+def sidecar(annotations: Mapping[str, str]) -> Resources:
+    """What it adds to the requests of a pod with these annotations; nothing where they do not ask for it."""
+    if annotations.get(f"{PREFIX}/volumes") != "true":
+        return Resources(cpu=0, memory=0)
+    asked = {key: annotations.get(f"{PREFIX}/{key}", default) for key, default in DEFAULTS.items()}
+    return Resources(
+        cpu=cpu_millicores(asked["cpu-request"]),
+        memory=mebibytes(asked["memory-request"]),
+        ephemeral_storage=mebibytes(asked["ephemeral-storage-request"]),
+    )

@@ -21,13 +21,12 @@ from infra.clouds.gcp.google_api import (
     RefusedError,
     UnreachableError,
     gcloud_folder,
+    quotas,
     signed_in,
 )
-from infra.clouds.gcp.live_quotas import quotas
-from infra.clouds.gcp.rules.names import PROJECT_VARIABLES, no_project
-from infra.review.observation import STACK, Observation, Probe, fine, unknown, wrong
-from infra.review.properties import is_true, mappings, text, texts
-from infra.review.stack import Stack
+from infra.clouds.gcp.rules import PROJECT_VARIABLES, no_project
+from infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
+from infra.review.stack import Stack, is_true, mappings, text, texts
 from infra.schema.request import Request
 
 DATA = Path(__file__).parent / "data" / "permissions.toml"
@@ -285,8 +284,8 @@ def _offers(patient: Patient) -> Iterator[Observation]:
     asked: set[tuple[str, str, str]] = set()
     for pool in patient.stack.of_type(nodes.NODE_POOL):
         for zone in _zones(pool.properties):
-            asked.add((zone, "machineTypes", nodes.machine(pool.properties)))
-            if accelerator := nodes.accelerator(pool.properties):
+            asked.add((zone, "machineTypes", nodes.machine_of(pool.properties)))
+            if accelerator := nodes.accelerator_of(pool.properties):
                 asked.add((zone, "acceleratorTypes", accelerator))
     lacking = 0
     for zone, kind, name in sorted(asked):

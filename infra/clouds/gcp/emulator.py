@@ -11,14 +11,13 @@ from typing import Any, ClassVar
 
 from infra import emulator
 from infra.clouds.gcp import autopilot, nodes
-from infra.clouds.gcp.catalogue import region_of
-from infra.clouds.gcp.fuse_sidecar import sidecar
+from infra.clouds.gcp.catalogue import region_of, sidecar
 from infra.clouds.gcp.nodes import CLUSTER, NODE_POOL
 from infra.clouds.gcp.settings import GcpCluster
 from infra.clouds.gcp.store import DRIVER
 from infra.emulator import EMULATED_CA_CERTIFICATE, EMULATED_DIGEST, StoreFiles
 from infra.platform import Node, Resources
-from infra.review.properties import is_true
+from infra.review.stack import is_true
 from infra.schema.request import Request
 
 DOCKER_IMAGE = "gcp:artifactregistry/getDockerImage:getDockerImage"
@@ -111,11 +110,11 @@ class Emulator(emulator.Emulator):
             Node(
                 cluster=cluster,
                 pool=pool,
-                labels=nodes.labels(inputs),
+                labels=nodes.labels_of(inputs),
                 taints=nodes.taints(inputs),
                 allocatable=nodes.node_resources(inputs),
                 count=nodes.most_nodes(inputs),
-                accelerator=nodes.accelerator(inputs),
+                accelerator=nodes.accelerator_of(inputs),
             )
         ]
 

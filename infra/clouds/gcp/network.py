@@ -7,8 +7,100 @@ import pulumi
 import pulumi_gcp as gcp
 
 from infra.clouds.gcp.catalogue import region_of
-from infra.clouds.gcp.names import NETWORK_LIMIT, resource_name
 from infra.clouds.gcp.settings import GcpCluster
+from infra.schema.names import spell
+
+# Names of resources on Google Cloud: which characters they may have, and how long they may be.
+#
+# Limits: Compute Engine 63 (RFC 1035), GKE clusters and node pools 40, service account ids 6 to 30, buckets 3 to
+# 63,
+# Filestore instances 63,
+# key rings 63 with the random end that Pulumi gives them; from the ``name`` fields of their REST references,
+# 2026-11-20.
+
+
+NETWORK_LIMIT = 63
+CLUSTER_LIMIT = 40
+POOL_LIMIT = 40
+SERVICE_ACCOUNT_LIMIT = 30
+BUCKET_LIMIT = 63
+INSTANCE_LIMIT = 63
+KEY_RING_LIMIT = 63 - len("-0123abc")
+
+
+def resource_name(limit: int, *parts: str) -> str:
+    """``slipway-<stack>-<parts>`` in the characters that Google Cloud allows, at most ``limit`` of them.
+
+    Stacks of one project do not meet: the stack's name is part of every name that is unique in a project.
+    """
+    return spell(limit, pulumi.get_project(), pulumi.get_stack(), *parts)
+
+
+def pool_name(pool: str) -> str:
+    """A node pool's name in its cluster, and so the value of the label ``cloud.google.com/gke-nodepool``."""
+    return spell(POOL_LIMIT, pool)
+
+
+def bucket_name(project: str, chosen: str | None) -> str:
+    """The bucket's name: as chosen, or ``<project>-slipway-<stack>``. Bucket names are unique in the world."""
+    return chosen or spell(BUCKET_LIMIT, project, pulumi.get_project(), pulumi.get_stack())
+
+
+# The Google Cloud APIs that the stack calls, switched on in its project.
+
+
+SERVICES = (
+    "artifactregistry.googleapis.com",
+    "cloudresourcemanager.googleapis.com",
+    "compute.googleapis.com",
+    "container.googleapis.com",
+    "iam.googleapis.com",
+    "iamcredentials.googleapis.com",
+    "logging.googleapis.com",
+    "monitoring.googleapis.com",
+    "storage.googleapis.com",
+)
+
+IMAGE_STREAMING_SERVICE = "containerfilesystem.googleapis.com"
+"""What image streaming reads images through.
+
+Source: https://cloud.google.com/kubernetes-engine/docs/how-to/image-streaming, 2026-11-20.
+"""
+
+
+KEYS_SERVICE = "cloudkms.googleapis.com"
+
+FILESTORE_SERVICE = "file.googleapis.com"
+
+
+INGRESS_SERVICES = ("certificatemanager.googleapis.com", "iap.googleapis.com")
+"""What apps need that people reach by a load balancer: certificates, and Identity-Aware Proxy."""
+
+
+def enable_services(
+    project: str, *, image_streaming: bool, keys: bool, filestore: bool = False, ingress: bool = False
+) -> Sequence[gcp.projects.Service]:
+    """Switches on the APIs. They stay on when the stack is destroyed: others in the project may use them."""
+    names = [*SERVICES]
+    if image_streaming:
+        names.append(IMAGE_STREAMING_SERVICE)
+    if keys:
+        names.append(KEYS_SERVICE)
+    if filestore:
+        names.append(FILESTORE_SERVICE)
+    if ingress:
+        names.extend(INGRESS_SERVICES)
+    return [
+        gcp.projects.Service(
+            name.partition(".")[0],
+            project=project,
+            service=name,
+            disable_on_destroy=False,
+            opts=pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(create="20m")),
+        )
+        for name in names
+    ]
+
 
 PODS_RANGE = "pods"
 SERVICES_RANGE = "services"

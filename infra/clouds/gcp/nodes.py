@@ -3,20 +3,43 @@
 ``inputs`` are those of ``gcp.container.NodePool`` throughout. What is left out has GKE's default.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from infra.clouds.gcp import autopilot
+from infra.clouds.gcp.autopilot import Way
 from infra.clouds.gcp.catalogue import (
     REGION_ZONES,
     NodeShape,
     allocatable,
+    compact_placement,
     is_arm,
     is_zone,
     machine_type,
     region_of,
 )
+from infra.clouds.gcp.settings import GcpPool
 from infra.platform import Resources, Taint
-from infra.review.properties import at, is_true, mapping, mappings, strings, text, texts, whole
+from infra.review.stack import (
+    UNLIMITED,
+    NodePool,
+    Properties,
+    Resource,
+    Stack,
+    at,
+    is_true,
+    mapping,
+    mappings,
+    strings,
+    text,
+    texts,
+    whole,
+)
+from infra.review.tables import durations
 from infra.schema.taints import EFFECTS
 
 CLUSTER = "gcp:container/cluster:Cluster"
@@ -52,20 +75,20 @@ public repository, and the Cluster Toolkit's documentation; both seen in Novembe
 Inputs = Mapping[str, Any]
 
 
-def machine(inputs: Inputs) -> str:
+def machine_of(inputs: Inputs) -> str:
     """The machine type."""
     return text(_config(inputs, "machineType"))
 
 
-def accelerator(inputs: Inputs) -> str | None:
+def accelerator_of(inputs: Inputs) -> str | None:
     """The accelerator, as declared or as the machine type has it built in."""
-    known = machine_type(machine(inputs))
+    known = machine_type(machine_of(inputs))
     return text(_guest(inputs).get("type")) or (known.accelerator if known else None)
 
 
-def gpus(inputs: Inputs) -> int:
+def gpus_of(inputs: Inputs) -> int:
     """Physical GPUs of one node."""
-    known = machine_type(machine(inputs))
+    known = machine_type(machine_of(inputs))
     return whole(_guest(inputs).get("count")) or (known.gpus if known else 0)
 
 
@@ -100,12 +123,12 @@ def node_resources(inputs: Inputs) -> Resources:
     guest = _guest(inputs)
     return allocatable(
         NodeShape(
-            machine_type=machine(inputs),
+            machine_type=machine_of(inputs),
             disk_size_gb=disk_size(inputs),
             max_pods=whole(inputs.get("maxPodsPerNode"), MAX_PODS),
             local_ssd_count=whole(at(inputs, "nodeConfig", "ephemeralStorageLocalSsdConfig", "localSsdCount")),
             local_ssd_block_count=whole(at(inputs, "nodeConfig", "localNvmeSsdBlockConfig", "localSsdCount")),
-            accelerator=accelerator(inputs),
+            accelerator=accelerator_of(inputs),
             gpus=whole(guest.get("count")) or None,
             gpu_partition=text(guest.get("gpuPartitionSize")) or None,
             gpu_clients=whole(at(guest, "gpuSharingConfig", "maxSharedClientsPerGpu")) or 1,
@@ -125,7 +148,7 @@ def disk_size(inputs: Inputs) -> int:
 
 def local_ssds(inputs: Inputs) -> int:
     """Local SSDs of a node: those asked for, or those that its machine type comes with."""
-    known = machine_type(machine(inputs))
+    known = machine_type(machine_of(inputs))
     keys = ("ephemeralStorageLocalSsdConfig", "localNvmeSsdBlockConfig")
     asked = sum(whole(at(inputs, "nodeConfig", key, "localSsdCount")) for key in keys)
     return asked or (known.bundled_local_ssds if known else 0)
@@ -158,7 +181,7 @@ def zones(inputs: Inputs) -> int:
     )
 
 
-def labels(inputs: Inputs) -> dict[str, str]:
+def labels_of(inputs: Inputs) -> dict[str, str]:
     """The pool's own labels, and those that GKE and the kubelet put on every node.
 
     Source: https://cloud.google.com/kubernetes-engine/docs/how-to/creating-managing-labels, 2026-11-20.
@@ -168,10 +191,10 @@ def labels(inputs: Inputs) -> dict[str, str]:
         **strings(_config(inputs, "labels")),
         POOL_LABEL: text(inputs.get("name")),
         "cloud.google.com/gke-boot-disk": disk_type(inputs),
-        "cloud.google.com/machine-family": machine(inputs).partition("-")[0],
-        "kubernetes.io/arch": "arm64" if is_arm(machine(inputs)) else "amd64",
+        "cloud.google.com/machine-family": machine_of(inputs).partition("-")[0],
+        "kubernetes.io/arch": "arm64" if is_arm(machine_of(inputs)) else "amd64",
         "kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": machine(inputs),
+        "node.kubernetes.io/instance-type": machine_of(inputs),
         "topology.kubernetes.io/region": region_of(location),
     }
     found_in = texts(inputs.get("nodeLocations")) or [location]
@@ -184,7 +207,7 @@ def labels(inputs: Inputs) -> dict[str, str]:
 
 
 def _gpu_labels(inputs: Inputs) -> dict[str, str]:
-    kind = accelerator(inputs)
+    kind = accelerator_of(inputs)
     if kind is None:
         return {}
     guest = _guest(inputs)
@@ -213,3 +236,170 @@ def _guest(inputs: Inputs) -> Inputs:
 def _config(inputs: Inputs, key: str) -> Any:
     value = at(inputs, "nodeConfig", key)
     return DEFAULTS.get(key) if value is None else value
+
+
+# GKE node pools as their declarations say them.
+
+
+TIMES = durations(Path(__file__).parent / "data" / "times.toml")
+"""How long resources take to be created, and nodes from being asked for until pods can use them."""
+
+DEFAULT_POOL = "default-pool"
+"""The name of the pool that a cluster is made with, where it names none."""
+
+
+@dataclass(frozen=True)
+class DeclaredPool:
+    """A node pool by the resource that brings it, and what that declares as inputs of a NodePool.
+
+    ``cluster`` is as Kubernetes objects know it, ``name`` as in the stack file.
+    """
+
+    resource: Resource
+    cluster: str
+    name: str
+    inputs: Properties
+
+
+@dataclass(frozen=True)
+class DeclaredWay:
+    """A way to ask a cluster on Autopilot for nodes, which is a section of the stack file and no resource.
+
+    ``resource`` is the cluster, ``cluster`` and ``name`` are as in `DeclaredPool`.
+    """
+
+    resource: Resource
+    cluster: str
+    name: str
+    way: Way
+    most_pods: int
+
+
+def pools(stack: Stack) -> Sequence[NodePool]:
+    """The node pools that the stack declares, and the ways to ask its clusters on Autopilot for nodes."""
+    ways = (_asked(each) for each in declared_ways(stack))
+    return [*(_pool(each) for each in declared_pools(stack)), *(each for each in ways if each)]
+
+
+def declared_ways(stack: Stack) -> Iterator[DeclaredWay]:
+    """Those of the stack file, for the clusters on Autopilot among the resources."""
+    clusters = mapping(stack.configuration.get("slipway:clusters"))
+    for cluster in stack.of_type(CLUSTER):
+        if not is_true(cluster.properties.get("enableAutopilot")):
+            continue
+        called = stack.called(cluster)
+        for name, said in mapping(mapping(clusters.get(called)).get("pools")).items():
+            try:
+                pool = GcpPool.model_validate(said)
+            except ValidationError:
+                continue
+            yield DeclaredWay(cluster, called, name, pool.way, pool.pods_at_once)
+
+
+def declared_pools(stack: Stack) -> list[DeclaredPool]:
+    """Those that are resources, and those that clusters declare within themselves."""
+    found = [
+        DeclaredPool(cluster, stack.called(cluster), text(inputs.get("name")), inputs)
+        for cluster in stack.of_type(CLUSTER)
+        for inputs in _within(cluster.properties)
+    ]
+    for pool in stack.of_type(NODE_POOL):
+        source = stack.source(pool, "cluster", CLUSTER)
+        cluster = stack.called(source) if source else text(pool.properties.get("cluster"))
+        inputs = _located(pool.properties, source.properties if source else {})
+        found.append(DeclaredPool(pool, cluster, pool.name.removeprefix(f"{cluster}-"), inputs))
+    return found
+
+
+def _within(cluster: Properties) -> list[Properties]:
+    """The inputs of a cluster's own pools. Autopilot has none; a removed default pool takes no pod."""
+    if is_true(cluster.get("enableAutopilot")) or is_true(cluster.get("removeDefaultNodePool")):
+        return []
+    inline = mappings(cluster.get("nodePools"))
+    if not inline and whole(cluster.get("initialNodeCount")):
+        default = {"name": DEFAULT_POOL, "nodeCount": cluster["initialNodeCount"]}
+        inline = [
+            {**default, "nodeConfig": cluster.get("nodeConfig"), "networkConfig": cluster.get("networkConfig")}
+        ]
+    return [_located(pool, cluster) for pool in inline]
+
+
+def _located(pool: Properties, cluster: Properties) -> Properties:
+    """A pool's inputs, with the cluster's location and zones where it names none."""
+    location = text(pool.get("location")) or text(cluster.get("location"))
+    zones = texts(pool.get("nodeLocations")) or texts(cluster.get("nodeLocations"))
+    if zones and is_zone(location) and not pool.get("nodeLocations"):
+        # A zonal cluster names the zones beside its own.
+        zones = [location, *zones]
+    return {**pool, "location": location, "nodeLocations": zones or None}
+
+
+def _pool(pool: DeclaredPool) -> NodePool:
+    machine, accelerator = machine_of(pool.inputs), accelerator_of(pool.inputs)
+    return NodePool(
+        urn=pool.resource.urn,
+        cluster=pool.cluster,
+        name=pool.name,
+        labels=labels_of(pool.inputs),
+        taints=taints(pool.inputs),
+        allocatable=_allocatable(pool.inputs),
+        min_nodes=fewest_nodes(pool.inputs),
+        max_nodes=most_nodes(pool.inputs),
+        accelerator=accelerator,
+        gpus=gpus_of(pool.inputs),
+        spot=is_spot(pool.inputs),
+        run_limit=run_limit(pool.inputs),
+        machine=machine,
+        boot=TIMES["boot", "gpu" if accelerator else "cpu"],
+        zones=_zones(pool.inputs),
+        faster="placement: compact" if accelerator and _could_be_close(pool.inputs) else "",
+    )
+
+
+def _could_be_close(inputs: Properties) -> bool:
+    """Whether a pool has no placement policy and could have one that Slipway declares."""
+    machine, config = machine_type(machine_of(inputs)), mapping(inputs.get("nodeConfig"))
+    bought = at(config, "reservationAffinity", "consumeReservationType") == "SPECIFIC_RESERVATION"
+    return (
+        machine is not None
+        and machine.family in compact_placement().families
+        and not mapping(inputs.get("placementPolicy"))
+        and not is_true(config.get("flexStart"))
+        and not bought
+    )
+
+
+def _zones(inputs: Properties) -> list[str]:
+    """Those that a pool names; a pool of a whole region may be in any of it."""
+    location = text(inputs.get("location"))
+    return texts(inputs.get("nodeLocations")) or ([location] if is_zone(location) else [])
+
+
+def _asked(way: DeclaredWay) -> NodePool | None:
+    """Nodes as large as the largest pods; None where the catalogue has no machine for them."""
+    there = autopilot.most(way.way)
+    if there is None:
+        return None
+    return NodePool(
+        urn=way.resource.urn,
+        cluster=way.cluster,
+        name=way.name,
+        labels=autopilot.labels(way.way),
+        taints=autopilot.taints(way.way),
+        allocatable=there,
+        min_nodes=0,
+        max_nodes=way.most_pods,
+        accelerator=way.way.accelerator,
+        gpus=way.way.gpus,
+        spot=way.way.spot,
+        boot=TIMES["boot", "gpu" if way.way.accelerator else "cpu"],
+        bills_pods=True,
+    )
+
+
+def _allocatable(declared: Properties) -> Resources:
+    try:
+        return node_resources(declared)
+    except ValueError:
+        gpus = gpus_of(declared)
+        return Resources(cpu=UNLIMITED, memory=UNLIMITED, ephemeral_storage=UNLIMITED, gpus=gpus)

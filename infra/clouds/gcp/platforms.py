@@ -1,31 +1,110 @@
 """Everything on Google Cloud, and each of its clusters as a `Platform`."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import pulumi
 import pulumi_gcp as gcp
 
 from infra.clouds.gcp import autopilot
 from infra.clouds.gcp.artifact_registry import ArtifactRegistryArgs, artifact_registry
-from infra.clouds.gcp.bucket import StoreBucketArgs, access_logs, store_bucket
 from infra.clouds.gcp.catalogue import allocatable, region_of
 from infra.clouds.gcp.cluster import GkeCluster, GkeClusterArgs
-from infra.clouds.gcp.dashboards import declare_dashboards
-from infra.clouds.gcp.entrance import EntranceArgs, entrances
-from infra.clouds.gcp.filestore import FilestoreArgs, filestore_instance, filestore_store, filestore_volume
-from infra.clouds.gcp.identity import WorkloadIdentity, WorkloadIdentityArgs, node_identity, workload_identity
-from infra.clouds.gcp.keys import STORE_KEY, declared_keys, encryption_keys, secrets_key
-from infra.clouds.gcp.names import pool_name
-from infra.clouds.gcp.network import Network, NetworkArgs
+from infra.clouds.gcp.identity import (
+    STORE_KEY,
+    WorkloadIdentity,
+    WorkloadIdentityArgs,
+    declared_keys,
+    encryption_keys,
+    node_identity,
+    secrets_key,
+    workload_identity,
+)
+from infra.clouds.gcp.ingress import EntranceArgs, entrances
+from infra.clouds.gcp.network import Network, NetworkArgs, enable_services, pool_name
 from infra.clouds.gcp.nodes import POOL_LABEL
 from infra.clouds.gcp.pools import QUEUED_PROVISIONING, fingerprint, interconnect, tolerated
 from infra.clouds.gcp.preflight import project
-from infra.clouds.gcp.services import enable_services
 from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcpPool, GcsStore
-from infra.clouds.gcp.store import gcs_store, team_store
+from infra.clouds.gcp.store import (
+    FilestoreArgs,
+    StoreBucketArgs,
+    access_logs,
+    filestore_instance,
+    filestore_store,
+    filestore_volume,
+    gcs_store,
+    store_bucket,
+    team_store,
+)
 from infra.platform import Collector, Egress, Platform, Pool, Store, TeamAccess, TeamApp, dns_of
 from infra.schema.request import Request
+
+# The dashboards of `tools.dashboards` in Cloud Monitoring, which takes PromQL as it is.
+#
+# Format: cloud.google.com/monitoring/api/ref_v3/rest/v1/projects.dashboards (seen November 2026).
+
+
+FOLDER = Path(__file__).parents[2] / "data" / "dashboards"
+"""Dashboards in Grafana's JSON model."""
+
+NAMESPACE = "$namespace"
+"""Stands in their queries for a regular expression of namespaces."""
+
+SCALE = 2
+"""Cloud Monitoring's grid has 48 columns, and Grafana's 24."""
+
+COLUMNS = 24 * SCALE
+
+
+def declare_dashboards(
+    project: str, namespace: str, services: Sequence[pulumi.Resource]
+) -> list[gcp.monitoring.Dashboard]:
+    """Declares each dashboard, with what runs in ``namespace`` on all clusters of the project."""
+    return [
+        gcp.monitoring.Dashboard(
+            path.stem,
+            project=project,
+            dashboard_json=json.dumps(
+                converted(json.loads(path.read_text(encoding="utf-8")), namespace), sort_keys=True
+            ),
+            opts=pulumi.ResourceOptions(depends_on=list(services)),
+        )
+        for path in sorted(FOLDER.glob("*.json"))
+    ]
+
+
+def converted(dashboard: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+    """The dashboard as Cloud Monitoring's API takes it, of one namespace."""
+    tiles = [
+        {
+            "xPos": panel["gridPos"]["x"] * SCALE,
+            "yPos": panel["gridPos"]["y"] * SCALE,
+            "width": panel["gridPos"]["w"] * SCALE,
+            "height": panel["gridPos"]["h"] * SCALE,
+            "widget": {
+                "title": panel["title"],
+                "xyChart": {
+                    "dataSets": [
+                        {
+                            "timeSeriesQuery": {"prometheusQuery": target["expr"].replace(NAMESPACE, namespace)},
+                            "plotType": "LINE",
+                        }
+                        for target in panel["targets"]
+                    ]
+                },
+            },
+        }
+        for panel in dashboard["panels"]
+    ]
+    return {
+        "displayName": f"{dashboard['title']} ({namespace})",
+        "mosaicLayout": {"columns": COLUMNS, "tiles": tiles},
+    }
+
 
 EGRESS = (
     # The metadata server: the pods' identity, which Cloud Storage FUSE uses in its sidecar, and Cloud DNS. Where

@@ -3,7 +3,7 @@
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.clouds.gcp.rules.names import no_project
+from infra.clouds.gcp.rules import no_project
 from infra.schema.problems import Problem, SettingsError
 from infra.schema.request import Request
 

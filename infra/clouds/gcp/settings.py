@@ -8,9 +8,9 @@ from pydantic import Field
 
 from infra.clouds.gcp.autopilot import GENERAL_PURPOSE, MOST_PODS, Way, most
 from infra.clouds.gcp.catalogue import REGION_ZONES, NodeShape, allocatable, is_zone, machine_type, offers
-from infra.clouds.gcp.cluster_settings import ControlPlane, Maintenance, Network
 from infra.platform import Resources
 from infra.schema.base import (
+    Cidr,
     ClusterSettings,
     Duration,
     Int,
@@ -20,7 +20,49 @@ from infra.schema.base import (
     Size,
     StoreSettings,
     TaintSettings,
+    UtcTime,
 )
+
+# What a stack file says of a cluster on Google Cloud beside its nodes: its API, its addresses, its upgrades.
+
+
+class ControlPlane(Model):
+    """From where the cluster's API can be reached, and the key of its Secrets."""
+
+    dns_endpoint: bool = Field(
+        default=True, description="The DNS-based endpoint, guarded by IAM; needs no network to be opened."
+    )
+    authorized_networks: dict[str, Cidr] = Field(
+        default_factory=dict, description="Name to CIDR block of each network that may reach the IP endpoint."
+    )
+    secrets_key: str | None = Field(
+        default=None,
+        description="Cloud KMS key that encrypts Kubernetes Secrets in the cluster's database: `own` for one that "
+        "the stack creates, or the name of yours in the cluster's region "
+        "(`projects/…/locations/…/keyRings/…/cryptoKeys/…`), which GKE's service agent has to be allowed to use. "
+        "Changed in place: GKE writes every Secret again. Removed, GKE goes on with the key that it has.",
+    )
+
+
+class Network(Model):
+    """Address ranges of a cluster's subnet; clusters of one stack may not overlap."""
+
+    nodes_cidr: Cidr = Field(default="10.0.0.0/20", description="Addresses of the nodes.")
+    pods_cidr: Cidr = Field(default="10.4.0.0/14", description="Addresses of the pods.")
+    services_cidr: Cidr = Field(default="10.8.0.0/20", description="Addresses of the Services.")
+    control_plane_cidr: Cidr = Field(default="172.16.0.0/28", description="A /28 for the control plane.")
+
+
+class Maintenance(Model):
+    """When GKE may upgrade the cluster: an RFC 5545 window in UTC."""
+
+    start: UtcTime = Field(default="2026-01-03T02:00:00Z", description="First window's start.")
+    end: UtcTime = Field(default="2026-01-03T10:00:00Z", description="First window's end.")
+    recurrence: str = Field(
+        default="FREQ=WEEKLY;BYDAY=SA,SU",
+        description="When it comes again, as RFC 5545 has it: 48 hours or more in any 32 days, which GKE wants.",
+    )
+
 
 GCS_FUSE_SIDECAR = Resources(cpu=250, memory=512, ephemeral_storage=5 * 1024)
 """What the Cloud Storage FUSE sidecar asks for beside a pod's own containers.

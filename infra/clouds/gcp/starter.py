@@ -8,7 +8,7 @@ from infra.clouds.gcp.catalogue import MachineType, Offer, is_zone, machine_type
 from infra.clouds.gcp.settings import GCS_FUSE_SIDECAR, GcpPool
 from infra.platform import Resources
 from infra.schema.problems import Problem, did_you_mean, listed
-from infra.schema.starter import Starter, Wish, has_room
+from infra.schema.request import Starter, Wish, has_room
 
 TEMPLATE = Path(__file__).parent / "data" / "starter.yaml.j2"
 REGION = "us-central1"

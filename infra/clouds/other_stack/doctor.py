@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from infra.api_server import ApiServer
 from infra.clouds.other_stack.settings import OtherStackCluster
-from infra.review.observation import Probe
+from infra.review.facts import Probe
 from infra.review.stack import Stack
 from infra.schema.request import Request
 

@@ -5,11 +5,87 @@ from dataclasses import dataclass
 
 from infra.pipelines.contract import StepDeclaration, placements
 from infra.platform import Resources
+from infra.schema.base import PoolSettings
 from infra.schema.problems import Finding, Path
-from infra.settings.checks.standing import standing
-from infra.settings.checks.targets import Target, targets
+from infra.settings.checks.pipelines import pools_of
+from infra.settings.model import PROMETHEUS_PODS, REPLICAS, REQUESTS
 from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY, apps_if_any, steps_if_any
+from infra.settings.pipelines import KEY, apps_if_any, services_if_any, steps_if_any
+
+# What is on a pool at all times and in no queue, beside apps: services, what reads metrics of them, and what the
+# stack installs in its clusters.
+
+
+@dataclass(frozen=True)
+class Standing:
+    """``who`` is on the pool, in words, with a pod for each of ``pods``."""
+
+    pool: str
+    who: str
+    pods: tuple[Resources, ...]
+
+    @property
+    def requests(self) -> Resources:
+        """What all of its pods ask for."""
+        return Resources(
+            cpu=sum(each.cpu for each in self.pods),
+            memory=sum(each.memory for each in self.pods),
+            ephemeral_storage=sum(each.ephemeral_storage for each in self.pods),
+            gpus=sum(each.gpus for each in self.pods),
+        )
+
+
+def standing(draft: Draft) -> Iterator[Standing]:
+    """All of it, pool by pool as it is declared."""
+    read = bool(draft.metrics and draft.metrics.collect)
+    for name, settings in draft.pipelines.items():
+        for service in services_if_any(name, settings):
+            pool = service.placed_by.pool
+            yield Standing(pool, f"the service `{service.name}`", (service.placed_by.asked,))
+            if read and service.exporter:
+                yield Standing(pool, f"the exporter of `{service.name}`", (service.exporter.resources,))
+    for cluster in draft.clusters.values():
+        host = next((name for name, pool in cluster.pools.items() if not pool.has_gpus), None)
+        if host is None or cluster.other_stack:
+            continue
+        if draft.kueue and draft.kueue.install and not draft.kueue.local_queue:
+            yield Standing(host, "Kueue itself", (REQUESTS,) * REPLICAS)
+        if draft.metrics and draft.metrics.installs_prometheus and not cluster.collects_metrics:
+            yield Standing(host, "Prometheus and Grafana", PROMETHEUS_PODS)
+
+
+# The pools that steps and services ask for.
+
+
+@dataclass(frozen=True)
+class Target:
+    """The pool a step or service asks for: where it stands, what it is, and what one node leaves to pods.
+
+    ``node`` is None where that is not known, and ``most_nodes`` where no number says how many there can be.
+    ``nodes_key`` is the place that decides on that, empty where another stack's file has it.
+    """
+
+    at: Path
+    name: str
+    pool: PoolSettings
+    node: Resources | None
+    most_nodes: int | None
+    nodes_key: Path
+
+    def keys_of(self, resource: str) -> tuple[Path, ...]:
+        """Where the pool's keys stand that decide how much of ``resource`` one of its nodes leaves to pods."""
+        return tuple((*self.at, key) for key in self.pool.node_keys[resource])
+
+
+def targets(draft: Draft) -> dict[str, Target]:
+    """The pools of the stack that can be read, by name."""
+    found: dict[str, Target] = {}
+    for name, (at, pool) in pools_of(draft).items():
+        cluster = draft.clusters[str(at[1])]
+        key = () if cluster.other_stack else (*at, cluster.nodes_key_of(pool))
+        found[name] = Target(at, name, pool, cluster.node_of(pool), cluster.most_nodes_of(pool), key)
+    return found
+
 
 WORDS: Mapping[str, tuple[str, str]] = {
     "cpu": ("m", " of CPU"),
@@ -20,7 +96,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
 """Unit and name of each field of `Resources`."""
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check_admission(reading: Reading) -> Iterator[Finding]:
     """Findings about steps whose pods never run at once, where Kueue waits until all of them can."""
     draft = reading.draft
     if draft.kueue is None or draft.kueue.local_queue:

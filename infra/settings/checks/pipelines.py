@@ -6,12 +6,12 @@ from infra.pipelines.contract import PipelineSettings, Section
 from infra.pipelines.discovery import WORKLOADS, is_path, location, outside, pipeline, pipeline_names, supplements
 from infra.pipelines.matrix import MOST_STEPS
 from infra.pipelines.results import STACK_OUTPUTS
+from infra.placed import GATES, GATES_FOLDER, OWN_NAMES
 from infra.schema.base import PoolSettings
-from infra.schema.kubernetes_names import name_findings
+from infra.schema.names import name_findings
 from infra.schema.problems import Finding, Path, listed, nearest
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY, folder, is_known, steps_if_any
-from infra.step import GATES, GATES_FOLDER, OWN_NAMES
 
 NAME_LIMIT = 40
 """Characters of a pipeline's name, of which those of its Jobs and labels are made."""

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from infra.pipelines.contract import Items
+from infra.placed import Command, Service, Step
 from infra.platform import Platform, Resources
-from infra.service import Service
-from infra.step import Command, Step
 from tests.support.stand_in import step
 
 IMAGE = "example/valkey@sha256:" + "1" * 64

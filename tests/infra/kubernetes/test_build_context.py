@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.kubernetes.build_context import Context, context_of
-from infra.kubernetes.dockerfile import movable
-from infra.kubernetes.ignore_patterns import left_out, patterns
-from infra.kubernetes.shipped_files import ShippingError
+from infra.kubernetes.bundle import ShippingError
+from infra.kubernetes.images.context import Context, context_of, left_out, movable, patterns
 from tests.support.tree import write_tree
 
 DIGEST = "sha256:" + "1" * 64

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.kubernetes.bundle import collect
-from infra.kubernetes.shipped_files import LIMIT, ShippingError
+from infra.kubernetes.bundle import LIMIT, ShippingError, collect
 from tests.support.tree import write_tree
 
 

@@ -14,9 +14,9 @@ from infra.charts import charts, copy_problem
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import declare
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from infra.placed import Step
 from infra.platform import DevicePlugin, Platform, Pool, Resources, Taint
 from infra.review.stack import Resource
-from infra.step import Step
 from tests.support.recording import Recording, record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform, step
 

@@ -8,8 +8,8 @@ from typing import Any
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.run import plan
 from infra.pipelines.contract import Nodes
+from infra.placed import Step
 from infra.platform import Interconnect, Platform, Pool, Resources
-from infra.step import Step
 from tests.support.recording import record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform, step
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.kubernetes.build_context import context_of
-from infra.kubernetes.image_build import MODULE, SCRIPT, Built, options
-from infra.kubernetes.registry_api import RegistryError, digest_of
+from infra.kubernetes.images.build import MODULE, SCRIPT, Built, options
+from infra.kubernetes.images.context import context_of
+from infra.kubernetes.images.registry import RegistryError, digest_of
 from infra.pipelines.images import BUILDKIT_IMAGE
-from offline.rehearsal.ports import free_ports
+from offline.rehearsal.machine.processes import free_ports
 from tests.support.checkout import ROOT
 from tests.support.tree import write_tree
 from workloads.images.prepare import PUSHED

@@ -11,8 +11,8 @@ from infra.kubernetes.job import declare
 from infra.kubernetes.run import plan
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.contract import Items
+from infra.placed import Step
 from infra.review.stack import Resource
-from infra.step import Step
 from tests.infra.kubernetes.services import FILES, days, queue
 from tests.support.recording import record
 from tests.support.stand_in import platform

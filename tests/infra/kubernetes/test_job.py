@@ -14,9 +14,9 @@ from infra.kubernetes.run import plan
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.results import RESULTS as ANNOTATION
 from infra.pipelines.results import Number, Picture
+from infra.placed import Requirements, Step
 from infra.platform import Resources, Taint
 from infra.review.stack import Resource
-from infra.step import Requirements, Step
 from tests.support.recording import Recording, record
 from tests.support.stand_in import GPU_TAINT, cpu_pool, gpu_pool, platform, step
 from tests.support.tree import write_tree

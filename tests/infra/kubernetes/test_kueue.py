@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from infra.clouds.gcp.emulator import Emulator
+from infra.kubernetes.kueue import divided
 from infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
-from infra.kubernetes.quotas import divided
 from infra.platform_output import OUTPUT, PlatformFacts
 from infra.program import ROOT, declare
 from infra.review.stack import Resource
 from infra.schema.quantities import canonical
-from infra.settings.kueue import OWN_PODS
 from infra.settings.loading import load
+from infra.settings.model import OWN_PODS
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP, changed
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes import gpu_exporter, prometheus_release
 from infra.kubernetes.labels import MEASURED, RUN_ANNOTATION, USAGE_ANNOTATION
-from infra.kubernetes.metrics import Measured, scrapers
+from infra.kubernetes.metrics import exporters, prometheus
+from infra.kubernetes.workspace import Measured, scrapers
 from infra.review.stack import Resource, Stack
 from infra.schema.quantities import cpu_millicores, mebibytes
-from infra.settings.metrics import PROMETHEUS_PODS
+from infra.settings.model import PROMETHEUS_PODS
 from tests.support.previewing import previewed
 
 pytestmark = pytest.mark.slow
@@ -150,7 +150,7 @@ def test_elsewhere_prometheus_is_installed_and_looks_at_the_stacks_namespaces_al
 def of_prometheus(name: str, metrics: str = "{}") -> dict[str, Any]:
     """The values of Prometheus's chart."""
     declared = [each.properties for each in stack(name, metrics).resources.values() if each.type == RELEASE]
-    (found,) = [each["values"] for each in declared if each["chart"] == prometheus_release.CHART]
+    (found,) = [each["values"] for each in declared if each["chart"] == prometheus.CHART]
     return found
 
 
@@ -217,7 +217,7 @@ def test_what_is_installed_asks_for_what_quotas_count() -> None:
 
 def test_the_exporter_of_gpus_takes_no_job_its_node() -> None:
     releases = [each.properties for each in stack("aws-dev", "{}").resources.values() if each.type == RELEASE]
-    (own,) = [each["values"] for each in releases if each["name"] == gpu_exporter.CHART]
+    (own,) = [each["values"] for each in releases if each["name"] == exporters.CHART]
 
     assert own["priorityClassName"] == ""
     assert own["resources"]["requests"] == {"cpu": "0", "memory": "0"}
@@ -246,12 +246,12 @@ def test_measured_alone_nothing_listens() -> None:
 
 def test_the_exporter_of_gpus_runs_on_nodes_of_all_gpu_pools_without_capabilities() -> None:
     releases = [each.properties for each in stack("aws-dev", "{}").resources.values() if each.type == RELEASE]
-    (own,) = [each["values"] for each in releases if each["name"] == gpu_exporter.CHART]
+    (own,) = [each["values"] for each in releases if each["name"] == exporters.CHART]
 
     affinity = own["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     terms = affinity["nodeSelectorTerms"]
     assert terms
-    assert all(gpu_exporter.OPERATED in {each["key"] for each in term["matchExpressions"]} for term in terms)
+    assert all(exporters.OPERATED in {each["key"] for each in term["matchExpressions"]} for term in terms)
     assert {each["key"] for each in own["tolerations"]} >= {"nvidia.com/gpu"}
     assert own["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": []}
     assert "DCGM_FI_PROF" not in own["customMetrics"]
@@ -263,7 +263,7 @@ def test_where_nobody_reads_there_is_no_peer() -> None:
 
 
 def test_an_image_is_spelt_as_the_chart_wants_it() -> None:
-    assert prometheus_release._image("quay.io/a/b:v1@sha256:0f") == {
+    assert prometheus._image("quay.io/a/b:v1@sha256:0f") == {
         "registry": "quay.io",
         "repository": "a/b",
         "tag": "v1",

@@ -13,9 +13,9 @@ from infra.kubernetes.run import plan
 from infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.contract import Nodes
+from infra.placed import Command, Step
 from infra.platform import Interconnect, Platform, Resources
-from infra.step import Command, Step
-from offline.rehearsal.kubelet import expand
+from offline.rehearsal.cluster.kubelet import expand
 from tests.support.recording import Recording, record
 from tests.support.stand_in import platform, step
 from tests.support.tree import write_tree

@@ -13,9 +13,9 @@ from infra.kubernetes.labels import PART_OF
 from infra.kubernetes.service import services_of
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.contract import Probe
+from infra.placed import Step
 from infra.platform import Egress, Platform, Resources
 from infra.review.stack import Resource
-from infra.step import Step
 from tests.infra.kubernetes.services import FILES, IMAGE, days, queue
 from tests.support.recording import Recording, record, secret_inputs
 from tests.support.stand_in import platform, step

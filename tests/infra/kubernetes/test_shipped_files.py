@@ -8,7 +8,7 @@ from pathlib import Path
 import pulumi
 import pytest
 
-from infra.kubernetes.shipped_files import (
+from infra.kubernetes.bundle import (
     LIMIT,
     Files,
     ShippingError,

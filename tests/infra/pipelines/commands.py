@@ -13,7 +13,7 @@ from infra.pipelines.contract import (
     StepSettings,
     Variant,
 )
-from infra.pipelines.declared import DeclaredPipeline
+from infra.pipelines.discovery import DeclaredPipeline
 from infra.pipelines.results import Number
 from tests.support.tree import write_tree
 

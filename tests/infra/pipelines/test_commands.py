@@ -15,12 +15,12 @@ from infra.kubernetes.job import declare
 from infra.kubernetes.results import Outputs
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.contract import Best, Command, StepDeclaration
-from infra.pipelines.declared import DeclaredPipeline
-from infra.pipelines.placement import place
+from infra.pipelines.discovery import DeclaredPipeline
 from infra.pipelines.results import File
-from infra.pipelines.shipping import problems
+from infra.placement.shipping import problems
+from infra.placement.steps import place
 from infra.review.stack import Resource
-from offline.rehearsal.kubelet import expand
+from offline.rehearsal.cluster.kubelet import expand
 from tests.infra.pipelines.commands import command, on_gpu, pipeline, prepare, repository, variants
 from tests.support.recording import Recording, record
 from tests.support.stand_in import platform

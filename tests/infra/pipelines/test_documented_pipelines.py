@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from infra.pipelines.contract import Best, Variant
 from infra.pipelines.discovery import declared_steps, pipeline
-from infra.pipelines.pipeline_file import PipelineFile
+from infra.pipelines.file.shape import PipelineFile
 from infra.schema.secret_values import MASK
 from infra.settings.loading import load
 from tests.docs.fences import blocks

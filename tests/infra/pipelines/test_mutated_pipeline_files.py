@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from infra.pipelines.discovery import services_of, steps_of
-from infra.pipelines.file_reading import Folder, read
+from infra.pipelines.file.reading import Folder, read
 from infra.program import shipping_problems
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load, pipelines_in

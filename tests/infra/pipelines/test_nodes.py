@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from infra.kubernetes.gates import Gates
-from infra.pipelines import file_reading
 from infra.pipelines.contract import MultiNodeSettings, Nodes, StepDeclaration
-from infra.pipelines.declared import DeclaredPipeline
-from infra.pipelines.file_reading import Folder
-from infra.pipelines.placement import place, room
-from infra.pipelines.step_rules import misfits
+from infra.pipelines.discovery import DeclaredPipeline
+from infra.pipelines.file import reading
+from infra.pipelines.file.reading import Folder
+from infra.pipelines.python_file import step_misfits
+from infra.placed import Step
+from infra.placement.steps import place, room
 from infra.settings.loading import load
-from infra.step import Step
 from tests.infra.pipelines.sums import SECTION, stack, written
 from tests.support.checkout import ROOT
 from tests.support.recording import record
@@ -25,7 +25,7 @@ from tests.support.stand_in import platform
 def read(folder: Path, declared: object, **section: Any) -> tuple[dict[str, str], StepDeclaration]:
     """What is wrong with the file, by key, and the step."""
     path = written(folder, {"steps.train.nodes": declared})
-    found = file_reading.read(Folder(path, "sums", str(path)))
+    found = reading.read(Folder(path, "sums", str(path)))
     wrong = {each.key.partition(": ")[2]: f"{each.reason}; {each.fix}" for each in found.problems}
     settings = found.settings.model_validate(
         changed(SECTION, {f"steps.train.{key}": section[key] for key in section})
@@ -112,7 +112,7 @@ def test_items_are_worked_on_by_workers_and_not_on_nodes(tmp_path: Path) -> None
             "steps.train.results": {},
         },
     )
-    (problem,) = file_reading.read(Folder(path, "sums", str(path))).problems
+    (problem,) = reading.read(Folder(path, "sums", str(path))).problems
     assert problem.key == "sums/pipeline.yaml: steps.train.nodes"
     assert "as `workers`" in problem.fix
 
@@ -122,7 +122,7 @@ def test_a_pipeline_in_python_is_held_to_the_same() -> None:
 
     def reasons(nodes: Nodes) -> str:
         step = StepDeclaration("train", "workloads.sums.train", placed, [], nodes=nodes)
-        return "\n".join(misfits([step]))
+        return "\n".join(step_misfits([step]))
 
     assert reasons(Nodes(3, {"chief": 1, "worker": 2})) == ""
     assert "role `cook`" in reasons(Nodes(3, {"cook": 3}))

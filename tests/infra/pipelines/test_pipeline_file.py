@@ -9,9 +9,9 @@ import yaml
 
 from infra.pipelines.contract import Best, StepDeclaration, Variant
 from infra.pipelines.discovery import declared_steps, location, pipeline
-from infra.pipelines.file_reading import Folder
+from infra.pipelines.file.reading import Folder
 from infra.pipelines.results import Column, Curves, File, Number, Picture, Table, heading
-from infra.schema.checkout import VARIABLE
+from infra.schema.paths import VARIABLE
 from infra.schema.secret_values import MASK
 from infra.settings.loading import load
 from tests.support.checkout import ROOT

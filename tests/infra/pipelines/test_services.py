@@ -9,14 +9,13 @@ import pytest
 from infra.kubernetes.gates import Gates
 from infra.pipelines import valkey
 from infra.pipelines.contract import Items, Probe, ServiceDeclaration, StepDeclaration
-from infra.pipelines.declared import DeclaredPipeline
-from infra.pipelines.discovery import declared_steps, services_of
-from infra.pipelines.lock_files import unpinned
-from infra.pipelines.placement import place
+from infra.pipelines.discovery import DeclaredPipeline, declared_steps, services_of
+from infra.pipelines.images import unpinned
 from infra.pipelines.results import Table
+from infra.placed import Step
+from infra.placement.steps import place
 from infra.program import shipping_problems
 from infra.settings.loading import load
-from infra.step import Step
 from tests.infra.pipelines.days import DAYS, IMAGE, stack, written
 from tests.support.checkout import ROOT
 from tests.support.recording import record

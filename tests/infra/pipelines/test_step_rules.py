@@ -15,8 +15,8 @@ from infra.pipelines.contract import (
     StepSettings,
     Variant,
 )
+from infra.pipelines.python_file import step_misfits
 from infra.pipelines.results import File, Number
-from infra.pipelines.step_rules import misfits
 
 PLACE = StepSettings(pool="cpu")
 ACCURACY = Number(name="accuracy", title="Accuracy", path="metrics.json", select="/accuracy")
@@ -45,7 +45,7 @@ TRAIN = [variant("train-1", prepare="prepare"), variant("train-2", prepare="prep
     ],
 )
 def test_steps_that_fit(steps: Sequence[StepDeclaration]) -> None:
-    assert list(misfits(steps)) == []
+    assert list(step_misfits(steps)) == []
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_steps_that_fit(steps: Sequence[StepDeclaration]) -> None:
     ],
 )
 def test_steps_that_do_not_fit_are_told_by_name(steps: Sequence[StepDeclaration], reason: str) -> None:
-    (found,) = misfits(steps)
+    (found,) = step_misfits(steps)
     assert reason in found
 
 
 def test_all_reasons_are_told_at_once() -> None:
-    assert len(list(misfits([PREPARE, PREPARE, step("x", a="b"), step("y", store="prepare")]))) == 3
+    assert len(list(step_misfits([PREPARE, PREPARE, step("x", a="b"), step("y", store="prepare")]))) == 3
 
 
 QUEUE = ServiceDeclaration("queue", "valkey", ["valkey-server"], 6379, ServiceSettings(pool="cpu"))
@@ -108,7 +108,7 @@ ORDERED = Items("{prepare}/*.csv", mode="ordered")
 def test_services_and_items_that_fit(
     steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration]
 ) -> None:
-    assert list(misfits(steps, services)) == []
+    assert list(step_misfits(steps, services)) == []
 
 
 @pytest.mark.parametrize(
@@ -150,5 +150,5 @@ def test_services_and_items_that_fit(
 def test_services_and_items_that_do_not_fit(
     steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration], reason: str
 ) -> None:
-    (found,) = misfits(steps, services)
+    (found,) = step_misfits(steps, services)
     assert reason in found

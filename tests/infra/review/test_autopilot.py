@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.gcp.review.charges import charges
-from infra.clouds.gcp.review.pods import DeclaredPod, declared_pods
-from infra.clouds.gcp.review.policies.autopilot import POLICIES
-from infra.clouds.gcp.review.quotas import quotas
-from infra.review.policy import Violation
+from infra.clouds.gcp.review import quotas
+from infra.clouds.gcp.review.charges import DeclaredPod, charges, declared_pods
+from infra.clouds.gcp.review.policies import POLICIES
+from infra.review.contract import Violation
 from infra.review.stack import KUBERNETES_PROVIDER, Stack
 from tests.support.autopilot import CLUSTER, evaluated
 from tests.support.reviewing import declared, stack_of

@@ -13,12 +13,11 @@ from infra.clouds.existing.review import charges as existing_charges
 from infra.clouds.gcp.catalogue import regions as gcp_regions
 from infra.clouds.gcp.review.charges import charges as gcp_charges
 from infra.clouds.registry import reviews
-from infra.kubernetes.review.charges import charges as kubernetes_charges
+from infra.kubernetes.review import charges as kubernetes_charges
 from infra.platform import Resources
 from infra.review.contract import reviewed
 from infra.review.facts import Charge
-from infra.review.properties import UNKNOWN
-from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Resource, Stack
+from infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, NodePool, Resource, Stack
 from tests.support.reviewing import declared, declared_stack, stack_of
 
 pytestmark = pytest.mark.slow

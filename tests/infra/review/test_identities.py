@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws.review import identities as aws
+from infra.clouds.aws import review as aws
 from infra.clouds.existing.review import VOLUME
 from infra.clouds.existing.review import identities as existing
+from infra.clouds.gcp import review as gcp
 from infra.clouds.gcp.nodes import CLUSTER
-from infra.clouds.gcp.review import identities as gcp
 from infra.review.facts import Identity
-from infra.review.properties import UNKNOWN
-from infra.review.stack import KUBERNETES_PROVIDER, Resource
+from infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, Resource
 from tests.support.reviewing import declared, declared_stack, stack_of
 
 
@@ -145,4 +144,4 @@ def test_from_where_gke_control_planes_are_reached(properties: Mapping[str, Any]
     ],
 )
 def test_from_where_eks_control_planes_are_reached(vpc: Mapping[str, Any], said: str) -> None:
-    assert aws.endpoints(stack_of(declared(aws.CLUSTER, "eks", {"vpcConfig": vpc}))) == {"eks": said}
+    assert aws.endpoints(stack_of(declared(aws.EKS_CLUSTER, "eks", {"vpcConfig": vpc}))) == {"eks": said}

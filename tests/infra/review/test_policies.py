@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws.review.policies.buckets import FLAGS
-from infra.clouds.gcp.review.policies import autopilot
-from infra.review.policy import Policy
-from infra.review.properties import UNKNOWN, Partial
-from infra.review.stack import Resource, Stack
+from infra.clouds.aws.review.policies import FLAGS
+from infra.clouds.gcp.review import policies
+from infra.review.contract import Policy
+from infra.review.stack import UNKNOWN, Partial, Resource, Stack
 from tests.support import aws
 from tests.support.reviewing import REVIEWS, declared, declared_stack, stack_of
 
@@ -437,7 +436,7 @@ def test_what_the_switch_of_a_stack_file_leaves_open_is_not_said_again() -> None
 
 def test_every_policy_has_a_case() -> None:
     """Those of Autopilot have theirs in ``test_autopilot.py``: they need the stack file beside the resources."""
-    elsewhere = {policy.id for policy in autopilot.POLICIES}
+    elsewhere = {policy.id for policy in policies.POLICIES}
     assert {policy for policy, *_ in (*CASES, *DELETABLE)} | elsewhere == set(POLICIES)
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from infra.review.data_files import durations
 from infra.review.facts import Price, Source
-from infra.review.prices import hourly, price_table
+from infra.review.tables import durations, hourly, price_table
 from tests.support.checkout import ROOT
 
 PRICES = [ROOT / "infra" / "clouds" / cloud / "data" / "prices.toml" for cloud in ("gcp", "aws")]

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from infra.clouds.aws.catalogue import instance_types
-from infra.clouds.aws.review.quotas import DATA as AWS_DATA
-from infra.clouds.aws.review.quotas import quotas as aws_quotas
+from infra.clouds.aws.review.charges import DATA as AWS_DATA
+from infra.clouds.aws.review.charges import quotas as aws_quotas
 from infra.clouds.gcp.catalogue import offers
-from infra.clouds.gcp.review.quotas import DATA as GCP_DATA
-from infra.clouds.gcp.review.quotas import quotas as gcp_quotas
+from infra.clouds.gcp.review import QUOTA_DATA as GCP_DATA
+from infra.clouds.gcp.review import quotas as gcp_quotas
 from infra.review.facts import Quota
-from infra.review.properties import UNKNOWN
-from offline.preview.model import QuotaNeed
+from infra.review.stack import UNKNOWN
+from offline.evaluated.model import QuotaNeed
 from offline.preview.tables import needed as needed_words
 from tests.support import aws, gcp
 from tests.support.reviewing import declared, declared_stack, stack_of

@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from infra.clouds.aws import nodes as aws_nodes
 from infra.clouds.aws import review as aws
+from infra.clouds.gcp import nodes as gcp_nodes
 from infra.clouds.gcp import review as gcp
 from infra.kubernetes import review as kubernetes
 from infra.review.facts import Seconds
@@ -23,7 +25,7 @@ def amount(found: Seconds | None) -> float | None:
 def test_a_pool_waits_for_the_nodes_that_it_starts_with() -> None:
     gpus = {"machineType": "n1-standard-4", "guestAccelerators": [{"type": "nvidia-tesla-t4", "count": 1}]}
     assert amount(gcp.creation(pool(nodeCount=1, nodeConfig={"machineType": "e2-standard-4"}))) == 94
-    assert gcp.creation(pool(nodeCount=1, nodeConfig=gpus)) == gcp.pools.TIMES["boot", "gpu"]
+    assert gcp.creation(pool(nodeCount=1, nodeConfig=gpus)) == gcp_nodes.TIMES["boot", "gpu"]
     assert gcp.creation(pool(autoscaling={"totalMinNodeCount": 0, "totalMaxNodeCount": 1})) is None
 
 
@@ -42,8 +44,8 @@ def test_add_ons_differ() -> None:
 
 
 def test_gpus_take_longer_than_cpus() -> None:
-    for cloud in (gcp, aws):
-        plain, gpus = cloud.pools.TIMES["boot", "cpu"], cloud.pools.TIMES["boot", "gpu"]
+    for nodes in (gcp_nodes, aws_nodes):
+        plain, gpus = nodes.TIMES["boot", "cpu"], nodes.TIMES["boot", "gpu"]
         assert plain.amount < gpus.amount
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra.schema import limits
+from infra.schema import yaml_files
 from infra.schema.yaml_files import ConfigError, plain, read_yaml
 
 # What gopkg.in/yaml.v3 3.0.1 makes of each scalar without quotes; printed by a program on it, 2026-11-22.
@@ -191,7 +191,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="more than 262,144 bytes"):
         read_yaml(file)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
-    assert limits.FILE_BYTES == 262_144
+    assert yaml_files.FILE_BYTES == 262_144
 
 
 def test_bytes_that_are_no_text_are_told_with_their_line(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.gcp.rules.autopilot import ONLY, REFUSED
+from infra.clouds.gcp.rules.clusters import ONLY, REFUSED
 from infra.clouds.gcp.settings import GcpPool
 from tests.support.autopilot import CLUSTER, STACK
 from tests.support.refusals import STEPS, Case, named, the_problem

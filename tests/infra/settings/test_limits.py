@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.program import configured
-from infra.schema import limits
+from infra.schema import yaml_files
 from tests.support.refusals import problems, the_problem
 from tests.support.stack_values import EXISTING, GCP, changed
 
@@ -26,15 +26,15 @@ def nested(depth: int) -> Any:
     ("value", "key", "reason"),
     [
         (
-            nested(limits.DEPTH + 1),
+            nested(yaml_files.DEPTH + 1),
             "slipway:store.location[0]…",
             "more than 50 sections or lists inside one another",
         ),
         (nested(100_000), "slipway:store.location[0]…", "more than 50 sections or lists inside one another"),
-        (["x"] * limits.VALUES, "slipway", "more than 20,000 values"),
-        (["x" * limits.CHARACTERS] * 17, "slipway", "more than 1,048,576 characters"),
-        ("x" * (limits.CHARACTERS + 1), "slipway:store.location", "a value of 65,537 characters"),
-        ({"x" * (limits.CHARACTERS + 1): 1}, "slipway:store.location", "a key of 65,537 characters"),
+        (["x"] * yaml_files.VALUES, "slipway", "more than 20,000 values"),
+        (["x" * yaml_files.CHARACTERS] * 17, "slipway", "more than 1,048,576 characters"),
+        ("x" * (yaml_files.CHARACTERS + 1), "slipway:store.location", "a value of 65,537 characters"),
+        ({"x" * (yaml_files.CHARACTERS + 1): 1}, "slipway:store.location", "a key of 65,537 characters"),
     ],
     ids=["deep", "very deep", "many", "much", "long value", "long key"],
 )

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.code_folder import code_files
-from infra.kubernetes.shipped_files import ShippingError
-from infra.pipelines.file_reading import Folder, read
+from infra.kubernetes.bundle import ShippingError, code_files
+from infra.pipelines.file.reading import Folder, read
+from infra.placed import OWN_NAMES, Command
 from infra.settings.loading import load
-from infra.step import OWN_NAMES, Command
 from tests.infra.pipelines.shop import written
 from tests.support.refusals import the_problem
 from tests.support.stack_values import GCP, changed

@@ -11,7 +11,7 @@ import pytest
 from pulumi.output import Unknown
 
 from infra.emulator import Emulator, StoreFiles
-from infra.review.properties import Partial, Secret
+from infra.review.stack import Partial, Secret
 from offline.engine.evaluate import evaluate
 from offline.engine.monitor import Evaluation, EvaluationError
 from offline.engine.unknown_outputs import told

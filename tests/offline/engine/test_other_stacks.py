@@ -10,7 +10,7 @@ import pytest
 
 from infra.platform_output import UnreadableStackError
 from offline.engine.other_stacks import OtherStacks
-from offline.engine.stack_references import references, referring
+from offline.engine.stack_config import references, referring
 from tests.support.stack_values import EXISTING, changed
 from tests.support.tree import write_tree
 

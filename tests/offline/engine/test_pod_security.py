@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from infra.review.properties import UNKNOWN
-from offline.engine.pod_security import breaches, words
+from infra.review.stack import UNKNOWN
+from offline.evaluated.pod_security import breaches, words
 
 RESTRICTED: dict[str, Any] = {
     "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from offline.engine.provider_outputs import kind_of
-from offline.engine.queue_fields import CLASS, GROUP, SPECS, problems
+from offline.evaluated.queue_objects import CLASS, GROUP, SPECS, problems
 from tests.support.previewing import previewed
 
 FLEX: Mapping[str, Any] = {

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from offline.engine.quantities import amount, shown
-from offline.engine.queue_admission import Admitted, Decision, decide
-from offline.engine.queue_objects import Asked, asked_by, requests
-from offline.engine.queues import Mode, Queues, queues_of
+from offline.evaluated.queue_objects import Asked, asked_by, requests
+from offline.evaluated.queues import Admitted, Decision, Mode, Queues, decide, queues_of
+from offline.evaluated.scheduling import amount, shown
 
 T4, L4 = {"pool": "t4"}, {"pool": "l4"}
 GPU = "nvidia.com/gpu"

@@ -3,11 +3,11 @@
 from datetime import date
 
 from infra.platform import Node, Resources
-from offline.engine.scheduling import PodRequest, obstacles, suitable
+from offline.evaluated.scheduling import PodRequest, obstacles, suitable
+from offline.evaluated.timeline import schedule
+from offline.evaluated.workloads import workload_of
 from offline.picture.scene import NOWHERE, scene
 from offline.policies.check import check
-from offline.policies.workloads import workload_of
-from offline.preview.schedule import schedule
 from tests.support.costing import Pool, job, stack
 
 

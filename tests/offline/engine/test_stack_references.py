@@ -9,7 +9,7 @@ import pulumi_kubernetes as k8s
 import pytest
 from pulumi.runtime.sync_await import _sync_await  # pyright: ignore[reportPrivateUsage]
 
-from infra.review.properties import Secret
+from infra.review.stack import Secret
 from offline.engine.evaluate import evaluate
 from offline.engine.monitor import Evaluation, EvaluationError
 

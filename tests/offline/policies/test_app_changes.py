@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from infra.review.policy import Severity
+from infra.review.contract import Severity
 from infra.review.stack import Resource, Stack
-from offline.policies.app_changes import RELEASE
-from offline.policies.changes import Change
+from offline.evaluated.model import Finding
+from offline.evaluated.operations import compared
+from offline.policies.changes import RELEASE, Change
 from offline.policies.check import check_change
-from offline.preview.model import Finding
-from offline.preview.operations import compared
 from tests.support.reviewing import declared, declared_stack
 
 

@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 
 from infra.clouds.registry import reviews
-from infra.review.contract import reviewed
-from infra.review.policy import Harm, Severity
-from infra.review.properties import UNKNOWN
-from infra.review.stack import Resource, Stack
+from infra.review.contract import Harm, Severity, reviewed
+from infra.review.stack import UNKNOWN, Resource, Stack
 from infra.settings.model import Settings
+from offline.evaluated.model import Finding, Suppressed
+from offline.evaluated.operations import compared
 from offline.policies.changes import Change
 from offline.policies.check import CHANGE_POLICIES, check, check_change, policies, suppressions_of
-from offline.preview.model import Finding, Suppressed
-from offline.preview.operations import compared
 from tests.support.checkout import ROOT
 from tests.support.reviewing import declared
 

@@ -16,8 +16,7 @@ from pulumi_policy import (
 from pulumi_policy.policy import PolicyCustomTimeouts
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
 
-from infra.review.properties import UNKNOWN, Secret, Unknown
-from infra.review.stack import Resource
+from infra.review.stack import UNKNOWN, Resource, Secret, Unknown
 from offline.policies.check import check, policies, suppressions_of
 from offline.policies.crossguard import SUPPRESSIONS, stack_of, validations
 from tests.offline.policies.samples import container, job, pod, resource

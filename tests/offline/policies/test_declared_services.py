@@ -16,11 +16,11 @@ from infra.platform import Egress, Resources
 from infra.review.contract import Review, reviewed
 from infra.review.stack import NodePool, Stack
 from offline.engine.evaluate import evaluate
+from offline.evaluated.model import Finding, JobRun, Outcome
+from offline.evaluated.operations import compared
 from offline.policies.changes import Change
 from offline.policies.check import check, check_change
-from offline.preview.model import Finding, JobRun, Outcome
-from offline.preview.operations import compared
-from offline.preview.stack_diff import compare
+from offline.preview.differences import compare
 from tests.infra.kubernetes.services import FILES, days, queue
 from tests.support.stand_in import cpu_pool, platform
 from tests.support.tree import write_tree

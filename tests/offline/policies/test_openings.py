@@ -8,12 +8,12 @@ import pytest
 from infra.clouds.registry import reviews
 from infra.review.contract import reviewed
 from infra.review.stack import Resource
+from offline.evaluated.model import Finding
+from offline.evaluated.operations import compared
 from offline.policies.changes import Change
 from offline.policies.check import check, check_change
 from offline.policies.openings import BALANCER
 from offline.policies.security import POLICIES
-from offline.preview.model import Finding
-from offline.preview.operations import compared
 from tests.offline.policies.cases import by_gateway, ingress, login, route
 from tests.offline.policies.samples import resource, stack
 

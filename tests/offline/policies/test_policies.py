@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from infra.review.policy import Severity
+from infra.review.contract import Severity
 from infra.review.stack import Stack
 from offline.policies.check import ABOUT_FILES, CHANGE_POLICIES, EVERYWHERE, check, of_clouds, policies
 from tests.offline.policies.cases import PASSES, TRIPS

@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from infra.clouds.registry import reviews
-from infra.review.contract import Review, reviewed
-from infra.review.policy import Severity
-from infra.review.properties import Secret
-from infra.review.stack import NodePool, Resource, Stack
+from infra.review.contract import Review, Severity, reviewed
+from infra.review.stack import NodePool, Resource, Secret, Stack
+from offline.evaluated.model import Finding
+from offline.evaluated.operations import compared
 from offline.policies.changes import Change
 from offline.policies.check import check, check_change
-from offline.preview.model import Finding
-from offline.preview.operations import compared
 from tests.offline.policies.samples import (
     OF_DAYS,
     container,

@@ -1,7 +1,7 @@
 """Previews made by hand, with something in every place."""
 
-from infra.review.policy import Severity
-from offline.preview.model import (
+from infra.review.contract import Severity
+from offline.evaluated.model import (
     Changes,
     Cost,
     CostDifference,

@@ -2,12 +2,12 @@
 
 import pytest
 
-from infra.clouds.gcp.review.policies.autopilot import POLICIES
-from infra.review.prices import hourly
+from infra.clouds.gcp.review.policies import POLICIES
 from infra.review.stack import JOB, Resource, Stack
-from offline.preview.cost import cost
-from offline.preview.model import Cost, StepCost
-from offline.preview.schedule import Measured
+from infra.review.tables import hourly
+from offline.evaluated.cost import cost
+from offline.evaluated.model import Cost, StepCost
+from offline.evaluated.timeline import Measured
 from tests.support.autopilot import evaluated
 from tests.support.costing import TODAY
 

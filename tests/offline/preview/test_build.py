@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from datetime import date
 
-from infra.review.policy import Severity
+from infra.review.contract import Severity
 from infra.review.stack import Stack
+from offline.evaluated.timeline import Measured
+from offline.evaluation.decoding import Evaluated
 from offline.preview.build import NOT_EVALUATED, Options, build, exit_code
-from offline.preview.evaluated_stack import Evaluated
 from offline.preview.revisions import Evaluations
-from offline.preview.schedule import Measured
 
 
 def test_a_failed_preview_of_one_stack_shows_no_values_and_keeps_the_others() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from infra.review.stack import Stack
-from offline.preview.model import Changes, Operation, Outcome
-from offline.preview.stack_diff import compare
+from offline.evaluated.model import Changes, Operation, Outcome
+from offline.preview.differences import compare
 from tests.support.checkout import ROOT
 from tests.support.previewing import previewed
 

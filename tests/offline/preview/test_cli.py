@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from offline.evaluated.model import Preview
 from offline.preview.cli import WIDTH
 from offline.preview.markdown import comment
-from offline.preview.model import Preview
 from offline.preview.text import show
 from tests.support.clones import LOCAL, committed, configure, edit, git
 from tests.support.exports import last_runs
@@ -79,7 +79,7 @@ def test_a_change_lists_all_its_consequences_and_nothing_else(clone: Path, tmp_p
 
     configure(clone, change)
     edit(clone, "workloads/mnist/train.py", lambda text: text + "\n# Another digest.\n")
-    edit(clone, "infra/clouds/gcp/bucket.py", lambda text: text.replace('"enforced"', '"inherited"'))
+    edit(clone, "infra/clouds/gcp/store.py", lambda text: text.replace('"enforced"', '"inherited"'))
     times = last_runs(tmp_path / "times.json", accelerator_gate_train=11, mnist_train=12, mnist_predict=10)
     stack = document(clone, "-s", "gcp-dev", "--base", "main", "--times", str(times), code=1)["gcp-dev"]
     changes = {each["name"]: each for each in stack["changes"]["resources"]}

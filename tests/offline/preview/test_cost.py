@@ -9,11 +9,10 @@ import pytest
 from infra.review.contract import reviewed
 from infra.review.facts import Charge, Source
 from infra.review.stack import Resource, Stack
+from offline.evaluated.cost import common_basis, cost, difference
+from offline.evaluated.model import Outcome, Preview, RunCost, StackPreview
+from offline.evaluated.timeline import Measured
 from offline.preview import tables
-from offline.preview.cost import cost, difference
-from offline.preview.model import Outcome, Preview, RunCost, StackPreview
-from offline.preview.run_cost import common_basis
-from offline.preview.schedule import Measured
 from tests.support.costing import CLUSTER, TODAY, Pool, job, price, service, stack
 from tests.support.reviewing import REVIEWS, declared, declared_stack
 

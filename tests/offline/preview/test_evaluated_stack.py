@@ -6,8 +6,8 @@ import pytest
 
 from infra.clouds.registry import CLOUDS, reviews
 from infra.platform import Taint
-from infra.review.properties import UNKNOWN, Secret
-from offline.preview.evaluated_stack import evaluated
+from infra.review.stack import UNKNOWN, Secret
+from offline.evaluation.decoding import evaluated
 
 RESOURCE: dict[str, Any] = {
     "urn": "urn:pulumi:dev::slipway::kubernetes:core/v1:Secret::a",

@@ -7,10 +7,9 @@ import pytest
 from infra.clouds.registry import reviews
 from infra.kubernetes.review import REVIEW as KUBERNETES
 from infra.review.facts import Effect
-from infra.review.properties import UNKNOWN
-from offline.preview.in_place_updates import Effects
-from offline.preview.property_diff import Difference, differences, parsed
-from offline.preview.replacements import Replacing
+from infra.review.stack import UNKNOWN
+from offline.evaluated.operations import Effects, Replacing
+from offline.evaluated.property_diff import Difference, differences, parsed
 from tests.support.reviewing import REVIEWS, declared
 
 EKS = "aws:eks/cluster:Cluster"

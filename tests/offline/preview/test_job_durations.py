@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from infra.platform import Resources
+from offline.evaluated.timeline import Measured
 from offline.preview.job_durations import TimesError, exported, rehearsed
-from offline.preview.schedule import Measured
-from offline.rehearsal.job_records import JobRecord, Phase
+from offline.rehearsal.records import JobRecord, Phase
 from offline.rehearsal.state import Place, State
 
 

@@ -9,14 +9,13 @@ import pytest
 from rich.console import Console
 
 from infra.platform import GPU_RESOURCE, Resources, Taint
-from infra.review.policy import Severity
+from infra.review.contract import Severity
 from infra.review.stack import JOB, KUBERNETES_PROVIDER, NodePool, Resource, Stack
-from offline.policies.workloads import STATEFUL_SET
-from offline.preview.build import NOT_EVALUATED, Options, build, exit_code
-from offline.preview.evaluated_stack import ClusterElsewhere, Evaluated, Failed
-from offline.preview.lost_places import lost_places
+from offline.evaluated.model import Preview, StackPreview
+from offline.evaluated.workloads import STATEFUL_SET
+from offline.evaluation.decoding import ClusterElsewhere, Evaluated, Failed
+from offline.preview.build import NOT_EVALUATED, Options, build, exit_code, lost_places
 from offline.preview.markdown import comment
-from offline.preview.model import Preview, StackPreview
 from offline.preview.revisions import Evaluations
 from offline.preview.text import show
 from tests.support.reviewing import declared

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offline.preview.change_rows import rows
+from offline.evaluated.model import Changes, Operation, PropertyChange, ResourceChange, StackPreview
+from offline.preview.differences import rows
 from offline.preview.markdown import LIMIT, comment
-from offline.preview.model import Changes, Operation, PropertyChange, ResourceChange, StackPreview
 from tests.offline.preview.samples import broken, cost, preview, stack
 
 

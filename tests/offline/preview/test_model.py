@@ -5,7 +5,7 @@ import json
 import jsonschema
 import pytest
 
-from offline.preview.model import SCHEMA, document, schema
+from offline.evaluated.model import SCHEMA, document, schema
 from tests.offline.preview.samples import broken, preview, stack
 
 

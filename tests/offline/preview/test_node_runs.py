@@ -8,11 +8,11 @@ import pytest
 from infra.kubernetes.job import declare
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.contract import Nodes
+from infra.placed import Command
 from infra.platform import Resources
 from infra.review.stack import Resource
-from infra.step import Command
-from offline.preview import phrasing
-from offline.preview.model import JobRun, Outcome
+from offline.evaluated import phrasing
+from offline.evaluated.model import JobRun, Outcome
 from tests.infra.kubernetes.test_nodes import FILES
 from tests.offline.preview.test_reruns import runs
 from tests.support.recording import record

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from infra.review.stack import JOB, Resource, Stack
-from offline.preview.model import Operation, Outcome
-from offline.preview.operations import compared
-from offline.preview.stack_diff import compare
+from offline.evaluated.model import Operation, Outcome
+from offline.evaluated.operations import compared
+from offline.preview.differences import compare
 from tests.support.previewing import previewed
 
 pytestmark = pytest.mark.slow

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from infra.review.properties import Secret
-from infra.review.stack import JOB, KUBERNETES_PROVIDER, NodePool
+from infra.review.stack import JOB, KUBERNETES_PROVIDER, NodePool, Secret
+from offline.evaluated.model import Preview, StackPreview
 from offline.evaluation.__main__ import evaluate_stack, other_stacks
+from offline.evaluation.decoding import Evaluated
 from offline.evaluation.encoding import Secrets
 from offline.preview.build import Options, build
-from offline.preview.evaluated_stack import Evaluated
-from offline.preview.model import Preview, StackPreview
 from offline.preview.revisions import Evaluations, evaluate_trees
 from tests.support.checkout import linked_checkout
 from tests.support.stack_values import GCP, GONE, changed

@@ -6,9 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.review.properties import UNKNOWN, Secret
-from offline.preview.property_diff import Difference, Path, covers, differences, parsed, unknown_paths, written
-from offline.preview.property_values import LIMIT, both, shown
+from infra.review.stack import UNKNOWN, Secret
+from offline.evaluated.property_diff import (
+    LIMIT,
+    Difference,
+    Path,
+    both,
+    covers,
+    differences,
+    parsed,
+    shown,
+    unknown_paths,
+    written,
+)
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text() | st.just(UNKNOWN) | st.builds(Secret, st.text())
 VALUES = st.recursive(

@@ -12,9 +12,9 @@ import pytest
 
 from infra.clouds.registry import CLOUDS, reviews
 from infra.kubernetes.review import FILE as KUBERNETES_FILE
-from infra.review.properties import UNKNOWN
-from offline.preview.property_diff import Difference, parsed
-from offline.preview.replacements import Replacing
+from infra.review.stack import UNKNOWN
+from offline.evaluated.operations import Replacing
+from offline.evaluated.property_diff import Difference, parsed
 from tests.support.checkout import ROOT
 from tests.support.tree import write_tree
 from tools import provider_schemas

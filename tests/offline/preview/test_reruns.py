@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from infra.platform import GPU_RESOURCE, Resources, Taint
-from infra.review.properties import UNKNOWN, Secret
-from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Resource, Stack
-from offline.preview import phrasing
-from offline.preview.change_rows import rows
-from offline.preview.model import JobRun, Outcome
-from offline.preview.stack_diff import compare
+from infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, NodePool, Resource, Secret, Stack
+from offline.evaluated import phrasing
+from offline.evaluated.model import JobRun, Outcome
+from offline.preview.differences import compare, rows
 from tests.support.reviewing import declared
 
 JOB = "kubernetes:batch/v1:Job"

@@ -12,12 +12,10 @@ from textwrap import indent
 import pytest
 import typer
 
-from infra.review.properties import UNKNOWN, Secret
-from infra.review.stack import Stack
+from infra.review.stack import UNKNOWN, Secret, Stack
 from offline.preview import cli
 from offline.preview.build import NOT_EVALUATED
-from offline.preview.revisions import Evaluations, Limits, evaluate_trees
-from offline.preview.worktree import Checkout
+from offline.preview.revisions import Checkout, Evaluations, Limits, evaluate_trees
 from tests.offline.preview.tree import ROOT, make_tree
 from tests.support.tree import write_tree
 

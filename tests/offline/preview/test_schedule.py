@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from infra.review.stack import Stack
-from offline.preview.model import Outcome
-from offline.preview.schedule import Measured, Schedule, schedule
+from offline.evaluated.model import Outcome
+from offline.evaluated.timeline import Measured, Schedule, schedule
 from tests.support.costing import STATEFUL_SET, Pool, job, service, stack
 from tests.support.reviewing import declared
 

@@ -8,12 +8,11 @@ import pytest
 from infra.kubernetes.review import REVIEW as KUBERNETES
 from infra.review.contract import Review
 from infra.review.facts import InPlace, Source
-from infra.review.properties import UNKNOWN, Secret, Unknown
-from infra.review.stack import KUBERNETES_PROVIDER, Resource, Stack
-from offline.preview import stack_diff
-from offline.preview.model import Changes, Operation, ResourceChange
-from offline.preview.operations import compared
-from offline.preview.stack_diff import output_remarks
+from infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, Resource, Secret, Stack, Unknown
+from offline.evaluated.model import Changes, Operation, ResourceChange
+from offline.evaluated.operations import compared
+from offline.preview import differences
+from offline.preview.differences import output_remarks
 from tests.support.reviewing import declared
 
 CLUSTER = "cloud:index:Cluster"
@@ -40,7 +39,7 @@ def stack(*resources: Resource) -> Stack:
 
 
 def compare(before: Stack, after: Stack) -> Changes:
-    return stack_diff.compare(before, after, compared(before, after, [REVIEW, KUBERNETES]))
+    return differences.compare(before, after, compared(before, after, [REVIEW, KUBERNETES]))
 
 
 def changed(before: Resource, after: Resource) -> ResourceChange:

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from offline.preview import phrasing, tables
-from offline.preview.model import (
+from offline.evaluated import phrasing
+from offline.evaluated.model import (
     Changes,
     CostDifference,
     CostLine,
@@ -15,6 +15,7 @@ from offline.preview.model import (
     RunCost,
     StackPreview,
 )
+from offline.preview import tables
 from offline.preview.text import show
 from tests.offline.preview.samples import broken, changes, cost, finding, preview, stack
 

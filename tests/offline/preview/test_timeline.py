@@ -1,8 +1,7 @@
 """How long an update takes, and what it waits for."""
 
+from offline.evaluated.timeline import Measured, timeline
 from offline.preview import tables
-from offline.preview.schedule import Measured
-from offline.preview.timeline import timeline
 from tests.support.costing import JOB, Pool, job, stack
 
 CREATION = {"cloud:k8s:Cluster": 400, "cloud:k8s:Pool": 100}

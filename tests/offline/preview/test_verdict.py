@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.review.policy import Harm, Severity
+from infra.review.contract import Harm, Severity
+from offline.evaluated.model import Failure, Finding, Level, Preview, StackPreview
 from offline.preview.markdown import comment
-from offline.preview.model import Failure, Finding, Level, Preview, StackPreview
 from offline.preview.verdict import MOST, first, known, untold, verdict
 from tests.offline.preview.samples import finding, preview
 from tests.offline.preview.test_text import shown

@@ -10,9 +10,8 @@ import pytest
 
 from infra.platform import Resources
 from infra.review.stack import Resource
-from offline.rehearsal.admission import quota_violations
-from offline.rehearsal.cluster_objects import Objects, RefusedError
-from offline.rehearsal.pods import pod_spec
+from offline.rehearsal.cluster.cluster_objects import Objects, RefusedError, quota_violations
+from offline.rehearsal.cluster.pods import pod_spec
 from tests.offline.rehearsal.toy import NAMESPACE, Toys, rehearse
 
 GOOD: dict[str, Any] = {

@@ -13,10 +13,10 @@ from rich.console import Console
 
 from infra.program import declare
 from infra.schema.problems import SettingsError
+from offline.rehearsal.cluster.services import Server
 from offline.rehearsal.demo import opened
 from offline.rehearsal.engine import Engine
-from offline.rehearsal.outcome import Options, Outcome
-from offline.rehearsal.servers import Server
+from offline.rehearsal.output.outcome import Options, Outcome
 from offline.rehearsal.session import Session, configure
 from tests.offline.rehearsal.toy import ROOT
 from tests.workloads.wheels import pin, write_wheel

@@ -9,9 +9,9 @@ import pulumi_kubernetes as k8s
 import pytest
 
 from infra.kubernetes.labels import APP
-from offline.rehearsal import servers
-from offline.rehearsal.outcome import Outcome
-from offline.rehearsal.service_records import ServicePhase, ServiceRecord
+from offline.rehearsal.cluster import services
+from offline.rehearsal.output.outcome import Outcome
+from offline.rehearsal.records import ServicePhase, ServiceRecord
 from tests.offline.rehearsal.toy import NAMESPACE, SITE, Toys, rehearse
 
 WRITE = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('seven')"
@@ -83,14 +83,14 @@ def test_an_app_that_cannot_start_fails_the_rehearsal_with_its_last_lines(tmp_pa
     assert outcome.exit_code == 1
     assert "serving failed: app serving is not ready: container 'main' exited with 2 (Error)" in printed
     assert "no such option: x" in printed
-    assert only(outcome).starts == servers.TRIES
+    assert only(outcome).starts == services.TRIES
 
 
 @pytest.mark.slow
 def test_an_app_whose_probe_never_succeeds_fails_the_rehearsal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers, "READY_WITHIN", 0.5)
+    monkeypatch.setattr(services, "READY_WITHIN", 0.5)
     outcome, printed = rehearse(
         serving(script="import time; print('thinking', flush=True); time.sleep(600)"), tmp_path
     )

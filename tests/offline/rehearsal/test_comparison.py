@@ -12,12 +12,11 @@ import pytest
 from infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, VARIANT_ANNOTATION
 from infra.pipelines.results import RESULTS, Column, File, Number, Table
 from infra.review.stack import Resource
-from offline.rehearsal.comparison import Comparison, compare
-from offline.rehearsal.comparison_charts import drawn
-from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.job_results import Collected, JobResults
-from offline.rehearsal.shown_results import ShownNumber
-from offline.rehearsal.summary import times
+from offline.rehearsal.output.charts import drawn
+from offline.rehearsal.output.comparison import Comparison, compare
+from offline.rehearsal.output.results import Collected, JobResults, ShownNumber
+from offline.rehearsal.output.terminal import times
+from offline.rehearsal.records import JobRecord, Phase
 from tests.offline.rehearsal.toy import Toys, rehearse
 
 ACCURACY = Number(name="accuracy", title="Accuracy", path="metrics.json", select="/accuracy", format="percent")

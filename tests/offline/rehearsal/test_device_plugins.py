@@ -17,9 +17,9 @@ from infra.kubernetes.job import declare
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.platform import DevicePlugin, Node, Resources, Taint
 from infra.review.stack import Resource
-from offline.rehearsal.device_plugins import DevicePlugins
-from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.outcome import Options
+from offline.rehearsal.cluster.cluster_objects import DevicePlugins
+from offline.rehearsal.output.outcome import Options
+from offline.rehearsal.records import JobRecord, Phase
 from offline.rehearsal.session import Session, configure
 from tests.offline.rehearsal.toy import CLUSTER, NAMESPACE, ROOT, Toys, rehearse
 from tests.support.stand_in import cpu_pool, gpu_pool, platform, step

@@ -8,8 +8,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
-from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.outcome import Outcome
+from offline.rehearsal.output.outcome import Outcome
+from offline.rehearsal.records import JobRecord, Phase
 from offline.rehearsal.state import BusyError, FolderError, Lock
 from tests.offline.rehearsal.toy import NAMESPACE, TRAINING, Toys, ignore_disruption, on_exit_code, rehearse
 

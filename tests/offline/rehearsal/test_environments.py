@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from offline.rehearsal import environments, image_packages
-from offline.rehearsal.environments import Environment, EnvironmentFailedError, Environments, Software
-from offline.rehearsal.processes import CancelledError, Reaper, Stop
+from offline.rehearsal.machine import environments
+from offline.rehearsal.machine.environments import Environment, EnvironmentFailedError, Environments, Software
+from offline.rehearsal.machine.processes import CancelledError, Reaper, Stop
 from tests.workloads.wheels import pin, write_wheel
 
 ENTRY = b"[console_scripts]\nshout = shout:main\n"
@@ -114,7 +114,7 @@ def test_tensorflow_s_image_is_seen_without_the_rest_of_the_project(place: Envir
     version = "from importlib import metadata; print(metadata.version('keras'))"
     assert (
         run(environment, "python", "-c", version).stdout.strip()
-        == image_packages.closure(["tensorflow-cpu", "tensorflow"])["keras"].version
+        == environments.closure(["tensorflow-cpu", "tensorflow"])["keras"].version
     )
 
 
@@ -141,8 +141,8 @@ def test_a_folder_that_others_share_shows_only_what_is_linked(tmp_path: Path) ->
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
         files = [module, f"{info.name}/METADATA", f"{info.name}/RECORD", "../../bin/tool"]
         (info / "RECORD").write_text("".join(f"{each},,\n" for each in files), encoding="utf-8")
-    found = {each.name: each for each in image_packages.metadata.distributions(path=[str(site)])}
-    image_packages.link({"mine": found["mine"]}, tmp_path / "image")
+    found = {each.name: each for each in environments.metadata.distributions(path=[str(site)])}
+    environments.link({"mine": found["mine"]}, tmp_path / "image")
     assert sorted(each.relative_to(tmp_path / "image").as_posix() for each in (tmp_path / "image").rglob("*")) == [
         "mine-1.0.dist-info",
         "shared",
@@ -234,7 +234,7 @@ def test_an_installation_ends_at_once_when_it_is_asked_to(
     program = tmp_path / "uv"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nsleep 60\n", encoding="utf-8")
     program.chmod(0o755)
-    monkeypatch.setattr("offline.rehearsal.environments.shutil.which", lambda *_, **__: str(program))
+    monkeypatch.setattr("offline.rehearsal.machine.environments.shutil.which", lambda *_, **__: str(program))
     stop = Stop()
 
     def ask() -> None:

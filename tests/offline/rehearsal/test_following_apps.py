@@ -14,7 +14,7 @@ from rich.console import Console
 
 from infra.program import declare
 from offline.rehearsal.engine import Engine
-from offline.rehearsal.outcome import Options, Outcome
+from offline.rehearsal.output.outcome import Options, Outcome
 from offline.rehearsal.session import Session, configure
 from tests.offline.rehearsal.toy import ROOT
 from workloads.runtime import newest

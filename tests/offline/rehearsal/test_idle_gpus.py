@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from offline.preview.phrasing import money
-from offline.preview.run_cost import node_rate
-from offline.rehearsal.idle_gpus import idle_gpus
-from offline.rehearsal.job_usage import GpuTime, UsedBy
-from offline.rehearsal.outcome import Options
+from offline.evaluated.cost import node_rate
+from offline.evaluated.phrasing import money
+from offline.rehearsal.output.outcome import Options
+from offline.rehearsal.output.usage import GpuTime, UsedBy, idle_gpus
 from offline.rehearsal.session import Session, configure
 from tests.offline.rehearsal.toy import ROOT, Toys
 from tests.support.previewing import previewed

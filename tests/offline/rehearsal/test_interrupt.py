@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from offline.rehearsal.job_records import Phase
+from offline.rehearsal.records import Phase
 from tests.offline.rehearsal.toy import ROOT, rehearse, training
 
 

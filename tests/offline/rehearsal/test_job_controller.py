@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from infra.review.stack import Resource
-from offline.rehearsal.cluster_objects import RefusedError
-from offline.rehearsal.job_controller import JobResult, JobSpec, Rule, identity, job_spec, run
-from offline.rehearsal.kubelet import PodResult
-from offline.rehearsal.pods import UnsupportedError
-from offline.rehearsal.processes import Stop
+from offline.rehearsal.cluster.cluster_objects import RefusedError
+from offline.rehearsal.cluster.job_controller import JobResult, JobSpec, Rule, identity, job_spec, run
+from offline.rehearsal.cluster.kubelet import PodResult
+from offline.rehearsal.cluster.pods import UnsupportedError
+from offline.rehearsal.machine.processes import Stop
 
 IGNORE_DISRUPTION = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from infra.platform import Node, Resources
 from infra.review.stack import Resource
-from offline.rehearsal import launch
-from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError
-from offline.rehearsal.kubelet import Kubelet, Pod, PodResult, expand, localize
-from offline.rehearsal.launch import LANDLOCK, landlock
-from offline.rehearsal.listening import Loopback
-from offline.rehearsal.pods import pod_spec
-from offline.rehearsal.processes import Reaper, Stop
-from offline.rehearsal.scheduler import Placement
+from offline.rehearsal.cluster.cluster_objects import Namespace, Objects, RefusedError
+from offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, expand, localize
+from offline.rehearsal.cluster.pods import pod_spec
+from offline.rehearsal.cluster.scheduler import Placement
+from offline.rehearsal.machine import launch
+from offline.rehearsal.machine.launch import LANDLOCK, landlock
+from offline.rehearsal.machine.listening import Loopback
+from offline.rehearsal.machine.processes import Reaper, Stop
 
 NODE = Node("dev", "train", {}, (), Resources(4000, 8192), 1, "nvidia-tesla-t4")
 PROVIDER = "urn:pulumi:s::p::pulumi:providers:kubernetes::dev"

@@ -14,10 +14,10 @@ import psutil
 import pulumi_kubernetes as k8s
 import pytest
 
-from offline.rehearsal import disruption
-from offline.rehearsal.job_controller import JOB_NAME
-from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.outcome import Outcome
+from offline.rehearsal.cluster import job_controller
+from offline.rehearsal.cluster.job_controller import JOB_NAME
+from offline.rehearsal.output.outcome import Outcome
+from offline.rehearsal.records import JobRecord, Phase
 from tests.offline.rehearsal.test_interrupt import descendants, gone
 from tests.offline.rehearsal.toy import (
     NAMESPACE,
@@ -130,7 +130,7 @@ def test_a_pod_that_is_evicted_keeps_its_address_and_the_others_wait_for_it(tmp_
 def test_a_training_that_tells_of_no_epochs_loses_its_second_pod(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disruption, "EVICT_NODE_AFTER", 0.5)
+    monkeypatch.setattr(job_controller, "EVICT_NODE_AFTER", 0.5)
     quiet = NODE.replace('print(f"Epoch', 'print(f"Step')
     outcome, printed = rehearse(training(2, 0.2, script=quiet), tmp_path, disrupt="train", machines=2)
     assert (only(outcome).phase, only(outcome).attempts) == (Phase.SUCCEEDED, 3), printed

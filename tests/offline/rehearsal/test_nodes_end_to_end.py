@@ -13,9 +13,9 @@ import yaml
 from rich.console import Console
 
 from infra.program import declare
-from offline.rehearsal import disruption
-from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.outcome import Options, Outcome
+from offline.rehearsal.cluster import job_controller
+from offline.rehearsal.output.outcome import Options, Outcome
+from offline.rehearsal.records import JobRecord, Phase
 from offline.rehearsal.session import Session, configure
 from tests.offline.rehearsal.toy import ROOT
 
@@ -87,7 +87,7 @@ RUN = ["python", "sums.py", "{output}", str(STEPS), str(SECONDS)]
 
 @pytest.mark.slow
 def test_two_nodes_lose_one_and_end_with_the_same_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disruption, "EVICT_NODE_AFTER", 2.0)
+    monkeypatch.setattr(job_controller, "EVICT_NODE_AFTER", 2.0)
     outcome, printed = rehearse(tmp_path, stack(tmp_path, RUN), disrupt="sum:0")
     train = record(outcome, "sums-sum")
     assert {each.phase for each in outcome.records} == {Phase.SUCCEEDED}, printed

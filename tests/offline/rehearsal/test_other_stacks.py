@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from infra.clouds.other_stack.outputs import outputs_of
+from infra.clouds.other_stack.platforms import outputs_of
 from infra.program import declare
 from infra.schema.problems import SettingsError
-from offline.rehearsal.outcome import Options, Outcome
+from offline.rehearsal.output.outcome import Options, Outcome
 from offline.rehearsal.session import Session, configure
 from tests.offline.rehearsal.toy import CLUSTER, NAMESPACE, Toys
 from tests.support.checkout import linked_checkout

@@ -4,10 +4,14 @@ import socket
 import subprocess
 import sys
 
-from offline.rehearsal.ports import LOOPBACK, as_declared, free_ports
+from offline.rehearsal.machine.processes import LOOPBACK, as_declared, free_ports
 from tests.offline.rehearsal.toy import ROOT
 
-OTHER = "import sys\nfrom offline.rehearsal.ports import as_declared\nprint(*as_declared([int(sys.argv[1])]))"
+OTHER = """
+import sys
+from offline.rehearsal.machine.processes import as_declared
+print(*as_declared([int(sys.argv[1])]))
+"""
 
 
 def taken_elsewhere(port: int, waits: bool = False) -> subprocess.Popen[str]:

@@ -14,8 +14,8 @@ from rich.console import Console
 from infra.program import declare
 from infra.schema.problems import Problem, SettingsError
 from offline.rehearsal import session
-from offline.rehearsal.outcome import Configuration, Options, Outcome
-from offline.rehearsal.programs import search_path
+from offline.rehearsal.machine.programs import search_path
+from offline.rehearsal.output.outcome import Configuration, Options, Outcome
 from offline.rehearsal.session import Session, configure
 from tests.offline.rehearsal.toy import ROOT
 from tests.workloads.wheels import pin, write_wheel

@@ -18,8 +18,8 @@ import psutil
 import pytest
 import yaml
 
-from offline.rehearsal import servers
-from offline.rehearsal.server_specs import Probe
+from offline.rehearsal.cluster import services
+from offline.rehearsal.cluster.server_specs import Probe
 from tests.offline.rehearsal.toy import ROOT
 from tests.support.valkey import PASSWORD, ValkeyServer, valkey_program, valkey_server
 
@@ -284,7 +284,7 @@ def test_a_queue_that_loads_its_data_is_not_ready(valkey_server: ValkeyServer) -
     probe = Probe(valkey_server.port, ping="QUEUE_PASSWORD")
 
     def answers(password: str = PASSWORD, probe: Probe = probe) -> bool:
-        return servers.probe_succeeds(probe, {valkey_server.port: valkey_server.port}, lambda _: password)
+        return services.probe_succeeds(probe, {valkey_server.port: valkey_server.port}, lambda _: password)
 
     slow = ("--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024")
     starting = threading.Thread(target=valkey_server.start, args=slow)

@@ -10,8 +10,8 @@ import pytest
 
 from infra.kubernetes.kueue import WorkloadPriorityClass
 from infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
-from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.outcome import Outcome
+from offline.rehearsal.output.outcome import Outcome
+from offline.rehearsal.records import JobRecord, Phase
 from tests.offline.rehearsal.toy import (
     NAMESPACE,
     NODE,

@@ -17,12 +17,11 @@ from rich.console import Console
 from infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION
 from infra.pipelines.results import Column, Curves, Number, Picture, Table
 from infra.review.stack import Resource
-from offline.rehearsal import charts
-from offline.rehearsal.job_results import Collected, collect, decimals, written
-from offline.rehearsal.outcome import Options
-from offline.rehearsal.report import code, priced, stack_of
+from offline.rehearsal.output import charts
+from offline.rehearsal.output.outcome import Options
+from offline.rehearsal.output.report import code, priced, stack_of
+from offline.rehearsal.output.results import Collected, ShownCurves, collect, decimals, written
 from offline.rehearsal.session import Session, configure
-from offline.rehearsal.shown_results import ShownCurves
 from tests.offline.rehearsal.toy import ROOT, Toys, rehearse
 from tests.support.browser import chromium
 from tests.support.svg import parse

@@ -10,9 +10,9 @@ import pulumi
 import pytest
 
 from infra.pipelines.results import Column, Picture, Table
-from offline.rehearsal import result_integrity
-from offline.rehearsal.job_records import Phase
-from offline.rehearsal.outcome import Outcome
+from offline.rehearsal import state as result_integrity
+from offline.rehearsal.output.outcome import Outcome
+from offline.rehearsal.records import Phase
 from offline.rehearsal.state import Place, State
 from tests.offline.rehearsal.toy import ROOT, Toys, rehearse
 from workloads.runtime import store

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.platform import Node, Resources, Taint, TaintEffect
-from offline.engine.scheduling import PodRequest, Toleration, obstacle, obstacles, tolerates
-from offline.rehearsal.scheduler import (
+from offline.evaluated.scheduling import PodRequest, Toleration, obstacle, obstacles, tolerates
+from offline.rehearsal.cluster.scheduler import (
     CancelledError,
     Neighbourhood,
     Scheduler,

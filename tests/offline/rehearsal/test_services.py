@@ -9,10 +9,9 @@ import pulumi_kubernetes as k8s
 import pytest
 
 from infra.clouds.existing.emulator import Emulator as ExistingEmulator
-from offline.rehearsal import servers
-from offline.rehearsal.job_records import Phase
-from offline.rehearsal.outcome import Outcome
-from offline.rehearsal.service_records import ServicePhase, ServiceRecord
+from offline.rehearsal.cluster import services
+from offline.rehearsal.output.outcome import Outcome
+from offline.rehearsal.records import Phase, ServicePhase, ServiceRecord
 from offline.rehearsal.session import configure
 from tests.offline.rehearsal.toy import (
     ASK,
@@ -137,12 +136,12 @@ def test_a_service_that_cannot_start_fails_the_job_with_its_last_lines(tmp_path:
     }
     assert "service toy-queue is not ready: container 'main' exited with 2 (Error)" in printed
     assert "no such option: x" in printed
-    assert only(outcome).starts == servers.TRIES
+    assert only(outcome).starts == services.TRIES
 
 
 @pytest.mark.slow
 def test_a_service_whose_probe_never_succeeds_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "READY_WITHIN", 0.5)
+    monkeypatch.setattr(services, "READY_WITHIN", 0.5)
 
     def program() -> None:
         toys = Toys()

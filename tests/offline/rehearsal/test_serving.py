@@ -13,7 +13,7 @@ from rich.console import Console
 
 from infra.program import declare
 from offline.rehearsal.engine import Engine
-from offline.rehearsal.outcome import Options
+from offline.rehearsal.output.outcome import Options
 from offline.rehearsal.session import Session, configure
 from tests.offline.rehearsal.toy import ROOT
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from infra.schema.problems import SettingsError
-from offline.rehearsal import store_files
+from offline.rehearsal import state
 from offline.rehearsal.session import configure
 from offline.rehearsal.state import FolderError
 from tests.offline.rehearsal.toy import ROOT
@@ -48,12 +48,12 @@ def test_the_overlay_names_files_beside_the_settings_that_it_lays_over(tmp_path:
 def test_a_new_store_has_the_files_and_the_next_rehearsal_copies_what_changed(tmp_path: Path, data: Path) -> None:
     files = {"datasets/mnist": str(data), "one/labels": str(data / "train-labels-idx1-ubyte")}
     store = tmp_path / "store"
-    assert len(store_files.give(files, store, tmp_path)) == 2
+    assert len(state.give(files, store, tmp_path)) == 2
     assert {path.name: path.read_bytes() for path in (store / "datasets/mnist").iterdir()} == IDX
     assert (store / "one/labels").read_bytes() == IDX["train-labels-idx1-ubyte"]
-    assert store_files.give(files, store, tmp_path) == []
+    assert state.give(files, store, tmp_path) == []
     (data / "train-images-idx3-ubyte").write_bytes(b"other")
-    (said,) = store_files.give(files, store, tmp_path)
+    (said,) = state.give(files, store, tmp_path)
     assert "(1 file)" in said
     assert (store / "datasets/mnist/train-images-idx3-ubyte").read_bytes() == b"other"
     assert (data / "train-images-idx3-ubyte").read_bytes() == b"other", "the user's own file stays"
@@ -61,7 +61,7 @@ def test_a_new_store_has_the_files_and_the_next_rehearsal_copies_what_changed(tm
 
 def test_a_folder_that_holds_the_store_is_not_copied_into_it(tmp_path: Path, data: Path) -> None:
     with pytest.raises(FolderError, match="holds the store"):
-        store_files.give({"x": str(data.parent)}, data / "store", tmp_path)
+        state.give({"x": str(data.parent)}, data / "store", tmp_path)
 
 
 def test_files_that_cannot_be_copied_are_refused_before_anything_runs(tmp_path: Path, data: Path) -> None:

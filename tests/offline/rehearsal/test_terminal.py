@@ -6,10 +6,9 @@ from pathlib import Path
 from rich.console import Console
 
 from infra.review.stack import Resource
-from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.shown_results import Row, ShownTable
-from offline.rehearsal.summary import failures, jobs_table, result_table
-from offline.rehearsal.terminal import LiveDisplay, PlainDisplay
+from offline.rehearsal.output.results import Row, ShownTable
+from offline.rehearsal.output.terminal import LiveDisplay, PlainDisplay, failures, jobs_table, result_table
+from offline.rehearsal.records import JobRecord, Phase
 
 
 def record(name: str, phase: Phase, **more: object) -> JobRecord:

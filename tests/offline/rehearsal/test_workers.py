@@ -7,9 +7,9 @@ from pathlib import Path
 import pulumi_kubernetes as k8s
 import pytest
 
-from offline.rehearsal.job_controller import COMPLETION_INDEX, CONTROLLER_UID
-from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.outcome import Outcome
+from offline.rehearsal.cluster.job_controller import COMPLETION_INDEX, CONTROLLER_UID
+from offline.rehearsal.output.outcome import Outcome
+from offline.rehearsal.records import JobRecord, Phase
 from tests.offline.rehearsal.toy import TRAINING, Toys, ignore_disruption, on_exit_code, rehearse
 
 MEET = """

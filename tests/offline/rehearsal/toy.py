@@ -27,7 +27,7 @@ from infra.kubernetes.labels import (
 )
 from infra.pipelines.results import RESULTS, Result
 from offline.rehearsal.demo import Demo
-from offline.rehearsal.outcome import Options, Outcome
+from offline.rehearsal.output.outcome import Options, Outcome
 from offline.rehearsal.session import Session, configure
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from offline.rehearsal.ports import free_ports
+from offline.rehearsal.machine.processes import free_ports
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 300.0

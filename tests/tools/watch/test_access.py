@@ -13,7 +13,7 @@ from infra.api_server import UnreachableError, UnreadableError
 from tests.support.api_server import kubeconfig
 from tools import pulumi_cli
 from tools.pulumi_cli import SECRET, unfinished_jobs
-from tools.watch.access import AccessError, Clusters, plain
+from tools.watch.observed import AccessError, Clusters, plain
 from tools.watch.plan import Place
 
 TEXT = json.dumps(kubeconfig(1))

@@ -19,7 +19,7 @@ from tests.tools.watch.cluster import (
     workload,
 )
 from tools.watch.job_states import Seen, pod_of, step_state
-from tools.watch.objects import by_uid, event_of
+from tools.watch.observed import by_uid, event_of
 from tools.watch.plan import Expected
 from tools.watch.states import Phase, StepState
 

@@ -23,10 +23,9 @@ from tests.tools.watch.cluster import (
     stamped,
     unschedulable,
 )
-from tools.watch.access import Clusters
-from tools.watch.plain import Changes, summary
+from tools.watch.observed import Clusters
 from tools.watch.plan import Expected, Place, Plan
-from tools.watch.screen import screen
+from tools.watch.screen import Changes, screen, summary
 from tools.watch.session import Session
 from tools.watch.states import Phase, StepState, View
 

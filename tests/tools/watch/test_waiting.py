@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from tests.tools.watch.cluster import before, condition, event, job, pod, unschedulable, workload
-from tools.watch.objects import event_of
-from tools.watch.pod_states import pod_state
+from tools.watch.observed import event_of
+from tools.watch.pod_states import Around, explained, pod_state, scheduling, table
 from tools.watch.queue_states import queued, workload_of
-from tools.watch.reasons import explained, table
 from tools.watch.states import Phase, PodState
-from tools.watch.waiting import Around, scheduling
 
 JOB = job("mnist-train-1")
 FULL = (

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tools.watch.reasons import _OTHERWISE, files  # pyright: ignore[reportPrivateUsage]
+from tools.watch.pod_states import (
+    _OTHERWISE,
+    files,  # pyright: ignore[reportPrivateUsage]
+)
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.parents[1].name)

@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from offline.rehearsal.ports import free_ports
+from offline.rehearsal.machine.processes import free_ports
 from tests.support.serving_stub import ServingStub
 from tests.workloads.page.conftest import until
 

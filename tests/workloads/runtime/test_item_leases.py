@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from tests.support.valkey import ValkeyServer
-from workloads.runtime.item_leases import Recorder
-from workloads.runtime.item_queue import Claimed, ItemQueue, Rules
+from workloads.runtime.items.assignment import Recorder
+from workloads.runtime.items.queue import Claimed, ItemQueue, Rules
 
 
 def queue(server: ValkeyServer) -> ItemQueue:

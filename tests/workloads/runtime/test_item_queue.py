@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.valkey import PASSWORD, ValkeyServer
 from workloads.runtime.exits import USAGE, StepError
-from workloads.runtime.item_queue import (
+from workloads.runtime.items.queue import (
     QUEUE_TROUBLE,
     Claimed,
     ItemQueue,

@@ -22,7 +22,7 @@ import pytest
 from benchmarks.stand_in_job import ROOT, StandInJob
 from infra.kubernetes.bundle import collect as collect_bundle
 from workloads.runtime.exits import BAD_INPUT, INTERRUPTED
-from workloads.runtime.node_group import KILLED_AGAIN, NEIGHBOUR_FAILED, NODES_MISSING, SILENCE
+from workloads.runtime.nodes.group import KILLED_AGAIN, NEIGHBOUR_FAILED, NODES_MISSING, SILENCE
 from workloads.runtime.outputs import NO_RESULT
 from workloads.runtime.store import check, publish, staging
 
@@ -635,7 +635,7 @@ def test_wrong_flags_are_refused_by_name(tmp_path: Path) -> None:
 def test_it_is_python_3_9_and_needs_nothing_else() -> None:
     """It runs in any image that has Python."""
     shipped = collect_bundle(["workloads.runtime.launcher"], ROOT)
-    assert "workloads/runtime/node_guard.py" in shipped.contents
+    assert "workloads/runtime/nodes/guard.py" in shipped.contents
     for path, content in shipped.contents.items():
         for node in ast.walk(ast.parse(content, path, feature_version=(3, 9))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.stand_in_job import ROOT, StandInJob
-from workloads.runtime.node_group import NEIGHBOUR_FAILED
+from workloads.runtime.nodes.group import NEIGHBOUR_FAILED
 from workloads.runtime.store import check
 
 PROGRAM = ROOT / "benchmarks" / "node_kill_tensorflow.py"

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from offline.rehearsal.ports import free_ports
+from offline.rehearsal.machine.processes import free_ports
 from tests.support.checkout import ROOT
 from workloads.runtime.usage import MOST_POINTS, Course, Gpu, Usage
 from workloads.runtime.usage_server import METRICS, serve, text

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from workloads.runtime.node_addresses import Address
-from workloads.runtime.node_environment import parse_roles, variables
-from workloads.runtime.node_group import (
+from workloads.runtime.nodes.environment import parse_roles, variables
+from workloads.runtime.nodes.group import (
     KILLED_AGAIN,
     MOST_KILLS,
     MOST_KILLS_OF_ALL,
     SETTLE,
     SILENCE,
+    Address,
     Group,
     Memory,
 )

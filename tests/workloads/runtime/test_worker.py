@@ -12,7 +12,7 @@ import pytest
 from tests.workloads.runtime.workers import Step, alive, ended, wait_until
 from tests.workloads.steps import ROOT, only_error
 from workloads.runtime.exits import BAD_INPUT, INTERRUPTED, INTERRUPTED_BY_KEYBOARD, USAGE
-from workloads.runtime.item_report import ITEMS_FAILED
+from workloads.runtime.items.item_worker import ITEMS_FAILED
 from workloads.runtime.outputs import NO_RESULT
 from workloads.runtime.store import check
 

@@ -1,19 +1,276 @@
 """What a preview says of resources on AWS. None of it imports the SDK."""
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from infra.clouds.aws import nodes
-from infra.clouds.aws.review import access, charges, identities, pools, quotas
-from infra.clouds.aws.review.policies import buckets, grants, networks, protection
+from infra.clouds.aws.nodes import CLUSTER
+from infra.clouds.aws.review import charges, policies
+from infra.clouds.aws.review.policies import allowing
 from infra.review.contract import Review
-from infra.review.data_files import in_place_from, replacing_from
-from infra.review.facts import Holding, Seconds
-from infra.review.holdings import holdings_from
-from infra.review.properties import at, text
-from infra.review.stack import Resource, Stack
+from infra.review.facts import Grant, Holding, Identity, Seconds
+from infra.review.stack import (
+    EVERYWHERE,
+    UNKNOWN,
+    Properties,
+    Resource,
+    Stack,
+    at,
+    items,
+    mapping,
+    mappings,
+    text,
+    texts,
+    unknown,
+)
+from infra.review.tables import holdings_from, in_place_from, replacing_from
+
+# Who may do what on AWS, and from where control planes can be reached, in a few words each.
+
+
+EKS_CLUSTER = "aws:eks/cluster:Cluster"
+ROLE = "aws:iam/role:Role"
+ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+INLINE = "aws:iam/rolePolicy:RolePolicy"
+ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
+
+MANAGED: Mapping[str, str] = {
+    "AmazonEKSClusterPolicy": "run the cluster",
+    "AmazonEKSWorkerNodePolicy": "join the cluster",
+    "AmazonEC2ContainerRegistryPullOnly": "pull images",
+    "AmazonEC2ContainerRegistryReadOnly": "pull images",
+    "AmazonEKS_CNI_Policy": "give pods addresses",
+    "AdministratorAccess": "do everything",
+    "PowerUserAccess": "do everything but IAM",
+}
+"""Policies of AWS's own in a few words; others are shown by their names."""
+
+TARGETS: Mapping[str, str] = {
+    "aws:s3/bucket:Bucket": "use the bucket's objects",
+    "aws:s3/filesFileSystem:FilesFileSystem": "mount its file system",
+    "aws:efs/fileSystem:FileSystem": "mount the file system",
+    "aws:kms/key:Key": "use the key",
+}
+"""What an inline policy is about, by the type of the resources in it: before the first update their names, and so
+the policy, are not known."""
+
+STORES = frozenset(TARGETS) - {"aws:kms/key:Key"}
+
+
+def identities(stack: Stack) -> Sequence[Identity]:
+    """The roles; those through which pods reach the store first."""
+    found = [_identity(stack, role) for role in stack.of_type(ROLE)]
+    return sorted(found, key=lambda each: not each.store)
+
+
+def endpoints(stack: Stack) -> Mapping[str, str]:
+    """From where each cluster's API can be reached."""
+    return {stack.called(each): _endpoint(each) for each in stack.of_type(EKS_CLUSTER)}
+
+
+def _identity(stack: Stack, role: Resource) -> Identity:
+    policies = [each for each in stack.of_type(INLINE) if stack.source(each, "role", ROLE) == role]
+    managed = [
+        text(each.properties.get("policyArn")).rpartition("/")[2]
+        for each in stack.of_type(ATTACHMENT)
+        if stack.source(each, "role", ROLE) == role
+    ]
+    may = [MANAGED.get(name, name) for name in managed]
+    may += [words for each in policies for words in _about(stack, each)]
+    of, clusters, pods = _of(stack, role)
+    reached = any(target.type in STORES for each in policies for target in _targets(stack, each))
+    return Identity(
+        text(role.properties.get("name")) or role.name,
+        of,
+        ", ".join(dict.fromkeys(filter(None, may))) or "nothing",
+        clusters,
+        store=pods and reached,
+    )
+
+
+def _of(stack: Stack, role: Resource) -> tuple[str, list[str], bool]:
+    """Whose role it is, in which clusters, and whether it is that of pods."""
+    for type_, key, cluster_key, whose in (
+        (ASSOCIATION, "roleArn", "clusterName", ""),
+        (nodes.NODE_GROUP, "nodeRoleArn", "clusterName", "nodes"),
+        (EKS_CLUSTER, "roleArn", "", "control plane"),
+    ):
+        using = [each for each in stack.of_type(type_) if stack.source(each, key, ROLE) == role]
+        if not using:
+            continue
+        clusters = [stack.source(each, cluster_key, EKS_CLUSTER) if cluster_key else each for each in using]
+        called = sorted({stack.called(each) for each in clusters if each is not None})
+        names = dict.fromkeys(_service_account(each) for each in using)
+        return whose or f"pods of {', '.join(names)}", called, not whose
+    services = [service for each in _trusted(role) for service in texts(at(each, "Principal", "Service"))]
+    return ", ".join(dict.fromkeys(services)) or "whoever it trusts", [], False
+
+
+def _service_account(association: Resource) -> str:
+    return "/".join(text(association.properties.get(key)) for key in ("namespace", "serviceAccount"))
+
+
+def _trusted(role: Resource) -> Sequence[Mapping[str, object]]:
+    return mappings(at(_document(role.properties.get("assumeRolePolicy")), "Statement"))
+
+
+def _targets(stack: Stack, policy: Resource) -> Iterator[Resource]:
+    for urn in sorted(policy.property_dependencies.get("policy", ())):
+        if (found := stack.resources.get(urn)) is not None and found.type in TARGETS:
+            yield found
+
+
+def _about(stack: Stack, policy: Resource) -> list[str]:
+    """What an inline policy is about: resources of the stack, or else the services whose actions it allows."""
+    if targets := list(_targets(stack, policy)):
+        return [TARGETS[each.type] for each in targets]
+    statements = mappings(at(_document(policy.properties.get("policy")), "Statement"))
+    actions = [action for each in statements for action in texts(each.get("Action"))]
+    if "*" in actions:
+        return ["do everything"]
+    services = dict.fromkeys(each.partition(":")[0] for each in actions)
+    return [f"call {', '.join(services)}"] if services else []
+
+
+def _document(value: object) -> object:
+    """A policy document, which resources have as JSON."""
+    if not isinstance(value, str):
+        return mapping(value)
+    try:
+        return json.loads(value)
+    except ValueError:
+        return {}
+
+
+def _endpoint(cluster: Resource) -> str:
+    vpc = at(cluster.properties, "vpcConfig")
+    parts: list[str] = []
+    if at(vpc, "endpointPublicAccess") is not False:
+        blocks = at(vpc, "publicAccessCidrs")
+        listed = ", ".join(text(each) for each in items(blocks)) or "every address"
+        parts.append(f"public endpoint, for {'some networks' if blocks == UNKNOWN else listed}")
+    if at(vpc, "endpointPrivateAccess") is True:
+        parts.append("from the VPC")
+    return "; ".join(parts) or "from nowhere"
+
+
+# Who outside the clusters is let in on AWS: principals of IAM and networks, each with what they may do.
+
+
+ENTRY = "aws:eks/accessEntry:AccessEntry"
+ACCESS = "aws:eks/accessPolicyAssociation:AccessPolicyAssociation"
+INGRESS_RULE = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+
+OF_NODES = "EC2"
+"""What the types of access entries begin with by which machines join a cluster.
+
+Source: https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html, 2026-11-23.
+"""
+
+DOCUMENTS = ("policy", "assumeRolePolicy")
+"""The properties with a policy document. One that says who may do something has principals."""
+
+SYSTEM = "kube-system"
+MOST_ACTIONS = 3
+"""How many actions of a statement are named."""
+
+
+def outside_grants(stack: Stack) -> Sequence[Grant]:
+    """Everything that lets somebody in, in the order of declaration."""
+    inside = {SYSTEM, *(text(at(each.properties, "metadata", "namespace")) for each in stack.resources.values())}
+    found: list[Grant] = []
+    for resource in stack.resources.values():
+        if resource.package != "aws" or resource.read:
+            continue
+        if resource.type == CLUSTER:
+            found += _networks(stack, resource)
+        elif resource.type in {ENTRY, ACCESS}:
+            found += _administrators(stack, resource)
+        elif resource.type == ASSOCIATION:
+            found += _pods(stack, resource, inside)
+        elif resource.type == INGRESS_RULE:
+            found += _connections(resource)
+        found += _by_documents(resource)
+    return found
+
+
+def _networks(stack: Stack, cluster: Resource) -> Iterator[Grant]:
+    vpc = at(cluster.properties, "vpcConfig")
+    if at(vpc, "endpointPublicAccess") is False:
+        return
+    for block in texts(at(vpc, "publicAccessCidrs")) or [EVERYWHERE]:
+        yield Grant(cluster.urn, block, f"reach the API server of the cluster {stack.called(cluster)}")
+
+
+def _administrators(stack: Stack, resource: Resource) -> Iterator[Grant]:
+    """Both kinds of resources: an entry gives groups of Kubernetes, an association a policy of EKS."""
+    entry = stack.source(resource, "principalArn", ENTRY) or resource
+    who = text(entry.properties.get("principalArn"))
+    if not who or text(resource.properties.get("type")).startswith(OF_NODES):
+        return
+    cluster = stack.source(resource, "clusterName", CLUSTER)
+    name = stack.called(cluster) if cluster else text(resource.properties.get("clusterName"))
+    policy = text(resource.properties.get("policyArn")).rpartition("/")[2]
+    namespaces = texts(at(resource.properties, "accessScope", "namespaces"))
+    where = f" in {', '.join(namespaces)}" if namespaces else ""
+    if policy:
+        yield Grant(resource.urn, who, f"use the cluster {name} with {policy}{where}")
+    for group in texts(resource.properties.get("kubernetesGroups")):
+        yield Grant(resource.urn, who, f"use the cluster {name} as the group {group}")
+
+
+def _pods(stack: Stack, association: Resource, inside: set[str]) -> Iterator[Grant]:
+    """Pods of namespaces in which the stack has nothing of its own, such as those of teams."""
+    namespace = text(association.properties.get("namespace"))
+    role = stack.source(association, "roleArn", ROLE)
+    if namespace and namespace not in inside:
+        account = text(association.properties.get("serviceAccount"))
+        name = role.name if role else text(association.properties.get("roleArn"))
+        yield Grant(association.urn, f"pods of {namespace}/{account}", f"take on the role {name}")
+
+
+def _connections(rule: Resource) -> Iterator[Grant]:
+    for key in ("cidrIpv4", "cidrIpv6"):
+        if block := text(rule.properties.get(key)):
+            protocol = text(rule.properties.get("ipProtocol"))
+            port = rule.properties.get("fromPort")
+            ports = "" if protocol == "-1" or not isinstance(port, int | float) else f" by {protocol} {int(port)}"
+            yield Grant(rule.urn, block, f"connect to {rule.name}{ports}")
+
+
+def _by_documents(resource: Resource) -> Iterator[Grant]:
+    for key in DOCUMENTS:
+        for statement in allowing(resource.properties.get(key)):
+            may = f"take on the role {resource.name}" if resource.type == ROLE else _actions(resource, statement)
+            if condition := mapping(statement.get("Condition")):
+                may += f", if {json.dumps(condition, sort_keys=True)}"
+            yield from (Grant(resource.urn, who, may) for who in _principals(statement))
+
+
+def _actions(resource: Resource, statement: Properties) -> str:
+    actions = texts(statement.get("Action")) or [f"all but {each}" for each in texts(statement.get("NotAction"))]
+    more = f" and {len(actions) - MOST_ACTIONS} more" if actions[MOST_ACTIONS:] else ""
+    return f"{', '.join(actions[:MOST_ACTIONS])}{more} by {resource.name} ({resource.type.rpartition(':')[2]})"
+
+
+def _principals(statement: Properties) -> Iterator[str]:
+    """Accounts, roles, users and providers of identities.
+
+    Services of AWS are left out, and roles of the stack, of which only an update knows the ARN.
+    """
+    if excluded := statement.get("NotPrincipal"):
+        yield f"everybody but {json.dumps(excluded, sort_keys=True, default=str)}"
+    principal = statement.get("Principal")
+    named = texts(principal) or [
+        each for kind in ("AWS", "Federated", "CanonicalUser") for each in texts(mapping(principal).get(kind))
+    ]
+    for who in named:
+        if not unknown(who) and not who.startswith("["):
+            yield "everybody" if who == "*" else who
+
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -75,25 +332,25 @@ def creation(resource: Resource) -> Seconds | None:
 
     A node group waits for the nodes that it starts with, and how long one without any takes is not recorded.
     """
-    known = pools.TIMES.get(("creation", resource.type))
+    known = nodes.TIMES.get(("creation", resource.type))
     if resource.type == nodes.NODE_GROUP and not nodes.fewest_nodes(resource.properties):
         return None
     if resource.type == "aws:eks/addon:Addon":
-        return pools.TIMES.get(("addons", text(resource.properties.get("addonName"))), known)
+        return nodes.TIMES.get(("addons", text(resource.properties.get("addonName"))), known)
     return known
 
 
 REVIEW = Review(
-    pools=pools.pools,
+    pools=nodes.pools,
     charges=charges.charges,
     disk_price=charges.disk_price,
     balancer_price=charges.balancer_price,
-    quotas=quotas.quotas,
+    quotas=charges.quotas,
     policies=(
-        *buckets.POLICIES,
-        *networks.POLICIES,
-        *grants.POLICIES,
-        *protection.POLICIES,
+        *policies.POLICIES,
+        *policies.NETWORK_POLICIES,
+        *policies.GRANT_POLICIES,
+        *policies.PROTECTION_POLICIES,
     ),
     replacing=partial(replacing_from, DATA / "replacing.json"),
     holding=holding,
@@ -103,7 +360,7 @@ REVIEW = Review(
     sometimes=SOMETIMES,
     # Every update makes a new version, which its node group then takes.
     moving=frozenset({"aws:ec2/launchTemplate:LaunchTemplate"}),
-    identities=identities.identities,
-    grants=access.grants,
-    endpoints=identities.endpoints,
+    identities=identities,
+    grants=outside_grants,
+    endpoints=endpoints,
 )

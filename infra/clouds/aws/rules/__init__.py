@@ -1,16 +1,210 @@
 """What a stack file may not say of Amazon Web Services."""
 
-from infra.clouds.aws.rules import capacity, clusters, ingress, names, network, pools, store
-from infra.clouds.aws.rules.clusters import provider_problems
+import re
+from collections.abc import Iterator, Mapping
+
+from infra.clouds.aws.rules import clusters, pools
+from infra.clouds.aws.rules.clusters import key_findings, provider_problems
+from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
+from infra.schema.names import node_label_findings
+from infra.schema.problems import Finding, Path, listed
+from infra.schema.request import STORE_KIND, Exposed, Request
+from infra.schema.taints import gpu_taint_findings, taint_findings
+
+# Labels, taints and tags that Kubernetes or AWS would refuse.
+
+
+# https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, "Tag naming limits and
+# requirements", as documented in 2025; a resource has 50 tags at most, those of Slipway and EKS included.
+TAG_KEY = re.compile(r"[\w .:/=+@-]{1,128}")
+TAG_VALUE = re.compile(r"[\w .:/=+@-]{0,256}")
+TAGS_LIMIT = 40
+
+# Prefixes of tags by which EKS, the Cluster Autoscaler and AWS itself find their resources.
+RESERVED_TAGS = ("aws:", "eks:", "kubernetes.io/", "k8s.io/")
+
+# Prefixes of labels that a kubelet refuses to set for itself, or that EKS or NVIDIA's device plugin set.
+RESERVED_LABELS = ("kubernetes.io", "k8s.io", "eks.amazonaws.com", "k8s.amazonaws.com", "nvidia.com")
+
+
+def check_names(request: Request) -> Iterator[Finding]:
+    """Findings about the labels, taints and tags of clusters on AWS."""
+    for name, cluster in request.clusters_of(AwsCluster).items():
+        place = ("clusters", name)
+        yield from _tags((*place, "tags"), cluster.tags)
+        for key, pool in cluster.pools.items():
+            at = (*place, "pools", key)
+            yield from node_label_findings(
+                (*at, "labels"), pool.labels, RESERVED_LABELS, "Kubernetes, EKS and NVIDIA"
+            )
+            yield from _tags((*at, "tags"), pool.tags)
+            yield from taint_findings((*at, "taints"), pool.taints)
+            if pool.has_gpus:
+                yield from gpu_taint_findings((*at, "taints"), pool.taints, (*at, "instance_type"))
+
+
+def _tags(place: Path, tags: Mapping[str, str]) -> Iterator[Finding]:
+    if len(tags) > TAGS_LIMIT:
+        yield Finding(
+            place,
+            len(tags),
+            "a resource has 50 tags at most, and some of them are Slipway's and EKS's own",
+            f"leave {TAGS_LIMIT}",
+        )
+    for key, value in tags.items():
+        if key.lower().startswith(RESERVED_TAGS) or key == "Name":
+            yield Finding(
+                (*place, key),
+                key,
+                "a tag by which AWS, EKS or Slipway tell resources apart",
+                "choose another key",
+            )
+        elif not TAG_KEY.fullmatch(key):
+            yield Finding(
+                (*place, key),
+                key,
+                "not the key of an AWS tag: 1 to 128 letters, digits, spaces and `_.:/=+-@`",
+                "correct the key",
+            )
+        elif not TAG_VALUE.fullmatch(value):
+            yield Finding(
+                (*place, key),
+                value,
+                "not the value of an AWS tag: at most 256 letters, digits, spaces and `_.:/=+-@`",
+                "correct the value",
+            )
+
+
+# Apps that people reach by AWS's load balancer: a certificate of ACM, and Cognito, OpenID Connect or a proxy.
+
+
+def check(request: Request) -> Iterator[Finding]:
+    """Findings about what AWS's load balancer cannot do."""
+    for name, cluster in request.clusters_of(AwsCluster).items():
+        for each in request.exposed_on(name):
+            yield from _certificate(each, name, cluster)
+            yield from _login(each, name, cluster)
+
+
+def _certificate(each: Exposed, name: str, cluster: AwsCluster) -> Iterator[Finding]:
+    tls, at = each.ingress.tls, (*each.at, "tls")
+    if tls.kind not in (None, "acm"):
+        yield Finding(
+            at,
+            None,
+            f"`{tls.chosen[0]}` is not for AWS's load balancer, which has certificates of AWS Certificate Manager",
+            f"request one for {each.ingress.host} there, and write `tls: {{certificate: arn:aws:acm:…}}`",
+            read=(("clusters", name, "cloud"),),
+        )
+    elif tls.certificate and (region := tls.certificate.split(":")[3]) != cluster.region:
+        yield Finding(
+            (*at, "certificate"),
+            tls.certificate,
+            f"it is in {region}, and the load balancer is in {cluster.region}",
+            f"request one in {cluster.region}",
+            read=(("clusters", name, "region"),),
+        )
+
+
+def _login(each: Exposed, name: str, cluster: AwsCluster) -> Iterator[Finding]:
+    login, at = each.ingress.login, (*each.at, "login")
+    if login.kind == "iap":
+        yield Finding(
+            (*at, "iap"),
+            None,
+            "Identity-Aware Proxy is a login of Google's load balancers",
+            "write `cognito`, or `oidc`",
+            read=(("clusters", name, "cloud"),),
+        )
+    elif login.cognito and (region := login.cognito.user_pool.split(":")[3]) != cluster.region:
+        yield Finding(
+            (*at, "cognito", "user_pool"),
+            login.cognito.user_pool,
+            f"it is in {region}, and the load balancer in {cluster.region} takes only one of its own region",
+            f"name a user pool in {cluster.region}, or write `oidc`",
+            read=(("clusters", name, "region"),),
+        )
+
+
+# The bucket or file system, by itself and as the store of EKS clusters.
+
+
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html, as documented in 2025. Dots, which
+# it allows, keep TLS from working by the bucket's own host name.
+BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
+RESERVED_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
+RESERVED_SUFFIXES = ("-s3alias", "--ol-s3", "--x-s3", "--table-s3")
+
+
+def check_store(request: Request) -> Iterator[Finding]:
+    """Findings about the store, and about another store for clusters on AWS."""
+    clusters = request.clusters_of(AwsCluster)
+    store = request.store
+    if isinstance(store, S3Store):
+        yield from _bucket(store)
+    elif isinstance(store, EfsStore):
+        yield from _kept(store, request.protect)
+    elif store is not None and clusters:
+        yield Finding(
+            STORE_KIND,
+            store.kind,
+            f"{listed(clusters, 'and')} on AWS: there the store is in the cluster's own VPC",
+            "write `kind: s3`, or `kind: efs` for a file system without a bucket",
+            read=request.cloud_places,
+        )
+    if isinstance(store, S3Store | EfsStore):
+        for name, cluster in clusters.items():
+            region: Path = ("clusters", name, "region")
+            yield from key_findings(("store", "kms_key"), store.kms_key, cluster.region, region)
+
+
+def _bucket(store: S3Store) -> Iterator[Finding]:
+    name = store.bucket
+    if name is not None and (
+        not BUCKET.fullmatch(name) or name.startswith(RESERVED_PREFIXES) or name.endswith(RESERVED_SUFFIXES)
+    ):
+        yield Finding(
+            ("store", "bucket"),
+            name,
+            "not a bucket name: 3 to 63 lower-case letters, digits and hyphens, a letter or digit at both ends, "
+            "and none of the beginnings and ends that S3 keeps for itself",
+            "choose another, such as `<company>-slipway`, or remove it for the default",
+        )
+    if store.mount == "mountpoint":
+        yield Finding(
+            ("store", "mount"),
+            store.mount,
+            "Mountpoint for S3 can neither rename a file nor append to one, and checkpoints and results need both",
+            "write `s3files`, or `kind: efs`",
+        )
+    if not store.versioning:
+        yield Finding(
+            ("store", "versioning"),
+            store.versioning,
+            "S3 Files tells by its versions what changed in the bucket, and does not work without them",
+            "write `versioning: true`; `old_version_days` says how soon old ones go",
+        )
+
+
+def _kept(store: EfsStore, protect: bool) -> Iterator[Finding]:
+    if protect and not store.backup:
+        yield Finding(
+            ("store", "backup"),
+            store.backup,
+            "the stack is protected, and a file overwritten or deleted by mistake would be gone",
+            "write `backup: true`",
+            read=(("protect",),),
+        )
+
 
 __all__ = ["CHECKS", "provider_problems"]
 
 CHECKS = (
-    names.check,
+    check_names,
+    clusters.check_clusters,
     clusters.check,
-    network.check,
+    pools.check_pools,
     pools.check,
-    capacity.check,
-    store.check,
-    ingress.check,
+    check_store,
+    check,
 )

@@ -4,10 +4,17 @@ import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 
-from infra.clouds.existing.catalogue import s3_drivers, single_node_classes, system_folder
-from infra.clouds.existing.settings import ExistingCluster, NfsStore, PvcStore, S3CompatibleStore
-from infra.schema.image import LAST_PORT
-from infra.schema.kubernetes_names import is_subdomain
+from infra.clouds.existing.settings import (
+    ExistingCluster,
+    NfsStore,
+    PvcStore,
+    S3CompatibleStore,
+    s3_drivers,
+    single_node_classes,
+    system_folder,
+)
+from infra.schema.images import LAST_PORT
+from infra.schema.names import is_subdomain
 from infra.schema.paths import absolute_problem, below_problem
 from infra.schema.problems import Finding, Path, did_you_mean, listed
 from infra.schema.request import STORE_KIND, Request

@@ -1,18 +1,411 @@
 """What a preview says of resources on Google Cloud. None of it imports the SDK."""
 
 import ipaddress
-from collections.abc import Callable, Mapping
-from functools import partial
+import math
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from infra.clouds.gcp import nodes
-from infra.clouds.gcp.review import access, charges, identities, pools, quotas
-from infra.clouds.gcp.review.policies import autopilot, buckets, grants, networks, places, protection
+from infra.clouds.gcp.autopilot import GENERAL_PURPOSE
+from infra.clouds.gcp.catalogue import machine_type, region_of
+from infra.clouds.gcp.nodes import CLUSTER, declared_pools, declared_ways
+from infra.clouds.gcp.review import access_policies, charges, policies
+from infra.clouds.gcp.review.access_policies import GRANT, bindings
+from infra.clouds.gcp.review.charges import LOCAL_SSD_GB, declared_pods, machine_of
 from infra.review.contract import Review
-from infra.review.data_files import computed_from, in_place_from, replacing_from
-from infra.review.facts import Holding, Seconds
-from infra.review.holdings import holdings_from
-from infra.review.stack import Resource, Stack
+from infra.review.facts import Grant, Holding, Identity, Quota, Seconds
+from infra.review.stack import EVERYWHERE, JOB, Properties, Resource, Stack, at, is_true, mappings, text, texts
+from infra.review.tables import computed_from, holdings_from, in_place_from, replacing_from
+
+# Who outside the clusters is let in on Google Cloud: members of IAM and networks, each with what they may do.
+
+
+FIREWALL = "gcp:compute/firewall:Firewall"
+FILESTORE = "gcp:filestore/instance:Instance"
+
+IN_POOL = re.compile(
+    r"(?:serviceAccount:|.*/workloadIdentityPools/)([^/\[]+)\.svc\.id\.goog"
+    r"(?:\[([^/\]]+)/([^/\]]+)\]|/subject/ns/([^/]+)/sa/([^/]+))$"
+)
+"""A Kubernetes service account as a member: the clusters' project, the namespace and the name.
+
+Source: https://docs.cloud.google.com/kubernetes-engine/docs/how-to/workload-identity, 2026-11-24.
+"""
+
+OF_AGENTS = re.compile(
+    r"serviceAccount:.*@(?:gcp-sa-[a-z-]+|[a-z-]+-robot|gs-project-accounts)\.iam\.gserviceaccount\.com$"
+)
+"""Google's own accounts, as which its services work for a project.
+
+Source: https://docs.cloud.google.com/iam/docs/service-agents, 2026-11-24.
+"""
+
+SCOPES = (
+    "bucket",
+    "cryptoKeyId",
+    "repository",
+    "serviceAccountId",
+    "secretId",
+    "topic",
+    "dataset",
+    "folder",
+    "orgId",
+    "project",
+)
+"""The properties that name what a grant is on, the narrowest first."""
+
+SYSTEM = "kube-system"
+
+
+def outside_grants(stack: Stack) -> Sequence[Grant]:
+    """Everything that lets somebody in, in the order of declaration."""
+    found: list[Grant] = []
+    for resource in stack.resources.values():
+        if resource.package != "gcp" or resource.read:
+            continue
+        if resource.type == CLUSTER:
+            found += _reaching(stack, resource)
+        elif resource.type == FILESTORE:
+            found += _mounting(resource)
+        elif resource.type == FIREWALL:
+            found += _connecting(resource)
+        elif GRANT.search(resource.type):
+            found += _members(stack, resource)
+    return found
+
+
+def _reaching(stack: Stack, cluster: Resource) -> Iterator[Grant]:
+    may = f"reach the API server of the cluster {stack.called(cluster)}"
+    endpoints = at(cluster.properties, "controlPlaneEndpointsConfig")
+    if is_true(at(endpoints, "dnsEndpointConfig", "allowExternalTraffic")):
+        yield Grant(cluster.urn, "whoever IAM lets in, from everywhere,", may, signs_in=True)
+    if at(endpoints, "ipEndpointsConfig", "enabled") is False:
+        return
+    authorized = at(cluster.properties, "masterAuthorizedNetworksConfig")
+    if is_true(at(authorized, "gcpPublicCidrsAccessEnabled")):
+        yield Grant(cluster.urn, "every machine on Google Cloud", may)
+    blocks = [text(each.get("cidrBlock")) for each in mappings(at(authorized, "cidrBlocks"))]
+    if not blocks and not is_true(at(cluster.properties, "privateClusterConfig", "enablePrivateEndpoint")):
+        blocks = [EVERYWHERE]
+    yield from (Grant(cluster.urn, block, may) for block in blocks if block)
+
+
+def _mounting(instance: Resource) -> Iterator[Grant]:
+    may = f"mount the file system {instance.name}"
+    exports = mappings(at(instance.properties, "fileShares", "nfsExportOptions"))
+    if not exports:
+        yield Grant(instance.urn, EVERYWHERE, f"{may} as root")
+    for export in exports:
+        root = "" if export.get("squashMode") == "ROOT_SQUASH" else " as root"
+        yield from (Grant(instance.urn, block, f"{may}{root}") for block in texts(export.get("ipRanges")))
+
+
+def _connecting(rule: Resource) -> Iterator[Grant]:
+    if text(rule.properties.get("direction")) == "EGRESS" or not mappings(rule.properties.get("allows")):
+        return
+    for block in texts(rule.properties.get("sourceRanges")):
+        yield Grant(rule.urn, block, f"connect to machines of the network ({rule.name})")
+
+
+def _members(stack: Stack, grant: Resource) -> Iterator[Grant]:
+    """The members that ``grant`` names, less pods and accounts of the stack (only an update can tell the names of
+    its accounts) and Google's own accounts."""
+    condition = text(at(grant.properties, "condition", "expression"))
+    for role, members in bindings(grant):
+        may = f"have {role} on {_scope(grant)}{f', if {condition}' if condition else ''}"
+        for member in members:
+            if not OF_AGENTS.match(member) and (who := _outside(stack, member)):
+                yield Grant(grant.urn, who, may)
+
+
+def _outside(stack: Stack, member: str) -> str:
+    """The member as people call it; empty for pods of the stack's own clusters and namespaces."""
+    found = IN_POOL.match(member)
+    if found is None:
+        return "" if member.startswith("[") or "[" in member.partition(":")[2] else member
+    project, namespace, account = found[1], found[2] or found[4], found[3] or found[5]
+    own = {text(each.properties.get("project")) for each in stack.of_type(CLUSTER)}
+    if project not in own:
+        return f"pods of {namespace}/{account} in the project {project}"
+    inside = {SYSTEM, *(text(at(each.properties, "metadata", "namespace")) for each in stack.resources.values())}
+    return "" if namespace in inside else f"pods of {namespace}/{account}"
+
+
+def _scope(grant: Resource) -> str:
+    kind = re.sub(r"(?:IAM|Iam)(?:Member|Binding|Policy)$", "", grant.type.rpartition(":")[2])
+    name = next(filter(None, (text(grant.properties.get(key)) for key in SCOPES)), grant.name)
+    return f"the {kind[:1].lower()}{kind[1:]} {name}" if kind else name
+
+
+# Who may do what on Google Cloud, and from where control planes can be reached, in a few words each.
+
+
+ACCOUNT = "gcp:serviceaccount/account:Account"
+IMPERSONATION = "gcp:serviceaccount/iAMMember:IAMMember"
+BUCKET_GRANTS = ("gcp:storage/bucketIAMMember:BucketIAMMember", "gcp:storage/bucketIAMBinding:BucketIAMBinding")
+PROJECT_GRANTS = ("gcp:projects/iAMMember:IAMMember", "gcp:projects/iAMBinding:IAMBinding")
+
+FUSE_DRIVER = "gcsfuse.csi.storage.gke.io"
+"""Of volumes that Cloud Storage FUSE mounts as the pod's own service account."""
+
+MEMBER = re.compile(r"\[([^/\]]+)/([^/\]]+)\]$|/subject/ns/([^/]+)/sa/([^/]+)$")
+"""The Kubernetes service account in a member of a Workload Identity pool."""
+
+WORDS: Mapping[str, str] = {
+    "roles/container.defaultNodeServiceAccount": "write logs and metrics",
+    "roles/artifactregistry.reader": "pull images",
+    "roles/storage.objectUser": "read and write the bucket's objects",
+    "roles/storage.legacyBucketReader": "list the names of the bucket's objects",
+    "roles/storage.objectViewer": "read the bucket's objects",
+    "roles/storage.admin": "administer buckets",
+    "roles/owner": "own the project",
+    "roles/editor": "edit the project",
+}
+"""Roles in a few words; others are shown as they are."""
+
+
+def identities(stack: Stack) -> Sequence[Identity]:
+    """The Google service accounts, and the pods that have rights under their own name."""
+    pods = _mounting_pods(stack)
+    accounts = [_account(stack, each, pods) for each in stack.of_type(ACCOUNT)]
+    return [*_direct(stack, pods), *accounts]
+
+
+def endpoints(stack: Stack) -> Mapping[str, str]:
+    """From where each cluster's API can be reached."""
+    return {stack.called(each): _endpoint(each) for each in stack.of_type(CLUSTER)}
+
+
+def _direct(stack: Stack, pods: Mapping[str, Sequence[str]]) -> Iterator[Identity]:
+    """Buckets' grants to members of a Workload Identity pool, whose names are unknown before the first update."""
+    by_owner: dict[str, list[Resource]] = {}
+    for grant in stack.of_type(*BUCKET_GRANTS):
+        if _granted_to(stack, grant) is None:
+            owner = _member(grant.properties.get("member")) or " and ".join(pods)
+            by_owner.setdefault(owner or text(grant.properties.get("member")), []).append(grant)
+    for owner, grants in by_owner.items():
+        clusters = pods.get(owner) or _all(pods)
+        yield Identity(owner, "pods of this service account, as themselves", _may(grants), clusters, store=True)
+
+
+def _account(stack: Stack, account: Resource, pods: Mapping[str, Sequence[str]]) -> Identity:
+    grants = [each for each in stack.of_type(*PROJECT_GRANTS) if _granted_to(stack, each) == account.urn]
+    of_buckets = [each for each in stack.of_type(*BUCKET_GRANTS) if _granted_to(stack, each) == account.urn]
+    members = [each for each in stack.of_type(IMPERSONATION) if account.urn in each.dependencies]
+    users = list(dict.fromkeys(filter(None, (_member(each.properties.get("member")) for each in members))))
+    node_pools = [each for each in stack.of_type(nodes.NODE_POOL) if stack.source(each, "nodeConfig", ACCOUNT)]
+    with_nodes = {
+        stack.called(cluster)
+        for each in node_pools
+        if account.urn in each.property_dependencies.get("nodeConfig", ())
+        and (cluster := stack.source(each, "cluster", CLUSTER)) is not None
+    }
+    if with_nodes:
+        of, clusters = "nodes", sorted(with_nodes)
+    else:
+        of = f"pods of {', '.join(users)}" if users else "whoever may use it"
+        clusters = _all({user: pods.get(user, ()) for user in users})
+    return Identity(
+        text(account.properties.get("accountId")) or account.name,
+        of,
+        _may([*grants, *of_buckets]),
+        clusters,
+        store=bool(of_buckets),
+    )
+
+
+def _granted_to(stack: Stack, grant: Resource) -> str | None:
+    """The URN of the service account that a grant is to; None where it is to anybody else."""
+    for key in ("member", "members"):
+        if (account := stack.source(grant, key, ACCOUNT)) is not None:
+            return account.urn
+    return None
+
+
+def _mounting_pods(stack: Stack) -> dict[str, list[str]]:
+    """The Kubernetes service accounts as which pods mount buckets, each with its clusters."""
+    found: dict[str, dict[str, None]] = {}
+    for job in stack.of_type(JOB):
+        pod = at(job.properties, "spec", "template", "spec")
+        drivers = [at(volume, "csi", "driver") for volume in mappings(at(pod, "volumes"))]
+        if FUSE_DRIVER in drivers:
+            namespace = text(at(job.properties, "metadata", "namespace")) or "default"
+            account = text(at(pod, "serviceAccountName")) or "default"
+            found.setdefault(f"{namespace}/{account}", {})[stack.cluster_of(job)] = None
+    return {owner: sorted(clusters) for owner, clusters in found.items()}
+
+
+def _member(member: object) -> str:
+    found = MEMBER.search(text(member))
+    return "/".join(each for each in found.groups() if each) if found else ""
+
+
+def _may(grants: Iterable[Resource]) -> str:
+    roles = [text(each.properties.get("role")) for each in grants]
+    words = [WORDS.get(role, role.removeprefix("roles/")) for role in dict.fromkeys(filter(None, roles))]
+    return ", ".join(words) or "nothing"
+
+
+def _all(pods: Mapping[str, Sequence[str]]) -> list[str]:
+    return sorted({cluster for clusters in pods.values() for cluster in clusters})
+
+
+def _endpoint(cluster: Resource) -> str:
+    config = at(cluster.properties, "controlPlaneEndpointsConfig")
+    parts: list[str] = []
+    if is_true(at(config, "dnsEndpointConfig", "allowExternalTraffic")):
+        parts.append("DNS endpoint, for whom IAM lets in")
+    with_ip = at(config, "ipEndpointsConfig", "enabled")
+    if is_true(with_ip) or with_ip is None:
+        blocks = mappings(at(cluster.properties, "masterAuthorizedNetworksConfig", "cidrBlocks"))
+        names = [text(each.get("cidrBlock")) for each in blocks]
+        parts.append(f"IP endpoint, for {', '.join(filter(None, names)) or 'every address'}")
+    return "; ".join(parts) or "from the VPC alone"
+
+
+# Which quotas of Google Cloud a stack needs with every pool at its largest.
+
+
+QUOTA_DATA = Path(__file__).parents[1] / "data" / "quotas.toml"
+
+ALL_REGIONS = "all regions"
+
+SPOT_CPUS = "PREEMPTIBLE_CPUS"
+
+PER_GPU_FAMILY = "GPUS-PER-GPU-FAMILY-per-project-region"
+PER_VM_FAMILY = "CPUS-PER-VM-FAMILY-per-project-region"
+"""Ids of quotas that have a dimension, which is written after them."""
+
+NAT = "gcp:compute/routerNat:RouterNat"
+ADDRESS = "gcp:compute/address:Address"
+NETWORK = "gcp:compute/network:Network"
+
+GENERAL_PURPOSE_FAMILY = "e2"
+"""The family of Autopilot's general-purpose nodes
+(https://cloud.google.com/kubernetes-engine/docs/concepts/autopilot-compute-classes, as documented in 2025)."""
+
+Need = tuple[str, str, str]
+"""Where, metric and unit."""
+
+UNKNOWN = "GPUs "
+"""What the metric begins with of a GPU whose quota is in no source."""
+
+
+def quotas(stack: Stack) -> Sequence[Quota]:
+    """What the stack needs of each quota, by region, and then in the whole project."""
+    needed: Counter[Need] = Counter()
+    for pool in declared_pools(stack):
+        count = nodes.most_nodes(pool.inputs)
+        for need, amount in _of_node(pool.inputs):
+            needed[need] += amount * count
+    for need, amount in _of_autopilot(stack):
+        needed[need] += amount
+    for need, amount in _of_network(stack):
+        needed[need] += amount
+    project = text(stack.configuration.get("gcp:project")) or "<project>"
+    ordered = sorted(needed, key=lambda need: (need[0] == ALL_REGIONS, need))
+    return [_quota(need, needed[need], project) for need in ordered if needed[need]]
+
+
+def _quota(need: Need, amount: int, project: str) -> Quota:
+    where, metric, unit = need
+    name, _, family = metric.partition(", ")
+    how = "dimension" if family else "project" if where == ALL_REGIONS else "region"
+    see: str = _data()["see"][how]
+    return Quota(
+        metric=metric,
+        where=where,
+        needed=amount,
+        unit=unit,
+        see=see.format(region=where, project=project, metric=name),
+        ordinary=_data()["ordinary"].get(family or name),
+        known=not metric.startswith(UNKNOWN),
+    )
+
+
+def _of_node(pool: Properties) -> Iterator[tuple[Need, int]]:
+    """What one node needs."""
+    region = region_of(text(pool.get("location"))) or "<region>"
+    spot = nodes.is_spot(pool) or is_true(at(pool, "nodeConfig", "flexStart"))
+    machine = machine_type(nodes.machine_of(pool))
+    if machine is not None:
+        yield (ALL_REGIONS, "CPUS_ALL_REGIONS", "vCPUs"), machine.vcpus
+        if metric := _vcpus(machine.family, spot=spot):
+            yield (region, metric, "vCPUs"), machine.vcpus
+    gpus = nodes.gpus_of(pool)
+    if gpus:
+        yield (ALL_REGIONS, "GPUS_ALL_REGIONS", "GPUs"), gpus
+        yield (region, _gpus(nodes.accelerator_of(pool), spot=spot), "GPUs"), gpus
+    if metric := _data()["disks"].get(nodes.disk_type(pool)):
+        yield (region, metric, "GB"), nodes.disk_size(pool)
+    if ssds := nodes.local_ssds(pool):
+        yield (region, "PREEMPTIBLE_LOCAL_SSD_GB" if spot else "LOCAL_SSD_TOTAL_GB", "GB"), ssds * LOCAL_SSD_GB
+    if at(pool, "networkConfig", "enablePrivateNodes") is False:
+        yield (region, "IN_USE_ADDRESSES", "addresses"), 1
+
+
+def _of_autopilot(stack: Stack) -> Iterator[tuple[Need, int]]:
+    """For each way to ask Autopilot for nodes: as many of its largest pod as there may be at once."""
+    pods = [*declared_pods(stack)]
+    for way in declared_ways(stack):
+        asked = [pod for pod in pods if pod.way == way]
+        if not asked:
+            continue
+        region = region_of(text(way.resource.properties.get("location"))) or "<region>"
+        largest = max(asked, key=lambda pod: (pod.requests.gpus, pod.requests.cpu))
+        machine, gpus = machine_of(largest), largest.requests.gpus
+        vcpus = machine.vcpus if machine else math.ceil(largest.requests.cpu / 1000)
+        yield (ALL_REGIONS, "CPUS_ALL_REGIONS", "vCPUs"), vcpus * way.most_pods
+        family = machine.family if machine else GENERAL_PURPOSE_FAMILY
+        shared = way.way.compute_class == GENERAL_PURPOSE
+        if (machine or shared) and (metric := _vcpus(family, spot=way.way.spot)):
+            yield (region, metric, "vCPUs"), vcpus * way.most_pods
+        if gpus:
+            yield (ALL_REGIONS, "GPUS_ALL_REGIONS", "GPUs"), gpus * way.most_pods
+            yield (region, _gpus(way.way.accelerator, spot=way.way.spot), "GPUs"), gpus * way.most_pods
+
+
+def _vcpus(family: str, *, spot: bool) -> str | None:
+    rules = _data()["vcpus"]
+    if family in rules["dimension"]:
+        return f"{PER_VM_FAMILY}, {family.upper()}"
+    metric: str | None = rules["families"].get(family)
+    return SPOT_CPUS if metric and spot else metric
+
+
+def _gpus(accelerator: str | None, *, spot: bool) -> str:
+    rule: Mapping[str, Any] = _data()["gpus"].get(accelerator, {})
+    if not spot and "family" in rule:
+        return f"{PER_GPU_FAMILY}, {rule['family']}"
+    unknown = f"{UNKNOWN}{accelerator or 'of any kind'}{' as Spot' if spot else ''}"
+    return rule.get("spot" if spot else "on_demand", unknown)
+
+
+def _of_network(stack: Stack) -> Iterator[tuple[Need, int]]:
+    for gateway in stack.of_type(NAT):
+        # One at least; more from about a thousand nodes on.
+        if gateway.properties.get("natIpAllocateOption") == "AUTO_ONLY":
+            yield (_region(gateway), "IN_USE_ADDRESSES", "addresses"), 1
+            yield (_region(gateway), "STATIC_ADDRESSES", "addresses"), 1
+    for address in stack.of_type(ADDRESS):
+        if address.properties.get("addressType", "EXTERNAL") == "EXTERNAL":
+            yield (_region(address), "STATIC_ADDRESSES", "addresses"), 1
+    yield (ALL_REGIONS, "NETWORKS", "networks"), len(stack.of_type(NETWORK))
+
+
+def _region(resource: Resource) -> str:
+    return text(resource.properties.get("region")) or "<region>"
+
+
+@cache
+def _data() -> dict[str, Any]:
+    return tomllib.loads(QUOTA_DATA.read_text(encoding="utf-8"))
+
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -47,27 +440,27 @@ def creation(resource: Resource) -> Seconds | None:
 
     A node pool waits for the nodes that it starts with, and how long one without any takes is not recorded.
     """
-    known = pools.TIMES.get(("creation", resource.type))
+    known = nodes.TIMES.get(("creation", resource.type))
     if resource.type != nodes.NODE_POOL:
         return known
     if not nodes.fewest_nodes(resource.properties):
         return None
-    return pools.TIMES["boot", "gpu"] if nodes.accelerator(resource.properties) else known
+    return nodes.TIMES["boot", "gpu"] if nodes.accelerator_of(resource.properties) else known
 
 
 REVIEW = Review(
-    pools=pools.pools,
+    pools=nodes.pools,
     charges=charges.charges,
     disk_price=charges.disk_price,
     balancer_price=charges.balancer_price,
-    quotas=quotas.quotas,
+    quotas=quotas,
     policies=(
-        *buckets.POLICIES,
-        *networks.POLICIES,
-        *grants.POLICIES,
-        *protection.POLICIES,
-        *places.POLICIES,
-        *autopilot.POLICIES,
+        *access_policies.POLICIES,
+        *access_policies.NETWORK_POLICIES,
+        *access_policies.GRANT_POLICIES,
+        *policies.PROTECTION_POLICIES,
+        *policies.PLACE_POLICIES,
+        *policies.POLICIES,
     ),
     replacing=partial(replacing_from, DATA / "replacing.json"),
     computed=partial(computed_from, DATA / "replacing.json"),
@@ -75,7 +468,7 @@ REVIEW = Review(
     creation=creation,
     in_place=partial(in_place_from, DATA / "in_place.toml"),
     sometimes=SOMETIMES,
-    identities=identities.identities,
-    grants=access.grants,
-    endpoints=identities.endpoints,
+    identities=identities,
+    grants=outside_grants,
+    endpoints=endpoints,
 )

@@ -1,19 +1,137 @@
 """What each resource is billed for. Spot prices are those of the table's day: Google changes them every month."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from infra.clouds.gcp import nodes
-from infra.clouds.gcp.catalogue import is_zone, machine_type, region_of
-from infra.clouds.gcp.nodes import CLUSTER
-from infra.clouds.gcp.review.pods import DeclaredPod, declared_pods, machine_of
-from infra.clouds.gcp.review.pools import DeclaredPool, DeclaredWay, declared_pools, declared_ways
+from infra.clouds.gcp import autopilot, nodes
+from infra.clouds.gcp.catalogue import MachineType, is_zone, machine_type, region_of, sidecar
+from infra.clouds.gcp.nodes import CLUSTER, DeclaredPool, DeclaredWay, declared_pools, declared_ways
+from infra.platform import ASKED_ANNOTATION, GPU_RESOURCE, Resources
 from infra.review.facts import Balancer, Charge, Disk, Price
-from infra.review.prices import RESERVED, price_table, priced_in
-from infra.review.properties import Properties, Unknown, at, is_true, mappings, text, texts, whole
-from infra.review.stack import Resource, Stack
+from infra.review.stack import (
+    JOB,
+    Properties,
+    Resource,
+    Stack,
+    Unknown,
+    at,
+    is_true,
+    mapping,
+    mappings,
+    strings,
+    text,
+    texts,
+    whole,
+)
+from infra.review.tables import RESERVED, price_table, priced_in
+from infra.schema.quantities import cpu_millicores, mebibytes
+
+# The pods that a stack runs on GKE Autopilot, which bills them in place of nodes.
+
+
+_TEMPLATE = ("spec", "template")
+
+KINDS: Mapping[str, tuple[Sequence[str], str]] = {
+    JOB: (_TEMPLATE, "parallelism"),
+    "kubernetes:batch/v1:CronJob": (("spec", "jobTemplate", *_TEMPLATE), "parallelism"),
+    "kubernetes:apps/v1:StatefulSet": (_TEMPLATE, "replicas"),
+    "kubernetes:apps/v1:Deployment": (_TEMPLATE, "replicas"),
+}
+"""The path of the pod template in each kind, and the key beside it with the number of pods."""
+
+
+@dataclass(frozen=True)
+class DeclaredPod:
+    """The pods of one resource, ``count`` at once, of the pod spec ``spec``.
+
+    Each asks for ``declared``, and for ``requests`` with what a cloud adds to it and makes of that. ``asked`` is
+    what its step asks for, where that is less. ``stays`` says that they run as long as the resource is there.
+    ``way`` is how they ask for nodes; None for one that the stack file does not have.
+    """
+
+    resource: Resource
+    cluster: Resource
+    spec: Properties
+    declared: Resources
+    requests: Resources
+    asked: Resources | None
+    count: int
+    stays: bool
+    way: DeclaredWay | None
+
+
+def declared_pods(stack: Stack) -> Iterator[DeclaredPod]:
+    """The pods on clusters on Autopilot whose requests are known."""
+    ways = [*declared_ways(stack)]
+    clusters = {way.cluster: way.resource for way in ways}
+    for resource in stack.of_type(*KINDS):
+        cluster = clusters.get(stack.cluster_of(resource))
+        path, number = KINDS[resource.type]
+        template = mapping(at(resource.properties, *path))
+        spec = mapping(template.get("spec"))
+        if cluster is None:
+            continue
+        try:
+            declared = _declared(spec)
+            added = sidecar(strings(mapping(template.get("metadata")).get("annotations")))
+            asked = _step(resource)
+        except ValueError:
+            continue
+        requests = _sum(declared, added)
+        selected = strings(spec.get("nodeSelector"))
+        of_cluster = (way for way in ways if way.resource is cluster)
+        way = next((each for each in of_cluster if autopilot.selector(each.way) == selected), None)
+        if way:
+            # A sidecar may leave a class with one ratio beside it.
+            requests = autopilot.rules(way.way).admitted(requests)
+        count = whole(at(resource.properties, *path[:-1], number), 1)
+        stays = number == "replicas"
+        yield DeclaredPod(resource, cluster, spec, declared, requests, asked, count, stays, way)
+
+
+def machine_of(pod: DeclaredPod) -> MachineType | None:
+    """The machine type of the node that each of these pods has to itself; None where it shares one."""
+    return autopilot.machine_for(pod.way.way, pod.requests) if pod.way and pod.way.way.has_own_node else None
+
+
+def _declared(spec: Properties) -> Resources:
+    """What one pod asks for. Raises ValueError where an amount cannot be read."""
+    before = [_amounts(at(each, "resources", "requests")) for each in mappings(spec.get("initContainers"))]
+    beside = [_amounts(at(each, "resources", "requests")) for each in mappings(spec.get("containers"))]
+    return _combined(max, [*before, _combined(sum, [*beside, NOTHING])])
+
+
+def _step(resource: Resource) -> Resources | None:
+    """What the step of a Job asks for, where its pod asks for more."""
+    said = strings(at(resource.properties, "metadata", "annotations")).get(ASKED_ANNOTATION)
+    return _amounts(json.loads(said)) if said else None
+
+
+NOTHING = Resources(cpu=0, memory=0)
+
+
+def _sum(*amounts: Resources) -> Resources:
+    return _combined(sum, amounts)
+
+
+def _combined(combine: Callable[[list[int]], int], amounts: Sequence[Resources]) -> Resources:
+    return Resources(
+        **{each.name: combine([getattr(one, each.name) for one in amounts]) for each in fields(Resources)}
+    )
+
+
+def _amounts(requests: object) -> Resources:
+    asked = strings(requests)
+    return Resources(
+        cpu=cpu_millicores(asked.get("cpu", "0")),
+        memory=mebibytes(asked.get("memory", "0")),
+        ephemeral_storage=mebibytes(asked.get("ephemeral-storage", "0")),
+        gpus=int(asked.get(GPU_RESOURCE, "0")),
+    )
+
 
 TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml")
 
@@ -148,7 +266,7 @@ def _cluster(declared: Declared, resource: Resource) -> Iterator[Charge]:
 
 def _nodes(pool: DeclaredPool) -> Iterator[Charge]:
     config = at(pool.inputs, "nodeConfig")
-    name, region = nodes.machine(pool.inputs), _region(pool.inputs)
+    name, region = nodes.machine_of(pool.inputs), _region(pool.inputs)
     least, most = nodes.fewest_nodes(pool.inputs), nodes.most_nodes(pool.inputs)
     way, column = _way(config)
 

@@ -1,32 +1,482 @@
 """What a stack file may not say of Google Cloud."""
 
-from infra.clouds.gcp.rules import (
-    autopilot,
-    clusters,
-    filestore,
-    ingress,
-    keys,
-    maintenance,
-    names,
-    node_networks,
-    nodes,
-    pools,
-    store,
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from itertools import takewhile
+from pathlib import Path as FilePath
+from typing import Any
+
+from dateutil.rrule import rrulestr
+
+from infra.clouds.gcp.catalogue import is_zone, maintenance_limits, region_of, regions
+from infra.clouds.gcp.rules import clusters, pools
+from infra.clouds.gcp.settings import OWN, FilestoreStore, GcpCluster, GcsStore, Maintenance
+from infra.schema.names import DNS_LABEL, KUBERNETES_NAME_LIMIT, node_label_findings
+from infra.schema.problems import Finding, Path, Problem, did_you_mean, listed
+from infra.schema.quantities import mebibytes
+from infra.schema.request import STORE_KIND, Request
+from infra.schema.taints import gpu_taint_findings, taint_findings
+
+# Names, labels, taints and project ids that Google Cloud would refuse.
+
+
+# https://cloud.google.com/resource-manager/docs/creating-managing-labels, as documented in 2025.
+CLOUD_LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+CLOUD_LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+
+# Label prefixes that are Kubernetes' and GKE's own; a kubelet or GKE refuses them in a pool's settings.
+RESERVED_PREFIXES = ("kubernetes.io", "k8s.io", "cloud.google.com", "gke.io")
+
+# https://cloud.google.com/resource-manager/docs/creating-managing-projects, as documented in 2025. What stands
+# before a colon is the domain of a project that is older than organizations.
+PROJECT = re.compile(r"([a-z0-9][a-z0-9.-]*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
+PROJECT_FIX = "write the id (6 to 30 lower-case letters, digits and hyphens), not the name or number"
+
+PROJECT_VARIABLES = ("GOOGLE_PROJECT", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
+"""Environment variables that name the project where the stack does not (pulumi_gcp 9.35, config/vars.py)."""
+
+
+def no_project(stack: str) -> Problem:
+    """What is wrong with a stack that has no project."""
+    return Problem(
+        "gcp:project",
+        None,
+        "the stack does not say which Google Cloud project to create things in",
+        f"pulumi config set gcp:project <your-project-id> -s {stack}",
+    )
+
+
+def provider_problems(configuration: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the provider's keys in the stack's whole ``configuration``."""
+    project = configuration.get("gcp:project")
+    if not project or is_project(str(project)):
+        return []
+    fix = f"{PROJECT_FIX}: `gcloud projects list` shows it as PROJECT_ID"
+    return [Problem("gcp:project", project, "not a project id", fix)]
+
+
+def is_project(text: str) -> bool:
+    """Whether ``text`` can be the id of a project."""
+    return PROJECT.fullmatch(text) is not None
+
+
+def check_names(request: Request) -> Iterator[Finding]:
+    """Findings about the names, labels and taints of clusters on Google Cloud."""
+    for name, cluster in request.clusters_of(GcpCluster).items():
+        place = ("clusters", name)
+        yield from _starts_with_letter(place, name)
+        yield from _cloud_labels((*place, "labels"), cluster.labels)
+        for key, pool in cluster.pools.items():
+            at = (*place, "pools", key)
+            yield from _starts_with_letter(at, key)
+            yield from node_label_findings((*at, "labels"), pool.labels, RESERVED_PREFIXES, "Kubernetes and GKE")
+            yield from _cloud_labels((*at, "resource_labels"), pool.resource_labels)
+            yield from taint_findings((*at, "taints"), pool.taints)
+            if pool.accelerator is not None:
+                yield from gpu_taint_findings((*at, "taints"), pool.taints, (*at, "accelerator"))
+
+
+def _starts_with_letter(place: Path, name: str) -> Iterator[Finding]:
+    if DNS_LABEL.fullmatch(name) and len(name) <= KUBERNETES_NAME_LIMIT and not name[0].isalpha():
+        yield Finding(place, name, "a name on Google Cloud begins with a letter", "put a letter in front")
+
+
+def _cloud_labels(place: Path, labels: Mapping[str, str]) -> Iterator[Finding]:
+    for key, value in labels.items():
+        if not CLOUD_LABEL_KEY.fullmatch(key) or key.startswith("goog"):
+            yield Finding(
+                (*place, key),
+                key,
+                "not a Google Cloud label key: a lower-case letter, then lower-case letters, digits, `_` and `-`, "
+                "63 at most, and not beginning with `goog`",
+                "correct the key",
+            )
+        elif not CLOUD_LABEL_VALUE.fullmatch(value):
+            yield Finding(
+                (*place, key),
+                value,
+                "not a Google Cloud label value: lower-case letters, digits, `_` and `-`, 63 at most",
+                "correct the value",
+            )
+
+
+# A Filestore instance by itself, and as the store of GKE clusters.
+
+
+DATA = FilePath(__file__).parents[1] / "data" / "filestore.toml"
+
+GIB = 1024
+"""MiB."""
+
+
+@dataclass(frozen=True)
+class Tier:
+    """``place`` is whether its instances are in a zone or a region; ``sizes`` are (least, most, unit) in GiB."""
+
+    place: str
+    sizes: Sequence[tuple[int, int, int]]
+    shrinks: bool
+
+
+@cache
+def tiers() -> Mapping[str, Tier]:
+    """The tiers by the name that Google's API has for them."""
+    content = tomllib.loads(DATA.read_text(encoding="utf-8"))["tiers"]
+    return {
+        name: Tier(each["place"], [(least, most, unit) for least, most, unit in each["sizes"]], each["shrinks"])
+        for name, each in content.items()
+    }
+
+
+def check_filestore(request: Request) -> Iterator[Finding]:
+    """Findings about the instance's place and size, and about clusters that are far from it."""
+    store = request.store
+    if not isinstance(store, FilestoreStore):
+        return
+    tier = tiers()[store.tier]
+    yield from _place(store, tier)
+    yield from _size(store, tier)
+    for name, cluster in request.clusters_of(GcpCluster).items():
+        if region_of(cluster.location) != region_of(store.location):
+            yield Finding(
+                ("store", "location"),
+                store.location,
+                f"cluster `{name}` is in {region_of(cluster.location)}: its nodes would read and write files "
+                "across regions, which is slow and billed",
+                f"write {_example(tier, region_of(cluster.location))}, or `kind: gcs`, which regions can share",
+                read=(("clusters", name, "location"),),
+            )
+    for team in request.teams:
+        yield Finding(
+            ("teams", team),
+            None,
+            "a file share cannot be mounted by its folders, so every team's Jobs would read and write all files",
+            "remove `teams`, or write `kind: gcs`",
+            read=(("store", "kind"),),
+        )
+
+
+def _place(store: FilestoreStore, tier: Tier) -> Iterator[Finding]:
+    region = region_of(store.location)
+    if region not in regions():
+        fix = did_you_mean(region, regions(), f"write {_example(tier, 'us-central1')}")
+        yield Finding(("store", "location"), store.location, "not in a region of the catalogue", fix)
+    elif is_zone(store.location) != (tier.place == "zone"):
+        yield Finding(
+            ("store", "location"),
+            store.location,
+            f"a {'zone' if is_zone(store.location) else 'region'}, and an instance of tier {store.tier} is in a "
+            f"{tier.place}",
+            f"write {_example(tier, region)}, or another `tier`",
+            read=(("store", "tier"),),
+        )
+
+
+def _example(tier: Tier, region: str) -> str:
+    return f"`{region}-a` or another of its zones" if tier.place == "zone" else f"`{region}`"
+
+
+def _size(store: FilestoreStore, tier: Tier) -> Iterator[Finding]:
+    wanted = mebibytes(store.size) / GIB
+    if any(least <= wanted <= most and (wanted - least) % unit == 0 for least, most, unit in tier.sizes):
+        return
+    ranges = [
+        f"{_spelt(least)} to {_spelt(most)}" + (f" in steps of {_spelt(unit)}" if unit > 1 else "")
+        for least, most, unit in tier.sizes
+    ]
+    yield Finding(
+        ("store", "size"),
+        store.size,
+        f"an instance of tier {store.tier} has {listed(ranges)}",
+        f"write `{_spelt(_next(tier, wanted))}`",
+        read=(("store", "tier"),),
+    )
+
+
+def _next(tier: Tier, wanted: float) -> int:
+    """The smallest size in GiB that is not below ``wanted``; the largest where there is none."""
+    for least, most, unit in tier.sizes:
+        if wanted <= most:
+            steps = max(0, -int((least - wanted) // unit)) if wanted > least else 0
+            return min(least + steps * unit, most)
+    return tier.sizes[-1][1]
+
+
+def _spelt(gib: int) -> str:
+    return f"{gib // 1024}Ti" if gib % 1024 == 0 else f"{gib}Gi"
+
+
+# Keys of Cloud KMS that are named instead of the stack's own.
+
+
+KEY = re.compile(
+    r"projects/[a-z0-9:.-]+/locations/([a-z0-9-]+)/keyRings/[\w-]{1,63}/cryptoKeys/[\w-]{1,63}", re.ASCII
 )
-from infra.clouds.gcp.rules.names import provider_problems
+"""https://docs.cloud.google.com/kms/docs/resource-hierarchy#retrieve_resource_id, read on 2026-11-22."""
+
+
+def check_keys(request: Request) -> Iterator[Finding]:
+    """Findings about the keys of clusters' Secrets and of the bucket."""
+    for name, cluster in request.clusters_of(GcpCluster).items():
+        at = ("clusters", name)
+        yield from _key(
+            (*at, "control_plane", "secrets_key"),
+            cluster.control_plane.secrets_key,
+            region_of(cluster.location),
+            (*at, "location"),
+        )
+    store = request.store
+    if isinstance(store, GcsStore):
+        yield from _key(("store", "kms_key"), store.kms_key, store.location.lower(), ("store", "location"))
+
+
+def _key(place: Path, key: str | None, region: str, location: Path) -> Iterator[Finding]:
+    """A cluster and a bucket only take a key of their own region."""
+    if key is None or key == OWN:
+        return
+    found = KEY.fullmatch(key)
+    if found is None:
+        yield Finding(
+            place,
+            key,
+            "not the name of a Cloud KMS key",
+            f"write `{OWN}` for one that the stack creates, or "
+            "`projects/<project>/locations/<region>/keyRings/<ring>/cryptoKeys/<key>`",
+        )
+    elif found[1] != region:
+        yield Finding(
+            place,
+            key,
+            f"a key in {found[1]}, and it has to be in {region}, where what it encrypts is",
+            f"name a key in {region}, or write `{OWN}` for one that the stack creates",
+            read=(location,),
+        )
+
+
+# Apps that people reach by Google's load balancer: its own certificate, and Identity-Aware Proxy or a proxy.
+
+
+def check_ingress(request: Request) -> Iterator[Finding]:
+    """Findings about what Google's load balancer cannot do."""
+    for name in request.clusters_of(GcpCluster):
+        read = (("clusters", name, "cloud"),)
+        for each in request.exposed_on(name):
+            tls, login = each.ingress.tls, each.ingress.login
+            if tls.kind not in (None, "managed"):
+                yield Finding(
+                    (*each.at, "tls"),
+                    None,
+                    f"`{tls.chosen[0]}` is not for Google's load balancer, which has a certificate of Google's",
+                    "write `tls: {managed: true}`",
+                    read=read,
+                )
+            if login.kind == "cognito":
+                yield Finding(
+                    (*each.at, "login", "cognito"),
+                    None,
+                    "Amazon Cognito is a login of AWS's load balancers",
+                    "write `iap`, or `oidc` with the issuer of the user pool",
+                    read=read,
+                )
+
+
+# Maintenance windows: how long they are, and how many hours of them GKE wants.
+
+
+RULE = re.compile(r"FREQ=(DAILY|WEEKLY|MONTHLY)(;[A-Z]+=[A-Z0-9,+-]+)*")
+BY_DAY = re.compile(r"([+-]?[1-5])?(MO|TU|WE|TH|FR|SA|SU)")
+
+YEAR = timedelta(days=366)
+"""How long a rule is followed. What has a longer period comes too seldom anyway."""
+
+Opening = tuple[datetime, datetime]
+"""When a window opens and closes."""
+
+
+def check_maintenance(request: Request) -> Iterator[Finding]:
+    """Findings about each cluster's window."""
+    for name, cluster in request.clusters_of(GcpCluster).items():
+        yield from _window(("clusters", name, "maintenance"), cluster.maintenance)
+
+
+def _window(place: Path, window: Maintenance) -> Iterator[Finding]:
+    limits = maintenance_limits()
+    start, end = (datetime.fromisoformat(time) for time in (window.start, window.end))
+    long_enough = end - start >= timedelta(hours=limits.window_hours)
+    if not long_enough:
+        hours = limits.window_hours
+        yield Finding(
+            (*place, "end"),
+            window.end,
+            f"{'before' if end < start else f'less than {hours} hours after'} the window's start, {window.start}",
+            f"make it {hours} hours or more after the start",
+            read=((*place, "start"),),
+        )
+    try:
+        openings = _openings(window.recurrence, start, end)
+    except (ValueError, OverflowError) as error:
+        yield Finding(
+            (*place, "recurrence"),
+            window.recurrence,
+            f"not a recurrence rule of RFC 5545 with a daily, weekly or monthly frequency: {error}",
+            "write for example `FREQ=WEEKLY;BYDAY=SA,SU`",
+        )
+        return
+    hours = _fewest_hours(openings, start, timedelta(days=limits.days))
+    if long_enough and hours < limits.least_hours:
+        yield Finding(
+            (*place, "recurrence"),
+            window.recurrence,
+            f"with {(end - start) / timedelta(hours=1):g} hours each time, there are {limits.days} days with only "
+            f"{hours:g} hours of maintenance, and GKE wants {limits.least_hours} in any {limits.days} days",
+            "let it come more often, for example `FREQ=WEEKLY;BYDAY=SA,SU`, or move `end`",
+            read=((*place, "start"), (*place, "end")),
+        )
+
+
+def _openings(rule: str, start: datetime, end: datetime) -> list[Opening]:
+    """The windows of a year and of the days that GKE looks at after it, those that touch as one.
+
+    Raises:
+        ValueError: the rule cannot be read.
+        OverflowError: the window is in a year past 9999.
+    """
+    if not RULE.fullmatch(rule):
+        raise ValueError(
+            "it has to begin with `FREQ=DAILY`, `FREQ=WEEKLY` or `FREQ=MONTHLY`, and to have no spaces"
+        )
+    names, values = zip(*(part.split("=") for part in rule.split(";")), strict=True)
+    parts = dict(zip(names, values, strict=True))
+    # What dateutil reads, although it means nothing.
+    if len(parts) < len(names):
+        raise ValueError("a part stands there twice")
+    if "BYDAY" in parts and not all(BY_DAY.fullmatch(day) for day in parts["BYDAY"].split(",")):
+        raise ValueError("`BYDAY` has days such as `SA` or `1SA`")
+    if not re.fullmatch(r"0*[1-9][0-9]{0,2}", parts.get("INTERVAL", "1")):
+        raise ValueError("`INTERVAL` is a number from 1 to 999")
+    last = start + YEAR + timedelta(days=maintenance_limits().days)
+    openings: list[Opening] = []
+    for opens in takewhile(lambda time: time <= last, rrulestr(rule, dtstart=start)):
+        closes = opens + (end - start)
+        if openings and opens <= openings[-1][1]:
+            openings[-1] = (openings[-1][0], closes)
+        else:
+            openings.append((opens, closes))
+    return openings
+
+
+def _fewest_hours(openings: Sequence[Opening], start: datetime, span: timedelta) -> float:
+    """The fewest hours of maintenance in any ``span`` of the year; there are the fewest right after a window."""
+    # A last window begins it, too, after which the rule has ended.
+    hours = [_hours(openings, start, start + span)]
+    for index, (_, closes) in enumerate(openings):
+        if closes < start + YEAR:
+            hours.append(_hours(openings[index + 1 :], closes, closes + span))
+    return round(min(hours), 2)
+
+
+def _hours(openings: Sequence[Opening], start: datetime, end: datetime) -> float:
+    coming = takewhile(lambda opening: opening[0] < end, openings)
+    return sum((min(closes, end) - max(opens, start)) / timedelta(hours=1) for opens, closes in coming)
+
+
+# The bucket, by itself and as the store of GKE clusters.
+
+
+# https://cloud.google.com/storage/docs/buckets#naming, as documented in 2025.
+BUCKET = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
+SOFT_DELETE_MINIMUM_DAYS = 7
+"""https://cloud.google.com/storage/docs/soft-delete, as documented in 2025: seven to ninety days, or none."""
+
+
+def check(request: Request) -> Iterator[Finding]:
+    """Findings about the bucket, and about another store for clusters on Google Cloud."""
+    clusters = request.clusters_of(GcpCluster)
+    if isinstance(request.store, GcsStore):
+        yield from _bucket(request.store)
+        yield from _kept(request.store, request.protect)
+    elif request.store is not None and not isinstance(request.store, FilestoreStore) and clusters:
+        yield Finding(
+            STORE_KIND,
+            request.store.kind,
+            f"{listed(clusters, 'and')} on Google Cloud: there the store outlives clusters and is shared between "
+            "regions, which a bucket does",
+            "write `kind: gcs` and a `location`, or `kind: filestore` for a file system",
+            read=request.cloud_places,
+        )
+
+
+def _bucket(store: GcsStore) -> Iterator[Finding]:
+    if store.location.lower() not in regions():
+        yield Finding(
+            ("store", "location"),
+            store.location,
+            "not a region of the catalogue; reading across regions is slow and billed",
+            did_you_mean(
+                store.location,
+                # `US` and `EU` are several regions, and no abbreviation of one.
+                regions() if "-" in store.location else (),
+                "write the region of the pool that trains, such as `us-central1`",
+            ),
+        )
+    name = store.bucket
+    if name is not None and (not BUCKET.fullmatch(name) or _reserved(name)):
+        yield Finding(
+            ("store", "bucket"),
+            name,
+            "not a bucket name: 3 to 63 lower-case letters, digits, `-` and `_`, a letter or digit at both ends, "
+            "and nothing with `google`. Names with dots need a domain that you own",
+            "choose another, such as `<project>-slipway`, or remove it for the default",
+        )
+    for index, project in enumerate(store.impersonation.projects if store.impersonation else ()):
+        if not is_project(project):
+            yield Finding(
+                ("store", "impersonation", "projects", index),
+                project,
+                "not a project ID",
+                PROJECT_FIX,
+            )
+
+
+def _kept(store: GcsStore, protect: bool) -> Iterator[Finding]:
+    """How long objects that were deleted or overwritten can be had back."""
+    if 0 < store.soft_delete_days < SOFT_DELETE_MINIMUM_DAYS:
+        yield Finding(
+            ("store", "soft_delete_days"),
+            store.soft_delete_days,
+            f"Cloud Storage keeps deleted objects for at least {SOFT_DELETE_MINIMUM_DAYS} days, or not at all",
+            f"write 0, or {SOFT_DELETE_MINIMUM_DAYS} to 90",
+        )
+    if protect and not store.versioning and not store.soft_delete_days:
+        yield Finding(
+            ("store", "versioning"),
+            store.versioning,
+            "the stack is protected, and an object overwritten or deleted by mistake would be gone",
+            "write `versioning: true` or `soft_delete_days: 7`",
+            read=(("protect",), ("store", "soft_delete_days")),
+        )
+
+
+def _reserved(name: str) -> bool:
+    return name.startswith("goog") or "google" in name or "g00gle" in name
+
 
 __all__ = ["CHECKS", "provider_problems"]
 
 CHECKS = (
-    names.check,
+    check_names,
+    clusters.check_clusters,
+    check_maintenance,
     clusters.check,
-    maintenance.check,
-    autopilot.check,
-    nodes.check,
     pools.check,
-    node_networks.check,
-    store.check,
-    filestore.check,
-    keys.check,
-    ingress.check,
+    pools.check_pools,
+    clusters.check_node_networks,
+    check,
+    check_filestore,
+    check_keys,
+    check_ingress,
 )

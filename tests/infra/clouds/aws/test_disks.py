@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.clouds.aws.disks import CHART, NAME, SCRIPT, objects
+from infra.clouds.aws.disks import DISK_CHART, NAME, SCRIPT, objects
 from infra.clouds.aws.emulator import Emulator as AwsEmulator
 from infra.clouds.aws.platforms import platforms
-from infra.review.properties import at
-from infra.review.stack import Stack
+from infra.review.stack import Stack, at
 from infra.settings.loading import load
 from tests.support.aws import ADDON, ASSOCIATION, ATTACHMENT, NODE_GROUP, RELEASE, declare, raw
 from tests.support.checkout import ROOT
@@ -99,9 +98,9 @@ def test_the_driver_and_a_node_stay_until_no_disk_is_left(name: str, changes: di
 
 def test_the_chart_is_in_the_repository_and_has_what_its_values_say() -> None:
     # Pulumi looks for it from the root of the project, and keeps the path in its state.
-    assert not Path(CHART).is_absolute()
-    assert yaml.safe_load((ROOT / CHART / "Chart.yaml").read_text("utf-8"))["version"]
-    (template,) = (ROOT / CHART / "templates").iterdir()
+    assert not Path(DISK_CHART).is_absolute()
+    assert yaml.safe_load((ROOT / DISK_CHART / "Chart.yaml").read_text("utf-8"))["version"]
+    (template,) = (ROOT / DISK_CHART / "templates").iterdir()
     assert "".join(template.read_text("utf-8").split()) == "{{-range.Values.objects}}---{{toYaml.}}{{-end}}"
 
 

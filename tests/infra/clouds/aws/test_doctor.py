@@ -11,8 +11,7 @@ from botocore.stub import Stubber
 
 from infra.clouds.aws import doctor
 from infra.clouds.aws.settings import AwsCluster
-from infra.review.facts import Quota
-from infra.review.observation import Observation, State
+from infra.review.facts import Observation, Quota, State
 from infra.review.stack import Resource, Stack
 from infra.schema.request import Request
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from offline.evaluated.operations import compared
 from offline.policies.changes import Change
 from offline.policies.check import check_change
-from offline.preview.operations import compared
 from tests.support.previewing import TODAY, findings, previewed
 
 DEV = "aws-dev"

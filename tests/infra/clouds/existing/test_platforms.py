@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from infra.clouds.existing.emulator import Emulator as ExistingEmulator
-from infra.clouds.existing.kubeconfig import as_argument
+from infra.clouds.existing.live_cluster import as_argument
 from infra.clouds.existing.platforms import platforms, pool_of
 from infra.clouds.existing.settings import ExistingPool
 from infra.platform import DevicePlugin, Interconnect, Platform, Resources, Taint

@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from infra.clouds.gcp import doctor, google_api
-from infra.review.facts import Quota
-from infra.review.observation import Observation, State
+from infra.review.facts import Observation, Quota, State
 from infra.review.stack import Resource, Stack
 
 # Whoever runs the doctor has chosen their own credentials, of whatever type.

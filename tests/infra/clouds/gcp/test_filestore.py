@@ -6,8 +6,8 @@ import pytest
 
 from infra.settings.loading import load
 from infra.settings.model import Settings
-from offline.preview.model import Operation
-from offline.preview.operations import compared
+from offline.evaluated.model import Operation
+from offline.evaluated.operations import compared
 from tests.support.gcp import BUCKET, CLUSTER, CPU_POOL, declare, raw
 from tests.support.previewing import previewed
 from tests.support.refusals import Case, named, problems, the_problem

@@ -8,8 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
-from infra.clouds.gcp.bucket import TEMPORARY_SUFFIX
-from infra.clouds.gcp.store import MOUNT_OPTIONS
+from infra.clouds.gcp.store import MOUNT_OPTIONS, TEMPORARY_SUFFIX
 from infra.platform import POD_USER, Platform
 from infra.schema.request import AppAccess, Request
 from infra.settings.loading import load

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from offline.preview.operations import compared
+from offline.evaluated.operations import compared
 from tests.support.previewing import findings, previewed
 
 DEV = "gcp-dev"

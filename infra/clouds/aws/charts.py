@@ -1,0 +1,438 @@
+"""What Helm installs in EKS clusters: the Cluster Autoscaler, AWS's EFA plugin and load balancer controller.
+
+Chosen over Karpenter because it scales the node groups that are declared here, so that what a preview shows is
+what there can be. Karpenter would add a queue for interruptions with its rules, and two custom resources per pool,
+and would still need a node group to run on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+
+from infra.charts import charts
+from infra.clouds.aws.addons import SYSTEM
+from infra.clouds.aws.cluster import EksCluster
+from infra.clouds.aws.ingress import SERVICE_ACCOUNT as LOAD_BALANCER_SERVICE_ACCOUNT
+from infra.clouds.aws.ingress import asks, load_balancer
+from infra.clouds.aws.network import Network, subnet_blocks
+from infra.clouds.aws.nodes import POOL_LABEL
+from infra.clouds.aws.pools import interconnect, labels, scales, taints
+from infra.clouds.aws.roles import Condition, PodIdentityArgs, Statement, allow, node_group_name, pod_identity
+from infra.clouds.aws.settings import AwsCluster, AwsPool
+from infra.objects import image, source
+from infra.platform import GPU_RESOURCE, Entrance
+from infra.schema.names import fit
+from infra.schema.request import Exposed
+
+# The Cluster Autoscaler: adds nodes to a cluster's groups when pods wait, and takes idle ones away.
+
+
+AUTOSCALER_CHART = "cluster-autoscaler"
+
+SERVICE_ACCOUNT = "cluster-autoscaler"
+"""Of its pods; its other objects have the same name."""
+
+TAG = "k8s.io/cluster-autoscaler"
+"""What the autoscaler's tags begin with. EKS itself marks a managed group as ``enabled`` and as the cluster's."""
+
+TEMPLATE = f"{TAG}/node-template"
+"""Tags that tell the autoscaler what a node of an empty group will be like.
+
+It asks EKS for labels and taints too, but no more once the group has had a node. Source of both:
+cluster-autoscaler/cloudprovider/aws/README.md of kubernetes/autoscaler, 2026-08-22.
+"""
+
+
+@dataclass(frozen=True)
+class AutoscalerArgs:
+    """The cluster with its settings; ``account`` is the account's id."""
+
+    settings: AwsCluster
+    cluster: EksCluster
+    account: pulumi.Output[str]
+
+
+def autoscaler(name: str, args: AutoscalerArgs) -> list[pulumi.Resource]:
+    """Declares it with its identity and the groups' tags; nothing where no pool scales.
+
+    Returns what to wait for before the first pod that needs a new node.
+    """
+    scaled = {key: pool for key, pool in args.settings.pools.items() if scales(pool)}
+    if not scaled:
+        return []
+    cluster, region = args.cluster, args.settings.region
+    below = pulumi.ResourceOptions(parent=cluster)
+    tags: list[pulumi.Resource] = [
+        aws.autoscaling.Tag(
+            f"{name}-{key}-{tag.removeprefix(TEMPLATE + '/')}",
+            region=region,
+            autoscaling_group_name=cluster.pools[key].resources[0].autoscaling_groups[0].name,
+            tag=aws.autoscaling.TagTagArgs(key=tag, value=value, propagate_at_launch=False),
+            opts=below,
+        )
+        for key, pool in scaled.items()
+        for tag, value in template_tags(key, pool).items()
+    ]
+    identity = pod_identity(
+        f"{name}-autoscaler",
+        PodIdentityArgs(
+            cluster=cluster.cluster,
+            cluster_name=cluster.eks_name,
+            region=region,
+            namespace=SYSTEM,
+            service_account=SERVICE_ACCOUNT,
+            tags=args.settings.tags,
+            statements=_statements(args),
+        ),
+        below,
+    )
+    return [_autoscaler_release(name, args, [*tags, *identity.ready, *cluster.ready])]
+
+
+def template_tags(name: str, pool: AwsPool) -> dict[str, str]:
+    """What the autoscaler has to be told of the pool's nodes while there is none."""
+    told = {f"{TEMPLATE}/label/{key}": value for key, value in labels(pool).items()}
+    told[f"{TEMPLATE}/label/{POOL_LABEL}"] = node_group_name(name)
+    for taint in taints(pool):
+        told[f"{TEMPLATE}/taint/{taint.key}"] = f"{taint.value}:{taint.effect}"
+    node = pool.node()
+    if node is not None:
+        # It knows a type's CPU, memory and GPUs, but not the disk, nor how many pods may share a GPU.
+        told[f"{TEMPLATE}/resources/ephemeral-storage"] = f"{node.ephemeral_storage}Mi"
+        if node.gpus:
+            told[f"{TEMPLATE}/resources/{GPU_RESOURCE}"] = str(node.gpus)
+    network = interconnect(pool)
+    if network is not None and network.resource:
+        told[f"{TEMPLATE}/resources/{network.resource}"] = str(network.count)
+    return told
+
+
+def _statements(args: AutoscalerArgs) -> list[Statement]:
+    """Look at everything, change the size of this cluster's groups. Source: the README named at `TEMPLATE`."""
+    region, name = args.settings.region, args.cluster.eks_name
+    return [
+        allow(
+            [
+                "autoscaling:DescribeAutoScalingGroups",
+                "autoscaling:DescribeAutoScalingInstances",
+                "autoscaling:DescribeLaunchConfigurations",
+                "autoscaling:DescribeScalingActivities",
+                "ec2:DescribeImages",
+                "ec2:DescribeInstanceTypes",
+                "ec2:DescribeLaunchTemplateVersions",
+                "ec2:GetInstanceTypesFromInstanceRequirements",
+            ],
+            # These have no resources to be limited to.
+            ["*"],
+        ),
+        allow(
+            ["eks:DescribeNodegroup"],
+            [pulumi.Output.concat(f"arn:aws:eks:{region}:", args.account, f":nodegroup/{name}/*")],
+        ),
+        allow(
+            ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
+            [pulumi.Output.concat(f"arn:aws:autoscaling:{region}:", args.account, ":autoScalingGroup:*")],
+            {"StringEquals": {f"aws:ResourceTag/{TAG}/{name}": "owned"}},
+        ),
+    ]
+
+
+def _autoscaler_release(name: str, args: AutoscalerArgs, after: Sequence[pulumi.Resource]) -> k8s.helm.v3.Release:
+    chart = charts()[AUTOSCALER_CHART]
+    own = args.settings.charts.cluster_autoscaler
+    # The autoscaler runs the scheduler's own code, so its minor version is to be the cluster's.
+    values: dict[str, Any] = {
+        "fullnameOverride": SERVICE_ACCOUNT,
+        "awsRegion": args.settings.region,
+        "autoDiscovery": {"clusterName": args.cluster.eks_name},
+        "image": image(chart.images.get(args.settings.kubernetes_version, chart.image)),
+        "rbac": {"serviceAccount": {"name": SERVICE_ACCOUNT}},
+        "service": {"create": False},
+        "resources": {"requests": {"cpu": "100m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}},
+        "containerSecurityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65534,
+            "fsGroup": 65534,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "extraArgs": {
+            # The smallest group that fits: a pod that only needs CPU starts no GPU.
+            "expander": "least-waste",
+        },
+    }
+    return k8s.helm.v3.Release(
+        f"{name}-autoscaler",
+        name=SERVICE_ACCOUNT,
+        **source(chart, own.chart, own.version),
+        namespace=SYSTEM,
+        values=values,
+        opts=pulumi.ResourceOptions(parent=args.cluster, provider=args.cluster.provider, depends_on=after),
+    )
+
+
+# AWS's device plugin for EFA, which lets pods ask for the EFA interfaces of their node.
+
+
+EFA_CHART = "aws-efa-k8s-device-plugin"
+
+RELEASE_NAME_LIMIT = 53
+"""Longest name of a Helm release (helm.sh/helm/v3, pkg/chartutil/validate_name.go, 3.20)."""
+
+
+def efa_plugins(name: str, settings: AwsCluster, cluster: EksCluster) -> list[pulumi.Resource]:
+    """One release of the plugin for each pool with EFA: a pool has its own label and taints."""
+    return [
+        _efa_release(f"{name}-{key}-efa", key, pool, settings, cluster)
+        for key, pool in settings.pools.items()
+        if pool.efa
+    ]
+
+
+def _efa_release(
+    logical_name: str, key: str, pool: AwsPool, settings: AwsCluster, cluster: EksCluster
+) -> k8s.helm.v3.Release:
+    chart, own, name = charts()[EFA_CHART], settings.charts.efa_device_plugin, release_name(key)
+    return k8s.helm.v3.Release(
+        logical_name,
+        name=name,
+        **source(chart, own.chart, own.version),
+        namespace=SYSTEM,
+        values=values(key, pool),
+        # A pool may have no node yet, and Helm's time-out would name none. Pods that ask for interfaces wait.
+        skip_await=True,
+        opts=pulumi.ResourceOptions(parent=cluster, provider=cluster.provider, depends_on=_after(cluster, key)),
+    )
+
+
+def release_name(pool: str) -> str:
+    """Name of the Helm release for a pool, which is also its DaemonSet's."""
+    return fit(f"efa-{pool}", RELEASE_NAME_LIMIT)
+
+
+def values(key: str, pool: AwsPool) -> dict[str, Any]:
+    """The chart's values for one pool (stable/aws-efa-k8s-device-plugin/values.yaml of aws/eks-charts, v0.5.30).
+
+    The chart adds that nodes are of an instance type with EFA.
+    """
+    return {
+        "fullnameOverride": release_name(key),
+        "nodeSelector": {POOL_LABEL: node_group_name(key)},
+        "tolerations": [
+            {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+            for taint in taints(pool)
+        ],
+    }
+
+
+def _after(cluster: EksCluster, key: str) -> Sequence[pulumi.Resource]:
+    return [*cluster.ready, cluster.pools[key]]
+
+
+# The AWS Load Balancer Controller, which makes load balancers of Ingress objects, for apps that people reach.
+#
+# It is declared where an app has an `ingress`, and with it comes its IngressClass `alb`. Source of its names and
+# values: helm/ of github.com/kubernetes-sigs/aws-load-balancer-controller at v3.5.0, read on 2026-11-22.
+
+
+CHART = "aws-load-balancer-controller"
+
+READINESS = "elbv2.k8s.aws/pod-readiness-gate-inject"
+"""The label of namespaces whose new pods are ready only once they are healthy targets: a rolling update else ends
+old pods before the load balancer knows new ones (docs/deploy/pod_readiness_gate.md of its repository, November
+2026)."""
+
+CLUSTER_TAG = "elbv2.k8s.aws/cluster"
+"""The tag, with the cluster's name, of every load balancer, listener, rule, target group and security group that
+the controller makes (pkg/deploy/tracking/provider.go of its repository; listeners and rules while the feature gate
+ListenerRulesTagging is on, which is the default)."""
+
+ELB = "elasticloadbalancing.amazonaws.com"
+
+READS = (
+    "acm:DescribeCertificate",
+    "acm:ListCertificates",
+    "cognito-idp:DescribeUserPoolClient",
+    "ec2:DescribeAccountAttributes",
+    "ec2:DescribeAddresses",
+    "ec2:DescribeAvailabilityZones",
+    "ec2:DescribeCoipPools",
+    "ec2:DescribeInstances",
+    "ec2:DescribeInternetGateways",
+    "ec2:DescribeIpamPools",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeRouteTables",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeTags",
+    "ec2:DescribeVpcPeeringConnections",
+    "ec2:DescribeVpcs",
+    "ec2:GetCoipPoolUsage",
+    "ec2:GetSecurityGroupsForVpc",
+    "elasticloadbalancing:DescribeCapacityReservation",
+    "elasticloadbalancing:DescribeListenerAttributes",
+    "elasticloadbalancing:DescribeListenerCertificates",
+    "elasticloadbalancing:DescribeListeners",
+    "elasticloadbalancing:DescribeLoadBalancerAttributes",
+    "elasticloadbalancing:DescribeLoadBalancers",
+    "elasticloadbalancing:DescribeRules",
+    "elasticloadbalancing:DescribeSSLPolicies",
+    "elasticloadbalancing:DescribeTags",
+    "elasticloadbalancing:DescribeTargetGroupAttributes",
+    "elasticloadbalancing:DescribeTargetGroups",
+    "elasticloadbalancing:DescribeTargetHealth",
+    "elasticloadbalancing:DescribeTrustStores",
+    "iam:GetServerCertificate",
+    "iam:ListServerCertificates",
+)
+
+GROUP_RULES = ("ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress")
+
+CREATIONS = ("CreateListener", "CreateLoadBalancer", "CreateRule", "CreateTargetGroup")
+
+CHANGES = (
+    "AddListenerCertificates",
+    "DeleteListener",
+    "DeleteLoadBalancer",
+    "DeleteRule",
+    "DeleteTargetGroup",
+    "DeregisterTargets",
+    "ModifyCapacityReservation",
+    "ModifyIpPools",
+    "ModifyListener",
+    "ModifyListenerAttributes",
+    "ModifyLoadBalancerAttributes",
+    "ModifyRule",
+    "ModifyTargetGroup",
+    "ModifyTargetGroupAttributes",
+    "RegisterTargets",
+    "RemoveListenerCertificates",
+    "SetIpAddressType",
+    "SetRulePriorities",
+    "SetSecurityGroups",
+    "SetSubnets",
+)
+
+
+@dataclass(frozen=True)
+class LoadBalancersArgs:
+    """The cluster with its settings and its network; ``exposed`` are its apps that people reach."""
+
+    settings: AwsCluster
+    cluster: EksCluster
+    network: Network
+    exposed: Sequence[Exposed]
+
+
+def load_balancers(name: str, args: LoadBalancersArgs) -> Entrance:
+    """Declares the controller with its identity. Load balancers are in the public subnets, where no pod is."""
+    cluster, settings = args.cluster, args.settings
+    below = pulumi.ResourceOptions(parent=cluster)
+    identity = pod_identity(
+        f"{name}-load-balancers",
+        PodIdentityArgs(
+            cluster=cluster.cluster,
+            cluster_name=cluster.eks_name,
+            region=settings.region,
+            namespace=SYSTEM,
+            service_account=LOAD_BALANCER_SERVICE_ACCOUNT,
+            tags=settings.tags,
+            statements=_load_balancer_statements(args),
+        ),
+        below,
+    )
+    release = _release(name, args, [*identity.ready, *cluster.ready, *args.network.ready])
+    networks = subnet_blocks(settings.network.vpc_cidr, len(settings.zones)).public
+    ingresses = {each.ingress.host: each.ingress for each in args.exposed}
+    return Entrance(
+        lambda door, opts: load_balancer(door, ingresses[door.host], opts),
+        frozenset(host for host, each in ingresses.items() if asks(each.login)),
+        networks,
+        outside=True,
+        marks={READINESS: "enabled"},
+        ready=[release],
+    )
+
+
+def _load_balancer_statements(args: LoadBalancersArgs) -> list[Statement]:
+    """Look at everything, make what gets the cluster's tag, and change what has it.
+
+    The one resource without the tag that it may change is the security group of the cluster's nodes: which of its
+    ports load balancers reach. Actions: docs/install/iam_policy.json of its repository at v3.5.0, less those for
+    WAF and Shield, which the chart's values turn off; that policy lets it change listeners, rules and targets of
+    every load balancer of the account. Conditions: the service authorization reference of Elastic Load Balancing
+    V2, and AmazonEKSLoadBalancingPolicy, version 4, AWS's own for the same controller. All seen on 2026-11-23.
+    """
+    name, group, vpc = args.cluster.eks_name, args.cluster.security_group, args.network.vpc.arn
+    made: Condition = {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": name}}
+    own: Condition = {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": name}}
+    # A listener is made below a load balancer, a rule below a listener.
+    below: Condition = {"StringEquals": {**made["StringEquals"], **own["StringEquals"]}}
+    # The tag itself stays as it is.
+    tags: Condition = {**own, "Null": {f"aws:RequestTag/{CLUSTER_TAG}": "true"}}
+    groups = ["arn:aws:ec2:*:*:security-group/*"]
+    return [
+        allow(["iam:CreateServiceLinkedRole"], ["*"], {"StringEquals": {"iam:AWSServiceName": ELB}}),
+        allow(READS, ["*"]),
+        allow(["ec2:CreateSecurityGroup"], [vpc]),
+        allow(["ec2:CreateSecurityGroup"], groups, made),
+        allow(["ec2:CreateTags"], groups, _with_creation(made, "ec2", ["CreateSecurityGroup"])),
+        allow(["ec2:CreateTags", "ec2:DeleteTags"], groups, tags),
+        allow([*GROUP_RULES, "ec2:DeleteSecurityGroup"], groups, own),
+        allow(GROUP_RULES, [pulumi.Output.format("arn:aws:ec2:*:*:security-group/{0}", group)]),
+        allow(_elb("CreateLoadBalancer", "CreateTargetGroup"), ["*"], made),
+        allow(_elb("CreateListener", "CreateRule"), ["*"], below),
+        allow(_elb("AddTags"), ["*"], _with_creation(made, "elasticloadbalancing", CREATIONS)),
+        allow(_elb("AddTags", "RemoveTags"), ["*"], tags),
+        allow(_elb(*CHANGES), ["*"], own),
+    ]
+
+
+def _elb(*actions: str) -> list[str]:
+    return [f"elasticloadbalancing:{action}" for action in actions]
+
+
+def _with_creation(condition: Condition, service: str, actions: Sequence[str]) -> Condition:
+    """``condition``, for tags that a resource gets while one of ``actions`` makes it."""
+    return {"StringEquals": {**condition["StringEquals"], f"{service}:CreateAction": list(actions)}}
+
+
+def _release(name: str, args: LoadBalancersArgs, after: Sequence[pulumi.Resource]) -> k8s.helm.v3.Release:
+    chart = charts()[CHART]
+    own = args.settings.charts.load_balancer_controller
+    values = {
+        "fullnameOverride": LOAD_BALANCER_SERVICE_ACCOUNT,
+        "clusterName": args.cluster.eks_name,
+        "region": args.settings.region,
+        # Without it the controller asks the nodes' metadata service, which its pods cannot reach.
+        "vpcId": args.network.vpc.id,
+        "serviceAccount": {"name": LOAD_BALANCER_SERVICE_ACCOUNT},
+        "image": image(chart.image),
+        # An upgrade keeps the certificate of its webhooks, so that no Ingress is refused meanwhile.
+        "keepTLSSecret": True,
+        # Only Ingress objects: a Service of the type LoadBalancer has no login.
+        "enableServiceMutatorWebhook": False,
+        # It adds the readiness gate to pods of namespaces with the label: none of them hangs on this controller.
+        "podMutatorWebhookConfig": {"failurePolicy": "Ignore"},
+        "controllerConfig": {"featureGates": {"EnableServiceController": False}},
+        "resources": {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}},
+        "enableShield": False,
+        "enableWaf": False,
+        "enableWafv2": False,
+    }
+    return k8s.helm.v3.Release(
+        f"{name}-load-balancers",
+        name=LOAD_BALANCER_SERVICE_ACCOUNT,
+        **source(chart, own.chart, own.version),
+        namespace=SYSTEM,
+        values=values,
+        opts=pulumi.ResourceOptions(parent=args.cluster, provider=args.cluster.provider, depends_on=after),
+    )

@@ -1,1 +1,0 @@
-"""Policies about resources of AWS."""

@@ -1,0 +1,384 @@
+"""What a cluster that is there contradicts in the pools and claims of a stack file.
+
+A pod that no node takes waits without a word until its Job's time limit ends, half an hour for a gate. These
+checks give the scheduler's reason before anything is declared.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path as FilePath
+from typing import Any, cast
+
+import pulumi
+import yaml
+
+from infra.api_server import ApiServer, UnreadableError
+from infra.clouds.existing.settings import ExistingCluster, ExistingPool, PvcStore
+from infra.clouds.existing.store import claim_name
+from infra.platform import GPU_RESOURCE, Taint
+from infra.schema.problems import Finding, Path, key_of, listed
+from infra.schema.quantities import size_in_bytes
+from infra.schema.request import Request
+from infra.schema.taints import as_taints
+
+# What the nodes that a cluster has contradict in the pools that a stack file describes.
+
+
+CONDITIONS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Beginnings of the keys of taints that Kubernetes sets and removes itself: a node that is cordoned, starting, not
+ready or short of memory (kubernetes.io/docs/reference/labels-annotations-taints, seen November 2026)."""
+
+SHOWN = 5
+"""Most names that a text lists."""
+
+
+@dataclass(frozen=True)
+class LiveNode:
+    """A node as it will be once the stack has labelled and tainted its own.
+
+    ``taints`` are those that keep pods off. ``allocatable`` has bytes, cores and devices by resource; a resource
+    that the node does not report is missing.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    taints: frozenset[Taint]
+    allocatable: Mapping[str, Fraction]
+
+    def refuses(self, pool: ExistingPool) -> frozenset[Taint]:
+        """The taints that the pods of ``pool`` do not tolerate."""
+        return self.taints - frozenset(as_taints(pool.taints))
+
+
+def examine(
+    name: str, cluster: ExistingCluster, objects: Sequence[Mapping[str, Any]]
+) -> tuple[list[Finding], list[str]]:
+    """What `check` finds, and what it warns of."""
+    warnings: list[str] = []
+    return list(check_nodes(name, cluster, objects, warnings.append)), warnings
+
+
+def check_nodes(
+    name: str,
+    cluster: ExistingCluster,
+    objects: Sequence[Mapping[str, Any]],
+    warn: Callable[[str], object] | None = None,
+) -> Iterator[Finding]:
+    """Findings about the pools of the cluster ``name``, whose nodes are ``objects`` of the API server.
+
+    Warns of what may pass without a change of the stack file: a node that is cordoned, one that is yet to come;
+    without ``warn``, in Pulumi's log.
+    """
+    nodes = [_node(each, cluster) for each in objects]
+    for key, pool in cluster.pools.items():
+        at: Path = ("clusters", name, "pools", key)
+        missing = list(_missing(at, pool, nodes))
+        yield from missing
+        if missing:
+            continue
+        chosen = [node for node in nodes if pool.selector.items() <= node.labels.items()]
+        if chosen:
+            yield from _unusable(at, cluster, pool, chosen, warn or pulumi.log.warn)
+        elif not pool.autoscaled:
+            yield _unmatched(at, pool, nodes)
+
+
+def _node(found: Mapping[str, Any], cluster: ExistingCluster) -> LiveNode:
+    # The kubernetes package takes two seconds to import, and is there already where its nodes were read.
+    from kubernetes.utils import parse_quantity  # noqa: PLC0415  # pyright: ignore  # It has no types.
+
+    name = str(found["metadata"]["name"])
+    labels: dict[str, str] = dict(found["metadata"].get("labels") or {})
+    listed_taints: Sequence[Any] = found.get("spec", {}).get("taints") or []
+    taints = {Taint(each["key"], each.get("value") or "", each["effect"]) for each in listed_taints}
+    for pool in cluster.pools.values():
+        if name in pool.label_nodes:
+            labels |= pool.selector
+            taints |= set(as_taints(pool.taints)) if pool.taint_nodes else set()
+    allocatable: Mapping[str, str] = found.get("status", {}).get("allocatable") or {}
+    return LiveNode(
+        name,
+        labels,
+        frozenset(taint for taint in taints if taint.effect != "PreferNoSchedule"),
+        {resource: Fraction(parse_quantity(amount)) for resource, amount in allocatable.items()},
+    )
+
+
+def _missing(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Iterator[Finding]:
+    names = [node.name for node in nodes]
+    for index, wanted in enumerate(pool.label_nodes):
+        if wanted not in names:
+            yield Finding(
+                (*at, "label_nodes", index),
+                wanted,
+                f"the cluster has no such node; its nodes: {_some(names)}",
+                "write names that `kubectl get nodes` shows",
+            )
+
+
+def _unmatched(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Finding:
+    """No node has all labels of the selector: names what the nodes have instead."""
+    there: list[str] = []
+    for key, value in pool.selector.items():
+        values = sorted({node.labels[key] for node in nodes if key in node.labels})
+        if not values:
+            there.append(f"no node has a label `{key}`")
+        elif value not in values:
+            there.append(f"the nodes have {_some([f'{key}={each}' for each in values])}")
+    reason = "; ".join(there) or "each of the labels is on a node, and all of them on none"
+    return Finding(
+        (*at, "selector"),
+        pool.selector,
+        f"no node of the cluster has these labels, so that every pod would wait for its time limit: {reason}. "
+        f"The nodes: {_some([node.name for node in nodes])}",
+        "write labels that `kubectl get nodes --show-labels` shows, or label a node: `kubectl label node <name> "
+        f"{' '.join(f'{key}={value}' for key, value in pool.selector.items())}`. Where an autoscaler adds the "
+        "nodes, write `autoscaled: true` in the pool",
+    )
+
+
+def _unusable(
+    at: Path,
+    cluster: ExistingCluster,
+    pool: ExistingPool,
+    chosen: Sequence[LiveNode],
+    warn: Callable[[str], object],
+) -> Iterator[Finding]:
+    lasting = {node.name: _lasting(node.refuses(pool)) for node in chosen}
+    usable = [node for node in chosen if not lasting[node.name]]
+    if not usable:
+        fewest = min(chosen, key=lambda node: len(lasting[node.name]))
+        taints = sorted(lasting[fewest.name], key=lambda taint: taint.key)
+        yield Finding(
+            (*at, "taints"),
+            [f"{taint.key}={taint.value}:{taint.effect}" for taint in pool.taints] or None,
+            f"every node with these labels has a taint that the pool does not name, so that its pods would wait "
+            f"for their time limit; node `{fewest.name}`: {listed(map(_spelt, taints), 'and')}",
+            "if steps may run there, list it under `taints`: "
+            + ", ".join(f'`{{key: {each.key}, value: "{each.value}", effect: {each.effect}}}`' for each in taints)
+            + "; otherwise select other nodes",
+        )
+        return
+    yield from _short(at, cluster, pool, usable)
+    ready = [node for node in usable if not node.refuses(pool)]
+    if not ready:
+        taints = sorted({_spelt(taint) for node in usable for taint in node.refuses(pool)})
+        warn(
+            f"{key_of((*at, 'selector'))}: Kubernetes lets no pod on its nodes now ({_some(taints)}): "
+            f"{_some([node.name for node in usable])}. Steps wait until one is uncordoned or ready again."
+        )
+    elif len(usable) < pool.most_nodes and not pool.autoscaled:
+        warn(
+            f"{key_of((*at, 'nodes'))}: the cluster has {len(usable)} of {pool.most_nodes} nodes: "
+            f"{_some([node.name for node in usable])}. Steps on more nodes than that wait for the others."
+        )
+
+
+def _short(at: Path, cluster: ExistingCluster, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Iterator[Finding]:
+    """What no node of the pool has as much of as the file says."""
+    claims = {
+        "cpu": Fraction(pool.node().cpu, 1000),
+        "memory": size_in_bytes(pool.memory),
+        "ephemeral_storage": size_in_bytes(pool.ephemeral_storage),
+    }
+    for key, claim in claims.items():
+        resource = key.replace("_", "-")
+        amounts = {node.name: node.allocatable[resource] for node in nodes if resource in node.allocatable}
+        if len(amounts) == len(nodes) and max(amounts.values()) < claim:
+            most = max(amounts, key=lambda name: amounts[name])
+            amount = amounts[most]
+            text = f"{int(amount * 1000)}m" if key == "cpu" else f"{int(amount / 2**20)}Mi"
+            yield _claimed((*at, key), getattr(pool, key), most, text)
+    yield from _interconnect(at, pool, nodes)
+    # The stack's own device plugin has yet to start, and multiplies GPUs that are shared.
+    if pool.gpus and not cluster.device_plugin.declare:
+        most = max(nodes, key=lambda node: node.allocatable.get(GPU_RESOURCE, Fraction(0)))
+        amount = int(most.allocatable.get(GPU_RESOURCE, 0))
+        if amount < pool.gpus:
+            if amount:
+                yield _claimed((*at, "gpus"), pool.gpus, most.name, str(amount))
+            else:
+                yield Finding(
+                    (*at, "gpus"),
+                    pool.gpus,
+                    f"no node of the pool offers `{GPU_RESOURCE}`, not even `{most.name}`: NVIDIA's device plugin "
+                    "does not run there, or finds no driver",
+                    "install the GPU Operator, or let the stack declare the plugin: `device_plugin: {declare: "
+                    "true}` in the cluster",
+                )
+
+
+def _interconnect(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Iterator[Finding]:
+    """Fewer devices of the network than each pod of a step with `nodes` asks for."""
+    said = pool.interconnect
+    if said is None or said.resource is None:
+        return
+    place, resource = (*at, "interconnect"), said.resource
+    amounts = {node.name: int(node.allocatable.get(resource, 0)) for node in nodes}
+    most = max(amounts, key=lambda name: amounts[name])
+    if 0 < amounts[most] < said.count:
+        yield _claimed((*place, "count"), said.count, most, str(amounts[most]))
+    elif not amounts[most]:
+        yield Finding(
+            (*place, "resource"),
+            resource,
+            f"no node of the pool offers it, not even `{most}`: its device plugin does not run there",
+            "install the device plugin, or write the name that `kubectl describe node` shows under Allocatable",
+        )
+
+
+def _claimed(path: Path, value: object, node: str, amount: str) -> Finding:
+    return Finding(
+        path,
+        value,
+        f"no node of the pool has as much: the most is {amount}, on `{node}`, as `kubectl describe node {node}` "
+        "shows under Allocatable",
+        f"write {amount} or less",
+    )
+
+
+def _lasting(taints: frozenset[Taint]) -> frozenset[Taint]:
+    return frozenset(taint for taint in taints if not taint.key.startswith(CONDITIONS))
+
+
+def _spelt(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def _some(names: Sequence[str]) -> str:
+    if not names:
+        return "none"
+    rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(f"`{name}`" for name in names[:SHOWN]) + rest
+
+
+# What the claims in a cluster contradict in the sizes that a stack file asks for.
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A claim, and the size that the stack file asks for ``at`` one place; ``other`` is the end of the fix."""
+
+    name: str
+    size: str
+    at: Path
+    other: str = ""
+
+
+def check_claims(server: ApiServer, request: Request, cluster: str) -> Iterator[Finding]:
+    """Findings about sizes that claims of ``cluster`` cannot take: Kubernetes lets a bound claim only grow.
+
+    These are the store's claim and those of apps that keep data. A service whose volume changes is another
+    StatefulSet with another claim. Nothing where there is no claim yet. Raises UnreadableError where the claims
+    may not be read. A change of the store to another class, access mode or folder is another claim.
+    """
+    for asked in _asked(request, cluster):
+        yield from _check(server, asked, request.namespace)
+
+
+def _asked(request: Request, cluster: str) -> Iterator[_Asked]:
+    store = request.store
+    if isinstance(store, PvcStore) and store.host_path is None:
+        yield _Asked(
+            claim_name(store, request.namespace),
+            store.size,
+            ("store", "size"),
+            ". Another `storage_class` deletes this claim and everything in it",
+        )
+    for volume in request.app_volumes_on(cluster):
+        yield _Asked(volume.claim, volume.size, volume.at)
+
+
+def _check(server: ApiServer, asked: _Asked, namespace: str) -> Iterator[Finding]:
+    claim = server.find("v1", "PersistentVolumeClaim", asked.name, namespace)
+    if claim is None:
+        return
+    size = str(claim["spec"]["resources"]["requests"]["storage"])
+    capacity = str(claim.get("status", {}).get("capacity", {}).get("storage") or size)
+    wanted, old = size_in_bytes(asked.size), _bytes(size)
+    key = asked.at[-1]
+    # A size whose growth failed may shrink again to anything above what the volume has (Kubernetes 1.34,
+    # kubernetes.io/docs/concepts/storage/persistent-volumes, "Recovering from failure when expanding volumes").
+    if wanted < old and wanted <= _bytes(capacity):
+        yield _refused(
+            asked,
+            f"the claim `{asked.name}` in namespace `{namespace}` has {size}, and Kubernetes shrinks no volume",
+            f"write `{key}: {size}`",
+        )
+    elif wanted > old and (reason := _fixed(server, claim)):
+        yield _refused(
+            asked,
+            f"the claim `{asked.name}` in namespace `{namespace}` has {size} and cannot grow: {reason}",
+            f"write `{key}: {size}`, or have an administrator set `allowVolumeExpansion: true` on the class, if "
+            f"its driver can expand volumes{asked.other}",
+        )
+
+
+def _fixed(server: ApiServer, claim: Mapping[str, Any]) -> str | None:
+    """Why the claim cannot grow; None where it can, or where the user may not read whether it can."""
+    name = claim["spec"].get("storageClassName")
+    if not name:
+        return "it has no StorageClass"
+    with suppress(UnreadableError):
+        found = server.find("storage.k8s.io/v1", "StorageClass", name)
+        if found is None:
+            return f"its StorageClass `{name}` is gone"
+        if found.get("allowVolumeExpansion") is not True:
+            return f"its StorageClass `{name}` does not set `allowVolumeExpansion`"
+    return None
+
+
+def _refused(asked: _Asked, reason: str, fix: str) -> Finding:
+    return Finding(asked.at, asked.size, reason, fix)
+
+
+def _bytes(amount: str) -> Fraction:
+    # The kubernetes package takes two seconds to import, and is there already where the claim was read.
+    from kubernetes.utils import parse_quantity  # noqa: PLC0415  # pyright: ignore  # It has no types.
+
+    return Fraction(parse_quantity(amount))
+
+
+# What a kubeconfig on this machine says.
+
+
+UNREAD: ContextVar[bool] = ContextVar("unread", default=False)
+"""Whether the program is evaluated without its clusters, and so the same on every machine."""
+
+
+class KubeconfigError(Exception):
+    """A kubeconfig that cannot be used; the text says which and why."""
+
+
+def as_argument(kubeconfig: str) -> str:
+    """The path as one word of a shell command, which still expands ``~`` or ``~name`` at its beginning."""
+    home, slash, rest = kubeconfig.partition("/")
+    if slash and re.fullmatch(r"~[A-Za-z0-9_.-]*", home):
+        return f"{home}/{shlex.quote(rest)}"
+    return shlex.quote(kubeconfig)
+
+
+def context_of(kubeconfig: str, context: str | None) -> str:
+    """The context to use: ``context`` where the file has it, else the file's current one.
+
+    Raises KubeconfigError where the file or the context is not there.
+    """
+    try:
+        loaded: Any = yaml.safe_load(FilePath(kubeconfig).expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        raise KubeconfigError(f"{kubeconfig} cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise KubeconfigError(f"{kubeconfig} is no YAML: {error}") from error
+    content = cast("dict[str, Any]", loaded if isinstance(loaded, dict) else {})
+    contexts: list[dict[str, Any]] = content.get("contexts") or []
+    names = [str(each["name"]) for each in contexts]
+    wanted = context or str(content.get("current-context") or "")
+    if wanted not in names:
+        have = ", ".join(names) or "none"
+        raise KubeconfigError(f"{kubeconfig} has no context {wanted!r}; its contexts: {have}")
+    return wanted

@@ -1,0 +1,420 @@
+"""Policies on who is let in: readable buckets, grants that give too much, and ways in from the Internet."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from infra.clouds.gcp.nodes import CLUSTER, NODE_POOL
+from infra.review.contract import Harm, Policy, Severity, Violation
+from infra.review.stack import (
+    UNKNOWN,
+    Resource,
+    Stack,
+    at,
+    is_true,
+    items,
+    mapping,
+    mappings,
+    text,
+    texts,
+    whole_internet,
+)
+
+# Reads IAM bindings from the resources that declare them, and finds members that stand for everyone.
+
+
+EVERYONE = frozenset({"allUsers", "allAuthenticatedUsers"})
+"""Anyone, and anyone with any Google account.
+
+Source: https://cloud.google.com/iam/docs/principals-overview, 2026-11-20.
+"""
+
+
+def bindings(grant: Resource) -> Iterator[tuple[str, Sequence[str]]]:
+    """Each role that an IAM resource grants, with its members, as far as they are known."""
+    properties = grant.properties
+    if "policyData" in properties:
+        for each in mappings(_document(properties["policyData"]).get("bindings")):
+            yield text(each.get("role")), texts(each.get("members"))
+        return
+    members = properties.get("member", properties.get("members"))
+    yield text(properties.get("role")), texts(members)
+
+
+def everyone_in(members: Sequence[str]) -> str:
+    """Those of the members that stand for anyone, as a text."""
+    return ", ".join(each for each in members if each in EVERYONE or _whole_pool(each))
+
+
+def _whole_pool(member: str) -> bool:
+    """Whether it is every identity that a workload identity pool admits, also those from outside Google Cloud."""
+    return member.startswith("principalSet://") and member.endswith("/*")
+
+
+def _document(value: object) -> Any:
+    try:
+        return mapping(json.loads(text(value) or "{}"))
+    except ValueError:
+        return {}
+
+
+# Ways in from the Internet: endpoints of clusters, firewalls, load balancers, and nodes with addresses.
+
+
+FIREWALL = "gcp:compute/firewall:Firewall"
+FORWARDING_RULES = (
+    "gcp:compute/forwardingRule:ForwardingRule",
+    "gcp:compute/globalForwardingRule:GlobalForwardingRule",
+)
+
+
+def _endpoints(stack: Stack) -> Iterator[Violation]:
+    for cluster in stack.of_type(CLUSTER):
+        if reason := _open(cluster):
+            yield Violation(
+                cluster.urn,
+                reason,
+                "name the networks that need it under control_plane.authorized_networks of the cluster "
+                "(masterAuthorizedNetworksConfig), or turn the IP endpoint off and use the DNS endpoint",
+            )
+
+
+def _open(cluster: Resource) -> str:
+    """Why anyone reaches the cluster's IP endpoint; empty where not, or where an update decides.
+
+    The DNS endpoint does not count: IAM authenticates every request to it.
+    """
+    properties = cluster.properties
+    enabled = at(properties, "controlPlaneEndpointsConfig", "ipEndpointsConfig", "enabled")
+    private = at(properties, "privateClusterConfig", "enablePrivateEndpoint")
+    allowed = properties.get("masterAuthorizedNetworksConfig")
+    if enabled is False or is_true(private) or UNKNOWN in (enabled, private, allowed):
+        return ""
+    if allowed is None:
+        return "the control plane's IP endpoint has no authorized networks, so it is open to the whole Internet"
+    if whole_internet(
+        block for each in mappings(at(allowed, "cidrBlocks")) for block in texts(each.get("cidrBlock"))
+    ):
+        return "its authorized networks are the whole Internet"
+    if is_true(at(allowed, "gcpPublicCidrsAccessEnabled")):
+        return "every virtual machine of every Google Cloud customer reaches the control plane's IP endpoint"
+    return ""
+
+
+def _network_nodes(stack: Stack) -> Iterator[Violation]:
+    for pool in stack.of_type(NODE_POOL):
+        own = at(pool.properties, "networkConfig", "enablePrivateNodes")
+        cluster = stack.source(pool, "cluster", CLUSTER)
+        if own is None and cluster is not None:
+            own = at(cluster.properties, "privateClusterConfig", "enablePrivateNodes")
+        elif own is None:
+            continue
+        if own != UNKNOWN and not is_true(own):
+            yield Violation(
+                pool.urn,
+                "its nodes have public addresses",
+                "set networkConfig.enablePrivateNodes, with Cloud NAT as their way out",
+            )
+
+
+def _firewalls(stack: Stack) -> Iterator[Violation]:
+    for rule in stack.of_type(FIREWALL):
+        properties = rule.properties
+        opens = properties.get("direction", "INGRESS") == "INGRESS" and items(properties.get("allows"))
+        if (
+            opens
+            and not is_true(properties.get("disabled"))
+            and whole_internet(texts(properties.get("sourceRanges")))
+        ):
+            yield Violation(
+                rule.urn,
+                "it lets the whole Internet in",
+                "name the ranges or service accounts that have to come in; people can come through IAP",
+            )
+
+
+def _load_balancers(stack: Stack) -> Iterator[Violation]:
+    for rule in stack.of_type(*FORWARDING_RULES):
+        scheme = rule.properties.get("loadBalancingScheme", "EXTERNAL")
+        if isinstance(scheme, str) and scheme.startswith("EXTERNAL"):
+            yield Violation(
+                rule.urn,
+                "its load balancer has a public address",
+                "use an internal one (loadBalancingScheme: INTERNAL_MANAGED)",
+            )
+
+
+NETWORK_POLICIES = (
+    Policy(
+        "gcp-public-endpoint",
+        Severity.ERROR,
+        "The IP endpoint of a GKE control plane is off, private, or open to named networks only.",
+        _endpoints,
+        "Name the networks, or use the DNS endpoint, which IAM guards.",
+        harm=Harm.OPENING,
+    ),
+    Policy(
+        "gcp-public-nodes",
+        Severity.WARNING,
+        "GKE nodes have no public addresses.",
+        _network_nodes,
+        "Set networkConfig.enablePrivateNodes.",
+    ),
+    Policy(
+        "gcp-open-firewall",
+        Severity.ERROR,
+        "No firewall rule lets the whole Internet in.",
+        _firewalls,
+        "Name the ranges that have to come in.",
+        harm=Harm.OPENING,
+    ),
+    Policy(
+        "gcp-public-load-balancer",
+        Severity.ERROR,
+        "Load balancers are internal.",
+        _load_balancers,
+        "Set loadBalancingScheme to an internal one.",
+        harm=Harm.OPENING,
+    ),
+)
+
+
+# Buckets that strangers can read.
+
+
+BUCKET = "gcp:storage/bucket:Bucket"
+
+GRANTS = (
+    "gcp:storage/bucketIAMMember:BucketIAMMember",
+    "gcp:storage/bucketIAMBinding:BucketIAMBinding",
+    "gcp:storage/bucketIAMPolicy:BucketIAMPolicy",
+    "gcp:storage/managedFolderIamMember:ManagedFolderIamMember",
+    "gcp:storage/managedFolderIamBinding:ManagedFolderIamBinding",
+    "gcp:storage/managedFolderIamPolicy:ManagedFolderIamPolicy",
+)
+
+ACCESS_LISTS = (
+    "gcp:storage/bucketAccessControl:BucketAccessControl",
+    "gcp:storage/bucketACL:BucketACL",
+    "gcp:storage/defaultObjectAccessControl:DefaultObjectAccessControl",
+    "gcp:storage/defaultObjectACL:DefaultObjectACL",
+    "gcp:storage/objectAccessControl:ObjectAccessControl",
+    "gcp:storage/objectACL:ObjectACL",
+)
+
+PUBLIC_ACLS = frozenset({"publicRead", "publicReadWrite", "authenticatedRead"})
+"""Source: https://cloud.google.com/storage/docs/access-control/lists#predefined-acl, 2026-11-20."""
+
+
+def _public(stack: Stack) -> Iterator[Violation]:
+    for bucket in stack.of_type(BUCKET):
+        prevention = bucket.properties.get("publicAccessPrevention")
+        if prevention not in ("enforced", UNKNOWN):
+            yield Violation(
+                bucket.urn,
+                f"publicAccessPrevention is {prevention or 'not set'}, so one binding can publish all of it",
+                "set publicAccessPrevention: enforced",
+            )
+    for grant in stack.of_type(*GRANTS):
+        for role, members in bindings(grant):
+            if everyone := everyone_in(members):
+                yield Violation(
+                    grant.urn,
+                    f"{role} for {everyone}: anyone on the Internet has it",
+                    "name the accounts that need it; signed URLs let others at single objects for a time",
+                )
+    for listed in stack.of_type(*ACCESS_LISTS):
+        if everyone := _listed(listed):
+            yield Violation(
+                listed.urn,
+                f"{everyone}: anyone on the Internet has this access",
+                "remove it, and set uniformBucketLevelAccess: true on the bucket",
+            )
+
+
+def _listed(resource: Resource) -> str:
+    """Who of everyone an access control list names."""
+    named = {text(resource.properties.get("entity")), text(resource.properties.get("predefinedAcl"))}
+    named |= {each.rpartition(":")[2] for each in texts(resource.properties.get("roleEntities"))}
+    return ", ".join(sorted(named & (EVERYONE | PUBLIC_ACLS)))
+
+
+POLICIES = (
+    Policy(
+        "gcp-public-bucket",
+        Severity.ERROR,
+        "Buckets enforce public access prevention, and no binding or ACL is for everyone.",
+        _public,
+        "Set publicAccessPrevention: enforced, and name the accounts that need access.",
+        harm=Harm.OPENING,
+    ),
+)
+
+
+# IAM grants that give more than anyone needs.
+
+
+ACCOUNT = "gcp:serviceaccount/account:Account"
+
+GRANT = re.compile(r"gcp:.*(?:IAM|Iam)(?:Member|Binding|Policy)$")
+
+OF_EVERYTHING = re.compile(r"gcp:(?:projects|folder|organizations)/(?:iAM|iam)(?:Member|Binding|Policy):")
+"""Grants on a whole project, folder or organization."""
+
+ADMINISTERS = re.compile(r"roles/(?:owner|editor|.*\.admin|.*Admin(?:\.v\d)?)$")
+"""Roles that change everything, or everything of a service.
+
+Source: https://cloud.google.com/iam/docs/roles-overview#legacy-basic, 2026-11-20.
+"""
+
+IMPERSONATES = frozenset(
+    {"roles/iam.serviceAccountTokenCreator", "roles/iam.serviceAccountUser", "roles/iam.workloadIdentityUser"}
+)
+"""On a whole project: to act as any of its service accounts.
+
+Source: https://cloud.google.com/iam/docs/best-practices-service-accounts, 2026-11-20.
+"""
+
+READS_SECRETS = frozenset(
+    {
+        "roles/cloudkms.cryptoKeyDecrypter",
+        "roles/cloudkms.cryptoKeyEncrypterDecrypter",
+        "roles/secretmanager.secretAccessor",
+    }
+)
+"""On a whole project: to read all that it keeps secret.
+
+Source: https://cloud.google.com/secret-manager/docs/access-control, 2026-11-20.
+"""
+
+DEFAULT_ACCOUNT = re.compile(r"(?:default|\d+-compute@developer\.gserviceaccount\.com)")
+"""The account of Compute Engine, which many projects let edit everything.
+
+Source: https://cloud.google.com/compute/docs/access/service-accounts#default_service_account, 2026-11-20.
+"""
+
+
+def _everyone(stack: Stack) -> Iterator[Violation]:
+    for grant in _grants(stack):
+        # Those on buckets are a policy of their own.
+        if grant.type in GRANTS:
+            continue
+        for role, members in bindings(grant):
+            if everyone := everyone_in(members):
+                yield Violation(
+                    grant.urn,
+                    f"{role} for {everyone}, of whom nobody knows who they are",
+                    "name the accounts that need it, or one attribute of the identity pool",
+                )
+
+
+def _broad(stack: Stack) -> Iterator[Violation]:
+    nodes = {each.urn for _, _, grants in _node_accounts(stack) for each in grants}
+    for grant in _grants(stack):
+        # A condition can limit a role to single resources; the basic roles take none.
+        if not OF_EVERYTHING.match(grant.type) or grant.urn in nodes or grant.properties.get("condition"):
+            continue
+        for role, _ in bindings(grant):
+            if why := _too_much(role):
+                yield Violation(
+                    grant.urn,
+                    f"{role} on the whole {_scope(grant)}: {why}",
+                    "grant what is needed, on the one resource that needs it",
+                )
+
+
+def _too_much(role: str) -> str:
+    if ADMINISTERS.match(role):
+        return "whoever has it can change everything that it administers, and grant it to others"
+    if role in IMPERSONATES:
+        return "whoever has it can act as any service account there"
+    if role in READS_SECRETS:
+        return "whoever has it can read every secret there"
+    # A bucket's own grant does, and reaches that bucket only.
+    return "whoever has it reaches every bucket" if role.startswith("roles/storage.") else ""
+
+
+def _scope(grant: Resource) -> str:
+    return {"projects": "project", "folder": "folder"}.get(grant.type.split(":")[1].split("/")[0], "organization")
+
+
+def _nodes(stack: Stack) -> Iterator[Violation]:
+    for machines, account, grants in _node_accounts(stack):
+        if DEFAULT_ACCOUNT.fullmatch(account):
+            yield Violation(
+                machines.urn,
+                "its nodes run as Compute Engine's default service account, which in many projects may edit all "
+                "of it, and whoever breaks out of a pod has it",
+                "set nodeConfig.serviceAccount to an account with roles/container.defaultNodeServiceAccount",
+            )
+        for grant in grants:
+            roles = ", ".join(role for role, _ in bindings(grant))
+            yield Violation(
+                grant.urn,
+                f"{roles} for the nodes of {machines.name}: whoever breaks out of a pod has it",
+                "grant nodes roles/container.defaultNodeServiceAccount, and pods theirs by Workload Identity",
+            )
+
+
+def _node_accounts(stack: Stack) -> Iterator[tuple[Resource, str, list[Resource]]]:
+    """Node pools, and clusters with nodes of their own: their account's e-mail address, and what it has too much.
+
+    An account serves many pools; its grants are told of once. An address that is not known yet is empty.
+    """
+    told = set[str]()
+    for machines in stack.of_type(NODE_POOL, CLUSTER):
+        autopilot = is_true(machines.properties.get("enableAutopilot"))
+        # Without its default pool, a cluster has no machines of its own.
+        if machines.type == CLUSTER and (is_true(machines.properties.get("removeDefaultNodePool")) or autopilot):
+            continue
+        account = at(machines.properties, "nodeConfig", "serviceAccount")
+        source = stack.source(machines, "nodeConfig", ACCOUNT)
+        known = "" if account == UNKNOWN else str(account or "default")
+        grants = [
+            grant
+            for grant in _grants(stack)
+            if OF_EVERYTHING.match(grant.type)
+            and grant.urn not in told
+            and _is_for(stack, grant, known, source)
+            and any(ADMINISTERS.match(role) or role in IMPERSONATES for role, _ in bindings(grant))
+        ]
+        told |= {grant.urn for grant in grants}
+        yield machines, known, grants
+
+
+def _is_for(stack: Stack, grant: Resource, email: str, account: Resource | None) -> bool:
+    named = any(f"serviceAccount:{email}" in members for _, members in bindings(grant)) if email else False
+    # In a preview both addresses are unknown, but not where they come from.
+    sources = [stack.source(grant, key, ACCOUNT) for key in ("member", "members")]
+    return named or any(each is account for each in sources if each is not None)
+
+
+def _grants(stack: Stack) -> list[Resource]:
+    return [each for each in stack.resources.values() if not each.read and GRANT.search(each.type)]
+
+
+GRANT_POLICIES = (
+    Policy(
+        "gcp-iam-everyone",
+        Severity.ERROR,
+        "No IAM grant is for everyone, or for all that an identity pool lets in.",
+        _everyone,
+        "Name the accounts that need it.",
+        harm=Harm.OPENING,
+    ),
+    Policy(
+        "gcp-project-wide-role",
+        Severity.ERROR,
+        "No role that administers, impersonates or reaches every bucket is granted on a whole project.",
+        _broad,
+        "Grant what is needed, on the one resource that needs it.",
+    ),
+    Policy(
+        "gcp-node-service-account",
+        Severity.ERROR,
+        "Nodes have a service account of their own, which administers nothing.",
+        _nodes,
+        "Give them an account with roles/container.defaultNodeServiceAccount.",
+    ),
+)

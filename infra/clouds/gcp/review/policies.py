@@ -1,0 +1,237 @@
+"""Policies about resources of Google Cloud."""
+
+from collections.abc import Iterator
+
+from infra.clouds.gcp import autopilot, nodes
+from infra.clouds.gcp.catalogue import is_zone, region_of, regions
+from infra.clouds.gcp.nodes import CLUSTER, declared_pools
+from infra.clouds.gcp.review.charges import TABLE, DeclaredPod, charges, declared_pods
+from infra.platform import Resources
+from infra.review.contract import Harm, Policy, Severity, Violation
+from infra.review.stack import PROTECT, Properties, Stack, is_true, mapping, mappings, text, texts, whole
+from infra.review.tables import hourly, node_price
+
+# Pods that GKE Autopilot refuses, and pods that it makes more of than their steps ask for.
+
+
+SELECTED = (
+    "cloud.google.com/compute-class",
+    "cloud.google.com/machine-family",
+    "cloud.google.com/gke-accelerator",
+    "cloud.google.com/gke-accelerator-count",
+    "cloud.google.com/gke-gpu-driver-version",
+    "cloud.google.com/gke-ephemeral-storage-local-ssd",
+    "cloud.google.com/gke-spot",
+    "cloud.google.com/gke-placement-group",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+)
+"""Labels that a pod may select its nodes by: those of a refusal, "Autopilot only allows labels with keys"
+(https://github.com/GoogleCloudPlatform/ai-on-gke/pull/983, 2025-02-17, as far as it is quoted), and those of
+Google's pages on GPUs and architectures."""
+
+HOST = ("hostNetwork", "hostPID", "hostIPC")
+
+
+def _refused(stack: Stack) -> Iterator[Violation]:
+    for pod in declared_pods(stack):
+        for reason, fix in (*_of_host(pod.spec), *_places(pod), *_size(pod)):
+            yield Violation(pod.resource.urn, f"{reason}, and Autopilot refuses the pod", fix)
+
+
+def _of_host(spec: Properties) -> Iterator[tuple[str, str]]:
+    """https://cloud.google.com/kubernetes-engine/docs/concepts/autopilot-security, undated, read on 2026-11-22."""
+    for key in HOST:
+        if is_true(spec.get(key)):
+            yield f"its pod has `{key}`", f"leave out `{key}`"
+    for volume in mappings(spec.get("volumes")):
+        if volume.get("hostPath") is not None:
+            name = volume.get("name")
+            yield f"its volume `{name}` is a folder of the node (`hostPath`)", "mount the store, or an `emptyDir`"
+    for container in (*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))):
+        if is_true(mapping(container.get("securityContext")).get("privileged")):
+            yield f"its container `{container.get('name')}` is privileged", "leave out `privileged`"
+
+
+def _places(pod: DeclaredPod) -> Iterator[tuple[str, str]]:
+    selected = mapping(pod.spec.get("nodeSelector"))
+    for key in selected:
+        if key not in SELECTED:
+            fix = "ask by compute class, machine family, Spot or accelerator"
+            yield f"it selects its nodes by `{key}`, which Autopilot gives no meaning", fix
+    if pod.requests.gpus and autopilot.ACCELERATOR_LABEL not in selected:
+        yield "it asks for GPUs of no kind", f"select nodes by `{autopilot.ACCELERATOR_LABEL}`"
+    if not pod.requests.gpus and any(
+        each.get("key") == autopilot.GPU_TAINT.key for each in mappings(pod.spec.get("tolerations"))
+    ):
+        yield "it tolerates the taint of GPU nodes and asks for no GPU", "take a pool without an accelerator"
+
+
+def _size(pod: DeclaredPod) -> Iterator[tuple[str, str]]:
+    most = autopilot.most(pod.way.way) if pod.way else None
+    if most is None or pod.way is None:
+        return
+    for key, unit, words in (
+        ("cpu", "m", "CPU"),
+        ("memory", "Mi", "memory"),
+        ("ephemeral_storage", "Mi", "ephemeral storage"),
+        # Without an accelerator in its selector, that is what is said of it.
+        *((("gpus", "", "GPUs"),) if most.gpus else ()),
+    ):
+        asked, there = getattr(pod.requests, key), getattr(most, key)
+        if asked > there:
+            reason = f"its pod asks for {asked}{unit} of {words}, what a cloud adds to it included"
+            yield (
+                f"{reason}; in pool `{pod.way.name}` the most is {there}{unit}",
+                "ask for less, or take another pool",
+            )
+
+
+def _raised(stack: Stack) -> Iterator[Violation]:
+    billed = charges(stack)
+    for pod in declared_pods(stack):
+        changes = ", ".join(_changes(pod.asked, pod.declared)) if pod.asked else ""
+        if not changes:
+            continue
+        known = [
+            rate * each.quantity
+            for each in billed
+            if each.urn == pod.resource.urn and each.price and (rate := hourly(each.price)) is not None
+        ]
+        costs = f", for ${sum(known):.3f} an hour" if known else ""
+        yield Violation(
+            pod.resource.urn,
+            f"Autopilot takes no pod of its step's size, and its pod asks for more: {changes}{costs}",
+            "ask for as much in the stack file, since it is paid for, or for another ratio of memory to CPU",
+        )
+
+
+def _changes(asked: Resources, declared: Resources) -> Iterator[str]:
+    for key, unit, words in (
+        ("cpu", "m", "cpu"),
+        ("memory", "Mi", "memory"),
+        ("ephemeral_storage", "Mi", "ephemeral_storage"),
+    ):
+        before, after = getattr(asked, key), getattr(declared, key)
+        if before < after:
+            yield f"{words} {before}{unit} → {after}{unit}"
+
+
+POLICIES = (
+    Policy(
+        "autopilot-refuses-pod",
+        Severity.ERROR,
+        "Pods on GKE Autopilot are such that it takes them.",
+        _refused,
+        "Take out what Autopilot refuses, or run the cluster with `mode: standard`.",
+        harm=Harm.REFUSAL,
+    ),
+    Policy(
+        "autopilot-raises-requests",
+        Severity.WARNING,
+        "Steps on GKE Autopilot ask for amounts that it takes as they are.",
+        _raised,
+        "Ask for as much in the stack file.",
+    ),
+)
+
+
+# Where things are: clusters beside their bucket, and nodes in every zone of a region.
+
+
+BUCKET = "gcp:storage/bucket:Bucket"
+
+
+def _elsewhere(stack: Stack) -> Iterator[Violation]:
+    for bucket in stack.of_type(BUCKET):
+        there = text(bucket.properties.get("location")).lower()
+        # A name such as `US` is of several regions.
+        if there not in regions():
+            continue
+        for cluster in stack.of_type(CLUSTER):
+            here = region_of(text(cluster.properties.get("location")))
+            if not here or here == there:
+                continue
+            price = TABLE.price("fixed", "inter-region-egress", "", "per_gib")
+            cost = f"${price.amount:.2f} per GB on the same continent, more to another one" if price else "billed"
+            yield Violation(
+                cluster.urn,
+                f"it is in {here} and the bucket {bucket.name} in {there}: what its pods read crosses regions, "
+                f"which is slow and {cost}",
+                "put the bucket where most is read, or the cluster where the bucket is",
+            )
+
+
+def _in_every_zone(stack: Stack) -> Iterator[Violation]:
+    billed = charges(stack)
+    for pool in declared_pools(stack):
+        inputs = pool.inputs
+        location = text(inputs.get("location"))
+        chosen = is_zone(location) or texts(inputs.get("nodeLocations")) or mapping(inputs.get("autoscaling"))
+        count = whole(inputs.get("nodeCount"))
+        if chosen or not location or not count:
+            continue
+        each = node_price(billed, pool.resource.urn)
+        costs = f", ${each:.2f} an hour each" if each else ""
+        yield Violation(
+            pool.resource.urn,
+            f"{count} {'node' if count == 1 else 'nodes'} per zone and no zones named: GKE spreads them over "
+            f"{nodes.zones(inputs)} zones of {location}, so there are {nodes.most_nodes(inputs)} nodes{costs}",
+            "name the pool's `zones`, such as one of them, or let it scale with `total_min` and `total_max`",
+        )
+
+
+PLACE_POLICIES = (
+    Policy(
+        "gcp-bucket-in-another-region",
+        Severity.WARNING,
+        "Clusters are in the region of the bucket that their pods read.",
+        _elsewhere,
+        "Put the bucket where most is read, or the cluster where the bucket is.",
+    ),
+    Policy(
+        "gcp-nodes-in-every-zone",
+        Severity.WARNING,
+        "A node pool with a fixed number of nodes in a regional cluster names its zones: the number is per zone.",
+        _in_every_zone,
+        "Name the zones, or let the pool scale with limits over all zones.",
+    ),
+)
+
+
+# Deletion protection in production stacks.
+
+
+FIX = f"set `{PROTECT}: true` in the stack file"
+
+
+def _deletable(stack: Stack) -> Iterator[Violation]:
+    # What the one switch of a stack file leaves open is said once, of the switch.
+    if not stack.production or stack.switched_off:
+        return
+    for resource in stack.resources.values():
+        if resource.package != "gcp" or resource.read:
+            continue
+        if resource.properties.get("deletionProtection") is False:
+            yield Violation(
+                resource.urn,
+                "Google would delete it when asked: it has no deletion protection",
+                f"{FIX} (deletionProtection: true)",
+            )
+        if is_true(resource.properties.get("forceDestroy")):
+            yield Violation(
+                resource.urn, "a destroy deletes it with everything in it", f"{FIX} (forceDestroy: false)"
+            )
+
+
+PROTECTION_POLICIES = (
+    Policy(
+        "gcp-deletable-in-production",
+        Severity.ERROR,
+        "In a production stack Google refuses to delete clusters, and buckets that have objects in them.",
+        _deletable,
+        f"Set `{PROTECT}: true`.",
+    ),
+)

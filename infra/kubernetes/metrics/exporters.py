@@ -1,0 +1,305 @@
+"""What answers Prometheus for programs that do not themselves: services, and GPUs on clusters without an exporter.
+
+of their own.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.charts import charts
+from infra.kubernetes.device_plugin import gpu_pools
+from infra.kubernetes.labels import PART_OF, service_labels
+from infra.kubernetes.network_policy import rule
+from infra.kubernetes.pod import (
+    container_security,
+    limits,
+    password_secret_name,
+    pod_security,
+    requests,
+    tolerations,
+)
+from infra.kubernetes.workspace import Measured, Workspace, scrapers
+from infra.objects import image, source
+from infra.placed import ADDRESS, PASSWORD, Service
+from infra.platform import Platform
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+
+# NVIDIA's dcgm-exporter, which tells Prometheus what GPUs do and for which pod, on clusters that have no exporter
+
+
+CHART = "dcgm-exporter"
+
+OPERATED = "nvidia.com/gpu.deploy.dcgm-exporter"
+"""The label that NVIDIA's GPU Operator gives nodes on which it runs this exporter itself
+(github.com/NVIDIA/gpu-operator v26.7.0, controllers/state_manager.go)."""
+
+PORT_NAME, PORT = "metrics", 9400
+
+COUNTERS = """\
+DCGM_FI_DEV_GPU_UTIL, gauge, GPU utilization (in %).
+DCGM_FI_DEV_MEM_COPY_UTIL, gauge, Memory utilization (in %).
+DCGM_FI_DEV_FB_FREE, gauge, Framebuffer memory free (in MiB).
+DCGM_FI_DEV_FB_USED, gauge, Framebuffer memory used (in MiB).
+DCGM_FI_DEV_POWER_USAGE, gauge, Power draw (in W).
+DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, Total energy consumption since boot (in mJ).
+DCGM_FI_DEV_SM_CLOCK, gauge, SM clock frequency (in MHz).
+DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).
+DCGM_FI_DEV_XID_ERRORS, gauge, Value of the last XID error encountered.
+"""
+"""Those of the exporter's own list (etc/default-counters.csv at 4.5.3-4.8.2) that need no privilege: the profiling
+ones (`DCGM_FI_PROF_*`) would need the capability SYS_ADMIN, and disturb a profiler that runs in a pod."""
+
+
+@dataclass(frozen=True)
+class GpuExporterArgs:
+    """``namespace`` is for the exporter alone. ``chart`` and ``version`` are a copy in place of the pinned
+    chart."""
+
+    platform: Platform
+    namespace: str
+    measured: Measured
+    chart: str | None = None
+    version: str | None = None
+
+
+def gpu_exporter(name: str, args: GpuExporterArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    """Declares the exporter on all nodes of GPU pools: one release, since the chart's ConfigMap has a fixed
+    name."""
+    chart = charts()[CHART]
+    nodes = [each for pool in args.platform.pools.values() if not pool.accelerator for each in pool.resources]
+    namespace = k8s.core.v1.Namespace(
+        f"{name}-gpus-namespace",
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=args.namespace,
+            # It asks the kubelet through a socket of the node which pod has which GPU, and only this standard
+            # allows host paths.
+            labels={**PART_OF, "pod-security.kubernetes.io/enforce": "privileged"},
+        ),
+        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=nodes)),
+    )
+    inside = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace]))
+    peers = scrapers(args.measured)
+    policy = k8s.networking.v1.NetworkPolicy(
+        f"{name}-gpus-ingress",
+        metadata=k8s.meta.v1.ObjectMetaArgs(name="collector", namespace=args.namespace, labels=PART_OF),
+        spec=k8s.networking.v1.NetworkPolicySpecArgs(
+            pod_selector=k8s.meta.v1.LabelSelectorArgs(),
+            policy_types=["Ingress"],
+            ingress=[
+                k8s.networking.v1.NetworkPolicyIngressRuleArgs(
+                    from_=peers, ports=[k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=PORT)]
+                )
+            ]
+            if peers
+            else [],
+        ),
+        opts=inside,
+    )
+    release = k8s.helm.v3.Release(
+        f"{name}-gpus",
+        name=CHART,
+        namespace=args.namespace,
+        **source(chart, args.chart, args.version),
+        values=values(args.platform, args.version),
+        # A DaemonSet is ready when its nodes are, and GPU nodes come with Jobs.
+        skip_await=True,
+        opts=pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(depends_on=[policy])),
+    )
+    return [namespace, release]
+
+
+def pod_labels() -> dict[str, str]:
+    """Labels of the exporter's pods (templates/_helpers.tpl of the chart)."""
+    return {"app.kubernetes.io/name": CHART, "app.kubernetes.io/instance": CHART}
+
+
+def values(platform: Platform, version: str | None) -> dict[str, Any]:
+    """The chart's values (values.yaml of 4.8.2)."""
+    chart = charts()[CHART]
+    pools = gpu_pools(platform)
+    taints = list(dict.fromkeys((each.key, each.value, each.effect) for pool in pools for each in pool.taints))
+    not_operated = {"key": OPERATED, "operator": "DoesNotExist"}
+    found: dict[str, Any] = {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    # Any of them: a node of one pool has the labels of no other.
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                *(
+                                    {"key": key, "operator": "In", "values": [value]}
+                                    for key, value in pool.selector.items()
+                                ),
+                                not_operated,
+                            ]
+                        }
+                        for pool in pools
+                    ]
+                }
+            }
+        },
+        "tolerations": [
+            {"key": key, "operator": "Equal", "value": value, "effect": effect} for key, value, effect in taints
+        ],
+        "customMetrics": COUNTERS,
+        "securityContext": {
+            # The kubelet's socket is the user root's alone.
+            "runAsNonRoot": False,
+            "runAsUser": 0,
+            "capabilities": {"drop": ["ALL"], "add": []},
+            "allowPrivilegeEscalation": False,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        # The stack declares a PodMonitor, which is there only once its kind is.
+        "serviceMonitor": {"enabled": False},
+        "service": {"enable": False},
+        # The chart's `system-node-critical` would take a Job its node, and be spared where memory runs out.
+        # Without requests it has a place on nodes that a Job fills.
+        "priorityClassName": "",
+        "resources": {
+            "requests": {"cpu": "0", "memory": "0"},
+            "limits": {"cpu": "200m", "memory": "512Mi"},
+        },
+    }
+    if version in (None, chart.version):
+        found["image"] = image(chart.image)
+    return found
+
+
+# What answers Prometheus for a service that does not itself: a pod beside it, so that switching metrics on or off
+# does not start the service anew.
+
+
+SERVICE_EXPORTER_PORT_NAME = "metrics"
+
+DNS = 53
+
+
+def component(service: Service) -> str:
+    """What the exporter of ``service`` is called in its pipeline."""
+    return f"{service.name}-exporter"
+
+
+def object_name(service: Service) -> str:
+    """Name of its Kubernetes objects."""
+    return fit(f"{service.object_name}-exporter", KUBERNETES_NAME_LIMIT)
+
+
+def exporter_labels(service: Service) -> dict[str, str]:
+    """Labels of its pods. They have the label of a service, so that the network policies for steps do not hold for
+    them."""
+    return service_labels(service.pipeline, component(service))
+
+
+def declare_exporter(
+    name: str, service: Service, workspace: Workspace, opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """Declares the exporter of ``service``, and that it connects to it and nothing else."""
+    exporter, asked = service.exporter, service.exporter_requests
+    assert exporter is not None
+    assert asked is not None
+    labels = exporter_labels(service)
+    metadata = k8s.meta.v1.ObjectMetaArgs(name=object_name(service), namespace=workspace.namespace, labels=labels)
+    of_service = k8s.meta.v1.LabelSelectorArgs(match_labels=service_labels(service.pipeline, service.name))
+    port = k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=service.port)
+    names = [rule(each) for each in service.platform.egress if each.namespace or DNS in each.ports]
+    outward = k8s.networking.v1.NetworkPolicy(
+        f"{name}-egress",
+        metadata=metadata,
+        spec=k8s.networking.v1.NetworkPolicySpecArgs(
+            pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),
+            policy_types=["Ingress", "Egress"],
+            egress=[
+                k8s.networking.v1.NetworkPolicyEgressRuleArgs(
+                    to=[k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=of_service)], ports=[port]
+                ),
+                *names,
+            ],
+        ),
+        opts=opts,
+    )
+    inward = k8s.networking.v1.NetworkPolicy(
+        f"{name}-of-service",
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=fit(f"{object_name(service)}-access", KUBERNETES_NAME_LIMIT),
+            namespace=workspace.namespace,
+            labels=labels,
+        ),
+        spec=k8s.networking.v1.NetworkPolicySpecArgs(
+            pod_selector=of_service,
+            policy_types=["Ingress"],
+            ingress=[
+                k8s.networking.v1.NetworkPolicyIngressRuleArgs(
+                    from_=[
+                        k8s.networking.v1.NetworkPolicyPeerArgs(
+                            pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels)
+                        )
+                    ],
+                    ports=[port],
+                )
+            ],
+        ),
+        opts=opts,
+    )
+    deployment = k8s.apps.v1.Deployment(
+        name,
+        metadata=metadata,
+        spec=k8s.apps.v1.DeploymentSpecArgs(
+            replicas=1,
+            selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),
+            strategy=k8s.apps.v1.DeploymentStrategyArgs(type="Recreate"),
+            template=k8s.core.v1.PodTemplateSpecArgs(
+                metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels),
+                spec=k8s.core.v1.PodSpecArgs(
+                    automount_service_account_token=False,
+                    enable_service_links=False,
+                    security_context=pod_security(service.platform),
+                    node_selector=dict(service.pool.selector),
+                    tolerations=tolerations(service.pool) or None,
+                    containers=[
+                        k8s.core.v1.ContainerArgs(
+                            name="exporter",
+                            image=exporter.image,
+                            image_pull_policy="IfNotPresent",
+                            args=[each.format_map({ADDRESS: service.address}) for each in exporter.arguments],
+                            env=[
+                                k8s.core.v1.EnvVarArgs(
+                                    name=exporter.password_variable,
+                                    value_from=k8s.core.v1.EnvVarSourceArgs(
+                                        secret_key_ref=k8s.core.v1.SecretKeySelectorArgs(
+                                            name=password_secret_name(service), key=PASSWORD
+                                        )
+                                    ),
+                                )
+                            ],
+                            ports=[
+                                k8s.core.v1.ContainerPortArgs(
+                                    name=SERVICE_EXPORTER_PORT_NAME, container_port=exporter.port
+                                )
+                            ],
+                            readiness_probe=k8s.core.v1.ProbeArgs(
+                                http_get=k8s.core.v1.HTTPGetActionArgs(path="/health", port=exporter.port)
+                            ),
+                            resources=k8s.core.v1.ResourceRequirementsArgs(
+                                requests=requests(asked), limits=limits(asked)
+                            ),
+                            security_context=container_security(),
+                        )
+                    ],
+                ),
+            ),
+        ),
+        opts=pulumi.ResourceOptions.merge(
+            opts,
+            pulumi.ResourceOptions(
+                depends_on=[outward, inward, *service.pool.resources],
+                # Nothing of a run needs it: an image that does not come is no reason to hold up steps.
+                custom_timeouts=pulumi.CustomTimeouts(create="20m", update="20m"),
+            ),
+        ),
+    )
+    return [deployment]

@@ -1,1 +1,0 @@
-"""What several clouds, and what is the same everywhere, declare alike in clusters."""

@@ -1,0 +1,144 @@
+"""Apps of the kind `notebook`: JupyterLab beside the store, with the pipeline's steps at hand."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from infra.pipelines.apps import AppDeclaration, Idle, KeptAppSettings
+from infra.pipelines.contract import StepDeclaration, literal
+from infra.pipelines.pods import Command, Probe
+from infra.schema.base import Duration, Size, refuse
+from infra.schema.quantities import seconds
+
+KIND = "notebook"
+
+MODULE = "workloads.notebook.serve"
+"""What becomes JupyterLab."""
+
+LIBRARY = ("workloads.notebook.drawing", "workloads.notebook.examples", "workloads.notebook.served")
+"""What the starting notebook imports beside what `MODULE` does."""
+
+IDLE = "workloads.notebook.idle"
+"""What stops it."""
+
+REQUIREMENTS = "workloads/notebook/requirements.txt"
+"""JupyterLab and what draws, for TensorFlow's image."""
+
+PORT = 8888
+"""Jupyter's own."""
+
+OPENED = "/api"
+"""What answers without the token: the server's version
+(jupyter_server 2.21, services/api/handlers.py, `allow_unauthenticated`)."""
+
+RESOURCES = {"cpu": "1", "memory": "4Gi"}
+
+GRACE = 25
+"""Seconds in which Jupyter ends its kernels."""
+
+
+SHORTEST_IDLE = 300
+"""Seconds. Kernels are ended with their variables after as long, so that less takes them from readers."""
+
+
+def _idle(value: str) -> str:
+    if seconds(value) < SHORTEST_IDLE:
+        reason = "kernels with all their variables would be ended while somebody reads what they printed"
+        raise refuse(reason, "write 5 minutes or more: `5m`, `1h`")
+    return value
+
+
+class NotebookSettings(KeptAppSettings):
+    """Where a notebook runs, and when it is stopped."""
+
+    storage: Size = Field(
+        default="10Gi",
+        description="Size of the volume with its folder: notebooks, and what a person installs.",
+    )
+    idle: Annotated[Duration, AfterValidator(_idle)] = Field(
+        default="1h",
+        description="Unused for so long, it is stopped: its pod goes, and with it a node that nothing else needs. "
+        "Its folder is kept.",
+    )
+
+
+def declaration(
+    name: str,
+    settings: NotebookSettings,
+    steps: Sequence[StepDeclaration],
+    *,
+    serving: str | None = None,
+    model: str = "",
+    examples: str = "",
+) -> AppDeclaration:
+    """A notebook called ``name`` of a pipeline with ``steps``.
+
+    It waits for the steps and starts anew for none of them: whoever computes in it is not disturbed by a training.
+    It finds the newest results by itself. ``serving`` is the app that serves ``model``, and ``examples`` a pattern
+    of files of the store to ask it with, such as ``{prepare}/images/*.png``.
+    """
+    commands = [each.command for each in steps if each.command]
+    at_hand = [each for each in steps if not each.command or each.command.code == commands[0].code]
+    environment = {
+        "JUPYTER_TOKEN": "{token}",
+        "SLIPWAY_STORE": "{store}",
+        "SLIPWAY_PIPELINE": "{pipeline}",
+        "SLIPWAY_STEPS": literal(json.dumps(_described(at_hand), sort_keys=True)),
+    }
+    if serving:
+        environment |= {"SLIPWAY_MODEL": literal(model), "SLIPWAY_EXAMPLES": literal(examples)}
+    return AppDeclaration(
+        name=name,
+        title="Notebook",
+        placed_by=settings,
+        port=PORT,
+        module=MODULE,
+        modules=[*LIBRARY, *dict.fromkeys(each.module for each in at_hand if each.module)],
+        # All its Python files: what a notebook imports is not known beforehand.
+        command=Command(commands[0].code, files=("**/*.py",)) if commands else None,
+        arguments=[
+            *("--folder", "{data}", "--listen", "*", "--port", "{port}"),
+            *("--idle", str(seconds(settings.idle))),
+        ],
+        after=[each.name for each in steps],
+        connects=(serving,) if serving else (),
+        environment=environment,
+        requirements=REQUIREMENTS,
+        probe=Probe(OPENED),
+        path="/lab",
+        token=True,
+        keeps_data=True,
+        grace=GRACE,
+        idle=Idle(IDLE, seconds(settings.idle)),
+    )
+
+
+def _described(steps: Sequence[StepDeclaration]) -> Mapping[str, Any]:
+    """What `workloads.notebook.runs` knows of each step, by its name."""
+    variants: dict[str, list[str]] = {}
+    for each in steps:
+        variants.setdefault(each.variant.of if each.variant else each.name, []).append(each.name)
+    best = {each.variant.of: _best(each) for each in steps if each.variant and each.best}
+    return {
+        each.name: {
+            "words": [*(["python3", "-m", each.module] if each.module else []), *each.arguments],
+            "inputs": {key: variants.get(step, [step]) for key, step in each.inputs.items()},
+            "best": {key: best[step] for key, step in each.inputs.items() if step in best},
+            "environment": dict(each.environment),
+            "results": [shown.model_dump(mode="json") for shown in each.results],
+            "code": CODE if each.command else None,
+        }
+        for each in steps
+    }
+
+
+def _best(step: StepDeclaration) -> Mapping[str, str]:
+    assert step.best is not None
+    number = next(each for each in step.results if each.name == step.best.by)
+    return {"path": number.path, "select": number.select, "of": step.best.of}
+
+
+CODE = "code"
+"""The folder of a bundle that has a command's own files (`infra.placed.CODE`)."""

@@ -1,0 +1,365 @@
+"""Steps, services and apps of a pipeline, each on its pool: what Jobs and Deployments are made of."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from infra.pipelines.apps import AppDeclaration, address_variables, folder_of, object_name, token_variable
+from infra.pipelines.contract import OF_SERVICES, Best, Exporter, Items, Nodes, Probe, Variant, service_variables
+from infra.pipelines.results import Result
+from infra.platform import Platform, Pool, Priority, Resources
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+
+# A service of a pipeline: what runs beside its steps, where, with what, and who may connect to it.
+
+
+NAME_LIMIT = KUBERNETES_NAME_LIMIT - 12
+"""Longest name of a service's objects, some of which have a word behind it."""
+
+DATA, PORT, PASSWORD = OF_SERVICES
+"""References in the arguments of a service: its volume, its port, and its password."""
+
+ADDRESS = "address"
+"""The reference in the arguments of a service's exporter to the host and port of the service."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """One long-running program with a port and a volume.
+
+    ``arguments`` are its whole command line, with the references above. ``storage`` is in MiB. ``clients`` are the
+    names of the pipeline's steps that connect to it. ``exporter`` answers Prometheus for it, where metrics are
+    read.
+    """
+
+    pipeline: str
+    name: str
+    image: str
+    platform: Platform
+    pool: Pool
+    resources: Resources
+    arguments: Sequence[str]
+    port: int
+    storage: int
+    clients: Sequence[str]
+    probe: Probe = field(default_factory=Probe)
+    exporter: Exporter | None = None
+
+    @property
+    def requests(self) -> Resources:
+        """What its pod asks for: its resources as the pool's cluster takes them."""
+        return self.pool.admitted(self.resources)
+
+    @property
+    def exporter_requests(self) -> Resources | None:
+        """What the pod of its exporter asks for, in the same way; None where it has none."""
+        return self.pool.admitted(self.exporter.resources) if self.exporter else None
+
+    @property
+    def object_name(self) -> str:
+        """The name of its Kubernetes objects, and its host name in the namespace: ``<pipeline>-<service>``."""
+        return fit(f"{self.pipeline}-{self.name}", NAME_LIMIT)
+
+    @property
+    def address(self) -> str:
+        """Host and port, as its clients reach it."""
+        return f"{self.object_name}:{self.port}"
+
+    @property
+    def address_variable(self) -> str:
+        """The environment variable in which its clients find the address."""
+        return service_variables(self.name)[0]
+
+    @property
+    def password_variable(self) -> str:
+        """The environment variable in which its clients, and it itself, find the password."""
+        return service_variables(self.name)[1]
+
+
+# A step of a pipeline: what a Job runs, where, with what, and which results it needs.
+
+
+STORE_GATE, DEVICES_GATE, ACCELERATOR_GATE, NETWORK_GATE = GATES = (
+    "store-gate",
+    "devices-gate",
+    "accelerator-gate",
+    "network-gate",
+)
+"""What stands in front of the cluster's or the pool's name in the names of gates."""
+
+SCHEDULED_RUN = "scheduled-run"
+"""What stands in front of the pipeline's name in the names of what runs it by the clock."""
+
+IDLE_WATCH = "idle-watch"
+"""What stands in front of an app's name in the names of what stops it while nobody uses it."""
+
+GATES_FOLDER = "gates"
+"""The folder of the store that gates write to."""
+
+CODE = "code"
+"""The folder of a bundle that has a command's own files."""
+
+IMAGE_BUILD = "image-build"
+"""The name in place of a pipeline's of the Jobs that build images."""
+
+PRIORITIES: tuple[Priority, ...] = ("low", "normal", "high")
+"""Of steps, the least urgent first."""
+
+PACKAGES = "packages"
+"""The name in place of a pipeline's of the steps that publish what images lack, and of the input that it is."""
+
+
+OWN_NAMES: Mapping[str, str] = {
+    **dict.fromkeys(GATES, "Jobs of that name are gates"),
+    SCHEDULED_RUN: "Jobs of that name run other pipelines by the clock",
+    IDLE_WATCH: "Jobs of that name stop apps that nobody uses",
+    IMAGE_BUILD: "Jobs of that name build images",
+    PACKAGES: f"`{PACKAGES}/` of the store has the packages that images lack",
+}
+"""The names in place of a pipeline's of Slipway's own objects, with why no pipeline may have them.
+
+Network policies select pods by this label, and some of these pods may connect to everything.
+"""
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """Python packages that an init container installs for a step before it starts, from a pinned file.
+
+    ``file`` is the requirements file's path in the repository; it ships in the bundle.
+    """
+
+    file: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program that ``workloads.runtime.command`` starts in the folder ``code``, an absolute path.
+
+    ``files`` are patterns below ``code`` of Python files that ship beside those that the program imports.
+    ``left_out`` are files below it that do not ship: the pipeline's lock files.
+    """
+
+    code: Path
+    files: Sequence[str] = ()
+    left_out: frozenset[Path] = frozenset()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An input that is one of several: the names of those ``among`` the step's inputs, and how it is chosen.
+
+    ``path`` and ``select`` say where each has the number that counts, ``of`` whether the largest or smallest wins.
+    Where they are equal the first of ``among`` does.
+    """
+
+    among: Sequence[str]
+    path: str
+    select: str
+    of: Literal["max", "min"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one Job runs.
+
+    ``module`` is started as ``python -m <module>`` with ``arguments``; where it is None, ``arguments`` are the
+    whole command line of ``command``. ``arguments`` may hold ``{store}`` (where the store is
+    mounted), ``{output}`` (this step's directory in the store), ``{<input>}`` (the directory of an input step)
+    and ``{<folder>}`` (a folder shipped with the step). ``inputs`` are steps whose results it reads: when one of
+    them runs again, so does this. ``after`` are steps that only have to succeed first. ``time_limit`` is in
+    seconds and includes retries and scheduling. ``fingerprint`` is whatever else decides the result (the driver
+    that a gate tests): when it changes, the step runs again. ``files`` are files of the repository, beside the
+    module's own, that the step reads below its working directory. ``reads_nodes`` gives its pod a token that may
+    read the cluster's nodes. ``results`` are what is worth showing of its directory. ``supplements`` says that it
+    publishes what the image of the steps that read it lacks, so that their accelerator gate needs it, too.
+    ``attached`` are files from anywhere on this machine, by their path below the step's working directory.
+    ``interpreter`` is the Python that starts the module. ``secrets`` are names of the stack's secrets by the
+    environment variable that has the value. ``choices`` are inputs, by their name in the arguments, of which the
+    program is given the best. ``variant`` says which of several steps made from one it is, and ``best`` which of
+    them others read. ``connects`` are the services that its pods may connect to, by their names in the pipeline.
+    With ``items``, ``workers`` pods of it run at once; with ``nodes``, as many as those say, which is never one.
+    ``priority`` decides which Job comes first where they wait for one another.
+    """
+
+    pipeline: str
+    name: str
+    module: str | None
+    arguments: Sequence[str]
+    image: str
+    platform: Platform
+    pool: Pool
+    resources: Resources
+    time_limit: int
+    inputs: Mapping[str, "Step"] = field(default_factory=dict[str, "Step"])
+    after: Sequence["Step"] = ()
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    requirements: Requirements | None = None
+    files: Sequence[str] = ()
+    attached: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    interpreter: str = "python"
+    folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    uses_store: bool = True
+    reads_nodes: bool = False
+    fingerprint: str = ""
+    results: Sequence[Result] = ()
+    supplements: bool = False
+    command: Command | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str])
+    choices: Mapping[str, Choice] = field(default_factory=dict[str, Choice])
+    variant: Variant | None = None
+    best: Best | None = None
+    connects: Mapping[str, Service] = field(default_factory=dict[str, Service])
+    items: Items | None = None
+    workers: int = 1
+    nodes: Nodes | None = None
+    priority: Priority = "normal"
+
+    @property
+    def pods(self) -> int:
+        """How many pods of it run at once."""
+        return self.nodes.count if self.nodes else self.workers
+
+    @property
+    def requests(self) -> Resources:
+        """What its pod asks for: its resources as the pool's cluster takes them."""
+        return self.pool.admitted(self.resources)
+
+    @property
+    def job(self) -> str:
+        """The name that its Job keeps from run to run: ``<pipeline>-<step>``."""
+        return f"{self.pipeline}-{self.name}"
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is one of a pipeline's own steps: no gate, and nothing that installs what others need."""
+        return not self.supplements and self.pipeline not in (*GATES, PACKAGES)
+
+    @property
+    def publishes(self) -> bool:
+        """Whether it leaves a result in a directory of its own."""
+        return self.command is not None or any("{output}" in argument for argument in self.arguments)
+
+
+def with_those_before(steps: Iterable[Step]) -> list[Step]:
+    """``steps`` and all that they need, gates included, each once."""
+    found: dict[int, Step] = {}
+    waiting = list(steps)
+    while waiting:
+        step = waiting.pop()
+        if id(step) not in found:
+            found[id(step)] = step
+            waiting += [*step.inputs.values(), *step.after]
+    return list(found.values())
+
+
+# An app of a pipeline on its cluster: what runs after its steps, where, with what, and who may connect to it.
+
+
+HTTP = "http"
+"""The name of the port that every app has."""
+
+
+@dataclass(frozen=True)
+class App:
+    """One app, placed. ``declared`` says what it is.
+
+    ``inputs`` are the steps whose results it reads, by the input's name, and ``after`` those that only have to
+    succeed first. ``clients`` are the names of the pipeline's apps that connect to it, and ``connects`` those that
+    it connects to, by their names. ``command`` is its own code, where it ships any, and ``folders`` are images
+    that it ships. ``choices`` are inputs, by their names in the arguments, that are the best of several.
+    ``storage`` is in MiB. ``spare`` says that its pool has room for one pod more than it has at most, so that a
+    new one can be there before an old one goes.
+    """
+
+    pipeline: str
+    declared: AppDeclaration
+    image: str
+    platform: Platform
+    pool: Pool
+    resources: Resources
+    inputs: Mapping[str, Step] = field(default_factory=dict[str, Step])
+    after: Sequence[Step] = ()
+    clients: Sequence[str] = ()
+    connects: Mapping[str, "App"] = field(default_factory=dict[str, "App"])
+    command: Command | None = None
+    folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    storage: int = 0
+    spare: bool = True
+    choices: Mapping[str, Choice] = field(default_factory=dict[str, Choice])
+
+    @property
+    def name(self) -> str:
+        """Its name in the pipeline."""
+        return self.declared.name
+
+    @property
+    def requests(self) -> Resources:
+        """What each of its pods asks for: its resources as the pool's cluster takes them."""
+        return self.pool.admitted(self.resources)
+
+    @property
+    def object_name(self) -> str:
+        """The name of its Kubernetes objects, and its host name in the namespace: ``<pipeline>-<app>``."""
+        return object_name(self.pipeline, self.name)
+
+    @property
+    def folder(self) -> str:
+        """The folder of the store that it has to itself where it writes, as a path below the root."""
+        return folder_of(self.pipeline, self.name)
+
+    @property
+    def service_account(self) -> str:
+        """Its Kubernetes service account, which no other app has."""
+        return self.object_name
+
+    @property
+    def address(self) -> str:
+        """Host and port, as the apps that connect to it reach it."""
+        return f"{self.object_name}:{self.declared.port}"
+
+    @property
+    def address_variable(self) -> str:
+        """The environment variable in which these find it."""
+        return service_variables(self.name)[0]
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where the apps that connect to it find each of its ports, by environment variable."""
+        variables = address_variables(self.name, self.declared.ports)
+        return {
+            name: f"{self.object_name}:{port}"
+            for name, port in zip(variables, self.all_ports.values(), strict=True)
+        }
+
+    @property
+    def all_ports(self) -> dict[str, int]:
+        """Its ports by name; that of people and of the other apps is called `HTTP`."""
+        return {HTTP: self.declared.port, **self.declared.ports}
+
+    @property
+    def token_variable(self) -> str:
+        """The environment variable in which it alone finds its token."""
+        return token_variable(self.name)
+
+    @property
+    def most(self) -> int:
+        """The most pods that it has at once, but for those of an update."""
+        placed_by = self.declared.placed_by
+        return placed_by.autoscale.most if placed_by.autoscale else placed_by.replicas
+
+    @property
+    def uses_store(self) -> bool:
+        """Whether it has the store mounted."""
+        return self.declared.uses_store or bool(self.inputs)
+
+    @property
+    def follows(self) -> str:
+        """The run whose results it reads, or the newest one; empty where these are those of the last `up`."""
+        return self.declared.placed_by.follow or ""
+
+    @property
+    def supplies(self) -> dict[str, Step]:
+        """The inputs that publish what its image lacks, by their names."""
+        return {name: each for name, each in self.inputs.items() if each.supplements}

@@ -1,0 +1,379 @@
+"""What a stack file says beside its clusters and pipelines: names, registry, secrets and metrics."""
+
+from collections.abc import Iterator
+
+from infra.charts import copy_problem
+from infra.schema.base import ChartSettings
+from infra.schema.names import label_findings, name_findings
+from infra.schema.problems import Finding, Path, key_of, listed, nearest
+from infra.schema.quantities import seconds
+from infra.schema.secret_values import InClear
+from infra.settings.checks.admission import targets
+from infra.settings.model import KEY, MetricsSettings, RegistrySettings
+from infra.settings.parsing import Draft, Reading
+from infra.settings.pipelines import KEY as PIPELINES
+from infra.settings.pipelines import apps_if_any, services_if_any, steps_if_any
+
+# Names that every stack has, and that Kubernetes would refuse or Pulumi confuse.
+
+
+def check_names(reading: Reading) -> Iterator[Finding]:
+    """Findings about the namespace, the service account, and every cluster's and pool's name."""
+    draft = reading.draft
+    yield from name_findings(("namespace",), draft.namespace)
+    if draft.namespace == "default" or draft.namespace.startswith("kube-"):
+        yield Finding(
+            ("namespace",),
+            draft.namespace,
+            "a namespace that every cluster has already, and Slipway labels and owns its own",
+            "choose another name, such as `slipway`",
+        )
+    yield from name_findings(("service_account",), draft.service_account)
+    if draft.service_account == "default":
+        yield Finding(
+            ("service_account",),
+            draft.service_account,
+            "Kubernetes makes a service account of that name in every namespace",
+            "choose another name, such as `runner`",
+        )
+    for name, cluster in draft.clusters.items():
+        yield from name_findings(("clusters", name), name)
+        for pool in cluster.pools:
+            yield from name_findings(("clusters", name, "pools", pool), pool)
+
+
+def same_pool_names(reading: Reading) -> Iterator[Finding]:
+    """A step names a pool alone, so two clusters may not both have one of that name."""
+    first: dict[str, str] = {}
+    for cluster, pool in sorted(reading.names):
+        if pool in first and first[pool] != cluster:
+            yield Finding(
+                ("clusters", cluster, "pools", pool),
+                pool,
+                f"cluster `{first[pool]}` has a pool of that name too, and a step names only the pool",
+                "rename one of them",
+            )
+        first.setdefault(pool, cluster)
+
+
+def same_resource_names(reading: Reading) -> Iterator[Finding]:
+    """Pulumi tells node pools apart by ``<cluster>-<pool>``: `b-c` of `a` and `c` of `a-b` would be one."""
+    first: dict[str, tuple[str, str]] = {}
+    for cluster, pool in sorted(reading.names):
+        taken, of = first.setdefault(f"{cluster}-{pool}", (pool, cluster))
+        if of != cluster:
+            yield Finding(
+                ("clusters", cluster, "pools", pool),
+                pool,
+                f"with its cluster's name it reads `{cluster}-{pool}`, like pool `{taken}` of cluster `{of}`",
+                "rename one of them",
+            )
+
+
+# Where images are built, and which registry has them.
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    """Findings about builds without a registry, and about a registry that cannot have them."""
+    found = reading.draft.registry
+    if found is None:
+        yield from _lacking(reading)
+        return
+    yield from _logins(reading, found)
+    target = targets(reading.draft).get(found.pool)
+    if target is None:
+        return
+    cluster = reading.draft.clusters[str(target.at[1])]
+    at: Path = ("clusters", str(target.at[1]))
+    if why := cluster.builds_problem:
+        reason = f"pods that build images are refused there: {why}"
+        fix = "take a pool of another cluster, or name images by digest in place of `build`"
+        yield Finding((KEY, "pool"), found.pool, reason, fix, read=(at,))
+    elif found.repository is None and not cluster.has_registry:
+        reason = "the cluster brings no registry of its own"
+        fix = "name the repository that images are pushed to: `registry.example.org/team/slipway`"
+        yield Finding((KEY, "repository"), None, reason, fix, read=(at, (KEY, "pool")))
+
+
+def _lacking(reading: Reading) -> Iterator[Finding]:
+    """The programs of the first pipeline that has images built, where the stack has no registry."""
+    for name, settings in reading.draft.pipelines.items():
+        declared = (
+            *steps_if_any(name, settings),
+            *services_if_any(name, settings),
+            *apps_if_any(name, settings),
+        )
+        building = [each.name for each in declared if each.build]
+        if building:
+            pools = [each for each, target in targets(reading.draft).items() if not target.pool.has_gpus]
+            what = f"pipeline `{name}` builds the image of {listed(building[:3], 'and')}"
+            example = f"`slipway:{KEY}: {{pool: {pools[0] if pools else '<a pool without GPUs>'}}}`"
+            fix = f"write {example}, with `repository` for a registry that is not the cloud's own"
+            yield Finding((KEY,), None, f"{what}, and nothing says where", fix, read=((PIPELINES, name),))
+            return
+
+
+def _logins(reading: Reading, found: RegistrySettings) -> Iterator[Finding]:
+    """Logins that nothing sets, or that no registry wants."""
+    there = reading.draft.secrets
+    for key in ("login", "pull_login"):
+        secret: str | None = getattr(found, key)
+        if secret is None:
+            continue
+        if found.repository is None:
+            reason = "the cloud's own registry takes the identity of the pods, and no login"
+            yield Finding((KEY, key), secret, reason, "remove it, or name a `repository`")
+        elif secret not in there:
+            command = f"`pulumi config set --secret --path '{key_of(('secrets', secret))}'`"
+            near = nearest(secret, there)
+            known = f"the stack has `{near}`; correct one of the names, or " if near else ""
+            reason = f"`{KEY}.{key}` needs it, and it is not set"
+            yield Finding(("secrets", secret), None, reason, f"{known}set it with {command}", read=((KEY, key),))
+
+
+# The secrets of a stack.
+
+
+SECRET_KEY = "secrets"
+
+
+def check_secrets(reading: Reading) -> Iterator[Finding]:
+    """Findings about the name of each secret, values that are empty or in clear, and secrets that steps lack."""
+    yield from _secret_lacking(reading)
+    for name, value in reading.draft.secrets.items():
+        at: Path = (SECRET_KEY, name)
+        command = _command(name)
+        yield from name_findings(at, name)
+        if not value.get_secret_value():
+            yield Finding(at, value, "empty", f"set it with {command}, or remove the key")
+        elif isinstance(value, InClear):
+            yield Finding(
+                at,
+                value,
+                "a secret stands in clear in the stack file, and so in every clone",
+                f"withdraw it where it is valid, and set the new one with {command}",
+            )
+
+
+def _command(name: str) -> str:
+    """The command that sets a secret."""
+    return f"`pulumi config set --secret --path '{key_of((SECRET_KEY, name))}'`"
+
+
+def _secret_lacking(reading: Reading) -> Iterator[Finding]:
+    """The secrets that the stack's pipelines need, and that nothing sets."""
+    there = reading.draft.secrets
+    needed: dict[str, str] = {}
+    for pipeline, settings in reading.draft.pipelines.items():
+        for step in steps_if_any(pipeline, settings):
+            name = step.variant.of if step.variant else step.name
+            for variable, secret in step.secrets.items():
+                needed.setdefault(secret, f"step `{name}` of pipeline `{pipeline}` needs it for `{variable}`")
+        for app in apps_if_any(pipeline, settings):
+            for variable, secret in app.secrets.items():
+                needed.setdefault(secret, f"app `{app.name}` of pipeline `{pipeline}` needs it for `{variable}`")
+        notify = settings.schedule and settings.schedule.notify
+        if notify and notify.secret:
+            needed.setdefault(notify.secret, f"the schedule of pipeline `{pipeline}` needs it for `notify`")
+    for secret, reason in needed.items():
+        if secret not in there:
+            near = nearest(secret, there)
+            known = f"the stack has `{near}`; correct one of the names, or " if near else ""
+            fix = f"{known}set it with {_command(secret)}"
+            yield Finding((SECRET_KEY, secret), None, f"{reason}, and it is not set", fix)
+
+
+# What a stack file says of metrics, against its clusters.
+
+
+METRIC_KEY = "metrics"
+
+PROMETHEUS = "kube-prometheus-stack"
+EXPORTER = "dcgm-exporter"
+
+LEAST_INTERVAL, MOST_INTERVAL = 5, 120
+"""Seconds between two readings. The dashboards' rates are of five minutes, and need two readings in them even
+where one was missed. After five minutes Prometheus takes a series for ended, too
+(prometheus.io/docs/prometheus/latest/querying/basics, "Staleness", seen November 2026)."""
+
+INSTALLATION = ("chart", "version", "retention", "storage")
+"""Keys that say how Prometheus is installed, and `FOUND` what there is of one that is."""
+
+FOUND = ("pod_labels", "labels")
+
+
+def check_metrics(reading: Reading) -> Iterator[Finding]:
+    """Findings about the section."""
+    metrics, draft = reading.draft.metrics, reading.draft
+    if metrics is None:
+        return
+    yield from _of_all(metrics)
+    if not metrics.collect:
+        yield from _not_collected(metrics)
+        return
+    yield from _of_teams(draft)
+    yield from _prometheus(metrics, draft)
+    yield from _exporter(metrics, draft)
+
+
+def _of_all(metrics: MetricsSettings) -> Iterator[Finding]:
+    if not metrics.usage and not metrics.collect:
+        yield Finding((METRIC_KEY,), None, "nothing is measured, and nothing read", "remove the section")
+    if metrics.collect and not LEAST_INTERVAL <= seconds(metrics.interval) <= MOST_INTERVAL:
+        yield Finding(
+            (METRIC_KEY, "interval"),
+            metrics.interval,
+            f"not between {LEAST_INTERVAL} s and {MOST_INTERVAL} s; of fewer readings the dashboards draw no line",
+            "write for example `30s`",
+        )
+    if not metrics.usage:
+        for key in ("idle", "port"):
+            if key in metrics.model_fields_set:
+                yield Finding(
+                    (METRIC_KEY, key),
+                    None if key == "idle" else metrics.port,
+                    "a setting of what measures steps, and `usage` is false",
+                    "remove it, or write `usage: true`",
+                    read=((METRIC_KEY, "usage"),),
+                )
+
+
+def _not_collected(metrics: MetricsSettings) -> Iterator[Finding]:
+    for key in ("interval", "dashboards", "prometheus", "gpus"):
+        if key in metrics.model_fields_set and getattr(metrics, key) not in (False,):
+            yield Finding(
+                (METRIC_KEY, key),
+                None if key in {"prometheus", "gpus"} else getattr(metrics, key),
+                "a setting of what reads metrics, and `collect` is false",
+                "remove it, or write `collect: true`",
+                read=((METRIC_KEY, "collect"),),
+            )
+
+
+def _of_teams(draft: Draft) -> Iterator[Finding]:
+    others = {each.other_stack for each in draft.clusters.values()} - {None}
+    if others:
+        yield Finding(
+            (METRIC_KEY, "collect"),
+            True,
+            f"the clusters are those of stack {listed(sorted(map(str, others)), 'and')}, which decides what runs "
+            "there beside Jobs",
+            "write `collect: false`; the use of CPU and GPUs is measured all the same",
+            read=(("clusters",),),
+        )
+
+
+def _uncollected(draft: Draft) -> list[str]:
+    """The clusters whose cloud does not collect metrics itself."""
+    return [name for name, each in draft.clusters.items() if not each.collects_metrics]
+
+
+def _prometheus(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
+    at: Path = (METRIC_KEY, "prometheus")
+    own = metrics.prometheus
+    where = _uncollected(draft)
+    if "prometheus" in metrics.model_fields_set and draft.clusters and not where:
+        yield Finding(
+            at,
+            None,
+            "the cloud itself collects the metrics of all clusters of this stack",
+            "remove it",
+            read=(("clusters",),),
+        )
+        return
+    yield from name_findings((*at, "namespace"), own.namespace)
+    yield from label_findings((*at, "pod_labels"), own.pod_labels)
+    yield from label_findings((*at, "labels"), own.labels)
+    if not own.pod_labels:
+        yield Finding(
+            (*at, "pod_labels"),
+            None,
+            "every pod of the namespace would be let in",
+            "name a label of Prometheus's own pods",
+        )
+    for key in FOUND if own.install else INSTALLATION:
+        if key in own.model_fields_set:
+            yield Finding(
+                (*at, key),
+                None if key in FOUND else getattr(own, key),
+                "it is of a Prometheus that is there already"
+                if own.install
+                else "a setting of Prometheus's installation, and the stack does not install it",
+                f"remove it, or write `install: {'false' if own.install else 'true'}`",
+                read=((*at, "install"),),
+            )
+    if not own.install:
+        return
+    if own.namespace == draft.namespace:
+        yield Finding(
+            (*at, "namespace"),
+            own.namespace,
+            "the namespace of the Jobs, whose quota and policies are not made for Prometheus",
+            "write another name",
+            read=(("namespace",),),
+        )
+    yield from _namespaced(draft, at, "Prometheus's operator is one for a whole cluster")
+    yield from _on_openshift(
+        draft,
+        at,
+        "it has a Prometheus of its own, and its constraints take none of this one's pods",
+        "write `install: false` and `namespace: openshift-user-workload-monitoring` in it",
+    )
+    yield from _copies(at, PROMETHEUS, own)
+
+
+def _exporter(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
+    at: Path = (METRIC_KEY, "gpus")
+    own = metrics.gpus
+    if not own.install:
+        for key in ("chart", "version"):
+            if getattr(own, key):
+                yield Finding(
+                    (*at, key),
+                    getattr(own, key),
+                    "a setting of the exporter's installation, and the stack does not install it",
+                    "remove it, or write `install: true`",
+                    read=((*at, "install"),),
+                )
+        return
+    if any(getattr(pool, "accelerator", None) for each in draft.clusters.values() for pool in each.pools.values()):
+        yield from _namespaced(draft, at, "the exporter of GPUs runs on nodes, outside of the stack's namespace")
+        yield from _on_openshift(
+            draft,
+            at,
+            "its constraints take no pod that is root and mounts the kubelet's socket",
+            "write `install: false` in it, and let NVIDIA's GPU Operator run the exporter",
+        )
+    yield from _copies(at, EXPORTER, own)
+
+
+def _namespaced(draft: Draft, at: Path, why: str) -> Iterator[Finding]:
+    for name, cluster in draft.clusters.items():
+        if getattr(cluster, "access", None) == "namespace":
+            yield Finding(
+                at,
+                None,
+                f"{why}, and cluster `{name}` has `access: namespace`",
+                "write `install: false` in it",
+                read=(("clusters", name, "access"), (*at, "install")),
+            )
+
+
+def _on_openshift(draft: Draft, at: Path, why: str, fix: str) -> Iterator[Finding]:
+    for name, cluster in draft.clusters.items():
+        if getattr(cluster, "openshift", False):
+            reason = f"cluster `{name}` is OpenShift: {why}"
+            yield Finding(at, None, reason, fix, read=(("clusters", name, "openshift"), (*at, "install")))
+
+
+def _copies(at: Path, chart: str, own: ChartSettings) -> Iterator[Finding]:
+    if own.chart and (why := copy_problem(chart, own.chart, own.version)):
+        yield Finding((*at, "chart"), own.chart, why, "fetch it again, or name its `version`")
+    if own.version and not own.chart:
+        yield Finding(
+            (*at, "version"),
+            own.version,
+            "the version of a chart of your own, and which is not said; the public one's is pinned",
+            "remove it, or name its `chart`",
+            read=((*at, "chart"),),
+        )

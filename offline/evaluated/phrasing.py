@@ -1,0 +1,234 @@
+"""Formats amounts, counts and names for the terminal and for Markdown."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+from infra.review.stack import JOB
+from offline.evaluated.model import (
+    Changes,
+    Failure,
+    Finding,
+    JobRun,
+    Operation,
+    Outcome,
+    Preview,
+    PropertyChange,
+    ResourceChange,
+    StackPreview,
+)
+
+SYMBOLS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.REPLACE: "±", Operation.DELETE: "-"}
+DONE = {
+    Operation.CREATE: "created",
+    Operation.UPDATE: "updated in place",
+    Operation.REPLACE: "replaced",
+    Operation.DELETE: "deleted",
+}
+DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{10}(?![0-9a-f])")
+"""The digest of a run or a bundle at the end of names and paths."""
+
+DATE = re.compile(r"^.* \(((?:undated, read )?\d{4}-\d\d-\d\d)\)$")
+
+PLURAL = re.compile(r"(?<=ss)es$|(?<!s)s$")
+"""The plural ending of a unit: `addresses`, `GPUs`."""
+
+ORDER = (Operation.DELETE, Operation.REPLACE, Operation.UPDATE, Operation.CREATE)
+"""Destructive operations first."""
+
+WORK = frozenset({JOB, "node", "image"})
+"""The types of the legs of a timeline that are a Job, or a wait of a Job."""
+
+LONG = 10
+"""Shortest wait, in seconds, that is shown."""
+
+KIND = re.compile(r" \((\w+)\)$")
+
+REVISIONS = {"base": "the base", "head": "this revision"}
+
+UNKNOWN = "unknown"
+
+
+def money(amount: float | None) -> str:
+    """An amount in US dollars: cents up to a thousand dollars, two digits that count below ten cents."""
+    if amount is None:
+        return UNKNOWN
+    sign = "-" if amount < 0 else ""
+    size = abs(amount)
+    if size >= 1000:
+        return f"{sign}${size:,.0f}"
+    digits = max(2, 1 - math.floor(math.log10(size))) if size else 2
+    return f"{sign}${size:.{digits}f}"
+
+
+def duration(seconds: float) -> str:
+    """``45 s``, ``12 min``, ``3 h 20 min``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if rest else f"{hours} h"
+
+
+def many(count: int, word: str, plural: str = "") -> str:
+    """``1 error``, ``2 errors``."""
+    return f"{count} {word if count == 1 else plural or word + 's'}"
+
+
+def listed(parts: Iterable[str], nothing: str = "none") -> str:
+    """Joined with commas; ``nothing`` if there are no parts."""
+    return ", ".join(parts) or nothing
+
+
+def counted(changes: Changes) -> dict[Operation, int]:
+    """The number of resources by operation, destructive operations first, without Jobs that run."""
+    jobs = {each.urn for each in changes.runs}
+    found = [each.operation for each in changes.resources if each.urn not in jobs]
+    return {operation: found.count(operation) for operation in ORDER if operation in found}
+
+
+def change_words(changes: Changes) -> str:
+    """``1 replaced, 2 created``, without the Jobs that `job_words` counts."""
+    nothing = "Jobs alone" if changes.runs else "no changes"
+    return listed((f"{count} {DONE[operation]}" for operation, count in counted(changes).items()), nothing)
+
+
+def job_words(changes: Changes | None, named: int = 0) -> str:
+    """``2 on train, predict; 1 finds its result``: how many Jobs run, on which pools, and how many need not.
+
+    Up to ``named`` that run are named, by their pools: ``prepare, predict on cpu; train on gpu``.
+    """
+    if changes is None:
+        return ""
+    running = [each for each in changes.runs if each.outcome is Outcome.RUNS]
+    pools = dict.fromkeys(map(_pool, running))
+    kept = len(changes.runs) - len(running)
+    told = [f"{len(running)} on {listed(pools)}"] if running else []
+    if len(running) <= named:
+        told = [f"{listed(each.name for each in running if _pool(each) == pool)} on {pool}" for pool in pools]
+    if kept:
+        told.append(f"{kept} {'finds its result' if kept == 1 else 'find their results'}")
+    if changes.unknown:
+        told.append(f"unknown of {listed(changes.unknown)}")
+    return "; ".join(told) or "none"
+
+
+def running(changes: Changes | None) -> list[str]:
+    """``2 Jobs run``; an empty list if none runs."""
+    count = sum(each.outcome is Outcome.RUNS for each in changes.runs) if changes else 0
+    return [f"{many(count, 'Job')} {'runs' if count == 1 else 'run'}"] if count else []
+
+
+def place(run: JobRun) -> str:
+    """The pool that a Job runs on."""
+    each = " each" if run.nodes > 1 else ""
+    gpus = f", {run.gpus} {run.accelerator}{each}" if run.gpus and run.accelerator else ""
+    if not run.known:
+        return "on a pool that this preview cannot tell"
+    nodes = f"{run.nodes} nodes of " if run.nodes > 1 else ""
+    return f"on {nodes}pool {run.pool}{gpus}" if run.pool else "on no pool, for none can take it"
+
+
+def _pool(run: JobRun) -> str:
+    return run.pool or ("no pool" if run.known else "an unknown pool")
+
+
+def finding_words(findings: Sequence[Finding]) -> str:
+    """``2 errors, 1 warning``, and how many of them are new if the base has some."""
+    counts = {severity: sum(each.severity == severity for each in findings) for severity in ("error", "warning")}
+    new = sum(each.new for each in findings)
+    told = f" ({new or 'none'} new)" if new < len(findings) else ""
+    return listed(many(count, severity) for severity, count in counts.items() if count) + told
+
+
+def severity(finding: Finding) -> str:
+    """The severity, and whether the base has the finding, too."""
+    return finding.severity if finding.new else f"{finding.severity}, not new"
+
+
+def ordered(changes: Changes) -> list[ResourceChange]:
+    """Destructive changes first, otherwise in the order of declaration."""
+    return sorted(changes.resources, key=lambda each: ORDER.index(each.operation))
+
+
+def kind(type_: str) -> str:
+    """The last part of a resource type: ``NodePool`` of ``gcp:container/nodePool:NodePool``."""
+    return type_.rpartition(":")[2]
+
+
+def kind_of(name: str) -> str:
+    """The kind at the end of a finding's name: ``NodePool`` of ``cpu (NodePool)``; ``key`` of a key."""
+    found = KIND.search(name)
+    return found[1] if found else "key"
+
+
+def without_kind(name: str) -> str:
+    """A finding's name without the kind at its end."""
+    return KIND.sub("", name)
+
+
+def plural(kind: str) -> str:
+    """The plural of a kind: ``NodePools``, ``Ingresses``, ``NetworkPolicies``."""
+    if kind.endswith("y"):
+        return f"{kind[:-1]}ies"
+    return f"{kind}es" if kind.endswith("s") else f"{kind}s"
+
+
+def digests(change: PropertyChange) -> bool:
+    """Whether a property differs in a digest alone."""
+    if not isinstance(change.before, str) or not isinstance(change.after, str):
+        return False
+    return DIGEST.sub("", change.before) == DIGEST.sub("", change.after)
+
+
+def why(change: ResourceChange, *, because: bool = True) -> str:
+    """The reasons and notes of a change; without ``because`` only the notes."""
+    parts = [each for each in (change.because if because else "", change.note) if each]
+    if not change.known:
+        parts.append("no schema says whether this replaces it")
+    if change.protected and change.operation in {Operation.REPLACE, Operation.DELETE}:
+        parts.append("protected, so the update will refuse")
+    return "; ".join(parts)
+
+
+def value(content: object) -> str:
+    """A property's value on one line."""
+    if content is None or isinstance(content, bool):
+        return {None: "not set", True: "true", False: "false"}[content]
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def more(count: int, of: int) -> str:
+    """How many elements of a list are left out; empty if none."""
+    return f"and {of - count} more" if of > count else ""
+
+
+def state(preview: StackPreview) -> str:
+    """A summary of a stack in a few words."""
+    if any(each.revision == "head" for each in preview.failures):
+        return "cannot be evaluated"
+    if preview.removed:
+        return "removed"
+    if preview.new_stack:
+        return "new stack"
+    if preview.failures:
+        return "base cannot be evaluated"
+    if preview.changes is None:
+        return many(preview.resources, "resource")
+    changes = preview.changes
+    # The effect of a changed encrypted value cannot be determined.
+    unseen = " to be seen" if (changes.remarks or changes.unknown) and not changes.resources else ""
+    return change_words(changes) + unseen
+
+
+def clean(preview: Preview) -> str:
+    """The verdict if it has no lines."""
+    return "No new findings." if any(each.findings for each in preview.stacks) else "No findings."
+
+
+def problems(failure: Failure) -> list[dict[str, str]]:
+    """The problems of the base's stack file; this revision's are findings."""
+    return failure.problems if failure.revision == "base" else []

@@ -1,0 +1,463 @@
+"""Kueue's flavors: which of them a Job gets, whether they have room for its pods, and whether they ever will.
+
+After pkg/scheduler/flavorassigner/flavorassigner.go of github.com/kubernetes-sigs/kueue at commit ff69552 (22
+August 2026, API version v1beta2), for Jobs with one set of pods.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from infra.review.stack import Properties, mapping, whole
+from offline.evaluated import queue_objects
+from offline.evaluated.queue_objects import (
+    NAMESPACE_NAME,
+    PODS,
+    Asked,
+    ClusterQueue,
+    Flavor,
+    FlavorResource,
+    Group,
+    Holder,
+    Quota,
+    is_stopped,
+)
+from offline.evaluated.scheduling import holds, selector_picks, shown, untolerated
+
+# How much is left of a quota, and how much there ever is, where queues lend one another what they do not use.
+#
+# After pkg/cache/scheduler/resource_node.go of github.com/kubernetes-sigs/kueue at commit ff69552 (22 August
+# 2026):
+# what a holder does not lend is its own, and the rest is in its cohort, for all of that.
+
+
+Used = Mapping[str, Mapping[FlavorResource, int]]
+"""What is in use of each flavor's resources, by ClusterQueue."""
+
+
+@dataclass(frozen=True)
+class Quotas:
+    """The quotas of ClusterQueues and cohorts, by name."""
+
+    cluster_queues: Mapping[str, ClusterQueue]
+    cohorts: Mapping[str, Holder]
+
+    def _children(self, cohort: str) -> list[Holder]:
+        holders: list[Holder] = [*self.cluster_queues.values(), *self._all_cohorts().values()]
+        return [each for each in holders if each.parent == cohort and not self._is_cohort(each, cohort)]
+
+    def _is_cohort(self, holder: Holder, cohort: str) -> bool:
+        return not isinstance(holder, ClusterQueue) and holder.name == cohort
+
+    def _all_cohorts(self) -> dict[str, Holder]:
+        """Those with an object, and those that only others name."""
+        named = {each.parent for each in (*self.cluster_queues.values(), *self.cohorts.values())} - {""}
+        return {name: self.cohorts.get(name, Holder(name, "", {})) for name in (*named, *self.cohorts)}
+
+    def _subtree(self, holder: Holder, key: FlavorResource) -> int:
+        own = holder.quotas.get(key, Quota(0)).nominal
+        if isinstance(holder, ClusterQueue):
+            return own
+        lent = (self._subtree(each, key) - self._kept(each, key) for each in self._children(holder.name))
+        return own + sum(lent)
+
+    def _kept(self, holder: Holder, key: FlavorResource) -> int:
+        """What is not lent."""
+        limit = holder.quotas.get(key, Quota(0)).lending
+        return 0 if limit is None else max(0, self._subtree(holder, key) - limit)
+
+    def _usage(self, holder: Holder, key: FlavorResource, used: Used) -> int:
+        if isinstance(holder, ClusterQueue):
+            return used_of(used, holder.name, key)
+        children = self._children(holder.name)
+        return sum(max(0, self._usage(each, key, used) - self._kept(each, key)) for each in children)
+
+    def left(self, holder: Holder, key: FlavorResource, used: Used) -> int:
+        """What is left of a quota, with what others lend."""
+        subtree, usage = self._subtree(holder, key), self._usage(holder, key, used)
+        if not holder.parent:
+            return subtree - usage
+        kept = self._kept(holder, key)
+        above = self.left(self._all_cohorts()[holder.parent], key, used)
+        limit = holder.quotas.get(key, Quota(0)).borrowing
+        if limit is not None:
+            above = min(above, subtree - kept - max(0, usage - kept) + limit)
+        return max(0, kept - usage) + above
+
+    def most(self, holder: Holder, key: FlavorResource, used: Used) -> int:
+        """What there is of a quota where nobody uses any, with what others lend."""
+        subtree = self._subtree(holder, key)
+        if not holder.parent:
+            return subtree
+        found = self._kept(holder, key) + self.most(self._all_cohorts()[holder.parent], key, used)
+        limit = holder.quotas.get(key, Quota(0)).borrowing
+        return found if limit is None else min(subtree + limit, found)
+
+
+def used_of(used: Used, queue: str, key: FlavorResource) -> int:
+    """What is in use of a queue's flavor."""
+    return used.get(queue, {}).get(key, 0)
+
+
+API = "kueue.x-k8s.io/v1beta2"
+
+Objects = Callable[[str], Iterable[tuple[str, Properties]]]
+"""By a kind: the names and properties of the objects of that kind."""
+
+
+class Mode(IntEnum):
+    """How well flavors fit; the higher the better."""
+
+    NEVER = 0
+    NO_FIT = 1
+    PREEMPT = 2
+    FIT = 3
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The flavors for a Job of a ClusterQueue, by resource, and what it then uses of them.
+
+    ``reasons`` are why it has to wait.
+    """
+
+    mode: Mode
+    flavors: Mapping[str, str] = field(default_factory=dict[str, str])
+    usage: Mapping[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
+    borrows: bool = False
+    reasons: Sequence[str] = ()
+    queue: str = ""
+
+
+@dataclass(frozen=True)
+class Queues:
+    """The queues of one cluster."""
+
+    flavors: Mapping[str, Flavor]
+    quotas: Quotas
+    local_queues: Mapping[tuple[str, str], str]
+    """Names of ClusterQueues by namespace and name of a LocalQueue."""
+    stopped: frozenset[tuple[str, str]]
+    """The LocalQueues that are stopped."""
+    priorities: Mapping[str, int]
+    checks: frozenset[str]
+
+    def of(self, asked: Asked) -> ClusterQueue | None:
+        """The ClusterQueue of a Job; None where there is none."""
+        return self.quotas.cluster_queues.get(self.local_queues.get((asked.namespace, asked.queue), ""))
+
+    def obstacle(self, asked: Asked, labels: Mapping[str, str]) -> str:
+        """Why the Job waits whatever others use; empty where nothing but quota is in its way.
+
+        ``labels`` are those of its namespace.
+        """
+        if (asked.namespace, asked.queue) not in self.local_queues:
+            return f"LocalQueue {asked.queue} doesn't exist in {asked.namespace}"
+        queue = self.of(asked)
+        if queue is None:
+            name = self.local_queues[asked.namespace, asked.queue]
+            return f"ClusterQueue {name} of LocalQueue {asked.queue} doesn't exist"
+        named = {NAMESPACE_NAME: asked.namespace, **labels}
+        if queue.selector is None or not selector_picks(queue.selector, named):
+            return f"Workload namespace doesn't match ClusterQueue selector of {queue.name}"
+        return self._inactive(queue, asked)
+
+    def _inactive(self, queue: ClusterQueue, asked: Asked) -> str:
+        if queue.stopped or (asked.namespace, asked.queue) in self.stopped:
+            return f"ClusterQueue {queue.name} or its LocalQueue {asked.queue} is stopped by its stopPolicy"
+        if missing := [name for name in queue.flavors if name not in self.flavors]:
+            return f"ClusterQueue {queue.name} is inactive: flavors do not exist: {', '.join(missing)}"
+        if missing := [name for name in queue.checks if name not in self.checks]:
+            return f"ClusterQueue {queue.name} is inactive: AdmissionChecks do not exist: {', '.join(missing)}"
+        return ""
+
+    def never(self, asked: Asked) -> str:
+        """Why quota alone keeps the Job waiting for ever, with the figures; empty where it does not."""
+        queue = self.of(asked)
+        if queue is None or (empty := self.assign(asked, {})).mode > Mode.NEVER:
+            return ""
+        lacking = list(self._exceeded(queue, asked))
+        if not lacking:
+            return f"no quota of queue {queue.name} is for its pods: {'; '.join(empty.reasons)}"
+        return f"it asks for {', '.join(lacking)}"
+
+    def beyond_share(self, asked: Asked) -> str:
+        """Why the Job takes nothing back that others borrow, with the figures; empty where it may.
+
+        Jobs of other queues are stopped only for what is within the queue's own quota (`fitsResourceQuota` in
+        flavorassigner.go). Seen with Kueue 0.19.2, with fair sharing, too.
+        """
+        queue = self.of(asked)
+        if queue is None or not queue.parent or not queue.reclaims or self.never(asked):
+            return ""
+        lacking = list(self._exceeded(queue, asked, own=True))
+        return f"it asks for {', '.join(lacking)}" if lacking else ""
+
+    def _exceeded(self, queue: ClusterQueue, asked: Asked, *, own: bool = False) -> Iterator[str]:
+        """What is asked for and what there is, of each resource that no flavor for the pods has enough of.
+
+        With ``own``, what others lend does not count.
+        """
+        for group in queue.groups:
+            fitting = [name for name in group.flavors if not self._mismatch(name, asked)]
+            wanted = {name: value for name, value in _wanted(queue, asked).items() if name in group.resources}
+            for resource, value in wanted.items():
+                most = max((self._most(queue, (name, resource), own=own) for name in fitting), default=None)
+                if most is not None and value > most:
+                    each = f" ({asked.pods} pods)" if asked.pods > 1 and resource != PODS else ""
+                    there = f"the {'share' if own else 'quota'} of queue {queue.name} is {shown(resource, most)}"
+                    yield f"{shown(resource, value)} {resource} in all{each}, and {there}"
+
+    def _most(self, queue: ClusterQueue, key: FlavorResource, *, own: bool) -> int:
+        return queue.quotas.get(key, Quota(0)).nominal if own else self.quotas.most(queue, key, {})
+
+    def assign(self, asked: Asked, used: Used) -> Assignment:
+        """The flavors for a Job beside what is ``used``, by ClusterQueue. The Job has one."""
+        queue = self.quotas.cluster_queues[self.local_queues[asked.namespace, asked.queue]]
+        covered = {resource: group for group in queue.groups for resource in group.resources}
+        wanted = _wanted(queue, asked)
+        flavors: dict[str, str] = {}
+        usage: dict[FlavorResource, int] = {}
+        found: list[Assignment] = []
+        for resource in wanted:
+            group = covered.get(resource)
+            if group is None:
+                return Assignment(Mode.NEVER, reasons=[f"resource {resource} unavailable in ClusterQueue"])
+            if resource in flavors:
+                continue
+            own = {name: wanted[name] for name in group.resources if name in wanted}
+            best = self._assign_group(queue, group, own, asked, used)
+            if best.mode <= Mode.NO_FIT:
+                return best
+            found.append(best)
+            flavors |= best.flavors
+            usage |= best.usage
+        return Assignment(
+            min((each.mode for each in found), default=Mode.FIT),
+            flavors,
+            usage,
+            any(each.borrows for each in found),
+            [reason for each in found for reason in each.reasons],
+            queue.name,
+        )
+
+    def _assign_group(
+        self,
+        queue: ClusterQueue,
+        group: Group,
+        wanted: Mapping[str, int],
+        asked: Asked,
+        used: Used,
+    ) -> Assignment:
+        """The best flavor of a group: the first that fits, or whose Jobs may be stopped."""
+        reasons: list[str] = []
+        best: Assignment | None = None
+        for name in group.flavors:
+            if reason := self._mismatch(name, asked):
+                reasons.append(reason)
+                continue
+            tried = self._assign_flavor(queue, name, wanted, used)
+            reasons += tried.reasons
+            if best is None or (tried.mode, not tried.borrows) > (best.mode, not best.borrows):
+                best = tried
+            if tried.mode is Mode.FIT and not (tried.borrows and queue.tries_next):
+                break
+        if best is None:
+            return Assignment(Mode.NEVER, reasons=reasons)
+        return Assignment(
+            best.mode, best.flavors, best.usage, best.borrows, [] if best.mode is Mode.FIT else reasons
+        )
+
+    def _assign_flavor(
+        self,
+        queue: ClusterQueue,
+        flavor: str,
+        wanted: Mapping[str, int],
+        used: Used,
+    ) -> Assignment:
+        modes, borrows, reasons = [Mode.FIT], False, list[str]()
+        for resource, value in wanted.items():
+            key = (flavor, resource)
+            most, left = self.quotas.most(queue, key, used), self.quotas.left(queue, key, used)
+            nominal = queue.quotas.get(key, Quota(0)).nominal
+            if value > most:
+                modes.append(Mode.NEVER)
+                reasons.append(
+                    f"insufficient quota for {resource} in flavor {flavor}, request ({shown(resource, value)}) > "
+                    f"maximum capacity ({shown(resource, most)})"
+                )
+            elif value > left:
+                modes.append(Mode.PREEMPT if queue.preempts and value <= nominal else Mode.NO_FIT)
+                more = shown(resource, value - left)
+                reasons.append(f"insufficient unused quota for {resource} in flavor {flavor}, {more} more needed")
+            borrows = borrows or used_of(used, queue.name, key) + value > nominal
+        usage = {(flavor, resource): value for resource, value in wanted.items()}
+        return Assignment(min(modes), dict.fromkeys(wanted, flavor), usage, borrows, reasons)
+
+    def _mismatch(self, name: str, asked: Asked) -> str:
+        """Why pods cannot be on the nodes of a flavor. Of labels only those count that the flavor names."""
+        flavor = self.flavors.get(name)
+        if flavor is None:
+            return f"flavor {name} not found"
+        if taint := untolerated([*asked.tolerations, *flavor.tolerations], flavor.taints):
+            return f"untolerated taint {{{taint.key}: {taint.value}}} in flavor {name}"
+        chosen = all(flavor.labels[key] == value for key, value in asked.selector.items() if key in flavor.labels)
+        terms = [[each for each in term if each.key in flavor.labels] for term in asked.affinity]
+        fits = not terms or any(all(holds(each, flavor.labels) for each in term) for term in terms)
+        return "" if chosen and fits else f"flavor {name} doesn't match node affinity"
+
+
+def _wanted(queue: ClusterQueue, asked: Asked) -> dict[str, int]:
+    """What the queue has to have for a Job: of resources that it covers, of pods, and of all others."""
+    covered = {resource for group in queue.groups for resource in group.resources}
+    wanted = {name: value for name, value in asked.amounts.items() if value or name in covered}
+    return {**wanted, PODS: asked.pods} if PODS in covered else wanted
+
+
+def queues_of(cluster_wide: Objects, local_queues: Iterable[tuple[str, str, Properties]]) -> Queues:
+    """The queues that these objects are; ``local_queues`` are by namespace and name.
+
+    Raises ValueError for an amount that is no quantity.
+    """
+    local = [(namespace, name, mapping(each.get("spec"))) for namespace, name, each in local_queues]
+    return Queues(
+        flavors={
+            name: queue_objects.flavor(mapping(each.get("spec"))) for name, each in cluster_wide("ResourceFlavor")
+        },
+        quotas=Quotas(
+            {
+                name: queue_objects.cluster_queue(name, mapping(each.get("spec")))
+                for name, each in cluster_wide("ClusterQueue")
+            },
+            {name: _cohort(name, mapping(each.get("spec"))) for name, each in cluster_wide("Cohort")},
+        ),
+        local_queues={(namespace, name): str(spec.get("clusterQueue") or "") for namespace, name, spec in local},
+        stopped=frozenset((namespace, name) for namespace, name, spec in local if is_stopped(spec)),
+        priorities={name: whole(each.get("value"), 0) for name, each in cluster_wide("WorkloadPriorityClass")},
+        checks=frozenset(name for name, _ in cluster_wide("AdmissionCheck")),
+    )
+
+
+def _cohort(name: str, spec: Properties) -> Holder:
+    return Holder(name, str(spec.get("parentName") or ""), queue_objects.quotas(spec))
+
+
+# Who is admitted next: Kueue's order, and what it stops for a Job that waits.
+#
+# After pkg/scheduler/scheduler.go, pkg/cache/queue/cluster_queue.go and pkg/scheduler/preemption of
+# github.com/kubernetes-sigs/kueue at commit ff69552 (22 August 2026). What is left out: fair sharing, Jobs of
+# other
+# ClusterQueues that are stopped for one (``reclaimWithinCohort``, ``borrowWithinCohort``), admission checks.
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A Job that has quota, and since when, counted. One that is ``stopping`` has it until its pods are gone."""
+
+    asked: Asked
+    assignment: Assignment
+    since: int = 0
+    stopping: bool = False
+
+
+@dataclass
+class Decision:
+    """What one look at the queues comes to: who starts, who is stopped for whom, and why the others wait.
+
+    ``stopped`` are pairs of the Job that is stopped and the one for which; ``reasons`` are by `Asked.order`.
+    """
+
+    admitted: list[tuple[Asked, Assignment]] = field(default_factory=list[tuple[Asked, Assignment]])
+    stopped: list[tuple[Admitted, Asked]] = field(default_factory=list[tuple[Admitted, Asked]])
+    reasons: dict[int, str] = field(default_factory=dict[int, str])
+
+
+def decide(queues: Queues, waiting: Iterable[Asked], running: Sequence[Admitted]) -> Decision:
+    """Looks at all queues once. ``waiting`` are Jobs whose queues are there and active.
+
+    Of each ClusterQueue the Job with the highest priority, then the oldest, is looked at first; among those of
+    several ClusterQueues one that borrows nothing comes before others. One that does not fit lets later ones pass,
+    unless its queue is strict.
+    """
+    found = Decision()
+    used = _usage(running)
+    lines = _lines(queues, waiting)
+    while heads := [(line[0], queues.assign(line[0], used)) for line in lines.values() if line]:
+        asked, assignment = min(heads, key=lambda each: (each[1].borrows, -each[0].priority, each[0].order))
+        queue = _queue(queues, asked)
+        line = lines[queue.name]
+        line.pop(0)
+        if assignment.mode is Mode.FIT:
+            found.admitted.append((asked, assignment))
+            _add(used, queue.name, assignment.usage)
+            continue
+        found.reasons[asked.order] = "; ".join(assignment.reasons)
+        if assignment.mode is Mode.PREEMPT and (targets := _targets(queues, asked, running, used)):
+            found.stopped += [(each, asked) for each in targets if not each.stopping]
+            names = ", ".join(each.asked.name for each in targets)
+            found.reasons[asked.order] += f"; Pending the preemption of {names}"
+            # Nobody else gets what is freed for it.
+            _add(used, queue.name, assignment.usage)
+        if queue.strict:
+            for each in line:
+                found.reasons[each.order] = f"waits behind {asked.name} (StrictFIFO)"
+            line.clear()
+    return found
+
+
+def _lines(queues: Queues, waiting: Iterable[Asked]) -> dict[str, list[Asked]]:
+    lines: dict[str, list[Asked]] = {}
+    for each in sorted(waiting, key=lambda one: (-one.priority, one.order)):
+        lines.setdefault(_queue(queues, each).name, []).append(each)
+    return lines
+
+
+def _queue(queues: Queues, asked: Asked) -> ClusterQueue:
+    found = queues.of(asked)
+    assert found is not None
+    return found
+
+
+def _usage(running: Iterable[Admitted]) -> dict[str, dict[FlavorResource, int]]:
+    used: dict[str, dict[FlavorResource, int]] = {}
+    for each in running:
+        _add(used, each.assignment.queue, each.assignment.usage)
+    return used
+
+
+def _add(
+    used: dict[str, dict[FlavorResource, int]], queue: str, usage: Mapping[FlavorResource, int], sign: int = 1
+) -> None:
+    own = used.setdefault(queue, {})
+    for key, value in usage.items():
+        own[key] = own.get(key, 0) + sign * value
+
+
+def _targets(
+    queues: Queues, asked: Asked, running: Sequence[Admitted], used: Mapping[str, Mapping[FlavorResource, int]]
+) -> list[Admitted]:
+    """The fewest of its queue's Jobs of lower priority without which the Job fits; none where that is not enough.
+
+    Those with the lowest priority go first, and of these the newest.
+    """
+    queue = _queue(queues, asked)
+    left = {name: dict(usage) for name, usage in used.items()}
+    lower = [
+        each for each in running if each.assignment.queue == queue.name and each.asked.priority < asked.priority
+    ]
+    lower.sort(key=lambda each: (not each.stopping, each.asked.priority, -each.since))
+    targets: list[Admitted] = []
+    for each in lower:
+        targets.append(each)
+        _add(left, queue.name, each.assignment.usage, -1)
+        if queues.assign(asked, left).mode is Mode.FIT:
+            break
+    else:
+        return []
+    for each in targets[-2::-1]:
+        _add(left, queue.name, each.assignment.usage)
+        if queues.assign(asked, left).mode is Mode.FIT:
+            targets.remove(each)
+        else:
+            _add(left, queue.name, each.assignment.usage, -1)
+    return targets

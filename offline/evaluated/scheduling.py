@@ -1,0 +1,291 @@
+"""Placement: whether a node can take a pod, and why not, in kube-scheduler's terms."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from infra.platform import GPU_RESOURCE, Node, Resources, Taint
+from infra.review.stack import NodePool, Stack, at, mappings, strings, texts
+from infra.schema.quantities import cpu_millicores, mebibytes, size_in_bytes
+
+HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+
+AMOUNTS: Mapping[str, str] = {
+    "cpu": "cpu",
+    "memory": "memory",
+    "ephemeral_storage": "ephemeral-storage",
+    "gpus": GPU_RESOURCE,
+}
+"""Kubernetes' names of the fields of `Resources`, and below them their units."""
+
+ZONE = "topology.kubernetes.io/zone"
+"""A label that differs between the nodes of a pool over several zones."""
+
+UNITS = ("m", "Mi", "Mi", "")
+
+
+@dataclass(frozen=True)
+class Toleration:
+    """A pod's toleration. Empty ``key`` with ``Exists`` tolerates everything; empty ``effect`` every effect."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True)
+class Expression:
+    """What a node affinity asks of one label, by one of Kubernetes' operators."""
+
+    key: str
+    operator: str
+    values: Sequence[str]
+
+
+@dataclass(frozen=True)
+class PodRequest:
+    """What of a pod decides where it can go. ``affinity`` are the terms of which a node has to match one."""
+
+    cluster: str
+    selector: Mapping[str, str]
+    tolerations: Sequence[Toleration]
+    resources: Resources
+    affinity: Sequence[Sequence[Expression]] = ()
+
+
+def obstacles(pod: PodRequest, nodes: Sequence[Node]) -> dict[str, str]:
+    """Why each pool cannot take ``pod``, in kube-scheduler's words."""
+    found: dict[str, str] = {}
+    for node in nodes:
+        if node.cluster != pod.cluster:
+            found[f"{node.cluster}/{node.pool}"] = "in another cluster"
+        elif reason := obstacle(pod, node):
+            found[node.pool] = reason
+    return found
+
+
+def obstacle(pod: PodRequest, node: Node) -> str | None:
+    """What keeps ``pod`` off an empty node like ``node``; None if nothing does.
+
+    kube-scheduler asks its filters in this order and reports the first that refuses a node: TaintToleration,
+    NodeAffinity, NodeResourcesFit.
+    """
+    count = f"{node.count} node(s)"
+    if node.cluster != pod.cluster:
+        return "in another cluster"
+    if node.count == 0:
+        return "it has no nodes and cannot grow"
+    if taint := untolerated(pod.tolerations, node.taints):
+        return f"{count} had untolerated taint {{{taint.key}: {taint.value}}}"
+    if not selects(pod, node.labels):
+        return f"{count} didn't match Pod's node affinity/selector"
+    if short := lacking(pod.resources, node.allocatable):
+        return ", ".join(f"{node.count} Insufficient {name} ({detail})" for name, detail in short.items())
+    return None
+
+
+def pools_of(stack: Stack, cluster: str) -> list[NodePool]:
+    """The pools of a cluster; empty where the stack does not know them."""
+    return [pool for pool in stack.pools if pool.cluster == cluster]
+
+
+def has_gpus(pool: NodePool) -> bool:
+    """Whether its nodes have GPUs."""
+    return pool.gpus > 0 or pool.accelerator is not None
+
+
+def pool_of_nodes(node: Node) -> NodePool:
+    """Nodes that are there before the stack, as a pool that it does not declare."""
+    return NodePool(
+        urn="",
+        cluster=node.cluster,
+        name=node.pool,
+        labels=node.labels,
+        taints=node.taints,
+        allocatable=node.allocatable,
+        min_nodes=node.count,
+        max_nodes=node.count,
+        accelerator=node.accelerator,
+        gpus=node.allocatable.gpus,
+    )
+
+
+def suitable(pod: PodRequest, pools: Sequence[NodePool]) -> list[NodePool]:
+    """Those of a cluster's ``pools`` whose nodes can take ``pod``. It goes to the first.
+
+    Pools without GPUs are first, because a pod that fits there asks for none.
+    """
+    found = [pool for pool in pools if pool_obstacle(pod, pool, pools) is None]
+    return sorted(found, key=has_gpus)
+
+
+def pool_obstacle(pod: PodRequest, pool: NodePool, pools: Sequence[NodePool]) -> str | None:
+    """What keeps ``pod`` off the nodes of ``pool``, one of its cluster's ``pools``; None if nothing known does."""
+    node = Node(
+        pool.cluster, pool.name, pool.labels, pool.taints, pool.allocatable, pool.max_nodes, pool.accelerator
+    )
+    return obstacle(without_unknown_labels(pod, pool, pools), node)
+
+
+def without_unknown_labels(pod: PodRequest, pool: NodePool, pools: Sequence[NodePool]) -> PodRequest:
+    """``pod`` without the labels in its selector and affinity that the nodes of ``pool`` may or may not have.
+
+    A stack file names only some labels of nodes that exist already, and a label with a domain may be set by the
+    kubelet, a driver or an operator.
+    """
+
+    def is_known(key: str) -> bool:
+        if key in pool.labels:
+            return True
+        declared = any(key in each.labels for each in pools)
+        return bool(pool.urn) and key != ZONE and (declared or "/" not in key)
+
+    return replace(
+        pod,
+        selector={key: value for key, value in pod.selector.items() if is_known(key)},
+        affinity=[[each for each in term if is_known(each.key)] for term in pod.affinity],
+    )
+
+
+def selects(pod: PodRequest, labels: Mapping[str, str]) -> bool:
+    """Whether a pod's node selector and node affinity choose nodes with these labels."""
+    selected = all(labels.get(key) == value for key, value in pod.selector.items())
+    return selected and (not pod.affinity or any(all(holds(e, labels) for e in term) for term in pod.affinity))
+
+
+def holds(asked: Expression, labels: Mapping[str, str]) -> bool:
+    """Whether these labels are what is asked of one of them."""
+    value = labels.get(asked.key)
+    match asked.operator:
+        case "In":
+            return value in asked.values
+        case "NotIn":
+            return value not in asked.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:
+            # Gt and Lt compare whole numbers.
+            bound = asked.values[0] if asked.values else ""
+            if value is None or not value.isdigit() or not bound.isdigit():
+                return False
+            return int(value) > int(bound) if asked.operator == "Gt" else int(value) < int(bound)
+
+
+def selector_picks(selector: object, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector picks a pod with these labels; an empty one picks all."""
+    if any(labels.get(key) != value for key, value in strings(at(selector, "matchLabels")).items()):
+        return False
+    asked = (
+        Expression(str(each.get("key", "")), str(each.get("operator", "")), texts(each.get("values")))
+        for each in mappings(at(selector, "matchExpressions"))
+    )
+    return all(holds(each, labels) for each in asked)
+
+
+def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
+    """The first of a node's taints that keeps off a pod with these tolerations; None if none does."""
+    for taint in taints:
+        if taint.effect in HARD_EFFECTS and not any(tolerates(each, taint) for each in tolerations):
+            return taint
+    return None
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether ``toleration`` matches ``taint``, by Kubernetes' rules."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.operator in {"Equal", ""} and toleration.value == taint.value
+
+
+def lacking(wanted: Resources, there: Resources) -> dict[str, str]:
+    """The resources of which there is too little, by Kubernetes' names, each with the two amounts."""
+    return {
+        name: f"requested {getattr(wanted, key)}{unit}, allocatable {max(getattr(there, key), 0)}{unit}"
+        for (key, name), unit in zip(AMOUNTS.items(), UNITS, strict=True)
+        if getattr(wanted, key) > 0 and getattr(wanted, key) > getattr(there, key)
+    }
+
+
+def subtract(there: Resources, taken: Resources) -> Resources:
+    """What is left of ``there``."""
+    return _combined(lambda both: both[0] - both[1], [there, taken])
+
+
+def tolerations(value: object) -> list[Toleration]:
+    """The tolerations of a pod spec."""
+    return [
+        Toleration(
+            key=str(each.get("key", "")),
+            operator=str(each.get("operator", "Equal")),
+            value=str(each.get("value", "")),
+            effect=str(each.get("effect", "")),
+        )
+        for each in mappings(value)
+    ]
+
+
+def affinity(terms: object) -> list[list[Expression]]:
+    """The ``nodeSelectorTerms`` of a required node affinity. What they ask of a node's fields is left out."""
+    return [
+        [
+            Expression(str(each.get("key", "")), str(each.get("operator", "")), texts(each.get("values")))
+            for each in mappings(term.get("matchExpressions"))
+        ]
+        for term in mappings(terms)
+    ]
+
+
+def amounts(quantities: Mapping[str, str]) -> Resources:
+    """What a container's ``requests`` or ``limits`` come to. Raises ValueError for what is no quantity."""
+    return Resources(
+        cpu=cpu_millicores(quantities.get("cpu", "0")),
+        memory=mebibytes(quantities.get("memory", "0")),
+        ephemeral_storage=mebibytes(quantities.get("ephemeral-storage", "0")),
+        gpus=int(quantities.get(GPU_RESOURCE, "0")),
+    )
+
+
+def add(*amounts: Resources) -> Resources:
+    """Their sum."""
+    return _combined(sum, amounts)
+
+
+def largest(*amounts: Resources) -> Resources:
+    """The largest of each resource."""
+    return _combined(max, amounts)
+
+
+def _combined(combine: Callable[[list[int]], int], amounts: Sequence[Resources]) -> Resources:
+    return Resources(**{key: combine([getattr(each, key) for each in amounts]) for key in AMOUNTS})
+
+
+# Amounts of any resource as whole numbers: CPU in millicores, memory and storage in bytes, others counted.
+
+
+CPU = "cpu"
+BYTES = ("memory", "ephemeral-storage", "hugepages-")
+BYTE_UNITS = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+
+
+def amount(resource: str, quantity: object) -> int:
+    """The amount that a quantity of ``resource`` is. Raises ValueError for what is no quantity."""
+    text = str(quantity)
+    return cpu_millicores(text) if resource == CPU else math.ceil(size_in_bytes(text))
+
+
+def shown(resource: str, value: int) -> str:
+    """An amount of ``resource`` as Kubernetes writes it."""
+    if resource == CPU:
+        return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
+    if resource.startswith(BYTES):
+        for unit, size in BYTE_UNITS:
+            if value and value % size == 0:
+                return f"{value // size}{unit}"
+    return str(value)

@@ -1,0 +1,519 @@
+"""How long ``pulumi up`` takes from nothing, and what it waits for."""
+
+import heapq
+import math
+from bisect import insort
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+from infra.kubernetes.review import SCALE_DOWN, pull
+from infra.platform import Resources
+from infra.review.stack import JOB, NodePool, Resource, Stack, at, whole
+from offline.evaluated.model import Leg, Outcome, Timeline
+from offline.evaluated.scheduling import add, lacking, subtract
+from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET, Workload, held, workloads
+
+# The nodes of a pool during an update: which node runs a Job, and when.
+
+
+@dataclass
+class Stay:
+    """A node from being asked for until its last Job ends, in seconds after the update begins.
+
+    ``number`` counts the nodes of the pool from 0. ``booted`` is False for a node that is there at all times.
+    """
+
+    pool: NodePool
+    number: int
+    since: float
+    until: float
+    booted: bool
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A place for a pod: a node, a time, and the Job on that node that it waits for, if any.
+
+    ``begins`` is infinite where there is never room: what is there stays.
+    """
+
+    node: "Node"
+    begins: float
+    after: str = ""
+    boots: bool = False
+
+
+@dataclass
+class Node:
+    """One node of a pool. ``kept`` says that a pod is there that stays."""
+
+    pool: NodePool
+    number: int
+    kept: bool = False
+    stay: Stay | None = None
+    images: set[str] = field(default_factory=set[str])
+    _running: list[tuple[float, str, Resources]] = field(default_factory=list[tuple[float, str, Resources]])
+    """Sorted by end. No Job begins before one that was placed earlier, so Jobs that ended by then are removed."""
+    _newest: float = 0.0
+
+    @property
+    def always(self) -> bool:
+        """Whether the node is there without any Job."""
+        return self.kept or self.number < self.pool.min_nodes
+
+    def is_up(self, time: float) -> bool:
+        """Whether the node exists at ``time``."""
+        if self.stay is None:
+            return self.always
+        return self.always or self.stay.until + SCALE_DOWN.amount >= time
+
+    def seat(self, time: float, wanted: Resources) -> Seat:
+        """The earliest place on this node from ``time`` on."""
+        begins = max(time, self._newest)
+        after = ""
+        staying = [each for each in self._running if each[0] > begins]
+        free = subtract(self.pool.allocatable, add(*(resources for _, _, resources in staying)))
+        for ends, job, resources in staying:
+            if not lacking(wanted, free):
+                break
+            free = add(free, resources)
+            begins, after = ends, job
+        return Seat(self, begins, after)
+
+    def take(self, seat: Seat, job: str, wanted: Resources, ends: float) -> None:
+        """Runs a Job in its seat until ``ends``."""
+        if seat.boots:
+            self.images.clear()
+            self._running.clear()
+        self._newest = seat.begins
+        self._running = [each for each in self._running if each[0] > seat.begins]
+        insort(self._running, (ends, job, wanted), key=lambda each: each[0])
+        if self.stay is None or seat.boots:
+            self.stay = Stay(self.pool, self.number, seat.begins, ends, booted=not self.always)
+        self.stay.until = max(self.stay.until, ends)
+
+    def keep(self, seat: Seat, wanted: Resources) -> None:
+        """Runs a pod in its seat from then on."""
+        if seat.boots:
+            self.images.clear()
+            self._running.clear()
+        self.kept = True
+        self._newest = seat.begins
+        self._running.append((math.inf, "", wanted))
+
+
+class PoolNodes:
+    """All nodes of one pool."""
+
+    def __init__(self, pool: NodePool) -> None:
+        self.pool = pool
+        self.stays: list[Stay] = []
+        self._nodes: list[Node] = []
+
+    def seat(self, time: float, wanted: Resources, without: Collection[int] = ()) -> Seat:
+        """The earliest place for a Job that can run from ``time`` on: on an existing node or on a new one.
+
+        It is on none of the nodes that ``without`` has the numbers of.
+        """
+        there = [node.seat(time, wanted) for node in self._up(time) if node.number not in without]
+        first = min(there, key=lambda seat: seat.begins, default=None)
+        boot = self.pool.boot.amount if self.pool.boot else 0.0
+        if (new := self._down(time, without)) is not None and (first is None or first.begins > time + boot):
+            return Seat(new, time, boots=True)
+        if first is None:
+            raise ValueError(f"pool {self.pool.name} has no nodes")
+        return first
+
+    def take(self, seat: Seat, job: str, wanted: Resources, ends: float) -> None:
+        """Runs a Job in its seat until ``ends``."""
+        before = seat.node.stay
+        seat.node.take(seat, job, wanted, ends)
+        if (stay := seat.node.stay) is not None and stay is not before:
+            self.stays.append(stay)
+
+    @property
+    def kept(self) -> frozenset[int]:
+        """The numbers of the nodes on which pods stay."""
+        return frozenset(node.number for node in self._nodes if node.kept)
+
+    def _up(self, time: float) -> Sequence[Node]:
+        while len(self._nodes) < self.pool.min_nodes:
+            self._nodes.append(Node(self.pool, len(self._nodes)))
+        return [node for node in self._nodes if node.is_up(time)]
+
+    def _down(self, time: float, without: Collection[int]) -> Node | None:
+        """A node that can be added, ``without`` those of these numbers; None if the pool has its largest size."""
+        down = (node for node in self._nodes if not node.is_up(time) and node.number not in without)
+        if gone := next(down, None):
+            return gone
+        if len(self._nodes) >= self.pool.max_nodes:
+            return None
+        self._nodes.append(Node(self.pool, len(self._nodes)))
+        return self._nodes[-1]
+
+
+# When an update that creates everything begins and ends each resource, and which nodes its Jobs hold.
+#
+# Resources are created as soon as what they need is there: what they depend on, their provider and their parent. A
+# Job goes to the pool that takes its pods, waits there for room, boots nodes where there are none, and pulls its
+# image once a node. Of its pods those are placed that its pool has room for; the others are in the time that it
+# takes. The pods of a service stay.
+
+
+NODE, IMAGE = "node", "image"
+
+Basis = Literal["measured", "rehearsed", "limit", "found", "unknown"]
+
+WORK_ALONE: frozenset[Basis] = frozenset({"rehearsed", "found", "unknown"})
+"""Times that include neither the boot of a node nor the pull of an image."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How long a Job took, in seconds.
+
+    A ``rehearsed`` time is that of the work alone, on a CPU. A ``measured`` one is that of the whole Job in a
+    cluster: with waiting for its node, and with pulling its image.
+    """
+
+    seconds: float
+    basis: Literal["measured", "rehearsed"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the time that a resource takes. ``basis`` is ``measured``, ``rehearsed``, ``limit``, or a
+    source. ``pods`` is how many pods a Job has, and ``at_once`` how many of them there is room for; ``together``
+    says that they work together."""
+
+    name: str
+    type: str
+    seconds: float
+    basis: str
+    pods: int = 1
+    at_once: int = 1
+    together: bool = False
+
+
+@dataclass(frozen=True)
+class Span:
+    """The time of one resource, from when it can be created. ``after`` is the URN of the last dependency."""
+
+    resource: Resource
+    begins: float
+    ends: float
+    after: str
+    parts: Sequence[Part] = ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """One Job on a node, which it holds from ``begins`` to ``ends``. ``basis`` is the source of its duration.
+
+    A Job with several pods may have several nodes; ``pods`` are those on this one. ``kept`` says that the node is
+    there without any Job, too.
+    """
+
+    resource: Resource
+    pool: NodePool
+    number: int
+    begins: float
+    ends: float
+    basis: Basis
+    kept: bool = False
+    pods: int = 1
+
+    @property
+    def seconds(self) -> float:
+        """How long it holds its node."""
+        return self.ends - self.begins
+
+
+@dataclass
+class Schedule:
+    """The whole update. Times are seconds after it begins."""
+
+    spans: dict[str, Span] = field(default_factory=dict[str, Span])
+    """By URN."""
+    work: list[Work] = field(default_factory=list[Work])
+    stays: list[Stay] = field(default_factory=list[Stay])
+    unknown: dict[str, str] = field(default_factory=dict[str, str])
+    """Reasons by URN why the duration of a resource is not known: its type, or what a Job waits for."""
+    homeless: list[str] = field(default_factory=list[str])
+    """The names of the Jobs that no pool can take."""
+    unplaced: list[str] = field(default_factory=list[str])
+    """The names of the Jobs of which it cannot be told which pools can take them."""
+    kept: set[tuple[str, str, int]] = field(default_factory=set[tuple[str, str, int]])
+    """The nodes on which services stay: by cluster, pool and number."""
+
+
+def schedule(
+    stack: Stack, measured: Mapping[str, Measured], jobs: Mapping[str, Outcome] | None = None
+) -> Schedule:
+    """The update that creates ``stack``. Jobs take the ``measured`` time (by name), else their time limit.
+
+    With ``jobs`` (by URN) the update creates only these. A Job that finds its result ends as soon as it starts.
+    Resources whose duration is not known take no time.
+    """
+    return _Scheduler(stack, measured, jobs).run()
+
+
+class _Scheduler:
+    def __init__(self, stack: Stack, measured: Mapping[str, Measured], jobs: Mapping[str, Outcome] | None) -> None:
+        self._stack = stack
+        self._measured = measured
+        self._jobs = jobs
+        self._workloads = {each.resource.urn: each for each in workloads(stack, JOB, STATEFUL_SET, DEPLOYMENT)}
+        self._held = {(each.pool.cluster, each.pool.name): each for each in held(stack)}
+        self._pools: dict[tuple[str, str], PoolNodes] = {}
+        self._found = Schedule()
+
+    def run(self) -> Schedule:
+        resources = self._stack.resources
+        order = {urn: number for number, urn in enumerate(resources)}
+        needs = {urn: {need for need in _needs(each) if need in resources} for urn, each in resources.items()}
+        needed: dict[str, list[str]] = {urn: [] for urn in resources}
+        for urn, wanted in needs.items():
+            for need in wanted:
+                needed[need].append(urn)
+        left = {urn: len(wanted) for urn, wanted in needs.items()}
+        ready = [(0.0, number, urn) for urn, number in order.items() if not left[urn]]
+        heapq.heapify(ready)
+        # Jobs are placed in the order in which they can begin, so none is overtaken while it waits for a node.
+        while ready:
+            time, _, urn = heapq.heappop(ready)
+            spans = self._found.spans
+            after = max(needs[urn], key=lambda need: (spans[need].ends, -order[need]), default="")
+            spans[urn] = self._span(resources[urn], time, after)
+            for follower in needed[urn]:
+                left[follower] -= 1
+                if not left[follower]:
+                    begins = max(spans[need].ends for need in needs[follower])
+                    heapq.heappush(ready, (begins, order[follower], follower))
+        self._found.stays = [stay for pool in self._pools.values() for stay in pool.stays]
+        self._found.kept = {
+            (pool.pool.cluster, pool.pool.name, number) for pool in self._pools.values() for number in pool.kept
+        }
+        return self._found
+
+    def _span(self, resource: Resource, time: float, after: str) -> Span:
+        workload = self._workloads.get(resource.urn)
+        if self._jobs is not None and resource.urn not in self._jobs:
+            if workload is not None and workload.stays:
+                self._service(workload, time, after)
+            return Span(resource, time, time, after)
+        if workload is not None:
+            place = self._service if workload.stays else self._job
+            return place(workload, time, after)
+        if not resource.custom or resource.read or resource.package == "pulumi":
+            return Span(resource, time, time, after)
+        parts = self._creation(resource)
+        return Span(resource, time, time + sum(part.seconds for part in parts), after, parts)
+
+    def _creation(self, resource: Resource) -> Sequence[Part]:
+        known = self._stack.creation.get(resource.urn)
+        if known is None:
+            self._found.unknown[resource.urn] = resource.type
+            return ()
+        source = f"{known.source.url} ({known.source.when})"
+        return [Part(resource.name, resource.type, known.amount, source)]
+
+    def _job(self, workload: Workload, time: float, after: str) -> Span:
+        resource, nodes, wanted = workload.resource, self._nodes(workload), workload.requests
+        seconds, basis = self._time(resource)
+        if basis == "unknown":
+            self._found.unknown[resource.urn] = "Job without a time limit"
+        alone = Span(resource, time, time + seconds, after, [Part(resource.name, JOB, seconds, basis)])
+        if nodes is None or wanted is None:
+            known = workload.placement_known(self._stack)
+            (self._found.homeless if known else self._found.unplaced).append(resource.name)
+            return alone
+        at_once = self._at_once(workload, nodes.pool)
+        if not at_once or (workload.together and at_once < workload.pods):
+            self._found.homeless.append(resource.name)
+            return alone
+        # That of all pods, also of those that wait for room: a limit and a time from a cluster are those of the
+        # whole Job, and a rehearsal places pods on the same nodes.
+        whole_job = Part(resource.name, JOB, seconds, basis, workload.pods, at_once, workload.together)
+        if workload.together:
+            return self._together(workload, time, after, nodes, whole_job)
+        pods: list[Span] = []
+        work: dict[int, Work] = {}
+        for _ in range(at_once):
+            seat = nodes.seat(time, wanted)
+            parts = [*self._before(workload, seat), whole_job] if basis in WORK_ALONE else [whole_job]
+            ends = seat.begins + sum(part.seconds for part in parts)
+            kept = seat.node.always
+            nodes.take(seat, resource.urn, wanted, ends)
+            seat.node.images.update(_images(workload))
+            pods.append(Span(resource, seat.begins, ends, seat.after, parts))
+            there = work.get(seat.node.number)
+            begins, ends = (
+                (min(there.begins, seat.begins), max(there.ends, ends)) if there else (seat.begins, ends)
+            )
+            number = seat.node.number
+            on_node = there.pods + 1 if there else 1
+            work[number] = Work(resource, nodes.pool, number, begins, ends, basis, kept, on_node)
+        self._found.work.extend(work.values())
+        last = max(pods, key=lambda pod: pod.ends)
+        waited = last.after if last.after != resource.urn else ""
+        return Span(resource, last.begins, last.ends, waited or after, last.parts)
+
+    def _together(self, workload: Workload, time: float, after: str, nodes: PoolNodes, work: Part) -> Span:
+        """The pods of a Job that work together: each on a node of its own, from when the last of them is there."""
+        resource, wanted, basis = workload.resource, workload.requests, self._time(workload.resource)[1]
+        assert wanted is not None
+        seats: list[Seat] = []
+        for _ in range(workload.pods):
+            seats.append(nodes.seat(time, wanted, [each.node.number for each in seats]))
+        before = [list(self._before(workload, each)) if basis in WORK_ALONE else [] for each in seats]
+        ready = [
+            seat.begins + sum(part.seconds for part in parts) for seat, parts in zip(seats, before, strict=True)
+        ]
+        last = max(range(len(seats)), key=ready.__getitem__)
+        ends = ready[last] + work.seconds
+        for seat in seats:
+            kept = seat.node.always
+            nodes.take(seat, resource.urn, wanted, ends)
+            seat.node.images.update(_images(workload))
+            self._found.work.append(Work(resource, nodes.pool, seat.node.number, seat.begins, ends, basis, kept))
+        return Span(resource, seats[last].begins, ends, seats[last].after or after, [*before[last], work])
+
+    def _at_once(self, workload: Workload, pool: NodePool) -> int:
+        """How many of its pods fit the pool at the same time, with nothing there but what stays."""
+        there = self._held[pool.cluster, pool.name]
+        if workload.requests is None:
+            return 0
+        return min(workload.pods, there.room(workload.requests, one_a_node=workload.one_a_node))
+
+    def _service(self, workload: Workload, time: float, after: str) -> Span:
+        """The pods of a service, which are ready once they have started, and stay."""
+        resource, nodes, wanted = workload.resource, self._nodes(workload), workload.requests
+        creation = self._creation(resource)
+        if nodes is None or wanted is None:
+            known = workload.placement_known(self._stack)
+            (self._found.homeless if known else self._found.unplaced).append(resource.name)
+            return Span(resource, time, time + sum(part.seconds for part in creation), after, creation)
+        last = Span(resource, time, time, after, creation)
+        for _ in range(workload.pods):
+            seat = nodes.seat(time, wanted)
+            if math.isinf(seat.begins):
+                self._found.homeless.append(resource.name)
+                break
+            parts = [*self._before(workload, seat), *creation]
+            ends = seat.begins + sum(part.seconds for part in parts)
+            seat.node.keep(seat, wanted)
+            seat.node.images.update(_images(workload))
+            if ends > last.ends:
+                last = Span(resource, seat.begins, ends, seat.after or after, parts)
+        return last
+
+    def _before(self, workload: Workload, seat: Seat) -> Iterator[Part]:
+        """The waits of the pod that are not part of its duration; limits and times from a cluster include them."""
+        pool = seat.node.pool
+        if seat.boots:
+            if pool.boot is None:
+                self._found.unknown[workload.resource.urn] = f"boot of a node of pool {pool.name}"
+            else:
+                source = f"{pool.boot.source.url} ({pool.boot.source.when})"
+                yield Part(f"node of {pool.name}", NODE, pool.boot.amount, source)
+        if seat.boots or not _images(workload) <= seat.node.images:
+            time = pull(_images(workload))
+            yield Part(
+                f"image of {workload.resource.name}",
+                IMAGE,
+                time.amount,
+                f"{time.source.url} ({time.source.when})",
+            )
+
+    def _time(self, job: Resource) -> tuple[float, Basis]:
+        if self._jobs is not None and self._jobs[job.urn] is Outcome.RESUMES:
+            return 0.0, "found"
+        if (known := self._measured.get(job.name)) is not None:
+            return known.seconds, known.basis
+        limit = whole(at(job.properties, "spec", "activeDeadlineSeconds"))
+        return (float(limit), "limit") if limit else (0.0, "unknown")
+
+    def _nodes(self, workload: Workload) -> PoolNodes | None:
+        pool = workload.pool(self._stack)
+        return pool and self._pools.setdefault((pool.cluster, pool.name), PoolNodes(pool))
+
+
+def _needs(resource: Resource) -> frozenset[str]:
+    return resource.dependencies | {resource.provider, resource.parent}
+
+
+def _images(workload: Workload) -> set[str]:
+    return {str(each.get("image", "")) for each in workload.containers}
+
+
+def timeline(stack: Stack, measured: Mapping[str, Measured] | None = None) -> Timeline:
+    """The timeline of an update that creates all of ``stack``. ``measured`` are times of its Jobs, by name."""
+    found = schedule(stack, measured or {})
+    spans = list(_critical(found))
+    longest = schedule(stack, {}) if measured else found
+    return Timeline(
+        seconds=_end(found),
+        limit=None if any(work.basis == "unknown" for work in longest.work) else _end(longest),
+        critical=[leg for span in spans for leg in _legs(span)],
+        remarks=list(_remarks(found, spans)),
+    )
+
+
+def _end(found: Schedule) -> float:
+    return max((span.ends for span in found.spans.values()), default=0.0)
+
+
+def _critical(found: Schedule) -> Iterator[Span]:
+    """The critical path, from the first resource to the one that ends last."""
+    path: list[Span] = []
+    last = max(found.spans.values(), key=lambda span: span.ends, default=None)
+    while last is not None:
+        path.append(last)
+        last = found.spans.get(last.after)
+    yield from reversed(path)
+
+
+def _legs(span: Span) -> Iterator[Leg]:
+    begins = span.begins
+    for part in span.parts:
+        if part.seconds:
+            yield Leg(
+                name=part.name,
+                type=part.type,
+                begins=begins,
+                seconds=part.seconds,
+                basis=part.basis,
+                pods=part.pods,
+                at_once=part.at_once,
+                together=part.together,
+            )
+        begins += part.seconds
+
+
+def _remarks(found: Schedule, critical: list[Span]) -> Iterator[str]:
+    on_path = [span.resource.urn for span in critical if span.resource.urn in found.unknown]
+    elsewhere = [urn for urn in found.unknown if urn not in set(on_path)]
+    for urns, where in ((on_path, "on this path"), (elsewhere, "off this path")):
+        if urns:
+            yield f"Not known how long, and counted as no time, {where}: {_counted(found, urns)}."
+    if any(part.basis == "rehearsed" for span in critical for part in span.parts):
+        yield "Times that were rehearsed are those of a CPU."
+    if any(one.resource.type == two.resource.type == JOB and _queued(one, two) for one, two in pairwise(critical)):
+        yield "Jobs wait for one another on a pool that has no further node."
+    if found.homeless:
+        yield f"No pool takes {', '.join(found.homeless)}, so these will wait until their time limit."
+    if found.unplaced:
+        yield f"Not known which pool takes {', '.join(found.unplaced)}: waits for nodes are not counted."
+
+
+def _queued(one: Span, two: Span) -> bool:
+    return one.resource.urn not in two.resource.dependencies
+
+
+def _counted(found: Schedule, urns: list[str]) -> str:
+    counts = Counter(found.unknown[urn].rpartition(":")[2] for urn in urns)
+    return ", ".join(f"{kind} ({count})" if count > 1 else kind for kind, count in sorted(counts.items()))

@@ -1,0 +1,252 @@
+"""The changes that an update from one evaluation of a stack to another would make."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from infra.kubernetes.labels import INPUTS_ANNOTATION, RESULTS_ANNOTATION, RUN_ANNOTATION
+from infra.pipelines.results import SHOW
+from infra.review.stack import CONFIG_MAP, JOB, KUBERNETES_PROVIDER, Resource, Stack, at, json_document, text
+from offline.evaluated import phrasing
+from offline.evaluated.model import Changes, JobRun, Operation, Outcome, PropertyChange, ResourceChange
+from offline.evaluated.operations import Compared, compared
+from offline.evaluated.property_diff import Difference, Path, both, differences, written
+from offline.preview.reruns import MOVED, MovedFiles, ShippedFiles, runs
+
+
+def compare(before: Stack, after: Stack, found: Sequence[Compared] | None = None) -> Changes:
+    """The changes of an update from ``before`` to ``after``, and the Jobs that it runs.
+
+    ``found`` is the result of `compared` if the caller has it already.
+    """
+    found = compared(before, after) if found is None else found
+    files = MovedFiles(ShippedFiles(before), ShippedFiles(after))
+    return Changes(
+        resources=[_change(each, files) for each in found if each.operation],
+        unchanged=sum(not each.operation for each in found),
+        runs=runs(before, after, found, files),
+        moved=dict(files.paths),
+        remarks=list(_remarks(found)),
+    )
+
+
+def output_remarks(before: Mapping[str, bool], after: Mapping[str, bool]) -> list[str]:
+    """Remarks on the changes of a stack's outputs, one for each kind of change.
+
+    Both map paths (``mnist.predictions``) to whether they are secret. `SHOW` is left out: it repeats the others.
+    """
+    before, after = (
+        {name: secret for name, secret in each.items() if _top(name) != SHOW} for each in (before, after)
+    )
+    kept = {_top(name) for name in after}
+    gone = dict.fromkeys(name if _top(name) in kept else _top(name) for name in _missing(before, after))
+    new = _missing(after, before)
+    moved = {old: places for old in gone if (places := [name for name in new if name.endswith(f".{old}")])}
+    told = {
+        "new outputs": [name for name in new if not any(name in places for places in moved.values())],
+        "outputs that moved": [f"{old} is now {' and '.join(places)}" for old, places in moved.items()],
+        "removed outputs": [name for name in gone if name not in moved],
+        "outputs that are no longer secret": [name for name in after if before.get(name) and not after[name]],
+    }
+    return [f"{kind}: {', '.join(names)}" for kind, names in told.items() if names]
+
+
+def _missing(outputs: Collection[str], others: Collection[str]) -> list[str]:
+    """The ``outputs`` that ``others`` has neither as they are, nor as a whole, nor in part."""
+    there = {*others, *(_top(each) for each in others if "." in each)}
+    return [each for each in outputs if each not in there and _top(each) not in set(others)]
+
+
+def _top(output: str) -> str:
+    return output.partition(".")[0]
+
+
+def _change(change: Compared, files: MovedFiles) -> ResourceChange:
+    assert change.operation is not None
+    resource = change.resource
+    properties = list(_properties(change, files))
+    moved = resource.type != JOB and any(each.moved for each in properties)
+    return ResourceChange(
+        urn=resource.urn,
+        type=resource.type,
+        name=resource.name,
+        operation=change.operation,
+        properties=properties,
+        because=MOVED if moved else _because(change),
+        known=change.known,
+        note=change.note,
+        protected=change.protected,
+    )
+
+
+def _because(change: Compared) -> str:
+    """Why the resource is replaced. The condition under which a cluster stays is said of its provider only."""
+    if change.unless and change.resource.type == KUBERNETES_PROVIDER:
+        return f"unless {change.unless}: then it is only updated, and nothing on the cluster is replaced"
+    return change.because
+
+
+def _properties(change: Compared, files: MovedFiles) -> Iterator[PropertyChange]:
+    for difference in change.differences:
+        forces = difference in change.forcing
+        for each in _inside(change.resource, difference):
+            old, new = both(each.before, each.after)
+            path = _file_path(change, each.path, files)
+            moved = _moved(path, each, files)
+            yield PropertyChange(path=written(path), before=old, after=new, forces=forces, moved=moved)
+
+
+def _moved(path: Path, difference: Difference, moved: MovedFiles) -> bool:
+    """Whether a file, its mount or the name of a module differs only because files moved."""
+    if difference.before is not None and difference.after is not None:
+        return moved.renamed(difference.before, difference.after)
+    mounted = text(at(difference.after or difference.before, "path"))
+    return moved.explain(mounted or str(path[-1]))
+
+
+def _inside(resource: Resource, difference: Difference) -> list[Difference]:
+    """The differences inside a JSON document such as a policy; for other values the difference itself."""
+    old, new = json_document(difference.before), json_document(difference.after)
+    if resource.type == CONFIG_MAP or old is None or new is None:
+        return [difference]
+    return list(differences(old, new, difference.path)) or [difference]
+
+
+def _file_path(change: Compared, path: Path, files: MovedFiles) -> Path:
+    """The path of a difference, with a file's path in place of its key in a ConfigMap."""
+    if change.resource.type != CONFIG_MAP or len(path) != 2:
+        return path
+    for side, shipped in ((change.after, files.after), (change.before, files.before)):
+        if side is not None and (name := shipped.path(side, str(path[1]))):
+            return (path[0], name)
+    return path
+
+
+def _remarks(found: Sequence[Compared]) -> Iterator[str]:
+    for each in found:
+        old, new = each.before, each.after
+        name = f"{each.resource.name} ({each.resource.type.rpartition(':')[2]})"
+        if old and new and old.protect and not new.protect:
+            yield f"{name} is no longer protected"
+        for path in dict.fromkeys(written(difference.path) for difference in each.kept):
+            yield f"{name} keeps its {path}: the stack no longer sets it, and the provider leaves it as it is"
+
+
+# The changes of a stack as rows of a table. Similar changes share a row.
+
+
+ALIKE = 3
+"""How many resources with the same change it takes to share a row where they are not in the same place, too."""
+
+NAMES = 6
+"""How many resources of a row are named. Deleted resources are all named."""
+
+OF_A_JOB = 3
+"""How many properties of a Job are shown: the row already has the reason why it runs."""
+
+UNKNOWN = "[unknown]"
+
+LISTED_JOBS = {
+    "kubernetes:core/v1:ConfigMap": 'data["jobs.json"]',
+    "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy": "spec.variables[",
+}
+"""By type, what the properties begin with that have the Jobs of a schedule, as `infra.kubernetes.schedule` and
+`infra.kubernetes.schedule` write them."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """``resources`` are names with kinds. ``place`` is where a Job runs; empty if the Jobs of the row run in
+    several places."""
+
+    done: str
+    operation: Operation
+    resources: Sequence[tuple[str, str]]
+    why: str = ""
+    properties: Sequence[PropertyChange] = ()
+    place: str = ""
+
+    @property
+    def named(self) -> Sequence[tuple[str, str]]:
+        """The resources that are named."""
+        return self.resources if self.operation is Operation.DELETE else self.resources[:NAMES]
+
+    @property
+    def said(self) -> str:
+        """Where and why, in one line."""
+        return ": ".join(filter(None, [self.place, self.why]))
+
+
+def rows(changes: Changes) -> list[Row]:
+    """Resources that are deleted or replaced first, Jobs last, and of these first those that run."""
+    found: dict[tuple[object, ...], list[Row]] = {}
+    for row in _singles(changes):
+        shared = (row.done, row.operation, row.why, *(each.model_dump_json() for each in row.properties))
+        found.setdefault(shared, []).append(row)
+    return [row for alike in found.values() for row in ([_one(alike)] if _share(alike) else alike)]
+
+
+def without_places(found: Sequence[Row]) -> list[Row]:
+    """The rows without the places of Jobs, for stacks that differ only in these."""
+    return [replace(row, place="") for row in found]
+
+
+def telling(change: ResourceChange) -> list[PropertyChange]:
+    """The properties that are shown.
+
+    Changes that follow from moved files are left out. If the change has another reason, so are properties that
+    differ in a digest only, and properties that are unknown on both sides. Otherwise digests are left out if there
+    are other properties.
+    """
+    own = [each for each in change.properties if not each.moved]
+    known = [each for each in own if not unknown(each)]
+    told = known if known or change.because or change.note else own
+    clear = [each for each in told if not phrasing.digests(each)]
+    return clear if clear or change.because else told
+
+
+def unknown(change: PropertyChange) -> bool:
+    """Whether only the update can tell what the value was and what it will be."""
+    return change.before == change.after == UNKNOWN
+
+
+def _singles(changes: Changes) -> Iterator[Row]:
+    runs = {each.urn: each for each in changes.runs}
+    for each in phrasing.ordered(changes):
+        if each.urn not in runs:
+            name = (each.name, phrasing.kind(each.type))
+            told, why = telling(each), phrasing.why(each)
+            listing = LISTED_JOBS.get(each.type)
+            if runs and listing and any(change.path.startswith(listing) for change in told):
+                # Those that changed have rows of their own.
+                told = [change for change in told if not change.path.startswith(listing)]
+                why = why or "it lists Jobs that change"
+            yield Row(phrasing.DONE[each.operation], each.operation, [name], why, told)
+    changed = {each.urn: each for each in changes.resources}
+    for outcome in Outcome:
+        for run in changes.runs:
+            if run.outcome is outcome:
+                yield _job(run, changed[run.urn])
+
+
+def _job(run: JobRun, change: ResourceChange) -> Row:
+    again = change.operation is Operation.REPLACE and run.outcome is Outcome.RUNS
+    done = run.outcome.value + (" again" if again else "")
+    shown = [each for each in telling(change) if not (phrasing.digests(each) or _describes_run(each))][:OF_A_JOB]
+    why = "; ".join(filter(None, [run.because, phrasing.why(change, because=False)]))
+    return Row(done, change.operation, [(run.name, phrasing.kind(change.type))], why, shown, phrasing.place(run))
+
+
+def _describes_run(change: PropertyChange) -> bool:
+    """Whether it is an annotation with the Job's run, inputs or results, which has no effect of its own."""
+    return any(key in change.path for key in (RUN_ANNOTATION, INPUTS_ANNOTATION, RESULTS_ANNOTATION))
+
+
+def _share(alike: Sequence[Row]) -> bool:
+    """Whether rows with the same change become one: two do not where that would hide where they run."""
+    return len(alike) >= ALIKE or len({row.place for row in alike}) < len(alike)
+
+
+def _one(alike: Sequence[Row]) -> Row:
+    resources = [resource for row in alike for resource in row.resources]
+    places = {row.place for row in alike}
+    return replace(alike[0], resources=resources, place=alike[0].place if len(places) == 1 else "")

@@ -1,0 +1,211 @@
+"""What a change does to Jobs with items, and to Jobs on several nodes, beyond running them again."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Literal
+
+from infra.kubernetes.review import QUEUE_FLAG
+from infra.review.stack import Properties, Resource, at, mappings, texts, whole
+
+# Jobs that work on items: what of them an update works on again, and what else it changes about them.
+
+
+ITEMS_FLAG = "--items"
+"""The argument of workers before the pattern of their items (`workloads.runtime.worker`)."""
+
+Again = Literal["", "all", "changed"]
+
+NUMBERS: Mapping[str, str] = {
+    "--lease": "its lease, in seconds,",
+    "--attempts": "the number of attempts at an item",
+    "--allow-failed": "how many of its items may fail",
+    "--mode": "its mode",
+}
+"""The arguments of workers that are told with their values, as text."""
+
+# The fingerprint follows from the image, the environment and others that are told by themselves.
+_OF_WORKERS = frozenset({*NUMBERS, "--workers", QUEUE_FLAG, "--queue-password", "--fingerprint"})
+
+
+def pattern(job: Resource) -> str:
+    """The pattern of the Job's items; empty where it has none."""
+    return _flags(job).get(ITEMS_FLAG, "")
+
+
+def again(job: Resource, causes: Sequence[str], inputs: Mapping[str, str]) -> Again:
+    """Which items a Job works on that runs again for these ``causes``: all, or those that are new or changed.
+
+    ``inputs`` are the causes that are another result of an input, by its directory. That of the items themselves
+    decides of no item but those that it changes.
+    """
+    if not pattern(job):
+        return ""
+    own = {cause for directory, cause in inputs.items() if f"/{directory}/" in pattern(job)}
+    return "changed" if causes and own.issuperset(causes) else "all"
+
+
+def words(items: Again) -> list[str]:
+    """What `again` found, as text."""
+    told = {
+        "all": "it works on all of its items again",
+        "changed": "it works only on items that are new or changed",
+    }
+    return [told[items]] if items else []
+
+
+def changes(old: Resource, new: Resource) -> list[str]:
+    """What changed about the workers of a Job, which decides no result."""
+    return list(_changes(old, new)) if pattern(old) and pattern(new) else []
+
+
+def without_workers(arguments: Sequence[str]) -> list[str]:
+    """The arguments of a container without those of `changes`."""
+    words = list(arguments)
+    end = words.index("--") if "--" in words else len(words)
+    dropped = {index for index in range(end) if words[index] in _OF_WORKERS}
+    return [word for index, word in enumerate(words) if not {index, index - 1} & dropped]
+
+
+def _changes(old: Resource, new: Resource) -> Iterator[str]:
+    pods = [whole(at(each.properties, "spec", "parallelism"), 1) for each in (old, new)]
+    if pods[0] != pods[1]:
+        yield f"the number of its workers changed from {pods[0]} to {pods[1]}"
+    before, after = _flags(old), _flags(new)
+    for flag, name in NUMBERS.items():
+        if before.get(flag) != after.get(flag):
+            yield f"{name} changed from {before.get(flag)} to {after.get(flag)}"
+    if before.get(QUEUE_FLAG) != after.get(QUEUE_FLAG):
+        queue = after.get(QUEUE_FLAG)
+        yield f"its items come from {queue} now" if queue else "each of its workers has its own share of the items"
+
+
+def _flags(job: Resource) -> dict[str, str]:
+    """The arguments of a worker with what follows them; none for other Jobs."""
+    for container in mappings(at(job.properties, "spec", "template", "spec", "containers")):
+        arguments = texts(container.get("args"))
+        own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+        if ITEMS_FLAG in own:
+            return dict(pairwise(own))
+    return {}
+
+
+# Jobs whose pods work together on several nodes: what an update changes about that.
+
+
+LAUNCHER = "workloads.runtime.launcher"
+"""The module that the pods of such a Job start, and that starts their program."""
+
+RUNNER = "workloads.runtime.command"
+"""The module that starts the same program where there is one pod."""
+
+MEET, WAIT, ROLES, OUTPUT, SHARED = "--meet", "--wait", "--roles", "--output", "--shared"
+
+_OF_NODES = frozenset({"--node", MEET, WAIT, ROLES, "--gpus", SHARED})
+"""Arguments of the launcher that say how the pods find one another, each with a value."""
+
+_TOLD = frozenset({"args", "command", "env", "resources", "volumeMounts"})
+
+SHARED_MEMORY = "shared-memory"
+
+RUNTIME = "workloads/runtime/"
+"""Where the files of the launcher are, and of the runner of commands."""
+
+_VARIABLES = frozenset({"JOB_UID", "JOB_NAME"})
+
+
+def nodes_of(job: Resource) -> int:
+    """On how many nodes the Job's pods work together; 1 where they do not."""
+    return whole(at(job.properties, "spec", "parallelism"), 1) if _launched(job) else 1
+
+
+def node_run_changes(old: Resource, new: Resource) -> list[str]:
+    """What changed about the pods that work together."""
+    return list(_node_run_changes(old, new)) if _launched(old) or _launched(new) else []
+
+
+def own_command(job: Resource) -> list[str]:
+    """What starts the program, without the launcher before it."""
+    command = texts(_container(job).get("command"))
+    if not _launched(job):
+        return command
+    if OUTPUT in _node_run_flags(job):
+        return [*command[:-1], RUNNER]
+    return _program(job)[:3]
+
+
+def own_arguments(job: Resource) -> list[str]:
+    """The arguments of the program, and of its runner, without those that say how pods find one another."""
+    arguments = texts(_container(job).get("args"))
+    if not _launched(job):
+        return arguments
+    if OUTPUT not in _node_run_flags(job):
+        return _program(job)[3:]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    dropped = {index for index in range(end) if arguments[index] in _OF_NODES}
+    return [word for index, word in enumerate(arguments) if not {index, index - 1} & dropped]
+
+
+def own_environment(job: Resource) -> list[str]:
+    """The environment, each variable as text, without what tells a pod which it is of the others."""
+    variables = mappings(_container(job).get("env"))
+    return [str(sorted(each.items(), key=str)) for each in variables if each.get("name") not in _VARIABLES]
+
+
+def own_volumes(job: Resource) -> list[str]:
+    """The volumes as text, without the one for NCCL, which one GPU needs as soon as there are other nodes.
+
+    Without those of shipped files, too, which are told by themselves.
+    """
+    volumes = mappings(at(job.properties, "spec", "template", "spec", "volumes"))
+    return [str(each) for each in volumes if each.get("name") != SHARED_MEMORY and "configMap" not in each]
+
+
+def own_container(job: Resource) -> list[str]:
+    """The container as text, without what has words of its own, and with the mounts of `own_volumes`."""
+    container = _container(job)
+    rest = {key: each for key, each in container.items() if key not in _TOLD}
+    mounts = [each for each in mappings(container.get("volumeMounts")) if each.get("name") != SHARED_MEMORY]
+    return [str(rest), *map(str, mounts)]
+
+
+def without_launcher(paths: Sequence[str]) -> list[str]:
+    """Those ``paths`` of shipped files that are not of what starts programs, which decides no result."""
+    return [path for path in paths if not path.startswith(RUNTIME)]
+
+
+def _node_run_changes(old: Resource, new: Resource) -> Iterator[str]:
+    before, after = nodes_of(old), nodes_of(new)
+    if before != after:
+        yield f"the number of its nodes changed from {before} to {after}, which gives another result"
+    if before == 1 or after == 1:
+        return
+    flags = _node_run_flags(old), _node_run_flags(new)
+    roles = [each.get(ROLES, "") or "workers alone" for each in flags]
+    if roles[0] != roles[1] and before == after:
+        yield f"the roles of its pods changed from {roles[0]} to {roles[1]}, which gives another result"
+    waits = [each.get(WAIT, "") for each in flags]
+    if waits[0] != waits[1]:
+        yield f"how long its pods wait for one another changed from {waits[0]} s to {waits[1]} s"
+    ports = [each.get(MEET, "").rpartition(":")[2] for each in flags]
+    if ports[0] != ports[1]:
+        yield f"the port at which its pods meet changed from {ports[0]} to {ports[1]}"
+
+
+def _launched(job: Resource) -> bool:
+    return LAUNCHER in texts(_container(job).get("command"))
+
+
+def _container(job: Resource) -> Properties:
+    containers = mappings(at(job.properties, "spec", "template", "spec", "containers"))
+    return containers[0] if containers else {}
+
+
+def _node_run_flags(job: Resource) -> dict[str, str]:
+    """The arguments of the launcher with what follows them; of one that stands there several times the last."""
+    arguments: Sequence[str] = texts(_container(job).get("args"))
+    return dict(pairwise(arguments[: arguments.index("--")] if "--" in arguments else arguments))
+
+
+def _program(job: Resource) -> list[str]:
+    arguments = texts(_container(job).get("args"))
+    return arguments[arguments.index("--") + 1 :] if "--" in arguments else []

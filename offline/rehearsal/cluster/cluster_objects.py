@@ -1,0 +1,274 @@
+"""The Kubernetes objects of each cluster, and the checks of the API server that need them."""
+
+import base64
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from infra.platform import GPU_RESOURCE, Node, Resources
+from infra.review.stack import Properties, Resource, mapping, mappings, strings, texts
+from infra.schema.names import KUBERNETES_NAME_LIMIT
+from infra.schema.quantities import cpu_millicores, mebibytes
+from offline.engine.provider_outputs import kind_of, namespace_of, object_name
+from offline.evaluated.pod_security import breaches, words
+from offline.evaluated.queue_objects import GROUP, problems
+from offline.evaluated.scheduling import Toleration, tolerations, untolerated
+from offline.rehearsal.cluster.pods import Container, PodSpec
+
+CONFIG_MAP_LIMIT = 1024 * 1024
+"""Most bytes in the values of a ConfigMap (kubernetes.io/docs/concepts/configuration/configmap, November 2026)."""
+
+STANDING_NAMESPACES = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
+"""Those that every cluster has (kubernetes.io/docs/concepts/overview/working-with-objects/namespaces, 2026)."""
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+class RefusedError(Exception):
+    """The API server would not take the object, or the kubelet could not start the pod."""
+
+
+def cluster_of(resource: Resource) -> str:
+    """The cluster that a Kubernetes object is on: the logical name of its provider."""
+    return resource.provider.rpartition("::")[2]
+
+
+@dataclass
+class Objects:
+    """The objects of all clusters. Usable from several threads."""
+
+    _there: dict[tuple[str, str, str, str], Resource] = field(
+        default_factory=dict[tuple[str, str, str, str], Resource]
+    )
+    _namespaces: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def stands(self, cluster: str, namespace: str) -> None:
+        """Adds a namespace that exists before the stack."""
+        self._namespaces.add((cluster, namespace))
+
+    def add(self, resource: Resource, cluster: str | None = None) -> None:
+        """Adds a Kubernetes object, on ``cluster`` if it is not its own; ignores any other resource."""
+        kind, on = kind_of(resource.type), cluster or cluster_of(resource)
+        if kind is not None:
+            with self._lock:
+                self._there[on, kind, namespace_of(resource), object_name(resource)] = resource
+
+    def find(self, cluster: str, kind: str, namespace: str, name: str) -> Resource | None:
+        """The object, or None."""
+        with self._lock:
+            return self._there.get((cluster, kind, namespace, name))
+
+    def all_of(self, cluster: str, kind: str, namespace: str) -> list[tuple[str, Resource]]:
+        """The objects of one kind in a namespace, with their names."""
+        with self._lock:
+            return [(key[3], found) for key, found in self._there.items() if key[:3] == (cluster, kind, namespace)]
+
+    def in_all_namespaces(self, cluster: str, kind: str) -> list[tuple[str, str, Resource]]:
+        """The objects of one kind, with their namespaces and names."""
+        with self._lock:
+            return [(*key[2:], found) for key, found in self._there.items() if key[:2] == (cluster, kind)]
+
+    def admit(self, resource: Resource) -> None:
+        """Raises RefusedError with the API server's reason where it would not take ``resource``."""
+        kind, name, namespace = kind_of(resource.type), object_name(resource), namespace_of(resource)
+        if kind is None:
+            return
+        if kind in {"Job", "Namespace"} and not (
+            len(name) <= KUBERNETES_NAME_LIMIT and _DNS_LABEL.fullmatch(name)
+        ):
+            raise RefusedError(
+                f"metadata.name: Invalid value: {name!r}: must be a DNS label of at most 63 characters"
+            )
+        if namespace and not self._has_namespace(cluster_of(resource), namespace):
+            raise RefusedError(f'namespaces "{namespace}" not found')
+        if resource.type.startswith(f"kubernetes:{GROUP}/") and (found := problems(kind, resource.inputs)):
+            raise RefusedError(f"{kind} {name!r} is invalid: {'; '.join(found)}")
+        if kind == "ConfigMap" and (size := sum(map(len, contents(resource).values()))) > CONFIG_MAP_LIMIT:
+            raise RefusedError(
+                f"ConfigMap {name!r} is invalid: {size} bytes, must have at most {CONFIG_MAP_LIMIT}"
+            )
+
+    def _has_namespace(self, cluster: str, name: str) -> bool:
+        standing = name in STANDING_NAMESPACES or (cluster, name) in self._namespaces
+        return standing or self.find(cluster, "Namespace", "", name) is not None
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """The objects of one namespace of one cluster: those that its pods can refer to."""
+
+    objects: Objects
+    cluster: str
+    name: str
+
+    def find(self, kind: str, name: str) -> Resource | None:
+        """The object, or None."""
+        return self.objects.find(self.cluster, kind, self.name, name)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of the namespace."""
+        found = self.objects.find(self.cluster, "Namespace", "", self.name)
+        return strings(found.metadata.get("labels")) if found else {}
+
+    def quotas(self) -> list[tuple[str, dict[str, str]]]:
+        """Name and hard limits of each ResourceQuota."""
+        return [
+            (name, strings(mapping(found.inputs.get("spec")).get("hard")))
+            for name, found in self.objects.all_of(self.cluster, "ResourceQuota", self.name)
+        ]
+
+
+def contents(config_map: Resource) -> dict[str, bytes]:
+    """The values of a ConfigMap or Secret by key."""
+    texts: dict[str, bytes] = {}
+    secret = kind_of(config_map.type) == "Secret"
+    for key, value in mapping(config_map.inputs.get("data")).items():
+        texts[key] = base64.b64decode(str(value)) if secret else str(value).encode()
+    for key, value in mapping(config_map.inputs.get("stringData")).items():
+        texts[key] = str(value).encode()
+    for key, value in mapping(config_map.inputs.get("binaryData")).items():
+        texts[key] = base64.b64decode(str(value))
+    return texts
+
+
+# Refuses pods as the API server does: by the *restricted* Pod Security Standard and by quotas.
+
+
+ENFORCE = "pod-security.kubernetes.io/enforce"
+
+MANDATORY = {"requests.cpu": "cpu", "requests.memory": "memory"}
+"""What every container must ask for once a quota counts it: kubernetes.io/docs/concepts/policy/resource-quotas."""
+
+
+def admit(namespace: Namespace, template: Properties, pod: PodSpec, requests: Resources) -> None:
+    """Raises RefusedError where the pod of ``template`` would not be created in ``namespace``.
+
+    ``requests`` are those of the whole pod, with what a cloud injects. Volumes are checked when they are mounted.
+    """
+    account = pod.service_account
+    if account != "default" and not namespace.find("ServiceAccount", account):
+        raise RefusedError(
+            f'error looking up service account {namespace.name}/{account}: serviceaccount "{account}" not found'
+        )
+    if namespace.labels.get(ENFORCE) == "restricted" and (found := breaches(mapping(template.get("spec")))):
+        raise RefusedError(f'pod is forbidden: violates PodSecurity "restricted": {words(found)}')
+    for name, hard in namespace.quotas():
+        if exceeded := quota_violations(hard, pod, requests):
+            raise RefusedError(f"pod is forbidden: quota {name}: {'; '.join(exceeded)}")
+
+
+def quota_violations(hard: Mapping[str, str], pod: PodSpec, requests: Resources) -> list[str]:
+    """The limits of a quota (``hard``) that a pod exceeds alone; what other pods use is not counted."""
+    containers: Sequence[Container] = (*pod.init_containers, pod.container)
+    found = [
+        f"must specify {key} for: {container.name}"
+        for key, field in MANDATORY.items()
+        if key in hard
+        for container in containers
+        if getattr(container.requests, field) == 0
+    ]
+    limits = {
+        "requests.cpu": (cpu_millicores, requests.cpu, "m"),
+        "requests.memory": (mebibytes, requests.memory, "Mi"),
+        "requests.ephemeral-storage": (mebibytes, requests.ephemeral_storage, "Mi"),
+        f"requests.{GPU_RESOURCE}": (int, requests.gpus, ""),
+    }
+    found += [
+        f"exceeded, requested: {key}={wanted}{unit}, limited: {key}={hard[key]}"
+        for key, (parse, wanted, unit) in limits.items()
+        if key in hard and wanted > parse(hard[key])
+    ]
+    return found
+
+
+# Which nodes a declared device plugin reaches: without one, a node's GPUs cannot be given to pods.
+#
+# A cluster without such a Helm release has a device plugin of its own, as GKE does.
+
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+
+CHART = "nvidia-device-plugin"
+"""What the releases of its chart are called."""
+
+
+@dataclass(frozen=True)
+class DaemonSet:
+    """Where the chart's DaemonSet runs, by the values of a release (nodeSelector, affinity and tolerations)."""
+
+    cluster: str
+    name: str
+    selector: Mapping[str, str]
+    terms: Sequence[Properties]
+    tolerations: Sequence[Toleration]
+
+    @classmethod
+    def of(cls, release: Resource) -> "DaemonSet":
+        """The DaemonSet of a release."""
+        values = mapping(release.inputs.get("values"))
+        affinity = mapping(mapping(values.get("affinity")).get("nodeAffinity"))
+        required = mapping(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+        return cls(
+            cluster=cluster_of(release),
+            name=str(release.inputs.get("name") or release.name),
+            selector=strings(values.get("nodeSelector")),
+            terms=mappings(required.get("nodeSelectorTerms")),
+            tolerations=tolerations(values.get("tolerations")),
+        )
+
+    def obstacle(self, node: Node) -> str | None:
+        """Why its pods cannot run on nodes like ``node``, in kube-scheduler's words; None where they can."""
+        count = f"{node.count} node(s)"
+        if taint := untolerated(self.tolerations, node.taints):
+            return f"{count} had untolerated taint {{{taint.key}: {taint.value}}}"
+        selected = all(node.labels.get(key) == value for key, value in self.selector.items())
+        if not selected or (self.terms and not any(_matches(term, node.labels) for term in self.terms)):
+            return f"{count} didn't match Pod's node affinity/selector"
+        return None
+
+
+@dataclass
+class DevicePlugins:
+    """The device plugins of all clusters. Usable from several threads."""
+
+    _there: list[DaemonSet] = field(default_factory=list[DaemonSet])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, resource: Resource) -> None:
+        """Adds a Helm release of the device plugin; ignores any other resource."""
+        if resource.type == RELEASE and CHART in str(resource.inputs.get("name") or resource.name):
+            with self._lock:
+                self._there.append(DaemonSet.of(resource))
+
+    def obstacle(self, node: Node) -> str:
+        """Why no device plugin of its cluster reaches ``node``; empty where one does, or none is declared."""
+        with self._lock:
+            there = [each for each in self._there if each.cluster == node.cluster]
+        found = {each.name: each.obstacle(node) for each in there}
+        if not node.allocatable.gpus or not there or None in found.values():
+            return ""
+        reasons = "; ".join(f"DaemonSet {name}: {reason}" for name, reason in found.items())
+        return f"no device plugin makes {GPU_RESOURCE} allocatable on pool {node.pool} ({reasons})"
+
+
+def _matches(term: Properties, labels: Mapping[str, str]) -> bool:
+    return all(_holds(each, labels) for each in mappings(term.get("matchExpressions")))
+
+
+def _holds(expression: Properties, labels: Mapping[str, str]) -> bool:
+    """A requirement of a node selector term (kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node)."""
+    key, values = str(expression.get("key")), texts(expression.get("values"))
+    match expression.get("operator"):
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+        case _:
+            return False

@@ -1,0 +1,202 @@
+"""Gives the containers of programs of a pipeline's own the packages that they have on a cluster."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from infra.kubernetes.app_pod import INSTALLER as APP_INSTALLER
+from infra.kubernetes.app_pod import READER, SUPPLIED
+from infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, RUNNER, WORKER
+from infra.pipelines.images import has_tensorflow
+from infra.placement import packages
+from offline.rehearsal.cluster.cluster_objects import RefusedError
+from offline.rehearsal.cluster.kubelet import Pod, Prepare, Prepared, in_project
+from offline.rehearsal.cluster.pods import Container, PodSpec
+from offline.rehearsal.machine.environments import (
+    Environment,
+    EnvironmentFailedError,
+    Environments,
+    Software,
+    has_all_of,
+)
+from offline.rehearsal.machine.programs import PYTHON, Program, StandIn, search_path
+
+OUTPUT = "--output"
+"""The option of the programs that run a command: the directory of its result."""
+
+
+@dataclass(frozen=True)
+class Containers:
+    """Prepares the containers of a rehearsal; ``programs`` are by the logical name of what runs them."""
+
+    programs: Mapping[str, Program]
+    environments: Environments
+    _told: set[Path] = field(default_factory=set[Path])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def of_job(self, job: str, note: Callable[[str], None]) -> Prepare:
+        """Prepares the containers of the Job with this logical name.
+
+        ``note`` is told of packages that are installed, and of what runs in another program's place. A module of
+        the project's is left to the project's Python.
+        """
+
+        def measured(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
+            if list(words[1:3]) != ["-m", MEASURE]:
+                return prepare(pod, container, words, folder)
+            begins = words.index("--") + 1
+            found = prepare(pod, container, words[begins:], folder) or in_project(words[begins:])
+            return Prepared([sys.executable, *words[1:begins], *found.words], found.path)
+
+        def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
+            if list(words[1:3]) == ["-m", packages.MODULE]:
+                software = Software((folder / _flags(words)["--requirements"],), has_tensorflow(container.image))
+                return _in(self._provided(f"step {job}", software, pod, note), words)
+            if list(words[1:2]) != ["-m"] or words[2] not in {RUNNER, WORKER, LAUNCHER}:
+                return None
+            if words[2] == LAUNCHER and OUTPUT not in _flags(words):
+                # It starts a module of the project's.
+                return None
+            program = self.programs.get(job)
+            if program is None:
+                software = Software(tensorflow=has_tensorflow(container.image))
+                return _in(self._provided(f"step {job}", software, pod, note), words)
+            environment = self._environment(program, pod, note)
+            prepared = _in(environment, words)
+            if program.is_here(*([environment.bin] if program.installed else [])):
+                return prepared
+            if not program.substitute:
+                raise RefusedError(program.nowhere)
+            if program.installed:
+                # Of all others it was said before anything ran.
+                note(program.replacing)
+            own = [*prepared.words[: prepared.words.index("--") + 1]]
+            return Prepared([*own, *(word.format_map(_places(own)) for word in program.substitute)], prepared.path)
+
+        return measured
+
+    def instead_of(self, server: str, pod: PodSpec) -> PodSpec:
+        """``pod`` of the service or app with this logical name, or what runs in its place on this machine."""
+        program = self.programs.get(server)
+        if program is None or program.installed or program.is_here() or not program.substitute:
+            return pod
+        started = [*pod.container.command, *pod.container.args]
+        told = started[1:3] == ["-m", READER]
+        before = started[: started.index("--") + 1] if told else []
+        words = [*before, *program.instead(pod.annotations, told=told)]
+        return replace(pod, container=replace(pod.container, command=words, args=[]))
+
+    def of_server(self, server: str, note: Callable[[str], None]) -> Prepare:
+        """Prepares the containers of the service or app with this logical name.
+
+        ``note`` is told of packages that are installed. A module of the project's is left to the project's Python
+        where that has all that the app's lock file pins.
+        """
+
+        def supplied(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
+            if list(words[1:2]) != ["-m"] or words[2] not in {SUPPLIED, READER}:
+                return prepare(pod, words)
+            begins = words.index("--") + 1
+            rest = words[begins:]
+            found = supplied(pod, container, rest, folder) or in_project(rest)
+            return replace(found, words=[sys.executable, *words[1:begins], *found.words])
+
+        def prepare(pod: Pod, words: Sequence[str]) -> Prepared | None:
+            program = self.programs.get(server)
+            if program is None or _is_of_project(program):
+                return None
+            if list(words[1:2]) == ["-m"] and words[2] in {INSTALLER, APP_INSTALLER}:
+                self._environment(program, pod, note)
+                said = f"{program.software} is in the environment of this rehearsal"
+                return Prepared([sys.executable, "-c", f"print({said!r})"], search_path())
+            if program.stand_in and not program.is_here():
+                return self._stand_in(program, program.stand_in, pod, words, note)
+            if not program.installed and words[0] not in PYTHON:
+                return Prepared(words, search_path())
+            environment = self._environment(program, pod, note)
+            if words[0] in PYTHON:
+                return _in(environment, words)
+            if not program.is_here(environment.bin):
+                raise RefusedError(program.nowhere)
+            return Prepared(words, [str(environment.bin), *search_path()])
+
+        return supplied
+
+    def _stand_in(
+        self, program: Program, stand_in: StandIn, pod: Pod, words: Sequence[str], note: Callable[[str], None]
+    ) -> Prepared:
+        own = [sys.executable, "-m", stand_in.module, *words[1:]]
+        if has_all_of(stand_in.requirements):
+            return Prepared(own, search_path(), stand_in.environment)
+        software = Software((stand_in.requirements,), tensorflow=True)
+        environment = self._provided(f"{program.kind} {program.of}", software, pod, note)
+        return replace(_in(environment, own), environment=stand_in.environment)
+
+    def _environment(self, program: Program, pod: Pod, note: Callable[[str], None]) -> Environment:
+        return self._provided(f"{program.kind} {program.of}", program.software, pod, note)
+
+    def _provided(self, who: str, software: Software, pod: Pod, note: Callable[[str], None]) -> Environment:
+        try:
+            environment = self.environments.provide(software, pod.stop, pod.write)
+        except EnvironmentFailedError as error:
+            raise RefusedError(
+                f"{who}: its packages ({software}) cannot be installed here: {error}; check that the lock "
+                "file has hashes for this Python and that the package index can be reached: uv reads "
+                "UV_DEFAULT_INDEX and its own settings, not pip's"
+            ) from error
+        place = Path(*environment.folder.parts[-3:])
+        with self._lock:
+            known = environment.folder in self._told
+            self._told.add(environment.folder)
+        if environment.made:
+            note(f"made an environment with {software} in {environment.seconds:.1f} s: {place}")
+        elif software.locks and not known:
+            note(f"uses the environment with {software} that was made before: {place}")
+        return environment
+
+
+def _is_of_project(program: Program) -> bool:
+    """Whether it is a module of the project's, whose Python has all that the lock file of its app pins."""
+    return bool(program.app and program.app.module) and all(map(has_all_of, program.software.locks))
+
+
+def _in(environment: Environment, words: Sequence[str]) -> Prepared:
+    """``words``, of which the first is Python, in ``environment``."""
+    return Prepared([str(environment.bin / "python3"), *words[1:]], [str(environment.bin), *search_path()])
+
+
+def _flags(words: Sequence[str]) -> dict[str, str]:
+    """The values of the options in ``words``, of each the last."""
+    return dict(_options(words))
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    own = list(words[: words.index("--")] if "--" in words else words)
+    for word, value in zip(own, [*own[1:], ""], strict=True):
+        name, equals, joined = word.partition("=")
+        if name.startswith("--"):
+            yield (name, joined) if equals else (name, value)
+
+
+def _places(words: Sequence[str]) -> "_Places":
+    """What references in a command line stand for, as the runner is told by its options."""
+    output = Path(_flags(words)[OUTPUT])
+    # `infra.kubernetes.run.Run.path` is pipeline, step and digest.
+    places = _Places(output=str(output), store=str(output.parents[2]))
+    for name, value in _options(words):
+        key, _, place = value.partition("=")
+        if name == "--input":
+            places[key] = place
+        elif name == "--best":
+            # The runner puts the directory of the best in its place.
+            places[key] = f"{{best:{key}}}"
+    return places
+
+
+class _Places(dict[str, str]):
+    """Leaves what the runner is not told of as it is."""
+
+    def __missing__(self, name: str) -> str:
+        return f"{{{name}}}"

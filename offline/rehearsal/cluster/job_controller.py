@@ -1,0 +1,484 @@
+"""The Job controller: retries, deadlines and pod failure policies, as ``batch/v1`` has them."""
+
+import hashlib
+import json
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from infra.review.stack import Properties, Resource, items, mapping, mappings
+from infra.schema.names import KUBERNETES_NAME_LIMIT
+from offline.engine.provider_outputs import namespace_of, object_name
+from offline.evaluated.scheduling import selector_picks
+from offline.rehearsal.cluster.cluster_objects import RefusedError, cluster_of
+from offline.rehearsal.cluster.kubelet import PodResult
+from offline.rehearsal.cluster.pods import PodSpec, UnsupportedError, pod_spec
+from offline.rehearsal.machine.processes import CancelledError, Stop
+
+JOB_KEYS = frozenset(
+    {
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "completionMode",
+        "completions",
+        "parallelism",
+        "podFailurePolicy",
+        "podReplacementPolicy",
+        "suspend",
+        "template",
+        "ttlSecondsAfterFinished",
+    }
+)
+
+REPLACED_BY = ("completions", "parallelism", "selector", "template")
+"""Fields of a Job's spec whose change replaces it; all others are updated in place, and nothing runs again
+(pulumi-kubernetes, provider/pkg/provider/diff.go, seen November 2026)."""
+
+BACKOFF = 10.0
+LONGEST_BACKOFF = 600.0
+"""Seconds before the second pod after a counted failure, doubled for each further one up to the longest
+(kubernetes.io/docs/concepts/workloads/controllers/job, seen November 2026)."""
+
+DEFAULT_BACKOFF_LIMIT = 6
+
+INTERRUPTED = "Interrupted"
+"""Reason of a Job that the rehearsal itself ended; no condition of Kubernetes."""
+
+PREEMPTED = "Preempted"
+"""Reason of a Job that its queue stopped for another, and of its pods' end. It starts again once admitted."""
+
+JOB_FAILED = "job failed"
+"""Why the other pods of a Job that has failed are stopped."""
+
+INDEXED = "Indexed"
+
+LABELS = CONTROLLER_UID, JOB_NAME, COMPLETION_INDEX = (
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+    "batch.kubernetes.io/job-completion-index",
+)
+"""What the Job controller adds to the labels of pods; the index of an Indexed Job's is an annotation, too
+(kubernetes.io/docs/reference/labels-annotations-taints, seen November 2026)."""
+
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+"""The environment variable in which the containers of an Indexed Job find the pod's index."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of a podFailurePolicy. It matches exit codes, or pods with the condition DisruptionTarget."""
+
+    action: str
+    container: str | None = None
+    operator: str = ""
+    exit_codes: frozenset[int] = frozenset()
+    on_disruption: bool = False
+
+    def matches(self, pod: PodResult) -> bool:
+        """Whether this rule decides what becomes of ``pod``, which failed."""
+        if self.on_disruption:
+            return pod.disrupted
+        if not self.operator or (self.container is not None and self.container != pod.container):
+            return False
+        return (pod.exit_code in self.exit_codes) == (self.operator == "In")
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """A Job as far as a rehearsal runs it: of each index one pod at a time, until one succeeds.
+
+    ``workers`` are its completions, all of which may run at once; only an ``indexed`` Job has more than one.
+    ``deadline`` is in seconds.
+    """
+
+    name: str
+    namespace: str
+    cluster: str
+    template: Properties
+    pod: PodSpec
+    backoff_limit: int
+    deadline: int | None
+    rules: Sequence[Rule]
+    suspended: bool
+    workers: int = 1
+    indexed: bool = False
+
+    @property
+    def together(self) -> bool:
+        """Whether its pods work together: they find one another by name."""
+        return self.workers > 1 and bool(self.pod.subdomain)
+
+    def who(self, index: int) -> str:
+        """The pod with this index, as people are told of it; empty where the Job has one alone."""
+        return "" if self.workers == 1 else f"{'pod' if self.together else 'worker'} {index}"
+
+    def action(self, pod: PodResult) -> str:
+        """What the first rule that matches a failed pod says; without one it counts."""
+        return next((rule.action for rule in self.rules if rule.matches(pod)), "Count")
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """How a Job ended. ``reason`` is the Job condition's; ``message`` says more.
+
+    ``attempts`` are all pods that ran, and ``pod`` is the one that decided, or the last. ``index`` is that of the
+    one that decided.
+    """
+
+    succeeded: bool
+    reason: str
+    message: str
+    attempts: int
+    pod: PodResult | None
+    index: int | None = None
+
+
+def job_spec(job: Resource) -> JobSpec:
+    """What ``job`` (a ``kubernetes:batch/v1:Job``) declares. Raises UnsupportedError and RefusedError."""
+    spec = mapping(job.inputs.get("spec"))
+    if unknown := sorted(spec.keys() - JOB_KEYS):
+        raise UnsupportedError(f"a rehearsal does not act on {', '.join(unknown)} of a Job")
+    indexed, name = spec.get("completionMode") == INDEXED, object_name(job)
+    workers = int(spec.get("completions", 1))
+    if workers != int(spec.get("parallelism", 1)) or workers < 1 or (workers > 1 and not indexed):
+        raise UnsupportedError(
+            f"completions {workers}, parallelism {spec.get('parallelism', 1)}, completionMode "
+            f"{spec.get('completionMode', 'NonIndexed')}: a rehearsal knows one pod, or Indexed Jobs whose "
+            "pods all run at once"
+        )
+    if indexed and len(last := host_name(name, workers - 1)) > KUBERNETES_NAME_LIMIT:
+        raise RefusedError(f"metadata.name: will not able to create pod with invalid DNS label: {last}")
+    limit = int(spec.get("backoffLimit", DEFAULT_BACKOFF_LIMIT))
+    if limit < 0:
+        raise RefusedError(f"spec.backoffLimit: Invalid value: {limit}: must be greater than or equal to 0")
+    deadline = spec.get("activeDeadlineSeconds")
+    policy = mapping(spec.get("podFailurePolicy"))
+    return JobSpec(
+        name=name,
+        namespace=namespace_of(job),
+        cluster=cluster_of(job),
+        template=mapping(spec.get("template")),
+        pod=pod_spec(mapping(spec.get("template"))),
+        backoff_limit=limit,
+        deadline=None if deadline is None else int(deadline),
+        rules=[_rule(each) for each in mappings(policy.get("rules"))],
+        suspended=bool(spec.get("suspend")),
+        workers=workers,
+        indexed=indexed,
+    )
+
+
+def identity(job: Resource) -> str:
+    """A digest that changes exactly when `pulumi up` would replace the Job."""
+    spec = mapping(job.inputs.get("spec"))
+    decisive = {
+        "name": object_name(job),
+        "namespace": namespace_of(job),
+        "provider": job.provider,
+        "spec": {key: spec.get(key) for key in REPLACED_BY},
+    }
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def host_name(job: str, index: int) -> str:
+    """The host name of the pod with this index of the Indexed Job called ``job``
+    (kubernetes.io/docs/concepts/workloads/controllers/job, seen November 2026)."""
+    return f"{job}-{index}"
+
+
+def pod_of(job: JobSpec, uid: str, index: int) -> PodSpec:
+    """The pod of ``job`` with this index, with what the Job controller adds to the template.
+
+    ``uid`` is that of the Job: every run of it has one of its own.
+    """
+    labels = {**job.pod.labels, CONTROLLER_UID: uid, JOB_NAME: job.name}
+    if not job.indexed:
+        return replace(job.pod, labels=labels)
+    given: Properties = {"name": INDEX_VARIABLE, "value": str(index)}
+    return replace(
+        job.pod,
+        labels={**labels, COMPLETION_INDEX: str(index)},
+        annotations={**job.pod.annotations, COMPLETION_INDEX: str(index)},
+        hostname=host_name(job.name, index),
+        init_containers=[replace(each, env=[*each.env, given]) for each in job.pod.init_containers],
+        container=replace(job.pod.container, env=[*job.pod.container.env, given]),
+    )
+
+
+def keep_apart(job: JobSpec) -> bool:
+    """Whether each pod of ``job`` needs a node that no other of them is on."""
+    labels = pod_of(job, "", 0).labels
+    return job.workers > 1 and any(selector_picks(each, labels) for each in job.pod.apart)
+
+
+def new_uid() -> str:
+    """A uid for a Job that is created."""
+    return str(uuid.uuid4())
+
+
+StartPod = Callable[[int, int, Stop], PodResult]
+"""Runs a pod to its end: that with a number (from 1) of those with an index (from 0). It may raise what makes the
+whole Job fail."""
+
+
+def run(
+    job: JobSpec,
+    stop: Stop,
+    start_pod: StartPod,
+    note: Callable[[str], None] = lambda _: None,
+    backoff: float = BACKOFF,
+) -> JobResult:
+    """Runs ``job`` until it is complete or failed.
+
+    ``stop`` ends it from outside; ``note`` is told of each retry.
+    """
+    if job.suspended:
+        return JobResult(
+            False, "Suspended", "spec.suspend is true; `pulumi up` would wait out its time-out", 0, None
+        )
+    timer = _at_deadline(job, stop)
+    running = _Running(job, stop, start_pod, note, backoff)
+    try:
+        return running.result()
+    finally:
+        timer.cancel()
+
+
+@dataclass
+class _Running:
+    """A Job while its pods run: those of all indexes share what may fail."""
+
+    job: JobSpec
+    stop: Stop
+    start_pod: StartPod
+    note: Callable[[str], None]
+    backoff: float
+    failures: int = 0
+    attempts: int = 0
+    verdict: JobResult | None = None
+    """How the Job failed, as soon as it has."""
+    raised: Exception | None = None
+    last: PodResult | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._pods = Linked(self.stop)
+
+    def result(self) -> JobResult:
+        """Runs every index to its end."""
+        if self.job.workers == 1:
+            self._run_index(0)
+        else:
+            with ThreadPoolExecutor(self.job.workers, "worker") as threads:
+                list(threads.map(self._run_index, range(self.job.workers)))
+        if self.raised is not None:
+            raise self.raised
+        if self.verdict is not None:
+            return replace(self.verdict, attempts=self.attempts)
+        return JobResult(True, "Complete", "", self.attempts, self.last)
+
+    def _run_index(self, index: int) -> None:
+        try:
+            self._until_complete(index)
+        except CancelledError:
+            self._fail(_stopped(self.job, self.stop, self.last))
+        except Exception as error:
+            with self._lock:
+                self.raised = self.raised or error
+            self._pods.request(JOB_FAILED, self.job.pod.grace_period)
+
+    def _until_complete(self, index: int) -> None:
+        who = f"{self.job.who(index)}: " if self.job.workers > 1 else ""
+        number = 0
+        while True:
+            number += 1
+            with self._lock:
+                self.attempts += 1
+            pod = self.start_pod(number, index, Linked(self._pods))
+            with self._lock:
+                self.last = pod
+                action = "Complete" if pod.succeeded else self.job.action(pod)
+                self.failures += action == "Count" and not self._pods.requested
+                failures = self.failures
+            if pod.succeeded:
+                return
+            if self._pods.requested:
+                raise CancelledError
+            reason = "PodFailurePolicy" if action == "FailJob" else ""
+            if action == "Count" and failures > self.job.backoff_limit:
+                reason = "BackoffLimitExceeded"
+            if reason:
+                self._fail(JobResult(False, reason, who + _explain(reason, pod), 0, pod, index))
+                return
+            pause = 0.0 if action == "Ignore" else min(self.backoff * 2 ** (failures - 1), LONGEST_BACKOFF)
+            counted = (
+                "not counted" if action == "Ignore" else f"failure {failures} of {self.job.backoff_limit} allowed"
+            )
+            self.note(f"{who}{pod.ending}; {counted}, trying again" + (f" in {pause:g} s" if pause else ""))
+            _sleep(self._pods, pause)
+
+    def _fail(self, verdict: JobResult) -> None:
+        """The first failure is the Job's; it ends the pods of all indexes."""
+        with self._lock:
+            self.verdict = self.verdict or verdict
+        self._pods.request(JOB_FAILED, self.job.pod.grace_period)
+
+
+class Linked(Stop):
+    """The stop of one pod: its own (an eviction), or that of its Job; or of a Job: its own, or the rehearsal's."""
+
+    def __init__(self, job: Stop) -> None:
+        super().__init__()
+        self._job = job
+
+    @property
+    def requested(self) -> bool:
+        if self._job.requested and self._job.grace < (self.grace if self.kind else float("inf")):
+            self.request(self._job.kind, self._job.grace)
+        return bool(self.kind)
+
+
+def _at_deadline(job: JobSpec, stop: Stop) -> threading.Timer:
+    timer = threading.Timer(
+        job.deadline if job.deadline is not None else threading.TIMEOUT_MAX,
+        lambda: stop.request("deadline", job.pod.grace_period),
+    )
+    timer.daemon = True
+    if job.deadline is not None:
+        timer.start()
+    return timer
+
+
+def _stopped(job: JobSpec, stop: Stop, pod: PodResult | None) -> JobResult:
+    if stop.kind == "interrupted":
+        return JobResult(False, INTERRUPTED, "", 0, pod)
+    if stop.kind == PREEMPTED:
+        return JobResult(False, PREEMPTED, "", 0, pod)
+    return JobResult(False, "DeadlineExceeded", f"it was active longer than its {job.deadline} s", 0, pod)
+
+
+def _explain(reason: str, pod: PodResult) -> str:
+    unseen = "; `pulumi up` does not recognise this failure and waits out its time-out"
+    return pod.ending + (unseen if reason == "PodFailurePolicy" else "")
+
+
+def _sleep(stop: Stop, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not stop.requested:
+        time.sleep(0.05)
+    if stop.requested:
+        raise CancelledError
+
+
+def _rule(rule: Properties) -> Rule:
+    action = str(rule.get("action"))
+    if action not in {"Ignore", "FailJob", "Count"}:
+        raise UnsupportedError(f"podFailurePolicy action {action}: a rehearsal knows Ignore, FailJob and Count")
+    codes = mapping(rule.get("onExitCodes"))
+    return Rule(
+        action=action,
+        container=codes.get("containerName"),
+        operator=str(codes.get("operator") or ""),
+        exit_codes=frozenset(map(int, items(codes.get("values")))),
+        on_disruption=any(
+            each.get("type") == "DisruptionTarget" and each.get("status", "True") == "True"
+            for each in mappings(rule.get("onPodConditions"))
+        ),
+    )
+
+
+# The eviction of one pod in the middle of its work, as a Spot node's end brings it.
+
+
+EPOCH = re.compile(rb"^Epoch (?P<done>\d+)/(?P<all>\d+)\b")
+
+EVICT_AFTER = 3
+"""A pod that is to be disrupted is evicted after one in this many of its epochs."""
+
+EVICT_WORKER_AFTER = 1.0
+"""Seconds between the first line of a worker that is to be disrupted and its eviction."""
+
+EVICT_NODE_AFTER = 40.0
+"""Seconds between the moment when all of several nodes have written a line and the eviction of one, where none has
+told of an epoch by then."""
+
+FIRST, SECOND = 0, 1
+
+
+@dataclass
+class Disruption:
+    """Evicts the first pod of ``job`` that has the index ``target``, once. Usable from several threads.
+
+    A training's is evicted after some of its epochs, that of a worker soon after it began. Of several nodes one is
+    evicted after some epochs of the whole training, which one of the pods prints. ``evicted`` is told what was.
+    """
+
+    job: JobSpec
+    target: int
+    evicted: Callable[[str], None]
+    _stop: Stop | None = None
+    _over: bool = False
+    _began: set[int] = field(default_factory=set[int])
+    _timer: threading.Timer | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def of(cls, job: JobSpec, index: int | None, evicted: Callable[[str], None]) -> "Disruption":
+        """That of the pod with this index, or of the one that says most: a node that others have to miss."""
+        default = SECOND if job.together else FIRST
+        return cls(job, default if index is None else index, evicted)
+
+    def starts(self, index: int, number: int, stop: Stop) -> None:
+        """The pod with this number, from 1, of those with an index starts; ``stop`` is what ends it."""
+        if (index, number) == (self.target, 1):
+            with self._lock:
+                self._stop = None if self._over else stop
+
+    def ended(self, index: int) -> None:
+        """A pod with this index ended."""
+        if index == self.target:
+            with self._lock:
+                self._forget()
+
+    def wrote(self, index: int) -> None:
+        """A pod with this index wrote a line."""
+        if not self.job.indexed:
+            return
+        with self._lock:
+            new = index not in self._began
+            self._began.add(index)
+            waits = len(self._began) < self.job.workers if self.job.together else index != self.target
+            if self._stop is not None and new and not waits:
+                after = EVICT_NODE_AFTER if self.job.together else EVICT_WORKER_AFTER
+                self._timer = threading.Timer(
+                    after, self._evict, [f"{self.job.who(self.target) or 'pod'} evicted"]
+                )
+                self._timer.daemon = True
+                self._timer.start()
+
+    def trained(self, done: int, every: int) -> None:
+        """That many of a training's epochs are done."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+        if done * EVICT_AFTER >= every:
+            self._evict(f"{self.job.who(self.target) or 'pod'} evicted after epoch {done}")
+
+    def _evict(self, what: str) -> None:
+        """As an eviction through the Kubernetes API does; of a pod that has ended it says nothing."""
+        with self._lock:
+            stop = self._stop
+            self._over = self._over or stop is not None
+            self._forget()
+        if stop is not None and not stop.requested:
+            stop.request("evicted", self.job.pod.grace_period)
+            self.evicted(f"{what} (DisruptionTarget)")
+
+    def _forget(self) -> None:
+        self._stop = None
+        if self._timer is not None:
+            self._timer.cancel()

@@ -1,0 +1,369 @@
+"""Virtual environments for the steps that run a program of their own: one for each lock file, made once.
+
+They lie below ``build/environments/``, outside the folders of rehearsals, so that ``FRESH=1`` makes none anew.
+"""
+
+import contextlib
+import csv
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from importlib.metadata import Distribution
+from pathlib import Path, PurePosixPath
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from offline import files
+from offline.rehearsal.machine import processes
+from offline.rehearsal.machine.processes import CancelledError, Launch, Reaper, Stop
+
+# The Python packages of images, as far as the project's own environment has them.
+
+
+TENSORFLOW = ("tensorflow", "tensorflow-cpu")
+"""The distributions that are TensorFlow; the project installs one of them, as the platform has it."""
+
+
+_parsing = threading.Lock()
+
+
+def closure(roots: Iterable[str]) -> Mapping[str, metadata.Distribution]:
+    """Those of ``roots`` that are installed, with all that they depend on, by normalized name."""
+    return _closure(tuple(roots))
+
+
+@cache
+def _closure(roots: Sequence[str]) -> Mapping[str, metadata.Distribution]:
+    found: dict[str, metadata.Distribution] = {}
+    seen: set[tuple[str, str]] = set()
+    left = [(canonicalize_name(each), "") for each in roots]
+    while left:
+        name, extra = left.pop()
+        if (name, extra) in seen:
+            continue
+        seen.add((name, extra))
+        try:
+            distribution = found.setdefault(name, metadata.distribution(name))
+        except metadata.PackageNotFoundError:
+            continue
+        for line in distribution.requires or ():
+            needed = _requirement(line)
+            if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                left += [(canonicalize_name(needed.name), each) for each in ("", *needed.extras)]
+    return dict(sorted(found.items()))
+
+
+def link(packages: Mapping[str, metadata.Distribution], folder: Path) -> None:
+    """Fills ``folder``, which is new, with links to the files of ``packages``, so that Python finds these there.
+
+    A folder that only they have files in is one link. One that others have files in, too, as namespace packages
+    have, is made, with links to what is theirs: nothing of the others is found in ``folder``.
+    """
+    folder.mkdir(parents=True)
+    for site in {Path(str(each.locate_file(""))) for each in packages.values()}:
+        found = [file for each in packages.values() for file in _package_files(each)]
+        tops = {file.partition("/")[0] for file in found}
+        others = {PurePosixPath()}
+        for each in metadata.distributions(path=[str(site)]):
+            if canonicalize_name(each.name) not in packages:
+                shared = (file for file in _package_files(each) if file.partition("/")[0] in tops)
+                others.update(parent for file in shared for parent in PurePosixPath(file).parents)
+        linked: set[PurePosixPath] = set()
+        for file in map(PurePosixPath, found):
+            # The outermost folder above the file that is theirs alone; the file itself where there is none.
+            whole = next((each for each in [*reversed(file.parents), file] if each not in others), file)
+            if whole in linked or not (site / whole).exists():
+                continue
+            linked.add(whole)
+            target = folder / whole
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(site / whole)
+
+
+def has_all_of(lock: Path) -> bool:
+    """Whether the project's own environment has every package that ``lock`` pins, at its version."""
+    try:
+        text = lock.read_text(encoding="utf-8")
+    except OSError:
+        return False
+    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
+        content = re.split(r"(?:^|\s)(?:#|--hash=)", line)[0].strip()
+        if not content:
+            continue
+        try:
+            wanted = _requirement(content)
+            if wanted.marker is not None and not wanted.marker.evaluate():
+                continue
+            if not wanted.specifier.contains(metadata.version(wanted.name), prereleases=True):
+                return False
+        except (InvalidRequirement, metadata.PackageNotFoundError):
+            return False
+    return True
+
+
+def _requirement(text: str) -> Requirement:
+    """Raises InvalidRequirement."""
+    # Markers are parsed by `ast`, in which threads disturb one another: "AST constructor recursion depth mismatch"
+    # (github.com/python/cpython/issues/106905; seen with CPython 3.11.7 in November 2026).
+    with _parsing:
+        return Requirement(text)
+
+
+def _package_files(distribution: metadata.Distribution) -> Iterator[str]:
+    """The files that a distribution has below site-packages."""
+    # `Distribution.files` makes an object with hash and size of each of TensorFlow's 20,000.
+    for path, *_ in csv.reader((distribution.read_text("RECORD") or "").splitlines()):
+        if not path.startswith(("../", "/")):
+            yield path
+
+
+FORMAT = 3
+"""Part of every digest. Raise it when environments are made in another way."""
+
+WHOLE = "whole.json"
+"""The file of an environment that is written last: it has a digest of the others. Its time of modification is that
+of the last use."""
+
+KEPT = 10
+RECENT = 24 * 3600.0
+"""How many environments are kept. Beyond these, one goes that no rehearsal used for this many seconds."""
+
+INSTALLING = ("pip", "sync", "--require-hashes", "--no-progress")
+"""How uv installs a lock file."""
+
+COMPILING = ("-m", "compileall", "-qq", "-j", "0", "-x")
+"""How Python compiles what is installed. Pods write no bytecode, and every one of them would compile it anew.
+
+uv's own `--compile-bytecode` leaves nothing out (uv 0.13, November 2026). The packages' own tests, which no
+program imports, take half of the time.
+"""
+
+OWN_TESTS = r"/.*/tests?/"
+"""What is not compiled, below the folder of the packages."""
+
+
+class EnvironmentFailedError(Exception):
+    """An environment could not be made; the text says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Software:
+    """What a step's container has beside its own files: pip, and what the lock files ``locks`` pin.
+
+    With ``tensorflow`` also TensorFlow and what it depends on, as TensorFlow's image has them.
+    """
+
+    locks: tuple[Path, ...] = ()
+    tensorflow: bool = False
+
+    def image_packages(self) -> Mapping[str, Distribution]:
+        """What the image has, as far as the project's own environment has it."""
+        return closure(("pip", *TENSORFLOW) if self.tensorflow else ("pip",))
+
+    def __str__(self) -> str:
+        parts = [each.name for each in self.locks] + ["TensorFlow's packages"] * self.tensorflow
+        return " and ".join(parts) or "no packages"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment. ``made`` says that this call made it, ``seconds`` how long that took."""
+
+    folder: Path
+    made: bool = False
+    seconds: float = 0.0
+
+    @property
+    def bin(self) -> Path:
+        """The folder with ``python`` and the programs of its packages."""
+        return self.folder / "bin"
+
+
+@dataclass(frozen=True)
+class Environments:
+    """The environments in ``folder``, which several rehearsals may use at a time."""
+
+    folder: Path
+    reaper: Reaper
+    poll: float = 0.1
+    """Seconds between two looks at whether another one has finished."""
+
+    def provide(self, software: Software, stop: Stop, write: Callable[[bytes], None]) -> Environment:
+        """The environment with ``software``, made where it is not there; ``write`` gets what uv says.
+
+        One at a time is made. Raises EnvironmentFailedError, and CancelledError where ``stop`` is requested.
+        """
+        began = time.monotonic()
+        folder = self.folder / self._name(software)
+        if self._used(folder):
+            return Environment(folder)
+        with self._alone(stop):
+            if self._used(folder):
+                return Environment(folder)
+            # What a killed rehearsal left is in no known state, and neither is what somebody changed.
+            shutil.rmtree(folder, ignore_errors=True)
+            self._make(software, folder, stop, write)
+            self._clean(folder)
+        return Environment(folder, made=True, seconds=time.monotonic() - began)
+
+    def known(self, software: Software) -> Environment | None:
+        """The environment with ``software`` where it is there already."""
+        folder = self.folder / self._name(software)
+        return Environment(folder) if _is_whole(folder) else None
+
+    def _name(self, software: Software) -> str:
+        """Changes with all that decides what is in the environment and whether it can be used where it is."""
+        image = software.image_packages()
+        decisive = {
+            "format": FORMAT,
+            "folder": str(self.folder),
+            "python": [sys.version, sys.base_prefix],
+            "image": [sysconfig.get_path("purelib"), {name: each.version for name, each in image.items()}],
+            "locks": [_content(each) for each in software.locks],
+        }
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
+
+    def _used(self, folder: Path) -> bool:
+        """Whether it is there as it was made; notes that it is used."""
+        if not _is_whole(folder):
+            return False
+        try:
+            os.utime(folder / WHOLE)
+        except FileNotFoundError:
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def _alone(self, stop: Stop) -> Generator[None]:
+        """Waits until nobody else makes or deletes an environment. The system ends a killed one's turn."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("a") as lock:
+            while True:
+                if stop.requested:
+                    raise CancelledError
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(self.poll)
+            yield
+
+    def _make(self, software: Software, folder: Path, stop: Stop, write: Callable[[bytes], None]) -> None:
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        uv = shutil.which("uv", path=path)
+        if uv is None:
+            raise EnvironmentFailedError("uv is not in the project's environment; run `make setup`")
+        self._uv([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], stop, write)
+        site = next(folder.glob("lib/python*/site-packages"))
+        if software.locks:
+            python = str(folder / "bin" / "python")
+            # Without files of the project's: their settings are for its own lock files.
+            self._uv([uv, *INSTALLING, "--python", python, *map(str, software.locks)], stop, write)
+            self._compile(python, site, stop)
+        image = folder / "image"
+        link(software.image_packages(), image)
+        # Comes last in Python's path, so that a package of the lock file hides the image's, as on a cluster.
+        (site / "image.pth").write_text(f"{image}\n", encoding="utf-8")
+        files.write(folder / WHOLE, json.dumps({"has": str(software), "files": _files(folder)}) + "\n")
+
+    def _uv(self, command: Sequence[str], stop: Stop, write: Callable[[bytes], None]) -> None:
+        said: list[str] = []
+
+        def note(line: bytes) -> None:
+            said.append(line.decode(errors="replace").rstrip())
+            write(line)
+
+        if code := self._run(command, stop, note):
+            raise EnvironmentFailedError(_reason(said) or f"uv ended with exit code {code}")
+
+    def _compile(self, python: str, site: Path, stop: Stop) -> None:
+        """A file that Python cannot compile, such as a template, is left as it is."""
+        self._run([python, *COMPILING, re.escape(str(site)) + OWN_TESTS, str(site)], stop, lambda _: None)
+
+    def _run(self, command: Sequence[str], stop: Stop, write: Callable[[bytes], None]) -> int:
+        """The exit code of the command. Raises CancelledError."""
+        # All that says where packages are and how to reach them, of which nobody has a list.
+        ours = ("PYTHON", "SLIPWAY_")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        # Started in the root folder: below the repository uv would take up the settings in pyproject.toml.
+        launch = Launch(command, {**environment, "LANG": "C.UTF-8"}, Path(self.folder.anchor))
+        ended = processes.run(launch, self.reaper, _AtOnce(stop), write)
+        if stop.requested:
+            raise CancelledError
+        return ended.code
+
+    def _clean(self, newest: Path) -> None:
+        """Deletes environments that nobody used of late, and what killed rehearsals left of others."""
+        others = [each for each in self.folder.iterdir() if each.is_dir() and each != newest]
+        used = {each: (each / WHOLE).stat().st_mtime for each in others if (each / WHOLE).is_file()}
+        oldest = sorted(used, key=lambda each: used[each], reverse=True)[KEPT - 1 :]
+        for each in others:
+            if each not in used or (each in oldest and time.time() - used[each] > RECENT):
+                # Without its mark first: what is half deleted counts as not there.
+                (each / WHOLE).unlink(missing_ok=True)
+                shutil.rmtree(each, ignore_errors=True)
+
+
+class _AtOnce(Stop):
+    """Ends a process that has nothing to save with the request, without the grace that a Job has."""
+
+    def __init__(self, of_job: Stop) -> None:
+        super().__init__()
+        self._of_job = of_job
+
+    @property
+    def requested(self) -> bool:
+        return self._of_job.requested
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether all files of an environment are there, unchanged."""
+    try:
+        return json.loads((folder / WHOLE).read_bytes())["files"] == _files(folder)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _files(folder: Path) -> str:
+    """A digest of the names, sizes and times of change of all files below ``folder``, compiled ones excepted.
+
+    Their contents are some gigabytes, which would take longer to read than to make anew.
+    """
+    digest = hashlib.sha256()
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(each for each in folders if each != "__pycache__")
+        links = [each for each in folders if os.path.islink(os.path.join(place, each))]  # noqa: PTH114, PTH118
+        for name in sorted((*names, *links)):
+            path = os.path.join(place, name)  # noqa: PTH118
+            if path != str(folder / WHOLE):
+                found = os.lstat(path)
+                digest.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _content(lock: Path) -> str:
+    """The digest of a lock file. Raises EnvironmentFailedError."""
+    try:
+        # As it ships to pods, whatever ends its lines on this machine.
+        return hashlib.sha256(lock.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
+    except OSError as error:
+        raise EnvironmentFailedError(f"{lock} cannot be read: {error.strerror}") from error
+
+
+def _reason(said: Sequence[str]) -> str:
+    """What uv gives as the reason: its ``error:``, and its ``cause:`` where there are some, as one line."""
+    lines = [line.strip() for line in said]
+    found = [line.partition(": ")[2] for line in lines if line.startswith(("error: ", "cause: "))]
+    return ": ".join(found or filter(None, lines[-3:]))

@@ -1,0 +1,278 @@
+"""The programs of steps, services and apps: with which packages, and what stands in for one that is not here."""
+
+import contextlib
+import os
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from infra.kubernetes.app_pod import RESULTS, filled_in
+from infra.kubernetes.labels import inputs_of
+from infra.kubernetes.pod import STORE
+from infra.kubernetes.service import word
+from infra.pipelines.apps import AppDeclaration
+from infra.pipelines.contract import Command, ServiceDeclaration, StepDeclaration, Substitute, service_variables
+from infra.pipelines.discovery import DeclaredPipeline
+from infra.pipelines.images import has_tensorflow
+from infra.schema.problems import Problem, SettingsError
+from offline.rehearsal.machine.environments import Software
+
+# What a rehearsal has of its own for programs that no package index has: they speak as the real ones do.
+#
+# The real program runs where it is on this machine. A stand-in says in its log that it is one.
+
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """A module of the project's that takes the command line of the program that it stands in for.
+
+    ``requirements`` is the lock file of what it needs beside TensorFlow.
+    """
+
+    module: str
+    title: str
+    requirements: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What finds the module wherever the program is started."""
+        return {"PYTHONPATH": str(ROOT)}
+
+
+STAND_INS: Mapping[str, StandIn] = {
+    "tensorflow_model_server": StandIn(
+        "offline.serving",
+        "a stand-in for TensorFlow Serving with the same REST and gRPC, whose speed is no measure of it",
+        ROOT / "offline" / "serving" / "requirements.txt",
+    ),
+}
+"""By the name of the program."""
+
+
+PYTHON = ("python", "python3")
+"""Programs that every environment has."""
+
+SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+
+
+@dataclass(frozen=True)
+class Program:
+    """The program of a step, a service or an app, and what a rehearsal may run in its place.
+
+    ``of`` is the step, service or app with its pipeline, ``churn.train``, ``kind`` which of these it is, and
+    ``key`` the place of its command. ``words`` are its command line as declared. ``software`` is what its image
+    and lock files have; ``installed`` says that the program may be one of theirs. ``substitute`` is the command
+    line for a machine that lacks the program, and empty where the pipeline has none. ``app`` is the app that
+    it is of. ``program`` is what has to be here, where the command line begins with what starts it.
+    """
+
+    of: str
+    key: str
+    words: Sequence[str]
+    software: Software
+    installed: bool
+    substitute: Sequence[str] = ()
+    kind: Literal["step", "service", "app"] = "step"
+    app: AppDeclaration | None = None
+    program: str = ""
+
+    @property
+    def stand_in(self) -> StandIn | None:
+        """What a rehearsal has of its own for this program; None where the pipeline says what runs instead."""
+        return None if self.substitute else STAND_INS.get(self.name)
+
+    def instead(self, annotations: Mapping[str, str], *, told: bool = False) -> list[str]:
+        """The substitute's command line as it stands in the pod that has these ``annotations``.
+
+        ``told`` says that it is known only when it starts which results it reads.
+        """
+        if self.app is None:
+            return list(self.substitute)
+        inputs = {name: f"{STORE}/{path}" for name, path in inputs_of(annotations).items()}
+        if told:
+            inputs |= {name: f"{RESULTS}/{name}" for name in self.app.inputs}
+        pipeline = self.of.rpartition(".")[0]
+        return [filled_in(each, pipeline, self.app, inputs) for each in self.substitute]
+
+    @property
+    def name(self) -> str:
+        """The program of the command line: its first word, or what that starts."""
+        return self.program or self.words[0]
+
+    def is_here(self, *folders: Path) -> bool:
+        """Whether this machine has the program, or one of ``folders``."""
+        return _is_here(self.name, folders)
+
+    @property
+    def unknown(self) -> str:
+        """Of a program that this machine lacks: what is asked for in vain, it or its substitute; or nothing."""
+        if not self.substitute:
+            return "" if self.stand_in else self.name
+        return "" if _is_here(self.substitute[0]) else self.substitute[0]
+
+    @property
+    def replacing(self) -> str:
+        """A sentence that says that the substitute runs."""
+        if stand_in := self.stand_in:
+            return f"{self.of} runs {stand_in.title}: `{self.name}` is not on this machine"
+        if any("\n" in word for word in self.substitute):
+            return f"{self.of} runs what stands in for `{self.name}` with {self.software}: this machine has none"
+        instead, declared = shlex.join(self.substitute), shlex.join(self.words)
+        return f"{self.of} runs `{instead}` in place of `{declared}`: `{self.name}` is not on this machine"
+
+    @property
+    def way_out(self) -> str:
+        """What to do where the program is nowhere on this machine."""
+        return (
+            f"install `{self.unknown}` here, or let the pipeline say what a rehearsal runs instead: "
+            f"`rehearsal: {{run: [python, …]}}` of the {self.kind}"
+        )
+
+    @property
+    def nowhere(self) -> str:
+        """Why it cannot be started where it is neither on this machine nor in its environment."""
+        return (
+            f"{self.kind} {self.of} runs {self.name!r}, which is neither on this machine nor among the packages "
+            f"of {self.software}; {self.way_out}"
+        )
+
+
+def _is_here(name: str, folders: Sequence[Path] = ()) -> bool:
+    if "/" in name and not name.startswith("/"):
+        # A file of the step's own: what is wrong with it is wrong on a cluster, too.
+        return True
+    path = os.pathsep.join([*map(str, folders), *search_path()])
+    return name in PYTHON or shutil.which(name, path=path) is not None
+
+
+def search_path() -> list[str]:
+    """The folders in which programs of this machine are looked for.
+
+    Those of virtual environments are left out: no lock file says what is in them.
+    """
+    given = [each for each in os.environ.get("PATH", "").split(os.pathsep) if Path(each).is_absolute()]
+    return [
+        each for each in dict.fromkeys((*given, *SYSTEM_PATH)) if not (Path(each).parent / "pyvenv.cfg").is_file()
+    ]
+
+
+def programs_of(pipelines: Iterable[DeclaredPipeline], root: Path) -> dict[str, Program]:
+    """The programs of all steps, services and apps, by the logical name of the Job, StatefulSet or Deployment.
+
+    A step that runs a module of the project's has none.
+
+    They are in the order of the declaration. Of one with mistakes, there are those that can be read.
+    """
+    found: dict[str, Program] = {}
+    for pipeline in pipelines:
+        with contextlib.suppress(SettingsError):
+            for step in pipeline.unchecked:
+                if step.command is not None and step.arguments:
+                    found[f"{pipeline.name}-{step.name}"] = _program(pipeline, step, step.command, root)
+            for service in pipeline.services:
+                found[f"{pipeline.name}-{service.name}"] = _program_of_service(pipeline, service, root)
+            for app in pipeline.apps:
+                found[f"{pipeline.name}-{app.name}"] = _program_of_app(pipeline, app, root)
+    return found
+
+
+def _program_of_app(pipeline: DeclaredPipeline, app: AppDeclaration, root: Path) -> Program:
+    substitute = app.substitute or Substitute()
+    locks = filter(None, (app.requirements, substitute.requirements))
+    return Program(
+        of=f"{pipeline.name}.{app.name}",
+        key=pipeline.key(app),
+        words=["python3", "-m", app.module, *app.arguments] if app.module else app.arguments,
+        software=Software(
+            tuple(root / each for each in locks), _with_tensorflow(app, app.placed_by.image or app.image)
+        ),
+        installed=bool(app.requirements or (substitute.requirements and not substitute.run)),
+        substitute=substitute.run,
+        kind="app",
+        app=app,
+    )
+
+
+def _program_of_service(pipeline: DeclaredPipeline, service: ServiceDeclaration, root: Path) -> Program:
+    substitute = service.substitute or Substitute()
+    _, variable = service_variables(service.name)
+    return Program(
+        of=f"{pipeline.name}.{service.name}",
+        key=pipeline.declared_at(service, "run"),
+        words=service.arguments,
+        software=Software((root / substitute.requirements,) if substitute.requirements else ()),
+        installed=bool(substitute.requirements and not substitute.run),
+        substitute=[word(each, service.port, variable) for each in substitute.run],
+        kind="service",
+        program=substitute.program,
+    )
+
+
+def _program(pipeline: DeclaredPipeline, step: StepDeclaration, command: Command, root: Path) -> Program:
+    name = step.variant.of if step.variant else step.name
+    substitute = command.substitute or Substitute()
+    words = [each for one in substitute.run for each in _for_variants(one, step, pipeline.unchecked)]
+    locks = filter(None, (step.requirements, substitute.requirements))
+    return Program(
+        of=f"{pipeline.name}.{name}",
+        key=pipeline.declared_at(step, "run"),
+        words=step.arguments,
+        software=Software(
+            tuple(root / each for each in locks),
+            _with_tensorflow(step, step.placed_by.image),
+        ),
+        # A lock file beside a substitute is for what the substitute imports.
+        installed=bool(step.requirements or (substitute.requirements and not substitute.run)),
+        substitute=words,
+    )
+
+
+def _with_tensorflow(declared: StepDeclaration | AppDeclaration, image: str | None) -> bool:
+    """Whether ``declared`` runs in an image of TensorFlow's: what one has that is built, nobody knows here."""
+    return has_tensorflow(image) if image else declared.build is None
+
+
+def _for_variants(word: str, step: StepDeclaration, steps: Sequence[StepDeclaration]) -> list[str]:
+    """``word``, or one for each variant where it is an input of ``step`` that has variants and no best."""
+    for name, other in step.inputs.items():
+        variants = [each for each in steps if each.variant and each.variant.of == other]
+        if variants and not variants[0].best and word == f"{{{name}}}":
+            return [f"{{{each.name}}}" for each in variants]
+    return [word]
+
+
+def substituted(programs: Iterable[Program]) -> list[str]:
+    """A remark for each program that this machine certainly lacks, and that has a substitute."""
+    return [each.replacing for each in _once(programs) if each.substitute or each.stand_in]
+
+
+def problems(programs: Iterable[Program]) -> list[Problem]:
+    """A problem for each program that this machine certainly lacks, and its substitute where it has one."""
+    return [
+        Problem(
+            each.key,
+            each.unknown,
+            f"{each.kind} `{each.of}` runs it, and a rehearsal finds no such program on this machine",
+            each.way_out,
+        )
+        for each in _once(programs)
+        if each.unknown
+    ]
+
+
+def _once(programs: Iterable[Program]) -> Iterable[Program]:
+    """Of each step the first variant whose program this machine certainly lacks.
+
+    What the packages of a lock file bring is known once these are installed.
+    """
+    found: dict[str, Program] = {}
+    for each in programs:
+        if not each.installed and not each.is_here():
+            found.setdefault(each.of, each)
+    return found.values()

@@ -1,0 +1,331 @@
+"""The geometry of the report's charts, for the template to draw as SVG."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.pipelines.results import heading
+from offline.picture.layout import Style, fitted
+from offline.rehearsal.output.comparison import Compared, Comparison
+from offline.rehearsal.output.results import ShownCurves
+from offline.rehearsal.records import JobRecord, Phase
+
+RECENT = 3600.0
+"""Seconds: with nothing run this time, the timeline shows the Jobs that began within this long of the last one."""
+
+VALIDATION = "val_"
+"""What Keras puts in front of the name of a number that it measured on validation data."""
+
+STEPS = (1, 2, 2.5, 5, 10)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A tick of an axis: its position from 0 to 1, and its label."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One Job on the timeline. ``start``, ``running`` and ``end`` run from 0 to 1; without a bar they are 0."""
+
+    record: JobRecord
+    text: str
+    start: float = 0.0
+    running: float = 0.0
+    end: float = 0.0
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Bars in the order of the Jobs, and the axis in seconds."""
+
+    bars: list[Bar]
+    ticks: list[Tick]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a chart: points from 0 to 1, y upwards, each with its value."""
+
+    name: str
+    points: list[tuple[float, float, float]]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines over epochs or steps, as ``unit`` says.
+
+    ``marks`` are the places on the x axis where the number called ``marked`` changed, with its new value. ``ring``
+    is a point that stands out.
+    """
+
+    title: str
+    unit: str
+    marked: str
+    lines: list[Line]
+    x_ticks: list[Tick]
+    y_ticks: list[Tick]
+    marks: list[Tick]
+    ring: tuple[float, float] | None = None
+
+
+def timeline(records: Sequence[JobRecord], executed: frozenset[str]) -> Timeline:
+    """When the Jobs of this rehearsal were Pending and ran; of the last one, where this one ran no Job."""
+    shown = [each for each in records if each.urn in executed and each.started]
+    if not shown:
+        newest = max((each.started for each in records), default=0.0)
+        shown = [each for each in records if each.started > newest - RECENT and each.started]
+    if not shown:
+        return Timeline([Bar(each, str(each.phase)) for each in records], [])
+    urns = {each.urn for each in shown}
+    began = min(each.started for each in shown)
+    whole = max(max(each.finished for each in shown) - began, 1.0)
+    step = nice_step(whole / 8)
+    bars = [
+        Bar(
+            record=each,
+            text=f"{each.seconds:.1f} s",
+            start=(each.started - began) / whole,
+            running=(min(each.started + each.queued + each.pending, each.finished) - began) / whole,
+            end=(each.finished - began) / whole,
+        )
+        if each.urn in urns
+        else Bar(
+            each, f"unchanged, took {each.seconds:.1f} s" if each.phase is Phase.UNCHANGED else str(each.phase)
+        )
+        for each in records
+    ]
+    ticks = [Tick(index * step / whole, f"{index * step:g} s") for index in range(int(whole / step) + 1)]
+    return Timeline(bars, ticks)
+
+
+def curves(shown: ShownCurves) -> list[Chart]:
+    """A chart for each curve; what Keras measured on validation data is a second line in it."""
+    there = dict.fromkeys(key for point in shown.points for key in point if key != shown.declared.marks)
+    beside = {f"{VALIDATION}{name}" for name in there}
+    names = [name for name in shown.declared.curves or there if name in there and name not in beside]
+    return [_chart(name, shown) for name in names]
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _chart(name: str, shown: ShownCurves) -> Chart:
+    history, count = shown.points, len(shown.points)
+    keys = {name: _words(name)}
+    if any(f"{VALIDATION}{name}" in point for point in history):
+        keys = {name: "training", f"{VALIDATION}{name}": "validation"}
+    bottom, height, y_ticks = y_axis([float(epoch[key]) for key in keys for epoch in history if key in epoch])
+
+    def x(epoch: int) -> float:
+        return (epoch - 1) / max(count - 1, 1)
+
+    lines = [
+        Line(
+            name,
+            [
+                (x(number), (float(epoch[key]) - bottom) / height, float(epoch[key]))
+                for number, epoch in enumerate(history, 1)
+                if key in epoch
+            ],
+        )
+        for key, name in keys.items()
+    ]
+    every = max(round(nice_step(count / 8)), 1)
+    marked = [epoch.get(shown.declared.marks) for epoch in history]
+    marks = [
+        Tick(x(number), f"{value:.2g}")
+        for number, (value, before) in enumerate(zip(marked, [None, *marked], strict=False), 1)
+        if value is not None and value != before
+    ]
+    return Chart(
+        title=heading(name),
+        unit=shown.declared.unit,
+        marked=_words(shown.declared.marks) if marks else "",
+        lines=[line for line in lines if line.points],
+        x_ticks=[
+            Tick(x(number), str(number)) for number in range(1, count + 1) if number == 1 or number % every == 0
+        ],
+        y_ticks=y_ticks,
+        marks=marks,
+    )
+
+
+def y_axis(values: Sequence[float]) -> tuple[float, float, list[Tick]]:
+    """The lowest value of an axis for ``values``, how much is above that, and its ticks."""
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    step = nice_step((high - low) / 4 or abs(high) / 10 or 0.1)
+    bottom = math.floor(low / step) * step
+    height = step * max(-int(-(high - bottom) // step), 1)
+    count = round(height / step)
+    return bottom, height, [Tick(each / count, f"{bottom + each * step:.4g}") for each in range(count + 1)]
+
+
+def nice_step(at_least: float) -> float:
+    """The smallest of 1, 2, 2.5, 5 times a power of ten that is not below ``at_least``."""
+    power = 1.0
+    while power > at_least:
+        power /= 10
+    while power * 10 <= at_least:
+        power *= 10
+    return next(factor * power for factor in STEPS if factor * power >= at_least * 0.999)
+
+
+# The charts of a comparison: points over an axis of numbers, or a bar for each variant.
+
+
+LINES = 4
+"""Lines that a chart of points has at most; beyond, each variant has a bar."""
+
+WIDE = 100
+"""Ratio of an axis' largest value to its smallest from which on it is logarithmic."""
+
+LABELS = Style("", 12)
+WIDEST = 210
+"""The font of the bars' labels, and the room that they have at most, in pixels."""
+
+APART = 0.07
+"""Distance of two labels on the x axis, whose length is 1, that they need."""
+
+
+@dataclass(frozen=True)
+class ComparisonBar:
+    """One variant. Its bar runs from ``start`` to ``end``, from 0 to 1; ``text`` is its number, or its result.
+
+    ``short`` is as much of the label as the chart has room for.
+    """
+
+    label: str
+    short: str
+    text: str
+    start: float
+    end: float
+    best: bool
+    drawn: bool
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A bar for each variant. All begin at zero, which lies at ``zero``, from 0 to 1.
+
+    ``label_width`` is the room for their labels, in pixels.
+    """
+
+    title: str
+    bars: list[ComparisonBar]
+    zero: float
+    label_width: float
+
+
+def drawn(comparison: Comparison) -> tuple[list[Chart], list[Bars]]:
+    """A chart for each number that a variant left."""
+    names = [
+        name for name in comparison.measures if any(each.value(name) is not None for each in comparison.variants)
+    ]
+    if axis := _numeric_axis(comparison):
+        return [_points(comparison, name, axis) for name in names], []
+    return [], [_bars(comparison, name) for name in names]
+
+
+def _numeric_axis(comparison: Comparison) -> str:
+    """The axis over which points are drawn: of those with numbers that give few lines the last of the longest."""
+    lengths = {
+        axis: len({each.values[axis] for each in comparison.variants})
+        for axis in comparison.axes
+        if all(_number(each.values.get(axis)) for each in comparison.variants)
+    }
+    few = [axis for axis, length in lengths.items() if length > 1 and len(_series(comparison, axis)) <= LINES]
+    return max(reversed(few), key=lambda axis: lengths[axis], default="")
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _series(comparison: Comparison, axis: str) -> Mapping[str, list[Compared]]:
+    """The variants by what they have on the other axes."""
+    found: dict[str, list[Compared]] = {}
+    for each in comparison.variants:
+        others = ", ".join(
+            each.text(other) if isinstance(each.values.get(other), str) else f"{other} {each.text(other)}"
+            for other in comparison.axes
+            if other != axis
+        )
+        found.setdefault(others or comparison.step, []).append(each)
+    return found
+
+
+def _points(comparison: Comparison, name: str, axis: str) -> Chart:
+    places = {each.record.urn: float(each.values[axis]) for each in comparison.variants}
+    low, high = min(places.values()), max(places.values())
+    logarithmic = low > 0 and high / low >= WIDE
+
+    def x(value: float) -> float:
+        if logarithmic:
+            return math.log(value / low) / math.log(high / low)
+        return (value - low) / (high - low)
+
+    percent = any(name in each.numbers and each.numbers[name].format == "percent" for each in comparison.variants)
+    numbers = {
+        each.record.urn: value * (100 if percent else 1)
+        for each in comparison.variants
+        if (value := each.value(name)) is not None
+    }
+    bottom, height, y_ticks = y_axis(list(numbers.values()))
+
+    def point(each: Compared) -> tuple[float, float, float]:
+        value = numbers[each.record.urn]
+        return x(places[each.record.urn]), (value - bottom) / height, value
+
+    lines = [
+        Line(title, sorted(point(each) for each in variants if each.record.urn in numbers))
+        for title, variants in _series(comparison, axis).items()
+    ]
+    best = comparison.best
+    return Chart(
+        title=comparison.measures[name] + (", %" if percent else ""),
+        unit=f"{axis} (logarithmic)" if logarithmic else axis,
+        marked="",
+        lines=[line for line in lines if line.points],
+        x_ticks=_spaced([Tick(x(value), f"{value:g}") for value in sorted(set(places.values()))]),
+        y_ticks=y_ticks,
+        marks=[],
+        ring=point(best)[:2] if best is not None and best.record.urn in numbers else None,
+    )
+
+
+def _spaced(ticks: Sequence[Tick]) -> list[Tick]:
+    """``ticks`` without those whose label would lie over the one before."""
+    kept: list[Tick] = []
+    for tick in ticks:
+        if not kept or tick.at - kept[-1].at >= APART:
+            kept.append(tick)
+    return kept
+
+
+def _bars(comparison: Comparison, name: str) -> Bars:
+    values = [value for each in comparison.variants if (value := each.value(name)) is not None]
+    low, high = min(0.0, *values), max(0.0, *values)
+    length = high - low or 1.0
+    zero = -low / length
+    bars: list[ComparisonBar] = []
+    for each in comparison.variants:
+        value = each.value(name)
+        at = zero if value is None else (value - low) / length
+        bars.append(
+            ComparisonBar(
+                label=each.label,
+                short=fitted(each.label, WIDEST, LABELS),
+                text=comparison.cell(each, name) or each.result,
+                start=min(zero, at),
+                end=max(zero, at),
+                best=each is comparison.best,
+                drawn=value is not None,
+            )
+        )
+    widest = max(LABELS.width(each.label) for each in bars)
+    return Bars(comparison.measures[name], bars, zero, min(widest, WIDEST))

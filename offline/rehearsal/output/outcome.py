@@ -1,0 +1,145 @@
+"""What a rehearsal was asked for and what it found out: for the summary, the report and the exit code."""
+
+import gc
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+from rich.console import Console
+from rich.markup import escape
+
+from infra.program import ROOT
+from infra.schema.problems import SettingsError, printable_lines
+from infra.settings.model import Settings
+from offline.engine.evaluate import Evaluation
+from offline.engine.monitor import EvaluationError
+from offline.engine.other_stacks import OtherStacks
+from offline.engine.stack_config import ConfigError, StackConfig
+from offline.evaluation.worker import where
+from offline.rehearsal.machine.programs import Program
+from offline.rehearsal.output.comparison import Comparison
+from offline.rehearsal.output.results import Collected
+from offline.rehearsal.output.usage import UsedBy
+from offline.rehearsal.records import JobRecord, ServiceRecord
+from offline.rehearsal.state import BusyError, FolderError
+
+OK, FAILED, WRONG_SETTINGS, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes of the command."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to rehearse and how. ``folder`` gets everything that the rehearsal makes."""
+
+    stack: str
+    root: Path
+    folder: Path
+    config_file: Path | None = None
+    fresh: bool = False
+    disrupt: str | None = None
+    quiet: int = 0
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The configuration that is rehearsed. ``remarks`` say how it differs from what `pulumi up` would use.
+
+    ``others`` are the stacks whose clusters it names.
+    ``programs`` are those of the steps that are no modules of the project's, by the name of the step's Job.
+    ``secrets`` are values of the stack's secrets by name; ``values`` have placeholders in their place.
+    """
+
+    config: StackConfig
+    values: Mapping[str, Any]
+    settings: Settings
+    overlay: Mapping[str, Any]
+    remarks: tuple[str, ...]
+    others: OtherStacks
+    programs: Mapping[str, Program] = field(default_factory=dict[str, Program])
+    secrets: Mapping[str, SecretStr] = field(default_factory=dict[str, SecretStr])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a rehearsal found out.
+
+    ``comparisons`` are those of steps with variants. ``executed`` are the URNs of the Jobs that ran. ``began`` and
+    ``ended`` are seconds since the epoch. ``used`` is what Jobs used that are measured.
+    """
+
+    options: Options
+    configuration: Configuration
+    evaluation: Evaluation
+    records: list[JobRecord]
+    results: Collected
+    comparisons: tuple[Comparison, ...]
+    executed: frozenset[str]
+    began: float
+    ended: float
+    interrupted: bool
+    services: Sequence[ServiceRecord] = ()
+    used: Sequence[UsedBy] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """`OK` where every resource was created and every Job succeeded."""
+        if self.interrupted:
+            return INTERRUPTED
+        return FAILED if self.evaluation.failed else OK
+
+
+# What the commands `rehearse` and `demo` share: where they print, and how they say what is wrong.
+
+
+COLLECTIONS = (200_000, 50, 100)
+"""New objects until a collection of garbage, and collections of one generation until one of the next."""
+
+
+def console_for() -> Console:
+    """Where a command prints."""
+    # Logs and pipes have no width; 80 columns would cut tables for nothing.
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+
+
+def exit_code(run: Callable[[], int]) -> int:
+    """The exit code of ``run``, or of what it raises, which is said on standard error."""
+    errors = Console(stderr=True, highlight=False)
+    # What is imported and declared from here on is in use until the end. Looking for garbage in it, as Python does
+    # every 700 objects and once more at the end, is two fifths of a rehearsal that finds nothing to do.
+    gc.set_threshold(*COLLECTIONS)
+    try:
+        return run()
+    except SettingsError as error:
+        show_problems(error, errors)
+        return WRONG_SETTINGS
+    except ConfigError as error:
+        errors.print(f"[red]error:[/] {escape(printable_lines(str(error)))}", soft_wrap=True)
+        return WRONG_SETTINGS
+    except (BusyError, FolderError, EvaluationError) as error:
+        errors.print(f"[red]error:[/] {escape(printable_lines(str(error)))}", soft_wrap=True)
+        return FAILED
+    except Exception as error:
+        # Its text may quote a value of the stack file, as a traceback may.
+        place = where(error, ROOT) or "Python"
+        errors.print(f"[red]error:[/] the rehearsal failed with {type(error).__name__} in {escape(place)}")
+        return FAILED
+    except KeyboardInterrupt:
+        # Before the Jobs or after them; while they run, the session handles it.
+        return INTERRUPTED
+    finally:
+        gc.freeze()
+
+
+def show_problems(error: SettingsError, console: Console) -> None:
+    """Every problem with its key, value, reason and fix."""
+    count = len(error.problems)
+    console.print(
+        f"[red]error:[/] {count} problem{'s' if count != 1 else ''} in the stack's settings; nothing was run"
+    )
+    for problem in error.problems:
+        console.print(f"\n  [bold]{escape(problem.key)}[/]: {escape(problem.shown)}", soft_wrap=True)
+        console.print(f"    why: {escape(problem.reason)}", soft_wrap=True)
+        console.print(f"    fix: {escape(problem.fix)}", soft_wrap=True)

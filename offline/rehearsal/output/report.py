@@ -1,0 +1,307 @@
+"""The report: one HTML file that shows a rehearsal and needs nothing else."""
+
+import base64
+import platform
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import date
+from importlib import metadata
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+import yaml
+from markupsafe import Markup, escape
+from pulumi.output import Unknown
+
+from infra.clouds.registry import CLOUDS, emulators, reviews
+from infra.platform import Resources
+from infra.review.contract import reviewed
+from infra.review.stack import Resource, Stack
+from offline import files
+from offline.evaluated.cost import cost
+from offline.evaluated.model import Cost
+from offline.evaluated.phrasing import money
+from offline.evaluated.scheduling import pool_of_nodes
+from offline.evaluated.timeline import Measured
+from offline.picture.scene import about, scene
+from offline.picture.svg import picture
+from offline.rehearsal.cluster.server_specs import only_said
+from offline.rehearsal.output import charts
+from offline.rehearsal.output.comparison import Comparison, shown_whole
+from offline.rehearsal.output.outcome import Configuration, Outcome
+from offline.rehearsal.output.results import Collected, JobResults, ShownNumber
+from offline.rehearsal.output.terminal import ending, own_lines, place_of, pods_of, times, without_tables, written
+from offline.rehearsal.output.usage import IdleGpus, idle_gpus
+from offline.rehearsal.records import JobRecord, Phase, ServiceRecord
+from offline.rehearsal.state import Place, kept
+
+SDKS = tuple(cloud.sdk for cloud in CLOUDS.values() if cloud.sdk)
+PACKAGES = ("pulumi", *SDKS, "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")
+
+NAMES = {"cpu": "CPU", "memory": "Memory", "ephemeral_storage": "Scratch", "gpus": "GPUs"}
+
+NARROW = 4
+"""Columns of a table that leaves room for a picture beside it."""
+
+IMAGE_LIMIT = 2 * 1024 * 1024
+"""Bytes of a picture beyond which the report only says where it lies."""
+
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+)
+"""One for all reports of a process: compiling the template takes longer than filling it in."""
+
+
+def code(text: object) -> Markup:
+    """``text`` for HTML, with what stands in backticks as code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+TEMPLATES.filters["code"] = code
+
+
+def write_report(place: Place, outcome: Outcome) -> Path:
+    """Writes ``report.html`` and returns where it is."""
+    page = TEMPLATES.get_template("report.html.j2").render(context(place, outcome))
+    file = place.folder / "report.html"
+    files.write(file, page)
+    return file
+
+
+def context(place: Place, outcome: Outcome) -> dict[str, Any]:
+    """What the template shows."""
+    resources = outcome.evaluation.resources
+    records = {each.urn: each for each in outcome.records}
+    custom = [each for each in resources.values() if each.custom]
+    stack = stack_of(outcome.options.stack, resources, outcome.configuration)
+    bill = priced(stack, outcome.records)
+    drawn = picture(stack, {each.urn: each.phase.replace(" ", "-") for each in outcome.records})
+    return {
+        "stack": outcome.options.stack,
+        "when": time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(outcome.began)),
+        "seconds": outcome.ended - outcome.began,
+        "verdict": _verdict(outcome),
+        "cost": bill if bill.most_hourly is not None else None,
+        "money": money,
+        "log_of": {
+            each.urn: f"logs/{quote(place.log(each.name).name)}" for each in (*outcome.records, *outcome.services)
+        },
+        "tiles": [
+            ("Jobs", len(records), _count_phases(outcome.records)),
+            ("Resources", len(custom), "declared, none created"),
+            *result_tiles(outcome.results, outcome.comparisons),
+        ],
+        "records": outcome.records,
+        "used": outcome.used,
+        "idle_gpus": _idle_gpus(stack, outcome),
+        "services": [(each, ending(each)) for each in outcome.services],
+        "by_urn": records,
+        "pods_of": pods_of,
+        "times": times,
+        "Phase": Phase,
+        "failures": [
+            (each, own_lines(each, place.log(each.name))) for each in outcome.records if each.phase is Phase.FAILED
+        ],
+        "architecture": _data_uri(drawn.encode(), "image/svg+xml"),
+        "about_architecture": about(scene(stack)),
+        "timeline": charts.timeline(outcome.records, outcome.executed),
+        "pipelines": pipeline_sections(outcome.results, outcome.comparisons),
+        "problems": outcome.results.problems,
+        "shares": {each.urn: shares(each) for each in (*outcome.records, *outcome.services)},
+        "amounts": NAMES,
+        "remarks": [*outcome.configuration.remarks, *only_said(resources.values())],
+        "overlay": _yaml(outcome.configuration.overlay),
+        "outputs": {
+            name: dedent(written(each.shown)).strip()
+            for name, each in sorted(without_tables(outcome.evaluation.outputs, outcome.results).items())
+            if not isinstance(each.shown, Unknown)
+        },
+        "versions": versions(),
+    }
+
+
+def _yaml(overlay: Mapping[str, Any]) -> str:
+    """The overlay as the stack file has it."""
+    return yaml.safe_dump(overlay, sort_keys=False).strip() if overlay else ""
+
+
+def stack_of(name: str, resources: Mapping[str, Resource], configuration: Configuration) -> Stack:
+    """The stack as previews see it, with these evaluated ``resources``, by URN."""
+    standing = [node for each in emulators(configuration.settings.request) for node in each.standing_nodes()]
+    declared = Stack(name, resources, configuration.values, pools=[pool_of_nodes(node) for node in standing])
+    return reviewed(declared, reviews())
+
+
+def idle_gpus_of(outcome: Outcome) -> list[IdleGpus]:
+    """The Jobs whose GPUs were idle for longer than the stack's settings bear, with the money."""
+    if not any(each.gpu_times for each in outcome.used):
+        return []
+    stack = stack_of(outcome.options.stack, outcome.evaluation.resources, outcome.configuration)
+    return _idle_gpus(stack, outcome)
+
+
+def _idle_gpus(stack: Stack, outcome: Outcome) -> list[IdleGpus]:
+    metrics = outcome.configuration.settings.metrics
+    return idle_gpus(stack, outcome.used, metrics.idle.share) if metrics else []
+
+
+def priced(stack: Stack, records: Sequence[JobRecord]) -> Cost:
+    """The stack's cost at list prices, as a preview has it, with the times that its Jobs took here."""
+    took = {each.name: Measured(each.seconds, "rehearsed") for each in records if each.phase.good and each.seconds}
+    return cost(stack, today=date.today(), measured=took)
+
+
+def pipeline_sections(results: Collected, comparisons: Sequence[Comparison]) -> dict[str, dict[str, Any]]:
+    """What the template shows of each pipeline: Jobs, numbers that several have, comparisons, other files."""
+    found: dict[str, dict[str, Any]] = {}
+    for pipeline in dict.fromkeys([*results.pipelines, *(each.pipeline for each in comparisons)]):
+        jobs = results.pipelines.get(pipeline, [])
+        own = [each for each in comparisons if each.pipeline == pipeline]
+        whole = shown_whole(jobs, own)
+        found[pipeline] = {
+            "jobs": [shown(each) for each in reversed(whole)],
+            "numbers": repeated_numbers(_single(jobs, own)),
+            "comparisons": [(each, *charts.drawn(each)) for each in own],
+            "files": [
+                (other.title, place_of(each, other), other.copied) for each in whole for other in each.others
+            ],
+        }
+    return found
+
+
+def _single(jobs: Sequence[JobResults], comparisons: Sequence[Comparison]) -> list[JobResults]:
+    """Those of ``jobs`` that run no variant."""
+    compared = {each.record.name for one in comparisons for each in one.variants}
+    return [each for each in jobs if each.job not in compared]
+
+
+def result_tiles(results: Collected, comparisons: Sequence[Comparison] = ()) -> list[tuple[str, str, str]]:
+    """Title, value and detail of each number that one Job of a pipeline has, and of how many rows are right.
+
+    Of variants, there is the number that makes one the best.
+    """
+    tiles: list[tuple[str, str, str]] = []
+    for pipeline, jobs in results.pipelines.items():
+        single = _single(jobs, comparisons)
+        repeated = {number.title for _, number in repeated_numbers(single)}
+        tiles += [
+            (table.title, f"{table.right}/{table.known}", f"right, {pipeline}")
+            for each in single
+            for table in each.tables
+            if table.known
+        ]
+        tiles += [
+            (number.title, number.text, number.remark or pipeline)
+            for each in single
+            for number in each.numbers
+            if number.title not in repeated
+        ]
+    tiles += [
+        (table.title, f"{len(table.rows) - table.failed}/{len(table.rows)}", f"done, {pipeline}")
+        for pipeline, jobs in results.pipelines.items()
+        for each in _single(jobs, comparisons)
+        for table in each.tables
+        if table.of_items
+    ]
+    tiles += [
+        (
+            each.measures[each.by],
+            each.best.numbers[each.by].text,
+            f"best of {len(each.variants)}: {each.best.label}",
+        )
+        for each in comparisons
+        if each.best is not None
+    ]
+    return tiles
+
+
+def repeated_numbers(jobs: Sequence[JobResults]) -> list[tuple[str, ShownNumber]]:
+    """The numbers whose title several of a pipeline's ``jobs`` have, each with its Job's name."""
+    count = Counter(number.title for each in jobs for number in each.numbers)
+    return [(each.job, number) for each in jobs for number in each.numbers if count[number.title] > 1]
+
+
+def shown(results: JobResults) -> dict[str, Any]:
+    """What the template shows of one Job's results."""
+    tables = [table for table in results.tables if table.rows]
+    return {
+        "tables": tables,
+        # A narrow table leaves room for a picture beside it.
+        "beside": bool(tables) and all(len(table.headings) <= NARROW for table in tables),
+        "copies": {table.path: kept(results.job, table.path) for table in tables},
+        "pictures": [
+            (each.title, kept(results.job, each.path), _embedded(each.file)) for each in results.pictures
+        ],
+        "curves": [(each.declared.title, charts.curves(each)) for each in results.curves if each.points],
+    }
+
+
+def shares(record: JobRecord | ServiceRecord) -> dict[str, tuple[str, str, float]]:
+    """By resource: the pod's request, what its node can allocate, and the share of the first in the second."""
+    wanted, there = record.requested, record.allocatable
+    if wanted is None or there is None:
+        return {}
+    return {
+        key: (
+            amount(wanted, key),
+            amount(there, key),
+            min(getattr(wanted, key) / max(getattr(there, key), 1), 1.0),
+        )
+        for key in NAMES
+    }
+
+
+def amount(resources: Resources, key: str) -> str:
+    """An amount with its unit, as people write it."""
+    value = int(getattr(resources, key))
+    if key == "cpu":
+        return f"{value / 1000:g}"
+    if key == "gpus":
+        return str(value)
+    if value < 1024:
+        return f"{value} MiB"
+    return f"{value / 1024:.0f} GiB" if value >= 100 * 1024 else f"{value / 1024:.3g} GiB"
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python, the system and the packages that matter."""
+    found = {"Python": platform.python_version(), "System": f"{platform.system()} {platform.machine()}"}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _verdict(outcome: Outcome) -> tuple[str, str]:
+    if outcome.interrupted:
+        return "interrupted", "Interrupted: the next rehearsal goes on from here"
+    if outcome.evaluation.failed:
+        return (
+            "failed",
+            f"Failed: {len(outcome.evaluation.failed)} of {len(outcome.evaluation.resources)} resources",
+        )
+    return "succeeded", "Rehearsed on this CPU: every Job succeeded"
+
+
+def _count_phases(records: list[JobRecord]) -> str:
+    counts = Counter(each.phase for each in records)
+    return ", ".join(f"{count} {phase}" for phase, count in counts.items())
+
+
+def _embedded(file: Path) -> str:
+    return "" if file.stat().st_size > IMAGE_LIMIT else _data_uri(file.read_bytes(), "image/png")
+
+
+def _data_uri(content: bytes, kind: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

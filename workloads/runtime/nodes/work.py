@@ -1,0 +1,223 @@
+"""What one pod of several does beside running its program: before it, and with what the programs leave.
+
+A step with a command has all that `workloads.runtime.command` does: every rank checks the inputs and unpacks the
+packages, rank 0 alone publishes. A module publishes by itself. Standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import fnmatch
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from workloads.runtime import command, outputs
+from workloads.runtime.outputs import NoResultError, collect, require
+from workloads.runtime.program import Program
+from workloads.runtime.store import (
+    MANIFEST,
+    TEMPORARY_SUFFIX,
+    Manifest,
+    NotWholeError,
+    check,
+    finished,
+    store_errors,
+    write_atomically,
+)
+
+DONE = f"nodes{TEMPORARY_SUFFIX}"
+"""The file in a module's directory that says of which Job all programs have ended well."""
+
+NO_PROGRESS = ("*tfevents*", "*.log", f"*{TEMPORARY_SUFFIX}")
+"""Patterns of files that programs write as soon as they start: they are no progress."""
+
+
+class Work(Protocol):
+    """What is done around the program."""
+
+    def inspect(self) -> bool:
+        """Check the inputs; whether all was done before. Raises StepError."""
+        ...
+
+    def is_done(self) -> bool:
+        """Whether all is done by now. Says nothing, and does not check the inputs again."""
+        ...
+
+    def prepare(self) -> Program | None:
+        """Check and unpack what the program needs; None where it need not run again. Raises StepError."""
+        ...
+
+    def publish(self) -> None:
+        """Make a result of what the programs left, at rank 0. Raises StepError."""
+        ...
+
+    def progress(self) -> str:
+        """A digest of the files that the programs wrote; empty where nobody can know."""
+        ...
+
+    def close(self) -> None:
+        """Remove what was unpacked."""
+        ...
+
+    @property
+    def can_be_known(self) -> bool:
+        """Whether a pod that comes after the end learns of it by itself."""
+        ...
+
+
+class CommandWork:
+    """A step with a command, as `workloads.runtime.command` runs it."""
+
+    def __init__(self, options: argparse.Namespace, secrets: Sequence[str], rank: int) -> None:
+        self._options = options
+        self._secrets = secrets
+        self._rank = rank
+        self._stack = contextlib.ExitStack()
+        self._work: Manifest | None = None
+        self._kept: Manifest | None = None
+        self._given: command._Given | None = None
+
+    def is_done(self) -> bool:
+        """Whether the manifest is there, is of this work, and all its files are whole."""
+        output: Path = self._options.output
+        if self._work is None or not (output / MANIFEST).exists():
+            return False
+        try:
+            return check(output).same_work(self._work)
+        except NotWholeError:
+            return False
+
+    def inspect(self) -> bool:
+        """Check the inputs; whether the result was there before, which is then said. Raises StepError."""
+        options, output = self._options, self._options.output
+        self._given = given = command._given(options)
+        self._work = work = Manifest(
+            options.step, {}, given.inputs, {"command": command._portable(options)}, {"best": given.chosen}
+        )
+        if self._rank == 0:
+            outputs.refuse_other_work(output, work)
+        earlier = finished(output, work.step, work.inputs, work.settings)
+        if earlier is None:
+            return False
+        require(output, earlier.files, options.results)
+        print(f"Nothing to do: {output} holds the result of {options.step}", flush=True)
+        return True
+
+    def prepare(self) -> Program | None:
+        """Unpack packages. At rank 0: take what an earlier attempt left, or make the directory ready for this."""
+        assert self._given is not None
+        assert self._work is not None
+        options, given = self._options, self._given
+        if self._rank == 0:
+            declared = [each.reference for each in options.results]
+            self._kept = outputs.kept(options.output, self._work, declared)
+            if self._kept is not None:
+                print(f"{given.words[0]} ended well before, and is not run again", flush=True)
+                return None
+            outputs.begin(options.output, self._work)
+        environment = self._stack.enter_context(command._supplied(options, given.environment))
+        program = Program(given.words, options.code, environment, self._secrets)
+        program.require()
+        return program
+
+    def publish(self) -> None:
+        """Look for the declared results, and write the manifest."""
+        assert self._work is not None
+        options, output, work = self._options, self._options.output, self._work
+        ended = self._kept or dataclasses.replace(work, files=collect(output))
+        try:
+            require(output, ended.files, options.results)
+        except NoResultError:
+            outputs.keep(output, ended, [each.reference for each in options.results])
+            raise
+        if not ended.files:
+            print(f"warning: {options.words[0]} ended well and wrote nothing into {output}", file=sys.stderr)
+        with store_errors(output):
+            manifest = dataclasses.replace(ended, summary=work.summary)
+            write_atomically(output / MANIFEST, manifest.encode())
+        outputs.end(output)
+        print(f"Published {len(ended.files)} files: {output}", flush=True)
+
+    def progress(self) -> str:
+        """A digest of what is in the output directory."""
+        return _digest(self._options.output)
+
+    @property
+    def can_be_known(self) -> bool:
+        """By the manifest."""
+        return True
+
+    def close(self) -> None:
+        """Remove what was unpacked."""
+        self._stack.close()
+
+
+class ModuleWork:
+    """A module that publishes by itself, in `shared`, where it has a directory in the store."""
+
+    def __init__(self, words: Sequence[str], secrets: Sequence[str], shared: Path | None, job: str) -> None:
+        self._words = words
+        self._secrets = secrets
+        self._shared = shared if job else None
+        self._place = shared
+        self._job = job
+
+    @property
+    def can_be_known(self) -> bool:
+        """Whether there is a place for the mark, and a name of the Job to put into it."""
+        return self._shared is not None
+
+    def inspect(self) -> bool:
+        """Whether all had ended well before in this Job."""
+        return self.is_done()
+
+    def is_done(self) -> bool:
+        """Whether the mark is that of this Job."""
+        if self._shared is None:
+            return False
+        with contextlib.suppress(OSError, ValueError):
+            return json.loads((self._shared / DONE).read_bytes()) == {"job": self._job}
+        return False
+
+    def prepare(self) -> Program | None:
+        """The program; nothing has to be unpacked."""
+        program = Program(self._words, Path(), dict(os.environ), self._secrets)
+        program.require()
+        return program
+
+    def publish(self) -> None:
+        """Leave the mark."""
+        if self._shared is not None:
+            with store_errors(self._shared):
+                write_atomically(self._shared / DONE, json.dumps({"job": self._job}).encode())
+
+    def progress(self) -> str:
+        """A digest of what is in the directory that the module publishes into."""
+        return _digest(self._place) if self._place is not None else ""
+
+    def close(self) -> None:
+        """Nothing was unpacked."""
+
+
+def _digest(directory: Path) -> str:
+    digest = hashlib.sha256()
+    for path, size, changed in sorted(_files(directory)):
+        digest.update(f"{path}\0{size}\0{changed}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _files(directory: Path) -> Iterator[tuple[str, int, int]]:
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = Path(folder, name)
+            if not any(fnmatch.fnmatch(name, pattern) for pattern in NO_PROGRESS):
+                with contextlib.suppress(OSError):
+                    found = path.stat()
+                    yield str(path), found.st_size, found.st_mtime_ns
