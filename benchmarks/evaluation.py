@@ -74,11 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     first = None
     for size in options.sizes:
         rounds = [_apart(size) for _ in range(options.rounds)]
-        seconds = statistics.median(each.seconds for each in rounds)
+        seconds = statistics.median(round.seconds for round in rounds)
         first = first or seconds / size
         print(
             f"{size:9,}  {rounds[0].resources:9,}  {seconds:7.2f}  {1000 * seconds / size:9.1f} ms"
-            f"  {seconds / size / first:5.2f}  {max(each.memory for each in rounds) / 1e6:8,.0f} MB",
+            f"  {seconds / size / first:5.2f}  {max(round.memory for round in rounds) / 1e6:8,.0f} MB",
             flush=True,
         )
     return 0

@@ -85,7 +85,7 @@ def luck(output: Path, data: Path) -> dict[str, tuple[float, float, float]]:
     names, at = np.unique(customers, return_inverse=True)
     rows_of = np.split(np.argsort(at, kind="stable"), np.cumsum(np.bincount(at))[:-1])
     drawn = [
-        figures(np.concatenate([rows_of[each] for each in random.integers(0, len(names), len(names))]))
+        figures(np.concatenate([rows_of[integer] for integer in random.integers(0, len(names), len(names))]))
         for _ in range(RESAMPLES)
     ]
     titles = ("average precision", "area under the ROC curve", f"share of frauds among the {BUDGET} first")

@@ -256,9 +256,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             processes.append(started(page, options.port + 1))
             return report(psutil.Process(processes[1].pid), options)
         finally:
-            for each in reversed(processes):
-                each.terminate()
-                each.wait()
+            for process in reversed(processes):
+                process.terminate()
+                process.wait()
 
 
 def report(process: psutil.Process, options: argparse.Namespace) -> int:
@@ -278,7 +278,7 @@ def report(process: psutil.Process, options: argparse.Namespace) -> int:
         f"{options.visitors} visitors, {options.seconds:g} s: {found.count} requests, "
         f"{found.count / options.seconds:.0f} a second; the page used {cores:.2f} of a core. "
         f"At most {max(int(each) for _, each in memory)} connections. Memory, median of each third: "
-        f"{', '.join(f'{each:.1f}' for each in thirds)} MiB; at most {max(each for each, _ in memory):.1f} MiB. "
+        f"{', '.join(f'{third:.1f}' for third in thirds)} MiB; at most {max(each for each, _ in memory):.1f} MiB. "
         f"Not answered as asked: {sum(found.wrong.values())} {dict(found.wrong) or ''}"
     )
     return 1 if found.wrong else 0

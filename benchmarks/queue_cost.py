@@ -206,7 +206,7 @@ def straight_through(scratch: Path, mode: str, items: int) -> list[str]:
     ratios = [each / ping for each, ping in blocks]
     lines += [
         "",
-        f"Ratio of each tenth: {', '.join(f'{each:.1f}' for each in ratios)}. Filled in {filled:.1f} s; "
+        f"Ratio of each tenth: {', '.join(f'{ratio:.1f}' for ratio in ratios)}. Filled in {filled:.1f} s; "
         f"{memory:.0f} bytes of the server's memory for each item.",
     ]
     return lines

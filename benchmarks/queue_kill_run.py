@@ -431,7 +431,9 @@ class Run:
 
     def _busy(self) -> list[int]:
         """Workers whose program runs."""
-        return [index for index in self._alive() if any(_is_program(each) for each in self._processes(index))]
+        return [
+            index for index in self._alive() if any(_is_program(process) for process in self._processes(index))
+        ]
 
     def _left_behind(self) -> list[int]:
         """Processes that are still there a second after all workers ended."""
@@ -490,7 +492,7 @@ class Run:
             replaced=sorted(name for name, contents in seen.items() if len(contents) != 1),
             unlike=sorted(row["item"] for row in rows if not self._agrees(row, held)),
             starts=len(starts),
-            resumed=sum(1 for each in starts if each["from"]),
+            resumed=sum(1 for start in starts if start["from"]),
         )
 
     def _agrees(self, row: dict[str, Any], rows: dict[str, Row] | None) -> bool:

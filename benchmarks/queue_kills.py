@@ -98,12 +98,12 @@ def table(tallies: Sequence[Tally]) -> list[str]:
         "| processes left | attempts | programs started, of which from a checkpoint |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for each in tallies:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(each.events.items()))
+    for tally in tallies:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.events.items()))
         lines.append(
-            f"| {each.mode} | {each.events.total()} | {kinds} | {each.runs} | {each.items} | {each.lost} "
-            f"| {each.replaced} | {each.different} | {each.left_behind} "
-            f"| {each.attempts} (at most {each.most} for one) | {each.starts}, {each.resumed} |"
+            f"| {tally.mode} | {tally.events.total()} | {kinds} | {tally.runs} | {tally.items} | {tally.lost} "
+            f"| {tally.replaced} | {tally.different} | {tally.left_behind} "
+            f"| {tally.attempts} (at most {tally.most} for one) | {tally.starts}, {tally.resumed} |"
         )
     return lines
 
@@ -126,11 +126,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tallies.append(measure(mode, planned[mode], options.items, options.seconds, place))
             each = tallies[-1]
             print(f"{mode}: {each.events.total()} kills in {each.runs} runs, {each.seconds:.0f} s", flush=True)
-    kills = sum(each.events.total() for each in tallies)
+    kills = sum(tally.events.total() for tally in tallies)
     print(f"\n{kills} kills, seed {options.seed}, {date.today()}, {os.cpu_count()} cores\n")
     print("\n".join(table(tallies)))
-    print(f"\nThe server lost {sum(each.lost_bytes for each in tallies):,} bytes that were not on its disk.")
-    return 0 if all(each.holds for each in tallies) else 1
+    print(f"\nThe server lost {sum(tally.lost_bytes for tally in tallies):,} bytes that were not on its disk.")
+    return 0 if all(tally.holds for tally in tallies) else 1
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def changes(plan: Path, state: str) -> bool:
     content = cast("dict[str, Any]", json.loads(plan.read_text(encoding="utf-8")))
     planned = cast("dict[str, dict[str, Any]]", content.get("resourcePlans", {}))
     deployment = cast("dict[str, Any]", json.loads(state)["deployment"] or {})
-    protected = {each["urn"] for each in deployment.get("resources", ()) if each.get("protect")}
+    protected = {resource["urn"] for resource in deployment.get("resources", ()) if resource.get("protect")}
     return any(
         any(step not in UNCHANGING for step in each.get("steps", ()))
         or any((goal := each.get("goal", {})).get("outputDiff", {}).values())

@@ -32,8 +32,8 @@ def version(root: Path) -> str:
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     return next(
         found[1]
-        for each in project["project"]["dependencies"]
-        if (found := re.fullmatch(r"pulumi==([\d.]+)", each))
+        for dependency in project["project"]["dependencies"]
+        if (found := re.fullmatch(r"pulumi==([\d.]+)", dependency))
     )
 
 

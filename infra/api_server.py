@@ -111,9 +111,9 @@ class ApiServer:
         if api_version not in self._kinds:
             listing = self._get(root) or {}
             self._kinds[api_version] = {
-                each["kind"]: (each["name"], bool(each["namespaced"]))
-                for each in listing.get("resources") or []
-                if "/" not in each["name"]
+                resource["kind"]: (resource["name"], bool(resource["namespaced"]))
+                for resource in listing.get("resources") or []
+                if "/" not in resource["name"]
             }
         if kind not in self._kinds[api_version]:
             return None

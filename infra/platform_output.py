@@ -332,7 +332,7 @@ def _pool(pool: Pool, devices: str) -> dict[str, Any]:
     mark = f" {short_digest(sha256(devices.encode()).hexdigest())}" if devices and pool.accelerator else ""
     return {
         "selector": dict(pool.selector),
-        "taints": [_plain(each) for each in pool.taints],
+        "taints": [_plain(taint) for taint in pool.taints],
         "allocatable": _plain(pool.allocatable),
         "max_nodes": pool.max_nodes,
         "min_nodes": pool.min_nodes,
@@ -349,7 +349,7 @@ def _pool(pool: Pool, devices: str) -> dict[str, Any]:
 
 def _interconnect(found: Interconnect) -> dict[str, Any]:
     return {
-        **{each.name: getattr(found, each.name) for each in fields(found)},
+        **{field.name: getattr(found, field.name) for field in fields(found)},
         "environment": {**found.environment},
     }
 
@@ -387,5 +387,5 @@ def _store(store: Store) -> dict[str, Any]:
 
 def _plain(facts: Taint | NodeResources | Egress | Claim) -> dict[str, Any]:
     """The fields of a dataclass; unlike `dataclasses.asdict`, without copies of outputs."""
-    found: dict[str, Any] = {each.name: getattr(facts, each.name) for each in fields(facts)}
+    found: dict[str, Any] = {field.name: getattr(facts, field.name) for field in fields(facts)}
     return {name: [*each] if isinstance(each, tuple) else each for name, each in found.items()}

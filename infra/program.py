@@ -179,7 +179,7 @@ def declare(root: Path = ROOT) -> Declared:
                 settings.protect,
                 settings.egress.allowed(),
                 services[name],
-                any(each.schedule for each in settings.pipelines.values()),
+                any(pipeline.schedule for pipeline in settings.pipelines.values()),
                 *_queue(settings, platform, queues.get(name)),
                 groups=groups[name],
                 apps=apps_there[name],
@@ -272,9 +272,11 @@ def _queues(
         if not platform.owned:
             continue
         services = [each for each in services_of(steps) if each.platform == platform]
-        held = [Held(each.pool.name, each.requests) for each in services]
+        held = [Held(service.pool.name, service.requests) for service in services]
         if settings.metrics and settings.metrics.collect:
-            held += [Held(each.pool.name, asked) for each in services if (asked := each.exporter_requests)]
+            held += [
+                Held(service.pool.name, asked) for service in services if (asked := service.exporter_requests)
+            ]
         held += [
             Held(each.pool.name, each.requests)
             for each in apps
@@ -300,7 +302,7 @@ def _queues(
         if kueue.install and (pool := host_pool(platform)):
             held.append(Held(pool.name, OWN_PODS))
         if _installs_prometheus(settings, platform) and (pool := host_pool(platform)):
-            held += [Held(pool.name, each) for each in PROMETHEUS_PODS]
+            held += [Held(pool.name, prometheus_pod) for prometheus_pod in PROMETHEUS_PODS]
         found[name] = Kueue(
             f"{name}-kueue",
             KueueArgs(
@@ -352,7 +354,7 @@ def _metrics(
                 workspace,
                 measured,
                 [each for each in apps if each.platform == platform],
-                [each for each in services if each.platform == platform],
+                [service for service in services if service.platform == platform],
                 PrometheusArgs(
                     namespace=own.namespace,
                     namespaces=looked_at,

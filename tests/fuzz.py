@@ -338,9 +338,9 @@ class HangError(Exception):
 
 def _tree(folder: Path) -> Path:
     """The repository with stack files of its own."""
-    for each in ROOT.iterdir():
-        if each.name not in {"stacks", ".git", "build"}:
-            (folder / each.name).symlink_to(each)
+    for path in ROOT.iterdir():
+        if path.name not in {"stacks", ".git", "build"}:
+            (folder / path.name).symlink_to(path)
     shutil.copytree(ROOT / "stacks", folder / "stacks")
     return folder
 
@@ -413,11 +413,13 @@ def unclear(failure: Mapping[str, Any], stack: str, name: str = "") -> str:
         if not all(f"Pulumi.{stack}.yaml" in line for line in told):
             return f"the file is not named: {message}"
     else:
-        told = [each[key] for each in problems for key in ("key", "value", "reason", "fix")]
-        named = all(each["key"].startswith("slipway") or (name and name in each["key"]) for each in problems)
+        told = [problem[key] for problem in problems for key in ("key", "value", "reason", "fix")]
+        named = all(
+            problem["key"].startswith("slipway") or (name and name in problem["key"]) for problem in problems
+        )
         if not all(told) or not told or not named:
             return f"a problem without its key, reason or fix: {problems}"
-        if name != "pipeline.py" and any(" fails: " in each["reason"] for each in problems):
+        if name != "pipeline.py" and any(" fails: " in problem["reason"] for problem in problems):
             return f"an error of the program's own: {problems}"
     unfit = [each for each in told if not each.isprintable() or len(each) > LONGEST]
     return f"not fit to be shown: {unfit[0][:300]!r}" if unfit else ""

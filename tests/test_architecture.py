@@ -154,7 +154,7 @@ def read(path: Path) -> Source:
 def imported(path: Path, modules: Mapping[str, Path]) -> set[str]:
     """The modules among ``modules`` that a module imports, whatever it takes from them."""
     names = read(path).imports
-    return {each if each in modules else each.rpartition(".")[0] for each in names} & modules.keys()
+    return {name if name in modules else name.rpartition(".")[0] for name in names} & modules.keys()
 
 
 def circle(graph: Mapping[str, Iterable[str]]) -> str:

@@ -135,10 +135,10 @@ def asked(job: Resource) -> Resources:
 
 
 def nodes(recording: Recording) -> list[Node]:
-    found = [node for each in recording.emulators for node in each.standing_nodes()]
+    found = [node for emulator in recording.emulators for node in emulator.standing_nodes()]
     for resource in recording.resources:
-        for each in recording.emulators:
-            found.extend(each.nodes(resource.type, resource.name, resource.inputs))
+        for emulator in recording.emulators:
+            found.extend(emulator.nodes(resource.type, resource.name, resource.inputs))
     return found
 
 
@@ -146,8 +146,9 @@ def tolerated(job: Resource, node: Node) -> bool:
     tolerations = pod(job).get("tolerations", [])
     return all(
         any(
-            (each["key"], each["value"], each["effect"]) == (taint.key, taint.value, taint.effect)
-            for each in tolerations
+            (toleration["key"], toleration["value"], toleration["effect"])
+            == (taint.key, taint.value, taint.effect)
+            for toleration in tolerations
         )
         for taint in node.taints
         if taint.effect != "PreferNoSchedule"
@@ -171,7 +172,7 @@ def test_every_pod_selects_a_pool_of_its_cluster_tolerates_it_and_fits_on_its_no
         assert selected, f"{job.name} tolerates no node that it selects"
         assert len({node.pool for node in selected}) == 1
         need, beside = asked(job), Resources(0, 0)
-        if any(each["name"] == "store" for each in pod(job)["volumes"]):
+        if any(volume["name"] == "store" for volume in pod(job)["volumes"]):
             beside = sidecars[provider_of(job)]
         for node in selected:
             assert need.cpu + beside.cpu <= node.allocatable.cpu, job.name
@@ -258,7 +259,7 @@ def test_no_pod_uses_a_gpu_before_those_of_its_cluster_are_allocatable(recording
             continue
         waits = recording.waits_for(job)
         assert recording.one(JOB, f"devices-gate-{provider_of(job)}").urn in waits, job.name
-        there = [each for each in plugins if provider_of(each) == provider_of(job)]
+        there = [plugin for plugin in plugins if provider_of(plugin) == provider_of(job)]
         selected = [each for each in there if each.inputs["values"]["nodeSelector"] == pod(job)["nodeSelector"]]
         assert len(selected) == bool(there), job.name
         assert {each.urn for each in selected} <= waits, job.name
@@ -283,11 +284,11 @@ def test_a_pool_is_measured_one_job_at_a_time_and_after_its_other_work(recording
 
 def test_every_kubernetes_resource_names_the_provider_of_its_cluster_and_a_parent(recording: Recording) -> None:
     clusters = set(recording.result.platforms)
-    ours = [each for each in recording.resources if each.type.startswith("kubernetes:")]
+    ours = [resource for resource in recording.resources if resource.type.startswith("kubernetes:")]
     assert ours
-    for each in ours:
-        assert provider_of(each) in clusters, each.name
-        assert "slipway:" in each.parent, each.name
+    for item in ours:
+        assert provider_of(item) in clusters, item.name
+        assert "slipway:" in item.parent, item.name
 
 
 def in_namespace(resource: Resource) -> str:
@@ -333,7 +334,7 @@ def test_every_pod_is_restricted(recording: Recording) -> None:
 
 def test_what_holds_data_is_protected_in_protected_stacks_and_only_there(recording: Recording) -> None:
     protect = recording.result.settings.protect
-    holding = [each for each in recording.resources if each.type in HOLDS_DATA]
+    holding = [resource for resource in recording.resources if resource.type in HOLDS_DATA]
     # The store of a stack on another's clusters is that one's.
     own = not any(each.other_stack for each in recording.result.settings.clusters.values())
     assert bool(holding) is own
@@ -348,7 +349,7 @@ def test_what_holds_data_is_protected_in_protected_stacks_and_only_there(recordi
 def test_only_jobs_write_to_the_bucket_and_apps_and_teams_have_their_own_ways_in(stack: str) -> None:
     recording = once(stack, False)
     settings = recording.result.settings
-    grants = [each for each in recording.resources if "IAM" in each.type]
+    grants = [resource for resource in recording.resources if "IAM" in resource.type]
     on_bucket = [each for each in grants if each.type.startswith("gcp:storage/")]
     teams = settings.teams.values()
     # Apps read, each by an identity of its own.
@@ -356,14 +357,14 @@ def test_only_jobs_write_to_the_bucket_and_apps_and_teams_have_their_own_ways_in
     assert len(on_bucket) == len(recording.of(BUCKETS[0])) + 2 * len(teams) + len(apps)
     # A team may use the objects of its folder, and list the names of all.
     allowed = {(settings.namespace, settings.service_account): {"roles/storage.objectUser"}}
-    for each in teams:
-        allowed[each.namespace, each.service_account] = {
+    for team in teams:
+        allowed[team.namespace, team.service_account] = {
             "roles/storage.objectUser",
             "roles/storage.legacyBucketReader",
         }
-    for each in apps:
-        assert each.folder is None, "none of the stacks has one that writes"
-        allowed[settings.namespace, each.service_account] = {"roles/storage.objectViewer"}
+    for app in apps:
+        assert app.folder is None, "none of the stacks has one that writes"
+        allowed[settings.namespace, app.service_account] = {"roles/storage.objectViewer"}
     for grant in on_bucket:
         subject = re.search(r"/subject/ns/([^/]+)/sa/([^/]+)$", grant.inputs["member"])
         assert subject, "the stacks use no impersonation"
@@ -393,7 +394,7 @@ def test_jobs_leave_by_no_clock(recording: Recording) -> None:
 
 
 def inputs(result: Recording) -> dict[str, Any]:
-    return {each.urn: repr_of(each.inputs) for each in result.resources}
+    return {resource.urn: repr_of(resource.inputs) for resource in result.resources}
 
 
 @pytest.mark.parametrize("stack", sorted(QUICK))
@@ -413,8 +414,8 @@ def repr_of(value: Any) -> Any:
 
 def test_a_preview_registers_what_an_update_registers(stack: str) -> None:
     """Nothing is declared inside `apply`, where a preview would not see it."""
-    assert {each.urn for each in once(stack, True).resources} == {
-        each.urn for each in once(stack, False).resources
+    assert {resource.urn for resource in once(stack, True).resources} == {
+        resource.urn for resource in once(stack, False).resources
     }
 
 

@@ -79,7 +79,7 @@ def named() -> Mapping[str, str]:
                 texts: Iterable[tuple[int, str]] = texts_of(ast.parse(path.read_text(encoding="utf-8")))
             elif path.suffix == ".toml":
                 data = tomllib.loads(path.read_text(encoding="utf-8"))
-                texts = ((0, each) for each in strings(data))
+                texts = ((0, string) for string in strings(data))
             else:
                 continue
             for line, text in texts:
@@ -109,7 +109,7 @@ def alternatives(schema: Schema, root: Schema) -> Iterator[Schema]:
 
 def fits(value: object, schema: Schema, root: Schema) -> bool:
     """Whether ``value`` has only keys that ``schema`` knows, and a word that it knows where it lists them."""
-    return any(_fits(value, each, root) for each in alternatives(schema, root))
+    return any(_fits(value, alternative, root) for alternative in alternatives(schema, root))
 
 
 def _fits(value: object, schema: Schema, root: Schema) -> bool:
@@ -147,7 +147,7 @@ def sections() -> tuple[tuple[Schema, Schema], ...]:
 def is_known(value: Mapping[str, Any]) -> bool:
     """Whether some section may have these keys; one name of the user's may stand around them."""
     below = mapping(next(iter(value.values()))) if len(value) == 1 else None
-    return any(fits(value, *each) or (below and fits(below, *each)) for each in sections())
+    return any(fits(value, *section) or (below and fits(below, *section)) for section in sections())
 
 
 def written(word: str) -> Mapping[str, Any] | None:

@@ -76,7 +76,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(copy, "init", "-q")
     git(copy, "add", ".")
     git(copy, "commit", "-q", "-m", "before")
-    python = [each for each in blocks(ROOT) if each.page == "docs/workloads.md" and each.info == "python"]
+    python = [block for block in blocks(ROOT) if block.page == "docs/workloads.md" and block.info == "python"]
     (declaration,) = (each for each in python if "PIPELINE = " in each.body)
     folder = copy / "workloads" / "lines"
     folder.mkdir()
@@ -147,7 +147,7 @@ def test_everything_wrong_in_its_section_is_said_at_once(root: Path) -> None:
         "store": ["an output of the stack itself"],
     }
     assert set(found) == set(expected)
-    assert {key: [each for each in words if each not in found[key]] for key, words in expected.items()} == {
+    assert {key: [word for word in words if word not in found[key]] for key, words in expected.items()} == {
         key: [] for key in expected
     }
 
@@ -319,7 +319,7 @@ def test_a_preview_of_one_in_yaml_follows_its_scripts_and_its_matrix(words: Path
     assert "not-comparable" in changed, "of a folder outside of the repository there is one revision"
     (stack,) = json.loads(run(words, *preview, "--format", "json"))["stacks"]
     assert stack["changes"]["unknown"] == ["more"]
-    unknown = [each for each in stack["findings"] if each["policy"] == "not-comparable"]
+    unknown = [finding for finding in stack["findings"] if finding["policy"] == "not-comparable"]
     assert [(each["name"], each["severity"], each["harm"]) for each in unknown] == [
         ("slipway:pipelines.more", "warning", False)
     ]

@@ -38,7 +38,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(copy, "init", "-q")
     git(copy, "add", ".")
     git(copy, "commit", "-q", "-m", "upstream")
-    (typed,) = (each for each in blocks(ROOT) if (each.page, each.info) == (PAGE, "sh"))
+    (typed,) = (block for block in blocks(ROOT) if (block.page, block.info) == (PAGE, "sh"))
     bash(copy, typed.body)
     return copy
 

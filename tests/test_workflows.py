@@ -212,7 +212,7 @@ def test_pip_can_install_what_the_program_needs() -> None:
 
 def test_the_preview_warns_of_jobs_that_outlast_the_login() -> None:
     apply = jobs(ROOT / ".github" / "workflows" / "deploy.yml")["apply"]
-    signed_in = next(each["with"] for each in apply["steps"] if "aws-seconds" in each.get("with", {}))
+    signed_in = next(step["with"] for step in apply["steps"] if "aws-seconds" in step.get("with", {}))
     minutes = re.search(r"'(\d+)'", apply["timeout-minutes"])
     assert signed_in["aws-seconds"] == LOGIN
     assert minutes is not None

@@ -313,8 +313,8 @@ DASHBOARDS = (
 def main(arguments: Sequence[str]) -> int:
     """Writes the files; returns 1 where ``--check`` finds one that differs."""
     return max(
-        write_or_check(FOLDER / f"{each.uid}.json", text(grafana(each)), "tools.dashboards", arguments)
-        for each in DASHBOARDS
+        write_or_check(FOLDER / f"{dashboard.uid}.json", text(grafana(dashboard)), "tools.dashboards", arguments)
+        for dashboard in DASHBOARDS
     )
 
 

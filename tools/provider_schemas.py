@@ -86,7 +86,7 @@ def declarable(package: str, root: Path = ROOT) -> set[str]:
 def pins(root: Path = ROOT) -> dict[str, str]:
     """The pinned version of each of the project's dependencies."""
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    pinned = (each.partition("==") for each in project["dependencies"])
+    pinned = (dependency.partition("==") for dependency in project["dependencies"])
     return {name: version for name, sign, version in pinned if sign}
 
 
@@ -171,7 +171,7 @@ def _from_file(path: Path) -> tuple[Properties, str]:
 
 def _given(arguments: Sequence[str]) -> Mapping[str, Path]:
     """The files that were named, by package. Raises SchemaError for what names none."""
-    parts = [each.partition("=") for each in arguments]
+    parts = [argument.partition("=") for argument in arguments]
     packages = [package for package, cloud in CLOUDS.items() if cloud.sdk]
     for package, _, path in parts:
         if package not in packages or not path:

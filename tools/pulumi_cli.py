@@ -45,11 +45,13 @@ def unfinished_jobs(stack: str) -> set[tuple[str, str, str]]:
     `up`, and fails where it is not there (seen with the CLI 3.260 and the Kubernetes provider 4.32).
     """
     found: set[tuple[str, str, str]] = set()
-    for each in mappings(mapping(mapping(_asked(["stack", "export"], stack)).get("deployment")).get("resources")):
-        if each.get("type") == JOB and each.get("initErrors") and not each.get("delete"):
-            namespace, _, name = text(each.get("id")).rpartition("/")
+    for resource in mappings(
+        mapping(mapping(_asked(["stack", "export"], stack)).get("deployment")).get("resources")
+    ):
+        if resource.get("type") == JOB and resource.get("initErrors") and not resource.get("delete"):
+            namespace, _, name = text(resource.get("id")).rpartition("/")
             # A provider is referred to by its URN, whose end is its name, and its ID.
-            found.add((text(each.get("provider")).split("::")[-2:][0], namespace or "default", name))
+            found.add((text(resource.get("provider")).split("::")[-2:][0], namespace or "default", name))
     return found
 
 

@@ -172,8 +172,8 @@ def written(console: Console, name: str, value: Any) -> None:
         table = Table(title=name, title_justify="left", box=None, padding=(0, 2, 0, 0))
         for key in columns:
             table.add_column(Text(key), justify="left" if isinstance(entries[0][key], str) else "right")
-        for each in entries:
-            table.add_row(*(Text(_cell(each.get(key))) for key in columns))
+        for entry in entries:
+            table.add_row(*(Text(_cell(entry.get(key))) for key in columns))
         console.print(table)
     elif found := mapping(value):
         for key, each in found.items():
@@ -194,7 +194,7 @@ def fetch(places: Mapping[str, Described], stack: str, folder: Path) -> dict[str
     One pod in each cluster reads all of them.
     """
     found: dict[str, Path] = {}
-    for reader in {(*each.kubectl, each.reader): each for each in places.values()}.values():
+    for reader in {(*place.kubectl, place.reader): place for place in places.values()}.values():
         with _reader(reader) as (pod, mount):
             for name, each in places.items():
                 if (each.kubectl, each.reader) == (reader.kubectl, reader.reader):
@@ -282,7 +282,10 @@ def pod_of(job: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     template = mapping(mapping(job.get("spec")).get("template"))
     metadata, spec = mapping(template.get("metadata")), dict(mapping(template.get("spec")))
     container = dict(mappings(spec.get("containers"))[0])
-    mounts = {str(each["name"]): str(each["mountPath"]) for each in mappings(container.get("volumeMounts"))}
+    mounts = {
+        str(volume_mount["name"]): str(volume_mount["mountPath"])
+        for volume_mount in mappings(container.get("volumeMounts"))
+    }
     container |= {"command": ["sleep", str(READ_SECONDS)], "args": []}
     labels = {
         key: value

@@ -83,12 +83,14 @@ def _egress(app: App, egress: Sequence[Egress] | None) -> list[k8s.networking.v1
         k8s.networking.v1.NetworkPolicyEgressRuleArgs(
             to=[
                 k8s.networking.v1.NetworkPolicyPeerArgs(
-                    pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=app_labels(each.pipeline, each.name))
+                    pod_selector=k8s.meta.v1.LabelSelectorArgs(
+                        match_labels=app_labels(connect.pipeline, connect.name)
+                    )
                 )
             ],
-            ports=_ports(each),
+            ports=_ports(connect),
         )
-        for each in app.connects.values()
+        for connect in app.connects.values()
     ]
     if not (app.uses_store or app.declared.requirements):
         return [*asked, *(rule(each) for each in app.platform.egress if each.namespace or DNS in each.ports)]
@@ -224,7 +226,7 @@ def declare(
         planned = plan(app, root, runs)
         if planned.name not in declared:
             before = {step.job: jobs[step.job] for step in (*app.inputs.values(), *app.after)}
-            connected = [declare_one(each) for each in app.connects.values()]
+            connected = [declare_one(connect) for connect in app.connects.values()]
             args = PipelineAppArgs(
                 planned, workspaces[app.platform.name], image, root, list(before.values()), connected, secrets
             )
@@ -276,7 +278,8 @@ def _given(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> li
     if not app.declared.secrets:
         return []
     values = {
-        each: pulumi.Output.secret(args.secrets[each].get_secret_value()) for each in app.declared.secrets.values()
+        secret: pulumi.Output.secret(args.secrets[secret].get_secret_value())
+        for secret in app.declared.secrets.values()
     }
     return [
         k8s.core.v1.Secret(

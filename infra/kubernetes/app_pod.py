@@ -204,7 +204,7 @@ def template(
 def words(planned: PlannedApp) -> list[str]:
     """The command line of the container, with the paths that it has in the pod."""
     declared = planned.app.declared
-    own = [word(each, planned) for each in declared.arguments]
+    own = [word(argument, planned) for argument in declared.arguments]
     if declared.module:
         own = ["python3", "-m", declared.module, *own]
     told = is_told(planned.app)
@@ -274,7 +274,7 @@ def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
         **python_environment(),
         **({"PYTHONPATH": INSTALLED} if declared.requirements else {}),
         **{name: word(value, planned) for name, value in declared.environment.items()},
-        **{name: address for each in app.connects.values() for name, address in each.addresses.items()},
+        **{name: address for connect in app.connects.values() for name, address in connect.addresses.items()},
         **({HOSTS_VARIABLE: ingress.host} if ingress else {}),
         **({PROXIES_VARIABLE: str(proxies(app))} if proxies(app) else {}),
     }

@@ -405,7 +405,7 @@ def _files(command: Command) -> Iterator[Path]:
     environments = [path.parent for path in paths if path.name == ENVIRONMENT_MARK]
     left_out = {os.path.realpath(path) for path in command.left_out}
     for path in paths:
-        if "__pycache__" in path.parts or any(path.is_relative_to(each) for each in environments):
+        if "__pycache__" in path.parts or any(path.is_relative_to(environment) for environment in environments):
             continue
         if path.parent == folder and any(path.match(pattern) for pattern in DECLARATIONS):
             continue

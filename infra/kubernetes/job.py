@@ -225,7 +225,8 @@ def job_annotations(run: Run) -> dict[str, str]:
         found[INPUTS_ANNOTATION] = json.dumps({name: each.path for name, each in run.inputs.items()})
     if run.step.results:
         results = [
-            {"kind": each.kind, **each.model_dump(mode="json", exclude_defaults=True)} for each in run.step.results
+            {"kind": result.kind, **result.model_dump(mode="json", exclude_defaults=True)}
+            for result in run.step.results
         ]
         found[RESULTS_ANNOTATION] = json.dumps(results)
     if run.step.is_own and run.step.requests != run.step.resources:
@@ -239,7 +240,7 @@ def job_annotations(run: Run) -> dict[str, str]:
 def _devices(step: Step, workspace: Workspace) -> list[pulumi.Resource]:
     """What makes GPUs allocatable where ``step`` uses them; of the whole cluster where it looks at its nodes."""
     if step.reads_nodes:
-        nodes = [each for pool in step.platform.pools.values() for each in pool.resources]
+        nodes = [resource for pool in step.platform.pools.values() for resource in pool.resources]
         return [*nodes, *workspace.devices.values()]
     if step.resources.gpus and step.pool.name in workspace.devices:
         return [workspace.devices[step.pool.name]]
@@ -314,7 +315,9 @@ def declare(
             before = [declare_one(each) for each in (*step.inputs.values(), *step.after)]
             unique = tuple({each.run.name: each for each in before}.values())
             secret = given[step.platform.name, step.pipeline] if step.secrets else None
-            connected = tuple(services[each.platform.name, each.object_name] for each in step.connects.values())
+            connected = tuple(
+                services[connect.platform.name, connect.object_name] for connect in step.connects.values()
+            )
             workspace = workspaces[step.platform.name]
             declared[run.name] = StepJob(
                 run.name, StepJobArgs(run, workspace, unique, secret, connected, priorities[step.job])

@@ -89,7 +89,7 @@ def nominal(
 
     ``shares`` are by namespace. Raises ValueError where all of them are 0.
     """
-    found: dict[str, dict[str, dict[str, int]]] = {each: {} for each in shares}
+    found: dict[str, dict[str, dict[str, int]]] = {share: {} for share in shares}
     named = resources(pools)
     for pool in pools:
         there = most(pool, held)
@@ -284,7 +284,7 @@ def check_name(namespace: str, kind: str) -> str:
 def flavor(pool: Pool) -> dict[str, Any]:
     """The ResourceFlavor's specification: which nodes it stands for, and which pods may be on them."""
     found: dict[str, Any] = {
-        "nodeTaints": [{"key": each.key, "value": each.value, "effect": each.effect} for each in pool.taints]
+        "nodeTaints": [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in pool.taints]
     }
     if pool.selector:
         found["nodeLabels"] = dict(pool.selector)

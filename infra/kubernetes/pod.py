@@ -281,7 +281,7 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
     step = run.step
     there = places(run) | filled_in(step)
     own = {name: in_pod(value, there) for name, value in step.environment.items()}
-    addresses = {each.address_variable: each.address for each in step.connects.values()}
+    addresses = {connect.address_variable: connect.address for connect in step.connects.values()}
     devices, network = fast_network(step)
     environment: dict[str, pulumi.Input[str]] = {**python_environment(), **network, **own, **addresses}
     if step.publishes:
@@ -306,7 +306,7 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
         environment=environment,
         more=[
             *(from_secret(secret_name(step.pipeline), name, variable) for variable, name in step.secrets.items()),
-            *(password(each) for each in step.connects.values()),
+            *(password(connect) for connect in step.connects.values()),
             *([_from_field("JOB_UID", JOB_UID)] if step.items or step.nodes else []),
             *([_from_field(JOB_NAME_VARIABLE, JOB_NAME)] if step.nodes else []),
             *([_from_field("POD_IP", "status.podIP")] if run.usage and run.usage.port else []),

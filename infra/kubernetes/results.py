@@ -131,10 +131,10 @@ def app_outputs(apps: Sequence[PipelineApp]) -> dict[str, pulumi.Input[Any]]:
     token, at which address from outside the cluster and what is left to do for that, and how one is started again
     that was stopped because nobody used it.
     """
-    forwards = {each.app.name: each.forward for each in apps if each.forward is not None}
-    tokens = {each.app.name: each.token for each in apps if each.token is not None}
-    starts = {each.app.name: each.start for each in apps if each.start is not None}
-    opened = {each.app.name: each.opened for each in apps if each.opened is not None}
+    forwards = {app.app.name: app.forward for app in apps if app.forward is not None}
+    tokens = {app.app.name: app.token for app in apps if app.token is not None}
+    starts = {app.app.name: app.start for app in apps if app.start is not None}
+    opened = {app.app.name: app.opened for app in apps if app.opened is not None}
     found: dict[str, Mapping[str, pulumi.Input[Any]]] = {
         "addresses": {name: each.url for name, each in opened.items()},
         "to_do": {name: each.to_do for name, each in opened.items()},

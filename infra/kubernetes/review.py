@@ -27,7 +27,10 @@ SYSTEM = "kube-system"
 
 def grants(stack: Stack) -> Sequence[Grant]:
     """The subjects of all bindings."""
-    inside = {SYSTEM, *(text(at(each.properties, "metadata", "namespace")) for each in stack.resources.values())}
+    inside = {
+        SYSTEM,
+        *(text(at(resource.properties, "metadata", "namespace")) for resource in stack.resources.values()),
+    }
     return [grant for binding in stack.of_type(*BINDINGS) for grant in _subjects(stack, binding, inside)]
 
 
@@ -142,11 +145,13 @@ def holding(resource: Resource, stack: Stack) -> Holding | None:
         return Holding("the volume and everything on it", kept=_kept(_policy(resource)))
     if resource.type == NAMESPACE and (owners := _with_claims(resource, stack)):
         named = ", ".join(
-            f"the metrics of {each.name}" if each.type == RELEASE else f"the claims of the StatefulSet {each.name}"
-            for each in owners
+            f"the metrics of {owner.name}"
+            if owner.type == RELEASE
+            else f"the claims of the StatefulSet {owner.name}"
+            for owner in owners
         )
         lost = f"the namespace and everything in it, {named} included"
-        return Holding(lost, meant=all(each.type == RELEASE or _goes_with_it(each) for each in owners))
+        return Holding(lost, meant=all(owner.type == RELEASE or _goes_with_it(owner) for owner in owners))
     if resource.type == STATEFUL_SET and _claims(resource):
         return _volumes(resource, stack)
     return None
@@ -175,7 +180,7 @@ def _claims(set_: Resource) -> bool:
 
 def _claim(claim: Resource, stack: Stack) -> Holding:
     lost = "the claim and everything in it"
-    within = frozenset(each.urn for each in _namespaces(claim, stack))
+    within = frozenset(namespace.urn for namespace in _namespaces(claim, stack))
     if volume := volume_of(claim, stack):
         return Holding(lost, kept=_kept(_policy(volume)), within=within)
     if class_ := storage_class(at(claim.properties, "spec", "storageClassName"), claim, stack):

@@ -259,8 +259,8 @@ def pulled_with(image: PodImage | None) -> list[k8s.core.v1.LocalObjectReference
 
 def inside(image: PodImage | None, containers: list[k8s.core.v1.ContainerArgs]) -> list[k8s.core.v1.ContainerArgs]:
     """``containers`` in ``image``, where there is one."""
-    for each in containers if image else ():
-        each.image = image.reference if image else None
+    for container in containers if image else ():
+        container.image = image.reference if image else None
     return containers
 
 
@@ -295,7 +295,7 @@ def record(run: Run) -> pulumi.Input[str]:
         last = max((_number(each) for each in records), default=0)
         if not last:
             return f"{folder}/1"
-        files = dict.fromkeys([MANIFEST, *(each.path for each in run.step.results)])
+        files = dict.fromkeys([MANIFEST, *(result.path for result in run.step.results)])
         gone = [name for name in files if not _there(f"{run.path}/{name}", results)]
         if gone:
             pulumi.log.warn(
@@ -309,7 +309,7 @@ def record(run: Run) -> pulumi.Input[str]:
 
 def _there(path: str, files: Sequence[str]) -> bool:
     """Whether ``path`` is one of ``files``, or a folder of one."""
-    return any(each == path or each.startswith(f"{path}/") for each in files)
+    return any(file == path or file.startswith(f"{path}/") for file in files)
 
 
 def _number(path: str) -> int:

@@ -292,7 +292,7 @@ class PipelineSchedule(pulumi.ComponentResource):
         jobs = k8s.core.v1.ConfigMap(
             f"{name}-jobs",
             metadata=metadata,
-            data={"jobs.json": pulumi.Output.json_dumps([_planned(each, args) for each in args.jobs])},
+            data={"jobs.json": pulumi.Output.json_dumps([_planned(job, args) for job in args.jobs])},
             opts=on_cluster,
         )
         limits = _admission(name, called, args, labels, on_cluster)
@@ -325,7 +325,7 @@ class PipelineSchedule(pulumi.ComponentResource):
                 on_cluster,
                 # What a run reads beside the pipeline's own results, such as packages, is there once these are.
                 pulumi.ResourceOptions(
-                    depends_on=[binding, jobs, bundle, *limits, *told, *(each.job for each in args.jobs)],
+                    depends_on=[binding, jobs, bundle, *limits, *told, *(job.job for job in args.jobs)],
                     # The pods of its runs hold the store's claim, and go with it.
                     replace_with=[*workspace.frees_claim],
                 ),
@@ -388,7 +388,7 @@ def _step(called: str, args: PipelineScheduleArgs) -> Step:
     """What the CronJob's pod runs. It lives as long as all Jobs may take one after the other, and waits for those
     of an update before them."""
     platform = args.workspace.platform
-    limit = sum(each.run.step.time_limit + args.workspace.wait for each in args.jobs)
+    limit = sum(job.run.step.time_limit + args.workspace.wait for job in args.jobs)
     return Step(
         pipeline=SCHEDULED_RUN,
         name=args.pipeline,

@@ -209,7 +209,7 @@ def _pod(service: Service, image: PodImage | None) -> k8s.core.v1.PodSpecArgs:
 
 
 def _container(service: Service) -> k8s.core.v1.ContainerArgs:
-    words = [word(each, service.port, service.password_variable) for each in service.arguments]
+    words = [word(argument, service.port, service.password_variable) for argument in service.arguments]
     return k8s.core.v1.ContainerArgs(
         name=service.name,
         image=service.image,
@@ -265,5 +265,9 @@ def word(text: str, port: int, password_variable: str) -> str:
 
 def services_of(steps: Iterable[Step]) -> list[Service]:
     """The services that ``steps`` connect to, each once."""
-    found = {(each.platform.name, each.object_name): each for step in steps for each in step.connects.values()}
+    found = {
+        (connect.platform.name, connect.object_name): connect
+        for step in steps
+        for connect in step.connects.values()
+    }
     return list(found.values())

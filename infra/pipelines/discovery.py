@@ -165,7 +165,7 @@ def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDecl
     steps = steps_of(folder, settings)
     services, apps = services_of(folder, settings), apps_of(folder, settings)
     if reasons := [*step_misfits(steps, services), *python_file.app_misfits(apps, steps, services)]:
-        raise SettingsError([problem(file_of(folder), each) for each in reasons])
+        raise SettingsError([problem(file_of(folder), reason) for reason in reasons])
     return steps
 
 

@@ -130,8 +130,8 @@ def variant_name(step: str, values: Mapping[str, Value]) -> str:
     texts = [each for each in values.values() if isinstance(each, str)]
     slugs = [_slug(each) for each in values.values()]
     name = "-".join([step, *slugs])
-    exact = all(each and _slug(each) == each for each in texts)
-    exact = exact and (len(texts) < 2 or not any("-" in each for each in texts))
+    exact = all(text and _slug(text) == text for text in texts)
+    exact = exact and (len(texts) < 2 or not any("-" in text for text in texts))
     if exact and len(name) <= NAME_LIMIT:
         return name
     mark = hashlib.sha256(json.dumps(dict(values), sort_keys=True).encode()).hexdigest()[:7]

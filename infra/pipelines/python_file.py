@@ -47,7 +47,7 @@ def checked(file: str, declared: AnyPipeline) -> AnyPipeline:
         steps=_Checked(file, "steps", declared.steps, StepDeclaration),
         services=_Checked(file, "services", declared.services, ServiceDeclaration),
         apps=_Checked(file, "apps", declared.apps, AppDeclaration),
-        checks=[_Checked(file, "checks", each, Finding) for each in declared.checks],
+        checks=[_Checked(file, "checks", check, Finding) for check in declared.checks],
     )
 
 
@@ -102,8 +102,8 @@ def _made(given: Any, read: Any, place: str) -> Iterator[str]:
     if isinstance(read, BaseModel) and not isinstance(given, BaseModel):
         yield place
     elif is_dataclass(read):
-        for each in fields(read):
-            yield from _made(getattr(given, each.name), getattr(read, each.name), f"{place}.{each.name}")
+        for field in fields(read):
+            yield from _made(getattr(given, field.name), getattr(read, field.name), f"{place}.{field.name}")
     elif isinstance(read, list | tuple):
         for index, pair in enumerate(zip(given, cast("Sequence[Any]", read), strict=True)):
             yield from _made(*pair, f"{place}[{index}]")
@@ -159,7 +159,7 @@ def step_misfits(steps: Sequence[StepDeclaration], services: Sequence[ServiceDec
             yield f"step `{step.name}` {reason}"
     of = {step.name: name for name, group in groups.items() for step in group}
     needs = {
-        name: {of.get(each, each) for step in group for each in _needs(step)} for name, group in groups.items()
+        name: {of.get(need, need) for step in group for need in _needs(step)} for name, group in groups.items()
     }
     if circle := circle_of(needs):
         yield f"the steps {listed(circle, 'and')} wait for one another"
@@ -270,12 +270,12 @@ def _alone(step: StepDeclaration, known: set[str]) -> Iterator[str]:
     for name in step.inputs:
         if name in RESERVED_INPUTS:
             yield f"has an input `{name}`, a name that means something else in arguments"
-    for name in sorted({each.name for each in step.results} & set(PIPELINE_OUTPUTS)):
+    for name in sorted({result.name for result in step.results} & set(PIPELINE_OUTPUTS)):
         yield f"has a result `{name}`, which is an output that every pipeline has"
-    for name, count in Counter(each.name for each in step.results).items():
+    for name, count in Counter(result.name for result in step.results).items():
         if count > 1:
             yield f"has {count} results `{name}`, and shows one of a name"
-    numbers = [each.name for each in step.results if isinstance(each, Number)]
+    numbers = [result.name for result in step.results if isinstance(result, Number)]
     if step.best and step.best.by not in numbers:
         yield f"has its best by `{step.best.by}`, which is no `Number` of its results"
 
@@ -313,8 +313,8 @@ def app_misfits(
     """
     names = Counter(each.name for each in apps)
     taken = {
-        **{each.name: "a service" for each in services},
-        **{name: "a step" for each in steps for name in (each.name, *([each.variant.of] if each.variant else []))},
+        **{service.name: "a service" for service in services},
+        **{name: "a step" for step in steps for name in (step.name, *([step.variant.of] if step.variant else []))},
     }
     for name, count in names.items():
         if count > 1:

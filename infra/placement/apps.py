@@ -36,10 +36,10 @@ def place_apps(
     built = images or Images()
     staying = residents(pipelines, platforms)
     return {
-        each.name: _Apps(
-            each, platforms, {step.name: step for step in steps[each.name]}, gates, root, built, staying
+        pipeline.name: _Apps(
+            pipeline, platforms, {step.name: step for step in steps[pipeline.name]}, gates, root, built, staying
         ).apps()
-        for each in pipelines
+        for pipeline in pipelines
     }
 
 
@@ -56,7 +56,7 @@ class _Apps:
 
     @cached_property
     def declared(self) -> dict[str, AppDeclaration]:
-        return {each.name: each for each in self.pipeline.apps}
+        return {app.name: app for app in self.pipeline.apps}
 
     def apps(self) -> list[App]:
         """In the order of the declaration."""
@@ -103,7 +103,7 @@ class _Apps:
                 *([self.steps[NEWEST]] if settings.follow else []),
             ],
             clients=[each.name for each in self.declared.values() if declared.name in each.connects],
-            connects={each: self._app(each) for each in declared.connects},
+            connects={connect: self._app(connect) for connect in declared.connects},
             command=command_of(declared, beside, self.root) if declared.command else None,
             folders={name: self.root / each.path for name, each in declared.folders.items()},
             storage=mebibytes(settings.storage) if isinstance(settings, KeptAppSettings) else 0,
@@ -131,7 +131,7 @@ class _Apps:
         """The step of that name, or all variants that are made of it."""
         if name in self.steps:
             return [self.steps[name]]
-        return [each for each in self.steps.values() if each.variant and each.variant.of == name]
+        return [step for step in self.steps.values() if step.variant and step.variant.of == name]
 
     def _read(self, name: str, of: str) -> dict[str, Step]:
         """The steps that the input ``name`` is, by the names that they have as inputs."""
@@ -144,7 +144,7 @@ def _words(
 ) -> Iterator[str]:
     """The arguments, with one for each variant where one is a step with variants and no best."""
     several = {
-        f"{{{name}}}": [f"{{{each}}}" for each in steps]
+        f"{{{name}}}": [f"{{{step}}}" for step in steps]
         for name, steps in groups.items()
         if [*steps] != [name] and name not in choices
     }

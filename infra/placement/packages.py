@@ -28,7 +28,7 @@ NEWEST_TIME_LIMIT = 1800
 
 def noting(steps: Sequence[Step]) -> Step:
     """The step that notes the run of ``steps``, all those of a pipeline, once each of them has succeeded."""
-    results = {each.name: each for each in steps if each.publishes}
+    results = {step.name: step for step in steps if step.publishes}
     platform, pipeline = steps[0].platform, steps[0].pipeline
     return Step(
         pipeline=pipeline,
@@ -44,7 +44,7 @@ def noting(steps: Sequence[Step]) -> Step:
         resources=NEWEST_RESOURCES,
         time_limit=NEWEST_TIME_LIMIT,
         inputs=results,
-        after=[each for each in steps if not each.publishes],
+        after=[step for step in steps if not step.publishes],
     )
 
 

@@ -91,7 +91,7 @@ def _services(
                 arguments=declared.arguments,
                 port=declared.port,
                 storage=mebibytes(declared.placed_by.storage),
-                clients=[each.name for each in pipeline.steps if declared.name in each.connects],
+                clients=[step.name for step in pipeline.steps if declared.name in step.connects],
                 probe=declared.probe,
                 exporter=declared.exporter,
             ),
@@ -133,8 +133,8 @@ class _Placement:
 
     def steps(self) -> list[Step]:
         """In the order of the declaration, and last what notes their run where an app follows it."""
-        steps = [self._step(each) for each in self.pipeline.steps]
-        follows = any(each.placed_by.follow for each in self.pipeline.apps)
+        steps = [self._step(step) for step in self.pipeline.steps]
+        follows = any(app.placed_by.follow for app in self.pipeline.apps)
         return [*steps, self.gates.guard(noting(steps))] if follows else steps
 
     def _step(self, declared: StepDeclaration) -> Step:
@@ -221,8 +221,8 @@ class _Placement:
     def _meant(self, name: str) -> list[StepDeclaration]:
         """The step of that name, or all variants that are made of it."""
         steps = self.pipeline.steps
-        return [each for each in steps if each.name == name] or [
-            each for each in steps if each.variant and each.variant.of == name
+        return [step for step in steps if step.name == name] or [
+            step for step in steps if step.variant and step.variant.of == name
         ]
 
     def _read(self, declared: StepDeclaration) -> list[tuple[str, StepDeclaration]]:
@@ -238,7 +238,7 @@ class _Placement:
         """Its arguments, with one for each variant where one is a step with variants and no best."""
         directory = rf"\1{{store}}/{self.pipeline.name}"
         several = {
-            f"{{{name}}}": [f"{{{each.name}}}" for each in variants]
+            f"{{{name}}}": [f"{{{variant.name}}}" for variant in variants]
             for name, of in declared.inputs.items()
             if (variants := self._meant(of))[0].name != of and not variants[0].best
         }
@@ -273,9 +273,9 @@ class _Placement:
             folders={name: self._folder(each.path, each.setting) for name, each in declared.folders.items()},
             results=declared.results,
             connects={
-                each.name: each
-                for each in self.services
-                if each.pipeline == self.pipeline.name and each.name in declared.connects
+                service.name: service
+                for service in self.services
+                if service.pipeline == self.pipeline.name and service.name in declared.connects
             },
             items=declared.items and replace(declared.items, files=PIPELINE.sub(directory, declared.items.files)),
             workers=declared.workers,
@@ -311,8 +311,8 @@ def choice_among(of: str, variants: Sequence[StepDeclaration | Step]) -> Choice 
     first = variants[0]
     if first.name == of or first.best is None:
         return None
-    number = next(each for each in first.results if each.name == first.best.by)
-    return Choice([each.name for each in variants], number.path, number.select, first.best.of)
+    number = next(result for result in first.results if result.name == first.best.by)
+    return Choice([variant.name for variant in variants], number.path, number.select, first.best.of)
 
 
 NEEDED = ("cpu", "memory", "ephemeral_storage", "gpus")
@@ -347,7 +347,7 @@ def room(step: Step, services: Iterable[Resident] = ()) -> int:
     several nodes there is one pod a node.
     """
     sidecar = step.platform.store.sidecar if step.uses_store else Resources(cpu=0, memory=0)
-    beside = [each for each in services if each.pool.name == step.pool.name]
+    beside = [service for service in services if service.pool.name == step.pool.name]
     nodes = _free(step.pool, beside)
     wanted = tuple(map(sum, zip(_amounts(step.resources), _amounts(sidecar), strict=True)))
     most = 1 if step.nodes else None

@@ -161,7 +161,7 @@ class Stack:
 
     def of_type(self, *types: str) -> list[Resource]:
         """The custom resources of these types that the stack manages, in the order of their declaration."""
-        return [each for each in self.resources.values() if each.type in types and not each.read]
+        return [resource for resource in self.resources.values() if resource.type in types and not resource.read]
 
     def source(self, resource: Resource, key: str, type_: str) -> Resource | None:
         """The resource of that type that a property comes from; None without one."""
@@ -174,9 +174,9 @@ class Stack:
         Without such a provider it is the cluster's own logical name.
         """
         found = (
-            each.name
-            for each in self.resources.values()
-            if each.type == KUBERNETES_PROVIDER and cluster.urn in each.dependencies
+            resource.name
+            for resource in self.resources.values()
+            if resource.type == KUBERNETES_PROVIDER and cluster.urn in resource.dependencies
         )
         return next(found, cluster.name)
 

@@ -72,7 +72,7 @@ def in_place_from(file: Path) -> Mapping[str, Sequence[InPlace]]:
     ``effect``, ``when``, ``kept``, ``fix`` and ``restore``.
     """
     types = tomllib.loads(file.read_text(encoding="utf-8"))
-    return {type_: [_in_place(each) for each in facts] for type_, facts in types.items()}
+    return {type_: [_in_place(fact) for fact in facts] for type_, facts in types.items()}
 
 
 def _in_place(fact: Mapping[str, Any]) -> InPlace:

@@ -75,7 +75,7 @@ def _cron(value: str) -> str:
         zone = words[0].partition("=")[2]
         raise refuse("Kubernetes refuses a time zone among the fields", f"write it beside: `time_zone: {zone}`")
     if len(words) != len(FIELDS):
-        names = ", ".join(each.name for each in FIELDS)
+        names = ", ".join(field.name for field in FIELDS)
         raise refuse(f"{len(words)} fields, and there are five: {names}", EXAMPLE)
     _, _, days, months, _ = [_values(word, each) for word, each in zip(words, FIELDS, strict=True)]
     every_weekday = words[4][:1] in {"*", "?"}

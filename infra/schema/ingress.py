@@ -142,7 +142,7 @@ class OneOf(Model):
     @property
     def chosen(self) -> tuple[str, ...]:
         """Those of ``choices`` that are there."""
-        return tuple(each for each in self.choices if getattr(self, each))
+        return tuple(choice for choice in self.choices if getattr(self, choice))
 
 
 class TlsSettings(OneOf):
@@ -290,8 +290,8 @@ class LoginSettings(OneOf):
             return f"every user of {self.cognito.user_pool.rpartition('/')[2]}"
         if self.oidc is None:
             return "nobody"
-        domains = [f"everybody @{each}" for each in self.oidc.email_domains]
-        groups = [f"group {each}" for each in self.oidc.groups]
+        domains = [f"everybody @{email_domain}" for email_domain in self.oidc.email_domains]
+        groups = [f"group {group}" for group in self.oidc.groups]
         # With both, the proxy asks for both.
         said = [", ".join(each) for each in (domains, groups) if each]
         return " who are of ".join(said) or f"everybody with an account at {self.oidc.issuer}"

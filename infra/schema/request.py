@@ -112,7 +112,7 @@ class Request:
 
     def apps_on(self, cluster: str) -> Sequence[AppAccess]:
         """Those of ``apps`` whose pool is one of the cluster's."""
-        return [each for each in self.apps if each.pool in self.pool_names.get(cluster, ())]
+        return [app for app in self.apps if app.pool in self.pool_names.get(cluster, ())]
 
     def exposed_on(self, cluster: str) -> Sequence[Exposed]:
         """Those of ``exposed`` whose pool is one of the cluster's."""
@@ -120,7 +120,9 @@ class Request:
 
     def app_volumes_on(self, cluster: str) -> Sequence[AppVolume]:
         """Those of ``app_volumes`` whose app's pool is one of the cluster's."""
-        return [each for each in self.app_volumes if each.pool in self.pool_names.get(cluster, ())]
+        return [
+            app_volume for app_volume in self.app_volumes if app_volume.pool in self.pool_names.get(cluster, ())
+        ]
 
     @property
     def cloud_places(self) -> tuple[Path, ...]:

@@ -170,7 +170,7 @@ def _without_secrets(place: str, value: object, found: set[str], depth: int) -> 
         if not depth:
             return cast("object", value)
         elements = islice(cast("list[Any]", value), ELEMENTS + 1)
-        return [_without_secrets(place, each, found, depth - 1) for each in elements]
+        return [_without_secrets(place, element, found, depth - 1) for element in elements]
     if secret(place, value) is None and not isinstance(value, SecretStr):
         return value
     if isinstance(value, str) and len(value) >= SHORTEST:

@@ -195,7 +195,7 @@ class KueueSettings(ChartSettings):
     def shares_of(self, namespace: str, teams: Mapping[str, Team], *, runs_pipelines: bool) -> dict[str, int]:
         """The share of each namespace: the stack's own, ``namespace``, and those of its ``teams``."""
         own = 1 if runs_pipelines or not teams else 0
-        found = {namespace: own, **{each.namespace: 1 for each in teams.values()}}
+        found = {namespace: own, **{team.namespace: 1 for team in teams.values()}}
         return {name: self.shares.get(name, share) for name, share in found.items()}
 
 

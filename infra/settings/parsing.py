@@ -126,7 +126,11 @@ def read(raw: Mapping[str, Any], resolve: Resolve | None = None) -> Reading:
     try:
         settings = model.model_validate(values)
     except ValidationError as error:
-        found += [as_written(each, written) for each in validation.findings(error, model) if each.path not in lost]
+        found += [
+            as_written(finding, written)
+            for finding in validation.findings(error, model)
+            if finding.path not in lost
+        ]
         lost |= leave_out_wrong(values, error, model)
     draft = salvage(values, lost, model, _draft_of(model), sections=(KEY,))
     return Reading(None if found else settings, draft, clusters, names, tuple(found), frozenset(lost), written)

@@ -91,7 +91,7 @@ def _fill(name: str, section: dict[Any, Any], values: Mapping[str, Any], read: R
     facts = _facts((*at, "stack"), stack, values, read)
     if isinstance(facts, Finding):
         # All clusters of one stack would say the same.
-        if not any((each.value, each.reason) == (facts.value, facts.reason) for each in found.findings):
+        if not any((finding.value, finding.reason) == (facts.value, facts.reason) for finding in found.findings):
             found.findings.append(facts)
         return
     if cluster not in facts.clusters:

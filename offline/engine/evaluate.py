@@ -78,8 +78,8 @@ def evaluate(
         pulumi_resource._get_stack_trace = source_pb2.StackTrace  # pyright: ignore[reportPrivateUsage]
         set_all_config(for_engine(config), list(secrets))
         UNREAD.set(True)
-        for each in emulators:
-            each.prepare()
+        for emulator in emulators:
+            emulator.prepare()
         pulumi_settings.set_root_resource(None)  # pyright: ignore[reportArgumentType]
         pulumi_settings.configure(
             mocks.MockSettings(
@@ -199,7 +199,7 @@ def load_with_placeholders(
     try:
         return load(raw, resolve), {}, ()
     except SettingsError as error:
-        absent = {name: each for each in error.problems if (name := unset(each)) and may_stand_in(name)}
+        absent = {name: problem for problem in error.problems if (name := unset(problem)) and may_stand_in(name)}
         if not absent:
             raise
     placeholders = dict.fromkeys(absent, MASK)

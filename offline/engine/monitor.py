@@ -269,7 +269,7 @@ class Cloud(mocks.Mocks):
         """The result of a provider function; None where no emulator knows it, or knows the file to be read."""
         try:
             arguments = rpc.deserialize_properties(request.args)
-            later = any(request.tok in each.computed_calls for each in self._emulators)
+            later = any(request.tok in emulator.computed_calls for emulator in self._emulators)
             result = None if later or is_marked(arguments) else self._called(request.tok, plain(arguments))
         except FileNotFoundError:
             return None
@@ -280,11 +280,11 @@ class Cloud(mocks.Mocks):
         return answer
 
     def _emulated(self, resource: Resource) -> Mapping[str, Any]:
-        answers = (each.outputs(resource.type, resource.name, resource.inputs) for each in self._emulators)
+        answers = (emulator.outputs(resource.type, resource.name, resource.inputs) for emulator in self._emulators)
         return next((answer for answer in answers if answer is not None), dict[str, Any]())
 
     def _called(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        answers = (each.call(token, arguments, self._store) for each in self._emulators)
+        answers = (emulator.call(token, arguments, self._store) for emulator in self._emulators)
         return next((answer for answer in answers if answer is not None), None)
 
 

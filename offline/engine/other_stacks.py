@@ -168,7 +168,7 @@ def _keep_own_share(values: dict[str, Any], *, runs_pipelines: bool) -> None:
 
 
 def _problems(name: str, problems: Sequence[Problem]) -> str:
-    told = [f"{each.key}: {each.shown}: {each.reason}" for each in problems[:SHOWN]]
+    told = [f"{problem.key}: {problem.shown}: {problem.reason}" for problem in problems[:SHOWN]]
     more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
     count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
     return f"the file of the stack `{name}` has {count} of its own: {'; '.join([*told, *more])}"

@@ -44,7 +44,9 @@ def requested(urn: str, request: Any) -> Resource:
         custom=read or request.custom,
         parent=request.parent,
         provider=request.provider.rpartition("::")[0],
-        dependencies=frozenset(str(each) for each in request.dependencies).union(*by_property.values()),
+        dependencies=frozenset(str(dependency) for dependency in request.dependencies).union(
+            *by_property.values()
+        ),
         property_dependencies=by_property,
         protect=bool(getattr(request, "protect", False)),
         retain_on_delete=bool(getattr(request, "retainOnDelete", False)),

@@ -79,8 +79,8 @@ def node_rate(stack: Stack, pool: NodePool | None) -> float | None:
 
 def pod_rate(stack: Stack, job: Resource) -> float | None:
     """What one pod of the Job costs for an hour, where pods are billed."""
-    rates = [hourly_of(each) for each in stack.charges if each.urn == job.urn]
-    return None if not rates or None in rates else sum(each for each in rates if each is not None)
+    rates = [hourly_of(charge) for charge in stack.charges if charge.urn == job.urn]
+    return None if not rates or None in rates else sum(rate for rate in rates if rate is not None)
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class _Run:
 
     def _pod_charges(self, work: Work) -> list[Charge]:
         """What each of the Job's pods is billed for, where pods are billed."""
-        return [each for each in self.charges if work.pool.bills_pods and each.urn == work.resource.urn]
+        return [charge for charge in self.charges if work.pool.bills_pods and charge.urn == work.resource.urn]
 
     def _charges(self, pool: NodePool, number: int) -> list[Charge]:
         """The charges of the node with that number; none if they cannot be told from those of other pools."""
@@ -265,7 +265,7 @@ def cost(
         idle_hourly=idle,
         idle_monthly=None if idle is None else idle * HOURS_A_MONTH,
         most_hourly=most,
-        least_nodes=sum(each.nodes for each in places),
+        least_nodes=sum(place.nodes for place in places),
         most_nodes=sum(pool.max_nodes for pool in stack.own_pools),
         run=run_cost(stack, [*timed, *stack.charges_elsewhere], jobs, measured or {}),
         scheduled=list(scheduled(stack, [*timed, *stack.charges_elsewhere], measured or {})),
@@ -297,20 +297,20 @@ def _scheduled(cost: Cost) -> float:
 def _with_services(stack: Stack, places: Sequence[Held]) -> Iterator[Charge]:
     """The charges of the stack, those of nodes with the nodes that services keep."""
     # What of a resource with several pools is for which of them cannot be told.
-    counts = Counter(each.pool.urn for each in places)
-    least = {each.pool.urn: len(each.free) for each in places if each.pool.urn and counts[each.pool.urn] == 1}
+    counts = Counter(place.pool.urn for place in places)
+    least = {place.pool.urn: len(place.free) for place in places if place.pool.urn and counts[place.pool.urn] == 1}
     for charge in stack.charges:
         yield replace(charge, idle=max(charge.idle, least.get(charge.pool, 0))) if charge.pool else charge
 
 
 def _kept(stack: Stack, places: Sequence[Held]) -> Iterator[KeptNodes]:
-    for each in places:
+    for place in places:
         # Where pods are billed, those of services are, as long as they are declared.
-        if (more := each.nodes - each.pool.min_nodes) > 0 and not each.pool.bills_pods:
-            hourly = node_price(stack.charges, each.pool.urn) if each.pool.urn else None
+        if (more := place.nodes - place.pool.min_nodes) > 0 and not place.pool.bills_pods:
+            hourly = node_price(stack.charges, place.pool.urn) if place.pool.urn else None
             yield KeptNodes(
-                pool=each.pool.name,
-                services=list(dict.fromkeys(by.resource.name for by in each.by)),
+                pool=place.pool.name,
+                services=list(dict.fromkeys(workload.resource.name for workload in place.by)),
                 nodes=more,
                 monthly=None if hourly is None else hourly * more * HOURS_A_MONTH,
             )

@@ -163,7 +163,7 @@ class Effects:
 
 def _holds(fact: InPlace, difference: Difference, old: Resource, new: Resource) -> bool:
     kept = parsed(fact.kept)
-    if kept and not any(covers(parsed(each), kept) for each in new.ignore_changes):
+    if kept and not any(covers(parsed(ignore_change), kept) for ignore_change in new.ignore_changes):
         return False
     if any(value_at(old.properties, parsed(path)) != value for path, value in fact.given.items()):
         return False
@@ -201,7 +201,7 @@ def _is(when: When, before: Any, after: Any) -> bool:
         return _is_on(before) is (when is When.OFF) and _is_on(after) is (when is When.ON)
     if when is When.SKIPPED:
         versions = [_VERSION.fullmatch(each) if isinstance(each, str) else None for each in (before, after)]
-        numbers = [(int(each[1]), int(each[2])) for each in versions if each]
+        numbers = [(int(version[1]), int(version[2])) for version in versions if version]
         return len(numbers) == 2 and numbers[1] > (numbers[0][0], numbers[0][1] + 1)
     earlier, now = _amount(before), _amount(after)
     if when is When.SHORTENED:
@@ -283,7 +283,7 @@ class Compared:
     @property
     def note(self) -> str:
         """The effects of an update in place as text; empty if none is known."""
-        return "; ".join(each.fact.note for each in self.consequences)
+        return "; ".join(consequence.fact.note for consequence in self.consequences)
 
     @property
     def retained(self) -> bool:
@@ -367,7 +367,7 @@ class _Update:
         return [each for each in forced if each.path[0] not in SECRET_DATA]
 
     def _differences(self, old: Resource, new: Resource) -> list[Difference]:
-        ignored = [parsed(each) for each in new.ignore_changes]
+        ignored = [parsed(ignore_change) for ignore_change in new.ignore_changes]
         there = [*differences(old.properties, new.properties), *self._may_differ(old, new)]
         return [each for each in there if not any(covers(pattern, each.path) for pattern in ignored)]
 
@@ -458,7 +458,7 @@ class _Update:
 
 
 def _asked_to_replace(new: Resource, difference: Difference) -> bool:
-    patterns = [parsed(each) for each in new.replace_on_changes]
+    patterns = [parsed(replace_on_change) for replace_on_change in new.replace_on_changes]
     return any(covers(pattern, path) for pattern in patterns for path in difference.leaves)
 
 
@@ -507,7 +507,11 @@ def _pairs(before: Stack, after: Stack) -> list[tuple[Resource | None, Resource 
     for urn, resource in new.items():
         match = left.pop(urn, None)
         if match is None:
-            earlier = (each for each in _earlier_urns(resource, after) if each in left and each not in new)
+            earlier = (
+                earlier_urn
+                for earlier_urn in _earlier_urns(resource, after)
+                if earlier_urn in left and earlier_urn not in new
+            )
             match = left.pop(next(earlier, ""), None)
         found.append((match, resource))
     return [*found, *((resource, None) for resource in reversed(left.values()))]

@@ -85,8 +85,8 @@ def listed(parts: Iterable[str], nothing: str = "none") -> str:
 
 def counted(changes: Changes) -> dict[Operation, int]:
     """The number of resources by operation, destructive operations first, without Jobs that run."""
-    jobs = {each.urn for each in changes.runs}
-    found = [each.operation for each in changes.resources if each.urn not in jobs]
+    jobs = {run.urn for run in changes.runs}
+    found = [resource.operation for resource in changes.resources if resource.urn not in jobs]
     return {operation: found.count(operation) for operation in ORDER if operation in found}
 
 
@@ -103,7 +103,7 @@ def job_words(changes: Changes | None, named: int = 0) -> str:
     """
     if changes is None:
         return ""
-    running = [each for each in changes.runs if each.outcome is Outcome.RUNS]
+    running = [run for run in changes.runs if run.outcome is Outcome.RUNS]
     pools = dict.fromkeys(map(_pool, running))
     kept = len(changes.runs) - len(running)
     told = [f"{len(running)} on {listed(pools)}"] if running else []
@@ -118,7 +118,7 @@ def job_words(changes: Changes | None, named: int = 0) -> str:
 
 def running(changes: Changes | None) -> list[str]:
     """``2 Jobs run``; an empty list if none runs."""
-    count = sum(each.outcome is Outcome.RUNS for each in changes.runs) if changes else 0
+    count = sum(run.outcome is Outcome.RUNS for run in changes.runs) if changes else 0
     return [f"{many(count, 'Job')} {'runs' if count == 1 else 'run'}"] if count else []
 
 
@@ -138,8 +138,10 @@ def _pool(run: JobRun) -> str:
 
 def finding_words(findings: Sequence[Finding]) -> str:
     """``2 errors, 1 warning``, and how many of them are new if the base has some."""
-    counts = {severity: sum(each.severity == severity for each in findings) for severity in ("error", "warning")}
-    new = sum(each.new for each in findings)
+    counts = {
+        severity: sum(finding.severity == severity for finding in findings) for severity in ("error", "warning")
+    }
+    new = sum(finding.new for finding in findings)
     told = f" ({new or 'none'} new)" if new < len(findings) else ""
     return listed(many(count, severity) for severity, count in counts.items() if count) + told
 
@@ -208,7 +210,7 @@ def more(count: int, of: int) -> str:
 
 def state(preview: StackPreview) -> str:
     """A summary of a stack in a few words."""
-    if any(each.revision == "head" for each in preview.failures):
+    if any(failure.revision == "head" for failure in preview.failures):
         return "cannot be evaluated"
     if preview.removed:
         return "removed"
@@ -226,7 +228,7 @@ def state(preview: StackPreview) -> str:
 
 def clean(preview: Preview) -> str:
     """The verdict if it has no lines."""
-    return "No new findings." if any(each.findings for each in preview.stacks) else "No findings."
+    return "No new findings." if any(stack.findings for stack in preview.stacks) else "No findings."
 
 
 def problems(failure: Failure) -> list[dict[str, str]]:

@@ -172,7 +172,7 @@ def _of_scalars(before: list[Any], after: list[Any], path: Path) -> Iterator[Dif
 
 
 def _are_scalars(elements: list[Any]) -> bool:
-    return all(isinstance(each, str | int | float) for each in elements)
+    return all(isinstance(element, str | int | float) for element in elements)
 
 
 def _named(elements: list[Any]) -> dict[str, int] | None:
@@ -180,7 +180,7 @@ def _named(elements: list[Any]) -> dict[str, int] | None:
     if not elements:
         return {}
     for key in IDENTIFYING:
-        names = [text(at(each, key)) for each in elements]
+        names = [text(at(element, key)) for element in elements]
         if all(names) and len(set(names)) == len(names):
             return {name: index for index, name in enumerate(names)}
     return None

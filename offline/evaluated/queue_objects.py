@@ -104,8 +104,12 @@ class Asked:
 
 def flavor(spec: Properties) -> Flavor:
     taints = [
-        Taint(str(each.get("key", "")), str(each.get("value", "")), each.get("effect", "NoSchedule"))
-        for each in mappings(spec.get("nodeTaints"))
+        Taint(
+            str(node_taint.get("key", "")),
+            str(node_taint.get("value", "")),
+            node_taint.get("effect", "NoSchedule"),
+        )
+        for node_taint in mappings(spec.get("nodeTaints"))
     ]
     return Flavor(strings(spec.get("nodeLabels")), taints, tolerations(spec.get("tolerations")))
 
@@ -117,8 +121,11 @@ def cluster_queue(name: str, spec: Properties) -> ClusterQueue:
         parent=str(spec.get("cohortName") or ""),
         quotas=quotas(spec),
         groups=[
-            Group(texts(each.get("coveredResources")), [str(one["name"]) for one in mappings(each.get("flavors"))])
-            for each in mappings(spec.get("resourceGroups"))
+            Group(
+                texts(resource_group.get("coveredResources")),
+                [str(one["name"]) for one in mappings(resource_group.get("flavors"))],
+            )
+            for resource_group in mappings(spec.get("resourceGroups"))
         ],
         strict=spec.get("queueingStrategy") == "StrictFIFO",
         preempts=at(spec, "preemption", "withinClusterQueue") in {"LowerPriority", "LowerOrNewerEqualPriority"},
@@ -188,9 +195,9 @@ def requests(spec: Properties) -> dict[str, int]:
     """
     staying: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for each in mappings(spec.get("initContainers")):
-        own = _requests(each)
-        if each.get("restartPolicy") == "Always":
+    for init_container in mappings(spec.get("initContainers")):
+        own = _requests(init_container)
+        if init_container.get("restartPolicy") == "Always":
             staying = _sum(staying, own)
             own = {}
         peak = _largest(peak, _sum(staying, own))
@@ -372,7 +379,7 @@ def _value(value: object, known: Field, path: str) -> Iterator[str]:
         for index, each in enumerate(several):
             yield from _checked(each, known.fields, f"{path}[{index}]" if known.many else path)
     if known.choices and value not in known.choices:
-        listed = ", ".join(f'"{each}"' for each in known.choices)
+        listed = ", ".join(f'"{choice}"' for choice in known.choices)
         yield f'{path}: Unsupported value: "{value}": supported values: {listed}'
     text = str(value)
     if known.pattern and not (len(text) <= known.length and re.fullmatch(known.pattern, text)):

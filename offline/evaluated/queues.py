@@ -44,21 +44,23 @@ class Quotas:
 
     def _children(self, cohort: str) -> list[Holder]:
         holders: list[Holder] = [*self.cluster_queues.values(), *self._all_cohorts().values()]
-        return [each for each in holders if each.parent == cohort and not self._is_cohort(each, cohort)]
+        return [holder for holder in holders if holder.parent == cohort and not self._is_cohort(holder, cohort)]
 
     def _is_cohort(self, holder: Holder, cohort: str) -> bool:
         return not isinstance(holder, ClusterQueue) and holder.name == cohort
 
     def _all_cohorts(self) -> dict[str, Holder]:
         """Those with an object, and those that only others name."""
-        named = {each.parent for each in (*self.cluster_queues.values(), *self.cohorts.values())} - {""}
+        named = {
+            cluster_queue.parent for cluster_queue in (*self.cluster_queues.values(), *self.cohorts.values())
+        } - {""}
         return {name: self.cohorts.get(name, Holder(name, "", {})) for name in (*named, *self.cohorts)}
 
     def _subtree(self, holder: Holder, key: FlavorResource) -> int:
         own = holder.quotas.get(key, Quota(0)).nominal
         if isinstance(holder, ClusterQueue):
             return own
-        lent = (self._subtree(each, key) - self._kept(each, key) for each in self._children(holder.name))
+        lent = (self._subtree(child, key) - self._kept(child, key) for child in self._children(holder.name))
         return own + sum(lent)
 
     def _kept(self, holder: Holder, key: FlavorResource) -> int:
@@ -70,7 +72,7 @@ class Quotas:
         if isinstance(holder, ClusterQueue):
             return used_of(used, holder.name, key)
         children = self._children(holder.name)
-        return sum(max(0, self._usage(each, key, used) - self._kept(each, key)) for each in children)
+        return sum(max(0, self._usage(child, key, used) - self._kept(child, key)) for child in children)
 
     def left(self, holder: Holder, key: FlavorResource, used: Used) -> int:
         """What is left of a quota, with what others lend."""
@@ -393,8 +395,8 @@ def decide(queues: Queues, waiting: Iterable[Asked], running: Sequence[Admitted]
             continue
         found.reasons[asked.order] = "; ".join(assignment.reasons)
         if assignment.mode is Mode.PREEMPT and (targets := _targets(queues, asked, running, used)):
-            found.stopped += [(each, asked) for each in targets if not each.stopping]
-            names = ", ".join(each.asked.name for each in targets)
+            found.stopped += [(target, asked) for target in targets if not target.stopping]
+            names = ", ".join(target.asked.name for target in targets)
             found.reasons[asked.order] += f"; Pending the preemption of {names}"
             # Nobody else gets what is freed for it.
             _add(used, queue.name, assignment.usage)
@@ -454,10 +456,10 @@ def _targets(
             break
     else:
         return []
-    for each in targets[-2::-1]:
-        _add(left, queue.name, each.assignment.usage)
+    for target in targets[-2::-1]:
+        _add(left, queue.name, target.assignment.usage)
         if queues.assign(asked, left).mode is Mode.FIT:
-            targets.remove(each)
+            targets.remove(target)
         else:
-            _add(left, queue.name, each.assignment.usage, -1)
+            _add(left, queue.name, target.assignment.usage, -1)
     return targets

@@ -188,7 +188,7 @@ def selector_picks(selector: object, labels: Mapping[str, str]) -> bool:
 def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
     """The first of a node's taints that keeps off a pod with these tolerations; None if none does."""
     for taint in taints:
-        if taint.effect in HARD_EFFECTS and not any(tolerates(each, taint) for each in tolerations):
+        if taint.effect in HARD_EFFECTS and not any(tolerates(toleration, taint) for toleration in tolerations):
             return taint
     return None
 
@@ -235,8 +235,12 @@ def affinity(terms: object) -> list[list[Expression]]:
     """The ``nodeSelectorTerms`` of a required node affinity. What they ask of a node's fields is left out."""
     return [
         [
-            Expression(str(each.get("key", "")), str(each.get("operator", "")), texts(each.get("values")))
-            for each in mappings(term.get("matchExpressions"))
+            Expression(
+                str(match_expression.get("key", "")),
+                str(match_expression.get("operator", "")),
+                texts(match_expression.get("values")),
+            )
+            for match_expression in mappings(term.get("matchExpressions"))
         ]
         for term in mappings(terms)
     ]

@@ -266,7 +266,9 @@ class _Scheduler:
         self._stack = stack
         self._measured = measured
         self._jobs = jobs
-        self._workloads = {each.resource.urn: each for each in workloads(stack, JOB, STATEFUL_SET, DEPLOYMENT)}
+        self._workloads = {
+            workload.resource.urn: workload for workload in workloads(stack, JOB, STATEFUL_SET, DEPLOYMENT)
+        }
         self._held = {(each.pool.cluster, each.pool.name): each for each in held(stack)}
         self._pools: dict[tuple[str, str], PoolNodes] = {}
         self._found = Schedule()
@@ -447,7 +449,7 @@ def _needs(resource: Resource) -> frozenset[str]:
 
 
 def _images(workload: Workload) -> set[str]:
-    return {str(each.get("image", "")) for each in workload.containers}
+    return {str(container.get("image", "")) for container in workload.containers}
 
 
 def timeline(stack: Stack, measured: Mapping[str, Measured] | None = None) -> Timeline:

@@ -147,9 +147,9 @@ class Workload:
         try:
             staying = add()
             peak = add()
-            for each in mappings(self.spec.get("initContainers")):
-                asked = _requests(each)
-                if each.get("restartPolicy") == "Always":
+            for init_container in mappings(self.spec.get("initContainers")):
+                asked = _requests(init_container)
+                if init_container.get("restartPolicy") == "Always":
                     staying = add(staying, asked)
                     asked = add()
                 peak = largest(peak, add(staying, asked))
@@ -195,8 +195,8 @@ class Workload:
     @property
     def is_device_plugin(self) -> bool:
         """Whether it is NVIDIA's device plugin, which needs access to the host."""
-        named = any(NVIDIA_PLUGIN in str(each.get("image", "")) for each in self.containers)
-        paths = (mapping(each.get("hostPath")).get("path") for each in self.volumes)
+        named = any(NVIDIA_PLUGIN in str(container.get("image", "")) for container in self.containers)
+        paths = (mapping(volume.get("hostPath")).get("path") for volume in self.volumes)
         return named and any(str(path).rstrip("/") == KUBELET_PLUGINS for path in paths)
 
 

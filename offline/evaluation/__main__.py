@@ -110,7 +110,7 @@ def _declared(reference: str, others: "OtherStacks", encoder: Encoder) -> dict[s
     teams = mapping(at(found.outputs, OUTPUT, "teams")).values()
     return {
         **declared([*found.evaluation.resources.values()], found.emulators, encoder),
-        "teams": [[text(at(each, "namespace")), text(at(each, "service_account"))] for each in teams],
+        "teams": [[text(at(team, "namespace")), text(at(team, "service_account"))] for team in teams],
     }
 
 

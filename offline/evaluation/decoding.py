@@ -96,7 +96,7 @@ def _stack(name: str, document: Mapping[str, Any]) -> Stack:
     return reviewed(
         Stack(
             name=name,
-            resources={each["urn"]: _resource(each) for each in document["resources"]},
+            resources={resource["urn"]: _resource(resource) for resource in document["resources"]},
             configuration=_opened(document.get("configuration", {})),
             pools=[pool_of_nodes(_NODE.validate_python(each)) for each in document["standing"]],
         ),
@@ -116,7 +116,11 @@ def _elsewhere(document: Mapping[str, Any]) -> Iterator[ClusterElsewhere]:
                 there,
                 pools=[replace(pool, cluster=name, stack=there.stack) for pool in pools],
                 charges=[charge for charge in stack.charges if charge.pool in urns],
-                objects=[each for each in stack.resources.values() if stack.cluster_of(each) == there.cluster],
+                objects=[
+                    resource
+                    for resource in stack.resources.values()
+                    if stack.cluster_of(resource) == there.cluster
+                ],
                 teams=[(namespace, account) for namespace, account in declared[there.stack].get("teams", ())],
             )
         yield there

@@ -45,9 +45,9 @@ def described(error: BaseException, tree: Path, shown: Callable[[str], str]) -> 
         "where": "" if problems else where(error, tree),
         "problems": [
             # Revisions from before `shown` do not know which values are secrets.
-            {"value": shown(getattr(each, "shown", SECRET))}
-            | {key: shown(getattr(each, key)) for key in ("key", "reason", "fix")}
-            for each in problems
+            {"value": shown(getattr(problem, "shown", SECRET))}
+            | {key: shown(getattr(problem, key)) for key in ("key", "reason", "fix")}
+            for problem in problems
         ],
     }
 
@@ -152,7 +152,7 @@ def evaluated(name: str, tree: Path, hiding: Secrets, evaluate: Evaluate) -> dic
         found = {"failure": described(error, tree, shown)}
     finally:
         logger.removeHandler(handler)
-    return {**found, "remarks": [shown(each) for each in handler.remarks]}
+    return {**found, "remarks": [shown(remark) for remark in handler.remarks]}
 
 
 class _Remarks(logging.Handler):
@@ -225,7 +225,7 @@ class Program:
 def stood_in(values: Mapping[str, Any], emulators: Sequence[Any], remark: Remark) -> dict[str, Any]:
     """A stack's configuration with the emulators' values for the providers' keys that it does not set."""
     whole = dict(values)
-    for key, value in (item for each in emulators for item in each.configuration.items()):
+    for key, value in (item for emulator in emulators for item in emulator.configuration.items()):
         if not whole.get(key):
             whole[key] = value
             remark(f"{key} is not set; {value!r} stands in")
@@ -248,5 +248,5 @@ def declared(resources: Sequence[Any], emulators: Sequence[Any], encoder: Encode
     """The resources of a stack, and the nodes that are there before it."""
     return {
         "resources": [encoder.resource(each) for each in resources],
-        "standing": [node(each) for emulator in emulators for each in emulator.standing_nodes()],
+        "standing": [node(one) for emulator in emulators for one in emulator.standing_nodes()],
     }

@@ -407,8 +407,8 @@ def _identities(scene: Scene, picture: Picture, frame: _Frame) -> float:
 def _groups(identities: Sequence[Identity], clusters: Mapping[str, tuple[float, float]]) -> list[list[Identity]]:
     """Those that have a cluster in common stand side by side below all of their clusters."""
     groups: list[tuple[set[str], list[Identity]]] = []
-    for each in identities:
-        names, members = {name for name in each.clusters if name in clusters}, [each]
+    for identity in identities:
+        names, members = {name for name in identity.clusters if name in clusters}, [identity]
         for group in [group for group in groups if group[0] & names]:
             groups.remove(group)
             names, members = names | group[0], [*group[1], *members]
@@ -428,8 +428,8 @@ def _down(span: tuple[float, float], y: float, to: tuple[float, float], to_y: fl
 
 def _others(scene: Scene, picture: Picture, y: float) -> float:
     """Lists the identities that are not on the way to the store."""
-    drawn = {each.about for each in picture.boxes if each.kind == "identity"}
-    others = [each for each in scene.identities if said(each) not in drawn]
+    drawn = {box.about for box in picture.boxes if box.kind == "identity"}
+    others = [identity for identity in scene.identities if said(identity) not in drawn]
     if not others:
         return y
     y += GUTTER

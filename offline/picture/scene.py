@@ -249,7 +249,7 @@ def scene(stack: Stack, phases: Mapping[str, str] | None = None) -> Scene:
     jobs = list(workloads(stack, *KINDS))
     declared = mapping(stack.configuration.get(f"{PREFIX}clusters"))
     names = dict.fromkeys(
-        [*(pool.cluster for pool in stack.pools), *declared, *(each.cluster for each in jobs)], None
+        [*(pool.cluster for pool in stack.pools), *declared, *(job.cluster for job in jobs)], None
     )
     return Scene(
         title=stack.name,
@@ -257,11 +257,11 @@ def scene(stack: Stack, phases: Mapping[str, str] | None = None) -> Scene:
             Zone(
                 name or "cluster not known",
                 _about_cluster(declared.get(name), stack.endpoints.get(name)),
-                _columns(stack, name, [each for each in jobs if each.cluster == name], phases or {}),
+                _columns(stack, name, [job for job in jobs if job.cluster == name], phases or {}),
             )
             for name in names
         ],
-        edges=_edges(stack, [each.resource.urn for each in jobs if each.resource.type == JOB]),
+        edges=_edges(stack, [job.resource.urn for job in jobs if job.resource.type == JOB]),
         identities=stack.identities,
         store=_about_store(stack),
         connections=_connections(stack, jobs),
@@ -337,7 +337,9 @@ def _work(job: Workload, phase: str) -> Work:
     kind = KINDS[job.resource.type]
     if kind == "service":
         ports = [
-            whole(port.get("containerPort")) for each in job.containers for port in mappings(each.get("ports"))
+            whole(port.get("containerPort"))
+            for container in job.containers
+            for port in mappings(container.get("ports"))
         ]
         parts = [*(f"port {port}" for port in ports if port), *parts]
     if kind == "schedule":
@@ -412,7 +414,7 @@ def about(scene: Scene) -> str:
     ]
     if scene.store:
         parts.append(f"Store: {', '.join(scene.store)}.")
-    parts += [f"{each.name} ({each.of}) may {each.may}." for each in scene.identities]
+    parts += [f"{identity.name} ({identity.of}) may {identity.may}." for identity in scene.identities]
     names = {job.urn: job.name for job in scene.jobs}
     parts += [f"{names[job]} connects to {names[service]}." for service, job in scene.connections]
     return " ".join(parts)

@@ -272,11 +272,11 @@ def undo(change: Compared) -> str:
 
 
 def _paths(differences: Sequence[Difference]) -> list[str]:
-    return list(dict.fromkeys(written(each.path) for each in differences))
+    return list(dict.fromkeys(written(difference.path) for difference in differences))
 
 
 def _properties(consequence: Consequence) -> str:
-    paths = dict.fromkeys(written(without_indices(each.path)) for each in consequence.differences)
+    paths = dict.fromkeys(written(without_indices(difference.path)) for difference in consequence.differences)
     return ", ".join(paths)
 
 
@@ -284,8 +284,8 @@ def _from_to(consequence: Consequence) -> str:
     """``retentionInDays 90 → 7``; of values with others in them only the name."""
     return ", ".join(
         dict.fromkeys(
-            f"{written(without_indices(each.path))} {_short(each.before)} → {_short(each.after)}"
-            for each in consequence.differences
+            f"{written(without_indices(difference.path))} {_short(difference.before)} → {_short(difference.after)}"
+            for difference in consequence.differences
         )
     )
 

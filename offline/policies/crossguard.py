@@ -76,7 +76,7 @@ def stack_of(resources: Sequence[PolicyResource], root: Path) -> Stack:
     return reviewed(
         Stack(
             name=name,
-            resources={each.urn: _declared(each) for each in resources},
+            resources={resource.urn: _declared(resource) for resource in resources},
             configuration=configuration,
             pools=there,
         ),
@@ -144,7 +144,7 @@ def _declared(resource: PolicyResource) -> Resource:
         custom=provider is not None or is_provider,
         parent=resource.parent.urn if resource.parent else "",
         provider=provider.urn if provider and not _is_default(provider.name) else "",
-        dependencies=frozenset(each.urn for each in resource.dependencies),
+        dependencies=frozenset(dependency.urn for dependency in resource.dependencies),
         property_dependencies={
             key: frozenset(each.urn for each in needed) for key, needed in resource.property_dependencies.items()
         },

@@ -31,7 +31,11 @@ LOCAL = re.compile(r"^(?:[./~]|.*\.tgz$)")
 
 def _images(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack):
-        named = {str(each["image"]): None for each in workload.containers if isinstance(each.get("image"), str)}
+        named = {
+            str(container["image"]): None
+            for container in workload.containers
+            if isinstance(container.get("image"), str)
+        }
         for image in named:
             _, _, tag = image.rpartition("/")[2].partition(":")
             if "@sha256:" in image or WHOLE_VERSION.search(tag):
@@ -45,7 +49,7 @@ def _images(stack: Stack) -> Iterator[Violation]:
 
 def _defaults(stack: Stack) -> Iterator[Violation]:
     """One finding for the data file that names the image, instead of one for each Job."""
-    used = {each.get("image") for workload in workloads(stack) for each in workload.containers}
+    used = {container.get("image") for workload in workloads(stack) for container in workload.containers}
     if images := [tag for tags in IMAGES.values() for tag in tags if tag in used]:
         reason = "images that are run by default are named by a tag, which can be moved"
         yield Violation(f"infra/data/{DATA.name}", f"{reason}: {', '.join(images)}", PINNING)

@@ -142,7 +142,10 @@ def _on_disruption(job: Properties) -> str | None:
     if not known(job.get("podFailurePolicy")):
         return ""
     for rule in mappings(mapping(job.get("podFailurePolicy")).get("rules")):
-        if any(each.get("type") == "DisruptionTarget" for each in mappings(rule.get("onPodConditions"))):
+        if any(
+            on_pod_condition.get("type") == "DisruptionTarget"
+            for on_pod_condition in mappings(rule.get("onPodConditions"))
+        ):
             return str(rule.get("action"))
     return None
 
@@ -152,7 +155,7 @@ def _saves(workload: Workload) -> bool:
     spec = workload.spec
     if not known(spec.get("volumes")):
         return True
-    lasting = {str(each.get("name")) for each in workload.volumes if not each.keys() <= LOST}
+    lasting = {str(volume.get("name")) for volume in workload.volumes if not volume.keys() <= LOST}
     for container in workload.containers:
         told = {key: container.get(key) for key in ("command", "args", "env")}
         if not known(told) or any(isinstance(each, str) and REMOTE.search(each) for _, each in leaves(told)):
@@ -320,10 +323,10 @@ def _sizes(stack: Stack) -> Iterator[tuple[Resource, int]]:
         if not known((data, binary)):
             continue
         try:
-            decoded = [base64.b64decode(each) for each in strings(binary).values()]
+            decoded = [base64.b64decode(string) for string in strings(binary).values()]
         except binascii.Error:
             continue
-        yield config_map, sum(len(each.encode()) for each in strings(data).values()) + sum(map(len, decoded))
+        yield config_map, sum(len(string.encode()) for string in strings(data).values()) + sum(map(len, decoded))
 
 
 def _too_large(stack: Stack) -> Iterator[Violation]:
@@ -372,12 +375,12 @@ def _counts(stack: Stack) -> Iterator[tuple[Resource, str, int, int]]:
 
 def _declared(stack: Stack, quota: Resource, counted: str) -> int:
     return sum(
-        each.custom
-        and not each.read
-        and each.provider == quota.provider
-        and _namespace(each) == _namespace(quota)
-        and _plural(each.type) == counted
-        for each in stack.resources.values()
+        resource.custom
+        and not resource.read
+        and resource.provider == quota.provider
+        and _namespace(resource) == _namespace(quota)
+        and _plural(resource.type) == counted
+        for resource in stack.resources.values()
     )
 
 

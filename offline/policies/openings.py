@@ -85,7 +85,7 @@ def openings(stack: Stack) -> list[Opening]:
 def _of(stack: Stack, kind: str) -> list[Resource]:
     """The objects of a kind with their patches, in whichever version of its API."""
     start, ends = f"kubernetes:{GROUPS[kind]}/", (f":{kind}", f":{kind}{PATCH}")
-    found = [each.type for each in stack.resources.values() if each.type.startswith(start)]
+    found = [resource.type for resource in stack.resources.values() if resource.type.startswith(start)]
     types = dict.fromkeys(each.removesuffix(PATCH) for each in found if each.endswith(ends))
     return [*as_patched(stack, *types)]
 
@@ -99,7 +99,8 @@ def _ingress(resource: Resource, stack: Stack) -> Opening:
     ]
     services.append(at(spec, "defaultBackend", "service", "name"))
     login = _of_balancer(annotations) or next(
-        (f"asks {annotations[each]}" for each in AUTH_ANNOTATIONS if annotations.get(each)), ""
+        (f"asks {annotations[annotation]}" for annotation in AUTH_ANNOTATIONS if annotations.get(annotation)),
+        "",
     )
     return Opening(
         resource,
@@ -132,19 +133,21 @@ def _of_balancer(annotations: dict[str, str]) -> str:
 def _by_gateway(resource: Resource, stack: Stack) -> Opening:
     spec = mapping(resource.properties.get("spec"))
     namespace = at(resource.properties, "metadata", "namespace")
-    parents = {str(each.get("name")) for each in mappings(spec.get("parentRefs"))}
+    parents = {str(parent_ref.get("name")) for parent_ref in mappings(spec.get("parentRefs"))}
     gateways = [
         each
         for each in _of(stack, GATEWAY)
         if each.provider == resource.provider and at(each.properties, "metadata", "name") in parents
     ]
     listeners = [each for gateway in gateways for each in mappings(at(gateway.properties, "spec", "listeners"))]
-    encrypted = bool(listeners) and all(each.get("protocol") in {"HTTPS", "TLS"} for each in listeners)
+    encrypted = bool(listeners) and all(listener.get("protocol") in {"HTTPS", "TLS"} for listener in listeners)
     services = [
-        each.get("name") for rule in mappings(spec.get("rules")) for each in mappings(rule.get("backendRefs"))
+        backend_ref.get("name")
+        for rule in mappings(spec.get("rules"))
+        for backend_ref in mappings(rule.get("backendRefs"))
     ]
     kind = resource.type.rpartition(":")[2].removesuffix(PATCH)
-    before = {(kind, str(at(resource.properties, "metadata", "name"))), *((GATEWAY, each) for each in parents)}
+    before = {(kind, str(at(resource.properties, "metadata", "name"))), *((GATEWAY, parent) for parent in parents)}
     login = _policy_login(stack, resource, namespace, before)
     if not login and services:
         # One Service without a login is a way past that of the others.
@@ -213,31 +216,34 @@ def _guarded(resource: Resource, services: Sequence[object], stack: Stack) -> st
 
 def _proxy(container: Properties) -> str:
     image = container.get("image")
-    if not isinstance(image, str) or not any(each in image for each in PROXIES):
+    if not isinstance(image, str) or not any(proxy in image for proxy in PROXIES):
         return ""
     options = dict.fromkeys(texts(container.get("args")))
-    issuer = next((each.partition("=")[2] for each in options if each.startswith("--oidc-issuer-url=")), "")
-    domains = [each.partition("=")[2] for each in options if each.startswith("--email-domain=")]
-    groups = [each.partition("=")[2] for each in options if each.startswith("--allowed-group=")]
-    who = [*(f"everybody @{each}" for each in domains if each != "*"), *(f"group {each}" for each in groups)]
+    issuer = next((option.partition("=")[2] for option in options if option.startswith("--oidc-issuer-url=")), "")
+    domains = [option.partition("=")[2] for option in options if option.startswith("--email-domain=")]
+    groups = [option.partition("=")[2] for option in options if option.startswith("--allowed-group=")]
+    who = [
+        *(f"everybody @{domain}" for domain in domains if domain != "*"),
+        *(f"group {group}" for group in groups),
+    ]
     return f"{', '.join(who) or 'everybody with an account'} at {issuer or 'a login proxy'}"
 
 
 def _unguarded(stack: Stack) -> Iterator[Violation]:
-    for each in openings(stack):
-        missing = [*([] if each.tls else ["TLS"]), *([] if each.login else ["a login"])]
-        if not missing or not known(each.resource.properties.get("spec")):
+    for opening in openings(stack):
+        missing = [*([] if opening.tls else ["TLS"]), *([] if opening.login else ["a login"])]
+        if not missing or not known(opening.resource.properties.get("spec")):
             continue
         yield Violation(
-            each.resource.urn,
-            f"{each.address} is open without {' and without '.join(missing)}: anybody can find it and try",
+            opening.resource.urn,
+            f"{opening.address} is open without {' and without '.join(missing)}: anybody can find it and try",
             "write the app's `ingress`, which has both; or put a certificate and a login in front of it",
         )
 
 
 def _opened(change: Change) -> Iterator[Violation]:
-    before = {each.resource.urn: each for each in openings(change.before)}
-    now = {each.resource.urn: each for each in openings(change.after)}
+    before = {opening.resource.urn: opening for opening in openings(change.before)}
+    now = {opening.resource.urn: opening for opening in openings(change.after)}
     for each in change.compared:
         old = before.get(each.before.urn) if each.before else None
         new = now.get(each.after.urn) if each.after else None

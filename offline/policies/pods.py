@@ -152,8 +152,8 @@ POLICIES = (
 
 def _beside_services(stack: Stack) -> Iterator[Violation]:
     for workload, places in _jobs_with_room(stack):
-        if any(each.by for each in places) and not _room(workload, places):
-            services = list(dict.fromkeys(by.resource.name for each in places for by in each.by))
+        if any(place.by for place in places) and not _room(workload, places):
+            services = list(dict.fromkeys(workload.resource.name for place in places for workload in place.by))
             stays = "stays" if len(services) == 1 else "stay"
             yield Violation(
                 workload.resource.urn,
@@ -190,8 +190,8 @@ def _nodes(stack: Stack) -> Iterator[Violation]:
 
 
 def _most(places: Sequence[Held]) -> str:
-    most = sum(each.pool.max_nodes for each in places)
-    beside = ", ".join(dict.fromkeys(by.resource.name for each in places for by in each.by))
+    most = sum(place.pool.max_nodes for place in places)
+    beside = ", ".join(dict.fromkeys(workload.resource.name for place in places for workload in place.by))
     return f"at most {many(most, 'node')}{f' beside {beside}' if beside else ''}"
 
 
@@ -208,19 +208,19 @@ def _room(workload: Workload, places: Sequence[Held]) -> int:
     wanted = workload.requests
     if wanted is None:
         return 0
-    return sum(each.room(wanted, one_a_node=workload.one_a_node) for each in places)
+    return sum(place.room(wanted, one_a_node=workload.one_a_node) for place in places)
 
 
 def _pools(places: Sequence[Held]) -> str:
-    return " or ".join(f"`{each.pool.name}`" for each in places)
+    return " or ".join(f"`{place.pool.name}`" for place in places)
 
 
 def _without_limit(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack):
         unlimited = [
-            str(each.get("name"))
-            for each in workload.containers
-            if known(each.get("resources")) and at(each, "resources", "limits", "memory") is None
+            str(container.get("name"))
+            for container in workload.containers
+            if known(container.get("resources")) and at(container, "resources", "limits", "memory") is None
         ]
         if unlimited and not workload.is_device_plugin:
             yield Violation(

@@ -52,7 +52,7 @@ def _never_used(stack: Stack) -> Iterator[Violation]:
     for pool in filter(has_gpus, stack.own_pools):
         if not pool.urn or pool.min_nodes < 2:
             continue
-        fitting = [each for each in workloads(stack) if pool in each.suitable_pools(stack)]
+        fitting = [workload for workload in workloads(stack) if pool in workload.suitable_pools(stack)]
         if not fitting or any(each.resource.type != JOB for each in fitting):
             continue
         pods = _at_once(stack, fitting)

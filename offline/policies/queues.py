@@ -61,12 +61,14 @@ _LABELS = {JOB: ("metadata", "labels"), CRON_JOB: ("spec", "jobTemplate", "metad
 
 
 def _clusters(stack: Stack) -> set[str]:
-    return {stack.cluster_of(each) for each in stack.resources.values() if each.type.startswith(PREFIX)}
+    return {
+        stack.cluster_of(resource) for resource in stack.resources.values() if resource.type.startswith(PREFIX)
+    }
 
 
 def _queues(stack: Stack, cluster: str) -> Queues:
     here = [
-        *(each for each in stack.resources.values() if stack.cluster_of(each) == cluster),
+        *(resource for resource in stack.resources.values() if stack.cluster_of(resource) == cluster),
         # Those of a team's LocalQueue are in the stack that has the cluster.
         *stack.declared_elsewhere.get(cluster, ()),
     ]

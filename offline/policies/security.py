@@ -76,7 +76,8 @@ def _reaches_host(breach: Breach) -> bool:
 def _root(stack: Stack) -> Iterator[Violation]:
     for workload, found in _breaches(stack):
         users = {
-            str(each.get("name")): effective(each, workload.spec, "runAsUser") for each in workload.containers
+            str(container.get("name")): effective(container, workload.spec, "runAsUser")
+            for container in workload.containers
         }
         root = {name for name, user in users.items() if known(user) and whole(user) == 0}
         if open_ := [each for each in found if each.rule is Rule.NON_ROOT and each.container in root]:
@@ -165,7 +166,7 @@ def _wildcard(stack: Stack) -> Iterator[Violation]:
                 break
     for binding in stack.of_type(*BINDINGS):
         role = mapping(binding.properties.get("roleRef"))
-        named = {str(each.get("name")) for each in mappings(binding.properties.get("subjects"))}
+        named = {str(subject.get("name")) for subject in mappings(binding.properties.get("subjects"))}
         if role.get("name") == "cluster-admin":
             reason = "it grants cluster-admin, which may do everything"
         elif everybody := sorted(EVERYBODY & named):
@@ -340,7 +341,7 @@ def _expanded(stack: Stack) -> Iterator[Violation]:
                 if "secretKeyRef" in mapping(each.get("valueFrom"))
             }
             texts = [each for key in ("command", "args") for each in items(container.get(key))]
-            named = {name for each in texts if isinstance(each, str) for name in REFERENCE.findall(each)}
+            named = {name for text in texts if isinstance(text, str) for name in REFERENCE.findall(text)}
             for name in sorted(named & of_secrets):
                 yield Violation(
                     workload.resource.urn,

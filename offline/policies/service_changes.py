@@ -35,7 +35,7 @@ def _passwords(change: Change) -> Iterator[Violation]:
     for secret in change.compared:
         if secret.resource.type != SECRET or secret.after is None or secret.before is None or not secret.operation:
             continue
-        if not any(each.path[0] in {"data", "stringData"} for each in secret.differences):
+        if not any(difference.path[0] in {"data", "stringData"} for difference in secret.differences):
             continue
         for server in _keeping(change, secret.after):
             why = cause(secret) if secret.operation in GOES else "it changes"
@@ -108,7 +108,9 @@ def _volume_that_stays(compared: Compared, change: Change) -> str:
     if compared.operation is not Operation.REPLACE and any(map(_of_one_node, templates)):
         held = holding(before, change.before)
         return CHANGED_STORAGE if held and held.rebuilt else WITHOUT_IT
-    names = {at(each, "persistentVolumeClaim", "claimName") for each in workload_of(after, change.after).volumes}
+    names = {
+        at(volume, "persistentVolumeClaim", "claimName") for volume in workload_of(after, change.after).volumes
+    }
     for claim in change.compared:
         it = claim.after
         if it is None or it.type != CLAIM or claim.before is None or claim.operation in GOES:
@@ -140,10 +142,10 @@ class _Places:
 def _places(resource: Resource, stack: Stack) -> _Places | None:
     """Where the pods of ``resource`` may run; None where a pool's zones are not known."""
     pools = _pods_of(resource, stack).suitable_pools(stack)
-    if not pools or not all(each.zones for each in pools):
+    if not pools or not all(pool.zones for pool in pools):
         return None
     return _Places(
-        "`, `".join(each.name for each in pools), frozenset(zone for each in pools for zone in each.zones)
+        "`, `".join(pool.name for pool in pools), frozenset(zone for pool in pools for zone in pool.zones)
     )
 
 

@@ -29,10 +29,10 @@ def served(stack: Stack) -> Iterator[tuple[Resource, Workload]]:
     for service in as_patched(stack, CLIENT_SERVICE):
         selector = strings(at(service.properties, "spec", "selector"))
         namespace = at(service.properties, "metadata", "namespace") or "default"
-        for each in pods:
-            same = each.resource.provider == service.provider and each.namespace == namespace
-            if same and selector and selector.items() <= each.labels.items():
-                yield service, each
+        for pod in pods:
+            same = pod.resource.provider == service.provider and pod.namespace == namespace
+            if same and selector and selector.items() <= pod.labels.items():
+                yield service, pod
 
 
 def _servers(stack: Stack) -> list[Workload]:
@@ -56,7 +56,7 @@ def _on_spot(stack: Stack) -> Iterator[Violation]:
             continue
         others = [each.name for each in pools_of(stack, workload.cluster) if _could_take(each, workload)]
         fix = f"place it on {' or '.join(f'`{name}`' for name in others)}" if others else "add a pool for it"
-        why = ", ".join(f"{each.name}: {_why(each)}" for each in pools)
+        why = ", ".join(f"{pool.name}: {_why(pool)}" for pool in pools)
         yield Violation(
             workload.resource.urn,
             f"its nodes are taken back ({why}), and all that connect to it wait until it has come up on another",
@@ -87,7 +87,7 @@ def _could_take(pool: NodePool, workload: Workload) -> bool:
 def _without_probe(stack: Stack) -> Iterator[Violation]:
     for workload in _servers(stack):
         containers = workload.spec.get("containers")
-        if known(containers) and not any(each.get("readinessProbe") for each in mappings(containers)):
+        if known(containers) and not any(container.get("readinessProbe") for container in mappings(containers)):
             yield Violation(
                 workload.resource.urn,
                 "it has no readinessProbe: it counts as ready as soon as it has started, and Jobs connect before "
@@ -141,7 +141,7 @@ def _target(service: Resource, server: Workload, port: int) -> int | None:
 
 
 def _ports(server: Workload) -> list[Properties]:
-    return [mapping(port) for each in server.containers for port in mappings(each.get("ports"))]
+    return [mapping(port) for container in server.containers for port in mappings(container.get("ports"))]
 
 
 def _behind_schedule(stack: Stack) -> Iterator[Violation]:

@@ -99,7 +99,9 @@ def _steps(jobs: Sequence[Workload]) -> list[str]:
 def _loss(job: Workload, pool: NodePool, there: ClusterElsewhere, after: Stack | None) -> tuple[str, str] | None:
     """The resource or key that no longer takes ``job``, and why; None where it still has a place."""
     if after is not None:
-        again = next((each for each in workloads(after, *PLACED) if each.resource.urn == job.resource.urn), None)
+        again = next(
+            (workload for workload in workloads(after, *PLACED) if workload.resource.urn == job.resource.urn), None
+        )
         if again is None or again.pool(after) is not None:
             return None
         job = again
@@ -154,7 +156,7 @@ KIB = 1024
 
 def image_remarks(stack: Stack, changes: Changes | None) -> Iterator[str]:
     """For each image whether the next update builds it; ``changes`` are from the base to now, None without one."""
-    running = None if changes is None else {each.urn for each in changes.runs if each.outcome is Outcome.RUNS}
+    running = None if changes is None else {run.urn for run in changes.runs if run.outcome is Outcome.RUNS}
     for resource in stack.of_type(JOB):
         image = built_image(resource)
         if image is None:
@@ -200,7 +202,9 @@ class Options:
 def build(evaluations: Evaluations, options: Options) -> Preview:
     """The preview of every stack that either revision has, the stacks with the largest changes first."""
     head, base = evaluations.head, evaluations.base
-    lost = [each for name, after in head.items() if name in base for each in lost_places(base[name], after)]
+    lost = [
+        lost_place for name, after in head.items() if name in base for lost_place in lost_places(base[name], after)
+    ]
     found = {
         name: _guarded(name, partial(_compared, each, base.get(name), options, lost))
         for name, each in head.items()
@@ -219,7 +223,7 @@ def build(evaluations: Evaluations, options: Options) -> Preview:
             found[name] = _guarded(name, priced)
     removed = [_with(_removed(each), lost) for name, each in base.items() if name not in head]
     stacks = [*found.values(), *removed]
-    lines = [line for each in stacks if each.cost for line in each.cost.lines]
+    lines = [line for stack in stacks if stack.cost for line in stack.cost.lines]
     dates = [line.as_of for line in lines if line.as_of[:1].isdigit()]
     return Preview(
         base=options.base,
@@ -238,7 +242,9 @@ def exit_code(preview: Preview, fail_on: Severity) -> int:
         return NOT_EVALUATED
     failing = {Severity.ERROR} if fail_on is Severity.ERROR else set(Severity)
     return (
-        FINDINGS if any(each.severity in failing for stack in preview.stacks for each in stack.findings) else CLEAN
+        FINDINGS
+        if any(finding.severity in failing for stack in preview.stacks for finding in stack.findings)
+        else CLEAN
     )
 
 
@@ -300,7 +306,7 @@ def _compared(
     preview = StackPreview(
         stack=head.name,
         failures=failures,
-        resources=sum(each.custom and not each.read for each in stack.resources.values()),
+        resources=sum(resource.custom and not resource.read for resource in stack.resources.values()),
         new_stack=bool(options.base) and base is None,
         changes=changes,
         findings=findings,
@@ -322,7 +328,7 @@ def _changes(head: Evaluated, base: Evaluated, before: Stack, stack: Stack, upda
         *found.remarks,
         *output_remarks(base.outputs, head.outputs),
         *_encrypted_remarks(before.configuration, stack.configuration),
-        *(each for each in head.remarks if each not in base.remarks),
+        *(remark for remark in head.remarks if remark not in base.remarks),
     ]
     unknown = list(uncompared(before.configuration, stack.configuration))
     return found.model_copy(update={"remarks": _unique(remarks), "unknown": unknown})
@@ -331,7 +337,7 @@ def _changes(head: Evaluated, base: Evaluated, before: Stack, stack: Stack, upda
 def _running(head: Evaluated, preview: StackPreview) -> list[str]:
     """The names of the Jobs that the next update runs."""
     if preview.changes is not None:
-        return [each.name for each in preview.changes.runs if each.outcome is Outcome.RUNS]
+        return [run.name for run in preview.changes.runs if run.outcome is Outcome.RUNS]
     return [each.name for each in head.stack.of_type(JOB)] if head.stack is not None else []
 
 
@@ -348,7 +354,7 @@ def _priced(
     before, stack = sides
     if stack is None:
         return preview
-    jobs = None if preview.changes is None else {each.urn: each.outcome for each in preview.changes.runs}
+    jobs = None if preview.changes is None else {run.urn: run.outcome for run in preview.changes.runs}
     priced, quotas = cost(stack, today=options.today, jobs=jobs, measured=counted), _quotas(stack)
     found: dict[str, Any] = {"timeline": timeline(stack, options.measured(preview.stack))}
     if before is not None:
@@ -365,7 +371,11 @@ def _quotas(stack: Stack) -> list[QuotaNeed]:
 
 
 def _removed(base: Evaluated) -> StackPreview:
-    count = sum(each.custom and not each.read for each in base.stack.resources.values()) if base.stack else 0
+    count = (
+        sum(resource.custom and not resource.read for resource in base.stack.resources.values())
+        if base.stack
+        else 0
+    )
     return StackPreview(
         stack=base.name, removed=True, resources=count, findings=[removed_finding(base.name, count)]
     )
@@ -388,7 +398,7 @@ def _failure(revision: Literal["base", "head"], failed: Failed, causes: Sequence
         message += f", which the change of {' and '.join(causes)} causes"
     where = f" ({failed.where})" if failed.where else ""
     return Failure(
-        revision=revision, message=f"{message}{where}", problems=[dict(each) for each in failed.problems]
+        revision=revision, message=f"{message}{where}", problems=[dict(problem) for problem in failed.problems]
     )
 
 

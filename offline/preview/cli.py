@@ -138,8 +138,8 @@ def _draw(evaluations: Evaluations, folder: Path) -> None:
 def _pictured(preview: Preview, place: str) -> Preview:
     """Adds the address of its picture to every stack that could be evaluated."""
     stacks = [
-        each.model_copy(update={"picture": f"{place}/{each.stack}.svg"}) if each.resources else each
-        for each in preview.stacks
+        stack.model_copy(update={"picture": f"{place}/{stack.stack}.svg"}) if stack.resources else stack
+        for stack in preview.stacks
     ]
     return preview.model_copy(update={"stacks": stacks})
 

@@ -52,8 +52,8 @@ def output_remarks(before: Mapping[str, bool], after: Mapping[str, bool]) -> lis
 
 def _missing(outputs: Collection[str], others: Collection[str]) -> list[str]:
     """The ``outputs`` that ``others`` has neither as they are, nor as a whole, nor in part."""
-    there = {*others, *(_top(each) for each in others if "." in each)}
-    return [each for each in outputs if each not in there and _top(each) not in set(others)]
+    there = {*others, *(_top(other) for other in others if "." in other)}
+    return [output for output in outputs if output not in there and _top(output) not in set(others)]
 
 
 def _top(output: str) -> str:
@@ -221,7 +221,7 @@ def _singles(changes: Changes) -> Iterator[Row]:
                 told = [change for change in told if not change.path.startswith(listing)]
                 why = why or "it lists Jobs that change"
             yield Row(phrasing.DONE[each.operation], each.operation, [name], why, told)
-    changed = {each.urn: each for each in changes.resources}
+    changed = {resource.urn: resource for resource in changes.resources}
     for outcome in Outcome:
         for run in changes.runs:
             if run.outcome is outcome:

@@ -222,9 +222,9 @@ def _foot(preview: Preview) -> str:
 def _least_comment(preview: Preview, lines: Sequence[Line], limit: int) -> str:
     """The shortest comment that has every stack: with the whole verdict, or as much of its beginning as fits."""
     title = f"## Preview of {phrasing.many(len(preview.stacks), 'stack')}\n\n"
-    stacks = "\n".join(f"- {plain(each.stack)}: {plain(phrasing.state(each))}" for each in preview.stacks)
+    stacks = "\n".join(f"- {plain(stack.stack)}: {plain(phrasing.state(stack))}" for stack in preview.stacks)
     foot = f"\n\n{stacks}\n\n{SHORTENED}\n"
-    said = [_line(each, fix=False, most=BRIEF) for each in lines]
+    said = [_line(line, fix=False, most=BRIEF) for line in lines]
     for whole in (map(_line, lines), said):
         text = f"{title}{_list(whole)}{foot}"
         if len(text) <= limit:
@@ -235,7 +235,7 @@ def _least_comment(preview: Preview, lines: Sequence[Line], limit: int) -> str:
     if fitting > 0:
         return f"{title}{_list([*said[:fitting], end])}{foot}"
     text = f"{title}{SHORTENED}\n\n{stacks}\n"
-    return text if len(text) <= limit else ", ".join(plain(each.stack) for each in preview.stacks)
+    return text if len(text) <= limit else ", ".join(plain(stack.stack) for stack in preview.stacks)
 
 
 def _opened(head: str, sections: Iterable[tuple[Group, str]]) -> list[bool]:
@@ -249,7 +249,7 @@ def _opened(head: str, sections: Iterable[tuple[Group, str]]) -> list[bool]:
 
 
 def _section(group: Group, body: str, *, opened: bool) -> str:
-    names = html(", ".join(each.stack for each in group.stacks))
+    names = html(", ".join(stack.stack for stack in group.stacks))
     said = phrasing.listed([phrasing.state(group.first), *phrasing.running(group.first.changes)])
     summary = f"<summary><b>{names}</b>: {html(said)}</summary>"
     return "\n".join([f"<details{' open' if opened else ''}>", summary, "", body, "", "</details>", ""])
@@ -264,9 +264,9 @@ def _content(about: About, *, properties: int | None = None, lines: bool = True)
 
 def _least(about: About) -> Iterator[str]:
     yield _list(
-        _of(each.said) + f" {', '.join(map(code, each.resources))}"
-        for each in about.findings[:20]
-        if isinstance(each.said, Finding)
+        _of(finding.said) + f" {', '.join(map(code, finding.resources))}"
+        for finding in about.findings[:20]
+        if isinstance(finding.said, Finding)
     )
     if about.stack.changes is not None:
         yield f"- {plain(phrasing.change_words(about.stack.changes))}"
@@ -286,12 +286,12 @@ def _start(about: About) -> Iterator[str]:
         if failure.message != _first_line(failure):
             yield block(failure.message)
         cells = [
-            (code(each["key"]), code(each["value"]), ticked(each["reason"]), ticked(each["fix"]))
-            for each in phrasing.problems(failure)
+            (code(problem["key"]), code(problem["value"]), ticked(problem["reason"]), ticked(problem["fix"]))
+            for problem in phrasing.problems(failure)
         ]
         if cells:
             yield _table(("Key", "Value", "Why", "Fix"), cells)
-    yield _list(f"{_icon(each)}{plain(each.subject)}{_finding(each)}" for each in about.findings)
+    yield _list(f"{_icon(finding)}{plain(finding.subject)}{_finding(finding)}" for finding in about.findings)
     yield _list(map(_suppressed, (each for each in about.stack.suppressed if each.finding.new)))
 
 
@@ -393,7 +393,7 @@ def _icon(line: Line) -> str:
 
 
 def _worst(findings: Sequence[Finding]) -> str:
-    levels = {each.level for each in findings}
+    levels = {finding.level for finding in findings}
     return "" if not levels else "🟡 " if levels == {Level.WARNING} else "🔴 "
 
 

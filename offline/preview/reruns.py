@@ -45,8 +45,8 @@ class ShippedFiles:
         self._maps = {_identity(each): each for each in stack.of_type(CONFIG_MAP)}
         self._paths: dict[tuple[str, str], dict[str, str]] = {}
         self._jobs = stack.of_type(JOB)
-        for each in workloads(stack):
-            for identity, items in _mounted(each.resource, each.spec):
+        for workload in workloads(stack):
+            for identity, items in _mounted(workload.resource, workload.spec):
                 self._paths.setdefault(identity, {}).update(items)
 
     @property
@@ -331,10 +331,12 @@ class _Runs:
 def _parts(compared: Compared, job: Resource, moved: MovedFiles) -> list[str]:
     """The changed parts of the pod, as text."""
     told: dict[str, None] = {}
-    for each in compared.differences:
-        if _names_the_run(each, compared.before, job) or moved.renamed(each.before, each.after):
+    for difference in compared.differences:
+        if _names_the_run(difference, compared.before, job) or moved.renamed(difference.before, difference.after):
             continue
-        for path in each.leaves if each.before is None or each.after is None else [each.path]:
+        for path in (
+            difference.leaves if difference.before is None or difference.after is None else [difference.path]
+        ):
             if words := _part(path):
                 told[words] = None
     if not told:
@@ -422,7 +424,7 @@ def _directories(job: Resource) -> dict[str, str]:
 
 def _arguments(job: Resource) -> list[str]:
     containers = mappings(pod_spec(job).get("containers"))
-    return [argument for each in containers for argument in texts(each.get("args"))]
+    return [argument for container in containers for argument in texts(container.get("args"))]
 
 
 def _annotations(job: Resource) -> dict[str, str]:

@@ -266,8 +266,8 @@ def evaluate_trees(
         found = [
             {
                 name: evaluated(name, document)
-                for each in workers
-                for name, document in documents(tree, each).items()
+                for worker in workers
+                for name, document in documents(tree, worker).items()
             }
             for tree, workers in zip(trees, started, strict=True)
         ]

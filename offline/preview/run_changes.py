@@ -148,7 +148,9 @@ def own_arguments(job: Resource) -> list[str]:
 def own_environment(job: Resource) -> list[str]:
     """The environment, each variable as text, without what tells a pod which it is of the others."""
     variables = mappings(_container(job).get("env"))
-    return [str(sorted(each.items(), key=str)) for each in variables if each.get("name") not in _VARIABLES]
+    return [
+        str(sorted(variable.items(), key=str)) for variable in variables if variable.get("name") not in _VARIABLES
+    ]
 
 
 def own_volumes(job: Resource) -> list[str]:
@@ -157,14 +159,18 @@ def own_volumes(job: Resource) -> list[str]:
     Without those of shipped files, too, which are told by themselves.
     """
     volumes = mappings(at(job.properties, "spec", "template", "spec", "volumes"))
-    return [str(each) for each in volumes if each.get("name") != SHARED_MEMORY and "configMap" not in each]
+    return [str(volume) for volume in volumes if volume.get("name") != SHARED_MEMORY and "configMap" not in volume]
 
 
 def own_container(job: Resource) -> list[str]:
     """The container as text, without what has words of its own, and with the mounts of `own_volumes`."""
     container = _container(job)
     rest = {key: each for key, each in container.items() if key not in _TOLD}
-    mounts = [each for each in mappings(container.get("volumeMounts")) if each.get("name") != SHARED_MEMORY]
+    mounts = [
+        volume_mount
+        for volume_mount in mappings(container.get("volumeMounts"))
+        if volume_mount.get("name") != SHARED_MEMORY
+    ]
     return [str(rest), *map(str, mounts)]
 
 
@@ -180,13 +186,13 @@ def _node_run_changes(old: Resource, new: Resource) -> Iterator[str]:
     if before == 1 or after == 1:
         return
     flags = _node_run_flags(old), _node_run_flags(new)
-    roles = [each.get(ROLES, "") or "workers alone" for each in flags]
+    roles = [flag.get(ROLES, "") or "workers alone" for flag in flags]
     if roles[0] != roles[1] and before == after:
         yield f"the roles of its pods changed from {roles[0]} to {roles[1]}, which gives another result"
-    waits = [each.get(WAIT, "") for each in flags]
+    waits = [flag.get(WAIT, "") for flag in flags]
     if waits[0] != waits[1]:
         yield f"how long its pods wait for one another changed from {waits[0]} s to {waits[1]} s"
-    ports = [each.get(MEET, "").rpartition(":")[2] for each in flags]
+    ports = [flag.get(MEET, "").rpartition(":")[2] for flag in flags]
     if ports[0] != ports[1]:
         yield f"the port at which its pods meet changed from {ports[0]} to {ports[1]}"
 

@@ -42,18 +42,18 @@ def columns(preview: Preview, named: int = NAMED) -> dict[str, list[str]]:
     """
     stacks = in_table(preview)
     found = {
-        "Stack": [each.stack for each in stacks],
-        "Changes" if preview.base else "Program": [phrasing.state(each) for each in stacks],
-        "Jobs that run": [phrasing.job_words(each.changes, named) for each in stacks],
-        run_heading(preview): [run_figure(each.cost) for each in stacks],
+        "Stack": [stack.stack for stack in stacks],
+        "Changes" if preview.base else "Program": [phrasing.state(stack) for stack in stacks],
+        "Jobs that run": [phrasing.job_words(stack.changes, named) for stack in stacks],
+        run_heading(preview): [run_figure(stack.cost) for stack in stacks],
     }
-    if any(_differs(each, "idle_monthly") for each in stacks):
-        found[IDLE] = [_figure(each, "idle_monthly", "idle_count") for each in stacks]
-    if any(_differs(each, "most_hourly") for each in stacks):
-        found[MOST] = [_figure(each, "most_hourly", "most_count") for each in stacks]
-    if any(_differs(each, "least_nodes") or _differs(each, "most_nodes") for each in stacks):
-        found[NODES] = [_nodes(each) for each in stacks]
-    found["Findings"] = [phrasing.finding_words(each.findings) for each in stacks]
+    if any(_differs(stack, "idle_monthly") for stack in stacks):
+        found[IDLE] = [_figure(stack, "idle_monthly", "idle_count") for stack in stacks]
+    if any(_differs(stack, "most_hourly") for stack in stacks):
+        found[MOST] = [_figure(stack, "most_hourly", "most_count") for stack in stacks]
+    if any(_differs(stack, "least_nodes") or _differs(stack, "most_nodes") for stack in stacks):
+        found[NODES] = [_nodes(stack) for stack in stacks]
+    found["Findings"] = [phrasing.finding_words(stack.findings) for stack in stacks]
     return {heading: cells for heading, cells in found.items() if any(cells)}
 
 
@@ -69,7 +69,7 @@ def numeric(preview: Preview) -> frozenset[str]:
 
 def in_table(preview: Preview) -> list[StackPreview]:
     """The stacks with changes or new findings."""
-    return [each for each in preview.stacks if not same(each)]
+    return [stack for stack in preview.stacks if not same(stack)]
 
 
 def same(preview: StackPreview) -> bool:
@@ -78,23 +78,23 @@ def same(preview: StackPreview) -> bool:
     return (
         changes is not None
         and not (changes.resources or changes.remarks or changes.unknown)
-        and not (preview.failures or any(each.new for each in preview.findings))
+        and not (preview.failures or any(finding.new for finding in preview.findings))
     )
 
 
 def notes(preview: Preview) -> list[str]:
     """The sentences below the table."""
     told: list[str] = []
-    if unchanged := [each for each in preview.stacks if same(each)]:
+    if unchanged := [stack for stack in preview.stacks if same(stack)]:
         told.append(f"No changes in {listed(map(_same_words, unchanged))}.")
-    moved = {old: new for each in preview.stacks if each.changes for old, new in each.changes.moved.items()}
+    moved = {old: new for stack in preview.stacks if stack.changes for old, new in stack.changes.moved.items()}
     if moved:
         moves = listed(f"{old} to {new}" for old, new in sorted(moved.items()))
         told.append(
             f"Files of Jobs moved and are otherwise the same: {moves}. Jobs with such files run again once."
         )
-    told += [words for each in preview.stacks for words in elsewhere_words(each)]
-    runs = [each.cost.run for each in preview.stacks if each.cost is not None and each.cost.run is not None]
+    told += [words for stack in preview.stacks for words in elsewhere_words(stack)]
+    runs = [stack.cost.run for stack in preview.stacks if stack.cost is not None and stack.cost.run is not None]
     if runs:
         kept = f"{SCALE_DOWN.amount / 60:.0f} minutes"
         anyway = any(run.paid_anyway for run in runs)
@@ -216,12 +216,12 @@ def amounts(line: CostLine) -> tuple[str, str, str, str]:
 
 def quotas(preview: StackPreview) -> list[QuotaNeed]:
     """The quotas of which the base needs another amount."""
-    return [each for each in preview.quotas if whole(preview) or each.new]
+    return [quota for quota in preview.quotas if whole(preview) or quota.new]
 
 
 def where_to_see(quotas: Iterable[QuotaNeed]) -> list[str]:
     """The commands and pages that show the limits of quotas, each once."""
-    return list(dict.fromkeys(each.see for each in quotas))
+    return list(dict.fromkeys(quota.see for quota in quotas))
 
 
 def timeline_words(timeline: Timeline) -> str:
@@ -349,7 +349,7 @@ def _scheduled_words(each: ScheduledCost) -> str:
 
 
 def _stale_words(dates: Sequence[str]) -> str:
-    dated = [each for each in dates if each[0].isdigit()]
+    dated = [date for date in dates if date[0].isdigit()]
     parts = (
         [f"older than 90 days, those of {many(len(dated), 'source')}, the oldest of {min(dated)}"] if dated else []
     )

@@ -55,8 +55,8 @@ def show(preview: Preview, console: Console) -> None:
     lines = first(every)
     against = f" against {preview.base}" if preview.base else ""
     console.print(_line(f"Preview of {phrasing.many(len(preview.stacks), 'stack')}{against}", style="bold"))
-    for each in lines:
-        console.print(_verdict(each))
+    for line in lines:
+        console.print(_verdict(line))
     if not lines:
         console.print(_line(phrasing.clean(preview), style="green"))
     if more := len(every) - len(lines):
@@ -239,6 +239,6 @@ def _cost(lines: Iterable[CostLine]) -> Table:
 
 def _quotas(quotas: Iterable[QuotaNeed]) -> Table:
     table = _table(("Metric", "Where", "Needed"), ("Needed",), "Quota at maximum")
-    for each in quotas:
-        table.add_row(*map(_line, (each.metric, each.where, tables.needed(each))))
+    for quota in quotas:
+        table.add_row(*map(_line, (quota.metric, quota.where, tables.needed(quota))))
     return table

@@ -63,7 +63,9 @@ def verdict(preview: Preview) -> list[Line]:
 
 def known(preview: Preview) -> list[Line]:
     """The same for findings that the base has, too."""
-    return _lines((stack.stack, each) for stack in preview.stacks for each in stack.findings if not each.new)
+    return _lines(
+        (stack.stack, finding) for stack in preview.stacks for finding in stack.findings if not finding.new
+    )
 
 
 def first(lines: Sequence[Line], most: int = MOST) -> list[Line]:
@@ -74,13 +76,15 @@ def first(lines: Sequence[Line], most: int = MOST) -> list[Line]:
 def untold(preview: StackPreview, lines: Sequence[Line]) -> list[Line]:
     """The new findings of a stack that are not among ``lines``."""
     told = {_key(line.said) for line in lines if preview.stack in line.names}
-    return _lines((preview.stack, each) for each in preview.findings if each.new and _key(each) not in told)
+    return _lines(
+        (preview.stack, finding) for finding in preview.findings if finding.new and _key(finding) not in told
+    )
 
 
 def impact(preview: StackPreview) -> tuple[float | str, ...]:
     """Sorts stacks by how much a change affects them, the most first."""
     levels = [_level(said) for said in _said(preview)]
-    changed = [each.operation for each in preview.changes.resources] if preview.changes else []
+    changed = [resource.operation for resource in preview.changes.resources] if preview.changes else []
     runs = preview.changes.runs if preview.changes else []
     run = preview.cost.run if preview.cost is not None and preview.changes is not None else None
     return (
@@ -106,7 +110,7 @@ def _lines(said: Iterable[tuple[str, Finding | Failure]]) -> list[Line]:
 
 def _said(preview: StackPreview) -> Iterator[Finding | Failure]:
     yield from preview.failures
-    yield from (each for each in preview.findings if each.new)
+    yield from (finding for finding in preview.findings if finding.new)
 
 
 def _level(said: Finding | Failure) -> Level:

@@ -58,13 +58,13 @@ class Demo:
 
     def keep(self, engine: Engine) -> None:
         """Says where the apps are, and returns when they are to end, or when all of them have."""
-        apps = [each for each in engine.services.servers if each.spec.app]
+        apps = [server for server in engine.services.servers if server.spec.app]
         self._announce(apps)
         until = None if self.seconds is None else time.monotonic() + self.seconds
         while not engine.interrupted and (until is None or time.monotonic() < until):
-            for each in apps:
-                each.look_again()
-            if all(each.record.phase is not ServicePhase.RUNNING for each in apps):
+            for app in apps:
+                app.look_again()
+            if all(app.record.phase is not ServicePhase.RUNNING for app in apps):
                 break
             time.sleep(POLL)
         ending = "Ends the apps" + ("; Ctrl-C again does not wait for them" if engine.interrupted else "")
@@ -83,16 +83,16 @@ class Demo:
                     "program take the address from its command line: a demo writes 127.0.0.1 in place of 0.0.0.0"
                 )
                 self.console.print(Text(text, "bold red"), soft_wrap=True)
-        if any(each.has_token for each in pages):
+        if any(page.has_token for page in pages):
             text = "An address with a token lets in whoever has it: show it to nobody."
             self.console.print(Text(text, "yellow"), soft_wrap=True)
         if pages:
             # Never in a table: a terminal that is narrow would break an address in two.
-            width = max(len(each.title) for each in pages)
+            width = max(len(page.title) for page in pages)
             self.console.print(Text("Open in a browser of this machine:", "bold"), soft_wrap=True)
-            for each in pages:
-                link = Text(each.url, f"bold blue link {each.url}")
-                self.console.print(Text(f"  {printable(each.title):<{width}}  ") + link, soft_wrap=True)
+            for page in pages:
+                link = Text(page.url, f"bold blue link {page.url}")
+                self.console.print(Text(f"  {printable(page.title):<{width}}  ") + link, soft_wrap=True)
         table = Table.grid(padding=(0, 2, 0, 0))
         for app in apps:
             where = ", ".join(f"{name} {LOOPBACK}:{app.ports[port]}" for name, port in app.spec.ports.items())
@@ -128,9 +128,14 @@ def reached_from_outside(app: Server) -> str:
     """Where ``app`` listens beyond this machine; empty where it does not, or nobody may know."""
     ports = set(app.ports.values())
     with contextlib.suppress(psutil.Error, OSError):
-        for each in psutil.net_connections("tcp"):
-            local = each.laddr
-            if each.status == psutil.CONN_LISTEN and local and local.port in ports and local.ip not in _LOOPBACKS:
+        for net_connection in psutil.net_connections("tcp"):
+            local = net_connection.laddr
+            if (
+                net_connection.status == psutil.CONN_LISTEN
+                and local
+                and local.port in ports
+                and local.ip not in _LOOPBACKS
+            ):
                 return f"{local.ip}:{local.port}"
     return ""
 
@@ -141,8 +146,8 @@ _LOOPBACKS = frozenset({LOOPBACK, "::1", f"::ffff:{LOOPBACK}"})
 def require_apps(stack: str, configuration: Configuration) -> None:
     """Raises SettingsError where the ``stack`` has no app."""
     pipelines = pipelines_of(configuration.settings.pipelines)
-    if not any(each.apps for each in pipelines):
-        raise SettingsError(list(_no_apps(stack, [each.name for each in pipelines])))
+    if not any(pipeline.apps for pipeline in pipelines):
+        raise SettingsError(list(_no_apps(stack, [pipeline.name for pipeline in pipelines])))
 
 
 def _no_apps(stack: str, pipelines: Sequence[str]) -> Iterator[Problem]:

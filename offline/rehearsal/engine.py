@@ -161,7 +161,7 @@ class JobQueues:
         # As `PodSetInfo.Merge` does it (pkg/podset/podset.go of Kueue v0.19.2).
         flavors = [queues.flavors[name] for name in dict.fromkeys(assignment.flavors.values())]
         ticket.labels = {key: value for flavor in flavors for key, value in flavor.labels.items()}
-        ticket.tolerations = [each for flavor in flavors for each in flavor.tolerations]
+        ticket.tolerations = [toleration for flavor in flavors for toleration in flavor.tolerations]
         ticket.admitted = Admitted(ticket.asked, assignment, next(self._count))
 
     def _queues(self, cluster: str) -> Queues:
@@ -463,7 +463,7 @@ class Engine(Observer):
 
     def request(self, cluster: str, pod: PodSpec) -> PodRequest:
         """What of ``pod`` decides where it can go, with what a cloud injects."""
-        injected = (each.injected(pod.annotations) for each in self.emulators)
+        injected = (emulator.injected(pod.annotations) for emulator in self.emulators)
         return PodRequest(cluster, pod.selector, pod.tolerations, add(pod.requests, *injected))
 
     def _service_kubelet(self, record: ServiceRecord, namespace: Namespace) -> Kubelet:
@@ -474,7 +474,7 @@ class Engine(Observer):
     def _kubelet(
         self, record: JobRecord | ServiceRecord, namespace: Namespace, prepare: Prepare | None
     ) -> Kubelet:
-        drivers = frozenset[str]().union(*(each.store_drivers for each in self.emulators))
+        drivers = frozenset[str]().union(*(emulator.store_drivers for emulator in self.emulators))
         api = ApiServer(self.scheduler, namespace)
         unheld = partial(self._listens, record)
         return Kubelet(self.reaper, self.place.pods, self.place.store, drivers, api, prepare, unheld)

@@ -264,10 +264,10 @@ class Session:
         engine = Engine(
             place, state, results, found, reaper, display, options.disrupt, containers, self.keep is not None
         )
-        for each in references(without_prefix(configuration.values)):
-            for resource in configuration.others.find(each.reference).evaluation.resources.values():
-                if cluster_of(resource) == each.cluster:
-                    engine.objects.add(resource, each.name)
+        for reference in references(without_prefix(configuration.values)):
+            for resource in configuration.others.find(reference.reference).evaluation.resources.values():
+                if cluster_of(resource) == reference.cluster:
+                    engine.objects.add(resource, reference.name)
         return engine
 
     def _evaluate(
@@ -292,7 +292,9 @@ class Session:
             finally:
                 if not self.keep:
                     engine.close()
-        declared_services = {each.name for each in evaluation.resources.values() if each.type == STATEFUL_SET}
+        declared_services = {
+            resource.name for resource in evaluation.resources.values() if resource.type == STATEFUL_SET
+        }
         place.forget_services(declared_services)
         if options.disrupt and not engine.evicted:
             ran = [engine.records[urn] for urn in engine.executed]
@@ -301,11 +303,11 @@ class Session:
                 f"--disrupt {options.disrupt}: nothing was evicted; it takes a Job that runs and prints epochs "
                 f"or has several pods, of which there was {trained or 'none'}"
             )
-        jobs = [each for each in evaluation.resources.values() if each.type == JOB]
-        for gone in state.jobs.keys() - {each.urn for each in jobs}:
+        jobs = [resource for resource in evaluation.resources.values() if resource.type == JOB]
+        for gone in state.jobs.keys() - {job.urn for job in jobs}:
             del state.jobs[gone]
         state.save()
-        ended = [(each, engine.records[each.urn]) for each in jobs]
+        ended = [(job, engine.records[job.urn]) for job in jobs]
         collected = collect(
             (each for each, record in ended if record.phase.good),
             place.store,
@@ -313,7 +315,7 @@ class Session:
         )
         declared = pipelines_of(configuration.settings.pipelines)
         order = [f"{pipeline.name}-{step.name}" for pipeline in declared for step in pipeline.steps]
-        records = [engine.records[each.urn] for each in jobs]
+        records = [engine.records[job.urn] for job in jobs]
         return Outcome(
             options=options,
             configuration=configuration,
@@ -365,8 +367,8 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
     quiet = outcome.options.quiet
     records = outcome.records
     if outcome.exit_code != OK or quiet < 2:
-        logs = {each.name: place.log(each.name) for each in records}
-        jobs = {each.urn for each in records}
+        logs = {record.name: place.log(record.name) for record in records}
+        jobs = {record.urn for record in records}
         resources, failed = outcome.evaluation.resources, outcome.evaluation.failed
         refused = {resources[urn].name: reason for urn, reason in failed.items() if urn not in jobs}
         apps = [resources[urn].name for urn in outcome.evaluation.skipped if app_of(resources[urn])]
@@ -378,8 +380,8 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         terminal.results(console, outcome.results, outcome.comparisons)
         terminal.stack_outputs(console, outcome.evaluation.outputs, outcome.results)
         console.print()
-        ran = sum(each.urn in outcome.executed for each in records)
-        unchanged = sum(each.phase is Phase.UNCHANGED for each in records)
+        ran = sum(record.urn in outcome.executed for record in records)
+        unchanged = sum(record.phase is Phase.UNCHANGED for record in records)
         jobs_run = f"{ran} Job{'s' if ran != 1 else ''} run"
         line = f"{jobs_run}, {unchanged} unchanged, in {outcome.ended - outcome.began:.1f} s"
         console.print(Text(line, "bold"))

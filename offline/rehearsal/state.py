@@ -80,9 +80,9 @@ class Place:
     def forget_services(self, known: Collection[str]) -> None:
         """Deletes the volumes of services that are not among the ``known``: they are gone from the stack."""
         folder = self.folder / "services"
-        for each in folder.iterdir() if folder.is_dir() else ():
-            if each.name not in known:
-                remove(each)
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.name not in known:
+                remove(path)
 
     def clear(self) -> None:
         """Deletes what earlier rehearsals made but for the copies of their results, and nothing else."""
@@ -111,7 +111,7 @@ class Place:
         Returns a line for each file or folder that was in the way and was renamed.
         """
         name = kept(job, path)
-        above = [each.as_posix() for each in reversed(PurePosixPath(name).parents)]
+        above = [parent.as_posix() for parent in reversed(PurePosixPath(name).parents)]
         renamed = [self._make_way(each) for each in above if (self.folder / each).is_file()]
         target = self.folder / name
         if target.is_dir():
@@ -273,7 +273,7 @@ class Results:
         """
         if not directories:
             return cls(folder)
-        paths = {str(folder / each): each for each in sorted(directories)}
+        paths = {str(folder / directory): directory for directory in sorted(directories)}
         done = subprocess.run(
             [sys.executable, "-m", CHECKER, *paths], cwd=root, check=False, capture_output=True, text=True
         )

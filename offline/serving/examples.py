@@ -183,7 +183,7 @@ def classified(result: Any) -> str:
     Its key is `results`, as in the server and the documentation's example; the documentation's form says `result`.
     """
     rows = [
-        f"[{', '.join(f'[{shown(each.label)}, {decimal(np.float32(each.score))}]' for each in answer.classes)}]"
+        f"[{', '.join(f'[{shown(kind.label)}, {decimal(np.float32(kind.score))}]' for kind in answer.classes)}]"
         for answer in result.classifications
     ]
     return f'{{\n    "results": [{", ".join(rows)}]\n}}'
@@ -191,4 +191,5 @@ def classified(result: Any) -> str:
 
 def regressed(result: Any) -> str:
     """The JSON of a regression."""
-    return f'{{\n    "results": [{", ".join(decimal(np.float32(each.value)) for each in result.regressions)}]\n}}'
+    values = ", ".join(decimal(np.float32(regression.value)) for regression in result.regressions)
+    return f'{{\n    "results": [{values}]\n}}'

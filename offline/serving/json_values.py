@@ -150,7 +150,7 @@ def written(array: Any, binary: bool) -> str:
     if array.ndim:
         # By slices: of an array of text, an element is no array.
         rows = (array[place : place + 1].reshape(array.shape[1:]) for place in range(len(array)))
-        return f"[{', '.join(written(each, binary) for each in rows)}]"
+        return f"[{', '.join(written(row, binary) for row in rows)}]"
     value = array.item() if array.dtype != object else array[()]
     if array.dtype.kind == "f":
         return decimal(array[()])

@@ -58,9 +58,9 @@ class Servable:
             return []
         base = Path(self.config.base_path)
         there = sorted(
-            int(each.name)
-            for each in (base.iterdir() if base.is_dir() else ())
-            if each.is_dir() and _number(each.name)
+            int(path.name)
+            for path in (base.iterdir() if base.is_dir() else ())
+            if path.is_dir() and _number(path.name)
         )
         policy = self.config.model_version_policy
         if policy.HasField("specific"):
@@ -98,14 +98,14 @@ class Servables:
             ServingError: FAILED_PRECONDITION where a label moves to what is not loaded; INVALID_ARGUMENT.
         """
         models = list(config.model_config_list.config)
-        for each in models:
-            if not (each.name and each.base_path):
-                raise ServingError("INVALID_ARGUMENT", f"Illegal empty ModelConfig name or base_path: {each}")
+        for model in models:
+            if not (model.name and model.base_path):
+                raise ServingError("INVALID_ARGUMENT", f"Illegal empty ModelConfig name or base_path: {model}")
         with self._lock:
-            labels = {each.name: self._moved(each) for each in models}
+            labels = {model.name: self._moved(model) for model in models}
             self._labels = labels
-            for each in models:
-                self._models.setdefault(each.name, Servable(each.name, each)).config = each
+            for model in models:
+                self._models.setdefault(model.name, Servable(model.name, model)).config = model
             for name, servable in self._models.items():
                 servable.wanted = name in labels
 
@@ -179,9 +179,9 @@ class Servables:
         """The models that have no version which answers, each with the reason where there is one."""
         with self._lock:
             return [
-                _reason(each)
-                for each in self._models.values()
-                if all(version.state != AVAILABLE for version in each.versions.values())
+                _reason(model)
+                for model in self._models.values()
+                if all(version.state != AVAILABLE for version in model.versions.values())
             ]
 
     @property
@@ -189,9 +189,9 @@ class Servables:
         """Whether a model has no version that answers, nor one that is still tried."""
         with self._lock:
             return any(
-                all(version.state == END for version in each.versions.values())
-                for each in self._models.values()
-                if each.versions
+                all(version.state == END for version in model.versions.values())
+                for model in self._models.values()
+                if model.versions
             )
 
     def model(self, name: str, number: int | None, label: str) -> tuple[int, Model]:
@@ -205,7 +205,7 @@ class Servables:
         with self._lock:
             number = self._labelled(name, label) if label else number
             versions = self._models[name].versions if name in self._models else {}
-            loaded = {each.number: each.model for each in versions.values() if each.model is not None}
+            loaded = {version.number: version.model for version in versions.values() if version.model is not None}
             if number is None and loaded:
                 number = max(loaded)
             model = loaded.get(number) if number is not None else None
@@ -228,7 +228,7 @@ class Servables:
                 return [versions[number]]
             if not versions:
                 raise ServingError("NOT_FOUND", f"Could not find any versions of model {name}")
-            return [versions[each] for each in sorted(versions, reverse=True)]
+            return [versions[version] for version in sorted(versions, reverse=True)]
 
     def _labelled(self, name: str, label: str) -> int:
         number = self._labels.get(name, {}).get(label)
@@ -241,13 +241,15 @@ def read(path: Path) -> Model:
     """Load a SavedModel. Raises what TensorFlow raises of one that is damaged."""
     loaded = tf.saved_model.load(str(path), tags=["serve"])
     content = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
-    graph = next(each for each in content.meta_graphs if "serve" in each.meta_info_def.tags)
+    graph = next(meta_graph for meta_graph in content.meta_graphs if "serve" in meta_graph.meta_info_def.tags)
     return Model(dict(loaded.signatures.items()), dict(graph.signature_def.items()))
 
 
 def _reason(servable: Servable) -> str:
     errors = [
-        f" due to error: {each.error[0]}: {each.error[1]}" for each in servable.versions.values() if each.error
+        f" due to error: {version.error[0]}: {version.error[1]}"
+        for version in servable.versions.values()
+        if version.error
     ]
     newest = max(servable.versions, default=0)
     return f"{{name: {servable.name} version: {newest}}}{errors[-1] if errors else ''}"

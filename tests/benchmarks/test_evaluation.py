@@ -15,7 +15,7 @@ JOB = "kubernetes:batch/v1:Job"
 
 def jobs(size: int) -> set[str]:
     found = evaluate(lambda: declare(size), project="p", stack="s", config={}, preview=True)
-    return {each.name for each in found.resources.values() if each.type == JOB}
+    return {resource.name for resource in found.resources.values() if resource.type == JOB}
 
 
 @pytest.mark.slow

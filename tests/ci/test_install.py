@@ -35,7 +35,7 @@ def release(tmp_path: Path) -> Path:
 def test_what_matches_its_checksum_is_installed(release: Path, tmp_path: Path) -> None:
     install(VERSION, tmp_path / "build" / "pulumi", release.as_uri(), release.as_uri())
     assert (tmp_path / "build" / "pulumi" / "pulumi").read_text(encoding="utf-8") == "cli"
-    assert [each.name for each in (tmp_path / "build").iterdir()] == ["pulumi"]
+    assert [path.name for path in (tmp_path / "build").iterdir()] == ["pulumi"]
 
 
 def test_what_does_not_is_refused(release: Path, tmp_path: Path) -> None:

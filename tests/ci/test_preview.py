@@ -45,7 +45,7 @@ def test_a_change_is_previewed_for_people_and_machines(change: Path, make: Make,
     assert summary.read_text(encoding="utf-8").strip() == markdown.strip()
     assert (folder / "number").read_text(encoding="utf-8") == "12"
     preview = json.loads((folder / "preview.json").read_text(encoding="utf-8"))
-    changed = {each["stack"]: each["changes"]["resources"] for each in preview["stacks"] if each["changes"]}
+    changed = {stack["stack"]: stack["changes"]["resources"] for stack in preview["stacks"] if stack["changes"]}
     assert ("update", "dev-cpu") in [(each["operation"], each["name"]) for each in changed["gcp-dev"]]
     assert changed["aws-dev"] == []
     assert list((folder / "pictures").glob("*.svg"))

@@ -162,7 +162,7 @@ def container_of(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
 def test_who_may_connect_is_said_of_both_ends(folder: Path) -> None:
     recording = run(folder, {"page": ON_CPU, "model": ON_CPU})
     model = named(recording, POLICY, "tried-model")["spec"]
-    ((rule,), ports) = model["ingress"], {each["port"] for each in model["ingress"][0]["ports"]}
+    ((rule,), ports) = model["ingress"], {port["port"] for port in model["ingress"][0]["ports"]}
     assert rule["from"][0]["podSelector"]["matchExpressions"] == [
         {"key": "slipway/app", "operator": "In", "values": ["page"]}
     ]
@@ -172,7 +172,7 @@ def test_who_may_connect_is_said_of_both_ends(folder: Path) -> None:
     to_model, *others = page["egress"]
     assert to_model["to"][0]["podSelector"]["matchLabels"]["slipway/app"] == "model"
     # The page reads no store and installs nothing: name servers are all that it reaches beside.
-    assert {each["port"] for rule in others for each in rule["ports"]} == {53}
+    assert {port["port"] for rule in others for port in rule["ports"]} == {53}
     everyone = named(recording, POLICY, "limit-egress")["spec"]["podSelector"]["matchExpressions"]
     assert {"key": "slipway/app", "operator": "DoesNotExist"} in everyone
 
@@ -180,10 +180,14 @@ def test_who_may_connect_is_said_of_both_ends(folder: Path) -> None:
 def test_an_app_reads_the_store_and_writes_nothing(folder: Path) -> None:
     recording = run(folder, {"page": ON_CPU, "model": ON_CPU})
     model = named(recording, DEPLOYMENT, "tried-model")
-    (store,) = [each for each in container_of(model)["volumeMounts"] if each["mountPath"] == "/store"]
+    (store,) = [
+        volume_mount
+        for volume_mount in container_of(model)["volumeMounts"]
+        if volume_mount["mountPath"] == "/store"
+    ]
     assert store["readOnly"] is True
     page = named(recording, DEPLOYMENT, "tried-page")
-    assert "/store" not in {each["mountPath"] for each in container_of(page)["volumeMounts"]}
+    assert "/store" not in {volume_mount["mountPath"] for volume_mount in container_of(page)["volumeMounts"]}
     for each in (model, page):
         pod = each["spec"]["template"]["spec"]
         assert pod["automountServiceAccountToken"] is False
@@ -215,7 +219,7 @@ def test_an_app_that_keeps_data_is_one_pod_with_a_volume_and_a_token_nobody_else
     spec = notes.inputs["spec"]
     (claim,) = (each for each in recording.of(CLAIM) if each.name.endswith("notes-data"))
     assert claim.inputs["spec"]["resources"]["requests"]["storage"] == "3Gi"
-    (data,) = (each for each in spec["template"]["spec"]["volumes"] if each["name"] == "data")
+    (data,) = (volume for volume in spec["template"]["spec"]["volumes"] if volume["name"] == "data")
     assert data["persistentVolumeClaim"]["claimName"] == claim.inputs["metadata"]["name"]
     # What people keep there outlives another size: the claim is the same, and grows.
     larger = run(folder, {"notes": {"pool": "cpu", "storage": "5Gi"}})

@@ -92,13 +92,13 @@ def words(recording: Recording, name: str) -> list[str]:
 def policies(recording: Recording) -> list[tuple[str, str]]:
     stack = reviewed(Stack("test", recording.evaluation.resources), reviews())
     findings, _ = check(stack, {}, date(2026, 11, 23))
-    return [(each.policy, each.name) for each in findings]
+    return [(finding.policy, finding.name) for finding in findings]
 
 
 def refused(folder: Path, apps: Mapping[str, Any]) -> dict[str, str]:
     with pytest.raises(SettingsError) as error:
         load(values(folder, apps))
-    return {each.key: each.reason for each in error.value.problems}
+    return {problem.key: problem.reason for problem in error.value.problems}
 
 
 def test_an_app_that_reads_the_last_update_beside_a_schedule_is_told_of(folder: Path) -> None:
@@ -134,7 +134,11 @@ def test_one_that_follows_names_no_result_so_that_its_pods_outlive_a_night(folde
     assert started[started.index("--follow") + 1] == "/store/tried/newest/runs.json"
     assert started[started.index("--input") + 1] == "judge=judge"
     assert started[started.index("--") + 1 :] == ["python", "ask.py", "8080", "/tmp/results/judge"]
-    (mount,) = [each for each in found["spec"]["containers"][0]["volumeMounts"] if each["mountPath"] == "/store"]
+    (mount,) = [
+        volume_mount
+        for volume_mount in found["spec"]["containers"][0]["volumeMounts"]
+        if volume_mount["mountPath"] == "/store"
+    ]
     assert mount["readOnly"] is True
 
 
@@ -189,4 +193,4 @@ def test_a_server_gets_a_version_each_night(folder: Path) -> None:
 def test_an_address_that_cannot_be_told_is_refused(folder: Path, notify: dict[str, str], key: str) -> None:
     with pytest.raises(SettingsError) as error:
         load(values(folder, {}, schedule={**NIGHTLY, "notify": notify}))
-    assert [each.key for each in error.value.problems] == [f"slipway:{key}"]
+    assert [problem.key for problem in error.value.problems] == [f"slipway:{key}"]

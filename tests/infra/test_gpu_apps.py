@@ -86,7 +86,9 @@ def test_a_program_on_gpus_starts_with_the_libraries_that_its_image_lacks(folder
     assert before[4:] == ["--into", "/tmp/libraries", "--code", "/bundle/code"]
     assert own == ["python", "ask.py", "--port", "8080"]
     assert container["workingDir"] == "/bundle"
-    assert {each["mountPath"]: each.get("readOnly") for each in container["volumeMounts"]}["/store"] is True
+    assert {volume_mount["mountPath"]: volume_mount.get("readOnly") for volume_mount in container["volumeMounts"]}[
+        "/store"
+    ] is True
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
     bundle = next(each for each in recording.of("kubernetes:core/v1:ConfigMap") if each.name == "tried-ask-bundle")
     assert any("supplied.py" in each for each in bundle.inputs["data"])
@@ -108,7 +110,7 @@ def test_an_app_waits_for_its_gpus_as_a_step_does(folder: Path) -> None:
     gate = next(each for each in recording.of(JOB) if each.name.startswith("accelerator"))
     (container,) = gate.inputs["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["python", "-m", "workloads.gates.accelerator"]
-    assert any(each.startswith("--libraries=/store/cuda/libraries/") for each in container["args"])
+    assert any(argument.startswith("--libraries=/store/cuda/libraries/") for argument in container["args"])
 
 
 @pytest.mark.slow
@@ -137,7 +139,7 @@ def test_on_a_cpu_nothing_of_it_is_there(folder: Path) -> None:
 @pytest.mark.slow
 def test_its_identity_reads_the_bucket_and_writes_nothing(folder: Path) -> None:
     grants = [each.inputs for each in run(folder, {"ask": ON_GPU}).of(READER)]
-    (own,) = [each for each in grants if each["member"].endswith("/sa/tried-ask")]
+    (own,) = [grant for grant in grants if grant["member"].endswith("/sa/tried-ask")]
     assert own["role"] == "roles/storage.objectViewer"
 
 

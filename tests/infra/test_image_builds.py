@@ -103,9 +103,15 @@ def test_a_run_is_decided_by_the_context_and_known_before_the_image_is(folder: P
 def test_only_buildkit_runs_unguarded_and_it_has_neither_a_token_nor_the_store(folder: Path) -> None:
     recording = declared(stack(folder))
     spec = mapping(at(build_of(recording).inputs, "spec", "template", "spec"))
-    assert {each.container for each in breaches(spec)} == {"buildkit"}
+    assert {breach.container for breach in breaches(spec)} == {"buildkit"}
     assert spec["automountServiceAccountToken"] is False
-    assert {each["name"] for each in mappings(spec["volumes"])} == {"bundle", "context", "work", "tmp", "state"}
+    assert {volume["name"] for volume in mappings(spec["volumes"])} == {
+        "bundle",
+        "context",
+        "work",
+        "tmp",
+        "state",
+    }
     security = mapping(mappings(spec["containers"])[0]["securityContext"])
     assert security["runAsUser"] == 1000
     assert security["capabilities"] == {"drop": ["ALL"], "add": ["SETGID", "SETUID"]}
@@ -124,8 +130,8 @@ def test_a_login_stays_secret_and_with_the_container_that_uses_it(folder: Path) 
     recording = declared(values)
     spec = mapping(at(build_of(recording).inputs, "spec", "template", "spec"))
     mounts = {
-        str(each["name"]): {str(mount["name"]) for mount in mappings(each["volumeMounts"])}
-        for each in (*mappings(spec["initContainers"]), *mappings(spec["containers"]))
+        str(init_container["name"]): {str(mount["name"]) for mount in mappings(init_container["volumeMounts"])}
+        for init_container in (*mappings(spec["initContainers"]), *mappings(spec["containers"]))
     }
     assert "login" in mounts["prepare"]
     assert "login" not in mounts["buildkit"]
@@ -161,7 +167,7 @@ def refused(values: Mapping[str, Any]) -> None:
 def problems(values: Mapping[str, Any]) -> dict[str, str]:
     with pytest.raises(SettingsError) as caught:
         refused(values)
-    return {each.key: f"{each.reason}; {each.fix}" for each in caught.value.problems}
+    return {problem.key: f"{problem.reason}; {problem.fix}" for problem in caught.value.problems}
 
 
 def test_a_build_without_a_registry_is_refused(folder: Path) -> None:

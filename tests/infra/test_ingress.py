@@ -117,7 +117,7 @@ def run(
 
 
 def custom(recording: Recording, kind: str) -> Mapping[str, Any]:
-    (found,) = [each for each in recording.resources if each.inputs.get("kind") == kind]
+    (found,) = [resource for resource in recording.resources if resource.inputs.get("kind") == kind]
     return found.inputs
 
 
@@ -129,14 +129,15 @@ def problems(folder: Path, base: Mapping[str, Any], ingress: Any, **changes: Any
     with pytest.raises(SettingsError) as error:
         load(values(folder, base, ingress, **changes))
     return {
-        each.key.removeprefix("slipway:pipelines.tried.apps.page."): each.reason for each in error.value.problems
+        problem.key.removeprefix("slipway:pipelines.tried.apps.page."): problem.reason
+        for problem in error.value.problems
     }
 
 
 def test_an_app_without_ingress_is_open_to_nobody(folder: Path) -> None:
     recording = run(folder, HERE, None)
     assert recording.of(INGRESS) == []
-    assert not any(each.inputs.get("kind") in {"Gateway", "Route"} for each in recording.resources)
+    assert not any(resource.inputs.get("kind") in {"Gateway", "Route"} for resource in recording.resources)
 
 
 def test_elsewhere_an_ingress_leads_to_a_proxy_that_asks_for_the_login(folder: Path) -> None:
@@ -157,7 +158,7 @@ def test_elsewhere_an_ingress_leads_to_a_proxy_that_asks_for_the_login(folder: P
         "--oidc-issuer-url=https://login.example.org/realms/ml",
         "--redirect-url=https://digits.example.org/oauth2/callback",
     } <= set(container["args"])
-    assert not any("secret" in each for each in container["args"])
+    assert not any("secret" in argument for argument in container["args"])
     assert "serviceAccountName" not in proxy
     assert proxy["automountServiceAccountToken"] is False
 
@@ -179,9 +180,9 @@ def test_only_the_controller_reaches_the_proxy_and_only_the_proxy_the_app(folder
 def test_the_secret_of_the_login_stands_in_no_other_object(folder: Path) -> None:
     recording = run(folder, HERE, BY_PROXY)
     holding = {
-        each.name
-        for each in recording.resources
-        if "[secret]" in json.dumps(each.inputs, default=str) and not each.type.startswith("pulumi:")
+        resource.name
+        for resource in recording.resources
+        if "[secret]" in json.dumps(resource.inputs, default=str) and not resource.type.startswith("pulumi:")
     }
     assert holding == {"tried-page-given", "tried-page-ingress-login"}
     assert recording.one(SECRET, "tried-page-ingress-login").inputs["stringData"]["client-secret"] == "[secret]"
@@ -215,7 +216,9 @@ def test_on_gke_identity_aware_proxy_lets_the_members_in_at_this_host_alone(fold
     recording = run(folder, gcp.BASE, BY_IAP)
     gateway = custom(recording, "Gateway")
     assert gateway["spec"]["gatewayClassName"] == "gke-l7-global-external-managed"
-    assert [(each["protocol"], each["port"]) for each in gateway["spec"]["listeners"]] == [("HTTPS", 443)]
+    assert [(listener["protocol"], listener["port"]) for listener in gateway["spec"]["listeners"]] == [
+        ("HTTPS", 443)
+    ]
     certificates = recording.one("gcp:certificatemanager/certificateMap:CertificateMap").inputs["name"]
     assert gateway["metadata"]["annotations"]["networking.gke.io/certmap"] == certificates
     policy = custom(recording, "GCPBackendPolicy")["spec"]
@@ -232,8 +235,8 @@ def test_on_gke_identity_aware_proxy_lets_the_members_in_at_this_host_alone(fold
 
 def test_the_route_of_a_gateway_comes_after_what_guards_it(folder: Path) -> None:
     recording = run(folder, gcp.BASE, BY_IAP)
-    (route,) = [each for each in recording.resources if each.inputs.get("kind") == "HTTPRoute"]
-    (policy,) = [each for each in recording.resources if each.inputs.get("kind") == "GCPBackendPolicy"]
+    (route,) = [resource for resource in recording.resources if resource.inputs.get("kind") == "HTTPRoute"]
+    (policy,) = [resource for resource in recording.resources if resource.inputs.get("kind") == "GCPBackendPolicy"]
     assert policy.urn in recording.waits_for(route)
 
 
@@ -270,7 +273,9 @@ def test_on_gke_without_an_app_to_open_nothing_changes(folder: Path) -> None:
     recording = run(folder, gcp.BASE, None)
     (cluster,) = recording.of(gcp.CLUSTER)
     assert "gatewayApiConfig" not in cluster.inputs
-    assert not any("certificatemanager" in each.type or "iap" in each.type for each in recording.resources)
+    assert not any(
+        "certificatemanager" in resource.type or "iap" in resource.type for resource in recording.resources
+    )
     services = {each.inputs["service"] for each in recording.of("gcp:projects/service:Service")}
     assert "iap.googleapis.com" not in services
 
@@ -320,11 +325,11 @@ def test_an_app_that_would_have_the_objects_of_the_proxy_is_refused(folder: Path
     found["pipelines"]["tried"]["apps"]["model"] = {"pool": "cpu"}
     with pytest.raises(SettingsError) as error:
         load(found)
-    reasons = [each.reason for each in error.value.problems]
+    reasons = [problem.reason for problem in error.value.problems]
     assert any(
         "the proxy that asks for its login, app `page`, has objects called `tried-page-login`, like app "
-        "`page-login` of pipeline `tried`" in each
-        for each in reasons
+        "`page-login` of pipeline `tried`" in reason
+        for reason in reasons
     )
 
 
@@ -470,7 +475,7 @@ def test_an_app_is_told_where_visitors_addresses_stand(
 
 def test_on_eks_without_an_app_to_open_there_is_no_controller(folder: Path) -> None:
     recording = run(folder, aws.BASE, None)
-    assert "dev-load-balancers" not in {each.name for each in recording.resources}
+    assert "dev-load-balancers" not in {resource.name for resource in recording.resources}
 
 
 @pytest.mark.parametrize("key", ["tls", "login"])

@@ -80,14 +80,17 @@ def test_the_output_is_whole_and_has_nothing_secret(base: Mapping[str, Any]) -> 
     for name, pool in platform.result.platforms[next(iter(facts.clusters))].pools.items():
         assert cluster.pools[name].node() == pool.allocatable
         assert cluster.pools[name].selector == pool.selector
-        assert [each.taint() for each in cluster.pools[name].taints] == list(pool.taints)
+        assert [taint.taint() for taint in cluster.pools[name].taints] == list(pool.taints)
 
 
 @pytest.mark.parametrize("base", [GCP, AWS, EFS, EXISTING], ids=["gcp", "s3", "efs", "existing"])
 def test_a_team_declares_its_namespace_and_nothing_of_the_cloud(base: Mapping[str, Any]) -> None:
     _, team = pair(base)
-    assert {each.package for each in team.resources if each.custom and not each.read} == {"kubernetes", "pulumi"}
-    inside = [each for each in team.resources if each.package == "kubernetes"]
+    assert {resource.package for resource in team.resources if resource.custom and not resource.read} == {
+        "kubernetes",
+        "pulumi",
+    }
+    inside = [resource for resource in team.resources if resource.package == "kubernetes"]
     outside = {each.type for each in inside if not each.metadata.get("namespace")}
     assert outside == {"kubernetes:core/v1:Namespace"}
     assert {each.metadata["namespace"] for each in inside if each.metadata.get("namespace")} == {"fraud"}

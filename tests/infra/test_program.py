@@ -57,7 +57,7 @@ def test_it_returns_what_it_declared(preview: bool) -> None:
     assert set(declared.platforms) == set(declared.workspaces) == {"here"}
     assert set(declared.jobs) == {"store-gate-here", "mnist-prepare", "mnist-train", "mnist-predict"}
     names = {each.inputs["metadata"]["name"] for each in recording.of("kubernetes:batch/v1:Job")}
-    assert {each.run.job_name for each in declared.jobs.values()} == names
+    assert {job.run.job_name for job in declared.jobs.values()} == names
 
 
 def test_its_outputs_tell_how_to_reach_the_cluster_and_keep_the_kubeconfig_secret() -> None:
@@ -75,7 +75,7 @@ def test_clusters_change_secrets_in_place_where_the_stack_has_any(
 ) -> None:
     providers = run({**CONFIG, **secrets}).of("pulumi:providers:kubernetes")
 
-    assert {each.inputs.get("enableSecretMutable") for each in providers} == in_place
+    assert {provider.inputs.get("enableSecretMutable") for provider in providers} == in_place
 
 
 def test_a_stack_without_pipelines_is_clusters_only() -> None:
@@ -133,7 +133,7 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_declared(big: Path) ->
             keys.update(problem.key for problem in error.problems)
 
     recording = record(program, wrong(), preview=True)
-    declared = [each.name for each in recording.resources]
+    declared = [resource.name for resource in recording.resources]
     assert {
         "slipway:unknown",
         "slipway:pipelines.mnist.steps.train.cpu",

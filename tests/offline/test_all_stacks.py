@@ -120,15 +120,15 @@ def test_every_stack_is_evaluated(commented: Evaluations) -> None:
         jobs = stack.of_type(JOB)
         # The platform has clusters for other stacks, and runs nothing.
         assert bool(jobs) is (name != "gcp-platform")
-        assert all(isinstance(each.properties["metadata"]["name"], str) for each in jobs)
+        assert all(isinstance(job.properties["metadata"]["name"], str) for job in jobs)
     buckets = [
-        each.properties.get("name") or each.properties["bucket"]
+        resource.properties.get("name") or resource.properties["bucket"]
         for stack in stacks.values()
-        for each in stack.resources.values()
-        if each.type.endswith(":Bucket")
+        for resource in stack.resources.values()
+        if resource.type.endswith(":Bucket")
     ]
     assert len(buckets) == 9
-    assert all(isinstance(each, str) for each in buckets)
+    assert all(isinstance(bucket, str) for bucket in buckets)
 
 
 def pod_templates(value: Any) -> Iterator[Mapping[str, Any]]:
@@ -174,7 +174,12 @@ def test_no_pod_has_a_name_that_a_pipeline_may_have_too(commented: Evaluations) 
 def test_every_resource_is_known(commented: Evaluations) -> None:
     known = Replacing(reviews())
     stacks = [stack_of(each) for each in commented.head.values()]
-    managed = [each for stack in stacks for each in stack.resources.values() if each.custom and not each.read]
+    managed = [
+        resource
+        for stack in stacks
+        for resource in stack.resources.values()
+        if resource.custom and not resource.read
+    ]
     assert {each.type for each in managed if not known.knows(each.type)} == set()
 
 
@@ -217,19 +222,19 @@ def test_a_changed_comment_changes_what_ships_the_file_and_nothing_else(
     served = {*trained, "mnist-serving-publish", "mnist-notebook-bundle", "mnist-notebook"}
     others = {"aws-batch", "gcp-batch", "gcp-platform", "onprem-batch"}
     preview = previewed(commented, clone)
-    assert {each.stack for each in preview.stacks} == set(stacks_of(ROOT))
-    for each in preview.stacks:
-        serving = each.stack in {"aws-serving", "demo", "gcp-serving"}
-        expected = served if serving else set[str]() if each.stack in others else trained
-        assert each.changes is not None
-        assert {changed.name for changed in each.changes.resources} == expected, each.stack
-        assert each.changes.unchanged + len(expected) == each.resources
-        assert {run.name for run in each.changes.runs} >= expected & {"mnist-train", "mnist-predict"}
-        if each.stack in others:
-            assert each.changes.runs == []
-            assert each.difference is not None
-            assert set(each.difference.model_dump().values()) == {0}
-            assert [finding for finding in each.findings if finding.new] == []
+    assert {stack.stack for stack in preview.stacks} == set(stacks_of(ROOT))
+    for stack in preview.stacks:
+        serving = stack.stack in {"aws-serving", "demo", "gcp-serving"}
+        expected = served if serving else set[str]() if stack.stack in others else trained
+        assert stack.changes is not None
+        assert {change.name for change in stack.changes.resources} == expected, stack.stack
+        assert stack.changes.unchanged + len(expected) == stack.resources
+        assert {run.name for run in stack.changes.runs} >= expected & {"mnist-train", "mnist-predict"}
+        if stack.stack in others:
+            assert stack.changes.runs == []
+            assert stack.difference is not None
+            assert set(stack.difference.model_dump().values()) == {0}
+            assert [finding for finding in stack.findings if finding.new] == []
 
 
 def before_first_fold(markdown: str) -> list[str]:
@@ -265,8 +270,8 @@ def test_a_small_change_fits_on_a_screen_with_data_loss_first(
     """A moved bucket, a larger pool and a workload: in one stack, one stack, and all of them."""
     preview = previewed(replaced(commented, configured, "gcp-dev"), clone)
     assert exit_code(preview, Severity.ERROR) == FINDINGS
-    (moved,) = (each for each in preview.stacks if each.stack == "gcp-dev")
-    (lost,) = (each for each in moved.findings if each.policy == "deletes-data")
+    (moved,) = (stack for stack in preview.stacks if stack.stack == "gcp-dev")
+    (lost,) = (finding for finding in moved.findings if finding.policy == "deletes-data")
     assert (lost.name, lost.severity, lost.harm) == ("store (Bucket)", Severity.ERROR, True)
     markdown = said(preview, Format.MARKDOWN)
     shown = before_first_fold(markdown)
@@ -313,8 +318,8 @@ def test_an_invalid_stack_file_is_reported_first_without_secrets(
     assert stacks[0]["changes"] is None
     (failure,) = stacks[0]["failures"]
     assert failure["revision"] == "head"
-    assert {each["key"]: each["value"] for each in failure["problems"]}["slipway:namespace"] == "[secret]"
-    assert len([each for each in stacks if each["changes"]]) == 15
+    assert {problem["key"]: problem["value"] for problem in failure["problems"]}["slipway:namespace"] == "[secret]"
+    assert len([stack for stack in stacks if stack["changes"]]) == 15
 
 
 def test_rerun_costs_use_the_same_basis_in_all_stacks(commented: Evaluations, tmp_path: Path) -> None:
@@ -327,9 +332,9 @@ def test_rerun_costs_use_the_same_basis_in_all_stacks(commented: Evaluations, tm
         head, base = ({name: each[name] for name in stacks} for each in (commented.head, commented.base))
         found = build(Evaluations(head, base), Options(TODAY, lambda _: {}, "main", measured=measured))
         return found.basis, {
-            each.stack: {step.job: step.basis for step in each.cost.run.steps}
-            for each in found.stacks
-            if each.cost is not None and each.cost.run is not None
+            stack.stack: {step.job: step.basis for step in stack.cost.run.steps}
+            for stack in found.stacks
+            if stack.cost is not None and stack.cost.run is not None
         }
 
     alone = {"mnist-train": "measured", "mnist-predict": "measured"}

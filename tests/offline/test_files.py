@@ -14,7 +14,7 @@ def test_a_file_is_replaced_with_the_folders_above_it(tmp_path: Path) -> None:
     write(target, "first")
     write(target, "second")
     assert target.read_text("utf-8") == "second"
-    assert [each.name for each in target.parent.iterdir()] == ["page.md"]
+    assert [path.name for path in target.parent.iterdir()] == ["page.md"]
 
 
 def test_an_error_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_an_error_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_path: Path
     with pytest.raises(UnicodeEncodeError):
         write(target, "second \ud800")
     assert target.read_text("utf-8") == "first"
-    assert [each.name for each in tmp_path.iterdir()] == ["page.md"]
+    assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
 
 
 def test_a_check_refuses_what_cannot_be_written_and_writes_nothing(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def _on_pool(
         name,
         properties,
         provider=PROVIDER.urn,
-        dependencies=frozenset({urn, *(each.urn for each in needs)}),
+        dependencies=frozenset({urn, *(need.urn for need in needs)}),
     )
 
 

@@ -114,8 +114,8 @@ def _programs(control: socket.socket) -> dict[str, Any]:
         if not request:
             sys.exit()
         if os.fork():
-            for each in files:
-                os.close(each)
+            for file in files:
+                os.close(file)
             continue
         # One process waits for the program and says how it ended.
         control.close()
@@ -138,7 +138,7 @@ def _become(words: Sequence[str], cwd: str, environment: Mapping[str, str]) -> N
     """Does what `python WORDS` does."""
     import numpy as np
 
-    for name in [each for each in sys.modules if each.partition(".")[0] in ("tests", "workloads")]:
+    for name in [module for module in sys.modules if module.partition(".")[0] in ("tests", "workloads")]:
         del sys.modules[name]
     # Each program has chances of its own, as `random` has by itself.
     np.random.seed()

@@ -47,7 +47,7 @@ class Recording:
     @property
     def resources(self) -> list[Resource]:
         """In the order of their registration."""
-        return [each for each in self.evaluation.resources.values() if not each.read]
+        return [resource for resource in self.evaluation.resources.values() if not resource.read]
 
     @property
     def exports(self) -> dict[str, Any]:

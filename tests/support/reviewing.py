@@ -54,4 +54,4 @@ def declared(type_: str, name: str = "it", properties: Mapping[str, Any] | None 
 
 def stack_of(*resources: Resource, name: str = "test", **more: Any) -> Stack:
     """A stack of these resources."""
-    return reviewed(Stack(name, {each.urn: each for each in resources}, **more), REVIEWS)
+    return reviewed(Stack(name, {resource.urn: resource for resource in resources}, **more), REVIEWS)

@@ -178,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         time.sleep(self.model.seconds)
         try:
-            rows = [list(self.model.answer(each)) for each in json.loads(body)["instances"]]
+            rows = [list(self.model.answer(instance)) for instance in json.loads(body)["instances"]]
         except (ValueError, TypeError) as error:
             self._say(400, {"error": f"/opt/model/secret.py: {error}"})
             return

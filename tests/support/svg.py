@@ -66,15 +66,15 @@ class Drawing:
 
     def of(self, kind: str) -> list[Rectangle]:
         """The boxes of one kind."""
-        return [each for each in self.boxes if kind in each.kinds]
+        return [box for box in self.boxes if kind in box.kinds]
 
     def between(self, *, connections: bool = False) -> set[tuple[str, str]]:
         """Which Jobs lines lead from and to; with ``connections``, who connects to what."""
         jobs = self.of("job")
         found: set[tuple[str, str]] = set()
         for line in self.connections if connections else self.lines:
-            start = [each.name for each in jobs if _touches(each, line[0])]
-            end = [each.name for each in jobs if _touches(each, line[-1])]
+            start = [job.name for job in jobs if _touches(job, line[0])]
+            end = [job.name for job in jobs if _touches(job, line[-1])]
             found.update(zip(start, end, strict=False))
         return found
 
@@ -88,7 +88,7 @@ def parse(text: str) -> Drawing:
         float(root.attrib["width"]),
         float(root.attrib["height"]),
         [_box(each) for each in root.iter(f"{NAMESPACE}g") if "data-name" in each.attrib],
-        *([turns(each.attrib["d"]) for each in paths if each.attrib["class"] == kind] for kind in LINES),
+        *([turns(path.attrib["d"]) for path in paths if path.attrib["class"] == kind] for kind in LINES),
     )
 
 
@@ -96,7 +96,7 @@ def turns(path: str) -> list[Point]:
     """The points that a path with rounded corners leads through."""
     points: list[Point] = []
     for command, numbers in re.findall(r"([MLQ])([^MLQ]*)", path):
-        values = [float(each) for each in numbers.split()]
+        values = [float(part) for part in numbers.split()]
         points.append((values[0], values[1]))
         if command == "Q":
             # What is before is where the corner begins.
@@ -112,7 +112,7 @@ def _touches(box: Rectangle, point: Point) -> bool:
 def _box(group: ET.Element) -> Rectangle:
     rect = group.find(f"{NAMESPACE}rect")
     assert rect is not None
-    styles = {each.name: each for each in STYLES}
+    styles = {style.name: style for style in STYLES}
     texts: list[tuple[str, float, float]] = []
     for each in group.findall(f"{NAMESPACE}text"):
         left, text = float(each.attrib["x"]), each.text or ""

@@ -39,7 +39,10 @@ UNITS = {"none", "percent", "percentunit", "bytes", "mbytes", "s", "µs", "reqps
 and any word may stand behind `suffix:`."""
 
 EXPRESSIONS = [
-    (panel.title, query.promql) for each in DASHBOARDS for panel in each.panels for query in panel.queries
+    (panel.title, query.promql)
+    for dashboard in DASHBOARDS
+    for panel in dashboard.panels
+    for query in panel.queries
 ]
 
 
@@ -68,12 +71,12 @@ def test_every_metric_is_one_that_something_exports(title: str, promql: str) -> 
 
 def test_the_files_are_those_that_the_panels_make() -> None:
     assert dashboards.main(["--check"]) == 0
-    assert {path.stem for path in FOLDER.glob("*.json")} == {each.uid for each in DASHBOARDS}
+    assert {path.stem for path in FOLDER.glob("*.json")} == {dashboard.uid for dashboard in DASHBOARDS}
 
 
 def test_panels_have_a_place_and_a_number_of_their_own() -> None:
-    for each in DASHBOARDS:
-        made = grafana(each)
+    for dashboard in DASHBOARDS:
+        made = grafana(dashboard)
         places = [tuple(panel["gridPos"].values()) for panel in made["panels"]]
         assert len(set(places)) == len(places) == len({panel["id"] for panel in made["panels"]})
         assert {target["datasource"]["uid"] for panel in made["panels"] for target in panel["targets"]} == {
@@ -82,7 +85,7 @@ def test_panels_have_a_place_and_a_number_of_their_own() -> None:
 
 
 def test_every_unit_is_one_of_grafanas_and_memory_is_in_powers_of_two() -> None:
-    panels = {panel.title: panel for each in DASHBOARDS for panel in each.panels}
+    panels = {panel.title: panel for dashboard in DASHBOARDS for panel in dashboard.panels}
 
     assert {each.unit for each in panels.values()} <= UNITS
     # DCGM says MiB.
@@ -94,7 +97,7 @@ def test_in_cloud_monitoring_a_dashboard_is_of_one_namespace_and_fits_its_grid()
         made = converted(json.loads(path.read_text()), "slipway")
         assert NAMESPACE not in json.dumps(made)
         layout = made["mosaicLayout"]
-        assert all(each["xPos"] + each["width"] <= layout["columns"] for each in layout["tiles"])
+        assert all(tile["xPos"] + tile["width"] <= layout["columns"] for tile in layout["tiles"])
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +171,7 @@ def _wait(address: str, promql: str, seconds: float = 60) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("title", "promql"),
-    [each for each in EXPRESSIONS if "slipway_step" in each[1] or "DCGM" in each[1]],
+    [expression for expression in EXPRESSIONS if "slipway_step" in expression[1] or "DCGM" in expression[1]],
 )
 def test_a_real_prometheus_has_an_answer_to_what_is_asked_of_jobs_and_gpus(
     prometheus: str, title: str, promql: str

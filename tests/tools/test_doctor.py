@@ -55,7 +55,7 @@ def install(tmp_path: Path, answers: Answers, *beside: str) -> None:
 
 
 def said(observations: Sequence[Observation], state: State) -> list[tuple[str, str]]:
-    return [(each.subject, each.mend) for each in observations if each.state is state]
+    return [(observation.subject, observation.mend) for observation in observations if observation.state is state]
 
 
 def test_a_cli_of_another_version_is_named_with_the_pinned_one(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_what_stacks_have_in_common_is_said_once_and_harm_comes_first(width: int
     assert "two: 2 missing or wrong, 0 could not be checked, 1 fine" in text
     assert max(map(len, text.splitlines())) <= width
     lines = json.loads(document(examined))["stacks"][1]["observations"]
-    assert [each["state"] for each in lines] == ["wrong", "fine", "wrong"]
+    assert [line["state"] for line in lines] == ["wrong", "fine", "wrong"]
     assert lines[0]["mend"] == "pulumi stack init two"
 
 
@@ -237,13 +237,13 @@ def test_a_machine_without_anything_is_told_what_is_missing(tmp_path: Path) -> N
     assert done.returncode == 1, done.stderr
     stacks = json.loads(done.stdout)["stacks"]
     missing = {
-        each["stack"]: {one["subject"] for one in each["observations"] if one["state"] == "wrong"}
-        for each in stacks
+        stack["stack"]: {one["subject"] for one in stack["observations"] if one["state"] == "wrong"}
+        for stack in stacks
     }
     assert {"Pulumi CLI", "state backend", "kubeconfig ~/.kube/config"} <= missing["local"]
     assert {"gcp:project", "Google Cloud sign-in", "plugin gcp"} <= missing["gcp-dev"]
     assert {"aws:region", "AWS sign-in", "authorized networks", "plugin aws"} <= missing["aws-dev"]
-    assert all(one["mend"] for each in stacks for one in each["observations"] if one["state"] == "wrong")
+    assert all(one["mend"] for stack in stacks for one in stack["observations"] if one["state"] == "wrong")
 
 
 @pytest.mark.slow

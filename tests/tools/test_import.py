@@ -138,12 +138,12 @@ def test_a_training_with_parameter_servers_becomes_a_step_with_nodes(tmp_path: P
     assert step["resources"] == {"cpu": "4", "memory": "16Gi", "gpus": 1}
     assert step["time_limit"] == "7200s"
     assert step["secrets"] == {"TOKEN": "hub-token"}
-    assert any("gpu: t4" in each for each in found.needs)
-    assert any("nvidia.com/gpu:NoSchedule" in each for each in found.needs)
+    assert any("gpu: t4" in need for need in found.needs)
+    assert any("nvidia.com/gpu:NoSchedule" in need for need in found.needs)
 
 
 def test_everything_that_is_lost_is_said(tmp_path: Path) -> None:
-    said = {each.at: each for each in imported(tmp_path, STUDY).notes if not each.carried}
+    said = {note.at: note for note in imported(tmp_path, STUDY).notes if not note.carried}
     for place in (
         "metadata.namespace",
         "spec.runPolicy.cleanPodPolicy",
@@ -160,7 +160,7 @@ def leaves(value: Any, at: str = "") -> list[str]:
     """The places of all scalars in ``value``."""
     if isinstance(value, dict):
         pairs = cast("dict[str, Any]", value).items()
-        return [each for key, below in pairs for each in leaves(below, f"{at}.{key}" if at else key)]
+        return [leaf for key, below in pairs for leaf in leaves(below, f"{at}.{key}" if at else key)]
     return [at]
 
 
@@ -175,7 +175,7 @@ def test_no_field_is_dropped_in_silence(extra: dict[str, Any], tmp_path_factory:
     content = yaml.safe_load(STUDY)
     content["spec"]["tfReplicaSpecs"]["PS"]["template"]["spec"].update(extra)
     content["spec"].update({f"top{key}": value for key, value in extra.items()})
-    said = {each.at for each in imported(folder, yaml.safe_dump(content)).notes}
+    said = {note.at for note in imported(folder, yaml.safe_dump(content)).notes}
     for key in extra:
         assert f"spec.tfReplicaSpecs.PS.template.spec.{key}" in said
         assert f"spec.top{key}" in said
@@ -191,7 +191,7 @@ def test_the_parts_of_a_base_are_one_training(tmp_path: Path) -> None:
     assert step["run"] == ["/usr/bin/python", "model.py", "--steps={steps_value}", "--shell={{braces}}"]
     assert step["environment"] == {"steps": "{steps_value}", "HOME_OF": "{{braces}}"}
     assert found.pipeline["parameters"]["steps_value"]["type"] == "string"
-    assert any("replicas" in each.at and "%workers%" in str(each.value) for each in found.notes)
+    assert any("replicas" in note.at and "%workers%" in str(note.value) for note in found.notes)
 
 
 def test_a_role_without_pods_is_left_out_and_said(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_an_indexed_job_becomes_nodes(tmp_path: Path) -> None:
 def test_an_ordinary_job_becomes_one_pod(tmp_path: Path) -> None:
     found = imported(tmp_path, JOB.replace("  completionMode: Indexed\n", ""))
     assert "nodes" not in step_of(found)
-    assert {"spec.completions", "spec.parallelism"} <= {each.at for each in found.notes}
+    assert {"spec.completions", "spec.parallelism"} <= {note.at for note in found.notes}
 
 
 def test_roles_with_commands_of_their_own_keep_them(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_roles_with_commands_of_their_own_keep_them(tmp_path: Path) -> None:
     assert step["environment"]["CHIEF_WORD_1"] == "main.py"
     assert step["environment"]["WORKER_WORD_1"] == "work.py"
     assert step["nodes"]["count"] == 3
-    assert any(each.at == "spec.nprocPerNode" and "torchrun" in each.text for each in found.notes)
+    assert any(note.at == "spec.nprocPerNode" and "torchrun" in note.text for note in found.notes)
 
 
 @pytest.mark.parametrize("text", [STUDY, JOB, TORCH, BASE.replace("ROLE", "Worker").replace("COUNT", "2")])

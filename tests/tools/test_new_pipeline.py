@@ -105,8 +105,8 @@ def test_its_packages_are_pinned_with_hashes_and_name_no_index(folder: Path) -> 
     assert "index" not in text
     requirements = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)).strip().splitlines()
     assert len(requirements) > 10
-    for each in requirements:
-        assert re.match(r"[a-z0-9-]+==[^ ]+ .*--hash=sha256:", each), each
+    for requirement in requirements:
+        assert re.match(r"[a-z0-9-]+==[^ ]+ .*--hash=sha256:", requirement), requirement
     pinned = re.findall(r"^[a-z-]+==.*$", (folder / "requirements.in").read_text(encoding="utf-8"), re.MULTILINE)
     assert pinned
     assert all(any(line.startswith(f"{each} ") for line in requirements) for each in pinned)

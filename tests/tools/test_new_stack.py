@@ -59,7 +59,7 @@ def refused(name: str = NAME, example: str = "mnist", **options: str) -> dict[st
     """Reason and fix by the option they are about."""
     with pytest.raises(RefusedError) as caught:
         draft(name, options, example)
-    return {each.key: f"{each.reason}\n{each.fix}" for each in caught.value.problems}
+    return {problem.key: f"{problem.reason}\n{problem.fix}" for problem in caught.value.problems}
 
 
 @pytest.mark.parametrize("cloud", PLACES)

@@ -95,7 +95,7 @@ def test_every_image_gets_the_digest_that_its_registry_has(file: Path, capsys: p
     assert main(file) == 0
     assert file.read_text(encoding="utf-8") == after
     assert capsys.readouterr().err == ""
-    assert [each.name for each in file.parent.iterdir()] == ["images.toml"]
+    assert [path.name for path in file.parent.iterdir()] == ["images.toml"]
 
 
 @pytest.mark.slow

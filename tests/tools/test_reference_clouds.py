@@ -27,10 +27,10 @@ def test_stacks_differ_only_in_selectors_volumes_annotations_network_identity_an
     assert set(batch.stacks) >= {"gcp-batch", "aws-batch", "onprem-batch"}
     assert batch.pipelines == ["fraud", "forecast"]
     unexplained = [
-        f"{each.objects} {each.field}: {each.values}"
+        f"{difference.objects} {difference.field}: {difference.values}"
         for comparison in found
-        for each in comparison.differences
-        if not each.category
+        for difference in comparison.differences
+        if not difference.category
     ]
     assert unexplained == []
 

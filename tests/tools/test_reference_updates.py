@@ -20,8 +20,8 @@ def test_losses_stand_before_everything_else() -> None:
     said = [row.split("|")[4].strip() for row in ROWS if row.count("|") > 6]
     clouds = "\n".join(said).split("preview says")[1:]
     assert len(clouds) == 2
-    for each in clouds:
-        words = [word for word in each.split("\n") if word and word != "---"]
+    for cloud in clouds:
+        words = [word for word in cloud.split("\n") if word and word != "---"]
         assert words[0] == "`deletes-data`"
         assert words[-1] == "a note"
 

@@ -18,7 +18,7 @@ def test_the_page_of_stacks_shows_each_that_ships() -> None:
     text = (ROOT / "docs" / "stacks.md").read_text(encoding="utf-8")
     shown = text.partition("\n## What each stack declares\n")[2]
     headings = re.findall(r"^### (.+)$", shown, flags=re.MULTILINE)
-    assert sorted(name for each in headings for name in re.split(", | and ", each)) == list(shipped.stacks())
+    assert sorted(name for heading in headings for name in re.split(", | and ", heading)) == list(shipped.stacks())
 
 
 def test_the_reference_of_settings_has_the_pipelines_that_are_asked_for() -> None:

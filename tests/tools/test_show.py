@@ -154,7 +154,7 @@ def test_predictions_are_a_table_and_the_pod_goes_again(cluster: Cluster) -> Non
     assert "probabilities" not in done.stdout
     pod = json.loads((cluster.folder / "pod.json").read_text())
     assert cluster.calls()[-1][4:7] == ["delete", "pod", pod["metadata"]["name"]]
-    assert all(each[:2] == ["--kubeconfig", "/home/a b/config"] for each in cluster.calls())
+    assert all(call[:2] == ["--kubeconfig", "/home/a b/config"] for call in cluster.calls())
 
 
 def test_the_pod_is_like_those_of_the_job_but_for_what_it_does(cluster: Cluster) -> None:

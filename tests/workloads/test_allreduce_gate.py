@@ -101,7 +101,7 @@ def test_a_pod_that_waits_for_another_ends_when_told() -> None:
         time.sleep(0.1)
     (measuring,) = children
     # Once its server listens, it waits.
-    while not any(each.status == psutil.CONN_LISTEN for each in measuring.net_connections()):
+    while not any(net_connection.status == psutil.CONN_LISTEN for net_connection in measuring.net_connections()):
         time.sleep(0.1)
     process.terminate()
     output, _ = process.communicate(timeout=60)
@@ -168,11 +168,11 @@ def test_rank_0_tells_the_others_where_nccl_listens() -> None:
     secret, heard = os.urandom(nccl.ID_BYTES), list[bytes]()
     # They ask before it listens, too.
     askers = [threading.Thread(target=lambda: heard.append(nccl.ask("127.0.0.1", port))) for _ in range(3)]
-    for each in askers:
-        each.start()
+    for asker in askers:
+        asker.start()
     nccl.tell(secret, port, 3)
-    for each in askers:
-        each.join()
+    for asker in askers:
+        asker.join()
     assert heard == [secret] * 3
 
 

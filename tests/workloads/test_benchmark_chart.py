@@ -152,7 +152,7 @@ def test_the_chart_has_every_configuration_and_its_tables_agree(store: Path, tmp
     files = check(tmp_path / "chart").files
     assert set(files) == {"throughput.png", "results.json", "results.csv", "results.md"}
     content = json.loads((tmp_path / "chart" / "results.json").read_text())
-    assert {each["run"] for each in content["results"]} == {"t4-fp32", "t4-fp16", "h100"}
+    assert {result["run"] for result in content["results"]} == {"t4-fp32", "t4-fp16", "h100"}
     assert [each["run"] for each in content["earlier"]] == ["old"]
     with (tmp_path / "chart" / "results.csv").open(newline="") as stream:
         rows = {each["run"]: float(each["images_per_second"]) for each in csv.DictReader(stream)}

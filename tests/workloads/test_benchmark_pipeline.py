@@ -67,7 +67,7 @@ def parsed(of: Callable[[Steps], Step], given: Benchmark) -> argparse.Namespace:
 
 def test_a_run_on_several_nodes_is_a_step_in_as_many_pods() -> None:
     runs = {**RUNS, "two": {"pool": "gpu", "gpus": 1, "nodes": 2, "wait": "20m", "precisions": ["fp16"]}}
-    declared = {each.name: each.nodes for each in PIPELINE.steps(settings(runs=runs))}
+    declared = {step.name: step.nodes for step in PIPELINE.steps(settings(runs=runs))}
     assert declared["two-fp16"] == Nodes(2, wait=1200)
     assert declared["one-fp32"] is None
 
@@ -140,7 +140,7 @@ def test_the_chart_waits_for_every_run_and_reads_all_that_is_in_the_store() -> N
     assert not on_gpus
     assert requirements == "workloads/benchmark/requirements.txt"
     options = parsed(lambda made: made["chart"], settings())
-    assert [str(each) for each in options.results] == ["/store/benchmark"]
+    assert [str(result) for result in options.results] == ["/store/benchmark"]
     assert str(options.output).startswith("/store/benchmark/chart/")
 
 
@@ -171,7 +171,7 @@ def test_it_ships_what_this_repository_has(tmp_path: Path) -> None:
     given = settings(images={"pool": "cpu"}, runs={"one": {**RUNS["one"], "data": "generated"}})
     pipelines = [DeclaredPipeline("benchmark", "benchmark", given)]
     assert shipping.problems(pipelines, ROOT) == []
-    assert {each.key for each in shipping.problems(pipelines, tmp_path)} == {
+    assert {problem.key for problem in shipping.problems(pipelines, tmp_path)} == {
         "slipway:pipelines.benchmark.runs.one",
         "slipway:pipelines.benchmark.images",
         "slipway:pipelines.benchmark.chart",
@@ -179,7 +179,7 @@ def test_it_ships_what_this_repository_has(tmp_path: Path) -> None:
 
 
 def test_the_declared_results_are_the_files_that_the_chart_publishes(tmp_path: Path) -> None:
-    results = {each.name: each for step in declared_steps("benchmark", settings()) for each in step.results}
+    results = {result.name: result for step in declared_steps("benchmark", settings()) for result in step.results}
     chart = importlib.import_module("workloads.benchmark.chart")
     assert results["chart"].path == chart.CHART
     assert results["throughput"].path == chart.RESULTS

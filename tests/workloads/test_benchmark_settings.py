@@ -95,7 +95,7 @@ def test_bfloat16_is_refused_on_a_cluster_that_is_there_already_too() -> None:
 
 def test_everything_wrong_is_said_at_once() -> None:
     wrong = {f"{T4}.data": "x", f"{T4}.batch_size": "many", f"{H100}.gpus": 3}
-    assert {each.key.removeprefix("slipway:") for each in problems(changed(STACK, wrong))} >= {
+    assert {problem.key.removeprefix("slipway:") for problem in problems(changed(STACK, wrong))} >= {
         f"{T4}.data",
         f"{T4}.batch_size",
         f"{H100}.gpus",

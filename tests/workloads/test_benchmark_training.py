@@ -80,9 +80,9 @@ def test_a_step_computes_in_its_precision_and_is_compiled_where_asked(
     assert losses[-1] < losses[0]
     assert training.updates == 3
     assert {layer.compute_dtype for layer in small[0].layers} == {computes_in}
-    assert {each.dtype for each in small[0].trainable_variables} == {"float32"}
+    assert {trainable_variable.dtype for trainable_variable in small[0].trainable_variables} == {"float32"}
     functions = training.step.get_concrete_function(*batch).graph.as_graph_def().library.function  # type: ignore[attr-defined]
-    assert any(each.attr["_XlaMustCompile"].b for each in functions) == xla
+    assert any(function.attr["_XlaMustCompile"].b for function in functions) == xla
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def gate_of(step: Step) -> Step:
 def test_gpu_steps_and_their_gate_load_them_from_the_store() -> None:
     def look(made: Steps) -> list[tuple[str, list[str]]]:
         users = (made["train"], gate_of(made["train"]), made["predict"])
-        return [(plan(each.inputs[SUPPLEMENT.name], ROOT).path, arguments(plan(each, ROOT))) for each in users]
+        return [(plan(user.inputs[SUPPLEMENT.name], ROOT).path, arguments(plan(user, ROOT))) for user in users]
 
     found = steps("gpu", None, look)
     assert len(found) == 3

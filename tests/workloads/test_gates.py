@@ -124,7 +124,7 @@ def test_the_gate_refuses_other_accelerators(there: str, words: list[str]) -> No
     )
 
     error = only_error(output)
-    assert all(each in error for each in words), error
+    assert all(word in error for word in words), error
     assert "Test PASSED" not in output
 
 

@@ -109,10 +109,10 @@ def test_the_few_scans_are_altered_unless_something_else_is_said(
 
 def test_a_training_on_several_nodes_is_one_step_in_as_many_pods() -> None:
     several = {**STEPS, "train": {**STEPS["train"], "nodes": 2, "wait": "5m"}}
-    declared = {each.name: each for each in PIPELINE.steps(settings(steps=several))}
+    declared = {step.name: step for step in PIPELINE.steps(settings(steps=several))}
     assert declared["train"].nodes == Nodes(2, wait=300)
     assert declared["prepare"].nodes is None
-    assert {each.name: each.nodes for each in PIPELINE.steps(settings())}["train"] is None
+    assert {step.name: step.nodes for step in PIPELINE.steps(settings())}["train"] is None
 
 
 @pytest.mark.parametrize(

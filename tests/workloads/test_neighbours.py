@@ -36,8 +36,8 @@ def test_most_digits_are_read_right(tmp_path: Path, neighbours: int, least: floa
     )
     found = json.loads((tmp_path / "fit" / "metrics.json").read_text())
     assert least <= found["accuracy"] <= 1
-    assert [each["digit"] for each in found["digits"]] == list(range(10))
-    assert sum(each["images"] for each in found["digits"]) == 360
+    assert [digit["digit"] for digit in found["digits"]] == list(range(10))
+    assert sum(digit["images"] for digit in found["digits"]) == 360
 
 
 @pytest.mark.slow

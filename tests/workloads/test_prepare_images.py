@@ -153,7 +153,7 @@ def pictures(count: int, *digits: int) -> list[Image]:
 
 
 def pixels_of(images: list[Image]) -> set[bytes]:
-    return {each.pixels.tobytes() for each in images}
+    return {image.pixels.tobytes() for image in images}
 
 
 def test_neither_names_nor_order_decide_what_is_tested(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_neither_names_nor_order_decide_what_is_tested(tmp_path: Path) -> None:
 
 def test_equal_images_are_not_in_both_splits(tmp_path: Path) -> None:
     images = pictures(6)
-    copies = [Image(f"{each.digit}/copy of {each.name[2:]}", each.digit, each.pixels) for each in images]
+    copies = [Image(f"{image.digit}/copy of {image.name[2:]}", image.digit, image.pixels) for image in images]
 
     train, test = divide(tmp_path, [*images, *copies], 0)
 
@@ -192,9 +192,9 @@ def test_an_image_that_is_two_digits_is_named(tmp_path: Path) -> None:
 
 def test_an_image_outside_the_splits_is_named(tmp_path: Path) -> None:
     images = [
-        Image(f"{split}/{each.name}", each.digit, each.pixels)
+        Image(f"{split}/{picture.name}", picture.digit, picture.pixels)
         for split in ("train", "test")
-        for each in pictures(3)
+        for picture in pictures(3)
     ]
     with pytest.raises(StepError, match=r"extra/1\.png lies in neither train nor test"):
         divide(tmp_path, [*images, Image("extra/1.png", 1, images[0].pixels)], 0)

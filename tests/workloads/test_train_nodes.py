@@ -58,7 +58,7 @@ def test_four_processes_learn_what_one_does_and_the_first_alone_writes(
     assert len(list((out / "checkpoints").iterdir())) == 3
     for part in ("train", "validation"):
         events = list((out / "logs" / part).iterdir())
-        assert [each.read_bytes().count(b"epoch_accuracy") for each in events] == [3]
+        assert [event.read_bytes().count(b"epoch_accuracy") for event in events] == [3]
     output = run("mnist.predict", "--model", out, "--images", data / "images", "--output", tmp_path / "read",
                  loaded=True)  # fmt: skip
     assert output.count("is the number") == 10
@@ -174,7 +174,7 @@ def test_the_shares_of_a_batch_are_the_whole_batch_and_no_image_twice() -> None:
     ]
 
     assert len(together) == 8
-    assert [len(each) for each in shares] == [16, 8, 8]
+    assert [len(share) for share in shares] == [16, 8, 8]
     first = [shares[0][2 * step] + shares[0][2 * step + 1] for step in range(8)]
     assert [a + b + c for a, b, c in zip(first, *shares[1:], strict=True)] == together
 

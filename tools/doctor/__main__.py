@@ -43,7 +43,7 @@ def main(
         sys.stdout.write(document(examined))
     else:
         show(examined, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
-    if any(each.state is State.WRONG for one in examined for each in one.observations):
+    if any(observation.state is State.WRONG for one in examined for observation in one.observations):
         raise typer.Exit(1)
 
 

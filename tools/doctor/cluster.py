@@ -48,9 +48,11 @@ class Cluster:
     def declared(self) -> list[Resource]:
         """The Kubernetes objects that the stack declares in it."""
         return [
-            each
-            for each in self.stack.resources.values()
-            if each.custom and each.package == "kubernetes" and self.stack.cluster_of(each) == self.name
+            resource
+            for resource in self.stack.resources.values()
+            if resource.custom
+            and resource.package == "kubernetes"
+            and self.stack.cluster_of(resource) == self.name
         ]
 
 

@@ -104,10 +104,10 @@ def _probes(name: str, evaluated: Evaluated, root: Path, pins: Mapping[str, str]
     raw = without_prefix(_configuration(name, root))
     settings, others = _settings(name, raw, root), references(raw)
     request = settings.request if settings else None
-    used = {each.package for each in stack.resources.values() if each.custom} - {"pulumi"}
+    used = {resource.package for resource in stack.resources.values() if resource.custom} - {"pulumi"}
     yield Probe("plugins", lambda: machine.plugins(used, pins))
-    for each in dict.fromkeys(other.reference for other in others):
-        yield Probe(f"stack {each}", partial(of_other_stack, each, others, root))
+    for reference in dict.fromkeys(other.reference for other in others):
+        yield Probe(f"stack {reference}", partial(of_other_stack, reference, others, root))
     for cloud in clouds_of(raw):
         yield from CLOUDS[cloud].probes(stack, request)
         installs = settings.kueue.install if settings and settings.kueue else None
@@ -250,7 +250,7 @@ def _title(stacks: Sequence[str], count: int) -> str:
 def _section(title: str, observations: Sequence[Observation], console: Console) -> None:
     console.print(Text(title, style="bold"))
     for state in (State.WRONG, State.UNKNOWN):
-        chosen = [each for each in observations if each.state is state]
+        chosen = [observation for observation in observations if observation.state is state]
         if not chosen:
             continue
         table = Table(box=None, padding=(0, 1, 0, 0), show_header=False, expand=True)
@@ -263,7 +263,7 @@ def _section(title: str, observations: Sequence[Observation], console: Console) 
             if each.mend:
                 table.add_row(Padding(Text(f"$ {each.mend}", style="cyan", overflow="fold"), (0, 0, 0, 2)))
         console.print(Padding(table, (0, 0, 0, 4)))
-    if good := sum(each.state is State.FINE for each in observations):
+    if good := sum(observation.state is State.FINE for observation in observations):
         console.print(Text(f"  fine: {good}", style="green"))
     console.print()
 

@@ -143,7 +143,7 @@ def plugins(used: Iterable[str], wanted: Mapping[str, str]) -> Iterator[Observat
             yield fine(subject, f"is {version}")
             continue
         others = sorted(
-            each.name.rpartition("-v")[2] for each in folder.glob(f"resource-{name}-v*") if each.is_dir()
+            path.name.rpartition("-v")[2] for path in folder.glob(f"resource-{name}-v*") if path.is_dir()
         )
         has = f"; there is {', '.join(others)}" if others else ""
         yield wrong(
@@ -267,7 +267,7 @@ def _there(backend: Backend, root: Path) -> set[str] | None:
     if backend.folder is not None:
         project = text(mapping(yaml.safe_load((root / "Pulumi.yaml").read_text(encoding="utf-8"))).get("name"))
         # Since version 1 of the layout by project (pkg/backend/diy/meta.go, Pulumi 3.260).
-        return {each.name.partition(".json")[0] for each in (backend.folder / "stacks" / project).glob("*.json*")}
+        return {path.name.partition(".json")[0] for path in (backend.folder / "stacks" / project).glob("*.json*")}
     return None
 
 

@@ -101,22 +101,22 @@ class _Conversion:
         self.programs: list[str] = []
 
     def result(self) -> Imported:
-        pods = {each.role: self._pod(each) for each in self.manifest.replicas}
+        pods = {replica.role: self._pod(replica) for replica in self.manifest.replicas}
         first = next(iter(pods.values()))
         step: dict[str, Any] = {"run": first.run or ["echo", "the manifest has no command"]}
         by_role: dict[str, Any] = {}
-        if any((each.run, each.environment) != (first.run, first.environment) for each in pods.values()):
+        if any((pod.run, pod.environment) != (first.run, first.environment) for pod in pods.values()):
             by_role = {role: {"run": each.run, "environment": each.environment} for role, each in pods.items()}
             step["run"] = ["python", DISPATCHER]
             step["environment"] = self._told_apart(by_role)
         elif first.environment:
             step["environment"] = first.environment
-        if secrets := {key: name for each in pods.values() for key, name in each.secrets.items()}:
+        if secrets := {key: name for pod in pods.values() for key, name in pod.secrets.items()}:
             step["secrets"] = secrets
         if image := first.image:
             step["image"] = image
         step |= self._nodes(first.port, alike=not by_role)
-        if resources := self._most([each.resources for each in pods.values()]):
+        if resources := self._most([pod.resources for pod in pods.values()]):
             step["resources"] = resources
         if limit := self._time_limit():
             step["time_limit"] = limit
@@ -129,7 +129,7 @@ class _Conversion:
         return Imported(pipeline, self.notes, list(dict.fromkeys(self.needs)), self.programs, by_role)
 
     def _nodes(self, port: int | None, *, alike: bool) -> dict[str, Any]:
-        roles = {each.role: self._count(each) for each in self.manifest.replicas}
+        roles = {replica.role: self._count(replica) for replica in self.manifest.replicas}
         if self.manifest.kind == "PyTorchJob" and alike:
             roles = {"worker": sum(roles.values())}
         nodes: dict[str, Any] = {"count": sum(roles.values())}
@@ -177,8 +177,8 @@ class _Conversion:
         folder = str(listed[index].get("workingDir") or "")
         self._environment(replica, place, pod, mounts)
         words = [*self._words(document.get(*place, "command")), *self._words(document.get(*place, "args"))]
-        pod.run = [self._relative(self._text(each, pod.environment, mounts), folder) for each in words]
-        self.programs += [each for each in _programs(pod.run) if each not in self.programs]
+        pod.run = [self._relative(self._text(word, pod.environment, mounts), folder) for word in words]
+        self.programs += [program for program in _programs(pod.run) if program not in self.programs]
         self._resources(replica, place, pod)
         self._image(replica, place, pod)
         for number, each in enumerate(listed[index].get("ports") or []):
@@ -286,14 +286,14 @@ class _Conversion:
     def _most(self, resources: Sequence[Mapping[str, str | int]]) -> dict[str, str | int]:
         """The most that any role asks for: all pods of a step are alike."""
         found: dict[str, str | int] = {}
-        for each in resources:
-            for key, amount in each.items():
+        for resource in resources:
+            for key, amount in resource.items():
                 found[key] = _larger(key, found.get(key), amount)
-        if any(dict(each) != found for each in resources):
+        if any(dict(resource) != found for resource in resources):
             listed = ", ".join(f"{key} {amount}" for key, amount in found.items())
             text = f"all pods of a step are alike: each asks for the most that any role does ({listed})"
             self.notes.append(Note("resources", "differ by role", text))
-            if found.get("gpus") and any(not each.get("gpus") for each in resources):
+            if found.get("gpus") and any(not resource.get("gpus") for resource in resources):
                 idle = "a pod of a role without GPUs holds a GPU node, too; without such roles it is not paid for"
                 self.notes.append(Note("resources", "GPUs", idle))
         return found
@@ -354,7 +354,7 @@ def _programs(run: Sequence[str]) -> list[str]:
         except ValueError:
             # A quotation that has no end: the shell will say so.
             return []
-    return list(dict.fromkeys(each for each in words if re.search(r"^[^-{][^{]*\.(py|sh)$", each)))
+    return list(dict.fromkeys(word for word in words if re.search(r"^[^-{][^{]*\.(py|sh)$", word)))
 
 
 def _at(content: Any, place: Place) -> dict[str, Any]:

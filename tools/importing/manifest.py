@@ -55,7 +55,7 @@ def rules() -> Sequence[Rule]:
 
 def rule_of(place: Place) -> Rule:
     """The first rule that holds for ``place``; the last of the table holds for every one."""
-    return next(each for each in rules() if each.matches(place))
+    return next(rule for rule in rules() if rule.matches(place))
 
 
 def shown(place: Place) -> str:
@@ -152,9 +152,12 @@ class Manifest:
 def read(path: Path) -> Manifest:
     """The training in the file or folder ``path``. Raises RefusedError."""
     documents = list(_documents(path))
-    known = [each for each in documents if _kind(each)]
+    known = [document for document in documents if _kind(document)]
     if not known:
-        kinds = ", ".join(sorted({str(each.content.get("kind") or "no kind") for each in documents})) or "nothing"
+        kinds = (
+            ", ".join(sorted({str(document.content.get("kind") or "no kind") for document in documents}))
+            or "nothing"
+        )
         reason = f"it has {kinds}, and no TFJob or PyTorchJob of kubeflow.org and no Job of batch/v1"
         raise _refused(str(path), reason, "name the manifest of one training")
     names = {str(_name(each)) for each in known}
@@ -167,7 +170,7 @@ def read(path: Path) -> Manifest:
         _ = each.get("metadata", "generateName")
     kind = next(iter(kinds))
     replicas = list(_replicas(kind, known, path))
-    beside = [each for each in documents if each not in known]
+    beside = [document for document in documents if document not in known]
     return Manifest(kind, next(iter(names)), known, replicas, beside)
 
 

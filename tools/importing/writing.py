@@ -34,13 +34,13 @@ def draft(manifest: Manifest, imported: Imported, name: str, code: Path | None) 
     name = name or re.sub(r"[^a-z0-9-]+", "-", manifest.name.lower()).strip("-") or "imported"
     target = ROOT / WORKLOADS / name
     problems = [
-        Problem("NAME", name, each.reason, each.fix.partition(", and write")[0])
-        for each in section_name_findings((), name)
+        Problem("NAME", name, finding.reason, finding.fix.partition(", and write")[0])
+        for finding in section_name_findings((), name)
     ]
     if problems := problems or taken("NAME", name, target, ROOT):
         raise RefusedError(problems)
     files = _program(manifest, imported, code)
-    missing = [each for each in imported.programs if not each.startswith("/") and each not in files]
+    missing = [program for program in imported.programs if not program.startswith("/") and program not in files]
     if imported.by_role and (programs := sorted({*filter(_is_python, files), *filter(_is_python, missing)})):
         # It starts them by name, and only what a program imports travels by itself.
         imported.pipeline["steps"][STEP]["files"] = programs
@@ -64,11 +64,11 @@ def _program(manifest: Manifest, imported: Imported, code: Path | None) -> dict[
         return dict(_texts(code))
     folder = manifest.documents[0].file.parent
     found: dict[str, str] = {}
-    for each in imported.programs:
-        path = folder / Path(each).name
+    for program in imported.programs:
+        path = folder / Path(program).name
         if path.is_file():
-            found[Path(each).name] = path.read_text(encoding="utf-8")
-    renamed = {each: Path(each).name for each in imported.programs if Path(each).name in found}
+            found[Path(program).name] = path.read_text(encoding="utf-8")
+    renamed = {program: Path(program).name for program in imported.programs if Path(program).name in found}
     step = imported.pipeline["steps"][STEP]
     step["run"] = [_renamed(word, renamed) for word in step["run"]]
     if imported.by_role:
@@ -76,7 +76,7 @@ def _program(manifest: Manifest, imported: Imported, code: Path | None) -> dict[
         step["environment"] = {
             key: _renamed(each, renamed) if WORD in key else each for key, each in words.items()
         }
-    imported.programs = [renamed.get(each, each) for each in imported.programs]
+    imported.programs = [renamed.get(program, program) for program in imported.programs]
     return found
 
 
@@ -113,7 +113,7 @@ def _texts(code: Path) -> Iterator[tuple[str, str]]:
 def _pipeline(imported: Imported, manifest: Manifest) -> str:
     lines = [f"Imported from the {manifest.kind} {manifest.name}."]
     for heading, notes in _groups(imported):
-        lines += [f"{heading}:", *(f"- {each}" for each in notes)]
+        lines += [f"{heading}:", *(f"- {note}" for note in notes)]
     head = "\n".join(
         f"# {part}"
         for line in lines
@@ -138,8 +138,8 @@ def _dispatcher(by_role: Mapping[str, Any]) -> str:
 
 def _groups(imported: Imported) -> Iterator[tuple[str, list[str]]]:
     """What there is to say, under headings: first what is lost."""
-    lost = [_line(each) for each in imported.notes if not each.carried]
-    changed = [_line(each) for each in imported.notes if each.carried]
+    lost = [_line(note) for note in imported.notes if not note.carried]
+    changed = [_line(note) for note in imported.notes if note.carried]
     groups = {"Not carried over": lost, "In another form": changed, "The step's pool needs": imported.needs}
     yield from ((heading, notes) for heading, notes in groups.items() if notes)
 
@@ -153,13 +153,13 @@ def _line(note: Note) -> str:
 def _said(
     manifest: Manifest, imported: Imported, name: str, files: Mapping[str, str], missing: list[str]
 ) -> Iterator[str]:
-    roles = ", ".join(f"{each.role} {each.count}" for each in manifest.replicas)
+    roles = ", ".join(f"{replica.role} {replica.count}" for replica in manifest.replicas)
     yield f"Read the {manifest.kind} {manifest.name}: {roles}"
     for heading, notes in _groups(imported):
         yield f"{heading} ({len(notes)}):"
-        yield from (f"  {each}" for each in notes)
+        yield from (f"  {note}" for note in notes)
     yield f"Wrote {WORKLOADS}/{name}/: {', '.join(sorted(files))}"
-    absolute = [each for each in imported.programs if each.startswith("/")]
+    absolute = [program for program in imported.programs if program.startswith("/")]
     if missing:
         here = f"put it into {WORKLOADS}/{name}/, or import again with CODE=<its folder>"
         yield f"Missing: {', '.join(missing)}: {here}"

@@ -371,8 +371,13 @@ def _section(uses: str, gpu: str | None) -> Section:
     if not names_pipeline(uses):
         raise RefusedError([_unknown(uses)])
     problems = [
-        Problem("USES", uses, f"the section would be called `{name}`: {each.reason}", each.fix)
-        for each in section_name_findings((), name)
+        Problem(
+            "USES",
+            uses,
+            f"the section would be called `{name}`: {finding.reason}",
+            finding.fix,
+        )
+        for finding in section_name_findings((), name)
     ]
     try:
         declared = pipeline(uses)
@@ -462,7 +467,9 @@ def _said(target: Path, found: Section, settings: Settings, starter: Starter) ->
     if secrets:
         yield "Set first, since the file is refused without its secrets:"
         yield f"  pulumi stack init {stack}"
-        yield from (f"  pulumi config set --secret --path 'slipway:secrets.{each}' -s {stack}" for each in secrets)
+        yield from (
+            f"  pulumi config set --secret --path 'slipway:secrets.{secret}' -s {stack}" for secret in secrets
+        )
         variables = ", ".join(map(variable, secrets))
         yield f"  or, for rehearsals alone, {variables} in the environment"
     yield from _unshipped(found)
@@ -478,10 +485,10 @@ def _said(target: Path, found: Section, settings: Settings, starter: Starter) ->
 def _unshipped(found: Section) -> Iterator[str]:
     """What the files of the pipeline lack, a lock file for example: the stack is refused until it is there."""
     declared = DeclaredPipeline(found.name, found.values.get(USES, found.name), found.settings)
-    problems = {each.reason: each for each in shipping.problems([declared], ROOT)}
+    problems = {problem.reason: problem for problem in shipping.problems([declared], ROOT)}
     if problems:
         yield "Correct first, since the file is refused until then:"
-        yield from (f"  {each.key}: {each.reason}; {each.fix}" for each in problems.values())
+        yield from (f"  {problem.key}: {problem.reason}; {problem.fix}" for problem in problems.values())
 
 
 def _idle_gpus(found: Section, settings: Settings) -> Iterator[str]:

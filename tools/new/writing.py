@@ -40,7 +40,7 @@ class Draft:
 def taken(option: str, name: str, target: Path, root: Path) -> list[Problem]:
     """The problem of a target that is there, in letters of either case, as some file systems have one for both."""
     folder = target.parent
-    there = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     found = next((each for each in there if each.casefold() == target.name.casefold()), None)
     if found is None:
         return []
@@ -109,8 +109,8 @@ def draft(name: str) -> Draft:
     target = ROOT / WORKLOADS / name
     # The name of the folder is that of the section in stack files.
     problems = [
-        Problem("PIPELINE", name, each.reason, each.fix.partition(", and write")[0])
-        for each in section_name_findings((), name)
+        Problem("PIPELINE", name, finding.reason, finding.fix.partition(", and write")[0])
+        for finding in section_name_findings((), name)
     ]
     if problems := problems or taken("PIPELINE", name, target, ROOT):
         raise RefusedError(problems)

@@ -52,7 +52,7 @@ ADMISSION = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolic
 """The type of what refuses all other Jobs, which holds these Jobs' pods."""
 
 WHOLE = frozenset({"nodeSelector", "tolerations", "annotations", "egress"})
-SUPPLEMENTS = tuple(f"--{each.name}=" for each in supplements().values())
+SUPPLEMENTS = tuple(f"--{supplement.name}=" for supplement in supplements().values())
 """The arguments that a step gets where its pool has GPUs."""
 
 PIPELINES = f"{PREFIX}pipelines"
@@ -66,7 +66,7 @@ ABSENT = "not there"
 PRESENT = "there"
 
 _PUBLISHING = "|".join(f"{folder}-{each.name}" for folder, each in supplements().items())
-_READ = "|".join(each.name for each in supplements().values())
+_READ = "|".join(supplement.name for supplement in supplements().values())
 
 CATEGORIES: Mapping[str, re.Pattern[str]] = {
     "Device plugin": re.compile(r"\S+ <cluster>-device-plugin.*"),
@@ -148,7 +148,7 @@ def compare(stacks: Sequence[str], root: Path = ROOT, reference: str = REFERENCE
     alike = [
         DeclaredPipeline(name, folder(name, settings), settings)
         for name, settings in load(without_prefix(configurations[reference])).pipelines.items()
-        if all(name in each[PIPELINES] for each in configurations.values())
+        if all(name in configuration[PIPELINES] for configuration in configurations.values())
     ]
     of_reference = configurations[reference][PIPELINES]
     objects = {stack: _objects(stack, configurations[stack], alike, of_reference, root) for stack in stacks}
@@ -176,7 +176,7 @@ def _differing(by_stack: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Each value with the stacks that have it, of mappings what they do not share; empty where all are alike."""
     mappings = [cast("Mapping[str, Any]", value) for value in by_stack.values() if isinstance(value, Mapping)]
     shared = (
-        [item for item in mappings[0].items() if all(each.get(item[0]) == item[1] for each in mappings)]
+        [item for item in mappings[0].items() if all(mapping.get(item[0]) == item[1] for mapping in mappings)]
         if (len(mappings) == len(by_stack))
         else []
     )
@@ -194,7 +194,7 @@ def page(found: Sequence[Comparison]) -> str:
 
 
 def _part(comparison: Comparison) -> str:
-    differing = sum(len(each.objects) for each in comparison.differences)
+    differing = sum(len(difference.objects) for difference in comparison.differences)
     text = PART.format(
         alike=comparison.fields - differing,
         fields=comparison.fields,
@@ -202,10 +202,10 @@ def _part(comparison: Comparison) -> str:
         stacks=listed(comparison.stacks, "and"),
     )
     for category in CATEGORIES:
-        rows = [each for each in comparison.differences if each.category == category]
+        rows = [difference for difference in comparison.differences if difference.category == category]
         if rows:
             text += f"\n### {category}\n\n| objects | field | value | stacks |\n| --- | --- | --- | --- |\n"
-            text += "".join(_rows(each, comparison.stacks) for each in rows)
+            text += "".join(_rows(row, comparison.stacks) for row in rows)
     return text
 
 
@@ -309,10 +309,10 @@ def _flat(value: Any, path: tuple[str, ...], renamed: Callable[[str], str]) -> I
             yield from _flat(each, (*path, renamed(key)), renamed)
     elif path[-1:] == ("args",):
         arguments = [renamed(str(each)) for each in cast("list[object]", value)]
-        yield ".".join(path), [each for each in arguments if not each.startswith(SUPPLEMENTS)]
+        yield ".".join(path), [argument for argument in arguments if not argument.startswith(SUPPLEMENTS)]
         for option in SUPPLEMENTS:
             name = option.strip("-=")
-            yield ".".join((*path, name)), [each for each in arguments if each.startswith(option)]
+            yield ".".join((*path, name)), [argument for argument in arguments if argument.startswith(option)]
     elif isinstance(value, list) and not whole and isinstance(next(iter(cast("list[Any]", value)), None), Mapping):
         for index, each in enumerate(cast("list[Mapping[str, Any]]", value)):
             by_name = path[-1] in BY_NAME

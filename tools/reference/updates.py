@@ -75,7 +75,7 @@ def _row(type_: str, fact: InPlace) -> str:
 def _replaced(review: Review) -> Iterator[str]:
     for type_, paths in sorted(review.replacing().items()):
         # One that ends so stands for a block that comes or goes, and is said by the properties in it.
-        if named := [each for each in paths if not each.endswith("{}")]:
+        if named := [path for path in paths if not path.endswith("{}")]:
             yield _cells(_short(type_), _listed(named))
 
 
@@ -91,7 +91,7 @@ def _short(type_: str) -> str:
 
 
 def _listed(paths: Sequence[str]) -> str:
-    return ", ".join(f"`{each}`" for each in paths)
+    return ", ".join(f"`{path}`" for path in paths)
 
 
 def _cells(*cells: str) -> str:

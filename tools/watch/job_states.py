@@ -192,7 +192,7 @@ def ignored(job: Properties, pod: PodState) -> bool:
         return True
     rules = mappings(at(job, "spec", "podFailurePolicy", "rules"))
     codes = [items(at(rule, "onExitCodes", "values")) for rule in rules if rule.get("action") == "Ignore"]
-    return any(pod.code in each for each in codes)
+    return any(pod.code in code for code in codes)
 
 
 def _without_pods(

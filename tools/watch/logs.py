@@ -138,7 +138,7 @@ class Printer:
 
     def _state(self) -> StepState:
         view = self.session.look()
-        state = next(each for each in view.steps if each.name == self.step.name)
+        state = next(step for step in view.steps if step.name == self.step.name)
         if state.phase is Phase.UNKNOWN:
             raise WatchError("; ".join(view.trouble))
         return state

@@ -59,7 +59,7 @@ class Clusters:
     def _context(self, place: Place) -> str | None:
         """The context of a given kubeconfig: the one that is named, else the cluster's, else the current one."""
         assert self.kubeconfig is not None
-        names = {text(each.get("name")) for each in mappings(_loaded(str(self.kubeconfig)).get("contexts"))}
+        names = {text(context.get("name")) for context in mappings(_loaded(str(self.kubeconfig)).get("contexts"))}
         if self.context:
             return self.context
         if place.name in names:
@@ -76,11 +76,11 @@ class Clusters:
             resources = pulumi_cli.resources_of(self.stack)
         except pulumi_cli.CliError as error:
             raise AccessError(f"{error}; or name a kubeconfig: KUBECONFIG_FILE=…") from error
-        for each in resources:
-            if each.get("type") != KUBERNETES_PROVIDER or each.get("delete"):
+        for resource in resources:
+            if resource.get("type") != KUBERNETES_PROVIDER or resource.get("delete"):
                 continue
-            if text(each.get("urn")).rpartition("::")[2] == place.name:
-                inputs = mapping(each.get("inputs"))
+            if text(resource.get("urn")).rpartition("::")[2] == place.name:
+                inputs = mapping(resource.get("inputs"))
                 found = pulumi_cli.opened(inputs.get("kubeconfig"))
                 if isinstance(found, str) and found:
                     return found, text(pulumi_cli.opened(inputs.get("context"))) or None
@@ -131,10 +131,10 @@ def _plugins(loaded: dict[str, Any], context: str | None) -> Iterator[tuple[str,
         for each in mappings(loaded.get("contexts"))
         if each.get("name") == wanted
     }
-    for each in mappings(loaded.get("users")):
-        command = text(at(each, "user", "exec", "command"))
-        if each.get("name") in users and command:
-            yield command, text(at(each, "user", "exec", "installHint"))
+    for user in mappings(loaded.get("users")):
+        command = text(at(user, "user", "exec", "command"))
+        if user.get("name") in users and command:
+            yield command, text(at(user, "user", "exec", "installHint"))
 
 
 def plain(error: Exception) -> str:
@@ -229,13 +229,15 @@ def job_uid(pod: Properties) -> str:
 def index_of(pod: Properties) -> int | None:
     """The pod's completion index; None where its Job counts none."""
     found = {**annotations_of(pod), **labels_of(pod)}
-    return next((int(found[each]) for each in INDEX_LABELS if found.get(each, "").isdigit()), None)
+    return next(
+        (int(found[index_label]) for index_label in INDEX_LABELS if found.get(index_label, "").isdigit()), None
+    )
 
 
 def gpus_of(pod: Properties) -> int:
     """How many GPUs the pod asks for."""
     containers = mappings(at(pod, "spec", "containers"))
-    return sum(whole(at(each, "resources", "limits", GPU_RESOURCE)) for each in containers)
+    return sum(whole(at(container, "resources", "limits", GPU_RESOURCE)) for container in containers)
 
 
 @dataclass(frozen=True)
@@ -279,7 +281,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 def newest(events: Iterable[Event], *reasons: str) -> Event | None:
     """The event with one of these reasons that was said last."""
-    found = [each for each in events if each.reason in reasons]
+    found = [event for event in events if event.reason in reasons]
     return max(found, key=lambda each: each.at or _LONG_AGO, default=None)
 
 
@@ -293,8 +295,8 @@ def later(one: Event | None, other: Event | None) -> bool:
 def by_uid(events: Iterable[Event]) -> dict[str, Sequence[Event]]:
     """The events by the UID of the object that they are about."""
     found: dict[str, list[Event]] = {}
-    for each in events:
-        found.setdefault(each.uid, []).append(each)
+    for event in events:
+        found.setdefault(event.uid, []).append(event)
     return dict(found)
 
 
@@ -380,7 +382,7 @@ class Namespace:
     def _gone_nodes(self, pods: Sequence[Properties]) -> frozenset[str]:
         """The nodes of pods that go on, as far as they are not there any more; nobody needs to be allowed to read
         them."""
-        going = [each for each in pods if at(each, "status", "phase") in {"Pending", "Running"}]
+        going = [pod for pod in pods if at(pod, "status", "phase") in {"Pending", "Running"}]
         names = dict.fromkeys(text(at(each, "spec", "nodeName")) for each in going)
         return frozenset(name for name in [*names][:MOST_NODES] if name and self._is_gone(name))
 

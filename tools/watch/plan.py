@@ -77,7 +77,7 @@ def evaluated(stack: str, root: Path) -> Stack:
     if found.stack is not None:
         return found.stack
     assert found.failure is not None
-    problems = [f"{each['key']}: {each['reason']}; {each['fix']}" for each in found.failure.problems]
+    problems = [f"{problem['key']}: {problem['reason']}; {problem['fix']}" for problem in found.failure.problems]
     raise PlanError("\n".join(problems) or found.failure.message)
 
 
@@ -86,7 +86,7 @@ def plan(stack: Stack) -> Plan:
     jobs = stack.of_type(JOB)
     names = {job.urn: job.name for job in jobs}
     steps = [_expected(workload_of(job, stack), stack, names) for job in jobs]
-    places = [_place(each) for each in stack.resources.values() if each.type == KUBERNETES_PROVIDER]
+    places = [_place(resource) for resource in stack.resources.values() if resource.type == KUBERNETES_PROVIDER]
     instances = {strings(at(job.properties, "metadata", "labels")).get(INSTANCE, "") for job in jobs}
     return Plan(
         stack.name,
@@ -121,7 +121,7 @@ def _expected(workload: Workload, stack: Stack, names: Mapping[str, str]) -> Exp
         accelerator=(pool.accelerator or "") if pool else "",
         pods=workload.pods,
         gpus=gpus_of(workload),
-        items=any(WORKER in texts(each.get("command")) for each in workload.containers),
+        items=any(WORKER in texts(container.get("command")) for container in workload.containers),
         section=_section(stack, labels.get(NAME, ""), _declared_as(job, labels.get(COMPONENT, ""))),
         after=[names[urn] for urn in names if urn in job.dependencies],
         rate=pod_rate(stack, job) if by_pod else node_rate(stack, pool),

@@ -92,7 +92,7 @@ def table(name: str) -> Sequence[Known]:
 @cache
 def sidecars() -> frozenset[str]:
     """The names of containers that clouds add to a pod."""
-    return frozenset(str(each) for content in _contents() for each in content.get("sidecars", ()))
+    return frozenset(str(sidecar) for content in _contents() for sidecar in content.get("sidecars", ()))
 
 
 @cache
@@ -159,7 +159,7 @@ def waiting(words: str, around: Around) -> Reason:
         return Reason(_asked(asked), "", asked.message, "coming")
     if refused is not None:
         return _refused(refused, scheduler, around)
-    karpenter = [each for each in events if each.reason == "FailedScheduling" and "karpenter" in each.by]
+    karpenter = [event for event in events if event.reason == "FailedScheduling" and "karpenter" in event.by]
     if karpenter:
         last = karpenter[-1]
         return explained(last.message, table("scale_up")) or Reason(
@@ -249,8 +249,8 @@ def scheduling(words: str, pool: str = "") -> Reason:
     if not clauses:
         return Reason(words or "no node takes it", "", words)
     # That a step's pods have a node each is meant; what keeps them from the other nodes is to be mended.
-    first = next((each for each in clauses if each.kind != "anti-affinity"), clauses[0])
-    return Reason("; ".join(_unique(each.says for each in clauses)), first.fix, words, first.kind)
+    first = next((clause for clause in clauses if clause.kind != "anti-affinity"), clauses[0])
+    return Reason("; ".join(_unique(clause.says for clause in clauses)), first.fix, words, first.kind)
 
 
 def _parts(said: str) -> list[tuple[int, str]]:
@@ -316,8 +316,8 @@ def _statuses(pod: Properties) -> list[Properties]:
 
 
 def _last_change(pod: Properties) -> datetime | None:
-    times = [since(each) for each in conditions(pod).values()]
-    return max((each for each in times if each), default=None)
+    times = [since(condition) for condition in conditions(pod).values()]
+    return max((time for time in times if time), default=None)
 
 
 def _disruption(condition: Properties | None, pod: Properties) -> str:
@@ -424,7 +424,7 @@ def _image(pod: Properties, container: str) -> str:
 
 
 def _not_pulled(why: str, words: str, image: str, around: Around) -> Reason:
-    failed = [each for each in around.events if each.reason == "Failed" and "pull image" in each.message]
+    failed = [event for event in around.events if event.reason == "Failed" and "pull image" in event.message]
     # `Back-off pulling image "…"` alone says nothing of the cause; newer kubelets add it after a colon.
     whole_words = " ".join(filter(None, [words, failed[-1].message if failed else ""]))
     found = explained(whole_words, table("images"), image=image or "the image")
@@ -497,8 +497,8 @@ def failure(pod: Properties, status: Properties) -> Reason:
 
 def last_words(said: str) -> str:
     """The line that tells most of the last ones: that of the error, else the last."""
-    lines = [each.strip() for each in said.splitlines() if each.strip()]
-    errors = [each for each in lines if re.match(r"(?i)(?:\w*error|fatal|exception)\b", each)]
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"(?i)(?:\w*error|fatal|exception)\b", line)]
     return (errors or lines or [""])[-1]
 
 
@@ -515,7 +515,7 @@ def _unscheduled(pod: Properties, around: Around) -> Found:
     """Of a pod without a node."""
     begun = created(pod)
     if gates := mappings(at(pod, "spec", "schedulingGates")):
-        names = ", ".join(text(each.get("name")) for each in gates)
+        names = ", ".join(text(gate.get("name")) for gate in gates)
         return Phase.WAITING, Reason(f"held by the scheduling gate {names}", words=names, kind="gate"), begun
     condition = conditions(pod).get("PodScheduled")
     if condition is None or condition.get("status") != "False":

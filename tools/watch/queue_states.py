@@ -30,7 +30,7 @@ QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 
 def workload_of(job: Properties, workloads: Sequence[Properties]) -> Properties | None:
     """The Workload that Kueue made for the Job; None where there is none. Of several, the newest counts."""
-    own = [each for each in workloads if uid_of(job) in owners(each)]
+    own = [workload for workload in workloads if uid_of(job) in owners(workload)]
     return max(own, key=lambda each: text(at(each, "metadata", "creationTimestamp")), default=None)
 
 
@@ -89,7 +89,7 @@ def flavor_of(workload: Properties | None) -> tuple[str, Mapping[str, str]]:
     assigned = mappings(at(workload or {}, "status", "admission", "podSetAssignments"))
     flavors = dict.fromkeys(flavor for each in assigned for flavor in strings(each.get("flavors")).values())
     templates = mappings(at(workload or {}, "spec", "podSets"))
-    selectors = [strings(at(each, "template", "spec", "nodeSelector")) for each in templates]
+    selectors = [strings(at(template, "template", "spec", "nodeSelector")) for template in templates]
     return ", ".join(flavors), selectors[0] if selectors else {}
 
 
@@ -211,9 +211,9 @@ def failed_runs(
         failed = finished[good[-1] + 1 :] if good else finished
         if not failed:
             continue
-        schedules = [each for each in cron_jobs if labels_of(each).get(COMPONENT) == pipeline]
-        times = [time_of(at(each, "status", "lastSuccessfulTime")) for each in schedules]
-        since = max((each for each in times if each), default=None)
+        schedules = [cron_job for cron_job in cron_jobs if labels_of(cron_job).get(COMPONENT) == pipeline]
+        times = [time_of(at(schedule, "status", "lastSuccessfulTime")) for schedule in schedules]
+        since = max((time for time in times if time), default=None)
         found.append(FailedRun(pipeline, _time(failed[-1]), len(failed), _why(failed[-1], jobs, state_of), since))
     return found
 

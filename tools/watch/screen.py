@@ -315,7 +315,7 @@ class Changes:
             if not view.trouble:
                 found.append(f"{clock}  all clusters can be read again")
             self._trouble = tuple(view.trouble)
-        found += [f"{clock}  {printable(each)}" for each in view.alarms if each not in self._alarms]
+        found += [f"{clock}  {printable(alarm)}" for alarm in view.alarms if alarm not in self._alarms]
         self._alarms = tuple(view.alarms)
         for step in view.steps:
             found += [f"{clock}  {each}" for each in self._of(step, view.at)]

@@ -243,8 +243,8 @@ class Session:
     def _of_job(self, step: Expected, job: Properties | None, seen: Observed, now: datetime) -> StepState:
         uid = uid_of(job) if job else ""
         self._jobs[step.name] = uid
-        pods = [each for each in seen.pods if uid and job_uid(each) == uid]
-        there = {uid_of(each) for each in pods}
+        pods = [pod for pod in seen.pods if uid and job_uid(pod) == uid]
+        there = {uid_of(pod) for pod in pods}
         gone = [each for key, each in self._pods.get(uid, {}).items() if key not in there]
         before = self._before.get(step.name)
         found = Seen(
@@ -261,7 +261,7 @@ class Session:
         state = step_state(step, found)
         if not uid:
             return state
-        self._remember(uid, step, [pod_of(each, step, found) for each in pods], now)
+        self._remember(uid, step, [pod_of(pod, step, found) for pod in pods], now)
         stays = self._stays[uid].values()
         # Pods that ended before this began to look, and were deleted, held nodes that nobody knows of.
         unseen = bool(state.began) and not stays and state.phase not in {Phase.WAITING, Phase.CREATING}
@@ -340,12 +340,12 @@ class Session:
                 continue
 
             def state_of(job: Properties, cluster: str = cluster, seen: Observed = seen) -> StepState:
-                pods = [each for each in seen.pods if job_uid(each) == uid_of(job)]
+                pods = [pod for pod in seen.pods if job_uid(pod) == uid_of(job)]
                 return step_state(self._unplanned(cluster, job), Seen(job, pods, seen.events))
 
             yield from failing([pod for pod in seen.pods if self._ours(pod)])
             own = [job for job in seen.jobs if self._ours(job)]
-            yield from (each.says for each in failed_runs(own, seen.cron_jobs, state_of))
+            yield from (failed_run.says for failed_run in failed_runs(own, seen.cron_jobs, state_of))
 
     def _ours(self, job: Properties) -> bool:
         # Jobs that a CronJob's pod created have no label of a stack. The organization is not known here.

@@ -162,8 +162,8 @@ _WASTED = re.compile(r"^warning: (?:the GPU|\d+ GPUs) did next to nothing for \d
 
 def shown(line: str) -> str:
     """A line as a terminal would leave it: without colours, and of what was overwritten only the last."""
-    parts = [_CONTROL.sub("", each).rstrip() for each in line.split("\r")]
-    return next((each for each in reversed(parts) if each.strip()), "")
+    parts = [_CONTROL.sub("", part).rstrip() for part in line.split("\r")]
+    return next((part for part in reversed(parts) if part.strip()), "")
 
 
 @dataclass
@@ -258,12 +258,12 @@ def together(readings: list[Reading], *, cut: bool = False) -> Progress | None:
     if not readings:
         return None
     first = readings[0].progress
-    counted = [each for each in readings if each.progress.items is not None]
+    counted = [reading for reading in readings if reading.progress.items is not None]
     if not counted:
         return first
-    done = {item for each in readings for item in each.done}
-    failed = {item for each in readings for item in each.failed} - done
-    of = max(each.progress.of or 0 for each in readings) or None
+    done = {item for reading in readings for item in reading.done}
+    failed = {item for reading in readings for item in reading.failed} - done
+    of = max(reading.progress.of or 0 for reading in readings) or None
     return replace(first, items=len(done), failed=len(failed), of=of, least=cut)
 
 

@@ -58,7 +58,7 @@ def table(results: Sequence[Result]) -> str:
         *("GPU", "Nodes", "GPUs", "Precision", "XLA", "Data", "Batch", "Images/s", "±", "Jitter", "Per GPU"),
         *("Of one node", "Run"),
     )
-    rows = [_cells(each, results) for each in results]
+    rows = [_cells(result, results) for result in results]
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
 
     def line(cells: Sequence[str]) -> str:

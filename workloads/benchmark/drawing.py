@@ -29,7 +29,9 @@ def draw(results: Sequence[Result], file: Path) -> None:
     """Write a PNG with `results`, one of each configuration; measurements on a CPU have a panel of their own."""
     mpl.rcParams.update({"font.size": 10, "hatch.linewidth": 0.7, "axes.spines.top": False})
     panels = [
-        part for part in ([each for each in results if each["reduced"] is flag] for flag in (False, True)) if part
+        part
+        for part in ([result for result in results if result["reduced"] is flag] for flag in (False, True))
+        if part
     ]
     width = max(_width(part) for part in panels)
     figure = Figure(figsize=(max(width, 6.4), HEIGHT * len(panels)), layout="constrained")
@@ -39,15 +41,15 @@ def draw(results: Sequence[Result], file: Path) -> None:
 
 
 def _width(results: Sequence[Result]) -> float:
-    return 1.5 + len(results) * WIDTH_OF_BAR + len({each.group for each in results}) * GAP
+    return 1.5 + len(results) * WIDTH_OF_BAR + len({result.group for result in results}) * GAP
 
 
 def _panel(axes: Axes, results: Sequence[Result]) -> None:
     reduced = bool(results[0]["reduced"])
-    labels = {each.configuration: _label(each, results) for each in results}
+    labels = {result.configuration: _label(result, results) for result in results}
     groups: dict[tuple[str, int, int], list[Result]] = {}
-    for each in results:
-        groups.setdefault(each.group, []).append(each)
+    for result in results:
+        groups.setdefault(result.group, []).append(result)
     seen: set[str] = set()
     ticks: list[tuple[float, str]] = []
     place = 0.0
@@ -86,7 +88,7 @@ def _panel(axes: Axes, results: Sequence[Result]) -> None:
     axes.set_xticks([at for at, _ in ticks], [text for _, text in ticks])
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(-1, place - GAP)
-    axes.set_ylim(0, 1.2 * max(each["images_per_second"] + each["uncertainty"] for each in results))
+    axes.set_ylim(0, 1.2 * max(result["images_per_second"] + result["uncertainty"] for result in results))
     axes.yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.set_ylabel("images per second")
@@ -119,7 +121,7 @@ def _above(each: Result, results: Sequence[Result]) -> str:
 
 
 def _best(device: str, results: Sequence[Result]) -> float:
-    return max(each["images_per_second_per_gpu"] for each in results if each["device"] == device)
+    return max(result["images_per_second_per_gpu"] for result in results if result["device"] == device)
 
 
 def _by_precision(results: Sequence[Result]) -> list[Result]:

@@ -200,7 +200,7 @@ def _chart(settings: StepSettings, runs: list[StepDeclaration]) -> StepDeclarati
         placed_by=settings,
         # Every run in the store is drawn, those of earlier settings and of stacks that share it, too.
         arguments=["--results", "{pipeline}", "--output", "{output}"],
-        inputs={each.name: each.name for each in runs},
+        inputs={run.name: run.name for run in runs},
         requirements="workloads/benchmark/requirements.txt",
         results=(
             Table(

@@ -110,7 +110,7 @@ def collect(folders: Iterable[Path]) -> list[Result]:
 
 def newest(results: Iterable[Result]) -> list[Result]:
     """The last measurement of each configuration, sorted by device, count and precision."""
-    last = {each.configuration: each for each in results}
+    last = {result.configuration: result for result in results}
     order = {"fp32": 0, "bf16": 1, "fp16": 2}
     return sorted(
         last.values(),

@@ -78,7 +78,7 @@ def stem(file: str) -> str:
 def _day(path: Path) -> tuple[Day | None, list[Problem]]:
     with (gzip.open if path.name.endswith(".gz") else open)(path, "rt", encoding="utf-8", newline="") as file:
         table = csv.DictReader(file)
-        missing = [each for each in COLUMNS if each not in (table.fieldnames or ())]
+        missing = [column for column in COLUMNS if column not in (table.fieldnames or ())]
         if missing:
             return None, [Problem(path.name, f"has no column {', '.join(missing)}: left out", 0)]
         rows = list(_rows(table))

@@ -164,7 +164,7 @@ def _takes_pods(node: dict[str, Any]) -> bool:
 
 def _reason(node: dict[str, Any], allocatable: int, resource: str) -> str:
     """The likely reasons why a node offers too few GPUs, from what the node itself says."""
-    conditions = {each["type"]: each for each in node.get("status", {}).get("conditions", [])}
+    conditions = {condition["type"]: condition for condition in node.get("status", {}).get("conditions", [])}
     ready = conditions.get("Ready")
     if ready is not None and ready.get("status") != "True":
         said = ready.get("message") or ready.get("reason") or "it is still starting"

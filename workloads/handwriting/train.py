@@ -47,8 +47,8 @@ whole, shared = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, Partit
 
 def scores(weights, images):
     layer = images
-    for each in weights[:-1]:
-        layer = jax.nn.relu(layer @ each)
+    for weight in weights[:-1]:
+        layer = jax.nn.relu(layer @ weight)
     return layer @ weights[-1]
 
 

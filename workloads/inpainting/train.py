@@ -32,8 +32,8 @@ weights = [jnp.asarray(random.normal(size=each) * (2 / each[0]) ** 0.5) for each
 
 def colours(weights, places):
     layer = jnp.concatenate([jnp.sin(places @ waves), jnp.cos(places @ waves)], axis=-1)
-    for each in weights[:-1]:
-        layer = jax.nn.relu(layer @ each)
+    for weight in weights[:-1]:
+        layer = jax.nn.relu(layer @ weight)
     return jax.nn.sigmoid(layer @ weights[-1])
 
 

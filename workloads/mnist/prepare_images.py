@@ -204,7 +204,7 @@ def _digit_of_folder(name: str) -> int | None:
 
 
 def _arrays(images: Sequence[Image]) -> Split:
-    return np.stack([each.pixels for each in images]), np.array([each.digit for each in images], np.uint8)
+    return np.stack([image.pixels for image in images]), np.array([image.digit for image in images], np.uint8)
 
 
 def _save_images(folder: Path, held_out: Split) -> None:

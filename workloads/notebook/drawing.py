@@ -26,8 +26,8 @@ def curves(result: Result, declared: Mapping[str, Any], points: Sequence[Mapping
     steps = range(1, len(points) + 1)
     for axis, name in zip(axes, names, strict=True):
         for key, label in ((name, "training"), (f"{VALIDATION}{name}", "validation")):
-            if all(key in each for each in points):
-                axis.plot(steps, [each[key] for each in points], marker="o", markersize=3, label=label)
+            if all(key in point for point in points):
+                axis.plot(steps, [point[key] for point in points], marker="o", markersize=3, label=label)
         axis.set(title=name, xlabel=declared.get("unit", "epoch"))
         axis.grid(alpha=0.3)
         axis.legend()

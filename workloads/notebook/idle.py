@@ -50,7 +50,7 @@ class Notebook:
             raise StepError(UNEXPECTED, f"{self.address} answered {error.code}; is it its token?") from error
         except (OSError, http.client.HTTPException, ValueError):
             return None
-        if any(each.get("execution_state") == "busy" for each in kernels):
+        if any(kernel.get("execution_state") == "busy" for kernel in kernels):
             return 0.0
         return max((now - _moment(status["last_activity"])).total_seconds(), 0.0)
 

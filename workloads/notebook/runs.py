@@ -262,14 +262,14 @@ class Runs:
         # `{{` is a brace that means nothing.
         parts = re.split(r"(\{\{|\}\})", text)
         return "".join(
-            each[0] if each in {"{{", "}}"} else re.sub(r"\{([\w:-]+)\}", place, each) for each in parts
+            part[0] if part in {"{{", "}}"} else re.sub(r"\{([\w:-]+)\}", place, part) for part in parts
         )
 
 
 def pointed(content: Any, pointer: str) -> Any:
     """What a JSON pointer (RFC 6901) leads to."""
-    for each in pointer.split("/")[1:]:
-        key = each.replace("~1", "/").replace("~0", "~")
+    for part in pointer.split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
         content = content[int(key)] if isinstance(content, list) else content[key]
     return content
 

@@ -80,7 +80,7 @@ def shared_files() -> Path:
         raise StepError(USAGE, "this Python has no JupyterLab; workloads/notebook/requirements.txt pins one")
     beside = Path(found.origin).parents[1]
     places = (beside, Path(sys.prefix))
-    return next((each for each in places if (each / "share" / "jupyter" / "lab").is_dir()), places[-1])
+    return next((place for place in places if (place / "share" / "jupyter" / "lab").is_dir()), places[-1])
 
 
 def write_start(folder: Path) -> None:

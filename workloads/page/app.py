@@ -213,7 +213,7 @@ class Page:
                 "model": self._options.model,
                 "version": asked.version,
                 "labels": list(asked.labels),
-                "probabilities": [round(each, 6) for each in shares],
+                "probabilities": [round(share, 6) for share in shares],
                 "best": max(range(len(shares)), key=shares.__getitem__),
                 "truth": truth,
                 "source": source,
@@ -351,7 +351,7 @@ def application(options: Options, metrics: Metrics | None = None) -> ASGIApp:
         lifespan=page.lifespan,
     )
     answering = KnownHosts(starlette, HEALTH)
-    return Measured(SecurityHeaders(answering), metrics, frozenset(each.path for each in routes))
+    return Measured(SecurityHeaders(answering), metrics, frozenset(route.path for route in routes))
 
 
 def _is_own(request: Request) -> bool:

@@ -59,7 +59,7 @@ class Model:
         Raises:
             UnusableError: there are more or fewer numbers than labels, or some are none.
         """
-        if not all(math.isfinite(each) for each in numbers):
+        if not all(math.isfinite(number) for number in numbers):
             raise UnusableError("The model answered with numbers that are none (NaN or infinite).")
         if len(numbers) == 1 and len(self.labels) == 2:
             only = numbers[0] if 0 <= numbers[0] <= 1 else 1 / (1 + math.exp(-max(min(numbers[0], 700), -700)))
@@ -69,9 +69,9 @@ class Model:
         if min(numbers) >= 0 and abs(sum(numbers) - 1) < 0.01:
             return list(numbers)
         largest = max(numbers)
-        powers = [math.exp(each - largest) for each in numbers]
+        powers = [math.exp(number - largest) for number in numbers]
         total = sum(powers)
-        return [each / total for each in powers]
+        return [power / total for power in powers]
 
 
 def model(version: int, signature: Signature, pictures: Pictures, labels: Sequence[str]) -> Model:

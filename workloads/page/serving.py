@@ -110,7 +110,7 @@ class Serving:
         if not self._label:
             return versions
         labelled = await self._labelled()
-        return [each for each in versions if each.number == labelled or each.state != AVAILABLE]
+        return [version for version in versions if version.number == labelled or version.state != AVAILABLE]
 
     async def _labelled(self) -> int | None:
         """The version that has the label; None while it is not loaded.

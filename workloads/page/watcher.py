@@ -85,7 +85,7 @@ class Watcher:
     async def _look(self) -> tuple[Status, str]:
         try:
             versions = await self._serving.versions()
-            newest = next((each.number for each in versions if each.state == AVAILABLE), None)
+            newest = next((version.number for version in versions if version.state == AVAILABLE), None)
             if newest is None:
                 return _waiting(versions), ""
             known = self.status.model
@@ -104,9 +104,9 @@ class Watcher:
 
 
 def _waiting(versions: Sequence[Version]) -> Status:
-    for each in versions:
-        if each.state == "LOADING":
-            return Status("waiting", reason=f"The model server loads version {each.number}.")
-        if each.problem:
-            return Status("waiting", reason=f"The model server could not load version {each.number}.")
+    for version in versions:
+        if version.state == "LOADING":
+            return Status("waiting", reason=f"The model server loads version {version.number}.")
+        if version.problem:
+            return Status("waiting", reason=f"The model server could not load version {version.number}.")
     return WAITING

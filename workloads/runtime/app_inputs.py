@@ -189,7 +189,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error(f"--input {wrong[0]!r}; write NAME=DIR")
     options.inputs = {name: place for name, _, place in pairs}
     options.choices = [Choice.parse(text) for text in options.choices]
-    if unknown := [name for each in options.choices for name in each.among if name not in options.inputs]:
+    if unknown := [name for choice in options.choices for name in choice.among if name not in options.inputs]:
         parser.error(f"--best: {', '.join(unknown)} is no --input")
     return options
 

@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace, secrets: Sequence[str]) -> int:
         require(output, earlier.files, options.results)
         print(f"Nothing to do: {output} holds the result of {options.step}")
         return OK
-    declared = [each.reference for each in options.results]
+    declared = [result.reference for result in options.results]
     ended = outputs.kept(output, work, declared)
     if ended is None:
         outputs.begin(output, work)

@@ -93,7 +93,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--shared", type=Path, metavar="DIR", help="where a module publishes by itself, at every rank the same")
     split_at = arguments.index("--") if "--" in arguments else len(arguments)
     own, others = parser.parse_known_args(list(arguments[:split_at]))
-    if any(each == "--output" or each.startswith("--output=") for each in others):
+    if any(other == "--output" or other.startswith("--output=") for other in others):
         options = command._parse([*others, *arguments[split_at:]])
         if own.shared is not None:
             parser.error("--shared is for modules that publish by themselves, and --output for all others")
@@ -115,7 +115,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _place(own: argparse.Namespace) -> Place:
     """Raises ValueError, or StepError with USAGE."""
-    nodes = [Address.parse(each) for each in own.nodes]
+    nodes = [Address.parse(node) for node in own.nodes]
     if own.wait <= 0:
         raise ValueError(f"--wait {own.wait:g}: write a number above 0")
     index = os.environ.get("JOB_COMPLETION_INDEX", "")

@@ -185,7 +185,7 @@ def _run(cluster: Cluster, own: dict[str, Any], options: argparse.Namespace) -> 
     mark = mark_of(own)
     jobs = {each.name: scheduled(each, planned, mark, own) for each in planned}
     print(f"Run {mark}: {', '.join(jobs)}", flush=True)
-    wait_for_others(cluster, options.pipeline, {each["metadata"]["name"] for each in jobs.values()})
+    wait_for_others(cluster, options.pipeline, {job["metadata"]["name"] for job in jobs.values()})
     return follow(cluster, planned, jobs)
 
 
@@ -207,7 +207,7 @@ def mark_of(job: Mapping[str, Any]) -> str:
 
 def read(config_map: Mapping[str, Any]) -> list[Planned]:
     """The Jobs of the pipeline, in an order in which those come first that others wait for."""
-    return [Planned(**each) for each in json.loads(config_map["data"]["jobs.json"])]
+    return [Planned(**load) for load in json.loads(config_map["data"]["jobs.json"])]
 
 
 def scheduled(job: Planned, among: Sequence[Planned], mark: str, owner: Mapping[str, Any]) -> dict[str, Any]:

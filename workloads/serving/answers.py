@@ -102,7 +102,7 @@ def _answers(function: Callable[..., Mapping[str, tf.Tensor]], given: Requests) 
         _ask(function, {name: rows[start : start + BATCH] for name, rows in given.inputs.items()})
         for start in range(0, given.count, BATCH)
     ]
-    outputs = {name: np.concatenate([each[name] for each in batches]) for name in batches[0]}
+    outputs = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     for name, answer in outputs.items():
         if answer.dtype.kind == "f" and not np.isfinite(answer).all():
             row = int(np.argwhere(~np.isfinite(answer))[0][0])

@@ -31,7 +31,7 @@ def chosen(choice: Choice, numbers: Sequence[int]) -> dict[str, int]:
 def doomed(numbers: Sequence[int], needed: Collection[int], keep: int) -> list[int]:
     """The published ``numbers`` that go: all but the newest ``keep`` and those that are ``needed``."""
     newest = sorted(numbers)[-keep:]
-    return [each for each in sorted(numbers) if each not in newest and each not in needed]
+    return [number for number in sorted(numbers) if number not in newest and number not in needed]
 
 
 def _number(label: str, word: str, numbers: Sequence[int]) -> int:

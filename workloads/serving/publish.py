@@ -244,7 +244,7 @@ def _report(output: Path, inputs: dict[str, str], settings: dict[str, Any], repo
 
 
 def _named(numbers: Any) -> str:
-    listed = [str(each) for each in numbers]
+    listed = [str(number) for number in numbers]
     return f"version{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
 
 

@@ -144,7 +144,9 @@ def _region(stack: Stack, clusters: Mapping[str, AwsCluster]) -> Iterator[Observ
     if region := region_of(stack):
         yield fine("aws:region", f"is {region}")
     else:
-        problem = no_region(STACK, next((each.region for each in clusters.values()), "<the cluster's region>"))
+        problem = no_region(
+            STACK, next((cluster.region for cluster in clusters.values()), "<the cluster's region>")
+        )
         yield wrong("aws:region", f"is not set: {problem.reason}", problem.fix)
 
 
@@ -219,7 +221,7 @@ def _actions(stack: Stack, account: Account, caller: str) -> Iterator[Observatio
     from botocore.exceptions import ClientError  # noqa: PLC0415
 
     rules = _rules()
-    types = {each.type for each in stack.resources.values() if each.custom and not each.read}
+    types = {resource.type for resource in stack.resources.values() if resource.custom and not resource.read}
     asked = sorted({action for each in types & rules.keys() for action in rules[each]})
     if not asked:
         return
@@ -241,9 +243,9 @@ def _actions(stack: Stack, account: Account, caller: str) -> Iterator[Observatio
             yield unknown(ACTIONS, f"could not be told for {source}: {error}", see)
             return
         denied += [
-            text(each.get("EvalActionName"))
-            for each in mappings(found.get("EvaluationResults"))
-            if each.get("EvalDecision") != "allowed"
+            text(evaluation_result.get("EvalActionName"))
+            for evaluation_result in mappings(found.get("EvaluationResults"))
+            if evaluation_result.get("EvalDecision") != "allowed"
         ]
     if denied:
         kind, _, name = source.rpartition(":")[2].partition("/")
@@ -341,7 +343,10 @@ def _offers(clusters: Mapping[str, AwsCluster], account: Account) -> Iterator[Ob
                     LocationType="availability-zone-id" if by_id else "availability-zone",
                     Filters=[{"Name": "instance-type", "Values": [pool.instance_type]}],
                 )
-                there = {text(each.get("Location")) for each in mappings(found.get("InstanceTypeOfferings"))}
+                there = {
+                    text(instance_type_offering.get("Location"))
+                    for instance_type_offering in mappings(found.get("InstanceTypeOfferings"))
+                }
                 asked += 1
                 if there.isdisjoint(wanted):
                     lacking += 1

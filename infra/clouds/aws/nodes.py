@@ -169,7 +169,10 @@ def _pool(stack: Stack, group: Resource) -> NodePool:
 def _could_have_efa(machine: str, machines: Properties) -> bool:
     """Whether the machine type has EFA and GPUs, and the launch template no interface of the kind."""
     found = instance_type(machine)
-    kinds = {text(each.get("interfaceType")) for each in mappings(machines.get("networkInterfaces"))}
+    kinds = {
+        text(network_interface.get("interfaceType"))
+        for network_interface in mappings(machines.get("networkInterfaces"))
+    }
     return bool(found and found.gpus and found.network_cards and not kinds & {"efa", "efa-only"})
 
 
@@ -178,9 +181,9 @@ def _zones(stack: Stack, group: Resource) -> list[str]:
     subnets = [stack.resources.get(urn) for urn in sorted(group.property_dependencies.get("subnetIds", ()))]
     keys = ("availabilityZoneId", "availabilityZone")
     found = [
-        next((zone for key in keys if (zone := text(each.properties.get(key)))), "")
-        for each in subnets
-        if each is not None and each.type == SUBNET
+        next((zone for key in keys if (zone := text(subnet.properties.get(key)))), "")
+        for subnet in subnets
+        if subnet is not None and subnet.type == SUBNET
     ]
     return sorted(set(found)) if found and all(found) else []
 

@@ -124,8 +124,8 @@ def _nodes(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[O
     found, warnings = live_cluster.examine(name, cluster, objects)
     for each in found:
         yield _of_finding(subject, each, f"{_kubectl(cluster, server)} get nodes --show-labels")
-    for each in warnings:
-        yield wrong(subject, each, f"{_kubectl(cluster, server)} get nodes")
+    for warning in warnings:
+        yield wrong(subject, warning, f"{_kubectl(cluster, server)} get nodes")
     if not found and not warnings:
         yield fine(subject, f"are {len(objects)}, and every pool has its own")
 
@@ -213,7 +213,7 @@ def _plugin(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[
         and (metadata := mapping(each.get("metadata")))
         and mapping(metadata.get("labels")).get(PART_OF[0]) != PART_OF[1]
     ]
-    foreign = [each for each in others if each.rpartition("/")[2] != OPERATOR]
+    foreign = [other for other in others if other.rpartition("/")[2] != OPERATOR]
     if cluster.device_plugin.declare and foreign:
         yield wrong(
             subject,
@@ -229,6 +229,6 @@ def _plugin(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[
 def _is_plugin(daemon_set: Mapping[str, Any]) -> bool:
     spec = mapping(mapping(mapping(daemon_set.get("spec")).get("template")).get("spec"))
     return any(
-        any(each in text(mapping(container).get("image")) for each in PLUGIN_IMAGES)
+        any(plugin_image in text(mapping(container).get("image")) for plugin_image in PLUGIN_IMAGES)
         for container in items(spec.get("containers"))
     )

@@ -95,7 +95,10 @@ def _node(found: Mapping[str, Any], cluster: ExistingCluster) -> LiveNode:
     name = str(found["metadata"]["name"])
     labels: dict[str, str] = dict(found["metadata"].get("labels") or {})
     listed_taints: Sequence[Any] = found.get("spec", {}).get("taints") or []
-    taints = {Taint(each["key"], each.get("value") or "", each["effect"]) for each in listed_taints}
+    taints = {
+        Taint(listed_taint["key"], listed_taint.get("value") or "", listed_taint["effect"])
+        for listed_taint in listed_taints
+    }
     for pool in cluster.pools.values():
         if name in pool.label_nodes:
             labels |= pool.selector

@@ -12,7 +12,11 @@ VOLUME = "kubernetes:core/v1:PersistentVolume"
 
 def charges(stack: Stack) -> Sequence[Charge]:
     """The nodes of clusters that are there already, whose price only their owner knows: unknown, not free."""
-    providers = {each.name: each.urn for each in stack.resources.values() if each.type == KUBERNETES_PROVIDER}
+    providers = {
+        resource.name: resource.urn
+        for resource in stack.resources.values()
+        if resource.type == KUBERNETES_PROVIDER
+    }
     return [
         Charge(
             providers.get(pool.cluster, ""),

@@ -46,9 +46,9 @@ def starter(wish: Wish) -> Starter | Sequence[Problem]:
 
 def _node(steps: Sequence[Resources], staying: Resources = NOTHING) -> dict[str, str]:
     """The least that a node has to leave to pods, in the words of a stack file, one step at a time."""
-    cpu = max(each.cpu for each in steps) + staying.cpu
-    gib = math.ceil((max(each.memory for each in steps) + staying.memory) / 1024)
-    storage = math.ceil((max(each.ephemeral_storage for each in steps) + staying.ephemeral_storage) / 1024)
+    cpu = max(step.cpu for step in steps) + staying.cpu
+    gib = math.ceil((max(step.memory for step in steps) + staying.memory) / 1024)
+    storage = math.ceil((max(step.ephemeral_storage for step in steps) + staying.ephemeral_storage) / 1024)
     return {
         "cpu": str(max(LEAST_CPUS, math.ceil(cpu / 1000))),
         "memory": f"{max(LEAST_GIB, gib)}Gi",

@@ -231,9 +231,9 @@ def _apis(patient: Patient) -> Iterator[Observation]:
         yield unknown(APIS, f"could not be read: {error}", f"gcloud services list --project {patient.project}")
         return
     on = {
-        text(each.get("name")).rpartition("/")[2]
-        for each in mappings(found.get("services"))
-        if each.get("state") == "ENABLED"
+        text(service.get("name")).rpartition("/")[2]
+        for service in mappings(found.get("services"))
+        if service.get("state") == "ENABLED"
     }
     if first := [name for name in FIRST_SERVICES if name not in on]:
         yield _switch_on(patient.project, first, "switched off: the stack switches on the others through it")
@@ -252,7 +252,9 @@ def _switch_on(project: str, names: Sequence[str], why: str) -> Observation:
 def _roles(patient: Patient) -> Iterator[Observation]:
     """Source: https://cloud.google.com/resource-manager/reference/rest/v1/projects/testIamPermissions."""
     project, rules = patient.project, _rules()
-    types = {each.type for each in patient.stack.resources.values() if each.custom and not each.read}
+    types = {
+        resource.type for resource in patient.stack.resources.values() if resource.custom and not resource.read
+    }
     needed = {
         name: rules[each]["role"] for each in sorted(types & rules.keys()) for name in rules[each]["permissions"]
     }

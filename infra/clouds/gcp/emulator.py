@@ -44,7 +44,7 @@ class Emulator(emulator.Emulator):
         self._autopilot = {name: _ways(name, ours[name]) for name in ours if ours[name].autopilot}
         self._namespaces = [(name, request.namespace) for name in ours if not ours[name].owns_namespace]
         # Of a bucket that another stack has, the store is one folder.
-        readers = [each.store_reader for each in request.clusters.values() if each.store_reader]
+        readers = [cluster.store_reader for cluster in request.clusters.values() if cluster.store_reader]
         self._root = f"{readers[0]['folder']}/" if readers else ""
 
     def outputs(self, token: str, name: str, inputs: Inputs) -> Mapping[str, Any] | None:

@@ -288,8 +288,8 @@ def _of_family(google: Google, project: str, region: str, name: str, family: str
     """
     path = f"v1/projects/{project}/locations/global/services/compute.googleapis.com/quotaInfos/{name}"
     found = google.get("cloudquotas.googleapis.com", path)
-    for each in mappings(found.get("dimensionsInfos")):
+    for dimensions_info in mappings(found.get("dimensionsInfos")):
         dimensions = {"region": region, "gpu_family": family, "vm_family": family}
-        if all(dimensions.get(key) == value for key, value in mapping(each.get("dimensions")).items()):
-            return float(text(mapping(each.get("details")).get("value")) or 0)
+        if all(dimensions.get(key) == value for key, value in mapping(dimensions_info.get("dimensions")).items()):
+            return float(text(mapping(dimensions_info.get("details")).get("value")) or 0)
     raise LookupError(name)

@@ -277,8 +277,8 @@ class DeclaredWay:
 
 def pools(stack: Stack) -> Sequence[NodePool]:
     """The node pools that the stack declares, and the ways to ask its clusters on Autopilot for nodes."""
-    ways = (_asked(each) for each in declared_ways(stack))
-    return [*(_pool(each) for each in declared_pools(stack)), *(each for each in ways if each)]
+    ways = (_asked(way) for way in declared_ways(stack))
+    return [*(_pool(declared_pool) for declared_pool in declared_pools(stack)), *(way for way in ways if way)]
 
 
 def declared_ways(stack: Stack) -> Iterator[DeclaredWay]:

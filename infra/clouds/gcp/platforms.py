@@ -231,7 +231,7 @@ def _bucket(
         service_account=request.service_account,
         impersonation=settings.impersonation,
         bucket=bucket,
-        after=[each.cluster for each in clusters.values()],
+        after=[cluster.cluster for cluster in clusters.values()],
     )
     identity = workload_identity(own)
     store = gcs_store(bucket)
@@ -301,7 +301,7 @@ def _platform(
         ready=[
             *access.identity.grants,
             *access.volumes,
-            *(grant for each in access.apps.values() for grant in each.grants),
+            *(grant for app in access.apps.values() for grant in app.grants),
         ],
         connect=(
             f"gcloud container clusters get-credentials {cluster.gke_name}"

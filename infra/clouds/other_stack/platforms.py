@@ -89,7 +89,7 @@ def pool_of(cluster: str, name: str, facts: PoolFacts) -> Pool:
         name=name,
         cluster=cluster,
         selector=facts.selector,
-        taints=[each.taint() for each in facts.taints],
+        taints=[taint.taint() for taint in facts.taints],
         allocatable=facts.node(),
         max_nodes=facts.max_nodes,
         accelerator=facts.accelerator,

@@ -85,19 +85,19 @@ def movable(text: str, arguments: Mapping[str, str]) -> Iterator[Movable]:
             fix = "remove it, since BuildKit has a frontend of its own; or name the image by digest"
             reason = f"`syntax={syntax}` is an image by tag, and it decides what every other line means"
             yield Movable(1, reason, fix)
-    for each in instructions:
-        if each.name == "ARG" and not stages:
-            for word in each.rest.split():
+    for instruction in instructions:
+        if instruction.name == "ARG" and not stages:
+            for word in instruction.rest.split():
                 name, mark, default = word.partition("=")
                 value = arguments.get(name, _filled(default.strip("\"'"), known) if mark else None)
                 if value is not None:
                     known[name] = value
-        elif each.name == "FROM":
-            named = [word for word in each.rest.split() if not word.startswith("--")]
-            yield from _image(each.line, _filled(named[0], known) if named else "", stages)
+        elif instruction.name == "FROM":
+            named = [word for word in instruction.rest.split() if not word.startswith("--")]
+            yield from _image(instruction.line, _filled(named[0], known) if named else "", stages)
             stages.append(named[2].lower() if len(named) > 2 and named[1].upper() == "AS" else "")
-        elif each.name in {"COPY", "ADD", "RUN"}:
-            yield from _sources(each, stages)
+        elif instruction.name in {"COPY", "ADD", "RUN"}:
+            yield from _sources(instruction, stages)
     if not stages:
         yield Movable(1, "it has no `FROM`", "begin it with `FROM`, and name the base image by digest")
 
@@ -392,7 +392,7 @@ def _there(folder: Path) -> list[str]:
         return _all(folder)
     if found.returncode:
         raise ShippingError(str(folder), f"git cannot say what of it would ship: {said}", "do what git says")
-    names = {os.fsdecode(each) for each in found.stdout.split(b"\0") if each}
+    names = {os.fsdecode(part) for part in found.stdout.split(b"\0") if part}
     # What is in the index and deleted in the checkout is gone.
     return sorted(name for name in names if os.path.lexists(folder / name))
 

@@ -41,8 +41,8 @@ def _addresses(status: object) -> Sequence[Mapping[str, Any]]:
 
 
 def _record(addresses: Sequence[Mapping[str, Any]]) -> str:
-    names = [f"CNAME {each['hostname']}" for each in addresses if each.get("hostname")]
-    return ", ".join(names or [f"A {each['ip']}" for each in addresses if each.get("ip")])
+    names = [f"CNAME {address['hostname']}" for address in addresses if address.get("hostname")]
+    return ", ".join(names or [f"A {address['ip']}" for address in addresses if address.get("ip")])
 
 
 @dataclass(frozen=True)
@@ -255,8 +255,8 @@ def _peers(entrance: Entrance) -> list[k8s.networking.v1.NetworkPolicyPeerArgs]:
     Raises ValueError where nothing does: a rule without peers lets everybody in.
     """
     peers = [
-        k8s.networking.v1.NetworkPolicyPeerArgs(ip_block=k8s.networking.v1.IPBlockArgs(cidr=each))
-        for each in entrance.networks
+        k8s.networking.v1.NetworkPolicyPeerArgs(ip_block=k8s.networking.v1.IPBlockArgs(cidr=network))
+        for network in entrance.networks
     ]
     if entrance.namespace:
         selector = k8s.meta.v1.LabelSelectorArgs(match_labels=entrance.namespace)

@@ -251,8 +251,8 @@ def options(app: App, ingress: IngressSettings, login: OidcSettings) -> list[str
         "--code-challenge-method=S256",
         "--skip-provider-button=true",
         # Whoever is in one of the groups gets in, whatever the address: without a domain it lets nobody in.
-        *(f"--email-domain={each}" for each in login.email_domains or ["*"]),
-        *(f"--allowed-group={each}" for each in login.groups),
+        *(f"--email-domain={email_domain}" for email_domain in login.email_domains or ["*"]),
+        *(f"--allowed-group={group}" for group in login.groups),
         f"--http-address=0.0.0.0:{PORT}",
         f"--upstream=http://{app.address}/",
         "--reverse-proxy=true",

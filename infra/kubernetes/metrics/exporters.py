@@ -69,7 +69,9 @@ def gpu_exporter(name: str, args: GpuExporterArgs, opts: pulumi.ResourceOptions)
     """Declares the exporter on all nodes of GPU pools: one release, since the chart's ConfigMap has a fixed
     name."""
     chart = charts()[CHART]
-    nodes = [each for pool in args.platform.pools.values() if not pool.accelerator for each in pool.resources]
+    nodes = [
+        resource for pool in args.platform.pools.values() if not pool.accelerator for resource in pool.resources
+    ]
     namespace = k8s.core.v1.Namespace(
         f"{name}-gpus-namespace",
         metadata=k8s.meta.v1.ObjectMetaArgs(
@@ -120,7 +122,7 @@ def values(platform: Platform, version: str | None) -> dict[str, Any]:
     """The chart's values (values.yaml of 4.8.2)."""
     chart = charts()[CHART]
     pools = gpu_pools(platform)
-    taints = list(dict.fromkeys((each.key, each.value, each.effect) for pool in pools for each in pool.taints))
+    taints = list(dict.fromkeys((taint.key, taint.value, taint.effect) for pool in pools for taint in pool.taints))
     not_operated = {"key": OPERATED, "operator": "DoesNotExist"}
     found: dict[str, Any] = {
         "affinity": {
@@ -265,7 +267,9 @@ def declare_exporter(
                             name="exporter",
                             image=exporter.image,
                             image_pull_policy="IfNotPresent",
-                            args=[each.format_map({ADDRESS: service.address}) for each in exporter.arguments],
+                            args=[
+                                argument.format_map({ADDRESS: service.address}) for argument in exporter.arguments
+                            ],
                             env=[
                                 k8s.core.v1.EnvVarArgs(
                                     name=exporter.password_variable,

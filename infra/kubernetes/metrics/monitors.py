@@ -106,24 +106,24 @@ def targets(args: MetricsArgs) -> list[Target]:
     """What is read of the workspace's pods."""
     found = [
         Target(
-            each.object_name,
-            app_labels(each.pipeline, each.name),
-            each.declared.metrics.port,
-            each.all_ports[each.declared.metrics.port],
-            each.declared.metrics.path,
+            app.object_name,
+            app_labels(app.pipeline, app.name),
+            app.declared.metrics.port,
+            app.all_ports[app.declared.metrics.port],
+            app.declared.metrics.path,
         )
-        for each in args.apps
-        if each.declared.metrics
+        for app in args.apps
+        if app.declared.metrics
     ]
     found += [
         Target(
-            exporters.object_name(each),
-            exporters.exporter_labels(each),
+            exporters.object_name(service),
+            exporters.exporter_labels(service),
             exporters.SERVICE_EXPORTER_PORT_NAME,
-            each.exporter.port,
+            service.exporter.port,
         )
-        for each in args.services
-        if each.exporter
+        for service in args.services
+        if service.exporter
     ]
     usage = args.measured.usage
     if usage and usage.port:

@@ -79,8 +79,8 @@ def declaration(
     It finds the newest results by itself. ``serving`` is the app that serves ``model``, and ``examples`` a pattern
     of files of the store to ask it with, such as ``{prepare}/images/*.png``.
     """
-    commands = [each.command for each in steps if each.command]
-    at_hand = [each for each in steps if not each.command or each.command.code == commands[0].code]
+    commands = [step.command for step in steps if step.command]
+    at_hand = [step for step in steps if not step.command or step.command.code == commands[0].code]
     environment = {
         "JUPYTER_TOKEN": "{token}",
         "SLIPWAY_STORE": "{store}",
@@ -102,7 +102,7 @@ def declaration(
             *("--folder", "{data}", "--listen", "*", "--port", "{port}"),
             *("--idle", str(seconds(settings.idle))),
         ],
-        after=[each.name for each in steps],
+        after=[step.name for step in steps],
         connects=(serving,) if serving else (),
         environment=environment,
         requirements=REQUIREMENTS,
@@ -136,7 +136,7 @@ def _described(steps: Sequence[StepDeclaration]) -> Mapping[str, Any]:
 
 def _best(step: StepDeclaration) -> Mapping[str, str]:
     assert step.best is not None
-    number = next(each for each in step.results if each.name == step.best.by)
+    number = next(result for result in step.results if result.name == step.best.by)
     return {"path": number.path, "select": number.select, "of": step.best.of}
 
 

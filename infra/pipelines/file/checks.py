@@ -157,7 +157,7 @@ def in_environment(at: Path, word: str, name: str, declared: PipelineFile) -> It
 
 def in_items(at: Path, word: str, name: str, declared: PipelineFile) -> Iterator[Finding]:
     """Findings about ``word``, the pattern of files of the items of the step ``name``."""
-    others = [each for each in declared.steps if each != name]
+    others = [step for step in declared.steps if step != name]
     yield from _in_word(at, word, [pods.STORE, *declared.parameters, *others], name, declared)
 
 
@@ -302,8 +302,8 @@ def _wrong(kind: Any, value: object, at: Path, *read: Path) -> Iterator[Finding]
     try:
         TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
-        for each in shape_findings(error, Axes):
-            yield Finding((*at, *each.path), each.value, each.reason, each.fix, read)
+        for finding in shape_findings(error, Axes):
+            yield Finding((*at, *finding.path), finding.value, finding.reason, finding.fix, read)
 
 
 def _step_name(at: Path, name: str) -> Iterator[Finding]:

@@ -335,7 +335,7 @@ class _App:
         """The step of that name, or all variants that are made of it."""
         if name is None:
             return []
-        return [each.name for each in self.steps if each.variant and each.variant.of == name] or [name]
+        return [step.name for step in self.steps if step.variant and step.variant.of == name] or [name]
 
     def _program(self, app: ProgramApp, placed_by: AppSettings, inputs: dict[str, str]) -> AppDeclaration:
         code = app.code if app.code is not None else "." if app.run[:1] and app.run[0] in PYTHON else None
@@ -353,7 +353,7 @@ class _App:
             command=None if code is None else AppCommand(self.place(code), app.files),
             inputs=inputs,
             after=app.after,
-            connects=[each for each in app.connects if each in self.file.apps and each != self.name],
+            connects=[connect for connect in app.connects if connect in self.file.apps and connect != self.name],
             environment={key: self._filled(word) for key, word in app.environment.items()},
             secrets=app.secrets,
             requirements=app.requirements and self.place(app.requirements),
@@ -469,9 +469,9 @@ def _read(folder: Folder) -> _Reading:
     content = cast("dict[str, Any]", raw)
     findings = [_repeated(each) for each in repeated]
     findings += _judge(content, found)
-    for each in sorted(findings, key=lambda each: order(content, each.path)):
-        key = f"{file}: {key_of(each.path, '')}".removesuffix(": ")
-        found.problems.append(Problem(key, each.value, each.reason, each.fix))
+    for finding in sorted(findings, key=lambda each: order(content, each.path)):
+        key = f"{file}: {key_of(finding.path, '')}".removesuffix(": ")
+        found.problems.append(Problem(key, finding.value, finding.reason, finding.fix))
     return found
 
 

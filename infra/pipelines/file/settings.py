@@ -174,7 +174,7 @@ def axis(parameter: Parameter) -> Any:
 def used_in(step: PipelineStep) -> dict[str, None]:
     """What the command, the environment and the items of ``step`` refer to, each once and in their order."""
     words = [*step.run, *step.environment.values(), *([step.items.files] if step.items else [])]
-    return dict.fromkeys(each for word in words for each in pods.names(word))
+    return dict.fromkeys(name for word in words for name in pods.names(word))
 
 
 def _step_settings(

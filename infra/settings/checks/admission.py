@@ -28,10 +28,10 @@ class Standing:
     def requests(self) -> Resources:
         """What all of its pods ask for."""
         return Resources(
-            cpu=sum(each.cpu for each in self.pods),
-            memory=sum(each.memory for each in self.pods),
-            ephemeral_storage=sum(each.ephemeral_storage for each in self.pods),
-            gpus=sum(each.gpus for each in self.pods),
+            cpu=sum(pod.cpu for pod in self.pods),
+            memory=sum(pod.memory for pod in self.pods),
+            ephemeral_storage=sum(pod.ephemeral_storage for pod in self.pods),
+            gpus=sum(pod.gpus for pod in self.pods),
         )
 
 

@@ -152,11 +152,11 @@ def _packed(
     target: Target, node: Resources, most: int, found: Sequence[_Placed], draft: Draft
 ) -> Iterator[Finding]:
     others = [each for each in standing(draft) if each.pool == target.name]
-    nodes = [node] * min(most, sum(each.pods for each in found) + sum(len(each.pods) for each in others))
-    for wanted in (pod for each in others for pod in each.pods):
+    nodes = [node] * min(most, sum(each.pods for each in found) + sum(len(other.pods) for other in others))
+    for wanted in (pod for other in others for pod in other.pods):
         _take(nodes, wanted)
     there = [each for each in found if each.app.placed_by.pool == target.name]
-    beside = [f"{each.who} ({_said(each.requests)})" for each in others]
+    beside = [f"{other.who} ({_said(other.requests)})" for other in others]
     for each in sorted(there, key=lambda each: -_share(each.app.placed_by.asked, node)):
         wanted = each.app.placed_by.asked
         if not _fits(node, wanted):
@@ -230,9 +230,9 @@ class _Section:
     @property
     def named(self) -> list[tuple[str, str]]:
         """What has a Service of its own, as text and by its name: services, apps, and steps on several nodes."""
-        services = [(f"service `{each.name}`", each.name) for each in self.services]
-        services += [(f"app `{each.name}`", each.name) for each in self.apps]
-        return [*services, *((f"step `{each.name}`", each.name) for each in self.steps if each.nodes)]
+        services = [(f"service `{service.name}`", service.name) for service in self.services]
+        services += [(f"app `{app.name}`", app.name) for app in self.apps]
+        return [*services, *((f"step `{step.name}`", step.name) for step in self.steps if step.nodes)]
 
     def pool_key(self, service: ServiceDeclaration) -> Path:
         """The place of the name of the pool that ``service`` asks for."""

@@ -70,9 +70,9 @@ def _oidc(at: Path, oidc: OidcSettings) -> Iterator[Finding]:
             read=((*at, "everyone"), (*at, "email_domains"), (*at, "groups")),
         )
     endpoints = ("authorization_endpoint", "token_endpoint", "user_info_endpoint")
-    there = [each for each in endpoints if getattr(oidc, each)]
+    there = [endpoint for endpoint in endpoints if getattr(oidc, endpoint)]
     if there and not oidc.endpoints:
-        missing = [each for each in endpoints if each not in there]
+        missing = [endpoint for endpoint in endpoints if endpoint not in there]
         yield Finding(at, None, f"{listed(missing, 'and')} are missing beside it", "write all three, or none")
 
 

@@ -37,7 +37,7 @@ DECLARED = ("shares", "preemption")
 def check_kueue(reading: Reading) -> Iterator[Finding]:
     """Findings about the section, and about steps with a `priority` where there is no queue."""
     draft = reading.draft
-    others = {each.other_stack for each in draft.clusters.values()} - {None}
+    others = {cluster.other_stack for cluster in draft.clusters.values()} - {None}
     if draft.kueue is None:
         yield from _queued_provisioning(draft)
         if not others:
@@ -74,7 +74,7 @@ def _queued_provisioning(draft: Draft) -> Iterator[Finding]:
 
 def _queued(draft: Draft) -> bool:
     """Whether another stack that has the clusters declares queues there for this one."""
-    return any(getattr(getattr(each, "access", None), "queue", None) for each in draft.clusters.values())
+    return any(getattr(getattr(cluster, "access", None), "queue", None) for cluster in draft.clusters.values())
 
 
 def _priorities(draft: Draft, whose: str, fix: str) -> Iterator[Finding]:
@@ -139,7 +139,7 @@ def _namespaces(settings: KueueSettings, draft: Draft) -> Iterator[Finding]:
     if not settings.install:
         return
     read: tuple[Path, ...] = (("namespace",), ("teams",), (KEY, "install"))
-    if settings.namespace in {draft.namespace, *(each.namespace for each in draft.teams.values())}:
+    if settings.namespace in {draft.namespace, *(team.namespace for team in draft.teams.values())}:
         yield Finding(
             (KEY, "namespace"),
             settings.namespace,
@@ -202,7 +202,7 @@ def _found_queue(settings: KueueSettings, draft: Draft) -> Iterator[Finding]:
 
 def _shares(settings: KueueSettings, draft: Draft) -> Iterator[Finding]:
     at: Path = (KEY, "shares")
-    known = [draft.namespace, *(each.namespace for each in draft.teams.values())]
+    known = [draft.namespace, *(team.namespace for team in draft.teams.values())]
     read = (("namespace",), ("teams",))
     for namespace, share in settings.shares.items():
         if namespace not in known:

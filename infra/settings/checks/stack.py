@@ -251,7 +251,7 @@ def _not_collected(metrics: MetricsSettings) -> Iterator[Finding]:
 
 
 def _of_teams(draft: Draft) -> Iterator[Finding]:
-    others = {each.other_stack for each in draft.clusters.values()} - {None}
+    others = {cluster.other_stack for cluster in draft.clusters.values()} - {None}
     if others:
         yield Finding(
             (METRIC_KEY, "collect"),
@@ -336,7 +336,11 @@ def _exporter(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
                     read=((*at, "install"),),
                 )
         return
-    if any(getattr(pool, "accelerator", None) for each in draft.clusters.values() for pool in each.pools.values()):
+    if any(
+        getattr(pool, "accelerator", None)
+        for cluster in draft.clusters.values()
+        for pool in cluster.pools.values()
+    ):
         yield from _namespaced(draft, at, "the exporter of GPUs runs on nodes, outside of the stack's namespace")
         yield from _on_openshift(
             draft,

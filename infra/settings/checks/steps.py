@@ -234,7 +234,7 @@ def _lacked(placed: StepSettings | AppSettings, draft: Draft) -> Iterator[Supple
             if app.placed_by is placed:
                 yield from lacked_by(app).values()
     elif placed.gpus and placed.image is None:
-        yield from (each for each in supplements().values() if each.is_lacking(GPU_IMAGE))
+        yield from (supplement for supplement in supplements().values() if supplement.is_lacking(GPU_IMAGE))
 
 
 def _apps(draft: Draft) -> Iterator[AppDeclaration]:

@@ -71,7 +71,7 @@ def may_list_nodes(token: Token, namespace: Namespace) -> bool:
         reference = mapping(binding.inputs.get("roleRef"))
         role = found.find(namespace.cluster, "ClusterRole", "", str(reference.get("name")))
         subjects = mappings(binding.inputs.get("subjects"))
-        if role is not None and any(_is(token, each) for each in subjects):
+        if role is not None and any(_is(token, subject) for subject in subjects):
             rules = mappings(role.inputs.get("rules"))
             if any(
                 "nodes" in texts(rule.get("resources")) and "list" in texts(rule.get("verbs")) for rule in rules

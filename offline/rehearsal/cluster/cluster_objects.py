@@ -255,7 +255,7 @@ class DevicePlugins:
 
 
 def _matches(term: Properties, labels: Mapping[str, str]) -> bool:
-    return all(_holds(each, labels) for each in mappings(term.get("matchExpressions")))
+    return all(_holds(match_expression, labels) for match_expression in mappings(term.get("matchExpressions")))
 
 
 def _holds(expression: Properties, labels: Mapping[str, str]) -> bool:

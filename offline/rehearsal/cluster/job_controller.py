@@ -165,7 +165,7 @@ def job_spec(job: Resource) -> JobSpec:
         pod=pod_spec(mapping(spec.get("template"))),
         backoff_limit=limit,
         deadline=None if deadline is None else int(deadline),
-        rules=[_rule(each) for each in mappings(policy.get("rules"))],
+        rules=[_rule(rule) for rule in mappings(policy.get("rules"))],
         suspended=bool(spec.get("suspend")),
         workers=workers,
         indexed=indexed,
@@ -204,7 +204,9 @@ def pod_of(job: JobSpec, uid: str, index: int) -> PodSpec:
         labels={**labels, COMPLETION_INDEX: str(index)},
         annotations={**job.pod.annotations, COMPLETION_INDEX: str(index)},
         hostname=host_name(job.name, index),
-        init_containers=[replace(each, env=[*each.env, given]) for each in job.pod.init_containers],
+        init_containers=[
+            replace(init_container, env=[*init_container.env, given]) for init_container in job.pod.init_containers
+        ],
         container=replace(job.pod.container, env=[*job.pod.container.env, given]),
     )
 
@@ -385,8 +387,8 @@ def _rule(rule: Properties) -> Rule:
         operator=str(codes.get("operator") or ""),
         exit_codes=frozenset(map(int, items(codes.get("values")))),
         on_disruption=any(
-            each.get("type") == "DisruptionTarget" and each.get("status", "True") == "True"
-            for each in mappings(rule.get("onPodConditions"))
+            on_pod_condition.get("type") == "DisruptionTarget" and on_pod_condition.get("status", "True") == "True"
+            for on_pod_condition in mappings(rule.get("onPodConditions"))
         ),
     )
 

@@ -130,7 +130,7 @@ def _project(volume: str, source_kind: str, source: Properties, namespace: Names
 
 def masking(secrets: Iterable[str]) -> Callable[[bytes], bytes]:
     """What makes of a line of a log one without these secrets."""
-    hidden = [each for each in secrets if each]
+    hidden = [secret for secret in secrets if secret]
     if not hidden:
         return lambda line: line
     masker = Masker(hidden)

@@ -145,7 +145,7 @@ def pod_spec(template: Properties, *, restarts: bool = False) -> PodSpec:
     if (given := spec.get("restartPolicy", "Always")) != policy:
         raise UnsupportedError(f"restartPolicy {given!r}: a rehearsal knows {policy} alone here")
     known = CONTAINER_KEYS | PROBES if restarts else CONTAINER_KEYS
-    containers = [_container(each, known) for each in mappings(spec.get("containers"))]
+    containers = [_container(container, known) for container in mappings(spec.get("containers"))]
     if len(containers) != 1:
         raise UnsupportedError(f"a pod with {len(containers)} containers: a rehearsal runs one")
     return PodSpec(
@@ -155,9 +155,9 @@ def pod_spec(template: Properties, *, restarts: bool = False) -> PodSpec:
         selector=strings(spec.get("nodeSelector")),
         automounts_token=spec.get("automountServiceAccountToken"),
         tolerations=tolerations(spec.get("tolerations")),
-        init_containers=[_container(each) for each in mappings(spec.get("initContainers"))],
+        init_containers=[_container(init_container) for init_container in mappings(spec.get("initContainers"))],
         container=containers[0],
-        volumes={str(each["name"]): each for each in mappings(spec.get("volumes"))},
+        volumes={str(volume["name"]): volume for volume in mappings(spec.get("volumes"))},
         grace_period=int(spec.get("terminationGracePeriodSeconds", GRACE_PERIOD)),
         spreads=_spreads(spec),
         apart=_apart(spec),
@@ -172,24 +172,24 @@ def _apart(spec: Properties) -> list[Properties]:
     anti = mapping(affinity.get("podAntiAffinity"))
     _refuse_unknown("podAntiAffinity", anti, frozenset({REQUIRED}))
     terms = mappings(anti.get(REQUIRED))
-    for each in terms:
-        _refuse_unknown("podAntiAffinity", each, frozenset({"labelSelector", "topologyKey"}))
-        if each.get("topologyKey") != HOST_NAME:
+    for term in terms:
+        _refuse_unknown("podAntiAffinity", term, frozenset({"labelSelector", "topologyKey"}))
+        if term.get("topologyKey") != HOST_NAME:
             raise UnsupportedError(
-                f"podAntiAffinity over {each.get('topologyKey')}: a rehearsal knows {HOST_NAME} alone"
+                f"podAntiAffinity over {term.get('topologyKey')}: a rehearsal knows {HOST_NAME} alone"
             )
     # A term without a selector picks no pod.
-    return [mapping(each.get("labelSelector")) for each in terms if each.get("labelSelector") is not None]
+    return [mapping(term.get("labelSelector")) for term in terms if term.get("labelSelector") is not None]
 
 
 def _spreads(spec: Properties) -> bool:
     """Whether the pod is to be spread over nodes as far as there is room. Raises UnsupportedError for more."""
     constraints = mappings(spec.get("topologySpreadConstraints"))
-    for each in constraints:
-        if (each.get("topologyKey"), each.get("whenUnsatisfiable")) != (HOST_NAME, "ScheduleAnyway"):
+    for constraint in constraints:
+        if (constraint.get("topologyKey"), constraint.get("whenUnsatisfiable")) != (HOST_NAME, "ScheduleAnyway"):
             raise UnsupportedError(
-                f"topologySpreadConstraints over {each.get('topologyKey')} with whenUnsatisfiable "
-                f"{each.get('whenUnsatisfiable')}: a rehearsal knows {HOST_NAME} with ScheduleAnyway alone"
+                f"topologySpreadConstraints over {constraint.get('topologyKey')} with whenUnsatisfiable "
+                f"{constraint.get('whenUnsatisfiable')}: a rehearsal knows {HOST_NAME} with ScheduleAnyway alone"
             )
     return bool(constraints)
 
@@ -211,12 +211,12 @@ def _container(spec: Properties, known: frozenset[str] = CONTAINER_KEYS) -> Cont
         working_dir=str(spec.get("workingDir") or ""),
         mounts=[
             Mount(
-                volume=str(each["name"]),
-                path=str(each["mountPath"]),
-                sub_path=str(each.get("subPath") or ""),
-                read_only=bool(each.get("readOnly")),
+                volume=str(volume_mount["name"]),
+                path=str(volume_mount["mountPath"]),
+                sub_path=str(volume_mount.get("subPath") or ""),
+                read_only=bool(volume_mount.get("readOnly")),
             )
-            for each in mappings(spec.get("volumeMounts"))
+            for volume_mount in mappings(spec.get("volumeMounts"))
         ],
         # A limit without a request is the request, too.
         requests=amounts({**limits, **strings(resources.get("requests"))}),

@@ -112,8 +112,8 @@ def server_spec(resource: Resource) -> ServerSpec:
     template = mapping(spec.get("template"))
     pod = pod_spec(template, restarts=True)
     container = mappings(mapping(template.get("spec")).get("containers"))[0]
-    numbers = [int(each["containerPort"]) for each in mappings(container.get("ports"))]
-    names = [str(each.get("name") or each["containerPort"]) for each in mappings(container.get("ports"))]
+    numbers = [int(port["containerPort"]) for port in mappings(container.get("ports"))]
+    names = [str(port.get("name") or port["containerPort"]) for port in mappings(container.get("ports"))]
     ports = dict(zip(names, numbers, strict=True))
     return ServerSpec(
         name=object_name(resource),
@@ -125,8 +125,8 @@ def server_spec(resource: Resource) -> ServerSpec:
         probe=_probe(mapping(container.get("readinessProbe")), ports),
         claims=[
             *(
-                str(mapping(each.get("metadata")).get("name"))
-                for each in mappings(spec.get("volumeClaimTemplates"))
+                str(mapping(volume_claim_template.get("metadata")).get("name"))
+                for volume_claim_template in mappings(spec.get("volumeClaimTemplates"))
             ),
             # The store is shared, and called otherwise.
             *(name for name, each in pod.volumes.items() if name == DATA and "persistentVolumeClaim" in each),
@@ -205,9 +205,9 @@ _DAILY = re.compile(r"(?P<minute>\d+) (?P<hour>\d+) \* \* \*")
 def only_said(resources: Iterable[Resource]) -> list[str]:
     """When schedules run, how many pods an app may have, which are left alone, and where people come in."""
     found: list[str] = []
-    for each in resources:
-        say = _SENTENCES.get(each.type) or _OF_KIND.get(kind_of(each.type) or "")
-        sentence = say(each) if say else None
+    for resource in resources:
+        say = _SENTENCES.get(resource.type) or _OF_KIND.get(kind_of(resource.type) or "")
+        sentence = say(resource) if say else None
         if sentence and sentence not in found:
             found.append(sentence)
     return found
@@ -245,9 +245,9 @@ def _deployment(resource: Resource) -> str | None:
 
 def _opened(resource: Resource) -> str:
     spec = mapping(resource.inputs.get("spec"))
-    named = [text(each.get("host")) for each in mappings(spec.get("rules"))]
+    named = [text(rule.get("host")) for rule in mappings(spec.get("rules"))]
     hosts = [each for each in (*named, *texts(spec.get("hostnames")), text(spec.get("host"))) if each]
-    where = " and ".join(f"https://{each}" for each in dict.fromkeys(hosts)) or "an address of the cluster"
+    where = " and ".join(f"https://{host}" for host in dict.fromkeys(hosts)) or "an address of the cluster"
     return f"{where} leads people to {resource.name}; a rehearsal opens nothing beyond this machine"
 
 

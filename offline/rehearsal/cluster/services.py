@@ -287,7 +287,7 @@ def probe_succeeds(probe: Probe, ports: Mapping[int, int], password: Callable[[s
 def _pongs(port: int, password: str) -> bool:
     """Whether a Valkey server answers PING after AUTH."""
     words = ["AUTH", password]
-    asked = "".join([f"*{len(words)}\r\n", *(f"${len(each.encode())}\r\n{each}\r\n" for each in words)])
+    asked = "".join([f"*{len(words)}\r\n", *(f"${len(word.encode())}\r\n{word}\r\n" for word in words)])
     with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), PROBE_TIMEOUT) as connection:
         connection.sendall(f"{asked}*1\r\n$4\r\nPING\r\n".encode())
         with connection.makefile("rb") as replies:
@@ -339,7 +339,7 @@ class Services:
     def records(self) -> list[ServiceRecord]:
         """All services and apps, in the order in which they were declared."""
         with self._lock:
-            return [each.record for each in self._servers]
+            return [server.record for server in self._servers]
 
     @property
     def servers(self) -> list[Server]:
@@ -383,7 +383,9 @@ class Services:
             here = (server.spec.cluster, server.spec.namespace) == (namespace.cluster, namespace.name)
             if not here or server.resource.urn == client.resource.urn:
                 continue
-            named = [each for each in addresses(server.spec, namespace) if any(map(each.pattern.search, texts))]
+            named = [
+                address for address in addresses(server.spec, namespace) if any(map(address.pattern.search, texts))
+            ]
             for each in named:
                 _require_connection(client, server, namespace, each.port)
             if named:
@@ -418,14 +420,14 @@ class Services:
 
     def end(self, grace: float) -> None:
         """Asks all to end: SIGTERM, and SIGKILL after at most ``grace`` seconds. A later call may cut that."""
-        for each in self.servers:
-            each.end(grace)
+        for server in self.servers:
+            server.end(grace)
 
     def close(self, grace: float) -> None:
         """Ends all and waits for them."""
         self.end(grace)
-        for each in self.servers:
-            each.join()
+        for server in self.servers:
+            server.join()
 
 
 def _require_connection(client: Workload, server: Server, namespace: Namespace, port: int) -> None:

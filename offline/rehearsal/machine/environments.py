@@ -48,7 +48,7 @@ def closure(roots: Iterable[str]) -> Mapping[str, metadata.Distribution]:
 def _closure(roots: Sequence[str]) -> Mapping[str, metadata.Distribution]:
     found: dict[str, metadata.Distribution] = {}
     seen: set[tuple[str, str]] = set()
-    left = [(canonicalize_name(each), "") for each in roots]
+    left = [(canonicalize_name(root), "") for root in roots]
     while left:
         name, extra = left.pop()
         if (name, extra) in seen:
@@ -72,13 +72,13 @@ def link(packages: Mapping[str, metadata.Distribution], folder: Path) -> None:
     have, is made, with links to what is theirs: nothing of the others is found in ``folder``.
     """
     folder.mkdir(parents=True)
-    for site in {Path(str(each.locate_file(""))) for each in packages.values()}:
-        found = [file for each in packages.values() for file in _package_files(each)]
+    for site in {Path(str(package.locate_file(""))) for package in packages.values()}:
+        found = [file for package in packages.values() for file in _package_files(package)]
         tops = {file.partition("/")[0] for file in found}
         others = {PurePosixPath()}
-        for each in metadata.distributions(path=[str(site)]):
-            if canonicalize_name(each.name) not in packages:
-                shared = (file for file in _package_files(each) if file.partition("/")[0] in tops)
+        for distribution in metadata.distributions(path=[str(site)]):
+            if canonicalize_name(distribution.name) not in packages:
+                shared = (file for file in _package_files(distribution) if file.partition("/")[0] in tops)
                 others.update(parent for file in shared for parent in PurePosixPath(file).parents)
         linked: set[PurePosixPath] = set()
         for file in map(PurePosixPath, found):
@@ -173,7 +173,7 @@ class Software:
         return closure(("pip", *TENSORFLOW) if self.tensorflow else ("pip",))
 
     def __str__(self) -> str:
-        parts = [each.name for each in self.locks] + ["TensorFlow's packages"] * self.tensorflow
+        parts = [lock.name for lock in self.locks] + ["TensorFlow's packages"] * self.tensorflow
         return " and ".join(parts) or "no packages"
 
 
@@ -231,7 +231,7 @@ class Environments:
             "folder": str(self.folder),
             "python": [sys.version, sys.base_prefix],
             "image": [sysconfig.get_path("purelib"), {name: each.version for name, each in image.items()}],
-            "locks": [_content(each) for each in software.locks],
+            "locks": [_content(lock) for lock in software.locks],
         }
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -306,14 +306,14 @@ class Environments:
 
     def _clean(self, newest: Path) -> None:
         """Deletes environments that nobody used of late, and what killed rehearsals left of others."""
-        others = [each for each in self.folder.iterdir() if each.is_dir() and each != newest]
-        used = {each: (each / WHOLE).stat().st_mtime for each in others if (each / WHOLE).is_file()}
+        others = [path for path in self.folder.iterdir() if path.is_dir() and path != newest]
+        used = {other: (other / WHOLE).stat().st_mtime for other in others if (other / WHOLE).is_file()}
         oldest = sorted(used, key=lambda each: used[each], reverse=True)[KEPT - 1 :]
-        for each in others:
-            if each not in used or (each in oldest and time.time() - used[each] > RECENT):
+        for other in others:
+            if other not in used or (other in oldest and time.time() - used[other] > RECENT):
                 # Without its mark first: what is half deleted counts as not there.
-                (each / WHOLE).unlink(missing_ok=True)
-                shutil.rmtree(each, ignore_errors=True)
+                (other / WHOLE).unlink(missing_ok=True)
+                shutil.rmtree(other, ignore_errors=True)
 
 
 class _AtOnce(Stop):

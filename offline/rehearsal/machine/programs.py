@@ -156,9 +156,11 @@ def search_path() -> list[str]:
 
     Those of virtual environments are left out: no lock file says what is in them.
     """
-    given = [each for each in os.environ.get("PATH", "").split(os.pathsep) if Path(each).is_absolute()]
+    given = [part for part in os.environ.get("PATH", "").split(os.pathsep) if Path(part).is_absolute()]
     return [
-        each for each in dict.fromkeys((*given, *SYSTEM_PATH)) if not (Path(each).parent / "pyvenv.cfg").is_file()
+        folder
+        for folder in dict.fromkeys((*given, *SYSTEM_PATH))
+        if not (Path(folder).parent / "pyvenv.cfg").is_file()
     ]
 
 
@@ -190,7 +192,7 @@ def _program_of_app(pipeline: DeclaredPipeline, app: AppDeclaration, root: Path)
         key=pipeline.key(app),
         words=["python3", "-m", app.module, *app.arguments] if app.module else app.arguments,
         software=Software(
-            tuple(root / each for each in locks), _with_tensorflow(app, app.placed_by.image or app.image)
+            tuple(root / lock for lock in locks), _with_tensorflow(app, app.placed_by.image or app.image)
         ),
         installed=bool(app.requirements or (substitute.requirements and not substitute.run)),
         substitute=substitute.run,
@@ -217,14 +219,14 @@ def _program_of_service(pipeline: DeclaredPipeline, service: ServiceDeclaration,
 def _program(pipeline: DeclaredPipeline, step: StepDeclaration, command: Command, root: Path) -> Program:
     name = step.variant.of if step.variant else step.name
     substitute = command.substitute or Substitute()
-    words = [each for one in substitute.run for each in _for_variants(one, step, pipeline.unchecked)]
+    words = [word for one in substitute.run for word in _for_variants(one, step, pipeline.unchecked)]
     locks = filter(None, (step.requirements, substitute.requirements))
     return Program(
         of=f"{pipeline.name}.{name}",
         key=pipeline.declared_at(step, "run"),
         words=step.arguments,
         software=Software(
-            tuple(root / each for each in locks),
+            tuple(root / lock for lock in locks),
             _with_tensorflow(step, step.placed_by.image),
         ),
         # A lock file beside a substitute is for what the substitute imports.
@@ -243,7 +245,7 @@ def _for_variants(word: str, step: StepDeclaration, steps: Sequence[StepDeclarat
     for name, other in step.inputs.items():
         variants = [each for each in steps if each.variant and each.variant.of == other]
         if variants and not variants[0].best and word == f"{{{name}}}":
-            return [f"{{{each.name}}}" for each in variants]
+            return [f"{{{variant.name}}}" for variant in variants]
     return [word]
 
 
@@ -272,7 +274,7 @@ def _once(programs: Iterable[Program]) -> Iterable[Program]:
     What the packages of a lock file bring is known once these are installed.
     """
     found: dict[str, Program] = {}
-    for each in programs:
-        if not each.installed and not each.is_here():
-            found.setdefault(each.of, each)
+    for program in programs:
+        if not program.installed and not program.is_here():
+            found.setdefault(program.of, program)
     return found.values()

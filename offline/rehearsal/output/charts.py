@@ -74,29 +74,30 @@ class Chart:
 
 def timeline(records: Sequence[JobRecord], executed: frozenset[str]) -> Timeline:
     """When the Jobs of this rehearsal were Pending and ran; of the last one, where this one ran no Job."""
-    shown = [each for each in records if each.urn in executed and each.started]
+    shown = [record for record in records if record.urn in executed and record.started]
     if not shown:
-        newest = max((each.started for each in records), default=0.0)
-        shown = [each for each in records if each.started > newest - RECENT and each.started]
+        newest = max((record.started for record in records), default=0.0)
+        shown = [record for record in records if record.started > newest - RECENT and record.started]
     if not shown:
-        return Timeline([Bar(each, str(each.phase)) for each in records], [])
+        return Timeline([Bar(record, str(record.phase)) for record in records], [])
     urns = {each.urn for each in shown}
     began = min(each.started for each in shown)
     whole = max(max(each.finished for each in shown) - began, 1.0)
     step = nice_step(whole / 8)
     bars = [
         Bar(
-            record=each,
-            text=f"{each.seconds:.1f} s",
-            start=(each.started - began) / whole,
-            running=(min(each.started + each.queued + each.pending, each.finished) - began) / whole,
-            end=(each.finished - began) / whole,
+            record=record,
+            text=f"{record.seconds:.1f} s",
+            start=(record.started - began) / whole,
+            running=(min(record.started + record.queued + record.pending, record.finished) - began) / whole,
+            end=(record.finished - began) / whole,
         )
-        if each.urn in urns
+        if record.urn in urns
         else Bar(
-            each, f"unchanged, took {each.seconds:.1f} s" if each.phase is Phase.UNCHANGED else str(each.phase)
+            record,
+            f"unchanged, took {record.seconds:.1f} s" if record.phase is Phase.UNCHANGED else str(record.phase),
         )
-        for each in records
+        for record in records
     ]
     ticks = [Tick(index * step / whole, f"{index * step:g} s") for index in range(int(whole / step) + 1)]
     return Timeline(bars, ticks)
@@ -224,7 +225,9 @@ class Bars:
 def drawn(comparison: Comparison) -> tuple[list[Chart], list[Bars]]:
     """A chart for each number that a variant left."""
     names = [
-        name for name in comparison.measures if any(each.value(name) is not None for each in comparison.variants)
+        name
+        for name in comparison.measures
+        if any(variant.value(name) is not None for variant in comparison.variants)
     ]
     if axis := _numeric_axis(comparison):
         return [_points(comparison, name, axis) for name in names], []
@@ -234,9 +237,9 @@ def drawn(comparison: Comparison) -> tuple[list[Chart], list[Bars]]:
 def _numeric_axis(comparison: Comparison) -> str:
     """The axis over which points are drawn: of those with numbers that give few lines the last of the longest."""
     lengths = {
-        axis: len({each.values[axis] for each in comparison.variants})
+        axis: len({variant.values[axis] for variant in comparison.variants})
         for axis in comparison.axes
-        if all(_number(each.values.get(axis)) for each in comparison.variants)
+        if all(_number(variant.values.get(axis)) for variant in comparison.variants)
     }
     few = [axis for axis, length in lengths.items() if length > 1 and len(_series(comparison, axis)) <= LINES]
     return max(reversed(few), key=lambda axis: lengths[axis], default="")
@@ -249,18 +252,18 @@ def _number(value: object) -> bool:
 def _series(comparison: Comparison, axis: str) -> Mapping[str, list[Compared]]:
     """The variants by what they have on the other axes."""
     found: dict[str, list[Compared]] = {}
-    for each in comparison.variants:
+    for variant in comparison.variants:
         others = ", ".join(
-            each.text(other) if isinstance(each.values.get(other), str) else f"{other} {each.text(other)}"
+            variant.text(other) if isinstance(variant.values.get(other), str) else f"{other} {variant.text(other)}"
             for other in comparison.axes
             if other != axis
         )
-        found.setdefault(others or comparison.step, []).append(each)
+        found.setdefault(others or comparison.step, []).append(variant)
     return found
 
 
 def _points(comparison: Comparison, name: str, axis: str) -> Chart:
-    places = {each.record.urn: float(each.values[axis]) for each in comparison.variants}
+    places = {variant.record.urn: float(variant.values[axis]) for variant in comparison.variants}
     low, high = min(places.values()), max(places.values())
     logarithmic = low > 0 and high / low >= WIDE
 
@@ -269,11 +272,13 @@ def _points(comparison: Comparison, name: str, axis: str) -> Chart:
             return math.log(value / low) / math.log(high / low)
         return (value - low) / (high - low)
 
-    percent = any(name in each.numbers and each.numbers[name].format == "percent" for each in comparison.variants)
+    percent = any(
+        name in variant.numbers and variant.numbers[name].format == "percent" for variant in comparison.variants
+    )
     numbers = {
-        each.record.urn: value * (100 if percent else 1)
-        for each in comparison.variants
-        if (value := each.value(name)) is not None
+        variant.record.urn: value * (100 if percent else 1)
+        for variant in comparison.variants
+        if (value := variant.value(name)) is not None
     }
     bottom, height, y_ticks = y_axis(list(numbers.values()))
 
@@ -282,7 +287,7 @@ def _points(comparison: Comparison, name: str, axis: str) -> Chart:
         return x(places[each.record.urn]), (value - bottom) / height, value
 
     lines = [
-        Line(title, sorted(point(each) for each in variants if each.record.urn in numbers))
+        Line(title, sorted(point(variant) for variant in variants if variant.record.urn in numbers))
         for title, variants in _series(comparison, axis).items()
     ]
     best = comparison.best
@@ -308,24 +313,24 @@ def _spaced(ticks: Sequence[Tick]) -> list[Tick]:
 
 
 def _bars(comparison: Comparison, name: str) -> Bars:
-    values = [value for each in comparison.variants if (value := each.value(name)) is not None]
+    values = [value for variant in comparison.variants if (value := variant.value(name)) is not None]
     low, high = min(0.0, *values), max(0.0, *values)
     length = high - low or 1.0
     zero = -low / length
     bars: list[ComparisonBar] = []
-    for each in comparison.variants:
-        value = each.value(name)
+    for variant in comparison.variants:
+        value = variant.value(name)
         at = zero if value is None else (value - low) / length
         bars.append(
             ComparisonBar(
-                label=each.label,
-                short=fitted(each.label, WIDEST, LABELS),
-                text=comparison.cell(each, name) or each.result,
+                label=variant.label,
+                short=fitted(variant.label, WIDEST, LABELS),
+                text=comparison.cell(variant, name) or variant.result,
                 start=min(zero, at),
                 end=max(zero, at),
-                best=each is comparison.best,
+                best=variant is comparison.best,
                 drawn=value is not None,
             )
         )
-    widest = max(LABELS.width(each.label) for each in bars)
+    widest = max(LABELS.width(bar.label) for bar in bars)
     return Bars(comparison.measures[name], bars, zero, min(widest, WIDEST))

@@ -90,13 +90,13 @@ class Comparison:
     @cached_property
     def axes(self) -> tuple[str, ...]:
         """In what the variants differ."""
-        return tuple(dict.fromkeys(axis for each in self.variants for axis in each.values))
+        return tuple(dict.fromkeys(axis for variant in self.variants for axis in variant.values))
 
     @cached_property
     def best(self) -> Compared | None:
         """The variant that later steps read: of equal ones the first, as the steps themselves choose."""
         sign = 1 if self.of == "max" else -1
-        found = [(each, value) for each in self.variants if (value := each.value(self.by)) is not None]
+        found = [(variant, value) for variant in self.variants if (value := variant.value(self.by)) is not None]
         return max(found, key=lambda each: sign * each[1], default=(None, 0.0))[0]
 
     @property
@@ -110,7 +110,7 @@ class Comparison:
         if not self.by:
             return ""
         largest = "largest" if self.of == "max" else "smallest"
-        lacking = sum(each.value(self.by) is None for each in self.variants)
+        lacking = sum(variant.value(self.by) is None for variant in self.variants)
         without = f"; {lacking} of {len(self.variants)} left none" if lacking else ""
         return f"★ the {largest} {self.measures.get(self.by, self.by)}: later steps read this variant{without}"
 

@@ -80,11 +80,11 @@ def write_report(place: Place, outcome: Outcome) -> Path:
 def context(place: Place, outcome: Outcome) -> dict[str, Any]:
     """What the template shows."""
     resources = outcome.evaluation.resources
-    records = {each.urn: each for each in outcome.records}
-    custom = [each for each in resources.values() if each.custom]
+    records = {record.urn: record for record in outcome.records}
+    custom = [resource for resource in resources.values() if resource.custom]
     stack = stack_of(outcome.options.stack, resources, outcome.configuration)
     bill = priced(stack, outcome.records)
-    drawn = picture(stack, {each.urn: each.phase.replace(" ", "-") for each in outcome.records})
+    drawn = picture(stack, {record.urn: record.phase.replace(" ", "-") for record in outcome.records})
     return {
         "stack": outcome.options.stack,
         "when": time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(outcome.began)),
@@ -93,7 +93,8 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "cost": bill if bill.most_hourly is not None else None,
         "money": money,
         "log_of": {
-            each.urn: f"logs/{quote(place.log(each.name).name)}" for each in (*outcome.records, *outcome.services)
+            record.urn: f"logs/{quote(place.log(record.name).name)}"
+            for record in (*outcome.records, *outcome.services)
         },
         "tiles": [
             ("Jobs", len(records), _count_phases(outcome.records)),
@@ -103,20 +104,22 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "records": outcome.records,
         "used": outcome.used,
         "idle_gpus": _idle_gpus(stack, outcome),
-        "services": [(each, ending(each)) for each in outcome.services],
+        "services": [(service, ending(service)) for service in outcome.services],
         "by_urn": records,
         "pods_of": pods_of,
         "times": times,
         "Phase": Phase,
         "failures": [
-            (each, own_lines(each, place.log(each.name))) for each in outcome.records if each.phase is Phase.FAILED
+            (record, own_lines(record, place.log(record.name)))
+            for record in outcome.records
+            if record.phase is Phase.FAILED
         ],
         "architecture": _data_uri(drawn.encode(), "image/svg+xml"),
         "about_architecture": about(scene(stack)),
         "timeline": charts.timeline(outcome.records, outcome.executed),
         "pipelines": pipeline_sections(outcome.results, outcome.comparisons),
         "problems": outcome.results.problems,
-        "shares": {each.urn: shares(each) for each in (*outcome.records, *outcome.services)},
+        "shares": {record.urn: shares(record) for record in (*outcome.records, *outcome.services)},
         "amounts": NAMES,
         "remarks": [*outcome.configuration.remarks, *only_said(resources.values())],
         "overlay": _yaml(outcome.configuration.overlay),
@@ -136,7 +139,9 @@ def _yaml(overlay: Mapping[str, Any]) -> str:
 
 def stack_of(name: str, resources: Mapping[str, Resource], configuration: Configuration) -> Stack:
     """The stack as previews see it, with these evaluated ``resources``, by URN."""
-    standing = [node for each in emulators(configuration.settings.request) for node in each.standing_nodes()]
+    standing = [
+        node for emulator in emulators(configuration.settings.request) for node in emulator.standing_nodes()
+    ]
     declared = Stack(name, resources, configuration.values, pools=[pool_of_nodes(node) for node in standing])
     return reviewed(declared, reviews())
 
@@ -156,16 +161,20 @@ def _idle_gpus(stack: Stack, outcome: Outcome) -> list[IdleGpus]:
 
 def priced(stack: Stack, records: Sequence[JobRecord]) -> Cost:
     """The stack's cost at list prices, as a preview has it, with the times that its Jobs took here."""
-    took = {each.name: Measured(each.seconds, "rehearsed") for each in records if each.phase.good and each.seconds}
+    took = {
+        record.name: Measured(record.seconds, "rehearsed")
+        for record in records
+        if record.phase.good and record.seconds
+    }
     return cost(stack, today=date.today(), measured=took)
 
 
 def pipeline_sections(results: Collected, comparisons: Sequence[Comparison]) -> dict[str, dict[str, Any]]:
     """What the template shows of each pipeline: Jobs, numbers that several have, comparisons, other files."""
     found: dict[str, dict[str, Any]] = {}
-    for pipeline in dict.fromkeys([*results.pipelines, *(each.pipeline for each in comparisons)]):
+    for pipeline in dict.fromkeys([*results.pipelines, *(comparison.pipeline for comparison in comparisons)]):
         jobs = results.pipelines.get(pipeline, [])
-        own = [each for each in comparisons if each.pipeline == pipeline]
+        own = [comparison for comparison in comparisons if comparison.pipeline == pipeline]
         whole = shown_whole(jobs, own)
         found[pipeline] = {
             "jobs": [shown(each) for each in reversed(whole)],
@@ -180,8 +189,8 @@ def pipeline_sections(results: Collected, comparisons: Sequence[Comparison]) -> 
 
 def _single(jobs: Sequence[JobResults], comparisons: Sequence[Comparison]) -> list[JobResults]:
     """Those of ``jobs`` that run no variant."""
-    compared = {each.record.name for one in comparisons for each in one.variants}
-    return [each for each in jobs if each.job not in compared]
+    compared = {variant.record.name for one in comparisons for variant in one.variants}
+    return [job for job in jobs if job.job not in compared]
 
 
 def result_tiles(results: Collected, comparisons: Sequence[Comparison] = ()) -> list[tuple[str, str, str]]:
@@ -214,20 +223,20 @@ def result_tiles(results: Collected, comparisons: Sequence[Comparison] = ()) -> 
     ]
     tiles += [
         (
-            each.measures[each.by],
-            each.best.numbers[each.by].text,
-            f"best of {len(each.variants)}: {each.best.label}",
+            comparison.measures[comparison.by],
+            comparison.best.numbers[comparison.by].text,
+            f"best of {len(comparison.variants)}: {comparison.best.label}",
         )
-        for each in comparisons
-        if each.best is not None
+        for comparison in comparisons
+        if comparison.best is not None
     ]
     return tiles
 
 
 def repeated_numbers(jobs: Sequence[JobResults]) -> list[tuple[str, ShownNumber]]:
     """The numbers whose title several of a pipeline's ``jobs`` have, each with its Job's name."""
-    count = Counter(number.title for each in jobs for number in each.numbers)
-    return [(each.job, number) for each in jobs for number in each.numbers if count[number.title] > 1]
+    count = Counter(number.title for job in jobs for number in job.numbers)
+    return [(job.job, number) for job in jobs for number in job.numbers if count[number.title] > 1]
 
 
 def shown(results: JobResults) -> dict[str, Any]:
@@ -241,7 +250,7 @@ def shown(results: JobResults) -> dict[str, Any]:
         "pictures": [
             (each.title, kept(results.job, each.path), _embedded(each.file)) for each in results.pictures
         ],
-        "curves": [(each.declared.title, charts.curves(each)) for each in results.curves if each.points],
+        "curves": [(curve.declared.title, charts.curves(curve)) for curve in results.curves if curve.points],
     }
 
 
@@ -295,7 +304,7 @@ def _verdict(outcome: Outcome) -> tuple[str, str]:
 
 
 def _count_phases(records: list[JobRecord]) -> str:
-    counts = Counter(each.phase for each in records)
+    counts = Counter(record.phase for record in records)
     return ", ".join(f"{count} {phase}" for phase, count in counts.items())
 
 

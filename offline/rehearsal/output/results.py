@@ -189,13 +189,13 @@ class JobResults:
 
         return replace(
             self,
-            tables=[replace(each, title=title(each.title)) for each in self.tables],
+            tables=[replace(table, title=title(table.title)) for table in self.tables],
             curves=[
-                replace(each, declared=each.declared.model_copy(update={"title": title(each.declared.title)}))
-                for each in self.curves
+                replace(curve, declared=curve.declared.model_copy(update={"title": title(curve.declared.title)}))
+                for curve in self.curves
             ],
-            pictures=[replace(each, title=title(each.title)) for each in self.pictures],
-            others=[replace(each, title=title(each.title)) for each in self.others],
+            pictures=[replace(picture, title=title(picture.title)) for picture in self.pictures],
+            others=[replace(other, title=title(other.title)) for other in self.others],
         )
 
     def add(self, declared: Result) -> None:
@@ -228,8 +228,8 @@ class Collected:
     def pipelines(self) -> dict[str, list[JobResults]]:
         """The Jobs with results, by their pipeline."""
         found: dict[str, list[JobResults]] = {}
-        for each in self.jobs:
-            found.setdefault(each.pipeline, []).append(each)
+        for job in self.jobs:
+            found.setdefault(job.pipeline, []).append(job)
         return found
 
 
@@ -258,7 +258,7 @@ def collect(jobs: Iterable[Resource], store: Path, with_failed_items: Iterable[R
                 verb = "read" if isinstance(error, OSError) else "understood"
                 where = f"{job.name}: result {each.name}: {results.folder / each.path}"
                 problems[f"{where} cannot be {verb}: {_reason(error)}"] = None
-        damaged.update(each.path for each in results.others if not each.copied)
+        damaged.update(other.path for other in results.others if not other.copied)
         results.files = tuple(dict.fromkeys(each.path for each in declared if each.path not in damaged))
         if declared:
             found.append(results)
@@ -334,18 +334,18 @@ def _number(declared: Number, content: Any) -> ShownNumber:
 def _table(declared: Table, content: Any) -> ShownTable:
     rows = _objects(declared, content)
     columns = list(declared.columns)
-    if declared.bars and all(each.key != declared.bars for each in columns):
+    if declared.bars and all(column.key != declared.bars for column in columns):
         columns.append(Column(key=declared.bars, title="", format="number"))
     if rows:
         # What no row has a value for would only make the others narrower.
-        filled = {each.key for each in columns if any(row.get(each.key) is not None for row in rows)}
-        columns = [each for each in columns if each.key in {*filled, declared.bars}] or columns[:1]
-    keys = [each.key for each in columns]
+        filled = {column.key for column in columns if any(row.get(column.key) is not None for row in rows)}
+        columns = [column for column in columns if column.key in {*filled, declared.bars}] or columns[:1]
+    keys = [column.key for column in columns]
     for number, row in enumerate(rows):
-        for each in columns:
-            if row.get(each.key) is not None:
-                where = f"{declared.select}/{number}/{each.key}"
-                row[each.key] = _value(VALUES[each.format], row[each.key], where)
+        for column in columns:
+            if row.get(column.key) is not None:
+                where = f"{declared.select}/{number}/{column.key}"
+                row[column.key] = _value(VALUES[column.format], row[column.key], where)
         for key in filter(None, (declared.bars, declared.spread)):
             row[key] = _value(AMOUNT, row.get(key) or 0, f"{declared.select}/{number}/{key}")
     of_items = _is_of_items(declared)
@@ -358,11 +358,11 @@ def _table(declared: Table, content: Any) -> ShownTable:
     return ShownTable(
         name=declared.name,
         title=declared.title,
-        headings=tuple(each.title for each in columns),
-        numeric=tuple(each.format in {"integer", "number", "percent"} for each in columns),
+        headings=tuple(column.title for column in columns),
+        numeric=tuple(column.format in {"integer", "number", "percent"} for column in columns),
         rows=tuple(
             Row(
-                cells=tuple(written(row.get(each.key), each.format, digits[each.key]) for each in columns),
+                cells=tuple(written(row.get(column.key), column.format, digits[column.key]) for column in columns),
                 right=_right(row, declared.compare),
                 failed=of_items and _failed(row),
                 length=length / longest,
@@ -406,7 +406,7 @@ def _curves(declared: Curves, content: Any) -> ShownCurves:
 def decimals(values: Iterable[Any]) -> int:
     """Digits after the point that numbers beside each other have: the largest shows three digits at least."""
     numbers = [abs(each) for each in values if isinstance(each, int | float)]
-    if all(float(each).is_integer() for each in numbers):
+    if all(float(number).is_integer() for number in numbers):
         return 0
     return min(max(2 - math.floor(math.log10(max(numbers))), 1), 9)
 

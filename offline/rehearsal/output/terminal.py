@@ -430,20 +430,20 @@ def comparison_table(compared: Comparison) -> Table:
     """A row for each variant; the best is green and marked, and one that did not succeed red."""
     table = _titled_table(compared.title)
     for axis in compared.axes:
-        numeric = all(isinstance(each.values.get(axis), int | float) for each in compared.variants)
+        numeric = all(isinstance(variant.values.get(axis), int | float) for variant in compared.variants)
         table.add_column(Text(printable(axis)), justify="right" if numeric else "left")
     for measure in compared.measures.values():
         table.add_column(Text(printable(measure)), justify="right")
     for title in ("Waited", "Ran for"):
         table.add_column(title, justify="right")
     table.add_column("")
-    for each in compared.variants:
-        best = each is compared.best
-        cells = [each.text(axis) for axis in compared.axes]
-        cells += [compared.cell(each, name) for name in compared.measures]
-        result = "★ best" if best else "" if each.record.phase.good else each.result
-        style = "green" if best else "" if each.record.phase.good else "red"
-        table.add_row(*(Text(printable(cell)) for cell in (*cells, *times(each.record), result)), style=style)
+    for variant in compared.variants:
+        best = variant is compared.best
+        cells = [variant.text(axis) for axis in compared.axes]
+        cells += [compared.cell(variant, name) for name in compared.measures]
+        result = "★ best" if best else "" if variant.record.phase.good else variant.result
+        style = "green" if best else "" if variant.record.phase.good else "red"
+        table.add_row(*(Text(printable(cell)) for cell in (*cells, *times(variant.record), result)), style=style)
     return table
 
 
@@ -470,7 +470,7 @@ def ran(
         console.print()
         console.print(usage_table(used))
     for title in ("Service", "App"):
-        if own := [each for each in services if each.kind == title.lower()]:
+        if own := [service for service in services if service.kind == title.lower()]:
             console.print()
             console.print(servers_table(title, own))
     if scheduled:
@@ -481,17 +481,17 @@ def ran(
 
 def results(console: Console, collected: Collected, comparisons: Sequence[Comparison] = ()) -> None:
     """What each pipeline declares of its results; of variants compared, those of the best."""
-    compared = {each.record.name for one in comparisons for each in one.variants}
+    compared = {variant.record.name for one in comparisons for variant in one.variants}
     for pipeline in dict.fromkeys([*collected.pipelines, *(each.pipeline for each in comparisons)]):
         jobs = collected.pipelines.get(pipeline, [])
-        numbers = [(each, number) for each in jobs if each.job not in compared for number in each.numbers]
+        numbers = [(job, number) for job in jobs if job.job not in compared for number in job.numbers]
         titles = Counter(number.title for _, number in numbers)
         console.print()
         console.print(Text(printable(f"Results of {pipeline}"), "bold"))
         for each, number in numbers:
             of = f" of {each.job}" if titles[number.title] > 1 else ""
             console.print(Text(printable(f"{number.title}{of}: {number.text}")), soft_wrap=True)
-        for remark in dict.fromkeys(number.remark for each in jobs for number in each.numbers if number.remark):
+        for remark in dict.fromkeys(number.remark for job in jobs for number in job.numbers if number.remark):
             console.print(Text(printable(remark), "yellow"), soft_wrap=True)
         for comparison in (each for each in comparisons if each.pipeline == pipeline):
             console.print()
@@ -567,4 +567,4 @@ def last_lines(file: Path, count: int, beginning: str = "") -> list[str]:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
-    return [each for each in lines if each.startswith(beginning)][-count:]
+    return [line for line in lines if line.startswith(beginning)][-count:]

@@ -132,9 +132,9 @@ def idle_gpus(stack: Stack, used: Sequence[UsedBy], share: int) -> list[IdleGpus
     for each in used:
         by_job.setdefault(each.job, []).append(each)
     found = [
-        _of_job(job, [time for each in pods for time in each.gpu_times], len(pods), rates.get(job))
+        _of_job(job, [time for pod in pods for time in pod.gpu_times], len(pods), rates.get(job))
         for job, pods in by_job.items()
-        if any(each.gpu_times for each in pods)
+        if any(pod.gpu_times for pod in pods)
     ]
     worth = [each for each in found if 100 * each.idle > share]
     return sorted(worth, key=lambda each: (-(each.dollars or 0.0), -each.idle * each.seconds * each.gpus))
@@ -142,13 +142,13 @@ def idle_gpus(stack: Stack, used: Sequence[UsedBy], share: int) -> list[IdleGpus
 
 def _of_job(job: str, times: Sequence[GpuTime], pods: int, rate: float | None) -> IdleGpus:
     """``rate`` is dollars for an hour of one GPU."""
-    whole = sum(each.gpus * each.seconds for each in times)
-    idle = sum(each.gpus * each.seconds * each.idle for each in times)
+    whole = sum(time.gpus * time.seconds for time in times)
+    idle = sum(time.gpus * time.seconds * time.idle for time in times)
     return IdleGpus(
         job,
-        pods * max(each.gpus for each in times),
+        pods * max(time.gpus for time in times),
         idle / whole if whole else 0.0,
-        max(each.seconds for each in times),
+        max(time.seconds for time in times),
         None if rate is None else rate * idle / 3600,
     )
 

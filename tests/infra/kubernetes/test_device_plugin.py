@@ -116,7 +116,9 @@ def test_each_gpu_pool_has_a_release_that_tolerates_its_taints_and_selects_its_n
     assert {each.name for each in recording.of(RELEASE)} == {"here-device-plugin-gpu", "here-device-plugin-big"}
     found = values(recording, "here-device-plugin-big")
     assert found["nodeSelector"] == {"pool": "big"}
-    assert [(each["key"], each["value"], each["effect"]) for each in found["tolerations"]] == [
+    assert [
+        (toleration["key"], toleration["value"], toleration["effect"]) for toleration in found["tolerations"]
+    ] == [
         ("nvidia.com/gpu", "present", "NoSchedule"),
         ("spot", "true", "NoExecute"),
     ]

@@ -27,7 +27,7 @@ FOLDER = os.environ.get("SLIPWAY_BUILDKIT_DIR", "/opt/buildkit/bin")
 """Where they are beside `PATH`: built from the Go modules of BuildKit 0.33.0 and distribution 3.1.2."""
 
 PATH = os.pathsep.join([FOLDER, os.environ.get("PATH", "")])
-LACKING = [each for each in PROGRAMS if shutil.which(each, path=PATH) is None]
+LACKING = [program for program in PROGRAMS if shutil.which(program, path=PATH) is None]
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_a_login_that_is_none_is_said_without_what_stands_in_it() -> None:
         digest_of("registry.example.org/a:t", "pass-word")
     # Nor is it in what led to the error, which a traceback would show.
     errors: list[BaseException | None] = [caught.value, caught.value.__cause__]
-    assert all("pass-word" not in str(each) for each in errors)
+    assert all("pass-word" not in str(error) for error in errors)
     assert caught.value.__cause__ is not None
     assert caught.value.__cause__.__suppress_context__
 

@@ -167,7 +167,11 @@ def test_shipped_images_are_part_of_the_digest_and_found_by_the_step(root: Path)
     job = first.one(JOB)
     container = pod(job)["containers"][0]
     assert container["args"] == ["--images", "/folders/images"]
-    mount = next(each for each in container["volumeMounts"] if each["mountPath"] == "/folders/images")
+    mount = next(
+        volume_mount
+        for volume_mount in container["volumeMounts"]
+        if volume_mount["mountPath"] == "/folders/images"
+    )
     volume = next(each for each in pod(job)["volumes"] if each["name"] == mount["name"])
     shipped = {each.inputs["metadata"]["name"]: each for each in first.of(CONFIG_MAP)}
     assert {item["path"] for item in volume["configMap"]["items"]} == {"3.png", "labels.json"}
@@ -180,7 +184,7 @@ def test_every_mounted_config_map_is_declared_before_the_job(root: Path) -> None
     recording = run(chain, root)
     maps = {each.inputs["metadata"]["name"]: each.urn for each in recording.of(CONFIG_MAP)}
     for job in recording.of(JOB):
-        mounted = [each["configMap"]["name"] for each in pod(job)["volumes"] if "configMap" in each]
+        mounted = [volume["configMap"]["name"] for volume in pod(job)["volumes"] if "configMap" in volume]
         assert mounted
         assert {maps[name] for name in mounted} <= recording.waits_for(job)
 
@@ -303,7 +307,9 @@ def test_several_gpus_get_shared_memory_to_talk_through(root: Path, gpus: int, s
         return [step(platform(cpu_pool(), gpu_pool(gpus=8)), "gpu", resources=resources)]
 
     spec = pod(run(program_steps, root).one(JOB))
-    mounted = {each["mountPath"]: each["name"] for each in spec["containers"][0]["volumeMounts"]}
+    mounted = {
+        volume_mount["mountPath"]: volume_mount["name"] for volume_mount in spec["containers"][0]["volumeMounts"]
+    }
     assert ("/dev/shm" in mounted) is shared_memory
     if shared_memory:
         volume = next(each for each in spec["volumes"] if each["name"] == mounted["/dev/shm"])
@@ -315,7 +321,7 @@ def test_requirements_are_installed_before_the_step_starts(root: Path) -> None:
     (installer,) = spec["initContainers"]
     assert installer["command"] == ["python", "-m", "workloads.runtime.packages"]
     assert installer["args"] == ["--requirements", "work/requirements.txt", "--target", "/packages"]
-    bundle = next(each for each in spec["volumes"] if each["name"] == "bundle")
+    bundle = next(volume for volume in spec["volumes"] if volume["name"] == "bundle")
     assert {"work/requirements.txt", "workloads/runtime/packages.py"} <= {
         item["path"] for item in bundle["configMap"]["items"]
     }
@@ -331,8 +337,10 @@ def test_only_steps_that_use_the_store_mount_it(root: Path) -> None:
     declared = jobs(run(program_steps, root))
     templates = {name: job.inputs["spec"]["template"] for name, job in declared.items()}
     for name, uses in (("digits-train", True), ("digits-report", False)):
-        volumes = {each["name"] for each in templates[name]["spec"]["volumes"]}
-        mounts = {each["mountPath"] for each in templates[name]["spec"]["containers"][0]["volumeMounts"]}
+        volumes = {volume["name"] for volume in templates[name]["spec"]["volumes"]}
+        mounts = {
+            volume_mount["mountPath"] for volume_mount in templates[name]["spec"]["containers"][0]["volumeMounts"]
+        }
         assert ("store" in volumes, "/store" in mounts) == (uses, uses)
         assert ("store.example/mount" in templates[name]["metadata"]["annotations"]) is uses
 

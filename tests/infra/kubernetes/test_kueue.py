@@ -68,8 +68,8 @@ def quotas(queue: Resource) -> dict[str, dict[str, str]]:
     (group,) = queue.inputs["spec"]["resourceGroups"]
     found: dict[str, dict[str, str]] = {}
     for flavor in group["flavors"]:
-        assert [each["name"] for each in flavor["resources"]] == group["coveredResources"]
-        found[flavor["name"]] = {each["name"]: each["nominalQuota"] for each in flavor["resources"]}
+        assert [resource["name"] for resource in flavor["resources"]] == group["coveredResources"]
+        found[flavor["name"]] = {resource["name"]: resource["nominalQuota"] for resource in flavor["resources"]}
     return found
 
 
@@ -124,7 +124,7 @@ def test_a_found_kueue_takes_nothing_of_the_pools() -> None:
 @pytest.mark.parametrize("preview", [True, False])
 def test_every_job_is_in_the_queue_with_a_priority(preview: bool) -> None:
     jobs = {each.name: each for each in stack({}, preview=preview).of(JOB)}
-    assert {each.inputs["metadata"]["labels"][QUEUE_LABEL] for each in jobs.values()} == {"slipway"}
+    assert {job.inputs["metadata"]["labels"][QUEUE_LABEL] for job in jobs.values()} == {"slipway"}
     levels = {name: each.inputs["metadata"]["labels"][PRIORITY_LABEL] for name, each in jobs.items()}
     assert levels["mnist-prepare"] == "slipway-normal"
     assert levels["mnist-train"] == "slipway-high"
@@ -166,7 +166,7 @@ def test_a_job_that_joins_or_leaves_a_queue_is_replaced(alone: Recording) -> Non
 
 def test_kueue_is_there_before_its_objects_and_these_before_jobs(alone: Recording) -> None:
     release = alone.one(RELEASE).urn
-    objects = [each for each in alone.resources if each.type.startswith(API)]
+    objects = [resource for resource in alone.resources if resource.type.startswith(API)]
     for each in objects:
         assert release in alone.waits_for(each)
     queue = of_kind(alone, "ClusterQueue")["slipway"]
@@ -213,7 +213,7 @@ def test_a_job_whose_nodes_never_come_is_given_up_after_about_the_wait() -> None
 def test_teams_divide_the_pools_in_one_cohort(shared: Recording) -> None:
     queues = of_kind(shared, "ClusterQueue")
     assert set(queues) == {"slipway", "vision", "speech"}
-    assert {each.inputs["spec"]["cohortName"] for each in queues.values()} == {"slipway"}
+    assert {queue.inputs["spec"]["cohortName"] for queue in queues.values()} == {"slipway"}
     weights = {name: each.inputs["spec"]["fairSharing"]["weight"] for name, each in queues.items()}
     assert weights == {"slipway": "1", "vision": "2", "speech": "1"}
     gpus = {name: quotas(each)["slipway.gpu"]["nvidia.com/gpu"] for name, each in queues.items()}
@@ -243,14 +243,14 @@ def test_nothing_is_lost_by_dividing(amount: int, shares: list[int], expected: l
 def test_who_administers_a_teams_namespace_may_make_its_queue(shared: Recording, alone: Recording) -> None:
     role = shared.one("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", "here-kueue-team-queues").inputs
     assert role["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-admin"] == "true"
-    assert "create" in next(each["verbs"] for each in role["rules"] if "localqueues" in each["resources"])
-    assert not [each for each in alone.resources if each.name == "here-kueue-team-queues"]
+    assert "create" in next(rule["verbs"] for rule in role["rules"] if "localqueues" in rule["resources"])
+    assert not [resource for resource in alone.resources if resource.name == "here-kueue-team-queues"]
 
 
 def test_a_queue_of_somebody_else_is_named_and_nothing_declared() -> None:
     steps = {"mnist": {"steps": without_priority()}}
     found = stack({"install": False, "local_queue": "gpu-users"}, pipelines=steps)
-    assert not [each for each in found.resources if each.type.startswith(API)]
+    assert not [resource for resource in found.resources if resource.type.startswith(API)]
     labels = found.one(JOB, "mnist-train").inputs["metadata"]["labels"]
     assert labels[QUEUE_LABEL] == "gpu-users"
     assert PRIORITY_LABEL not in labels
@@ -262,9 +262,9 @@ def test_a_schedule_puts_its_jobs_into_the_queue_but_not_itself() -> None:
     cron = found.one("kubernetes:batch/v1:CronJob").inputs
     assert QUEUE_LABEL not in cron["spec"]["jobTemplate"]["metadata"]["labels"]
     jobs = json.loads(found.one("kubernetes:core/v1:ConfigMap", "mnist-schedule-jobs").inputs["data"]["jobs.json"])
-    assert {each["manifest"]["metadata"]["labels"][QUEUE_LABEL] for each in jobs} == {"slipway"}
+    assert {job["manifest"]["metadata"]["labels"][QUEUE_LABEL] for job in jobs} == {"slipway"}
     # It lives as long as its Jobs may wait.
-    limits = [each["manifest"]["spec"]["activeDeadlineSeconds"] for each in jobs]
+    limits = [job["manifest"]["spec"]["activeDeadlineSeconds"] for job in jobs]
     limit = cron["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"]
     assert limit == 2 * (sum(limits) + len(limits) * 3600)
 
@@ -309,7 +309,7 @@ def test_nodes_that_come_together_are_asked_for_by_a_check_on_their_flavor_alone
     taints = of_kind(found, "ResourceFlavor")["slipway.train"].inputs["spec"]["nodeTaints"]
     assert {"key": "cloud.google.com/gke-queued", "value": "true", "effect": "NoSchedule"} in taints
     job = found.one(JOB, "mnist-train").inputs["spec"]["template"]["spec"]
-    assert "cloud.google.com/gke-queued" in {each["key"] for each in job["tolerations"]}
+    assert "cloud.google.com/gke-queued" in {toleration["key"] for toleration in job["tolerations"]}
 
 
 def test_what_reads_the_metrics_of_a_queue_is_in_no_queue_either() -> None:

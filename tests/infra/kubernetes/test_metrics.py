@@ -30,15 +30,15 @@ def stack(name: str, metrics: str | None) -> Stack:
 def of(found: Stack, kind: str) -> dict[str, Any]:
     """Properties by object name."""
     return {
-        each.properties["metadata"]["name"]: each.properties
-        for each in found.resources.values()
-        if each.type == kind
+        resource.properties["metadata"]["name"]: resource.properties
+        for resource in found.resources.values()
+        if resource.type == kind
     }
 
 
 def steps(found: Stack) -> dict[str, Resource]:
-    jobs = [each for each in found.resources.values() if each.type == JOB]
-    return {each.name: each for each in jobs if RUN_ANNOTATION in each.metadata.get("annotations", {})}
+    jobs = [resource for resource in found.resources.values() if resource.type == JOB]
+    return {job.name: job for job in jobs if RUN_ANNOTATION in job.metadata.get("annotations", {})}
 
 
 @pytest.mark.parametrize("name", ["gcp-dev", "aws-batch"])
@@ -61,9 +61,9 @@ def test_measuring_a_step_changes_neither_its_run_nor_its_result(name: str) -> N
 
 def test_gates_are_not_measured() -> None:
     measured = {
-        each.name
-        for each in stack("gcp-dev", "{}").resources.values()
-        if each.type == JOB and USAGE_ANNOTATION in each.metadata.get("annotations", {})
+        resource.name
+        for resource in stack("gcp-dev", "{}").resources.values()
+        if resource.type == JOB and USAGE_ANNOTATION in resource.metadata.get("annotations", {})
     }
 
     assert measured >= {"mnist-prepare", "mnist-train", "mnist-predict"}
@@ -76,8 +76,10 @@ def test_on_google_cloud_its_own_collector_reads_and_nothing_is_installed() -> N
     (monitor,) = of(found, "kubernetes:monitoring.googleapis.com/v1:PodMonitoring").values()
     assert monitor["spec"]["selector"]["matchLabels"][MEASURED] == "true"
     assert monitor["spec"]["endpoints"] == [{"port": "usage", "path": "/metrics", "interval": "30s"}]
-    assert not [each for each in found.resources.values() if each.type == RELEASE]
-    boards = [each for each in found.resources.values() if each.type == "gcp:monitoring/dashboard:Dashboard"]
+    assert not [resource for resource in found.resources.values() if resource.type == RELEASE]
+    boards = [
+        resource for resource in found.resources.values() if resource.type == "gcp:monitoring/dashboard:Dashboard"
+    ]
     assert len(boards) == 3
 
 
@@ -114,7 +116,7 @@ def test_a_queue_is_read_by_a_pod_of_its_own_that_reaches_nothing_else() -> None
     policies = of(found, POLICY)
 
     assert "@sha256:" in container["image"]
-    assert any("--check-keys=slipway:*:ready" in each for each in container["args"])
+    assert any("--check-keys=slipway:*:ready" in argument for argument in container["args"])
     assert container["env"][0]["valueFrom"]["secretKeyRef"]["key"] == "password"
     outward = policies[name]["spec"]
     assert outward["policyTypes"] == ["Ingress", "Egress"]
@@ -123,9 +125,9 @@ def test_a_queue_is_read_by_a_pod_of_its_own_that_reaches_nothing_else() -> None
     assert policies[f"{name}-access"]["spec"]["ingress"][0]["ports"] == [{"port": 6379, "protocol": "TCP"}]
     plain, measured = (
         {
-            each.name: each.properties["spec"]
-            for each in stack("aws-batch", said).resources.values()
-            if each.type == "kubernetes:apps/v1:StatefulSet"
+            resource.name: resource.properties["spec"]
+            for resource in stack("aws-batch", said).resources.values()
+            if resource.type == "kubernetes:apps/v1:StatefulSet"
         }
         for said in (None, "{}")
     )
@@ -134,7 +136,7 @@ def test_a_queue_is_read_by_a_pod_of_its_own_that_reaches_nothing_else() -> None
 
 def test_elsewhere_prometheus_is_installed_and_looks_at_the_stacks_namespaces_alone() -> None:
     found = stack("aws-batch", "{}")
-    declared = [each.properties for each in found.resources.values() if each.type == RELEASE]
+    declared = [resource.properties for resource in found.resources.values() if resource.type == RELEASE]
     releases = {each["name"]: each for each in declared}
 
     own = releases["slipway-metrics"]["values"]
@@ -149,7 +151,9 @@ def test_elsewhere_prometheus_is_installed_and_looks_at_the_stacks_namespaces_al
 
 def of_prometheus(name: str, metrics: str = "{}") -> dict[str, Any]:
     """The values of Prometheus's chart."""
-    declared = [each.properties for each in stack(name, metrics).resources.values() if each.type == RELEASE]
+    declared = [
+        resource.properties for resource in stack(name, metrics).resources.values() if resource.type == RELEASE
+    ]
     (found,) = [each["values"] for each in declared if each["chart"] == prometheus.CHART]
     return found
 
@@ -158,10 +162,12 @@ def test_on_a_cloud_without_a_default_class_prometheus_gets_a_volume() -> None:
     # No service and no app of this stack has a volume.
     found = stack("aws-dev", "{}")
     (made,) = [
-        each for each in found.resources.values() if each.type == "kubernetes:storage.k8s.io/v1:StorageClass"
+        resource
+        for resource in found.resources.values()
+        if resource.type == "kubernetes:storage.k8s.io/v1:StorageClass"
     ]
     claim = of_prometheus("aws-dev")["prometheus"]["prometheusSpec"]["storageSpec"]["volumeClaimTemplate"]["spec"]
-    (namespace,) = [each for each in found.resources.values() if each.name == "dev-metrics-namespace"]
+    (namespace,) = [resource for resource in found.resources.values() if resource.name == "dev-metrics-namespace"]
 
     assert claim["storageClassName"] == made.properties["metadata"]["name"]
     # The driver goes after the volumes that it has to delete.
@@ -211,13 +217,15 @@ def test_what_is_installed_asks_for_what_quotas_count() -> None:
     assert [
         (sum(cpu_millicores(each["cpu"]) for each in pod), sum(mebibytes(each["memory"]) for each in pod))
         for pod in asked
-    ] == [(each.cpu, each.memory) for each in PROMETHEUS_PODS]
+    ] == [(prometheus_pod.cpu, prometheus_pod.memory) for prometheus_pod in PROMETHEUS_PODS]
     assert all(each["resources"]["limits"]["memory"] for pod in pods for each in pod)
 
 
 def test_the_exporter_of_gpus_takes_no_job_its_node() -> None:
-    releases = [each.properties for each in stack("aws-dev", "{}").resources.values() if each.type == RELEASE]
-    (own,) = [each["values"] for each in releases if each["name"] == exporters.CHART]
+    releases = [
+        resource.properties for resource in stack("aws-dev", "{}").resources.values() if resource.type == RELEASE
+    ]
+    (own,) = [release["values"] for release in releases if release["name"] == exporters.CHART]
 
     assert own["priorityClassName"] == ""
     assert own["resources"]["requests"] == {"cpu": "0", "memory": "0"}
@@ -230,7 +238,7 @@ def test_a_prometheus_that_is_there_finds_the_monitors_by_its_labels() -> None:
     (monitor,) = of(found, "kubernetes:monitoring.coreos.com/v1:PodMonitor").values()
     assert monitor["metadata"]["labels"]["release"] == "mine"
     assert monitor["metadata"]["namespace"] == "slipway"
-    assert not [each for each in found.resources.values() if each.type == RELEASE]
+    assert not [resource for resource in found.resources.values() if resource.type == RELEASE]
     dashboard = of(found, "kubernetes:core/v1:ConfigMap")["slipway-jobs"]
     assert dashboard["metadata"]["namespace"] == "slipway"
 
@@ -241,18 +249,23 @@ def test_measured_alone_nothing_listens() -> None:
 
     assert "--port" not in container["command"]
     assert "ports" not in container
-    assert not [each for each in found.resources.values() if "monitoring" in each.type]
+    assert not [resource for resource in found.resources.values() if "monitoring" in resource.type]
 
 
 def test_the_exporter_of_gpus_runs_on_nodes_of_all_gpu_pools_without_capabilities() -> None:
-    releases = [each.properties for each in stack("aws-dev", "{}").resources.values() if each.type == RELEASE]
-    (own,) = [each["values"] for each in releases if each["name"] == exporters.CHART]
+    releases = [
+        resource.properties for resource in stack("aws-dev", "{}").resources.values() if resource.type == RELEASE
+    ]
+    (own,) = [release["values"] for release in releases if release["name"] == exporters.CHART]
 
     affinity = own["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     terms = affinity["nodeSelectorTerms"]
     assert terms
-    assert all(exporters.OPERATED in {each["key"] for each in term["matchExpressions"]} for term in terms)
-    assert {each["key"] for each in own["tolerations"]} >= {"nvidia.com/gpu"}
+    assert all(
+        exporters.OPERATED in {match_expression["key"] for match_expression in term["matchExpressions"]}
+        for term in terms
+    )
+    assert {toleration["key"] for toleration in own["tolerations"]} >= {"nvidia.com/gpu"}
     assert own["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": []}
     assert "DCGM_FI_PROF" not in own["customMetrics"]
 

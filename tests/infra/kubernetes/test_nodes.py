@@ -144,7 +144,7 @@ def test_the_pods_are_told_of_one_another_by_names_that_the_service_gives(
     assert pod(found)["subdomain"] == service["metadata"]["name"]
     spec = service["spec"]
     assert (spec["clusterIP"], spec["publishNotReadyAddresses"], spec["selector"]) == ("None", True, LABELS)
-    assert {each["port"] for each in spec["ports"]} == {3999, 4000}
+    assert {port["port"] for port in spec["ports"]} == {3999, 4000}
 
 
 def test_the_launcher_of_a_command_is_told_what_its_runner_would_be(declared: Callable[..., Recording]) -> None:
@@ -206,7 +206,7 @@ def test_gpus_have_shared_memory_even_one_of_them_and_the_fast_network_of_the_po
     resources = Resources(cpu=1000, memory=2048, ephemeral_storage=512, gpus=1)
     found = declared(interconnect=fast, pool="gpu", resources=resources)
     container = pod(found)["containers"][0]
-    assert any(each["mountPath"] == "/dev/shm" for each in container["volumeMounts"])
+    assert any(volume_mount["mountPath"] == "/dev/shm" for volume_mount in container["volumeMounts"])
     assert values(words(found), "--gpus") == ["1"]
     for amounts in ("requests", "limits"):
         assert container["resources"][amounts]["vendor.example/efa"] == "4"
@@ -243,7 +243,7 @@ def test_host_names_of_pods_are_labels_however_long_the_names_of_pipeline_and_st
 
 def test_a_job_waits_for_its_service_and_its_policy(declared: Callable[..., Recording]) -> None:
     found = declared()
-    needed = {each.rpartition("::")[0].rpartition("$")[2] for each in found.one(JOB).dependencies}
+    needed = {dependency.rpartition("::")[0].rpartition("$")[2] for dependency in found.one(JOB).dependencies}
     assert {SERVICE, POLICY} <= needed
 
 

@@ -36,7 +36,7 @@ def recorded(repository: Path, files: Sequence[str] | None, **changes: Any) -> s
 
         def there(folder: str) -> pulumi.Output[Sequence[str]]:
             assert files is not None
-            every = [each.replace(RUN, f"{path}/") for each in files]
+            every = [file.replace(RUN, f"{path}/") for file in files]
             return pulumi.Output.from_input([each for each in every if each.startswith(f"{folder}/")])
 
         here = replace(here, store=replace(here.store, files=None if files is None else there))

@@ -78,7 +78,7 @@ def test_it_runs_at_its_time_and_never_twice_at_once(recording: Recording) -> No
 
 def test_its_pod_may_create_jobs_and_read_the_list_of_them(recording: Recording) -> None:
     rules = recording.one(ROLE).inputs["rules"]
-    assert [(each["resources"], sorted(each["verbs"])) for each in rules] == [
+    assert [(rule["resources"], sorted(rule["verbs"])) for rule in rules] == [
         (["jobs"], ["create", "get", "list"]),
         (["configmaps"], ["get"]),
     ]
@@ -139,13 +139,16 @@ def test_its_account_is_held_to_the_jobs_that_it_is_handed(recording: Recording)
     )
     (condition,) = policy["spec"]["matchConditions"]
     assert condition["expression"] == 'request.userInfo.username == "system:serviceaccount:slipway:churn-schedule"'
-    assert {each["reason"] for each in policy["spec"]["validations"]} == {"Forbidden"}
+    assert {validation["reason"] for validation in policy["spec"]["validations"]} == {"Forbidden"}
     binding = recording.one(ADMISSION_BINDING).inputs["spec"]
     assert (binding["policyName"], binding["validationActions"]) == (policy["metadata"]["name"], ["Deny"])
 
 
 def test_the_policy_has_the_pods_of_these_jobs_with_the_api_servers_defaults(recording: Recording) -> None:
-    variables = {each["name"]: each["expression"] for each in recording.one(ADMISSION).inputs["spec"]["variables"]}
+    variables = {
+        variable["name"]: variable["expression"]
+        for variable in recording.one(ADMISSION).inputs["spec"]["variables"]
+    }
     for index, job in enumerate(planned(recording)):
         assert f"{json.dumps(job['name'])}: variables.pod{index}" in variables["planned"]
         allowed = json.loads(re.sub(r"dyn\(|\)", "", variables[f"pod{index}"]))
@@ -157,8 +160,8 @@ def test_the_policy_has_the_pods_of_these_jobs_with_the_api_servers_defaults(rec
         assert allowed["spec"]["serviceAccount"] == "runner"
         (container,), (sent,) = allowed["spec"]["containers"], pod["spec"]["containers"]
         assert (container["image"], container["args"]) == (sent["image"], sent["args"])
-        assert [each["name"] for each in allowed["spec"]["volumes"]] == [
-            each["name"] for each in pod["spec"]["volumes"]
+        assert [volume["name"] for volume in allowed["spec"]["volumes"]] == [
+            volume["name"] for volume in pod["spec"]["volumes"]
         ]
 
 
@@ -191,6 +194,8 @@ def test_names_of_jobs_end_in_the_time_of_their_run_however_long_they_are() -> N
     assert len(set(names)) == 2
     assert all(len(name) <= 63 and name.endswith("-20261122-0300") for name in names)
     known = next(
-        each["expression"] for each in found.one(ADMISSION).inputs["spec"]["variables"] if each["name"] == "known"
+        variable["expression"]
+        for variable in found.one(ADMISSION).inputs["spec"]["variables"]
+        if variable["name"] == "known"
     )
     assert all(json.dumps(name.removesuffix("-20261122-0300")) in known for name in names)

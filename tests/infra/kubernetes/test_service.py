@@ -82,8 +82,8 @@ def test_no_object_but_the_secret_has_the_password(declared: Callable[..., Recor
     secret = recording.one(SECRET)
     assert secret.inputs["stringData"] == {"password": value}
     assert "stringData" in secret_inputs(secret)
-    others = [each for each in recording.resources if each.urn not in {secret.urn, made.urn}]
-    assert value not in json.dumps([each.inputs for each in others], default=str)
+    others = [resource for resource in recording.resources if resource.urn not in {secret.urn, made.urn}]
+    assert value not in json.dumps([other.inputs for other in others], default=str)
 
 
 def test_the_program_is_given_its_port_its_volume_and_its_password(declared: Callable[..., Recording]) -> None:
@@ -96,7 +96,7 @@ def test_the_program_is_given_its_port_its_volume_and_its_password(declared: Cal
         "name": recording.one(SECRET).inputs["metadata"]["name"],
         "key": "password",
     }
-    (mount,) = [each for each in there["volumeMounts"] if each["mountPath"] == "/data"]
+    (mount,) = [volume_mount for volume_mount in there["volumeMounts"] if volume_mount["mountPath"] == "/data"]
     (claim,) = recording.one(STATEFUL_SET).inputs["spec"]["volumeClaimTemplates"]
     assert mount["name"] == claim["metadata"]["name"]
     assert claim["spec"]["resources"]["requests"] == {"storage": "1Gi"}
@@ -187,10 +187,10 @@ def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     """Whether a label selector selects what has ``labels``."""
     if any(labels.get(key) != value for key, value in selector.get("matchLabels", {}).items()):
         return False
-    for each in selector.get("matchExpressions", []):
-        there, values = labels.get(each["key"]), each.get("values", [])
+    for match_expression in selector.get("matchExpressions", []):
+        there, values = labels.get(match_expression["key"]), match_expression.get("values", [])
         met = {"In": there in values, "NotIn": there not in values, "DoesNotExist": there is None}
-        if not met[each["operator"]]:
+        if not met[match_expression["operator"]]:
             return False
     return True
 
@@ -275,7 +275,7 @@ def test_the_pod_is_restricted_and_its_volume_belongs_to_its_user(root: Path, us
     assert own["allowPrivilegeEscalation"] is False
     assert own["readOnlyRootFilesystem"] is True
     assert own["capabilities"] == {"drop": ["ALL"]}
-    mounts = {each["mountPath"] for each in container(recording)["volumeMounts"]}
+    mounts = {volume_mount["mountPath"] for volume_mount in container(recording)["volumeMounts"]}
     assert mounts == {"/data", "/tmp"}
 
 
@@ -348,7 +348,9 @@ def test_another_volume_is_another_stateful_set_behind_the_same_address(
 
 def test_names_leave_room_for_what_stands_behind_them(declared: Callable[..., Recording]) -> None:
     recording = declared(name="q" * 60)
-    names = [each.inputs["metadata"]["name"] for each in recording.resources if "metadata" in each.inputs]
+    names = [
+        resource.inputs["metadata"]["name"] for resource in recording.resources if "metadata" in resource.inputs
+    ]
     assert max(map(len, names)) <= 63
     # The label of its pods with their revision.
     assert len(f"{recording.one(STATEFUL_SET).inputs['metadata']['name']}-0123456789") <= 63

@@ -36,7 +36,7 @@ def workspace(
 
 def inside(recording: Recording) -> list[Resource]:
     """What is in the namespace."""
-    return [each for each in recording.resources if each.inputs.get("metadata", {}).get("namespace")]
+    return [resource for resource in recording.resources if resource.inputs.get("metadata", {}).get("namespace")]
 
 
 @pytest.mark.parametrize("preview", [True, False])
@@ -61,7 +61,7 @@ def peers(*more: Egress) -> list[tuple[str, list[int]]]:
         where = peer.get("ipBlock", {}).get("cidr") or next(
             iter(peer["namespaceSelector"]["matchLabels"].values())
         )
-        found.append((where, sorted({each["port"] for each in rule["ports"]})))
+        found.append((where, sorted({port["port"] for port in rule["ports"]})))
     return found
 
 
@@ -89,7 +89,7 @@ def test_the_limit_is_for_all_pods_but_the_gate_that_talks_to_the_kubernetes_api
 
 def test_nothing_is_limited_where_the_settings_say_so() -> None:
     policies = workspace(egress=None).of(NETWORK_POLICY)
-    assert [each.name for each in policies] == ["here-deny-ingress"]
+    assert [policy.name for policy in policies] == ["here-deny-ingress"]
 
 
 def test_the_service_account_has_the_identity_and_hands_out_no_token() -> None:
@@ -168,7 +168,7 @@ def test_network_policies_hold_for_the_stacks_own_pods_alone_in_a_namespace_that
     recording = workspace(make=lambda: replace(platform(), creates_namespace=False))
     policies = recording.of(NETWORK_POLICY)
     assert len(policies) == 2
-    assert all(each.inputs["spec"]["podSelector"]["matchLabels"] == PART_OF for each in policies)
+    assert all(policy.inputs["spec"]["podSelector"]["matchLabels"] == PART_OF for policy in policies)
     assert PART_OF.items() <= step_labels("mnist", "train").items()
 
 

@@ -35,10 +35,10 @@ def problems(
         load(stack(folder, section))
     except SettingsError as error:
         found: dict[str, str] = {}
-        for each in error.problems:
-            key = each.key.removeprefix(f"{folder}/pipeline.yaml").removeprefix(": ")
+        for problem in error.problems:
+            key = problem.key.removeprefix(f"{folder}/pipeline.yaml").removeprefix(": ")
             key = key.replace("slipway:pipelines.shop", "stack")
-            found[key] = "\n".join(filter(None, [found.get(key), each.reason, each.fix]))
+            found[key] = "\n".join(filter(None, [found.get(key), problem.reason, problem.fix]))
         return found
     return {}
 

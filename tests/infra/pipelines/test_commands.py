@@ -79,7 +79,7 @@ def shipped(recording: Recording, step: str) -> set[str]:
     maps = {each.name: each for each in recording.of("kubernetes:core/v1:ConfigMap")}
     job = jobs(recording)[step]
     volumes = job.inputs["spec"]["template"]["spec"]["volumes"]
-    bundle = next(each["configMap"] for each in volumes if each["name"] == "bundle")
+    bundle = next(volume["configMap"] for volume in volumes if volume["name"] == "bundle")
     assert set(maps[f"{step}-bundle"].inputs["data"]) == {item["key"] for item in bundle["items"]}
     return {item["path"] for item in bundle["items"]}
 
@@ -165,7 +165,7 @@ def test_a_step_after_one_with_variants_waits_for_all_of_them(root: Path) -> Non
     last = command("last", "python", "prepare.py", after=["train"])
     found = jobs(declared(root, pipeline(prepare(), *variants(), last)))
 
-    waited = {each.rpartition("::")[2] for each in found["churn-last"].dependencies}
+    waited = {dependency.rpartition("::")[2] for dependency in found["churn-last"].dependencies}
     assert {"churn-train-100", "churn-train-300"} <= waited
     assert flags(found["churn-last"], "--input") == []
 
@@ -174,13 +174,15 @@ def test_variants_that_a_pool_has_no_room_for_wait_for_one_another(root: Path) -
     found = jobs(declared(root, pipeline(prepare(), *map(on_gpu, variants()))))
 
     def waits(step: str) -> set[str]:
-        return {each.rpartition("::")[2] for each in found[step].dependencies} & set(found)
+        return {dependency.rpartition("::")[2] for dependency in found[step].dependencies} & set(found)
 
     assert waits("churn-train-300") - waits("churn-train-100") == {"churn-train-100"}
     assert flags(found["churn-train-300"], "--input") == flags(found["churn-train-100"], "--input")
 
     beside = jobs(declared(root, pipeline(prepare(), *variants())))
-    assert "churn-train-100" not in {each.rpartition("::")[2] for each in beside["churn-train-300"].dependencies}
+    assert "churn-train-100" not in {
+        dependency.rpartition("::")[2] for dependency in beside["churn-train-300"].dependencies
+    }
 
 
 def test_a_job_says_which_variant_it_is(root: Path) -> None:
@@ -371,7 +373,7 @@ def test_braces_and_dollars_reach_the_program_as_they_are(root: Path) -> None:
     def in_container(text: str) -> str:
         return expand(text, {"HOME": "/root"})
 
-    assert [in_container(each) for each in words(found)[2:]] == ["{x}", *texts[1:]]
+    assert [in_container(word) for word in words(found)[2:]] == ["{x}", *texts[1:]]
     (value,) = [each["value"] for each in container(found)["env"] if each["name"] == "A"]
     assert in_container(value) == f"{{y}} $(HOME) $$ {result(found)}"
 
@@ -385,7 +387,7 @@ def test_outputs_show_a_result_of_each_variant(root: Path) -> None:
 
         here = replace(here, store=replace(here.store, claim=None, url="gs://store", read=read))
         model = File(name="model", title="Model", path="model.pkl")
-        steps = [replace(each, results=(*each.results, model)) for each in variants()]
+        steps = [replace(variant, results=(*variant.results, model)) for variant in variants()]
         placed = place([pipeline(prepare(), *steps)], {"here": here}, Gates("image"), root)["churn"]
         workspaces = {"here": Workspace("here", WorkspaceArgs(here, "slipway", "runner", protect=False))}
         pulumi.export("churn", Outputs(declare(placed, workspaces, root), workspaces).of(placed))

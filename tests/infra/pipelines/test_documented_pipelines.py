@@ -18,7 +18,7 @@ from tests.support.checkout import ROOT
 from tests.support.stack_values import GCP, changed
 from tools.reference import pipeline as reference
 
-SHOWN = [each for each in blocks(ROOT) if each.page == "docs/workloads.md"]
+SHOWN = [block for block in blocks(ROOT) if block.page == "docs/workloads.md"]
 
 
 def test_the_yaml_that_is_shown_is_a_pipeline_and_its_section(tmp_path: Path) -> None:
@@ -38,12 +38,12 @@ def test_the_python_that_is_shown_makes_variants(tmp_path: Path) -> None:
     places = {"train": {"matrix": {"pool": ["train", "predict"]}, "gpus": 1}, "test": {"pool": "cpu"}}
     values = {"pipelines.search": {"uses": str(tmp_path), "steps": places}, "secrets": {"tracking-key": MASK}}
     steps = declared_steps(str(tmp_path), load(changed(GCP, values)).pipelines["search"])
-    assert [each.name for each in steps] == [
+    assert [step.name for step in steps] == [
         "train-train-0-1", "train-train-0-01", "train-predict-0-1", "train-predict-0-01", "test",
     ]  # fmt: skip
     assert steps[1].arguments[3] == "0.01"
     assert steps[2].placed_by.pool == "predict"
-    assert {each.best for each in steps[:4]} == {Best("accuracy", "max")}
+    assert {step.best for step in steps[:4]} == {Best("accuracy", "max")}
 
 
 def test_the_reference_is_up_to_date() -> None:

@@ -30,9 +30,9 @@ def complaints(text: str, folder: Path) -> str:
     folder.mkdir(parents=True)
     (folder / "pipeline.yaml").write_bytes(text.encode("utf-8", "surrogatepass"))
     found = read(Folder(folder, "workloads/x", str(folder)))
-    for each in found.problems:
-        told = [each.key, each.reason, each.fix]
-        if not each.key.startswith("workloads/x/pipeline.yaml") or not all(told):
+    for problem in found.problems:
+        told = [problem.key, problem.reason, problem.fix]
+        if not problem.key.startswith("workloads/x/pipeline.yaml") or not all(told):
             return f"a problem without its key, reason or fix: {told}"
         if any(len(part) > LONGEST for part in told):
             return f"not fit to be shown: {told[0][:80]}"

@@ -26,11 +26,11 @@ def read(folder: Path, declared: object, **section: Any) -> tuple[dict[str, str]
     """What is wrong with the file, by key, and the step."""
     path = written(folder, {"steps.train.nodes": declared})
     found = reading.read(Folder(path, "sums", str(path)))
-    wrong = {each.key.partition(": ")[2]: f"{each.reason}; {each.fix}" for each in found.problems}
+    wrong = {problem.key.partition(": ")[2]: f"{problem.reason}; {problem.fix}" for problem in found.problems}
     settings = found.settings.model_validate(
         changed(SECTION, {f"steps.train.{key}": section[key] for key in section})
     )
-    return wrong, next(each for each in found.steps(settings) if each.name == "train")
+    return wrong, next(step for step in found.steps(settings) if step.name == "train")
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,10 @@ def test_it_runs_on_a_gpu_with_its_folder_and_the_store_for_reading(folder: Path
         *("--listen", "*", "--port", "8888", "--idle", "1800"),
     ]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
-    mounts = {each["mountPath"]: each.get("readOnly", False) for each in container["volumeMounts"]}
+    mounts = {
+        volume_mount["mountPath"]: volume_mount.get("readOnly", False)
+        for volume_mount in container["volumeMounts"]
+    }
     assert mounts["/store"] is True
     assert mounts["/data"] is False
     assert container["readinessProbe"]["httpGet"]["path"] == "/api"

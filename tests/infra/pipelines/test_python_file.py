@@ -48,8 +48,8 @@ def reasons(folder: Path, replaced: str, by: str) -> list[str]:
         load(changed(GCP, {"pipelines": {"words": section}}))
     except SettingsError as error:
         problems = error.problems
-    assert {each.key for each in problems} <= {str(file)}
-    return [each.reason for each in problems]
+    assert {problem.key for problem in problems} <= {str(file)}
+    return [problem.reason for problem in problems]
 
 
 def test_a_declaration_without_mistakes_is_read(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_the_table_of_items_has_the_columns_that_the_program_adds(folder: Path) 
     (table,) = declared(folder)[0][1].results
     assert isinstance(table, Table)
     assert (table.name, table.title, table.path) == ("items", "Items", "items.json")
-    assert [each.key for each in table.columns] == [
+    assert [column.key for column in table.columns] == [
         "item", "state", "attempts", "seconds", "average_precision", "reason"
     ]  # fmt: skip
 
@@ -123,7 +123,7 @@ def test_a_stack_file_says_how_many_work_and_how_items_are_handed_out(folder: Pa
     steps, services = declared(folder, {"steps.days": {"pool": "cpu", "workers": 2, "assignment": "static"}})
     assert steps[1].items is not None
     assert (steps[1].workers, steps[1].items.queue, steps[1].connects) == (2, None, ("feature-cache",))
-    assert [each.name for each in services] == ["feature-cache"], "nobody connects to the queue"
+    assert [service.name for service in services] == ["feature-cache"], "nobody connects to the queue"
     ordered = {"steps.days": {"pool": "cpu", "workers": 1, "mode": "ordered"}}
     assert declared(folder, ordered)[0][1].items == Items(
         "{prepare}/days/*.csv", "ordered", "queue", attempts=2, allow_failed=1, lease=120

@@ -32,13 +32,13 @@ def test_of_a_sweep_it_shows_every_variant(tmp_path: Path) -> None:
     (curves,) = apps_of(str(folder), settings)
     store = tmp_path / "store"
     (store / "shop/train-red").mkdir(parents=True)
-    started = serve.command([each.format(pipeline=store / "shop", port=6006) for each in curves.arguments])
+    started = serve.command([argument.format(pipeline=store / "shop", port=6006) for argument in curves.arguments])
     shown = Path(started[started.index("--logdir") + 1])
-    assert {each.name for each in shown.iterdir()} == {"train-red", "train-blue"}
+    assert {path.name for path in shown.iterdir()} == {"train-red", "train-blue"}
     # What comes later is shown, too.
-    assert [each.name for each in shown.iterdir() if each.is_dir()] == ["train-red"]
+    assert [path.name for path in shown.iterdir() if path.is_dir()] == ["train-red"]
     (store / "shop/train-blue").mkdir()
-    assert all(each.is_dir() for each in shown.iterdir())
+    assert all(path.is_dir() for path in shown.iterdir())
     assert started[-2:] == ["--port", "6006"]
 
 

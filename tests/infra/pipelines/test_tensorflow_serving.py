@@ -62,7 +62,7 @@ def test_the_image_has_cuda_where_gpus_are_asked_for() -> None:
 
 
 def test_batching_is_a_file_that_the_step_leaves() -> None:
-    assert not [each for each in words() if "batching" in each]
+    assert not [word for word in words() if "batching" in word]
     batching = {"largest": 32, "wait": 500}
     assert "--batching_parameters_file={pipeline}/models/digits/batching-32-500-100.config" in words(
         batching=batching
@@ -81,7 +81,7 @@ def test_as_many_threads_as_cpus() -> None:
 )
 def test_the_step_understands_its_arguments(settings: dict[str, object]) -> None:
     there = {"train": "/train", "prepare": "/prepare", "pipeline": "/pipeline", "output": "/output"}
-    given = [each.format_map(there) for each in step_words(**settings)]
+    given = [step_word.format_map(there) for step_word in step_words(**settings)]
     options = publish.parse(given)
     assert str(options.model) == "/train/saved_model", shlex.join(given)
     assert options.inputs == {"image": "images"}
@@ -102,7 +102,7 @@ def test_what_names_no_version_is_refused(settings: dict[str, object]) -> None:
 def test_a_canary_is_another_version_than_the_one_that_answers(settings: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match=r"`serve` names (latest|3), too") as refused:
         ServingSettings(pool="cpu", **settings)
-    assert [each["loc"] for each in refused.value.errors()] == [("canary",)]
+    assert [error["loc"] for error in refused.value.errors()] == [("canary",)]
 
 
 def test_the_step_runs_beside_the_server_or_where_it_is_told() -> None:

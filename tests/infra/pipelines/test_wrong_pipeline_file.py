@@ -39,9 +39,9 @@ def problems(folder: Path, content: object, **section: Any) -> dict[str, str]:
         load(changed(GCP, {"pipelines.churn": {"uses": str(folder), "steps": PLACED, **section}}))
     except SettingsError as error:
         found: dict[str, str] = {}
-        for each in error.problems:
-            key = each.key.removeprefix(f"{folder}/pipeline.yaml").removeprefix(": ")
-            found[key] = "\n".join(filter(None, [found.get(key), each.reason, each.fix]))
+        for problem in error.problems:
+            key = problem.key.removeprefix(f"{folder}/pipeline.yaml").removeprefix(": ")
+            found[key] = "\n".join(filter(None, [found.get(key), problem.reason, problem.fix]))
         return found
     return {}
 
@@ -138,7 +138,7 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
         "slipway:secrets.x": ["needs it for `9`"],
         "slipway:pipelines.churn.steps.train.pool": ["did you mean `cpu`?"],
     }
-    missing = {key: [each for each in words if each not in found.get(key, "")] for key, words in expected.items()}
+    missing = {key: [word for word in words if word not in found.get(key, "")] for key, words in expected.items()}
     assert {key: words for key, words in missing.items() if words} == {}
     assert set(found) - set(expected) == set()
 
@@ -327,10 +327,10 @@ def test_only_pipelines_that_run_are_judged_those_of_a_rehearsal_too(tmp_path: P
     assert folders_in({"pipelines": {"mnist": None, "other": section}}) == [str(folder)]
     with pytest.raises(SettingsError) as error:
         load(changed(GCP, {"rehearsal": {"pipelines": {"churn": section}}}))
-    assert [each.key for each in error.value.problems] == [f"{folder}/pipeline.yaml: steps.train.image"]
+    assert [problem.key for problem in error.value.problems] == [f"{folder}/pipeline.yaml: steps.train.image"]
     with pytest.raises(SettingsError) as error:
         load(changed(GCP, {"pipelines.churn": section, "rehearsal": {"pipelines": {"churn": {"trees": 5}}}}))
-    assert [each.key for each in error.value.problems] == [f"{folder}/pipeline.yaml: steps.train.image"]
+    assert [problem.key for problem in error.value.problems] == [f"{folder}/pipeline.yaml: steps.train.image"]
 
 
 def test_a_step_that_others_read_is_told_where_to_write(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from infra.review.stack import KUBERNETES_PROVIDER, Stack
 from tests.support.autopilot import CLUSTER, evaluated
 from tests.support.reviewing import declared, stack_of
 
-BY_ID = {each.id: each for each in POLICIES}
+BY_ID = {policy.id: policy for policy in POLICIES}
 REFUSES, RAISES = BY_ID["autopilot-refuses-pod"], BY_ID["autopilot-raises-requests"]
 
 GKE = declared("gcp:container/cluster:Cluster", "batch", {"location": "us-central1", "enableAutopilot": True})
@@ -125,8 +125,8 @@ def test_there_are_no_nodes_but_pods_to_pay_for(stack: Stack) -> None:
     billed = charges(stack)
     assert not stack.of_type("gcp:container/nodePool:NodePool")
     jobs = [each for each in billed if "batch/v1:Job" in each.urn]
-    assert {each.idle for each in jobs} == {0}
-    whats = "\n".join(each.what for each in jobs)
+    assert {job.idle for job in jobs} == {0}
+    whats = "\n".join(job.what for job in jobs)
     assert "general-purpose pod of" in whats
     assert ", Spot" in whats
     assert "n1-standard-4 for one pod, Spot" in whats
@@ -143,7 +143,7 @@ def test_its_pools_are_those_that_its_jobs_run_on(stack: Stack) -> None:
 
 
 def test_quotas_are_those_of_the_largest_pods(stack: Stack) -> None:
-    found = {(each.metric, each.where): each.needed for each in quotas(stack)}
+    found = {(quota.metric, quota.where): quota.needed for quota in quotas(stack)}
     assert found["PREEMPTIBLE_NVIDIA_T4_GPUS", "us-central1"] == 1
     assert found["GPUS_ALL_REGIONS", "all regions"] == 1
     assert ("SSD_TOTAL_GB", "us-central1") not in found

@@ -48,7 +48,10 @@ def eks_group(
 
 def told(charges: list[Charge] | Any) -> dict[str, tuple[float | None, float, float, float]]:
     """Amount, quantity, idle and most, by what is billed."""
-    return {each.what: (each.price and each.price.amount, each.quantity, each.idle, each.most) for each in charges}
+    return {
+        charge.what: (charge.price and charge.price.amount, charge.quantity, charge.idle, charge.most)
+        for charge in charges
+    }
 
 
 def test_a_gke_node_is_its_machine_its_gpus_and_its_disks() -> None:
@@ -68,7 +71,7 @@ def test_a_gke_node_is_its_machine_its_gpus_and_its_disks() -> None:
         "boot disk, 300 GiB pd-ssd": (0.17, 300, 2, 2),
         "1 local SSDs": (0.08, 375, 2, 2),
     }
-    assert {each.pool for each in gcp_charges(stack_of(pool))} == {pool.urn}
+    assert {charge.pool for charge in gcp_charges(stack_of(pool))} == {pool.urn}
 
 
 def test_gpus_and_disks_that_come_with_a_machine_are_not_billed_twice() -> None:
@@ -149,7 +152,7 @@ def test_pools_that_a_cluster_declares_within_itself_are_billed() -> None:
     found = told(gcp_charges(stack_of(declared(CLUSTER, "default", default))))
     assert found["e2-standard-4, on demand"][2:] == (2, 2)
     removed = declared(CLUSTER, "removed", {**default, "removeDefaultNodePool": True})
-    assert [each for each in gcp_charges(stack_of(removed)) if each.pool] == []
+    assert [charge for charge in gcp_charges(stack_of(removed)) if charge.pool] == []
 
 
 def test_a_pool_without_a_location_is_where_its_cluster_is() -> None:
@@ -188,7 +191,7 @@ def test_cloud_nat_grows_with_the_nodes_behind_it_up_to_32() -> None:
     nat = declared("gcp:compute/routerNat:RouterNat", "nat", {"region": "us-central1"})
     elsewhere = replace(gke_pool({}, location="us-west4-a"), urn="urn:elsewhere")
     many = gke_pool({}, nodeCount=None, autoscaling={"totalMinNodeCount": 3, "totalMaxNodeCount": 50})
-    (nodes, *_) = [each for each in gcp_charges(stack_of(nat, elsewhere, many)) if each.urn == nat.urn]
+    (nodes, *_) = [charge for charge in gcp_charges(stack_of(nat, elsewhere, many)) if charge.urn == nat.urn]
     assert (nodes.idle, nodes.most) == (3, 32)
 
 
@@ -265,7 +268,7 @@ def test_aws_bills_a_network_by_its_gateways_and_addresses() -> None:
         declared("aws:kms/key:Key", properties=at),
         declared("aws:ec2/subnet:Subnet", properties=at),
     )
-    assert told(each for each in aws_charges(stack) if not each.metered) == {
+    assert told(charge for charge in aws_charges(stack) if not charge.metered) == {
         "NAT gateway": (0.045, 1, 1, 1),
         "public IPv4 address": (0.005, 1, 1, 1),
         "Interface endpoint in 2 zones in us-east-2": (None, 2, 1, 1),
@@ -276,7 +279,7 @@ def test_aws_bills_a_network_by_its_gateways_and_addresses() -> None:
 @pytest.mark.parametrize("region", sorted(aws_regions()))
 def test_a_nat_gateway_and_a_disk_have_a_price_in_every_region_of_aws(region: str) -> None:
     gateway = declared("aws:ec2/natGateway:NatGateway", properties={"region": region})
-    (nat,) = [each for each in aws_charges(stack_of(gateway)) if not each.metered]
+    (nat,) = [charge for charge in aws_charges(stack_of(gateway)) if not charge.metered]
     assert nat.price is not None
     assert 0.045 <= nat.price.amount < 0.1
     assert TABLE.price("disks", "gp3", region, "per_gib_month") is not None
@@ -285,7 +288,7 @@ def test_a_nat_gateway_and_a_disk_have_a_price_in_every_region_of_aws(region: st
 @pytest.mark.parametrize("region", sorted(gcp_regions()))
 def test_cloud_nat_has_a_price_in_every_region_of_google_cloud(region: str) -> None:
     gateway = declared("gcp:compute/routerNat:RouterNat", properties={"region": region})
-    assert [each.what for each in gcp_charges(stack_of(gateway)) if each.price is None] == []
+    assert [charge.what for charge in gcp_charges(stack_of(gateway)) if charge.price is None] == []
 
 
 @pytest.mark.parametrize(
@@ -362,9 +365,14 @@ def balanced(cluster: Resource, kind: str, spec: Mapping[str, Any]) -> list[tupl
     door = declared(f"kubernetes:{kind}", "door", {"spec": spec}, provider=provider.urn)
     found = reviewed(Stack("test", {each.urn: each for each in (cluster, provider, door)}), reviews())
     return [
-        (each.what, each.price and each.price.amount, each.price.unit if each.price else "", each.metered)
-        for each in found.charges
-        if each.urn == door.urn
+        (
+            charge.what,
+            charge.price and charge.price.amount,
+            charge.price.unit if charge.price else "",
+            charge.metered,
+        )
+        for charge in found.charges
+        if charge.urn == door.urn
     ]
 
 

@@ -28,7 +28,7 @@ def gke(**properties: Any) -> Resource:
 
 
 def authorized(*blocks: str, **more: Any) -> dict[str, Any]:
-    return {"masterAuthorizedNetworksConfig": {"cidrBlocks": [{"cidrBlock": each} for each in blocks], **more}}
+    return {"masterAuthorizedNetworksConfig": {"cidrBlocks": [{"cidrBlock": block} for block in blocks], **more}}
 
 
 def gke_pool(cluster: Resource | None = None, **properties: Any) -> list[Resource]:
@@ -402,8 +402,10 @@ CASES = [*GCP, *AWS, *EXISTING]
 def found(policy: str, resources: Resources, name: str = "test") -> list[str]:
     stack = stack_of(*([resources] if isinstance(resources, Resource) else resources), name=name)
     violations = list(POLICIES[policy].check(stack))
-    assert all(each.resource in stack.resources and each.reason and each.fix for each in violations)
-    return [each.resource for each in violations]
+    assert all(
+        violation.resource in stack.resources and violation.reason and violation.fix for violation in violations
+    )
+    return [violation.resource for violation in violations]
 
 
 @pytest.mark.parametrize(
@@ -479,11 +481,13 @@ def findings(stack: Stack) -> list[tuple[str, str, str]]:
 def test_the_repositorys_stacks_keep_the_policies_of_their_clouds(name: str) -> None:
     stack = declared_stack(name)
     suppressed = stack.configuration.get("slipway:policies", {}).get("suppress", {})
-    assert [each for each in findings(stack) if each[0] not in suppressed] == []
+    assert [finding for finding in findings(stack) if finding[0] not in suppressed] == []
 
 
 def test_a_cluster_away_from_its_bucket_is_told_with_the_price_of_reading() -> None:
-    [found] = [each for each in findings(declared_stack("gcp-prod")) if each[0] == "gcp-bucket-in-another-region"]
+    [found] = [
+        finding for finding in findings(declared_stack("gcp-prod")) if finding[0] == "gcp-bucket-in-another-region"
+    ]
     assert found[1].endswith("::h100-standard")
     assert "it is in us-west4 and the bucket" in found[2]
     assert "$0.02 per GB" in found[2]

@@ -34,10 +34,10 @@ def test_a_preview_sees_the_nodes_that_a_rehearsal_places_pods_on(name: str) -> 
         for each in stack.of_type(aws.LAUNCH_TEMPLATE)
     }
     expected = {}
-    for each in stack.resources.values():
+    for resource in stack.resources.values():
         # A rehearsal knows the id of the template, which a preview does not.
-        known = {"launchTemplate": templates.get(each.name)}
-        for node in emulator.nodes(each.type, each.name, {**each.properties, **known}):
+        known = {"launchTemplate": templates.get(resource.name)}
+        for node in emulator.nodes(resource.type, resource.name, {**resource.properties, **known}):
             expected[node.cluster, node.pool] = node
     assert expected
     found = by_name(stack.pools)

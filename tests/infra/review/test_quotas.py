@@ -21,7 +21,7 @@ from tests.support.reviewing import declared, declared_stack, stack_of
 
 
 def needed(quotas: Any) -> dict[tuple[str, str], float]:
-    return {(each.metric, each.where): each.needed for each in quotas}
+    return {(quota.metric, quota.where): quota.needed for quota in quotas}
 
 
 def test_what_the_development_stack_needs_on_google_cloud() -> None:
@@ -72,7 +72,7 @@ def test_what_the_production_stack_needs_on_aws() -> None:
 
 
 def the_quota(quotas: Any, metric: str) -> Quota:
-    (found,) = [each for each in quotas if each.metric == metric]
+    (found,) = [quota for quota in quotas if quota.metric == metric]
     return found
 
 
@@ -173,7 +173,7 @@ def test_every_fact_names_where_it_is_from(path: Any) -> None:
 
 def named_or_unknown(quotas: Any, unit: str, amount: float) -> bool:
     """Whether one quota of a region counts this: a fact, or one that is shown as unknown."""
-    found = [each for each in quotas if each.unit == unit and each.where != "all regions"]
+    found = [quota for quota in quotas if quota.unit == unit and quota.where != "all regions"]
     return [each.needed for each in found] == [amount] and bool(found[0].see)
 
 
@@ -188,7 +188,7 @@ def test_every_accelerator_of_google_cloud_is_in_the_quota_at_maximum(accelerato
     pool = declared(gcp.NODE_POOL, properties={"location": "us-central1-a", "nodeCount": 1, "nodeConfig": config})
     quotas = gcp_quotas(stack_of(pool))
     assert named_or_unknown(quotas, "GPUs", 2)
-    assert all(each.known for each in quotas), "every accelerator that ships has a fact"
+    assert all(quota.known for quota in quotas), "every accelerator that ships has a fact"
 
 
 @pytest.mark.parametrize("capacity", ["ON_DEMAND", "SPOT"])
@@ -204,7 +204,7 @@ def test_every_accelerator_of_aws_is_in_the_quota_at_maximum(machine: str, capac
 def test_a_quota_that_no_source_names_is_shown_as_unknown() -> None:
     config = {"machineType": "n1-standard-4", "guestAccelerators": [{"type": "nvidia-next", "count": 1}]}
     pool = declared(gcp.NODE_POOL, properties={"location": "us-west4-a", "nodeCount": 3, "nodeConfig": config})
-    (google,) = [each for each in gcp_quotas(stack_of(pool)) if not each.known]
+    (google,) = [quota for quota in gcp_quotas(stack_of(pool)) if not quota.known]
     assert (google.where, google.needed) == ("us-west4", 3)
     assert "nvidia-next" in google.metric
     group = declared(
@@ -215,7 +215,7 @@ def test_a_quota_that_no_source_names_is_shown_as_unknown() -> None:
             "scalingConfig": {"maxSize": 2},
         },
     )
-    (amazon,) = [each for each in aws_quotas(stack_of(group)) if not each.known]
+    (amazon,) = [quota for quota in aws_quotas(stack_of(group)) if not quota.known]
     assert (amazon.needed, amazon.unit) == (384, "vCPUs")
     shown = [needed_words(QuotaNeed.model_validate(each, from_attributes=True)) for each in (google, amazon)]
     assert all("unknown" in words for words in shown)

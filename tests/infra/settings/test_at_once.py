@@ -88,7 +88,7 @@ def test_every_mistake_is_reported_at_once_and_corrected_once(base: Mapping[str,
 
 def test_problems_come_in_the_order_of_the_file() -> None:
     wrong = changed(GCP, {f"{TRAIN}.nodes": 3, "store.location": "Iowa", f"{STEPS}.predict.gpus": "many"})
-    assert [each.key for each in problems(wrong)] == [
+    assert [problem.key for problem in problems(wrong)] == [
         f"slipway:{TRAIN}.nodes",
         "slipway:store.location",
         f"slipway:{STEPS}.predict.gpus",
@@ -97,7 +97,7 @@ def test_problems_come_in_the_order_of_the_file() -> None:
 
 def test_what_a_misspelt_key_holds_is_judged_as_if_it_were_spelt_right() -> None:
     wrong = changed(GCP, {f"{TRAIN}.acelerator": "nvidia-t4", f"{TRAIN}.accelerator": GONE})
-    assert [(each.key, each.reason, each.fix) for each in problems(wrong)] == [
+    assert [(problem.key, problem.reason, problem.fix) for problem in problems(wrong)] == [
         (f"slipway:{TRAIN}.acelerator", "there is no such key", "did you mean `accelerator`?"),
         (f"slipway:{TRAIN}.acelerator", "not in the catalogue of accelerators", "did you mean `nvidia-tesla-t4`?"),
     ]
@@ -107,7 +107,7 @@ def test_a_mapping_that_an_alias_repeats_is_judged_at_each_place() -> None:
     shared = {"machine_type": "n1-standard-4", "accelerator": "nvidia-tesla-t4", "gpus": "many"}
     values = changed(GCP, {"store.location": "Iowa"})
     values["clusters"]["dev"]["pools"] |= {"train": shared, "predict": shared}
-    assert [each.key for each in problems(values)] == [
+    assert [problem.key for problem in problems(values)] == [
         f"slipway:{TRAIN}.gpus",
         f"slipway:{PREDICT}.gpus",
         "slipway:store.location",

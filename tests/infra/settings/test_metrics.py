@@ -140,7 +140,7 @@ def test_a_team_measures_its_steps_and_leaves_collecting_to_the_platform() -> No
 
     with pytest.raises(SettingsError, match="decides what runs there") as caught:
         load(changed(TEAM, {"metrics": {}}), resolve)
-    assert [each.key for each in caught.value.problems] == ["slipway:metrics.collect"]
+    assert [problem.key for problem in caught.value.problems] == ["slipway:metrics.collect"]
     found = load(changed(TEAM, {"metrics": {"collect": False}}), resolve).metrics
     assert found is not None
     assert found.usage

@@ -110,7 +110,7 @@ def test_each_pool_of_a_matrix_is_held_to_it(folder: Path) -> None:
 
 def test_everything_wrong_with_nodes_is_said_at_once(folder: Path) -> None:
     wrong = {"steps.train": {"pool": "train", "gpus": 2, "nodes": 3, "wait": "3h"}}
-    assert {each.key for each in problems(stack(folder, wrong))} == {
+    assert {problem.key for problem in problems(stack(folder, wrong))} == {
         f"{TRAIN}.{key}" for key in ("nodes", "gpus", "wait")
     }
 

@@ -64,7 +64,7 @@ def test_no_error_about_a_malformed_section_has_a_value_of_it(wrong: dict[str, A
         load(changed(GCP, wrong))
 
     assert PLANTED not in f"{caught.value} {caught.value!r} {caught.value.problems!r}"
-    assert not any(PLANTED in each.shown for each in caught.value.problems)
+    assert not any(PLANTED in problem.shown for problem in caught.value.problems)
 
 
 def test_a_value_of_several_lines_is_taken() -> None:

@@ -50,7 +50,7 @@ def test_resources_are_recorded_with_all_that_a_preview_needs() -> None:
         pulumi.export("url", group.bucket.url)
 
     found = evaluation(program)
-    by_name = {each.name: each for each in found.resources.values()}
+    by_name = {resource.name: resource for resource in found.resources.values()}
     bucket, settings, provider = by_name["store"], by_name["settings"], by_name["dev"]
     assert bucket.urn == "urn:pulumi:s::p::slipway:test:Group$gcp:storage/bucket:Bucket::store"
     assert (bucket.type, bucket.protect, bucket.parent) == (
@@ -133,7 +133,7 @@ def test_a_file_that_is_not_in_the_store_is_unknown_in_a_preview_and_an_error_ot
 
 
 def inputs_of(found: Evaluation, name: str) -> Mapping[str, Any]:
-    return next(each.inputs for each in found.resources.values() if each.name == name)
+    return next(resource.inputs for resource in found.resources.values() if resource.name == name)
 
 
 def test_a_preview_knows_what_was_asked_for_and_not_what_a_cloud_computes() -> None:
@@ -175,7 +175,7 @@ def test_a_preview_knows_all_of_a_text_but_the_part_that_a_cloud_computes() -> N
     assert not found.outputs["rule"].known
     # What is known of a secret can be compared, and is never shown.
     assert inputs_of(found, "dev")["kubeconfig"] == "at <<unknown:store.url>>"
-    (provider,) = (each for each in found.resources.values() if each.name == "dev")
+    (provider,) = (resource for resource in found.resources.values() if resource.name == "dev")
     assert provider.properties["kubeconfig"] == Secret("", partial=True)
 
 
@@ -253,7 +253,7 @@ def test_a_secret_stays_one_in_a_preview_known_or_not() -> None:
         pulumi.export("open", bucket.url)
 
     found = evaluation(program, preview=True)
-    settings = next(each for each in found.resources.values() if each.name == "settings")
+    settings = next(resource for resource in found.resources.values() if resource.name == "settings")
     assert (settings.inputs["data"], settings.properties["data"]) == ({"a": "hidden"}, Secret(""))
     assert {name: each.secret for name, each in found.outputs.items()} == {
         "known": True,

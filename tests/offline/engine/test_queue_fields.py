@@ -23,7 +23,7 @@ FLEX: Mapping[str, Any] = {
 )
 def test_declared_objects_are_taken(name: str, changes: Mapping[str, Any]) -> None:
     stack = previewed(name, {"kueue": {}, **changes})
-    found = [each for each in stack.resources.values() if each.type.startswith(f"kubernetes:{GROUP}/")]
+    found = [resource for resource in stack.resources.values() if resource.type.startswith(f"kubernetes:{GROUP}/")]
     kinds = {kind_of(each.type) for each in found}
     assert {"ClusterQueue", "ResourceFlavor", CLASS} <= kinds <= {*SPECS, CLASS}
     assert ("AdmissionCheck" in kinds) is (changes is FLEX)

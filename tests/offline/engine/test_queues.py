@@ -25,7 +25,7 @@ def quota(flavor: str, **amounts: Any) -> dict[str, Any]:
 
 
 def cluster_queue(*flavors: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
-    covered = [each["name"] for each in flavors[0]["resources"]] if flavors else []
+    covered = [resource["name"] for resource in flavors[0]["resources"]] if flavors else []
     groups = [{"coveredResources": covered, "flavors": list(flavors)}] if flavors else []
     return {"spec": {"namespaceSelector": {}, "resourceGroups": groups, **spec}}
 

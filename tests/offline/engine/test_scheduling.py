@@ -29,4 +29,4 @@ def test_every_placement_refuses_a_job_of_640_cpus() -> None:
 def test_a_pod_that_could_use_either_pool_goes_to_the_one_without_gpus() -> None:
     pools = [Pool("gpu", least=0, most=1, hourly=None, gpus=1), Pool("cpu", least=0, most=1, hourly=None)]
     pod = PodRequest("here", {}, [], Resources(cpu=1000, memory=1024))
-    assert [each.name for each in suitable(pod, [each.nodes for each in pools])] == ["cpu", "gpu"]
+    assert [each.name for each in suitable(pod, [pool.nodes for pool in pools])] == ["cpu", "gpu"]

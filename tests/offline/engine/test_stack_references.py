@@ -45,7 +45,7 @@ def test_a_reference_has_the_outputs_of_the_other_stack(preview: bool) -> None:
             opts=pulumi.ResourceOptions(provider=provider),
         )
 
-    by_name = {each.name: each for each in referring(team, preview).resources.values()}
+    by_name = {resource.name: resource for resource in referring(team, preview).resources.values()}
     assert read == {"pools": {"train": {"gpus": 2, "taints": [{"key": "gpu"}]}}, "other": None}
     assert by_name["dev"].properties["kubeconfig"] == Secret("")
     assert by_name["dev"].inputs["kubeconfig"] == "a secret kubeconfig"

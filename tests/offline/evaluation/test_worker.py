@@ -37,7 +37,7 @@ def evaluated_dev(tree: Path, key: str = "k") -> dict[str, Any]:
 
 
 def properties(stack: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {each["name"]: each["properties"] for each in stack["resources"]}
+    return {resource["name"]: resource["properties"] for resource in stack["resources"]}
 
 
 ORDER = """
@@ -139,7 +139,7 @@ def found(output: str) -> dict[str, Any]:
 @pytest.mark.slow
 def test_resources_are_printed_in_the_order_of_declaration(found: dict[str, Any]) -> None:
     order = found["order"]
-    assert [each["name"] for each in order["resources"]] == ["group", "late", "early", "aaa"]
+    assert [resource["name"] for resource in order["resources"]] == ["group", "late", "early", "aaa"]
     group, late, early, aaa = order["resources"]
     assert (group["custom"], late["custom"], late["parent"], late["protect"]) == (False, True, group["urn"], True)
     assert late["urn"] == "urn:pulumi:order::slipway::slipway:test:Group$kubernetes:core/v1:ConfigMap::late"

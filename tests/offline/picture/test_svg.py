@@ -105,7 +105,7 @@ def test_jobs_stand_in_the_pool_that_takes_them_below_what_they_wait_for() -> No
 def test_boxes_show_the_resources_of_pools_and_jobs() -> None:
     unknown = Pool("new", least=2, most=2, hourly=None, cpu=UNLIMITED)
     drawing = parse(picture(stack([CPU, GPU, unknown], job("train", "gpu", gpus=2, cpu="1500m", limit=7200))))
-    shown = {each.name: [text for text, _, _ in each.texts] for each in drawing.boxes}
+    shown = {box.name: [text for text, _, _ in box.texts] for box in drawing.boxes}
     assert shown["cpu"] == ["cpu", "4 CPU, 15.6 GiB", "1 to 3 nodes"]
     assert shown["gpu"] == ["gpu", "4 CPU, 15.6 GiB", "0 to 1 node", "2 GPUs"]
     assert shown["new"] == ["new", "machine type not known", "2 nodes"]
@@ -289,8 +289,8 @@ def test_lines_avoid_boxes_and_each_other(columns: list[int], needs: list[set[in
         if before < index
     ]
     found = layout(Scene("any", [Zone("one", [], made[:3]), Zone("two", [], made[3:])], edges, [], []))
-    boxes = {each.name: each for each in found.boxes}
-    assert len({(each.x, each.y) for each in boxes.values()}) == len(columns)
+    boxes = {box.name: box for box in found.boxes}
+    assert len({(box.x, box.y) for box in boxes.values()}) == len(columns)
     for start, end in edges:
         assert boxes[start].y + boxes[start].height < boxes[end].y
     lines = [turns(each) for each in found.lines]
@@ -301,9 +301,9 @@ def test_lines_avoid_boxes_and_each_other(columns: list[int], needs: list[set[in
                 assert not along(one, two), (edge, other_edge)
     for line in lines:
         for (x, y), (to_x, to_y) in itertools.pairwise(line):
-            for each in found.boxes:
-                inside_x = min(x, to_x) < each.x + each.width - 0.1 and max(x, to_x) > each.x + 0.1
-                assert not (inside_x and min(y, to_y) < each.y + each.height - 0.1 and max(y, to_y) > each.y + 0.1)
+            for box in found.boxes:
+                inside_x = min(x, to_x) < box.x + box.width - 0.1 and max(x, to_x) > box.x + 0.1
+                assert not (inside_x and min(y, to_y) < box.y + box.height - 0.1 and max(y, to_y) > box.y + 0.1)
 
 
 def along(one: Sequence[Point], other: Sequence[Point]) -> bool:

@@ -194,7 +194,7 @@ def together(**options: Any) -> Stack:
 
 def waiting(it: Resource, *others: Resource) -> Resource:
     """The resource, once the others are there."""
-    return replace(it, dependencies=frozenset(each.urn for each in others))
+    return replace(it, dependencies=frozenset(other.urn for other in others))
 
 
 def service(*, patch: Mapping[str, Any] | None = None, **spec: Any) -> Stack:

@@ -36,7 +36,9 @@ def stack(*resources: Resource, **suppressions: dict[str, Any]) -> Stack:
     configuration = {
         "slipway:policies": {"suppress": {key.replace("_", "-"): each for key, each in suppressions.items()}}
     }
-    return reviewed(Stack("test", {each.urn: each for each in resources}, configuration=configuration), reviews())
+    return reviewed(
+        Stack("test", {resource.urn: resource for resource in resources}, configuration=configuration), reviews()
+    )
 
 
 def update(before: Stack, after: Stack) -> tuple[list[Finding], list[Suppressed]]:
@@ -257,17 +259,17 @@ def test_a_suppression_of_an_earlier_change_counts_only_until_its_last_day(
         stack(bucket(), deletes_data=reason), stack(bucket("US-EAST1"), deletes_data=reason)
     )
     assert (len(findings), len(suppressed)) == ((0, 1) if counts else (1, 0))
-    assert all("suppression" in each.reason for each in findings)
+    assert all("suppression" in finding.reason for finding in findings)
 
 
 def test_suppressions_of_change_policies_are_never_unused() -> None:
     there = stack(bucket(), deletes_data={"reason": "It was empty."}, deletion_refused={"reason": "It was."})
     findings, _ = check(there, suppressions_of(there.configuration), TODAY)
-    assert [each for each in findings if each.policy.endswith("-suppression")] == []
+    assert [finding for finding in findings if finding.policy.endswith("-suppression")] == []
 
 
 def test_ids_differ_from_those_of_all_other_policies() -> None:
-    assert not {each.id for each in CHANGE_POLICIES} & {each.id for each in policies()}
+    assert not {change_policy.id for change_policy in CHANGE_POLICIES} & {policy.id for policy in policies()}
 
 
 EKS = "aws:eks/cluster:Cluster"
@@ -462,7 +464,7 @@ def readable_by(*principals: str) -> list[Resource]:
 
 def bound(*people: str) -> list[Resource]:
     role = {"kind": "ClusterRole", "name": "admin"}
-    subjects = [{"kind": "User", "name": each} for each in people]
+    subjects = [{"kind": "User", "name": person} for person in people]
     return [on_cluster(f"{RBAC}RoleBinding", "admins", "ml", roleRef=role, subjects=subjects)]
 
 
@@ -489,7 +491,7 @@ def test_whoever_is_let_in_by_a_change_is_named(
     before: list[Resource], after: list[Resource], principal: str
 ) -> None:
     findings = [each for each in found(before, after) if each.policy == "lets-in"]
-    assert [(each.severity, each.harm) for each in findings] == [(Severity.WARNING, True)]
+    assert [(finding.severity, finding.harm) for finding in findings] == [(Severity.WARNING, True)]
     assert principal in findings[0].reason
     assert "lets-in" not in {each.policy for each in found(before, before)}
 
@@ -527,7 +529,7 @@ def test_nothing_has_to_protect_an_address() -> None:
     address, logs = declared("aws:ec2/eip:Eip", "nat"), declared("aws:cloudwatch/logGroup:LogGroup", "audit")
     production = replace(stack(address, logs), name="prod")
     findings, _ = check(production, {}, TODAY)
-    assert [each.resource for each in findings if each.policy == "production-unprotected"] == [logs.urn]
+    assert [finding.resource for finding in findings if finding.policy == "production-unprotected"] == [logs.urn]
 
 
 def eks_pool(version: str, name: str = "queue") -> Resource:

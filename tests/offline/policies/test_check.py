@@ -36,7 +36,7 @@ def checked(*resources: Any, **configuration: Any) -> tuple[list[Finding], list[
 def test_the_stacks_here_are_clean(name: str) -> None:
     declared = declared_stack(name)
     findings, _ = check(declared, suppressions_of(declared.configuration), TODAY)
-    assert [each.reason for each in findings if each.policy != "default-image-by-tag"] == []
+    assert [finding.reason for finding in findings if finding.policy != "default-image-by-tag"] == []
     assert len(findings) <= sum(not digest for images in IMAGES.values() for digest in images.values()), (
         "only images that are not pinned yet"
     )
@@ -53,7 +53,7 @@ def test_a_suppression_takes_a_finding_off_the_list_and_keeps_its_reason() -> No
 
 def test_a_suppression_can_be_for_some_resources() -> None:
     findings, suppressed = checked(*TWO_ROOTS, policy="root-pod", resources=["two"])
-    assert [each.name for each in findings] == ["one (Job)"]
+    assert [finding.name for finding in findings] == ["one (Job)"]
     assert [each.finding.name for each in suppressed] == ["two (Job)"]
 
 
@@ -61,7 +61,7 @@ def test_a_suppression_can_be_for_some_resources() -> None:
 def test_a_suppression_holds_until_the_end_of_its_last_day(until: str, expired: bool) -> None:
     findings, suppressed = checked(*TWO_ROOTS, policy="root-pod", until=until)
     assert (len(findings), len(suppressed)) == ((2, 0) if expired else (0, 2))
-    assert all("expired on 2026-11-20" in each.reason for each in findings)
+    assert all("expired on 2026-11-20" in finding.reason for finding in findings)
     assert all(each.until == until for each in suppressed)
 
 
@@ -82,7 +82,7 @@ def test_a_suppression_of_nothing_is_a_warning() -> None:
 def test_a_stack_that_cannot_be_evaluated_is_checked_by_its_file() -> None:
     values = {"slipway:password": "hunter2", **suppressing("root-pod")}
     findings, _ = check(Stack("broken", {}, configuration=values), suppressions_of(values), TODAY)
-    assert [each.policy for each in findings] == ["secret-in-plain-config"]
+    assert [finding.policy for finding in findings] == ["secret-in-plain-config"]
 
 
 def test_wrong_suppressions_are_problems_of_the_settings_and_suppress_nothing() -> None:
@@ -108,7 +108,7 @@ def test_errors_come_first_and_the_order_is_always_the_same() -> None:
         job(pod(container(securityContext=None, image="a")), "a"),
     ]
     findings, _ = checked(*resources)
-    assert [(each.severity.value, each.policy, each.name) for each in findings] == [
+    assert [(finding.severity.value, finding.policy, finding.name) for finding in findings] == [
         ("error", "unpinned-image", "a (Job)"),
         ("error", "unpinned-image", "b (Job)"),
         ("warning", "privilege-escalation", "a (Job)"),
@@ -141,8 +141,8 @@ def problems_of(values: dict[str, Any]) -> list[dict[str, str]]:
     with pytest.raises(SettingsError) as caught:
         load(values)
     return [
-        {"key": each.key, "value": each.shown, "reason": each.reason, "fix": each.fix}
-        for each in caught.value.problems
+        {"key": problem.key, "value": problem.shown, "reason": problem.reason, "fix": problem.fix}
+        for problem in caught.value.problems
     ]
 
 
@@ -163,9 +163,9 @@ def test_ten_mistakes_in_a_stack_file_are_ten_findings() -> None:
         },
     )
     findings = settings_findings(problems_of(wrong))
-    assert len({each.resource for each in findings}) == len(findings) == 10
-    assert {(each.policy, each.severity) for each in findings} == {("settings", Severity.ERROR)}
-    by_key = {each.resource: each for each in findings}
+    assert len({finding.resource for finding in findings}) == len(findings) == 10
+    assert {(finding.policy, finding.severity) for finding in findings} == {("settings", Severity.ERROR)}
+    by_key = {finding.resource: finding for finding in findings}
     assert by_key["slipway:protekt"].fix == "did you mean `protect`?"
     assert by_key["slipway:pipelines.mnist.epochs"].reason == "0: below 1, the least it can be"
 

@@ -56,7 +56,7 @@ def declared(tmp_path: Path) -> Declared:
 def changed(before: Stack, after: Stack) -> tuple[list[Finding], dict[str, JobRun]]:
     update = compared(before, after)
     findings, _ = check_change(Change(before, after, update), {}, TODAY)
-    return findings, {each.name: each for each in compare(before, after, update).runs}
+    return findings, {run.name: run for run in compare(before, after, update).runs}
 
 
 @pytest.mark.parametrize("egress", [(), None])
@@ -64,7 +64,7 @@ def test_it_keeps_every_policy(declared: Declared, egress: Any) -> None:
     arguments = [*with_password("QUEUE_PASSWORD"), "--port", "{port}", "--dir", "{data}"]
     findings, _ = check(declared(egress=egress, arguments=arguments), {}, TODAY)
     # The stand-in's other step has an image that is named by a tag.
-    assert {each.policy for each in findings} <= {"unpinned-image"}
+    assert {finding.policy for finding in findings} <= {"unpinned-image"}
 
 
 def test_the_same_service_again_is_no_change(declared: Declared) -> None:
@@ -82,7 +82,7 @@ def test_another_image_or_more_memory_starts_its_pod_anew_and_no_job(
 @pytest.mark.parametrize("changes", [{"storage": 512}, {"storage": 2048}, {"name": "other"}])
 def test_another_volume_or_name_makes_the_queue_anew(declared: Declared, changes: dict[str, Any]) -> None:
     findings, _ = changed(declared(), declared(**changes))
-    assert [each.policy for each in findings] == ["deletes-queue"]
+    assert [finding.policy for finding in findings] == ["deletes-queue"]
     assert "digits-days can go on once it is there again" in findings[0].reason
 
 

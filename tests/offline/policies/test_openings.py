@@ -21,7 +21,7 @@ from tests.offline.policies.samples import resource, stack
 def found(before: list[Resource], after: list[Resource]) -> list[Finding]:
     old, new = (reviewed(stack(*each), reviews()) for each in (before, after))
     findings, _ = check_change(Change(old, new, compared(old, new)), {}, date(2026, 11, 22))
-    return [each for each in findings if each.policy == "opens-to-people"]
+    return [finding for finding in findings if finding.policy == "opens-to-people"]
 
 
 def test_what_is_opened_says_where_to_whom_and_by_which_tls() -> None:
@@ -67,7 +67,7 @@ def test_services_that_are_open_by_themselves_are_found_too() -> None:
             "kubernetes:core/v1:Service", "page", {"metadata": {"name": "page"}, "spec": {"type": kind}}
         )
         findings, _ = check(stack(service), {}, date(2026, 11, 22))
-        assert {each.policy for each in findings} & {each.id for each in POLICIES}
+        assert {finding.policy for finding in findings} & {policy.id for policy in POLICIES}
 
 
 POOL, OTHER = (f"arn:aws:cognito-idp:us-east-1:111111111111:userpool/{name}" for name in ("team", "everybody"))

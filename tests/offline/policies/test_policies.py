@@ -90,8 +90,8 @@ def test_a_secret_in_clear_is_the_same_finding_in_every_variant_of_a_step() -> N
     clear = [{"name": "API_TOKEN", "value": "abc123abc123"}]
     variants = [job(pod({**container(env=clear), "name": name}), name) for name in ("train-1", "train-2")]
     findings, _ = check(stack(*variants), {}, TODAY)
-    assert [each.policy for each in findings] == ["secret-in-plain-object"] * 2
-    assert len({each.reason for each in findings}) == 1, "a preview says one reason once"
+    assert [finding.policy for finding in findings] == ["secret-in-plain-object"] * 2
+    assert len({finding.reason for finding in findings}) == 1, "a preview says one reason once"
 
 
 @pytest.mark.slow

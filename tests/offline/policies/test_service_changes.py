@@ -94,7 +94,7 @@ def test_a_namespace_takes_what_is_in_it_along_but_for_queues() -> None:
 def test_production_does_not_have_to_protect_what_goes_with_its_service() -> None:
     known = reviewed(stack(NAMESPACE, *beside(), pools=[pool("cpu")], name="prod"), reviews())
     findings, _ = check(known, {}, date(2026, 11, 22))
-    assert [each.policy for each in findings] == []
+    assert [finding.policy for finding in findings] == []
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def notebook(pool: str, kind: str = "apps/v1:StatefulSet", access: str = "ReadWr
 def test_an_app_that_moves_leaves_the_volume_of_its_claim_behind(kind: str) -> None:
     pools = (pool("a", zones=["r-a"]), pool("b", zones=["r-b"]))
     waits = [each for each in found(notebook("a", kind), notebook("b", kind), pools) if each.policy == REACH]
-    assert [(each.name.partition(" ")[0], each.severity) for each in waits] == [("notebook", Severity.ERROR)]
+    assert [(wait.name.partition(" ")[0], wait.severity) for wait in waits] == [("notebook", Severity.ERROR)]
     shared = found(notebook("a", kind, "ReadWriteMany"), notebook("b", kind, "ReadWriteMany"), pools)
     assert REACH not in {each.policy for each in shared}
 

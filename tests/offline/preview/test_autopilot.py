@@ -26,12 +26,12 @@ def found(stack: Stack) -> Cost:
 
 def steps(found: Cost) -> dict[str, StepCost]:
     assert found.run
-    return {each.job: each for each in found.run.steps}
+    return {step.job: step for step in found.run.steps}
 
 
 def test_a_job_costs_what_its_pod_asks_for_while_it_is_there(stack: Stack, found: Cost) -> None:
     [predict] = [each for each in stack.of_type(JOB) if each.name == "mnist-predict"]
-    rates = [hourly(each.price) for each in stack.charges if each.urn == predict.urn and each.price]
+    rates = [hourly(charge.price) for charge in stack.charges if charge.urn == predict.urn and charge.price]
     # 2 vCPU and 8 GiB, and the sidecar of the bucket's mount.
     by_hour = 2.25 * 0.0445 + 8.5 * 0.0049225
     assert sum(rate for rate in rates if rate) == pytest.approx(by_hour, rel=0.01)
@@ -43,7 +43,7 @@ def test_a_job_costs_what_its_pod_asks_for_while_it_is_there(stack: Stack, found
 
 def test_a_run_is_the_sum_of_its_jobs_and_no_idle_nodes(found: Cost) -> None:
     assert found.run
-    assert found.run.dollars == pytest.approx(sum(each.dollars or 0 for each in found.run.steps))
+    assert found.run.dollars == pytest.approx(sum(step.dollars or 0 for step in found.run.steps))
     assert found.run.paid_anyway == 0
     assert found.least_nodes == 0
     assert found.kept == []
@@ -51,7 +51,7 @@ def test_a_run_is_the_sum_of_its_jobs_and_no_idle_nodes(found: Cost) -> None:
 
 
 def test_what_is_paid_without_jobs_is_the_cluster_and_its_network(found: Cost) -> None:
-    assert {each.resource for each in found.lines if each.idle} <= {"batch", "network-us-central1", "store"}
+    assert {line.resource for line in found.lines if line.idle} <= {"batch", "network-us-central1", "store"}
 
 
 def test_what_needs_more_scratch_space_than_pods_beside_a_mount_have_is_sent_elsewhere(found: Cost) -> None:
@@ -82,7 +82,7 @@ def test_a_service_is_paid_for_as_its_pod_and_keeps_no_node() -> None:
     stack = evaluated(FRAUD)
     found = cost(stack, today=TODAY)
     assert found.kept == []
-    [queue] = [each for each in found.lines if each.resource == "fraud-queue" and "pod of" in each.what]
+    [queue] = [line for line in found.lines if line.resource == "fraud-queue" and "pod of" in line.what]
     assert queue.idle == queue.hourly
     # The least of a pod that asks to stay is half a vCPU.
     assert queue.what == "general-purpose pod of 0.5 vCPU, 0.5 GiB, on demand"

@@ -19,8 +19,8 @@ def test_a_failed_preview_of_one_stack_shows_no_values_and_keeps_the_others() ->
 
     evaluations = Evaluations({name: Evaluated(name, Stack(name, {}, {})) for name in ("a", "bad", "c")}, {})
     found = build(evaluations, Options(date(2026, 11, 22), lambda _: {}, measured=measured))
-    assert [each.stack for each in found.stacks] == ["bad", "a", "c"], "what fails comes first"
-    assert [each.cost is None for each in found.stacks] == [True, False, False]
+    assert [stack.stack for stack in found.stacks] == ["bad", "a", "c"], "what fails comes first"
+    assert [stack.cost is None for stack in found.stacks] == [True, False, False]
     (failure,) = found.stacks[0].failures
     assert failure.message.startswith("its preview failed with LookupError in ")
     assert exit_code(found, Severity.ERROR) == NOT_EVALUATED

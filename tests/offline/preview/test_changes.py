@@ -45,18 +45,18 @@ def change(changes: Mapping[str, Any], name: str = "gcp-dev") -> Changes:
 def touched(found: Changes) -> dict[str, tuple[Operation, list[str]]]:
     """Operation and changed paths of all resources that are no Jobs and ship nothing to Jobs."""
     return {
-        each.name: (each.operation, [prop.path for prop in each.properties])
-        for each in found.resources
-        if each.type != "kubernetes:batch/v1:Job" and not each.name.endswith("-bundle")
+        resource.name: (resource.operation, [prop.path for prop in resource.properties])
+        for resource in found.resources
+        if resource.type != "kubernetes:batch/v1:Job" and not resource.name.endswith("-bundle")
     }
 
 
 def ran(found: Changes) -> dict[str, tuple[Outcome, str]]:
-    return {each.name: (each.outcome, each.because) for each in found.runs}
+    return {run.name: (run.outcome, run.because) for run in found.runs}
 
 
 def note(found: Changes, name: str) -> str:
-    return next(each.note for each in found.resources if each.name == name)
+    return next(resource.note for resource in found.resources if resource.name == name)
 
 
 @pytest.mark.parametrize("name", ["aws-dev", "gcp-dev", "gcp-team", "onprem"])
@@ -65,7 +65,9 @@ def test_the_same_stack_changes_nothing(name: str) -> None:
     assert found.resources == []
     assert found.runs == []
     assert found.remarks == []
-    assert found.unchanged == sum(each.custom and not each.read for each in base(name).resources.values())
+    assert found.unchanged == sum(
+        resource.custom and not resource.read for resource in base(name).resources.values()
+    )
 
 
 def test_a_taint_on_gke_changes_the_nodes_and_re_creates_the_jobs_that_tolerate_it() -> None:
@@ -101,11 +103,11 @@ def test_a_workload_file_runs_its_step_and_those_after_it(tmp_path: Path) -> Non
         "mnist-train": (Outcome.RUNS, "workloads/mnist/train.py changed"),
         "mnist-predict": (Outcome.RUNS, "its input mnist-train runs again"),
     }
-    assert {each.name: (each.pool, each.accelerator) for each in found.runs} == {
+    assert {run.name: (run.pool, run.accelerator) for run in found.runs} == {
         "mnist-train": ("train", "nvidia-tesla-t4"),
         "mnist-predict": ("predict", "nvidia-h100-80gb"),
     }
-    (shipped,) = (each for each in found.resources if each.name == "mnist-train-bundle")
+    (shipped,) = (resource for resource in found.resources if resource.name == "mnist-train-bundle")
     path, before, after = next(
         (each.path, each.before, each.after) for each in shipped.properties if each.path.startswith("data")
     )
@@ -144,10 +146,12 @@ def test_a_machine_type_on_gke_re_creates_nodes_in_place_and_checks_them_again()
 def test_a_machine_type_on_eks_is_a_new_version_of_the_launch_template_and_new_nodes() -> None:
     found = change({f"{TRAIN}.instance_type": "g4dn.2xlarge"}, "aws-dev")
     changed = [
-        (each.type.rpartition(":")[2], each.operation) for each in found.resources if each.name == "dev-train"
+        (resource.type.rpartition(":")[2], resource.operation)
+        for resource in found.resources
+        if resource.name == "dev-train"
     ]
     assert changed == [("LaunchTemplate", Operation.UPDATE), ("NodeGroup", Operation.UPDATE)]
-    group = next(each for each in found.resources if each.type.endswith(":NodeGroup"))
+    group = next(resource for resource in found.resources if resource.type.endswith(":NodeGroup"))
     assert [each.path for each in group.properties] == ["launchTemplate.version"]
     assert "replaces all nodes" in group.note
 
@@ -160,14 +164,14 @@ def test_a_change_to_spot_replaces_the_pool() -> None:
 
 def test_another_location_replaces_the_cluster_and_its_objects_but_not_the_store() -> None:
     found = change({"clusters.dev.location": "us-central1-a"})
-    assert {each.operation for each in found.resources} == {Operation.REPLACE}
-    assert {each.type for each in found.resources} == {
+    assert {resource.operation for resource in found.resources} == {Operation.REPLACE}
+    assert {resource.type for resource in found.resources} == {
         "gcp:container/cluster:Cluster",
         "gcp:container/nodePool:NodePool",
         "pulumi:providers:kubernetes",
-        *(each.type for each in base().resources.values() if each.package == "kubernetes"),
+        *(resource.type for resource in base().resources.values() if resource.package == "kubernetes"),
     }
-    because = {each.name: each.because for each in found.resources}
+    because = {resource.name: resource.because for resource in found.resources}
     assert because["dev-namespace"] == "the provider dev is replaced"
     outcomes = ran(found)
     assert outcomes["mnist-train"] == (Outcome.RESUMES, "its cluster dev is replaced")
@@ -204,14 +208,14 @@ def test_a_protected_cluster_is_not_moved() -> None:
     safe = {"protect": True, "store.versioning": True}
     before = stack(safe)
     found = compare(before, stack({**safe, "clusters.dev.location": "us-central1-a"}))
-    refused = {each.type for each in found.resources if each.protected}
+    refused = {resource.type for resource in found.resources if resource.protected}
     assert "gcp:container/cluster:Cluster" in refused
 
 
 def test_removed_protection_is_reported() -> None:
     safe = stack({"protect": True, "store.versioning": True})
     assert compare(base(), safe).remarks == []
-    assert any("dev (Cluster) is no longer protected" in each for each in compare(safe, base()).remarks)
+    assert any("dev (Cluster) is no longer protected" in remark for remark in compare(safe, base()).remarks)
 
 
 def test_a_kubeconfig_of_this_machine_is_not_read(
@@ -260,7 +264,7 @@ IMPERSONATING = {"store.impersonation": {"projects": []}}
 )
 def test_another_member_of_the_bucket_replaces_the_grant(before: dict[str, Any], after: dict[str, Any]) -> None:
     found = compare(stack(before), stack(after))
-    [grant] = (each for each in found.resources if each.name == GRANT)
+    [grant] = (resource for resource in found.resources if resource.name == GRANT)
     assert grant.operation is Operation.REPLACE
     assert [each.path for each in grant.properties if each.forces] == ["member"]
     shown = [str(value) for each in grant.properties for value in (each.before, each.after)]

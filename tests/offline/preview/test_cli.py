@@ -40,7 +40,7 @@ def preview(clone: Path, *arguments: str, **environment: str) -> subprocess.Comp
 def document(clone: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
     done = preview(clone, "--format", "json", *arguments)
     assert done.returncode == code, done.stdout[-3000:] + done.stderr[-3000:]
-    return {each["stack"]: each for each in json.loads(done.stdout)["stacks"]}
+    return {stack["stack"]: stack for stack in json.loads(done.stdout)["stacks"]}
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +61,11 @@ def restored(clone: Path) -> Path:
 
 
 def touched(stack: dict[str, Any]) -> dict[str, str]:
-    return {each["name"]: each["operation"] for each in stack["changes"]["resources"]}
+    return {resource["name"]: resource["operation"] for resource in stack["changes"]["resources"]}
 
 
 def ran(stack: dict[str, Any], outcome: str = "runs") -> dict[str, str]:
-    return {each["name"]: each["pool"] for each in stack["changes"]["runs"] if each["outcome"] == outcome}
+    return {run["name"]: run["pool"] for run in stack["changes"]["runs"] if run["outcome"] == outcome}
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ def test_a_change_lists_all_its_consequences_and_nothing_else(clone: Path, tmp_p
     edit(clone, "infra/clouds/gcp/store.py", lambda text: text.replace('"enforced"', '"inherited"'))
     times = last_runs(tmp_path / "times.json", accelerator_gate_train=11, mnist_train=12, mnist_predict=10)
     stack = document(clone, "-s", "gcp-dev", "--base", "main", "--times", str(times), code=1)["gcp-dev"]
-    changes = {each["name"]: each for each in stack["changes"]["resources"]}
+    changes = {resource["name"]: resource for resource in stack["changes"]["resources"]}
 
     # In place, with pulumi-gcp 9.35: GKE taints the nodes that are there.
     assert touched(stack) == {
@@ -106,12 +106,12 @@ def test_a_change_lists_all_its_consequences_and_nothing_else(clone: Path, tmp_p
     # The new code trains again and so predicts again; the taint alone makes Jobs anew that find their results.
     assert ran(stack) == {"accelerator-gate-train": "train", "mnist-train": "train", "mnist-predict": "predict"}
     assert ran(stack, "finds its result") == {"benchmark-t4-fp32": "train", "benchmark-t4-fp16": "train"}
-    because = {each["name"]: each["because"] for each in stack["changes"]["runs"]}
+    because = {run["name"]: run["because"] for run in stack["changes"]["runs"]}
     assert "workloads/mnist/train.py" in because["mnist-train"]
     assert "mnist-train" in because["mnist-predict"]
     assert "tolerations" in because["benchmark-t4-fp32"]
 
-    steps = {each["job"]: (each["basis"], each["seconds"]) for each in stack["cost"]["run"]["steps"]}
+    steps = {step["job"]: (step["basis"], step["seconds"]) for step in stack["cost"]["run"]["steps"]}
     assert steps["mnist-train"] == ("measured", 12 * 60)
     assert {basis for basis, _ in steps.values()} == {"found", "measured"}
 
@@ -160,7 +160,7 @@ def test_each_unreadable_stack_file_is_one_error_and_keeps_the_other_previews(cl
     done = preview(clone, "--format", "json", "--check")
     assert done.returncode == 2
     assert "Traceback" not in done.stdout + done.stderr
-    stacks = {each["stack"]: each for each in json.loads(done.stdout)["stacks"]}
+    stacks = {stack["stack"]: stack for stack in json.loads(done.stdout)["stacks"]}
     told = {name: [failure["message"] for failure in each["failures"]] for name, each in stacks.items()}
     assert {name: len(messages) for name, messages in told.items()} == {**dict.fromkeys(bad, 1), "demo": 0}
     assert stacks["demo"]["resources"] > 0
@@ -180,7 +180,7 @@ def test_a_change_that_repairs_a_broken_base_is_accepted(clone: Path) -> None:
         stack = document(clone, "-s", "local", "--base", "broken")["local"]
     finally:
         git(clone, "checkout", "--quiet", "--force", "main")
-    assert [each["revision"] for each in stack["failures"]] == ["base"]
+    assert [failure["revision"] for failure in stack["failures"]] == ["base"]
     assert stack["changes"] is None
     assert stack["cost"] is not None
 
@@ -248,7 +248,7 @@ def test_the_same_change_gives_the_same_bytes(elsewhere: Elsewhere) -> None:
 @pytest.mark.slow
 def test_a_change_that_deletes_data_fails_until_its_stack_file_says_why(elsewhere: Elsewhere, clone: Path) -> None:
     (stack,) = json.loads(elsewhere.documents[0])["stacks"]
-    (lost,) = (each for each in stack["findings"] if each["harm"])
+    (lost,) = (finding for finding in stack["findings"] if finding["harm"])
     assert (lost["policy"], lost["severity"]) == ("deletes-data", "error")
     assert lost["name"] == "local-store (PersistentVolumeClaim)"
     assert "deletes the claim and everything in it" in lost["reason"]
@@ -256,7 +256,7 @@ def test_a_change_that_deletes_data_fails_until_its_stack_file_says_why(elsewher
     suppress = {"slipway:policies": {"suppress": {"deletes-data": {"reason": "Copied by hand."}}}}
     configure(clone, lambda config: config.update({"slipway:namespace": "elsewhere", **suppress}), LOCAL)
     suppressed = document(clone, "-s", "local", "--base", "main")["local"]
-    assert not [each for each in suppressed["findings"] if each["harm"]]
+    assert not [finding for finding in suppressed["findings"] if finding["harm"]]
     assert [each["why"] for each in suppressed["suppressed"]] == ["Copied by hand."]
 
 
@@ -373,13 +373,13 @@ def test_a_secret_that_nobody_has_set_gives_a_warning_and_a_placeholder(clone: P
     )
     stack = document(clone, "-s", "local", "--base", "main")["local"]
     assert not stack["failures"]
-    (found,) = (each for each in stack["findings"] if each["policy"] == "unset-secret")
+    (found,) = (finding for finding in stack["findings"] if finding["policy"] == "unset-secret")
     assert (found["name"], found["severity"], found["harm_kind"], found["new"]) == (
         *("slipway:secrets.feed-token", "warning", "refusal"),
         True,
     )
     assert "pulumi config set --secret" in found["fix"]
-    created = {each["name"] for each in stack["changes"]["resources"] if each["operation"] == "create"}
+    created = {resource["name"] for resource in stack["changes"]["resources"] if resource["operation"] == "create"}
     assert "feed-read" in created
     assert any(name.endswith("feed-secrets") for name in created)
     assert preview(clone, "-s", "local", "--check", "--fail-on", "warning").returncode == 1

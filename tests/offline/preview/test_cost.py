@@ -55,7 +55,7 @@ def test_a_run_costs_boot_work_and_ten_idle_minutes() -> None:
     assert found.most == pytest.approx((3600 + 600) / 3600 * 3.61 + anyway)
     assert found.unknown == []
     steps = {
-        each.job: (each.pool, each.basis, each.seconds, each.dollars, each.paid_anyway) for each in found.steps
+        step.job: (step.pool, step.basis, step.seconds, step.dollars, step.paid_anyway) for step in found.steps
     }
     assert steps["prepare"] == ("cpu", "limit", 600, pytest.approx(anyway), True)
     assert steps["train"] == ("gpu", "rehearsed", 1545, pytest.approx(1545 / 3600 * 3.61), False)
@@ -73,7 +73,7 @@ def test_nodes_of_another_stack_cost_what_jobs_hold_of_them_and_nothing_else() -
     assert (found.idle_hourly, found.most_hourly, found.lines) == (None, None, [])
     assert (found.least_nodes, found.most_nodes) == (0, 0)
     assert run(elsewhere) == run(own).model_copy(
-        update={"steps": [each.model_copy(update={"stack": "platform"}) for each in run(own).steps]}
+        update={"steps": [step.model_copy(update={"stack": "platform"}) for step in run(own).steps]}
     )
     assert run(own).dollars
     preview = StackPreview(stack="team", cost=found)
@@ -88,7 +88,7 @@ def test_nodes_of_another_stack_cost_what_jobs_hold_of_them_and_nothing_else() -
 def test_only_rerun_jobs_count_in_the_cost_of_a_change() -> None:
     found = run(small(), {TRAIN.urn: Outcome.RUNS})
     assert found.dollars == found.most == pytest.approx((3600 + 600) / 3600 * 3.61)
-    assert (found.paid_anyway, [each.job for each in found.steps]) == (0, ["train"])
+    assert (found.paid_anyway, [step.job for step in found.steps]) == (0, ["train"])
     assert cost(small(), today=TODAY, jobs={}).run is None
 
 
@@ -324,7 +324,7 @@ def test_a_job_beside_a_service_runs_on_a_node_that_is_paid_anyway() -> None:
     days = job("days", "cpu", QUEUE, limit=3600)
     found = run(stack([SPARE], QUEUE, days))
     assert (found.dollars, found.paid_anyway) == (pytest.approx(0.2), pytest.approx(0.2))
-    assert [each.paid_anyway for each in found.steps] == [True]
+    assert [step.paid_anyway for step in found.steps] == [True]
 
 
 def test_workers_cost_the_nodes_that_they_are_on() -> None:

@@ -145,7 +145,7 @@ def test_a_failure_is_decoded_with_its_problems() -> None:
 
 def test_kubernetes_and_each_cloud_have_a_review() -> None:
     assert len(reviews()) == len(CLOUDS) + 1
-    assert any("kubernetes:batch/v1:Job" in each.replacing() for each in reviews())
+    assert any("kubernetes:batch/v1:Job" in review.replacing() for review in reviews())
 
 
 @pytest.mark.parametrize(

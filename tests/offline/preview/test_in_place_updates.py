@@ -22,7 +22,9 @@ def effects(type_: str, before: dict[str, Any], after: dict[str, Any], ignoring:
     ignored = (ignoring,) if ignoring else ()
     old, new = (declared(type_, "it", each, ignore_changes=ignored) for each in (before, after))
     found = [
-        each for each in differences(before, after) if each.path != ("scalingConfig", "desiredSize") or not ignored
+        difference
+        for difference in differences(before, after)
+        if difference.path != ("scalingConfig", "desiredSize") or not ignored
     ]
     return [each.fact.effect for each in Effects([*REVIEWS, KUBERNETES]).of(old, new, found)]
 

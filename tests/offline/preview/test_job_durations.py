@@ -70,7 +70,7 @@ def test_a_rehearsal_records_the_times_of_successful_jobs(tmp_path: Path) -> Non
     ]
     place = Place(tmp_path)
     place.create()
-    State(tmp_path / "state.json", {each.urn: each for each in records}).save()
+    State(tmp_path / "state.json", {record.urn: record for record in records}).save()
     assert rehearsed(tmp_path) == {
         "mnist-train": Measured(42.5, "rehearsed"),
         "mnist-prepare": Measured(2, "rehearsed"),

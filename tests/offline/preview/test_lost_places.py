@@ -86,11 +86,11 @@ def previewed(after: Evaluated, *, platform: bool = True) -> Preview:
 
 
 def of(preview: Preview, name: str) -> StackPreview:
-    return next(each for each in preview.stacks if each.stack == name)
+    return next(stack for stack in preview.stacks if stack.stack == name)
 
 
 def lost(preview: Preview, name: str = "team") -> list[str]:
-    return [each.reason for each in of(preview, name).findings if each.policy == "lost-pool"]
+    return [finding.reason for finding in of(preview, name).findings if finding.policy == "lost-pool"]
 
 
 def text(preview: Preview) -> str:
@@ -186,7 +186,7 @@ def test_a_team_that_another_stack_no_longer_names_loses_its_access() -> None:
 def test_jobs_that_keep_a_place_are_no_finding(after: Evaluated) -> None:
     found = previewed(after)
     assert lost(found) == lost(found, "platform") == []
-    assert all("causes" not in each.message for each in of(found, "team").failures)
+    assert all("causes" not in failure.message for failure in of(found, "team").failures)
 
 
 def test_jobs_run_again_because_the_pool_of_another_stack_changes() -> None:
@@ -195,9 +195,7 @@ def test_jobs_run_again_because_the_pool_of_another_stack_changes() -> None:
     now = replace(GPU, allocatable=replace(GPU.allocatable, cpu=8000))
     changes = of(previewed(team([CPU, now], [JOBS[0], changed, *JOBS[2:]])), "team").changes
     assert changes is not None
-    assert {each.name: each.because for each in changes.runs} == {
-        "mnist-train": "the pool gpu of platform changes"
-    }
+    assert {run.name: run.because for run in changes.runs} == {"mnist-train": "the pool gpu of platform changes"}
 
 
 def test_a_service_loses_its_place_like_a_job() -> None:

@@ -62,8 +62,8 @@ def test_another_store_runs_all_jobs_and_lets_go_of_the_old_claim(
     held = [urn for urn, each in new.resources.items() if each.type in {CLAIM, VOLUME} and "store" in each.name]
     assert all(operations[urn] is Operation.REPLACE for urn in held)
     changed = [urn for urn in held if new.resources[urn].type == VOLUME]
-    assert all({*changed} & each.replace_with for each in pods.values() if changed)
-    ran = {each.urn: each.outcome for each in compare(old, new).runs}
+    assert all({*changed} & pod.replace_with for pod in pods.values() if changed)
+    ran = {run.urn: run.outcome for run in compare(old, new).runs}
     jobs = {urn for urn, each in pods.items() if each.type == JOB}
     assert {urn: ran.get(urn) for urn in jobs} == dict.fromkeys(jobs, Outcome.RUNS)
 

@@ -53,7 +53,7 @@ def stack(each: Evaluated) -> Any:
 @pytest.mark.slow
 def test_a_teams_stack_declares_no_cloud_and_has_the_pools_of_the_other_file(evaluations: Evaluations) -> None:
     platform, team = stack(evaluations.base["platform"]), stack(evaluations.base["team"])
-    assert {each.package for each in team.resources.values()} <= {"pulumi", "kubernetes", "slipway"}
+    assert {resource.package for resource in team.resources.values()} <= {"pulumi", "kubernetes", "slipway"}
     there = {each.name: each for each in platform.pools}
     for pool in team.pools:
         assert isinstance(pool, NodePool)
@@ -87,7 +87,7 @@ def test_what_the_platform_deletes_is_told_with_the_steps_on_it(evaluations: Eva
     assert "no longer has the pool `predict` in its cluster `dev`" in finding.reason
     assert finding in of(preview, "team").findings
     problems = [each for each in of(preview, "team").findings if each.policy == "settings"]
-    assert [each.resource for each in problems] == ["slipway:pipelines.mnist.steps.predict.pool"]
+    assert [problem.resource for problem in problems] == ["slipway:pipelines.mnist.steps.predict.pool"]
 
 
 @pytest.mark.slow
@@ -122,4 +122,4 @@ def test_nodes_are_billed_where_they_are_declared(evaluations: Evaluations) -> N
     assert (team.lines, team.most_nodes, platform.most_nodes) == ([], 0, 4)
     assert team.run is not None
     assert team.run.dollars
-    assert {each.stack for each in team.run.steps} == {"platform"}
+    assert {step.stack for step in team.run.steps} == {"platform"}

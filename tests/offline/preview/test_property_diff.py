@@ -36,7 +36,10 @@ PATHS = st.tuples(KEYS) | st.lists(KEYS | st.integers(min_value=0, max_value=99)
 
 
 def found(before: Any, after: Any) -> dict[str, tuple[Any, Any]]:
-    return {written(each.path): (each.before, each.after) for each in differences(before, after)}
+    return {
+        written(difference.path): (difference.before, difference.after)
+        for difference in differences(before, after)
+    }
 
 
 @settings(max_examples=50)
@@ -49,8 +52,8 @@ def test_nothing_differs_from_itself(value: Any) -> None:
 @settings(max_examples=50)
 @given(VALUES, VALUES)
 def test_differences_are_the_same_from_the_other_side(before: Any, after: Any) -> None:
-    there = {(repr(each.before), repr(each.after)) for each in differences(before, after)}
-    back = {(repr(each.after), repr(each.before)) for each in differences(after, before)}
+    there = {(repr(difference.before), repr(difference.after)) for difference in differences(before, after)}
+    back = {(repr(difference.after), repr(difference.before)) for difference in differences(after, before)}
     assert bool(there) == bool(back)
 
 
@@ -72,8 +75,8 @@ def put(value: Any, path: Path, new: Any) -> Any:
 @given(st.dictionaries(st.text(min_size=1), MAPPINGS), st.dictionaries(st.text(min_size=1), MAPPINGS))
 def test_applying_all_differences_gives_the_other_side(before: dict[str, Any], after: dict[str, Any]) -> None:
     value: Any = before
-    for each in differences(before, after):
-        value = put(value, each.path, each.after)
+    for difference in differences(before, after):
+        value = put(value, difference.path, difference.after)
     assert list(differences(value, after)) == []
 
 

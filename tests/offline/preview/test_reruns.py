@@ -37,7 +37,7 @@ def job(step: str, digest: str, *arguments: str, result: bool = True, **pod: Any
     output = [f"--output=/store/{step}/{digest}"] if result else []
     container = {"name": step, "image": "python:3", "args": [*arguments, *output], **pod.pop("container", {})}
     spec = {"nodeSelector": {"pool": "cpu"}, "containers": [container], **pod}
-    inputs = dict(each.split("=/store/") for each in arguments if "=/store/" in each)
+    inputs = dict(argument.split("=/store/") for argument in arguments if "=/store/" in argument)
     annotations = {"slipway/run": f"{step}/{digest}"} if result else {}
     annotations |= {"slipway/inputs": json.dumps(inputs)} if inputs else {}
     metadata = {"name": f"{step}-{digest}", "annotations": annotations}
@@ -72,7 +72,7 @@ def stack(*resources: Resource, kubeconfig: str = "a") -> Stack:
 
 
 def runs(before: list[Resource], after: list[Resource], kubeconfig: str = "a") -> dict[str, JobRun]:
-    return {each.name: each for each in compare(stack(*before), stack(*after, kubeconfig=kubeconfig)).runs}
+    return {run.name: run for run in compare(stack(*before), stack(*after, kubeconfig=kubeconfig)).runs}
 
 
 def one(before: Resource, after: Resource) -> tuple[Outcome, str]:
@@ -119,10 +119,10 @@ def test_a_changed_file_of_a_command_is_named_as_in_its_folder() -> None:
     )
     before, after = (
         [
-            replace(each, properties={**each.properties, "data": {"code.train.py": text}})
-            if each.name == "train-bundle"
-            else each
-            for each in resources
+            replace(resource, properties={**resource.properties, "data": {"code.train.py": text}})
+            if resource.name == "train-bundle"
+            else resource
+            for resource in resources
         ]
         for resources, text in ((before, "1"), (after, "2"))
     )
@@ -175,7 +175,7 @@ def test_jobs_whose_files_only_moved_share_a_row_that_says_so() -> None:
     after = shipping("2" * 10, moved, "work.shared.exits")
     changes = compare(stack(*before), stack(*after))
     assert changes.moved == {"work/exits.py": "work/shared/exits.py"}
-    assert [(each.done, each.why, len(each.resources), list(each.properties)) for each in rows(changes)] == [
+    assert [(row.done, row.why, len(row.resources), list(row.properties)) for row in rows(changes)] == [
         ("replaced", "its code moved", 3, []),
         ("runs again", "its code moved", 3, []),
     ]
@@ -186,7 +186,7 @@ def test_other_changes_beside_a_move_are_listed() -> None:
     after = shipping("2" * 10, {"new/exits.py": "A = 1", "work/use.py": "B = 2", "new/old.py": "C = 2"}, "x")
     changes = compare(stack(*before), stack(*after))
     assert changes.moved == {"work/exits.py": "new/exits.py"}
-    assert {each.because for each in changes.runs} == {
+    assert {run.because for run in changes.runs} == {
         "work/use.py changed; new/old.py came; work/old.py went; its code moved"
     }
     (bundles, _) = rows(changes)
@@ -356,7 +356,7 @@ def test_an_input_that_finds_its_result_does_not_run_again() -> None:
         args = ["--model=/store/train/1", "--output=/store/predict/9"]
         return [job("train", "1", container=sized), job("predict", "9", container={**sized, "args": args})]
 
-    assert {each.because for each in runs(both("1Gi"), both("2Gi")).values()} == {"its memory changed"}
+    assert {run.because for run in runs(both("1Gi"), both("2Gi")).values()} == {"its memory changed"}
 
 
 def test_a_new_input_is_called_new() -> None:

@@ -86,7 +86,7 @@ def test_a_changed_secret_is_a_difference(found: Evaluations) -> None:
 def test_partly_unknown_secrets_are_compared_by_their_known_part(found: Evaluations) -> None:
     configs: list[Secret] = []
     for each in sides(found, "signing"):
-        configs += [it.properties["config"] for it in each.resources.values() if it.name == "a"]
+        configs += [resource.properties["config"] for resource in each.resources.values() if resource.name == "a"]
     assert [each.partial for each in configs] == [True, True]
     assert configs[0] != configs[1]
 

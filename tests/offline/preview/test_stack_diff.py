@@ -35,7 +35,7 @@ REVIEW = Review(
 
 
 def stack(*resources: Resource) -> Stack:
-    return Stack("test", {each.urn: each for each in resources})
+    return Stack("test", {resource.urn: resource for resource in resources})
 
 
 def compare(before: Stack, after: Stack) -> Changes:
@@ -48,7 +48,7 @@ def changed(before: Resource, after: Resource) -> ResourceChange:
 
 
 def changes(before: list[Resource], after: list[Resource]) -> dict[str, ResourceChange]:
-    return {each.name: each for each in compare(stack(*before), stack(*after)).resources}
+    return {resource.name: resource for resource in compare(stack(*before), stack(*after)).resources}
 
 
 def paths(change: ResourceChange) -> dict[str, tuple[Any, Any, bool]]:
@@ -410,7 +410,7 @@ def test_a_policy_in_json_is_compared_inside() -> None:
 def test_no_value_is_long() -> None:
     old, new = (declared(POLICY, "it", {"text": "a" * 5000 + end, "map": {"k": end * 900}}) for end in ("x", "y"))
     change = changed(old, new)
-    assert all(len(str(value)) <= 210 for each in paths(change).values() for value in each[:2])
+    assert all(len(str(value)) <= 210 for path in paths(change).values() for value in path[:2])
     before, after, _ = paths(change)["text"]
     assert before.endswith("x")
     assert after.endswith("y")

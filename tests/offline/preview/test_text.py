@@ -208,7 +208,7 @@ def test_a_narrow_terminal_cuts_off_nothing() -> None:
 
 def test_a_command_is_not_broken() -> None:
     see = "gcloud compute regions describe us-central1 --format='table(quotas.metric,quotas.limit)'"
-    quotas = [each.model_copy(update={"see": see}) for each in stack().quotas]
+    quotas = [quota.model_copy(update={"see": see}) for quota in stack().quotas]
     assert f"\n    {see}\n" in shown(preview(stack().model_copy(update={"quotas": quotas})), width=60)
 
 

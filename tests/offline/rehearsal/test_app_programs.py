@@ -144,7 +144,7 @@ def rehearse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., t
 
 
 def by_name(engine: Engine) -> dict[str, Server]:
-    return {each.record.name: each for each in engine.services.servers}
+    return {server.record.name: server for server in engine.services.servers}
 
 
 def test_an_app_has_its_code_its_lock_file_and_what_it_reads_and_nothing_else(
@@ -166,7 +166,7 @@ def test_an_app_has_its_code_its_lock_file_and_what_it_reads_and_nothing_else(
     assert answers["page"] == "seven"
     log = (tmp_path / "out" / "logs" / "toy-site.log").read_text(encoding="utf-8")
     assert "finds ['tiny'] key [secret] token 32 [secret]\n" in log
-    texts = [each.read_text(encoding="utf-8") for each in (tmp_path / "out" / "logs").iterdir()]
+    texts = [path.read_text(encoding="utf-8") for path in (tmp_path / "out" / "logs").iterdir()]
     texts += [printed, (tmp_path / "out" / "report.html").read_text(encoding="utf-8")]
     assert not [text for text in texts if "planted-key" in text]
     assert (tmp_path / "out" / "services" / "toy-site" / "data" / "kept").exists()

@@ -145,7 +145,7 @@ def test_an_app_that_no_network_policy_lets_connect_is_refused(tmp_path: Path) -
     assert (
         "no NetworkPolicy lets its pods connect there (ingress); name the app in `connects` of the app" in printed
     )
-    assert {each.name: each.phase for each in outcome.services} == {
+    assert {service.name: service.phase for service in outcome.services} == {
         "serving": ServicePhase.ENDED,
         "page": ServicePhase.ENDED,
         "stranger": ServicePhase.FAILED,
@@ -244,4 +244,4 @@ def test_what_a_rehearsal_does_nothing_about_is_said(tmp_path: Path) -> None:
     for each in said:
         assert each in printed
         assert each in report
-    assert [each.name for each in outcome.services] == ["page"]
+    assert [service.name for service in outcome.services] == ["page"]

@@ -113,10 +113,10 @@ def test_a_benchmark_is_left_out_unless_it_is_asked_for(stack: str) -> None:
     without, asked = configure(stack, ROOT), configure(stack, ROOT, all_pipelines=True)
     assert "benchmark" not in without.settings.pipelines
     assert "benchmark" not in without.values["slipway:pipelines"]
-    assert [each for each in without.remarks if "left out: benchmark" in each and "BENCHMARK=1" in each]
+    assert [remark for remark in without.remarks if "left out: benchmark" in remark and "BENCHMARK=1" in remark]
     assert "benchmark" in asked.settings.pipelines
     assert asked.values["slipway:pipelines"]["benchmark"]["runs"]
-    assert not any("left out" in each for each in asked.remarks)
+    assert not any("left out" in remark for remark in asked.remarks)
     assert without.settings.pipelines["mnist"] == asked.settings.pipelines["mnist"]
 
 
@@ -133,4 +133,4 @@ def test_a_stack_of_nothing_but_a_benchmark_is_rehearsed_whole(tmp_path: Path) -
     pipelines = {"benchmark": content["config"]["slipway:pipelines"]["benchmark"]}
     configuration = configure("gcp-dev", ROOT, changed(tmp_path, "gcp-dev", pipelines=pipelines))
     assert "benchmark" in configuration.settings.pipelines
-    assert not any("left out" in each for each in configuration.remarks)
+    assert not any("left out" in remark for remark in configuration.remarks)

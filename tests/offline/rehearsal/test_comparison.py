@@ -69,7 +69,7 @@ def test_the_order_is_the_declaration_s_and_so_is_the_best_of_equals() -> None:
         "c": ({"trees": 200}, {"loss": 0.2}),
     }
     found = compared(measured, {"by": "loss", "of": "min"}, ["c", "a", "b"])
-    assert [each.record.name for each in found.variants] == ["c", "a", "b"]
+    assert [variant.record.name for variant in found.variants] == ["c", "a", "b"]
     assert found.best is found.variants[0]
     largest = compared(measured, {"by": "loss"}).best
     assert largest is not None
@@ -79,7 +79,7 @@ def test_the_order_is_the_declaration_s_and_so_is_the_best_of_equals() -> None:
 
 def test_numbers_beside_each_other_have_as_many_digits() -> None:
     found = compared({"a": ({"x": 1}, {"loss": 0.5}), "b": ({"x": 2}, {"loss": 0.0123})})
-    assert [found.cell(each, "loss") for each in found.variants] == ["0.500", "0.012"]
+    assert [found.cell(variant, "loss") for variant in found.variants] == ["0.500", "0.012"]
     assert found.cell(found.variants[0], "accuracy") == ""
 
 
@@ -90,7 +90,7 @@ def test_one_axis_of_numbers_gives_points_in_its_order() -> None:
     assert bars == []
     assert (chart.title, chart.unit) == ("Loss", "trees")
     assert [(x, value) for x, _, value in chart.lines[0].points] == [(0.0, 0.4), (0.5, 0.3), (1.0, 0.2)]
-    assert [each.text for each in chart.x_ticks] == ["100", "200", "300"]
+    assert [x_tick.text for x_tick in chart.x_ticks] == ["100", "200", "300"]
     assert chart.ring == chart.lines[0].points[-1][:2]
 
 
@@ -106,8 +106,8 @@ def test_a_second_axis_of_names_gives_a_line_each() -> None:
         f"{pool}-{x}": ({"pool": pool, "batch": x}, {"loss": x / 100}) for pool in ("t4", "h100") for x in (32, 64)
     }
     ((chart,), _) = drawn(compared(measured))
-    assert [each.name for each in chart.lines] == ["h100", "t4 (nvidia-tesla-t4)"]
-    assert {len(each.points) for each in chart.lines} == {2}
+    assert [line.name for line in chart.lines] == ["h100", "t4 (nvidia-tesla-t4)"]
+    assert {len(line.points) for line in chart.lines} == {2}
 
 
 @pytest.mark.parametrize(("trees", "unit"), [((100, 300, 900), "trees"), ((100, 300), "depth")])
@@ -122,7 +122,7 @@ def test_of_two_axes_of_numbers_the_longer_is_drawn_and_the_other_gives_lines(
     ((chart,), bars) = drawn(compared(measured))
     assert bars == []
     assert chart.unit == unit
-    assert [each.name for each in chart.lines] == (
+    assert [line.name for line in chart.lines] == (
         ["depth 1", "depth 3"] if unit == "trees" else ["trees 100", "trees 300"]
     )
 
@@ -140,7 +140,7 @@ def test_bars_begin_at_zero(values: Mapping[str, float], zero: float, spans: lis
     measured = {name: ({"model": name}, {"loss": value}) for name, value in values.items()}
     _, (bars,) = drawn(compared(measured))
     assert bars.zero == zero
-    assert [(each.start, each.end) for each in bars.bars] == spans
+    assert [(bar.start, bar.end) for bar in bars.bars] == spans
 
 
 def test_a_variant_without_a_number_is_a_row_without_a_bar() -> None:
@@ -152,7 +152,7 @@ def test_a_variant_without_a_number_is_a_row_without_a_bar() -> None:
     phases = {"failed": Phase.FAILED, "lost": Phase.NOT_RUN}
     found = compared(measured, {"by": "loss"}, phases=phases)
     _, (bars,) = drawn(found)
-    assert [(each.label, each.text, each.drawn) for each in bars.bars] == [
+    assert [(bar.label, bar.text, bar.drawn) for bar in bars.bars] == [
         ("model huge", "not run", False),
         ("model large", "failed", False),
         ("model small", "0.500", True),

@@ -57,9 +57,9 @@ class Demo:
 
     def children(self, *words: str) -> list[psutil.Process]:
         found: list[psutil.Process] = []
-        for each in psutil.Process(self.process.pid).children(recursive=True):
-            if all(word in " ".join(each.cmdline()) for word in words):
-                found.append(each)
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            if all(word in " ".join(child.cmdline()) for word in words):
+                found.append(child)
         return found
 
 
@@ -84,11 +84,11 @@ def test_the_page_predicts_the_held_out_digits_as_the_rehearsals_table_says(demo
     )
     assert len(table["images"]) == DIGITS
     page = demo.url("Read a digit")
-    for each in table["images"]:
-        said = answer(f"{page}api/predict", Path(each["path"]).read_bytes())
-        assert said["best"] == each["digit"]
+    for image in table["images"]:
+        said = answer(f"{page}api/predict", Path(image["path"]).read_bytes())
+        assert said["best"] == image["digit"]
         assert said["version"] == 1
-        assert said["probabilities"] == pytest.approx(each["probabilities"], abs=1e-3)
+        assert said["probabilities"] == pytest.approx(image["probabilities"], abs=1e-3)
 
 
 def test_a_seven_that_is_drawn_without_a_bar_is_a_seven(demo: Demo) -> None:
@@ -105,7 +105,7 @@ def test_a_random_held_out_digit_has_its_truth(demo: Demo) -> None:
 
 def test_tensorboard_shows_the_training_and_the_notebook_asks_for_its_token(demo: Demo) -> None:
     runs = answer(f"{demo.url('TensorBoard')}data/runs")
-    assert [each.rpartition("/")[2] for each in runs] == ["train", "validation"]
+    assert [run.rpartition("/")[2] for run in runs] == ["train", "validation"]
     notebook = demo.url("Notebook")
     assert urllib.request.urlopen(notebook, timeout=30).status == 200
     with pytest.raises(urllib.error.HTTPError) as error:

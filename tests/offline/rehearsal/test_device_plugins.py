@@ -197,7 +197,7 @@ def rehearsed(program: Callable[[], object], folder: Path) -> dict[str, JobRecor
     options = Options("here", ROOT, folder / "rehearsal", config_file=file)
     console = Console(record=True, file=sys.stderr, width=200, highlight=False)
     outcome = Session(program, configure("here", ROOT, file), options, console).run()
-    return {each.name: each for each in outcome.records}
+    return {record.name: record for record in outcome.records}
 
 
 def test_a_step_gets_the_gpus_that_the_plugin_makes_allocatable(tmp_path: Path) -> None:

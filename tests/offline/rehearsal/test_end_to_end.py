@@ -77,8 +77,8 @@ def test_ten_digits_are_predicted(rehearsed: Rehearsed) -> None:
     folder, output, outputs = rehearsed
     content = json.loads((folder / PREDICTIONS).read_text(encoding="utf-8"))
     assert len(content["images"]) == 10
-    assert sorted(each["label"] for each in content["images"]) == list(range(10))
-    assert sum(each["digit"] == each["label"] for each in content["images"]) >= 9
+    assert sorted(image["label"] for image in content["images"]) == list(range(10))
+    assert sum(image["digit"] == image["label"] for image in content["images"]) >= 9
     assert set(table(output).values()) == {"succeeded"}
     assert re.search(r"Predictions, (9|10) of 10 right", output)
     assert outputs["mnist"]["accuracy"] >= 0.9

@@ -297,7 +297,7 @@ def test_a_folder_with_files_of_somebody_else_is_left_alone(tmp_path: Path) -> N
     (tmp_path / "logs" / "mine").write_text("mine")
     with pytest.raises(FolderError, match="is not empty, and no rehearsal made it"):
         rehearse(three(), tmp_path, fresh=True)
-    assert [each.name for each in tmp_path.rglob("*")] == ["logs", "mine"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["logs", "mine"]
 
 
 @pytest.mark.slow

@@ -140,10 +140,12 @@ def test_a_folder_that_others_share_shows_only_what_is_linked(tmp_path: Path) ->
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
         files = [module, f"{info.name}/METADATA", f"{info.name}/RECORD", "../../bin/tool"]
-        (info / "RECORD").write_text("".join(f"{each},,\n" for each in files), encoding="utf-8")
-    found = {each.name: each for each in environments.metadata.distributions(path=[str(site)])}
+        (info / "RECORD").write_text("".join(f"{file},,\n" for file in files), encoding="utf-8")
+    found = {
+        distribution.name: distribution for distribution in environments.metadata.distributions(path=[str(site)])
+    }
     environments.link({"mine": found["mine"]}, tmp_path / "image")
-    assert sorted(each.relative_to(tmp_path / "image").as_posix() for each in (tmp_path / "image").rglob("*")) == [
+    assert sorted(path.relative_to(tmp_path / "image").as_posix() for path in (tmp_path / "image").rglob("*")) == [
         "mine-1.0.dist-info",
         "shared",
         "shared/mine",
@@ -181,10 +183,10 @@ def test_two_that_need_it_at_once_make_it_once(place: Environments, tmp_path: Pa
     file = lock(tmp_path, "shout")
     found: list[Environment] = []
     threads = [threading.Thread(target=lambda: found.append(provide(place, file))) for _ in range(3)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert sorted(each.made for each in found) == [False, False, True]
     assert imports(found[0], "shout") == [True]
 
@@ -261,7 +263,7 @@ def test_few_old_ones_are_kept_and_none_that_was_used_of_late(
         os.utime(place.folder / name / environments.WHOLE, (now - age, now - age))
     (place.folder / "half").mkdir()
     made = provide(place)
-    left = {each.name for each in place.folder.iterdir() if each.is_dir()}
+    left = {path.name for path in place.folder.iterdir() if path.is_dir()}
     assert left == {"new", made.folder.name}
 
 

@@ -58,7 +58,7 @@ def test_an_interrupted_rehearsal_ends_its_processes_and_goes_on_later(
     assert "Traceback" not in output
 
     outcome, _ = rehearse(training, tmp_path)
-    assert {each.phase for each in outcome.records} == {Phase.SUCCEEDED}
+    assert {record.phase for record in outcome.records} == {Phase.SUCCEEDED}
     assert resumed_after(tmp_path) >= 2
 
 
@@ -99,5 +99,5 @@ def test_a_killed_rehearsal_leaves_no_process_and_the_next_resumes(tmp_path: Pat
     assert gone(children)
 
     outcome, _ = rehearse(training, tmp_path)
-    assert {each.phase for each in outcome.records} == {Phase.SUCCEEDED}
+    assert {record.phase for record in outcome.records} == {Phase.SUCCEEDED}
     assert resumed_after(tmp_path) >= 3

@@ -55,7 +55,7 @@ def training(
             str(pause),
             *(hosts or hosts_of("toy-train", count)),
             nodes=count,
-            rules=[each() for each in RULES],
+            rules=[rule() for rule in RULES],
             deadline=60,
             cpu=cpu,
             env=env,
@@ -165,8 +165,8 @@ def test_a_pod_waits_for_a_node_that_another_job_holds(tmp_path: Path) -> None:
         toys.job("toy-train", first, *arguments, nodes=2, cpu="1900m", deadline=60, after=[service])
 
     outcome, printed = rehearse(program, tmp_path, machines=2)
-    assert {each.phase for each in outcome.records} == {Phase.SUCCEEDED}, printed
-    train = next(each for each in outcome.records if each.name == "toy-train")
+    assert {record.phase for record in outcome.records} == {Phase.SUCCEEDED}, printed
+    train = next(record for record in outcome.records if record.name == "toy-train")
     assert any("Insufficient cpu" in note for note in train.notes), train.notes
 
 

@@ -52,9 +52,9 @@ def test_jobs_run_on_the_pools_that_the_other_file_declares(tmp_path: Path) -> N
     large, fits = sorted(outcome.records, key=lambda each: each.name == "fits")
     assert (fits.pool, fits.phase.good) == ("large", True)
     assert "Insufficient cpu" in large.reason
-    assert any("platform" in each for each in outcome.configuration.remarks)
+    assert any("platform" in remark for remark in outcome.configuration.remarks)
     # Nothing of the other stack is created here.
-    assert not any(each.type.startswith("existing") for each in outcome.evaluation.resources.values())
+    assert not any(resource.type.startswith("existing") for resource in outcome.evaluation.resources.values())
 
 
 def test_what_is_wrong_with_the_other_file_is_a_problem_beside_the_stacks_own(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_what_is_wrong_with_the_other_file_is_a_problem_beside_the_stacks_own(tm
     root = linked_checkout(tmp_path, {"platform": wrong, "team": {**TEAM, "protect": "perhaps"}})
     with pytest.raises(SettingsError) as caught:
         configure("team", root)
-    problems = {each.key: each.reason for each in caught.value.problems}
+    problems = {problem.key: problem.reason for problem in caught.value.problems}
     assert set(problems) == {f"slipway:clusters.{CLUSTER}.stack", "slipway:protect"}
     assert "`platform` has 1 problem of its own" in problems[f"slipway:clusters.{CLUSTER}.stack"]
 

@@ -196,10 +196,10 @@ def test_secrets_are_placeholders_unless_the_environment_has_them(
 ) -> None:
     steps = {"prepare": STEPS["prepare"], "train": STEPS["train"]}
     remarks = configured(tmp_path / "a", steps, secrets=SECRETS).remarks
-    assert any("slipway:secrets.own-key" in each and "SLIPWAY_SECRET_OWN_KEY" in each for each in remarks)
+    assert any("slipway:secrets.own-key" in remark and "SLIPWAY_SECRET_OWN_KEY" in remark for remark in remarks)
     monkeypatch.setenv("SLIPWAY_SECRET_OWN_KEY", PLANTED)
     found = configured(tmp_path / "b", steps, secrets=SECRETS)
-    assert any("SLIPWAY_SECRET_OWN_KEY" in each for each in found.remarks)
+    assert any("SLIPWAY_SECRET_OWN_KEY" in remark for remark in found.remarks)
     assert PLANTED not in repr(found)
     assert PLANTED not in json.dumps(found.values)
 
@@ -277,7 +277,7 @@ slow = pytest.mark.slow
 @slow
 def test_the_steps_run_in_the_environments_of_their_lock_files(rehearsed: tuple[Path, Outcome, str]) -> None:
     _, outcome, printed = rehearsed
-    phases = {each.name: str(each.phase) for each in outcome.records}
+    phases = {record.name: str(record.phase) for record in outcome.records}
     toy = {name: phase for name, phase in phases.items() if name.startswith("toy-")}
     assert toy == dict.fromkeys(["toy-prepare", "toy-train-0-2", "toy-train-0-1", "toy-report"], "succeeded"), (
         printed
@@ -287,21 +287,21 @@ def test_the_steps_run_in_the_environments_of_their_lock_files(rehearsed: tuple[
     assert (
         len(re.findall(r"made an environment with requirements\.txt and TensorFlow's packages in", printed)) == 1
     )
-    (packages,) = (each.name for each in outcome.records if each.name.startswith("packages-"))
+    (packages,) = (record.name for record in outcome.records if record.name.startswith("packages-"))
     assert "Nothing is lacking" in log(rehearsed, packages)
     assert len(re.findall(r"toy\.train runs `python train\.py .* in place of `no-such-r", printed)) == 1
 
 
 @slow
 def test_variants_run_side_by_side(rehearsed: tuple[Path, Outcome, str]) -> None:
-    first, second = (each for each in rehearsed[1].records if each.name.startswith("toy-train"))
+    first, second = (record for record in rehearsed[1].records if record.name.startswith("toy-train"))
     assert max(first.started, second.started) < min(first.finished, second.finished)
 
 
 @slow
 def test_what_fails_says_why(rehearsed: tuple[Path, Outcome, str]) -> None:
     _, outcome, printed = rehearsed
-    failures = {each.name: each for each in outcome.records if each.phase == "failed"}
+    failures = {record.name: record for record in outcome.records if record.phase == "failed"}
     assert set(failures) == {f"failing-{step}" for step in FAILING}
     assert "No module named 'shout'" in log(rehearsed, "failing-forgot")
     assert "step failing.absent runs 'no-such-tool'" in failures["failing-absent"].reason
@@ -318,5 +318,5 @@ def test_a_secret_reaches_the_program_and_no_file(rehearsed: tuple[Path, Outcome
     folder, _, printed = rehearsed
     assert "key is [secret]" in log(rehearsed, "toy-train-0-2")
     assert PLANTED not in printed
-    for file in (each for each in (folder / "out").rglob("*") if each.is_file()):
+    for file in (path for path in (folder / "out").rglob("*") if path.is_file()):
         assert PLANTED.encode() not in file.read_bytes(), file

@@ -213,7 +213,7 @@ def test_a_rehearsal_that_is_ended_leaves_no_process_and_the_next_goes_on(
     _, alive = psutil.wait_procs(left, timeout=15)
     assert not [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
     assert pipeline.processes() == []
-    done = {int(each.parent.name[-2:]) for each in pipeline.out.glob("store/toy/days/*/*/result.json")}
+    done = {int(path.parent.name[-2:]) for path in pipeline.out.glob("store/toy/days/*/*/result.json")}
 
     printed = pipeline.rehearse(seconds=1.0)
     assert "Items, 6 of 6 done" in printed
@@ -299,7 +299,7 @@ def test_a_queue_that_loads_its_data_is_not_ready(valkey_server: ValkeyServer) -
 
 
 def test_a_server_that_this_machine_lacks_comes_from_a_lock_file(tmp_path: Path) -> None:
-    if any((Path(each) / "valkey-server").exists() for each in os.environ["PATH"].split(os.pathsep)):
+    if any((Path(part) / "valkey-server").exists() for part in os.environ["PATH"].split(os.pathsep)):
         pytest.skip("this machine has a server of its own")
     printed = Pipeline(tmp_path, os.environ["PATH"]).rehearse(count=2, seconds=0.1)
     assert "toy.queue runs what stands in for `valkey-server` with valkey-requirements.txt" in printed

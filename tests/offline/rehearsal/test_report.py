@@ -161,7 +161,7 @@ def test_it_fetches_nothing(report: tuple[Path, str]) -> None:
     _, text = report
     page = Page(text)
     assert page.fetches
-    assert [each for each in page.fetches if not re.match(r"data:image/(png|svg\+xml);base64,", each)] == []
+    assert [fetch for fetch in page.fetches if not re.match(r"data:image/(png|svg\+xml);base64,", fetch)] == []
     assert not re.search(r"@import|url\(|<script|<link|<iframe", text)
 
 
@@ -304,7 +304,7 @@ def test_every_job_that_ran_leads_to_its_log(report: tuple[Path, str]) -> None:
     links = set(Page(text).links)
     assert {"logs/writer.log", "logs/broken.log"} <= links
     assert (folder / "logs" / "broken.log").read_text(encoding="utf-8").count("alert(1)") == 1
-    assert all(each.startswith("logs/") for each in links)
+    assert all(link.startswith("logs/") for link in links)
 
 
 def test_it_says_that_nothing_was_created_and_what_the_run_would_cost() -> None:
@@ -377,7 +377,7 @@ def test_what_a_rehearsal_lays_over_stands_there_as_yaml(tmp_path: Path) -> None
 def test_copies_of_the_results_lie_beside_it(report: tuple[Path, str]) -> None:
     folder, _ = report
     stored, copies = folder / "store" / "digits" / "1", folder / "results" / "writer"
-    assert {each.name for each in copies.iterdir()} == {
+    assert {path.name for path in copies.iterdir()} == {
         "predictions.json",
         "metrics.json",
         "results.json",
@@ -389,7 +389,7 @@ def test_copies_of_the_results_lie_beside_it(report: tuple[Path, str]) -> None:
 
 def test_its_picture_of_the_stack_says_how_jobs_ended(report: tuple[Path, str]) -> None:
     start = "data:image/svg+xml;base64,"
-    (picture,) = [each for each in Page(report[1]).fetches if each.startswith(start)]
+    (picture,) = [fetch for fetch in Page(report[1]).fetches if fetch.startswith(start)]
     drawing = parse(base64.b64decode(picture.removeprefix(start)).decode())
     jobs = {each.name: each.kinds - {"job"} for each in drawing.of("job")}
     assert jobs == {"writer": {"succeeded"}, "broken": {"failed"}, "after": {"not-run"}}

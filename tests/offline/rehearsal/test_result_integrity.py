@@ -127,7 +127,7 @@ def assert_all_there(folder: Path, outcome: Outcome) -> None:
     (table,) = outcome.results.jobs[0].tables
     assert len(table.rows) == 10
     copied = json.loads((folder / COPY).read_text(encoding="utf-8"))
-    assert [each["digit"] for each in copied["images"]] == list(range(10))
+    assert [image["digit"] for image in copied["images"]] == list(range(10))
     assert (folder / SHEET).read_bytes() == PNG
     for step in ("prepare", "train", "predict"):
         assert store.whole(folder / "store" / "run" / step) == (True, "")

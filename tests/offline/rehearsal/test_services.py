@@ -129,7 +129,7 @@ def test_a_service_that_cannot_start_fails_the_job_with_its_last_lines(tmp_path:
         toys.job("other", "print('needs no service')")
 
     outcome, printed = rehearse(program, tmp_path)
-    assert {each.name: each.phase for each in outcome.records} == {
+    assert {record.name: record.phase for record in outcome.records} == {
         "first": Phase.FAILED,
         "second": Phase.FAILED,
         "other": Phase.SUCCEEDED,
@@ -169,9 +169,9 @@ def test_a_service_takes_its_place_on_a_node_for_as_long_as_the_rehearsal_runs(t
         toys.job("late", "pass", after=there)
 
     outcome, printed = rehearse(program, tmp_path)
-    assert [each.phase for each in outcome.records] == [Phase.FAILED]
+    assert [record.phase for record in outcome.records] == [Phase.FAILED]
     assert "beside the services that run there" in printed
-    assert len({each.node for each in outcome.services}) == count
+    assert len({service.node for service in outcome.services}) == count
 
 
 @pytest.mark.slow

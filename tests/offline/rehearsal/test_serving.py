@@ -111,4 +111,4 @@ def test_each_training_that_is_good_enough_is_the_next_version(tmp_path: Path) -
     assert code == 1
     assert "0.0000 of 40 requests rightly, 0.9 is asked for; nothing is published" in printed
     versions = tmp_path / "out" / "store" / "risk" / "models" / "risk"
-    assert sorted(each.name for each in versions.iterdir() if each.is_dir()) == ["1", "2"]
+    assert sorted(path.name for path in versions.iterdir() if path.is_dir()) == ["1", "2"]

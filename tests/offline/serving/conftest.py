@@ -20,7 +20,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
     half_plus(folder / "half_plus_three" / "123", 3)
     sensors(folder / "sensors" / "1")
-    return {each.name: each for each in folder.iterdir()}
+    return {path.name: path for path in folder.iterdir()}
 
 
 @pytest.fixture(scope="session")

@@ -79,7 +79,7 @@ def test_the_same_columns_and_rows(server: Server) -> None:
     code, columns = server.post(SENSORS, {"inputs": COLUMNS})
     assert code == 200
     for name, values in columns["outputs"].items():
-        assert values == [each[name] for each in rows["predictions"]]
+        assert values == [prediction[name] for prediction in rows["predictions"]]
 
 
 def test_one_input_may_go_without_its_name(server: Server) -> None:
@@ -254,12 +254,12 @@ def test_prometheus_reads_the_names_of_the_server(server: Server) -> None:
     lines = page.splitlines()
     assert "# TYPE :tensorflow:serving:request_count counter" in lines
     assert any(
-        each.startswith(':tensorflow:serving:request_count{model_name="half_plus_three",status="OK"} ')
-        for each in lines
+        line.startswith(':tensorflow:serving:request_count{model_name="half_plus_three",status="OK"} ')
+        for line in lines
     )
     assert ':tensorflow:serving:request_count{model_name="unknown",status="NOT_FOUND"} 1' in lines
     labels = 'model_name="half_plus_three",API="predict",entrypoint="REST"'
-    counts = [each.rpartition(" ")[2] for each in lines if f"request_latency_bucket{{{labels}," in each]
+    counts = [line.rpartition(" ")[2] for line in lines if f"request_latency_bucket{{{labels}," in line]
     assert counts == sorted(counts, key=int)
     assert f":tensorflow:serving:request_latency_count{{{labels}}} {counts[-1]}" in lines
-    assert any("load_attempt_count" in each and 'status="success"} 1' in each for each in lines)
+    assert any("load_attempt_count" in line and 'status="success"} 1' in line for line in lines)

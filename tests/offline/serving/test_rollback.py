@@ -61,8 +61,8 @@ class Folder:
 
     def wait(self, _: float) -> None:
         self.read()
-        for each in self.waits:
-            each()
+        for wait in self.waits:
+            wait()
 
     def read(self) -> None:
         """Wait until all servers go by the file."""
@@ -123,8 +123,8 @@ class Visitor(threading.Thread):
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
     found = Folder(tmp_path, monkeypatch)
     yield found
-    for each in found.servers:
-        each.end()
+    for server in found.servers:
+        server.end()
 
 
 def test_visitors_see_no_publication_and_no_rollback_but_by_the_answer(folder: Folder) -> None:

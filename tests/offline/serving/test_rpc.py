@@ -108,7 +108,10 @@ def test_classifies_and_regresses(stub: Any) -> None:
     classification.model_spec.signature_name = "tensorflow/serving/classify"
     classification.input.CopyFrom(regression.input)
     (answer,) = stub.Classify(classification).result.classifications
-    assert [(each.label, round(each.score, 6)) for each in answer.classes] == [("small", 0.6), ("large", 0.4)]
+    assert [(kind.label, round(kind.score, 6)) for kind in answer.classes] == [
+        ("small", 0.6),
+        ("large", 0.4),
+    ]
     regression.input.Clear()
     assert refused(lambda: stub.Regress(regression)) == (grpc.StatusCode.INVALID_ARGUMENT, "Input is empty.")
 

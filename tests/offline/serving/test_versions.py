@@ -49,7 +49,7 @@ class Folder:
 
 
 def _specific(versions: tuple[int, ...]) -> str:
-    return f"specific {{ {' '.join(f'versions: {each}' for each in versions)} }}"
+    return f"specific {{ {' '.join(f'versions: {version}' for version in versions)} }}"
 
 
 @pytest.fixture(scope="session")

@@ -65,7 +65,7 @@ class Watched:
         return self.session.look()
 
     def step(self, name: str) -> StepState:
-        return next(each for each in self.look().steps if each.name == name)
+        return next(step for step in self.look().steps if step.name == name)
 
     def done(self, step: Expected, age: float = 400) -> None:
         made = job(step.job, condition("Complete"), step=f"{step.pipeline}.{step.step}", age=age)

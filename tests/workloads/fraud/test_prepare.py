@@ -144,7 +144,7 @@ def test_files_that_are_no_new_day_are_left_out_and_named(source: Path, tmp_path
     (source / "2018-04-09.csv").write_bytes(b"")
     (source / "notes.txt").write_text("not a table", encoding="utf-8")
     said = prepare(source, tmp_path / "out")
-    found = {each["file"]: each["problem"] for each in problems(tmp_path / "out")}
+    found = {problem["file"]: problem["problem"] for problem in problems(tmp_path / "out")}
     assert found == {
         "2018-04-05.csv": "is empty: left out",
         "2018-04-06.csv": "has no column TERMINAL_ID, TX_AMOUNT: left out",

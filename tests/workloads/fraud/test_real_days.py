@@ -24,7 +24,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 def test_the_days_are_read_whole(report: dict) -> None:
     assert report["problems"] == []
-    assert [(each["day"], each["transactions"], each["frauds"]) for each in report["data"]["days"]] == [
+    assert [(day["day"], day["transactions"], day["frauds"]) for day in report["data"]["days"]] == [
         ("2018-04-01", 9488, 3),
         ("2018-04-02", 9583, 13),
         ("2018-04-03", 9747, 15),
@@ -34,7 +34,7 @@ def test_the_days_are_read_whole(report: dict) -> None:
 
 
 def test_the_published_accuracies_are_those_of_predicting_no_fraud(report: dict) -> None:
-    accuracy = {each["day"]: each["accuracy"] for each in report["days"] if each["by"] == "no fraud"}
+    accuracy = {day["day"]: day["accuracy"] for day in report["days"] if day["by"] == "no fraud"}
     assert accuracy["2018-04-04"] == pytest.approx(0.99811, abs=5e-6)
     assert accuracy["2018-04-05"] == pytest.approx(0.99772, abs=5e-6)
 

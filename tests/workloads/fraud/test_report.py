@@ -86,8 +86,8 @@ def test_the_same_pipeline_makes_the_same_report_to_the_byte(
     rows[0] |= {"attempts": 3, "seconds": 99.5}
     (days / "items.json").write_text(json.dumps(rows), encoding="utf-8")
     run("evaluate.py", "--data", prepared, "--days", days, "--output", tmp_path / "report")
-    assert {each.name: each.read_bytes() for each in reported.iterdir()} == {
-        each.name: each.read_bytes() for each in (tmp_path / "report").iterdir()
+    assert {path.name: path.read_bytes() for path in reported.iterdir()} == {
+        path.name: path.read_bytes() for path in (tmp_path / "report").iterdir()
     }
 
 

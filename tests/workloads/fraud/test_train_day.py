@@ -81,7 +81,7 @@ def test_a_day_without_frauds_is_learnt(prepared: Path, tmp_path: Path) -> None:
         np.savez(tmp_path / "quiet.npz", **{**day, "fraud": np.zeros_like(day["fraud"])})
     run("train_day.py", "--day", tmp_path / "quiet.npz", "--epochs", 2, "--output", tmp_path / "out",
         loaded=True)  # fmt: skip
-    assert all(np.isfinite(each).all() for each in weights(tmp_path / "out"))
+    assert all(np.isfinite(weight).all() for weight in weights(tmp_path / "out"))
 
 
 def test_nothing_that_is_stored_is_a_pickle(prepared: Path, learnt: Path) -> None:

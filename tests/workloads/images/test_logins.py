@@ -191,7 +191,7 @@ def test_files_of_a_mounted_configmap_are_laid_out_with_their_modes(tmp_path: Pa
     assert (target / "bin" / "tool").stat().st_mode & 0o777 == 0o755
     assert not (target / "bin" / "tool").is_symlink()
     assert (target / "plain").stat().st_mode & 0o777 == 0o644
-    assert sorted(each.name for each in target.iterdir()) == ["bin", "plain"]
+    assert sorted(path.name for path in target.iterdir()) == ["bin", "plain"]
     # Another pod's copy makes the same layers: nothing in them is of the time of the copy.
     assert {each.stat().st_mtime for each in (target, *target.rglob("*"))} == {0}
     assert (target / "bin").stat().st_mode & 0o777 == 0o755

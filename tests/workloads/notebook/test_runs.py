@@ -81,7 +81,7 @@ def test_the_newest_whole_result_is_found(runs: Runs) -> None:
     second = leave(runs, "split", "bbbb", 2000, words_txt="a b c")
     (runs.directory / "split" / "cccc").mkdir()
     (runs.directory / "split" / "cccc" / "manifest.json").write_text("half of i")
-    assert [each.directory for each in runs.results("split")] == [second, first]
+    assert [result.directory for result in runs.results("split")] == [second, first]
     assert runs.result("split", "aa").directory == first
     with pytest.raises(NothingThereError, match="none of zz; there are bbbb, aaaa"):
         runs.result("split", "zz")
@@ -117,12 +117,12 @@ def test_a_command_line_has_the_newest_inputs(runs: Runs) -> None:
 
 def test_a_step_runs_by_hand_and_the_store_stays_as_it_is(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
     leave(runs, "split", "aaaa", 1000, words_txt="a b c")
-    before = {each: each.stat().st_mtime_ns for each in runs.store.rglob("*")}
+    before = {path: path.stat().st_mtime_ns for path in runs.store.rglob("*")}
     output = runs.run("test", rate=2)
     assert output == runs.folder / "by-hand" / "test"
     assert json.loads((output / "count.json").read_text()) == {"words": 3, "rate": 2.0}
     assert "counted" in capsys.readouterr().out
-    assert {each: each.stat().st_mtime_ns for each in runs.store.rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in runs.store.rglob("*")} == before
 
 
 def test_a_step_that_fails_by_hand_says_so(runs: Runs) -> None:

@@ -76,16 +76,16 @@ def executed(store: Path, kept: Path, monkeypatch: pytest.MonkeyPatch, **more: s
     NotebookClient(
         found, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(kept)}}
     ).execute()
-    return [each for each in found["cells"] if each["cell_type"] == "code"]
+    return [cell for cell in found["cells"] if cell["cell_type"] == "code"]
 
 
 def said(cell: Mapping[str, Any]) -> str:
-    parts = [each.get("text") or each.get("data", {}).get("text/markdown", "") for each in cell["outputs"]]
+    parts = [output.get("text") or output.get("data", {}).get("text/markdown", "") for output in cell["outputs"]]
     return "\n".join(parts)
 
 
 def pictures(cell: Mapping[str, Any]) -> int:
-    return sum("image/png" in each.get("data", {}) for each in cell["outputs"])
+    return sum("image/png" in output.get("data", {}) for output in cell["outputs"])
 
 
 def test_it_shows_the_run_and_asks_the_model(
@@ -118,9 +118,9 @@ def test_the_model_reads_the_digits_that_it_is_shown(store: Path, server: Server
     truth = json.loads((files[0].parent / "labels.json").read_text())
     answer = model.predict([examples.instance(each, dtype, shape) for each in files])
     assert answer.version == 4
-    shares = [drawing.shares(each) for each in answer.outputs]
-    assert all(abs(sum(each) - 1) < 1e-6 for each in shares)
-    read = [each.index(max(each)) for each in shares]
+    shares = [drawing.shares(output) for output in answer.outputs]
+    assert all(abs(sum(share) - 1) < 1e-6 for share in shares)
+    read = [share.index(max(share)) for share in shares]
     right = sum(truth[file.name] == digit for file, digit in zip(files, read, strict=True))
     assert right >= 8, read
 
@@ -152,7 +152,7 @@ def test_a_file_in_cells_becomes_a_notebook() -> None:
     source = '"""Not part of it."""\n\n# %% [markdown]\n# # Title\n#\n# Text\n\n# %%\nx = 1\n\n\nprint(x)\n'
     found = nbformat.reads(notebook(source), as_version=4)
     nbformat.validate(found)
-    assert [(each["cell_type"], each["source"]) for each in found["cells"]] == [
+    assert [(cell["cell_type"], cell["source"]) for cell in found["cells"]] == [
         ("markdown", "# Title\n\nText"),
         ("code", "x = 1\n\n\nprint(x)"),
     ]

@@ -102,7 +102,7 @@ def tab(browser: Browser, running: Running) -> Iterator[Opened]:
     yield page
     page.context.close()
     # Chromium notes each answer that is not well; the page tells people itself.
-    assert [each for each in page.errors if "Failed to load resource" not in each] == []
+    assert [error for error in page.errors if "Failed to load resource" not in error] == []
     assert all(each.startswith(running.address) for each in page.asked)
 
 

@@ -314,7 +314,7 @@ def test_all_together_are_bounded(opened: Opened) -> None:
         page.post("/api/predict", content=file(seven()), headers={"x-forwarded-for": f"10.0.0.{each}"})
         for each in range(4)
     ]
-    assert [each.status_code for each in answers].count(429) >= 1
+    assert [answer.status_code for answer in answers].count(429) >= 1
     assert "many people" in answers[-1].json()["error"]
 
 
@@ -325,9 +325,9 @@ def test_browsers_ask_again_only_for_what_changed(page: TestClient) -> None:
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:
-    for each in STATIC.iterdir():
-        text = each.read_text(encoding="utf-8")
-        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), each
+    for path in STATIC.iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), path
         assert "innerHTML" not in text
     assert not re.search(r"style=|onclick=|<script>|<style", (STATIC / "index.html").read_text(encoding="utf-8"))
 

@@ -17,12 +17,12 @@ LABELS = [str(each) for each in range(10)]
 def test_what_the_step_of_the_digits_publishes(data: Path) -> None:
     """Ten images with `labels.json`, and the split that it tests with as arrays."""
     images = load(data / "images")
-    assert sorted(each.truth(LABELS) or 0 for each in images) == list(range(10))
-    assert {each.image.size for each in images} == {(28, 28)}
+    assert sorted(image.truth(LABELS) or 0 for image in images) == list(range(10))
+    assert {image.image.size for image in images} == {(28, 28)}
     arrays = load(data / "test.npz")
     with np.load(data / "test.npz") as file:
         assert len(arrays) == len(file["labels"])
-        assert [each.truth(LABELS) for each in arrays[:20]] == file["labels"][:20].tolist()
+        assert [array.truth(LABELS) for array in arrays[:20]] == file["labels"][:20].tolist()
         assert np.array_equal(np.asarray(arrays[7].image), file["images"][7])
 
 

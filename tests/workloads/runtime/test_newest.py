@@ -213,4 +213,4 @@ def test_the_newest_run_is_one_whole_json_object(store: Path, night: Callable[..
     night("20261122-0300")
     content = json.loads((store / "churn/newest/runs.json").read_text())
     assert content["format"] == newest.FORMAT
-    assert [each["run"] for each in content["runs"]] == ["20261122-0300"]
+    assert [run["run"] for run in content["runs"]] == ["20261122-0300"]

@@ -69,7 +69,7 @@ def test_workers_have_their_shares_and_do_not_need_places_at_the_same_time(step:
 def test_of_workers_at_the_same_time_one_makes_the_result(step: Step) -> None:
     step.data({**DAYS, "day-4": "ok"})
     workers = [step.start("--workers", 2, JOB_COMPLETION_INDEX=index) for index in "01"]
-    assert any("Published" in ended(each) for each in workers)
+    assert any("Published" in ended(worker) for worker in workers)
     assert sorted(step.runs) == ["day-1", "day-2", "day-3", "day-4"]
 
 
@@ -177,7 +177,7 @@ def test_a_worker_that_was_killed_leaves_no_process_and_has_lost_an_attempt(step
 
 def children(pid: int) -> list[int]:
     try:
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [int(part) for part in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:
         return []
 

@@ -67,7 +67,7 @@ class Report:
     @property
     def failed(self) -> list[Outcome]:
         """The items that were set aside."""
-        return [each for each in self.outcomes if each.record is None]
+        return [outcome for outcome in self.outcomes if outcome.record is None]
 
 
 def report(output: Path, outcomes: Sequence[Outcome], read: Container[Record] = ()) -> Report:
@@ -92,7 +92,7 @@ def publish(output: Path, work: Manifest, ended: Report, allowed: int, declared:
     Raises:
         StepError: ITEMS_FAILED naming the items and why they failed, NO_RESULT; StoreError.
     """
-    rows = [_row(each, ended.results) for each in ended.outcomes]
+    rows = [_row(outcome, ended.results) for outcome in ended.outcomes]
     lines = ",\n".join(json.dumps(each, allow_nan=False) for each in rows)
     with store_errors(output):
         write_atomically(output / ITEMS, f"[\n{lines}\n]\n".encode())

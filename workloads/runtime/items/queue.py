@@ -439,7 +439,7 @@ class ItemQueue:
         """
 
         def ask() -> list[bool]:
-            calls = [(COMMIT, self._keys, each) for each in commits]
+            calls = [(COMMIT, self._keys, commit) for commit in commits]
             accepted = self._connection.scripts(calls) if calls else []
             # WAITAOF waits for what this connection wrote, and a commit that was there already wrote nothing.
             kept = [("EXPIRE", key, KEPT_FOR) for key in self._keys]
@@ -466,7 +466,7 @@ class ItemQueue:
 
         A record is empty where only the store had it when the queue was filled.
         """
-        words = [word for each in records for word in each]
+        words = [word for record in records for word in record]
         return sum(self._script(REOPEN, *words[start : start + _BATCH]) for start in range(0, len(words), _BATCH))
 
     def state(self) -> dict[str, int]:

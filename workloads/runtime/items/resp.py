@@ -69,7 +69,7 @@ class Connection:
             if error.kind != "NOSCRIPT":
                 raise
         # Those before it were carried out and are repeated here.
-        self.pipeline([("SCRIPT", "LOAD", script.source) for script in {each[0] for each in calls}])
+        self.pipeline([("SCRIPT", "LOAD", script.source) for script in {call[0] for call in calls}])
         return self.pipeline(
             [("EVALSHA", script.digest, len(keys), *keys, *words) for script, keys, words in calls]
         )

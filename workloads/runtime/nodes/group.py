@@ -157,7 +157,7 @@ class Memory:
     @staticmethod
     def parse(raw: Mapping[str, Any], count: int) -> Memory:
         """The memory that a pod sent. Raises ValueError, KeyError or TypeError where it is none."""
-        kills = [int(each) for each in raw["kills"]]
+        kills = [int(kill) for kill in raw["kills"]]
         if len(kills) not in (0, count):
             raise ValueError("its memory is that of another number of pods")
         return Memory(
@@ -305,7 +305,7 @@ class Group:
         others = [seat for seat in self._seats if seat.is_here]
         if now < first + SETTLE or any(seat.seen <= first or seat.leaving for seat in others):
             return
-        cause = next((each for each in self._failures if not each.consequent), self._failures[0])
+        cause = next((failure for failure in self._failures if not failure.consequent), self._failures[0])
         host, words = self._nodes[cause.rank].host, f": {cause.words}" if cause.words else ""
         text = f"the program of pod {cause.rank} ({host}) failed with exit code {cause.code}{words}"
         self._say(f"Generation {self.generation} ended: {text}")

@@ -295,7 +295,7 @@ class Pod:
             assert self._member is not None
             hint = f"; the last attempt: {self._member.obstacle}" if self._member.obstacle else ""
             raise StepError(NODES_MISSING, f"waited for {text}{hint}")
-        if waited >= next((each for each in _WORDS if each > self._said), self._said + _WORDS[-1]):
+        if waited >= next((word for word in _WORDS if word > self._said), self._said + _WORDS[-1]):
             self._said = waited
             print(f"waiting for {text}", flush=True)
 

@@ -59,7 +59,7 @@ class Lines:
         if len(self._rest) > LONGEST_LINE:
             raise ValueError("a line is too long")
         messages = [json.loads(line) for line in lines]
-        if any(not isinstance(each, dict) or "type" not in each for each in messages):
+        if any(not isinstance(message, dict) or "type" not in message for message in messages):
             raise ValueError("a line is no message")
         return messages
 

@@ -116,7 +116,7 @@ class CommandWork:
         assert self._work is not None
         options, given = self._options, self._given
         if self._rank == 0:
-            declared = [each.reference for each in options.results]
+            declared = [result.reference for result in options.results]
             self._kept = outputs.kept(options.output, self._work, declared)
             if self._kept is not None:
                 print(f"{given.words[0]} ended well before, and is not run again", flush=True)
@@ -135,7 +135,7 @@ class CommandWork:
         try:
             require(output, ended.files, options.results)
         except NoResultError:
-            outputs.keep(output, ended, [each.reference for each in options.results])
+            outputs.keep(output, ended, [result.reference for result in options.results])
             raise
         if not ended.files:
             print(f"warning: {options.words[0]} ended well and wrote nothing into {output}", file=sys.stderr)

@@ -79,9 +79,9 @@ def _identity(stack: Stack, role: Resource) -> Identity:
         if stack.source(each, "role", ROLE) == role
     ]
     may = [MANAGED.get(name, name) for name in managed]
-    may += [words for each in policies for words in _about(stack, each)]
+    may += [words for policy in policies for words in _about(stack, policy)]
     of, clusters, pods = _of(stack, role)
-    reached = any(target.type in STORES for each in policies for target in _targets(stack, each))
+    reached = any(target.type in STORES for policy in policies for target in _targets(stack, policy))
     return Identity(
         text(role.properties.get("name")) or role.name,
         of,
@@ -102,7 +102,7 @@ def _of(stack: Stack, role: Resource) -> tuple[str, list[str], bool]:
         if not using:
             continue
         clusters = [stack.source(each, cluster_key, EKS_CLUSTER) if cluster_key else each for each in using]
-        called = sorted({stack.called(each) for each in clusters if each is not None})
+        called = sorted({stack.called(cluster) for cluster in clusters if cluster is not None})
         names = dict.fromkeys(_service_account(each) for each in using)
         return whose or f"pods of {', '.join(names)}", called, not whose
     services = [service for each in _trusted(role) for service in texts(at(each, "Principal", "Service"))]
@@ -126,9 +126,9 @@ def _targets(stack: Stack, policy: Resource) -> Iterator[Resource]:
 def _about(stack: Stack, policy: Resource) -> list[str]:
     """What an inline policy is about: resources of the stack, or else the services whose actions it allows."""
     if targets := list(_targets(stack, policy)):
-        return [TARGETS[each.type] for each in targets]
+        return [TARGETS[target.type] for target in targets]
     statements = mappings(at(_document(policy.properties.get("policy")), "Statement"))
-    actions = [action for each in statements for action in texts(each.get("Action"))]
+    actions = [action for statement in statements for action in texts(statement.get("Action"))]
     if "*" in actions:
         return ["do everything"]
     services = dict.fromkeys(each.partition(":")[0] for each in actions)

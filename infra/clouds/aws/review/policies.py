@@ -55,9 +55,11 @@ def _endpoints(stack: Stack) -> Iterator[Violation]:
 def _nodes(stack: Stack) -> Iterator[Violation]:
     for group in stack.of_type(NODE_GROUP):
         subnets = (stack.resources.get(urn) for urn in sorted(group.property_dependencies.get("subnetIds", ())))
-        public = [each.name for each in subnets if each and is_true(each.properties.get("mapPublicIpOnLaunch"))]
+        public = [
+            subnet.name for subnet in subnets if subnet and is_true(subnet.properties.get("mapPublicIpOnLaunch"))
+        ]
         interfaces = mappings(template(stack, group).get("networkInterfaces"))
-        if public or any(is_true(each.get("associatePublicIpAddress")) for each in interfaces):
+        if public or any(is_true(interface.get("associatePublicIpAddress")) for interface in interfaces):
             where = f", as all machines in {', '.join(public)}" if public else ""
             yield Violation(
                 group.urn,
@@ -228,7 +230,7 @@ def allowing(document: object) -> list[Properties]:
             return []
     found = mapping(document).get("Statement")
     statements = mappings(found) or ([mapping(found)] if mapping(found) else [])
-    return [each for each in statements if each.get("Effect") == "Allow"]
+    return [statement for statement in statements if statement.get("Effect") == "Allow"]
 
 
 def for_everybody(statement: Properties) -> bool:
@@ -401,7 +403,9 @@ def too_much(resource: Resource) -> str:
     if full := sorted(name for name in attached(resource) if name.endswith("FullAccess")):
         return f"{' and '.join(full)} allows every action of a service on every resource"
     documents = [resource.properties.get("policy")] if resource.type in IDENTITY_POLICIES else []
-    documents += [each.get("policy") for each in mappings(resource.properties.get("inlinePolicies"))]
+    documents += [
+        inline_policy.get("policy") for inline_policy in mappings(resource.properties.get("inlinePolicies"))
+    ]
     statements = (statement for document in documents for statement in allowing(document))
     return next((why for statement in statements if (why := _wildcard(statement))), "")
 

@@ -91,7 +91,7 @@ def only_examples(cluster: AwsCluster) -> list[str]:
     """The networks that may reach the cluster's API, where all of them are examples; else none."""
     networks = cluster.control_plane.authorized_networks.values()
     blocks = [ipaddress.IPv4Network(network) for network in networks]
-    examples = bool(blocks) and all(any(block.subnet_of(each) for each in EXAMPLES) for block in blocks)
+    examples = bool(blocks) and all(any(block.subnet_of(example) for example in EXAMPLES) for block in blocks)
     return sorted(set(networks)) if examples else []
 
 

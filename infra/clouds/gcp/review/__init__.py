@@ -132,7 +132,10 @@ def _outside(stack: Stack, member: str) -> str:
     own = {text(each.properties.get("project")) for each in stack.of_type(CLUSTER)}
     if project not in own:
         return f"pods of {namespace}/{account} in the project {project}"
-    inside = {SYSTEM, *(text(at(each.properties, "metadata", "namespace")) for each in stack.resources.values())}
+    inside = {
+        SYSTEM,
+        *(text(at(resource.properties, "metadata", "namespace")) for resource in stack.resources.values()),
+    }
     return "" if namespace in inside else f"pods of {namespace}/{account}"
 
 
@@ -197,13 +200,13 @@ def _account(stack: Stack, account: Resource, pods: Mapping[str, Sequence[str]])
     grants = [each for each in stack.of_type(*PROJECT_GRANTS) if _granted_to(stack, each) == account.urn]
     of_buckets = [each for each in stack.of_type(*BUCKET_GRANTS) if _granted_to(stack, each) == account.urn]
     members = [each for each in stack.of_type(IMPERSONATION) if account.urn in each.dependencies]
-    users = list(dict.fromkeys(filter(None, (_member(each.properties.get("member")) for each in members))))
+    users = list(dict.fromkeys(filter(None, (_member(member.properties.get("member")) for member in members))))
     node_pools = [each for each in stack.of_type(nodes.NODE_POOL) if stack.source(each, "nodeConfig", ACCOUNT)]
     with_nodes = {
         stack.called(cluster)
-        for each in node_pools
-        if account.urn in each.property_dependencies.get("nodeConfig", ())
-        and (cluster := stack.source(each, "cluster", CLUSTER)) is not None
+        for node_pool in node_pools
+        if account.urn in node_pool.property_dependencies.get("nodeConfig", ())
+        and (cluster := stack.source(node_pool, "cluster", CLUSTER)) is not None
     }
     if with_nodes:
         of, clusters = "nodes", sorted(with_nodes)
@@ -242,11 +245,11 @@ def _mounting_pods(stack: Stack) -> dict[str, list[str]]:
 
 def _member(member: object) -> str:
     found = MEMBER.search(text(member))
-    return "/".join(each for each in found.groups() if each) if found else ""
+    return "/".join(group for group in found.groups() if group) if found else ""
 
 
 def _may(grants: Iterable[Resource]) -> str:
-    roles = [text(each.properties.get("role")) for each in grants]
+    roles = [text(grant.properties.get("role")) for grant in grants]
     words = [WORDS.get(role, role.removeprefix("roles/")) for role in dict.fromkeys(filter(None, roles))]
     return ", ".join(words) or "nothing"
 
@@ -263,7 +266,7 @@ def _endpoint(cluster: Resource) -> str:
     with_ip = at(config, "ipEndpointsConfig", "enabled")
     if is_true(with_ip) or with_ip is None:
         blocks = mappings(at(cluster.properties, "masterAuthorizedNetworksConfig", "cidrBlocks"))
-        names = [text(each.get("cidrBlock")) for each in blocks]
+        names = [text(block.get("cidrBlock")) for block in blocks]
         parts.append(f"IP endpoint, for {', '.join(filter(None, names)) or 'every address'}")
     return "; ".join(parts) or "from the VPC alone"
 

@@ -35,8 +35,8 @@ def bindings(grant: Resource) -> Iterator[tuple[str, Sequence[str]]]:
     """Each role that an IAM resource grants, with its members, as far as they are known."""
     properties = grant.properties
     if "policyData" in properties:
-        for each in mappings(_document(properties["policyData"]).get("bindings")):
-            yield text(each.get("role")), texts(each.get("members"))
+        for binding in mappings(_document(properties["policyData"]).get("bindings")):
+            yield text(binding.get("role")), texts(binding.get("members"))
         return
     members = properties.get("member", properties.get("members"))
     yield text(properties.get("role")), texts(members)
@@ -44,7 +44,7 @@ def bindings(grant: Resource) -> Iterator[tuple[str, Sequence[str]]]:
 
 def everyone_in(members: Sequence[str]) -> str:
     """Those of the members that stand for anyone, as a text."""
-    return ", ".join(each for each in members if each in EVERYONE or _whole_pool(each))
+    return ", ".join(member for member in members if member in EVERYONE or _whole_pool(member))
 
 
 def _whole_pool(member: str) -> bool:
@@ -236,7 +236,7 @@ def _public(stack: Stack) -> Iterator[Violation]:
 def _listed(resource: Resource) -> str:
     """Who of everyone an access control list names."""
     named = {text(resource.properties.get("entity")), text(resource.properties.get("predefinedAcl"))}
-    named |= {each.rpartition(":")[2] for each in texts(resource.properties.get("roleEntities"))}
+    named |= {role_entity.rpartition(":")[2] for role_entity in texts(resource.properties.get("roleEntities"))}
     return ", ".join(sorted(named & (EVERYONE | PUBLIC_ACLS)))
 
 
@@ -387,11 +387,11 @@ def _is_for(stack: Stack, grant: Resource, email: str, account: Resource | None)
     named = any(f"serviceAccount:{email}" in members for _, members in bindings(grant)) if email else False
     # In a preview both addresses are unknown, but not where they come from.
     sources = [stack.source(grant, key, ACCOUNT) for key in ("member", "members")]
-    return named or any(each is account for each in sources if each is not None)
+    return named or any(source is account for source in sources if source is not None)
 
 
 def _grants(stack: Stack) -> list[Resource]:
-    return [each for each in stack.resources.values() if not each.read and GRANT.search(each.type)]
+    return [resource for resource in stack.resources.values() if not resource.read and GRANT.search(resource.type)]
 
 
 GRANT_POLICIES = (

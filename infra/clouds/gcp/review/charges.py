@@ -99,8 +99,11 @@ def machine_of(pod: DeclaredPod) -> MachineType | None:
 
 def _declared(spec: Properties) -> Resources:
     """What one pod asks for. Raises ValueError where an amount cannot be read."""
-    before = [_amounts(at(each, "resources", "requests")) for each in mappings(spec.get("initContainers"))]
-    beside = [_amounts(at(each, "resources", "requests")) for each in mappings(spec.get("containers"))]
+    before = [
+        _amounts(at(init_container, "resources", "requests"))
+        for init_container in mappings(spec.get("initContainers"))
+    ]
+    beside = [_amounts(at(container, "resources", "requests")) for container in mappings(spec.get("containers"))]
     return _combined(max, [*before, _combined(sum, [*beside, NOTHING])])
 
 
@@ -119,7 +122,7 @@ def _sum(*amounts: Resources) -> Resources:
 
 def _combined(combine: Callable[[list[int]], int], amounts: Sequence[Resources]) -> Resources:
     return Resources(
-        **{each.name: combine([getattr(one, each.name) for one in amounts]) for each in fields(Resources)}
+        **{field.name: combine([getattr(one, field.name) for one in amounts]) for field in fields(Resources)}
     )
 
 

@@ -64,7 +64,7 @@ def _places(pod: DeclaredPod) -> Iterator[tuple[str, str]]:
     if pod.requests.gpus and autopilot.ACCELERATOR_LABEL not in selected:
         yield "it asks for GPUs of no kind", f"select nodes by `{autopilot.ACCELERATOR_LABEL}`"
     if not pod.requests.gpus and any(
-        each.get("key") == autopilot.GPU_TAINT.key for each in mappings(pod.spec.get("tolerations"))
+        toleration.get("key") == autopilot.GPU_TAINT.key for toleration in mappings(pod.spec.get("tolerations"))
     ):
         yield "it tolerates the taint of GPU nodes and asks for no GPU", "take a pool without an accelerator"
 

@@ -423,7 +423,7 @@ def check(request: Request) -> Iterator[Finding]:
 def _unknown(place: Path, location: str) -> Finding:
     """A location that is no region and no zone, or none of the catalogue."""
     zones = zones_of(location)
-    known = zones or (*regions(), *(zone for each in regions().values() for zone in each))
+    known = zones or (*regions(), *(zone for region in regions().values() for zone in region))
     return Finding(
         place,
         location,

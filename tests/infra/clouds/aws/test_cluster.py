@@ -251,7 +251,7 @@ def test_a_protected_stack_protects_clusters_pools_and_data(preview: bool, kind:
     backup = {"backup": True} if kind == "efs" else {}
     recording = declare(protected(True, kind=kind, **backup), preview=preview)
     protected_ones = {each.urn: each for each in recording.resources if each.protect}
-    kept = {each.type for each in protected_ones.values() if each.parent not in protected_ones}
+    kept = {resource.type for resource in protected_ones.values() if resource.parent not in protected_ones}
     assert kept == KEPT[kind], "and with them what belongs to them"
     for token in kept:
         assert all(resource.protect for resource in recording.of(token))
@@ -288,9 +288,9 @@ def test_another_cluster_of_the_same_name_is_another_cluster() -> None:
 def test_every_kubernetes_resource_names_its_provider() -> None:
     recording = declare(changed())
     provider = recording.one("pulumi:providers:kubernetes").urn
-    ours = [each for each in recording.resources if each.type.startswith("kubernetes:")]
+    ours = [resource for resource in recording.resources if resource.type.startswith("kubernetes:")]
     assert ours
-    assert all(each.provider.startswith(provider) for each in ours)
+    assert all(resource.provider.startswith(provider) for resource in ours)
 
 
 def test_the_kubeconfig_is_secret_and_asks_the_cli_for_tokens() -> None:
@@ -372,8 +372,8 @@ def test_a_stack_name_may_have_characters_that_aws_has_not() -> None:
 def test_declaring_twice_declares_the_same() -> None:
     def told(recording: Recording) -> list[tuple[str, str, str]]:
         return sorted(
-            (each.type, each.name, json.dumps(each.inputs, sort_keys=True, default=str))
-            for each in recording.resources
+            (resource.type, resource.name, json.dumps(resource.inputs, sort_keys=True, default=str))
+            for resource in recording.resources
         )
 
     first, second = (declare(changed(), then=lambda _: None) for _ in range(2))

@@ -64,7 +64,7 @@ def before(stack: Stack, urn: str) -> set[str]:
     pending = {urn}
     while pending:
         needs = stack.resources[pending.pop()].needs if pending else frozenset[str]()
-        pending |= {each for each in needs if each in stack.resources} - seen
+        pending |= {need for need in needs if need in stack.resources} - seen
         seen |= needs
     return seen
 
@@ -85,10 +85,10 @@ def test_the_driver_and_a_node_stay_until_no_disk_is_left(name: str, changes: di
         each for each in stack.of_type(SET, CLAIM, RELEASE) if NAME in str(each.properties) and each.urn != waits
     ]
     # Prometheus's claim goes with its namespace alone.
-    held = {each.properties["namespace"] for each in users if each.type == RELEASE}
+    held = {user.properties["namespace"] for user in users if user.type == RELEASE}
     users += [each for each in stack.of_type(NAMESPACE) if at(each.properties, "metadata", "name") in held]
     assert users
-    assert all(waits in before(stack, each.urn) for each in users)
+    assert all(waits in before(stack, user.urn) for user in users)
     outlive = before(stack, waits)
     assert {each.urn for each in stack.of_type(CLASS)} <= outlive
     assert {each.urn for each in stack.of_type(ADDON) if "ebs" in each.properties["addonName"]} <= outlive

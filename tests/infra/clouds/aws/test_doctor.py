@@ -110,7 +110,7 @@ def answers(stubs: dict[str, Stubber], *, denied: bool, limit: float | None, zon
         stubs["service-quotas"].add_response("get_service_quota", {"Quota": {"Value": limit}}, LIMIT)
     stubs["ec2"].add_response(
         "describe_instance_type_offerings",
-        {"InstanceTypeOfferings": [{"InstanceType": "g4dn.xlarge", "Location": each} for each in zones]},
+        {"InstanceTypeOfferings": [{"InstanceType": "g4dn.xlarge", "Location": zone} for zone in zones]},
         {
             "LocationType": "availability-zone-id",
             "Filters": [{"Name": "instance-type", "Values": ["g4dn.xlarge"]}],

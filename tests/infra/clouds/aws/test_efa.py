@@ -27,7 +27,9 @@ def test_the_plugin_runs_on_the_nodes_with_efa_and_no_others() -> None:
     release, there = recording.one(RELEASE, PLUGIN), pool(recording)
     values = release.inputs["values"]
     assert values["nodeSelector"] == there.selector
-    assert [(each["key"], each["effect"]) for each in values["tolerations"]] == [("nvidia.com/gpu", "NoSchedule")]
+    assert [(toleration["key"], toleration["effect"]) for toleration in values["tolerations"]] == [
+        ("nvidia.com/gpu", "NoSchedule")
+    ]
     assert release.inputs["namespace"] == "kube-system"
     assert recording.one(NODE_GROUP, "dev-extra").urn in recording.waits_for(release)
 

@@ -86,9 +86,9 @@ def test_ids_and_arns_are_told_apart() -> None:
     recording = declare(changed())
     emulator = AwsEmulator(changed().request)
     ids = [
-        (each.type, outputs["id"])
-        for each in recording.resources
-        if (outputs := emulator.outputs(each.type, each.name, each.inputs))
+        (resource.type, outputs["id"])
+        for resource in recording.resources
+        if (outputs := emulator.outputs(resource.type, resource.name, resource.inputs))
     ]
     assert len(set(ids)) == len(ids)
 

@@ -53,7 +53,7 @@ def made(recording: Recording, iam: Any) -> set[str]:
 def test_iam_takes_every_role_and_policy_and_has_those_of_its_own_that_are_named(kind: str) -> None:
     iam = boto3.client("iam")
     roles = made(declare(STORES[kind], stack=kind), iam)
-    listed = {each["RoleName"] for page in iam.get_paginator("list_roles").paginate() for each in page["Roles"]}
+    listed = {role["RoleName"] for page in iam.get_paginator("list_roles").paginate() for role in page["Roles"]}
     assert roles <= listed
 
 

@@ -68,7 +68,7 @@ def test_zones_can_be_named_by_their_ids() -> None:
 
 def nat_of(recording: Recording) -> dict[str, str]:
     """The zone of the NAT gateway that each zone's private subnet goes out through."""
-    urns = {each.urn: each for each in recording.resources}
+    urns = {resource.urn: resource for resource in recording.resources}
     found: dict[str, str] = {}
     for association in recording.of(ASSOCIATION):
         if "-private-" not in association.name:
@@ -115,9 +115,9 @@ def test_nodes_find_a_way_out_when_they_start(preview: bool) -> None:
 def test_nothing_lets_the_world_in() -> None:
     recording = declare(changed())
     ways_in = [
-        each.inputs
-        for each in recording.resources
-        if each.type.endswith(("IngressRule", "SecurityGroup")) or each.type == "aws:eks/cluster:Cluster"
+        resource.inputs
+        for resource in recording.resources
+        if resource.type.endswith(("IngressRule", "SecurityGroup")) or resource.type == "aws:eks/cluster:Cluster"
     ]
     assert ways_in
     assert "0.0.0.0/0" not in json.dumps(ways_in, default=str)
@@ -130,7 +130,9 @@ def test_nothing_lets_the_world_in() -> None:
 def test_every_regional_resource_says_its_region() -> None:
     recording = declare(changed(region="us-east-2", zones=["us-east-2a", "us-east-2b"]))
     regional = [
-        each for each in recording.resources if each.type.startswith("aws:") and "aws:iam/" not in each.type
+        resource
+        for resource in recording.resources
+        if resource.type.startswith("aws:") and "aws:iam/" not in resource.type
     ]
     assert {each.inputs.get("region") for each in regional} == {"us-east-2"}
 
@@ -138,9 +140,9 @@ def test_every_regional_resource_says_its_region() -> None:
 def test_tags_are_on_everything_that_takes_them() -> None:
     recording = declare(changed(tags={"team": "vision"}))
     untagged = {
-        each.type
-        for each in recording.resources
-        if each.type.startswith("aws:") and (each.inputs.get("tags") or {}).get("team") != "vision"
+        resource.type
+        for resource in recording.resources
+        if resource.type.startswith("aws:") and (resource.inputs.get("tags") or {}).get("team") != "vision"
     }
     # None of these has tags of its own.
     assert untagged == {

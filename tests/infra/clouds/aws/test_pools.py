@@ -180,7 +180,10 @@ def test_disks_are_encrypted_and_go_with_their_node() -> None:
 
 def test_instances_volumes_and_interfaces_are_tagged_for_billing() -> None:
     template = declared({**T4, "tags": {"purpose": "train"}}, tags={"team": "vision"})["template"]
-    told = {each["resourceType"]: each["tags"] for each in template["tagSpecifications"]}
+    told = {
+        tag_specification["resourceType"]: tag_specification["tags"]
+        for tag_specification in template["tagSpecifications"]
+    }
     assert set(told) == {"instance", "volume", "network-interface"}
     for tags in told.values():
         assert tags == {"purpose": "train", "team": "vision", "Name": "dev-extra"}
@@ -206,9 +209,9 @@ def test_efa_has_an_interface_on_every_network_card() -> None:
     template = recording.one(LAUNCH_TEMPLATE, "dev-extra").inputs
     first, *others = template["networkInterfaces"]
     assert (first["networkCardIndex"], first["deviceIndex"], first["interfaceType"]) == (0, 0, "interface")
-    assert [each["networkCardIndex"] for each in others] == list(range(32))
-    assert [each["deviceIndex"] for each in others] == [1, *([0] * 31)]
-    assert {each["interfaceType"] for each in others} == {"efa-only"}
+    assert [other["networkCardIndex"] for other in others] == list(range(32))
+    assert [other["deviceIndex"] for other in others] == [1, *([0] * 31)]
+    assert {other["interfaceType"] for other in others} == {"efa-only"}
     assert "vpcSecurityGroupIds" not in template, "EC2 takes groups in one place only"
 
 
@@ -240,7 +243,7 @@ def test_reserved_capacity_is_in_no_placement_group_in_which_it_might_not_start(
 def test_efa_nodes_talk_to_one_another_and_are_of_the_cluster() -> None:
     recording = declare(with_pool({**BLOCK, "efa": True}))
     interfaces = recording.one(LAUNCH_TEMPLATE, "dev-extra").inputs["networkInterfaces"]
-    (efa,) = {group for each in interfaces[1:] for group in each["securityGroups"]}
+    (efa,) = {group for interface in interfaces[1:] for group in interface["securityGroups"]}
     cluster = {*interfaces[0]["securityGroups"]} - {efa}
     assert len(cluster) == 1
     for direction in ("Ingress", "Egress"):
@@ -304,4 +307,4 @@ def test_pods_find_their_pool_by_its_groups_name() -> None:
     for name, pool in recording.result["dev"].pools.items():
         group = recording.one(NODE_GROUP, f"dev-{name}").inputs["nodeGroupName"]
         assert dict(pool.selector) == {"eks.amazonaws.com/nodegroup": group}
-        assert [each._name for each in pool.resources] == [f"dev-{name}"]
+        assert [resource._name for resource in pool.resources] == [f"dev-{name}"]

@@ -19,7 +19,7 @@ T4 = {"instance_type": "g4dn.xlarge", "spot": True, "nodes": {"min": 0, "max": 1
 
 def ended(changes: Mapping[str, Any]) -> str:
     """What is said of the pool ``train``."""
-    found = [each for each in findings(DEV, changes) if each.policy == "ends-running-pods"]
+    found = [finding for finding in findings(DEV, changes) if finding.policy == "ends-running-pods"]
     return "\n".join(each.reason for each in found if each.name.partition(" ")[0] == "dev-train")
 
 
@@ -47,7 +47,7 @@ def test_a_pool_whose_nodes_are_replaced_without_it_says_which_jobs_end() -> Non
 
 
 def let_in(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> str:
-    found = [each for each in findings(DEV, changes, base) if each.policy == "lets-in"]
+    found = [finding for finding in findings(DEV, changes, base) if finding.policy == "lets-in"]
     assert all(each.harm for each in found)
     return "\n".join(each.reason for each in found)
 
@@ -88,6 +88,6 @@ def test_metrics_that_are_switched_off_are_lost() -> None:
 
 def test_the_metrics_of_a_pool_whose_zones_change_are_left_behind() -> None:
     changes = {f"{POOLS}.cpu.zones": ["aps1-az1"]}
-    [left] = [each for each in findings(DEV, changes, METRICS) if each.policy == "volume-out-of-reach"]
+    [left] = [finding for finding in findings(DEV, changes, METRICS) if finding.policy == "volume-out-of-reach"]
     assert left.name.partition(" ")[0] == "dev-metrics-prometheus"
     assert findings(DEV, {}, METRICS) == []

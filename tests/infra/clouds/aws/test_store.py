@@ -102,9 +102,9 @@ def test_the_bucket_can_have_a_name_and_a_key() -> None:
     assert rule["bucketKeyEnabled"] is True
     for name in ("store-sync", "store-mount", "run"):
         (grant,) = [
-            each
-            for each in statements(recording.one(ROLE_POLICY, name))
-            if any(action.startswith("kms:") for action in each["Action"])
+            statement
+            for statement in statements(recording.one(ROLE_POLICY, name))
+            if any(action.startswith("kms:") for action in statement["Action"])
         ]
         assert grant["Resource"] == [KEY]
         assert grant["Condition"] == {"StringEquals": {"kms:ViaService": "s3.us-east-1.amazonaws.com"}}

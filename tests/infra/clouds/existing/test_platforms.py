@@ -130,7 +130,9 @@ def test_a_file_that_is_no_kubeconfig_stops_no_preview(
 
 def test_by_default_nothing_but_the_provider_is_declared(tmp_path: Path) -> None:
     recording = declared(settings(tmp_path))
-    assert [each.type for each in recording.resources if each.custom] == ["pulumi:providers:kubernetes"]
+    assert [resource.type for resource in recording.resources if resource.custom] == [
+        "pulumi:providers:kubernetes"
+    ]
 
 
 def test_a_host_path_becomes_a_volume_for_the_one_claim(tmp_path: Path) -> None:
@@ -224,8 +226,8 @@ def test_another_server_is_another_volume_and_claim(tmp_path: Path) -> None:
         platform(settings(tmp_path, {**NFS, "server": server})).store.claim
         for server in ("a.example", "b.example")
     ]
-    assert len({each.name for each in claims if each}) == 2
-    assert len({each.volume_name for each in claims if each}) == 2
+    assert len({claim.name for claim in claims if claim}) == 2
+    assert len({claim.volume_name for claim in claims if claim}) == 2
 
 
 def test_a_volume_is_claimed_from_one_namespace_only(tmp_path: Path) -> None:
@@ -234,7 +236,7 @@ def test_a_volume_is_claimed_from_one_namespace_only(tmp_path: Path) -> None:
     claims = [
         platform(given.model_copy(update={"namespace": namespace})).store.claim for namespace in ("old", "new")
     ]
-    assert len({each.volume_name for each in claims if each}) == 2
+    assert len({claim.volume_name for claim in claims if claim}) == 2
 
 
 @pytest.mark.parametrize(("change", "same"), [({"size": "20Gi"}, True), ({"storage_class": "fast"}, False)])
@@ -332,7 +334,9 @@ def test_openshift_assigns_the_user_and_the_plugin_is_told(tmp_path: Path) -> No
 
 def test_an_admin_of_a_namespace_declares_nothing_beside_it(tmp_path: Path) -> None:
     given = settings(tmp_path, openshift=True, access="namespace")
-    assert [each.type for each in declared(given).resources if each.custom] == ["pulumi:providers:kubernetes"]
+    assert [resource.type for resource in declared(given).resources if resource.custom] == [
+        "pulumi:providers:kubernetes"
+    ]
     made = platform(given)
     assert (made.creates_namespace, made.reads_nodes) == (False, False)
 

@@ -9,7 +9,7 @@ from tests.support.previewing import findings
 
 
 def let_in(name: str, changes: Mapping[str, Any], base: Mapping[str, Any]) -> str:
-    found = [each for each in findings(name, changes, base) if each.policy == "lets-in"]
+    found = [finding for finding in findings(name, changes, base) if finding.policy == "lets-in"]
     assert all(each.harm for each in found)
     return "\n".join(each.reason for each in found)
 

@@ -52,7 +52,7 @@ def test_a_cluster_on_autopilot_is_told_nothing_that_conflicts_with_it(recording
     assert not inputs.keys() & CONFLICTING
     assert inputs["clusterAutoscaling"].keys() == {"autoProvisioningDefaults"}
     assert inputs["privateClusterConfig"]["enablePrivateNodes"] is True
-    assert not [each for each in recording.resources if each.type == NODE_POOL]
+    assert not [resource for resource in recording.resources if resource.type == NODE_POOL]
 
 
 def test_its_nodes_have_the_account_of_the_stack(recording: Recording) -> None:
@@ -132,12 +132,12 @@ def test_clusters_of_both_modes_are_in_one_stack() -> None:
         },
     }
     recording = declare(load(values))
-    inputs = {each.name: each.inputs for each in recording.resources if each.type == CLUSTER}
+    inputs = {resource.name: resource.inputs for resource in recording.resources if resource.type == CLUSTER}
     assert {name: bool(each.get("enableAutopilot")) for name, each in inputs.items()} == {
         "batch": True,
         "fixed": False,
     }
-    assert [each.name for each in recording.resources if each.type == NODE_POOL] == ["fixed-fixed"]
+    assert [resource.name for resource in recording.resources if resource.type == NODE_POOL] == ["fixed-fixed"]
     assert recording.result["fixed"].pools["fixed"].requests is None
 
 

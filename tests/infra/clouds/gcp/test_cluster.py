@@ -117,7 +117,10 @@ def test_each_cluster_has_its_ranges_and_each_region_one_nat() -> None:
     subnet = recording.one("gcp:compute/subnetwork:Subnetwork", "network-second").inputs
     assert subnet["ipCidrRange"] == "10.16.0.0/20"
     assert subnet["region"] == "us-west4"
-    assert {each["rangeName"]: each["ipCidrRange"] for each in subnet["secondaryIpRanges"]} == {
+    assert {
+        secondary_ip_range["rangeName"]: secondary_ip_range["ipCidrRange"]
+        for secondary_ip_range in subnet["secondaryIpRanges"]
+    } == {
         "pods": "10.20.0.0/14",
         "services": "10.24.0.0/20",
     }

@@ -70,7 +70,7 @@ def test_only_the_nodes_of_the_clusters_mount_the_share() -> None:
 
 def test_a_larger_instance_leaves_the_claim_that_cannot_grow_as_it_is() -> None:
     changes = compared(previewed("gcp-batch"), previewed("gcp-batch", {"store.size": "2Ti"}))
-    operations = {each.resource.type: each.operation for each in changes if each.operation}
+    operations = {change.resource.type: change.operation for change in changes if change.operation}
     assert operations == {INSTANCE: Operation.UPDATE, VOLUME: Operation.UPDATE}
 
 

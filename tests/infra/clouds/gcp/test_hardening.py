@@ -134,6 +134,9 @@ def test_connections_and_accesses_are_logged() -> None:
     assert recording.one(SUBNET).inputs["logConfig"]["flowSampling"] == 0.5
     audit = recording.one(AUDIT)
     assert audit.inputs["service"] == "storage.googleapis.com"
-    assert {each["logType"] for each in audit.inputs["auditLogConfigs"]} == {"DATA_READ", "DATA_WRITE"}
+    assert {audit_log_config["logType"] for audit_log_config in audit.inputs["auditLogConfigs"]} == {
+        "DATA_READ",
+        "DATA_WRITE",
+    }
     # The whole project has but one: whoever else reads these logs would lose them.
     assert audit.retain_on_delete

@@ -29,9 +29,9 @@ def changed(**store: Any) -> Settings:
 def grants(recording: Recording) -> list[tuple[str, str, str]]:
     """Every grant that the stack makes: its type, role and member."""
     return [
-        (each.type, each.inputs["role"], each.inputs["member"])
-        for each in recording.resources
-        if "member" in each.inputs or "members" in each.inputs or "policyData" in each.inputs
+        (resource.type, resource.inputs["role"], resource.inputs["member"])
+        for resource in recording.resources
+        if "member" in resource.inputs or "members" in resource.inputs or "policyData" in resource.inputs
     ]
 
 

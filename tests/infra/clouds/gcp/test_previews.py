@@ -15,7 +15,7 @@ NETWORKS = {"office": "203.0.113.0/24"}
 
 def policies(name: str, changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> set[tuple[str, str]]:
     """Each finding as its policy and the resource."""
-    return {(each.policy, each.name.partition(" ")[0]) for each in findings(name, changes, base)}
+    return {(finding.policy, finding.name.partition(" ")[0]) for finding in findings(name, changes, base)}
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,14 @@ def test_what_keeps_guards_or_runs_less_is_said_in_this_direction_only(
 def test_what_pulumi_only_forgets_is_said_with_what_it_goes_on_costing(
     setting: str, on: object, off: object, name: str
 ) -> None:
-    left = [each for each in findings(DEV, {setting: off}, {setting: on}) if each.policy == "leaves-billed"]
+    left = [
+        finding for finding in findings(DEV, {setting: off}, {setting: on}) if finding.policy == "leaves-billed"
+    ]
     assert [each.name.partition(" ")[0] for each in left] == [name]
     assert all(each.harm for each in left)
-    assert not [each for each in findings(DEV, {setting: on}, {setting: off}) if each.policy == "leaves-billed"]
+    assert not [
+        finding for finding in findings(DEV, {setting: on}, {setting: off}) if finding.policy == "leaves-billed"
+    ]
 
 
 def test_a_key_of_a_fixed_name_keeps_it() -> None:
@@ -137,7 +141,9 @@ def test_protection_that_is_switched_off_is_said_of_everything_that_it_kept() ->
 
 def let_in(name: str, changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> str:
     """What is said of whom a change lets in, without whom it let in before."""
-    found = [each for each in findings(name, changes, base) if each.policy in {"lets-in", "opens-to-people"}]
+    found = [
+        finding for finding in findings(name, changes, base) if finding.policy in {"lets-in", "opens-to-people"}
+    ]
     assert all(each.harm for each in found)
     return "\n".join(each.reason for each in found)
 

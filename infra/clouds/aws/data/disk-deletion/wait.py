@@ -41,7 +41,7 @@ def left(api: str, folder: Path, storage_class: str) -> list[str]:
     )
     with opener.open(request, timeout=ANSWER) as answer:
         volumes: list[dict[str, Any]] = json.load(answer)["items"]
-    return [_described(each) for each in volumes if each["spec"].get("storageClassName") == storage_class]
+    return [_described(volume) for volume in volumes if volume["spec"].get("storageClassName") == storage_class]
 
 
 def main() -> int:
