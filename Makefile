@@ -35,7 +35,8 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-TARGETS := help setup new import rehearse demo preview check doctor show watch logs pin-images pictures test test-fast browser lint format bench bench-evaluation \
+TARGETS := help setup new import rehearse demo preview check doctor show watch logs pin-images pictures \
+	test test-all test-long browser lint format bench bench-evaluation \
 	lock clean \
 	ci-preview ci-verdict ci-comment ci-notes ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-drift ci-drift-issue
@@ -144,11 +145,16 @@ pictures: $(VENV)/.dev ## Redraw the pictures that the pages show: of the stacks
 	@$(BIN)/python -m tools.page_picture docs/images/demo.png
 
 # Tests start hundreds of processes, each of which would else compile the project anew under PYTHONDONTWRITEBYTECODE.
-test: $(VENV)/.dev ## Run every test [TESTS=tests/…]
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadgroup $$TESTS
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadgroup
 
-test-fast: $(VENV)/.dev ## Run all but the slow tests
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $$TESTS
+test: $(VENV)/.dev ## Run the quick tests, and one rehearsal with real training: 4 minutes [TESTS=tests/…]
+	@$(PYTEST) -m "not slow and not long" $$TESTS
+
+test-all: $(VENV)/.dev ## Run these and the slow tests: 15 minutes [TESTS=tests/…]
+	@$(PYTEST) -m "not long" $$TESTS
+
+test-long: $(VENV)/.dev ## Run the tests that `make test-all` leaves out: 20 minutes [TESTS=tests/…]
+	@$(PYTEST) -m long $$TESTS
 
 browser: ## Install Chromium for the tests of the page, which are skipped without it
 	@for each in chromium chromium-browser google-chrome-stable google-chrome; do \

@@ -45,7 +45,8 @@ TOGETHER = (
 other tests on any.
 """
 
-ALL_SLOW = re.compile(r"^pytestmark = \[?pytest\.mark\.slow\b", re.MULTILINE)
+ALL_MARKED = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(\w+)", re.MULTILINE)
+"""The marker that a module gives to all its tests, which stands first."""
 
 
 class Scheduling(LoadScopeScheduling):
@@ -66,13 +67,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leaves modules unread of which every test is slow, where only the quick ones are asked for.
+    """Leaves modules unread of which the Makefile's expression of markers takes no test.
 
     Their imports take longer than many quick tests; several import TensorFlow.
     """
-    if config.getoption("markexpr") != "not slow" or not collection_path.match("test_*.py"):
+    wanted = str(config.getoption("markexpr"))
+    if not wanted or not collection_path.match("test_*.py"):
         return None
-    return bool(ALL_SLOW.search(collection_path.read_text(encoding="utf-8"))) or None
+    content = collection_path.read_text(encoding="utf-8")
+    if wanted == "long":
+        return "pytest.mark.long" not in content or None
+    marked = ALL_MARKED.search(content)
+    return (marked is not None and f"not {marked[1]}" in wanted.split(" and ")) or None
 
 
 @pytest.hookimpl(trylast=True)

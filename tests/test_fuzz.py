@@ -14,7 +14,7 @@ from tools.reference import shipped
 PROBLEM = {"key": "slipway:namespace", "value": "'x'", "reason": "wrong", "fix": "correct it"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "outcomes"),
     [("stack", ("SettingsError", "ConfigError", "accepted")), ("pipeline", ("SettingsError", "accepted"))],

@@ -17,7 +17,7 @@ PAGE, PIPELINE, STACK = "docs/your-script.md", "churn", "churn-dev"
 BESIDE = {"gcp-dev"}
 """The stacks that stay beside it; a preview and a check evaluate each."""
 
-pytestmark = pytest.mark.slow  # It installs the packages of the pipeline's lock file.
+pytestmark = pytest.mark.long  # It installs the packages of the pipeline's lock file.
 
 
 def make(clone: Path, *words: str) -> str:

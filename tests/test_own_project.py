@@ -78,7 +78,7 @@ def content(project: Path, files: set[str]) -> dict[str, bytes]:
     return {name: (project / name).read_bytes() for name in files}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_update_touches_nothing_of_the_users_and_does_not_conflict(project: Path, upstream: Path) -> None:
     ours = names(project, "diff", "--name-only", "HEAD^", "HEAD")
     assert {f"stacks/Pulumi.{STACK}.yaml", f"workloads/{PIPELINE}/train.py", "docs/own/how-we-work.md"} < ours
@@ -92,7 +92,7 @@ def test_an_update_touches_nothing_of_the_users_and_does_not_conflict(project: P
     assert git(project, "status", "--porcelain") == ""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_shipped_stack_that_was_deleted_is_deleted_again(project: Path, upstream: Path) -> None:
     git(project, "rm", "-q", "stacks/Pulumi.onprem.yaml")
     git(project, "commit", "-q", "-m", "without a stack that ships")
@@ -106,7 +106,7 @@ def test_a_shipped_stack_that_was_deleted_is_deleted_again(project: Path, upstre
     assert git(project, "status", "--porcelain") == ""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_pages_and_stacks_of_upstream_stay_as_they_are_beside_those_of_the_user(project: Path) -> None:
     python(project, "-m", "tools.reference.settings", "--check")
     said = python(project, "-m", "offline.preview", "--check", "--stack", STACK, "--stack", "gcp-dev")

@@ -114,7 +114,7 @@ def stack(request: pytest.FixtureRequest, checkout: Path, environment: dict[str,
     return name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("stack", sorted(PLUGINS.keys() - NEEDS_AN_ANSWER), indirect=True)
 def test_preview(stack: str, checkout: Path, environment: dict[str, str]) -> None:
     done = pulumi(checkout, environment, "preview", "-s", stack, "--json")
@@ -124,7 +124,7 @@ def test_preview(stack: str, checkout: Path, environment: dict[str, str]) -> Non
     assert set(jobs) >= JOBS.get(stack, MNIST)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("stack", ["gcp-dev"], indirect=True)
 def test_a_wrong_stack_file_is_one_plain_error(stack: str, checkout: Path, environment: dict[str, str]) -> None:
     path = checkout / "stacks" / f"Pulumi.{stack}.yaml"
@@ -140,7 +140,7 @@ def test_a_wrong_stack_file_is_one_plain_error(stack: str, checkout: Path, envir
     assert "Traceback" not in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("stack", ["local", "gcp-prod"], indirect=True)
 def test_the_policy_pack_lets_a_clean_stack_pass(stack: str, checkout: Path, environment: dict[str, str]) -> None:
     done = pulumi(checkout, environment, "preview", "-s", stack, "--policy-pack", "policy-pack")
@@ -152,7 +152,7 @@ def test_the_policy_pack_lets_a_clean_stack_pass(stack: str, checkout: Path, env
     assert set(re.findall(r"\[advisory\]\s+(\S+)", text)) <= {"default-image-by-tag"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("stack", ["local"], indirect=True)
 def test_the_policy_pack_stops_a_preview(stack: str, checkout: Path, environment: dict[str, str]) -> None:
     path = checkout / "stacks" / f"Pulumi.{stack}.yaml"

@@ -22,7 +22,8 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 ACTIONS = sorted((ROOT / ".github" / "actions").glob("*/action.yml"))
 GITLAB = ROOT / ".gitlab-ci.yml"
 
-NOT_A_TARGET = {"bash .ci/run"}
+CI = ".ci/run"
+NOT_A_TARGET = {f"bash {CI}"}
 """Commands of a step that are no target: what runs the linters and every test, here as there."""
 
 READS_ONLY = {"test.yml", "preview.yml"}
@@ -113,6 +114,13 @@ def test_every_step_is_one_target_of_make(where: str, command: str) -> None:
     assert target in targets
     # An expression in a command would let what it holds be run; variables are for that.
     assert "${{" not in command
+
+
+def test_ci_runs_every_test_once() -> None:
+    makefile, script = ((ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", CI))
+    lanes = dict(re.findall(r"^(test[a-z-]*):.*\n.*?-m (.+) \$\$TESTS", makefile, flags=re.MULTILINE))
+    targets = re.findall(r"^make (test[a-z-]*)$", script, flags=re.MULTILINE)
+    assert [lanes[target].strip('"') for target in targets] == ["not long", "long"]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

@@ -11,7 +11,7 @@ from tests.docs.commands import new_clone, run, typed
 from tests.docs.fences import Block
 from tests.docs.test_rehearsals import in_turn
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 ALONE = [block for block in typed() if block not in in_turn()]
 

@@ -15,7 +15,7 @@ from offline.rehearsal.state import LOCK
 from tests.docs.commands import new_clone, rehearses, run, typed
 from tests.docs.fences import Block
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 PAGES = ("rehearsal", "demo", "performance", "benchmark", "onprem", "openshift", "stacks", "teams")
 """Pages whose stacks have the pipeline `mnist`, in the order in which they are read here."""

@@ -15,7 +15,8 @@ import yaml
 
 from tests.offline.rehearsal.toy import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+# The tests of the first rehearsal have no marker: it is the one that `make test` runs.
+pytestmark = pytest.mark.timeout(300)
 
 
 PREDICTIONS = "results/mnist-predict/predictions.json"
@@ -111,6 +112,7 @@ def test_the_gpu_steps_ran_on_their_pools(rehearsed: Rehearsed) -> None:
     assert "1 x nvidia-h100-80gb" in log
 
 
+@pytest.mark.slow
 def test_a_second_run_runs_no_job_and_leaves_out_a_benchmark_that_it_is_not_asked_for(
     rehearsed: Rehearsed,
 ) -> None:
@@ -124,6 +126,7 @@ def test_a_second_run_runs_no_job_and_leaves_out_a_benchmark_that_it_is_not_aske
     assert "10 right" in done.stdout
 
 
+@pytest.mark.slow
 def test_damaged_results_come_back(rehearsed: Rehearsed) -> None:
     folder = rehearsed.folder
     (model,) = folder.glob("store/mnist/train/*/saved_model/saved_model.pb")
@@ -140,6 +143,7 @@ def test_damaged_results_come_back(rehearsed: Rehearsed) -> None:
     assert set(table(rehearse("gcp-dev", folder).stdout).values()) == {"unchanged"}
 
 
+@pytest.mark.slow
 def test_more_memory_for_one_step_runs_that_step_alone_and_it_finds_its_work_done(
     rehearsed: Rehearsed, tmp_path: Path
 ) -> None:
@@ -154,6 +158,7 @@ def test_more_memory_for_one_step_runs_that_step_alone_and_it_finds_its_work_don
     assert "Nothing to do" in (folder / "logs" / "mnist-predict.log").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_model_that_is_refused_stops_what_comes_after(rehearsed: Rehearsed, tmp_path: Path) -> None:
     strict = changed(tmp_path, "gcp-dev", lambda mnist: mnist.update(min_accuracy=1.0, epochs=1))
     done = rehearse("gcp-dev", rehearsed.folder, *strict)
@@ -166,6 +171,7 @@ def test_a_model_that_is_refused_stops_what_comes_after(rehearsed: Rehearsed, tm
     assert re.search(r"Not run, for they need what failed: .*mnist-predict", done.stdout)
 
 
+@pytest.mark.slow
 def test_a_rehearsal_that_is_killed_in_training_leaves_nothing_and_resumes(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     longer = changed(tmp_path, "local", lambda mnist: mnist.update(epochs=15))

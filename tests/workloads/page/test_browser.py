@@ -18,7 +18,7 @@ from tests.support.serving_stub import ServedModel, ServingStub, held_out
 from tests.workloads.page.conftest import file, seven
 from tests.workloads.page.processes import Running, serve
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 expect.set_options(timeout=30_000)
 
