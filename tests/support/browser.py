@@ -6,9 +6,12 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
@@ -26,6 +29,9 @@ def program() -> str:
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
     """A browser without a window. Skips the test where there is no Chromium."""
+    # Its import takes longer than most tests of the modules that import this one.
+    from playwright.sync_api import sync_playwright
+
     place = program()
     # Chromium refuses to put root into its sandbox.
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 import yaml
 from pydantic import BaseModel
@@ -61,6 +60,8 @@ def test_every_key_says_what_it_is() -> None:
 
 @pytest.mark.parametrize("folder", ["diagnosis", "inpainting"])
 def test_the_schema_takes_the_pipelines_of_this_repository(folder: str) -> None:
+    import jsonschema  # Its import takes seconds, which each worker would wait for.
+
     content = yaml.safe_load((ROOT / "workloads" / folder / "pipeline.yaml").read_text(encoding="utf-8"))
     jsonschema.validate(content, json.loads(reference.schema()))
     assert not pipeline(folder).problems

@@ -2,7 +2,6 @@
 
 import json
 
-import jsonschema
 import pytest
 
 from offline.evaluated.model import SCHEMA, document, schema
@@ -14,6 +13,8 @@ def test_the_published_schema_is_up_to_date() -> None:
 
 
 def test_a_preview_follows_the_published_schema() -> None:
+    import jsonschema  # Its import takes seconds, which each worker would wait for.
+
     content = json.loads(document(preview(stack(), broken())))
     jsonschema.validate(content, json.loads(schema()))
     assert [each["stack"] for each in content["stacks"]] == ["gcp-dev", "wrong"]
@@ -21,6 +22,8 @@ def test_a_preview_follows_the_published_schema() -> None:
 
 
 def test_a_document_that_breaks_the_schema_is_refused() -> None:
+    import jsonschema
+
     content = json.loads(document(preview(stack())))
     content["stacks"][0]["costs"] = {}
     with pytest.raises(jsonschema.ValidationError):

@@ -339,7 +339,7 @@ def test_the_timeline_is_as_wide_as_the_page(report: tuple[Path, str]) -> None:
     assert all(float(left) + float(width) <= 100.1 for left, width in bars)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_on_a_phone_yaml_keeps_its_lines_and_the_page_its_width(tmp_path: Path) -> None:
     runs = {f"train-{number}": f"https://storage.example.org/{'folder/' * 20}{number}" for number in range(3)}
 
