@@ -11,7 +11,7 @@ import yaml
 from tests.offline.rehearsal.test_end_to_end import rehearse, table
 from tests.offline.rehearsal.toy import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 CPU = {"pool": "cpu"}
 PIPELINES = {

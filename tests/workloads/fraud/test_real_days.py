@@ -5,7 +5,7 @@ import pytest
 from tests.workloads.fraud.programs import REAL_FILES, content, learn, run
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(900),
     pytest.mark.skipif(not REAL_FILES, reason="SLIPWAY_FRAUD_DIR names no folder with days of transactions"),
 ]
