@@ -328,6 +328,9 @@ class PipelineSchedule(pulumi.ComponentResource):
                     depends_on=[binding, jobs, bundle, *limits, *told, *(job.job for job in args.jobs)],
                     # The pods of its runs hold the store's claim, and go with it.
                     replace_with=[*workspace.frees_claim],
+                    # Else Pulumi creates it first: the provider takes over the one of that name, and the delete
+                    # that follows leaves no schedule (seen with Pulumi 3.260, November 2026).
+                    delete_before_replace=True,
                 ),
             ),
         )

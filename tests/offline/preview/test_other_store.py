@@ -89,6 +89,11 @@ def test_the_runs_of_a_schedule_let_go_of_the_old_claim(name: str, changes: dict
         volume = {each.urn for each in new.of_type(VOLUME) if operations[each.urn] is Operation.REPLACE}
         assert volume
         assert volume <= clock.replace_with
+    # Pulumi creates first what is replaced for the sake of something else: the provider takes over the object that
+    # has the fixed name already, and the delete that follows takes it away for good.
+    forced = {urn: each for urn, each in new.resources.items() if each.replace_with or each.replace_on_changes}
+    assert clock.urn in forced
+    assert [urn for urn, each in forced.items() if not each.delete_before_replace] == []
 
 
 def test_the_same_store_replaces_no_job() -> None:
