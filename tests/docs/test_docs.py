@@ -130,3 +130,53 @@ def test_the_readme_lists_every_page() -> None:
     listed = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Pages\n")[2]
     pages = {page.name for page in (ROOT / "docs").glob("*.md")}
     assert set(re.findall(r"\(docs/([a-z-]+\.md)\)", listed)) == pages
+
+
+READERS = ("docs/own", "tests/own")
+"""Folders that a reader's own repository has and this one has not."""
+
+SPAN = re.compile(r"`([^`\n]+)`")
+
+
+def paths_in(text: str, tops: set[str]) -> list[str]:
+    """What stands in backticks outside of fences and begins like a path of this repository."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return [
+        span for span in SPAN.findall(prose) if span.partition("/")[0] in tops and "/" in span and " " not in span
+    ]
+
+
+def is_there(path: str) -> bool:
+    """Whether the repository has it: `<cloud>` and `*` stand for any one name, `{a,b}` for both."""
+    choice = re.search(r"\{([^{}]+)\}", path)
+    if choice:
+        start, end = choice.span()
+        return all(is_there(path[:start] + name + path[end:]) for name in choice[1].split(","))
+    return any(ROOT.glob(re.sub(r"<[^<>]+>", "*", path.rstrip("/"))))
+
+
+def test_paths_in_prose_exist() -> None:
+    tops = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in {"build", ".venv"}}
+    written = [*READERS, *(NEW[option].format(name) for option in NEW for name in new(option))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    missing = [
+        f"{page.name}: {path}"
+        for page in pages
+        for path in paths_in(page.read_text(encoding="utf-8"), tops)
+        if not is_there(path) and not any(path.rstrip("/") == own or path.startswith(f"{own}/") for own in written)
+    ]
+    assert missing == []
+
+
+def test_the_files_of_a_cloud_exist() -> None:
+    """The page about clouds names its files from the folder of the cloud."""
+    spans = SPAN.findall((ROOT / "docs" / "extending.md").read_text(encoding="utf-8"))
+    files = [span for span in spans if re.fullmatch(r"(?!infra/|tests/)[\w*/{},]+\.(py|toml|json|yaml\.j2)", span)]
+    assert len(files) > 10
+    assert [file for file in files if not is_there(f"infra/clouds/<cloud>/{file}")] == []
+
+
+def test_a_path_that_is_not_there_is_found() -> None:
+    text = "`infra/platform.py`, `infra/clouds/<cloud>/pools.py`, `infra/nowhere.py`, `infra/<cloud>/review`"
+    found = paths_in(f"{text}\n```sh\n`infra/fence.py`\n```\n", {"infra"})
+    assert [path for path in found if not is_there(path)] == ["infra/nowhere.py", "infra/<cloud>/review"]

@@ -81,7 +81,7 @@ preview, with the reason.
 ## All policies
 
 This table is written by `python -m tools.reference.policies` from the policies in `offline/policies` and
-`infra/<cloud>/review`; change them there. Those of `stack file` cannot be suppressed.
+`infra/clouds/<cloud>/review`; change them there. Those of `stack file` cannot be suppressed.
 
 | policy | severity | where | rule | fix |
 | --- | --- | --- | --- | --- |
