@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> dict[str, Any]:
     """What the stack ``name`` of ``tree`` declares; raises what the program raises."""
     from infra.clouds.registry import emulators
-    from infra.program import declare, shipping_problems
+    from infra.program import declare
     from infra.schema.problems import SettingsError, without_prefix
+    from infra.stack.configuration import shipping_problems
     from offline.engine.evaluate import evaluate, load_with_placeholders
     from offline.engine.stack_config import load_stack, read_yaml
 

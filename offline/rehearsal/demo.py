@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infra.program import ROOT, declare, pipelines_of
+from infra.program import ROOT, declare
 from infra.review.stack import mapping
 from infra.schema.problems import Problem, SettingsError, printable
+from infra.stack.configuration import pipelines_of
 from offline.rehearsal import session
 from offline.rehearsal.cluster.cluster_objects import contents
 from offline.rehearsal.cluster.server_specs import first_page

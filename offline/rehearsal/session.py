@@ -21,12 +21,13 @@ from rich.text import Text
 
 from infra.clouds.registry import emulators
 from infra.pipelines.discovery import pipeline
-from infra.program import declare, pipelines_of, problems_beside
+from infra.program import declare
 from infra.review.stack import JOB, mapping, strings
 from infra.schema.problems import PREFIX, Problem, SettingsError, without_prefix
 from infra.settings.loading import laid_over, lay_over, pipelines_in
 from infra.settings.model import Settings
 from infra.settings.pipelines import apps_if_any, folder, steps_if_any
+from infra.stack.configuration import pipelines_of, problems_beside
 from offline import files
 from offline.engine.evaluate import evaluate, load_with_placeholders
 from offline.engine.other_stacks import OtherStacks

@@ -14,9 +14,10 @@ import pulumi
 import pytest
 
 from infra.clouds.existing.emulator import Emulator as ExistingEmulator
-from infra.program import ROOT, configured, declare
+from infra.program import ROOT, declare
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
+from infra.stack.configuration import configured
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP
 

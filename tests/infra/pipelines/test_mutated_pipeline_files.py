@@ -9,9 +9,9 @@ import yaml
 
 from infra.pipelines.discovery import services_of, steps_of
 from infra.pipelines.file.reading import Folder, read
-from infra.program import shipping_problems
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load, pipelines_in
+from infra.stack.configuration import shipping_problems
 from tests.fuzz import LONGEST, mutated_pipeline
 from tests.infra.pipelines.days import DAYS, SECTION
 from tests.support.checkout import ROOT

@@ -14,8 +14,8 @@ from infra.pipelines.images import unpinned
 from infra.pipelines.results import Table
 from infra.placed import Step
 from infra.placement.steps import place
-from infra.program import shipping_problems
 from infra.settings.loading import load
+from infra.stack.configuration import shipping_problems
 from tests.infra.pipelines.days import DAYS, IMAGE, stack, written
 from tests.support.checkout import ROOT
 from tests.support.recording import record

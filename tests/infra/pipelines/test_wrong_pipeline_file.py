@@ -9,10 +9,10 @@ import yaml
 
 from infra.pipelines.discovery import pipeline
 from infra.pipelines.images import compiling
-from infra.program import shipping_problems
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
 from infra.settings.pipelines import folders_in
+from infra.stack.configuration import shipping_problems
 from tests.support.checkout import ROOT
 from tests.support.stack_values import GCP, changed
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from pulumi.runtime.config import set_all_config
 
-from infra.program import configured
 from infra.schema.problems import SettingsError
 from infra.schema.secret_values import MASK, protected
 from infra.settings.loading import load
+from infra.stack.configuration import configured
 from offline.engine.stack_config import for_engine
 from tests.support.refusals import problems, the_problem
 from tests.support.stack_values import GCP, changed

@@ -1,0 +1,1 @@
+"""What `infra/program.py` is made of, by subject."""

@@ -1,0 +1,259 @@
+"""What each cluster has beside Jobs and apps: built images, Kueue, workspaces, and what reads metrics."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import pulumi
+
+from infra.kubernetes import device_plugin
+from infra.kubernetes.gates import cheapest_pool
+from infra.kubernetes.images.build import BuildSpace, BuildSpaceArgs, ImageJob, ImageJobArgs, bundle
+from infra.kubernetes.images.registry import named_registry
+from infra.kubernetes.ingress.exposure import proxied
+from infra.kubernetes.ingress.login_proxy import SIZE as PROXY
+from infra.kubernetes.ingress.login_proxy import pods_of_proxy
+from infra.kubernetes.kueue import LOCAL_QUEUE, Held, Kueue, KueueArgs
+from infra.kubernetes.kueue_release import KueueReleaseArgs, host_pool
+from infra.kubernetes.metrics.exporters import GpuExporterArgs
+from infra.kubernetes.metrics.monitors import Metrics, MetricsArgs
+from infra.kubernetes.metrics.prometheus import PrometheusArgs
+from infra.kubernetes.run import PodImage, Usage
+from infra.kubernetes.schedule import RUNNER
+from infra.kubernetes.workspace import (
+    PULL_SECRET,
+    Admission,
+    Measured,
+    NodeReaderArgs,
+    TeamNodeReader,
+    Workspace,
+    WorkspaceArgs,
+    collector_of,
+    reads_nodes,
+)
+from infra.pipelines.images import BUILDKIT_IMAGE, CPU_IMAGE
+from infra.placed import IMAGE_BUILD, with_those_before
+from infra.platform import Platform
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from infra.schema.quantities import seconds
+from infra.schema.request import builds_namespace
+from infra.settings.model import OWN_PODS, PROMETHEUS_PODS, REPLICAS, REQUESTS, KueueSettings, Settings
+from infra.stack.placed_stack import PlacedStack
+
+
+def declare_images(stack: PlacedStack, root: Path) -> dict[str, PodImage]:
+    """Declares the Jobs that build the images of the stack, and returns what pods name them by."""
+    settings, platforms, images = stack.settings, stack.platforms, stack.images
+    said = settings.registry
+    if said is None or not images.found:
+        return {}
+    platform = next(each for each in platforms.values() if said.pool in each.pools)
+    login = registry_login(settings, "login")
+    registry = named_registry(said.repository, login) if said.repository else platform.registry
+    if registry is None:
+        raise ValueError(f"cluster {platform.name} has no registry")
+    space = BuildSpace(
+        f"{platform.name}-images",
+        BuildSpaceArgs(
+            platform, registry, builds_namespace(settings.namespace), settings.egress.allowed(), login=login
+        ),
+    )
+    program = bundle(root, registry)
+    wanted = {
+        identity: ImageJob(
+            f"{IMAGE_BUILD}-{each.name}",
+            ImageJobArgs(
+                each,
+                space,
+                platform.pools[said.pool],
+                said.asked,
+                seconds(said.time_limit),
+                CPU_IMAGE,
+                BUILDKIT_IMAGE,
+                program,
+            ),
+        )
+        for identity, each in images.found.items()
+    }
+    secret = PULL_SECRET if registry_login(settings, "pull_login") else ""
+    return {identity: PodImage(each.reference, each.job, secret) for identity, each in wanted.items()}
+
+
+def registry_login(settings: Settings, key: Literal["login", "pull_login"]) -> pulumi.Output[str] | None:
+    """The Docker configuration with a login of the registry that is named; None where it wants none."""
+    said = settings.registry
+    name = said and (said.pull_login or said.login if key == "pull_login" else said.login)
+    return pulumi.Output.secret(settings.secrets[name].get_secret_value()) if name else None
+
+
+def declare_queues(stack: PlacedStack) -> dict[str, Kueue]:
+    """What the stack declares of Kueue, by cluster."""
+    settings, apps, kueue = stack.settings, stack.all_apps, stack.settings.kueue
+    if kueue is None or kueue.local_queue:
+        return {}
+    shares = kueue.shares_of(settings.namespace, settings.teams, runs_pipelines=bool(settings.pipelines))
+    release = KueueReleaseArgs(
+        namespace=kueue.namespace,
+        namespaces=[*shares, *kueue.namespaces],
+        ready_within=seconds(kueue.ready_within),
+        wait=seconds(kueue.wait),
+        requests=REQUESTS,
+        replicas=REPLICAS,
+        chart=kueue.chart,
+        version=kueue.version,
+        fair=bool(settings.teams),
+    )
+    found: dict[str, Kueue] = {}
+    for name, platform in stack.platforms.items():
+        if not platform.owned:
+            continue
+        services = [each for each in stack.services if each.platform == platform]
+        held = [Held(service.pool.name, service.requests) for service in services]
+        if settings.metrics and settings.metrics.collect:
+            held += [
+                Held(service.pool.name, asked) for service in services if (asked := service.exporter_requests)
+            ]
+        held += [
+            Held(each.pool.name, each.requests)
+            for each in apps
+            if each.platform == platform
+            for _ in range(each.most)
+        ]
+        held += [
+            Held(cheapest_pool(platform).name, PROXY)
+            for each in apps
+            if each.platform == platform and proxied(each)
+            for _ in range(pods_of_proxy(each))
+        ]
+        held += [
+            Held(cheapest_pool(platform).name, RUNNER)
+            for pipeline, each in settings.pipelines.items()
+            if each.schedule and stack.steps[pipeline][0].platform == platform
+        ]
+        held += [
+            Held(cheapest_pool(platform).name, RUNNER)
+            for each in apps
+            if each.declared.idle and each.platform == platform
+        ]
+        if kueue.install and (pool := host_pool(platform)):
+            held.append(Held(pool.name, OWN_PODS))
+        if _installs_prometheus(settings, platform) and (pool := host_pool(platform)):
+            held += [Held(pool.name, prometheus_pod) for prometheus_pod in PROMETHEUS_PODS]
+        found[name] = Kueue(
+            f"{name}-kueue",
+            KueueArgs(
+                platform,
+                settings.namespace,
+                shares,
+                seconds(kueue.wait),
+                kueue.preemption,
+                held,
+                release if kueue.install else None,
+            ),
+        )
+    return found
+
+
+def _queue(settings: Settings, platform: Platform, kueue: Kueue | None) -> tuple[str | None, Admission | None]:
+    """The LocalQueue of the stack's Jobs on a cluster, and how they get past it; None where they start at once."""
+    said = settings.kueue or KueueSettings()
+    if kueue:
+        return LOCAL_QUEUE, Admission(seconds(said.wait), kueue.access[settings.namespace], kueue.ready)
+    if platform.queue:
+        return LOCAL_QUEUE, Admission(seconds(said.wait), platform.queue)
+    return (said.local_queue, Admission(seconds(said.wait))) if said.local_queue else (None, None)
+
+
+def declare_workspaces(
+    stack: PlacedStack, queues: Mapping[str, Kueue], images: Mapping[str, PodImage]
+) -> dict[str, Workspace]:
+    """The namespace of the stack on each of its clusters."""
+    settings, apps = stack.settings, stack.all_apps
+    pull = registry_login(settings, "pull_login") if images else None
+    services = Counter(service.platform.name for service in stack.services)
+    app_pods = Counter(app.platform.name for app in [*apps, *filter(proxied, apps)])
+    groups = Counter(step.platform.name for step in with_those_before(stack.all_steps) if step.nodes)
+    return {
+        name: Workspace(
+            name,
+            WorkspaceArgs(
+                platform,
+                settings.namespace,
+                settings.service_account,
+                settings.protect,
+                settings.egress.allowed(),
+                services[name],
+                any(pipeline.schedule for pipeline in settings.pipelines.values()),
+                *_queue(settings, platform, queues.get(name)),
+                groups=groups[name],
+                apps=app_pods[name],
+                measured=_measured(settings, platform),
+                images=images,
+                pull=pull,
+            ),
+        )
+        for name, platform in stack.platforms.items()
+    }
+
+
+def _measured(settings: Settings, platform: Platform) -> Measured | None:
+    """What is measured on a cluster, and who reads it; None where nothing is."""
+    said = settings.metrics
+    if said is None:
+        return None
+    found = said.prometheus
+    collector = collector_of(platform, found.namespace, found.pod_labels, found.labels) if said.collect else None
+    usage = Usage(said.port if collector else 0, said.idle.below, said.idle.share) if said.usage else None
+    return Measured(collector, seconds(said.interval), usage)
+
+
+def declare_metrics(stack: PlacedStack, workspaces: Mapping[str, Workspace]) -> dict[str, Metrics]:
+    """What reads the metrics of each cluster whose metrics are read."""
+    settings, said = stack.settings, stack.settings.metrics
+    found: dict[str, Metrics] = {}
+    for name, workspace in workspaces.items():
+        measured, platform = workspace.measured, workspace.platform
+        if said is None or measured is None or measured.collector is None:
+            continue
+        own, exporter = said.prometheus, said.gpus
+        exports = exporter.install and not measured.collector.reads_gpus and device_plugin.gpu_pools(platform)
+        exporter_namespace = fit(f"{settings.namespace}-gpu-metrics", KUBERNETES_NAME_LIMIT)
+        looked_at = [settings.namespace, exporter_namespace]
+        found[name] = Metrics(
+            f"{name}-metrics",
+            MetricsArgs(
+                workspace,
+                measured,
+                [app for app in stack.all_apps if app.platform == platform],
+                [service for service in stack.services if service.platform == platform],
+                PrometheusArgs(
+                    namespace=own.namespace,
+                    namespaces=looked_at,
+                    interval=measured.interval,
+                    retention=own.retention,
+                    storage=own.storage,
+                    chart=own.chart,
+                    version=own.version,
+                )
+                if _installs_prometheus(settings, platform)
+                else None,
+                GpuExporterArgs(platform, exporter_namespace, measured, exporter.chart, exporter.version)
+                if exports
+                else None,
+                said.dashboards,
+            ),
+        )
+    return found
+
+
+def _installs_prometheus(settings: Settings, platform: Platform) -> bool:
+    said = settings.metrics
+    return bool(said and said.installs_prometheus and platform.collector is None)
+
+
+def declare_team_readers(stack: PlacedStack) -> None:
+    """Lets the Jobs of other teams read the nodes of the clusters, where Jobs do that at all."""
+    for name, platform in stack.platforms.items():
+        for team, access in stack.settings.teams.items() if reads_nodes(platform) else ():
+            TeamNodeReader(f"{name}-nodes-{team}", NodeReaderArgs(platform, access.namespace))

@@ -1,0 +1,106 @@
+"""The pipelines of a stack on the pools of its clusters, and what runs them by the clock."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from infra.clouds.registry import Cloud
+from infra.kubernetes.gates import Gates
+from infra.kubernetes.images.build import Images
+from infra.kubernetes.job import StepJob
+from infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
+from infra.kubernetes.service import services_of
+from infra.kubernetes.workspace import Workspace
+from infra.pipelines.contract import Notify
+from infra.pipelines.images import CPU_IMAGE
+from infra.placed import App, Service, Step
+from infra.placement.apps import place_apps
+from infra.placement.steps import place
+from infra.platform import Platform
+from infra.settings.model import Settings
+from infra.stack.configuration import pipelines_of
+
+
+@dataclass(frozen=True)
+class PlacedStack:
+    """A stack's steps and apps by pipeline, each on its pool, before an object of theirs is declared.
+
+    ``platforms`` are by cluster. ``images`` are those that are to be built for them.
+    """
+
+    settings: Settings
+    platforms: Mapping[str, Platform]
+    steps: Mapping[str, Sequence[Step]]
+    apps: Mapping[str, Sequence[App]]
+    images: Images
+
+    @cached_property
+    def all_steps(self) -> list[Step]:
+        """The steps of all pipelines."""
+        return [step for steps in self.steps.values() for step in steps]
+
+    @cached_property
+    def all_apps(self) -> list[App]:
+        """The apps of all pipelines."""
+        return [app for apps in self.apps.values() for app in apps]
+
+    @cached_property
+    def steps_with_jobs(self) -> list[Step]:
+        """The steps of all pipelines, then those that only apps need."""
+        return [
+            *self.all_steps,
+            *(step for app in self.all_apps for step in (*app.inputs.values(), *app.after)),
+        ]
+
+    @cached_property
+    def services(self) -> list[Service]:
+        """The services that steps connect to, each once."""
+        return services_of(self.all_steps)
+
+
+def declare_platforms(settings: Settings, clouds: Sequence[Cloud]) -> dict[str, Platform]:
+    """What the clouds declare of clusters, store and identities: by cluster, in the order of the stack file."""
+    platforms: dict[str, Platform] = {}
+    for cloud in clouds:
+        platforms.update(cloud.platforms(settings.request))
+    return {name: platforms[name] for name in settings.clusters}
+
+
+def place_pipelines(settings: Settings, platforms: Mapping[str, Platform], root: Path) -> PlacedStack:
+    """Puts the pipelines of ``settings`` on pools; ``root`` is the repository whose files they ship."""
+    pipelines, gates, images = pipelines_of(settings.pipelines), Gates(CPU_IMAGE), Images()
+    steps = place(pipelines, platforms, gates, root, images)
+    apps = place_apps(pipelines, platforms, steps, gates, root, images=images)
+    return PlacedStack(settings, platforms, steps, apps, images)
+
+
+def declare_schedules(
+    stack: PlacedStack, jobs: Mapping[str, StepJob], workspaces: Mapping[str, Workspace], root: Path
+) -> None:
+    """What runs pipelines by the clock, for those that have a `schedule`."""
+    for name, section in stack.settings.pipelines.items():
+        if section.schedule:
+            steps = stack.steps[name]
+            PipelineSchedule(
+                f"{name}-schedule",
+                PipelineScheduleArgs(
+                    name,
+                    section.schedule.cron,
+                    section.schedule.time_zone,
+                    [jobs[step.job] for step in steps],
+                    workspaces[steps[0].platform.name],
+                    CPU_IMAGE,
+                    root,
+                    _webhook(section.schedule.notify, stack.settings.secrets),
+                ),
+            )
+
+
+def _webhook(notify: Notify | None, secrets: Mapping[str, SecretStr]) -> str | None:
+    """The address that is told how runs by the clock end; None where nobody is."""
+    if notify is None:
+        return None
+    return secrets[notify.secret].get_secret_value() if notify.secret else notify.url
