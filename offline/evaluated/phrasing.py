@@ -173,8 +173,8 @@ def without_kind(name: str) -> str:
 
 
 def plural(kind: str) -> str:
-    """The plural of a kind: ``NodePools``, ``Ingresses``, ``NetworkPolicies``."""
-    if kind.endswith("y"):
+    """The plural of a kind: ``NodePools``, ``Ingresses``, ``NetworkPolicies``, ``keys``."""
+    if kind.endswith("y") and kind[-2:-1] not in "aeiou":
         return f"{kind[:-1]}ies"
     return f"{kind}es" if kind.endswith("s") else f"{kind}s"
 

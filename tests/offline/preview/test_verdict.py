@@ -47,6 +47,20 @@ def test_findings_with_one_reason_are_one_line_for_all_resources_and_stacks() ->
     assert untold(pools(2, "gcp-prod"), [line]) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("slipway:pipelines.a.pool", "2 keys"),
+        ("a (NetworkPolicy)", "2 NetworkPolicies"),
+        ("a (Ingress)", "2 Ingresses"),
+    ],
+)
+def test_kinds_are_counted_in_english(name: str, said: str) -> None:
+    stack = StackPreview(stack="dev", findings=[finding(name=name), finding(name=name.replace("a", "b", 1))])
+    (line,) = verdict(preview(stack))
+    assert line.subject.startswith(f"{said} of")
+
+
 def test_one_resource_of_several_stacks_is_not_counted() -> None:
     stacks = [StackPreview(stack=name, findings=[finding(name="store (Bucket)")]) for name in ("a", "b")]
     (line,) = verdict(preview(*stacks))
