@@ -209,7 +209,8 @@ class InPlace:
 
     The paths are written as in `infra.review.contract.Review.replacing`. It holds for the changes that ``when``
     names. Where ``kept`` is the path of another property, it holds only while the resource ignores changes of
-    that property, so that the provider sends the value in the state, and ``when`` compares with that value.
+    that property, so that the provider sends the value in the state, and ``when`` compares with that value. Where
+    ``sent`` is one, it holds only while the resource does not ignore them.
     ``fix`` says what to do instead; it is empty for a note. ``restore`` says how what the update deletes can
     be had back.
     """
@@ -220,6 +221,7 @@ class InPlace:
     effect: Effect = Effect.NOTE
     when: When = When.CHANGED
     kept: str = ""
+    sent: str = ""
     fix: str = ""
     blocked: str = ""
     given: Mapping[str, object] = field(default_factory=dict[str, object])

@@ -69,7 +69,7 @@ def in_place_from(file: Path) -> Mapping[str, Sequence[InPlace]]:
 
     The file is written by hand: a list of `InPlace` by resource type, with the keys ``paths``, ``note``,
     ``source`` (an address) and ``date`` (of the source, or when it was read), and where they are not the default
-    ``effect``, ``when``, ``kept``, ``fix`` and ``restore``.
+    ``effect``, ``when``, ``kept``, ``sent``, ``fix`` and ``restore``.
     """
     types = tomllib.loads(file.read_text(encoding="utf-8"))
     return {type_: [_in_place(fact) for fact in facts] for type_, facts in types.items()}
@@ -83,6 +83,7 @@ def _in_place(fact: Mapping[str, Any]) -> InPlace:
         effect=Effect(fact.get("effect", Effect.NOTE)),
         when=When(fact.get("when", When.CHANGED)),
         kept=fact.get("kept", ""),
+        sent=fact.get("sent", ""),
         fix=fact.get("fix", ""),
         blocked=fact.get("blocked", ""),
         given=fact.get("given", {}),

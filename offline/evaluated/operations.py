@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from infra.clouds.registry import reviews
 from infra.review.contract import Review
-from infra.review.facts import InPlace, When
+from infra.review.facts import Effect, InPlace, When
 from infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, Resource, Stack, Unknown, is_true, unknown
 from infra.schema.quantities import seconds, size_in_bytes
 from offline.evaluated.model import Operation
@@ -163,7 +163,9 @@ class Effects:
 
 def _holds(fact: InPlace, difference: Difference, old: Resource, new: Resource) -> bool:
     kept = parsed(fact.kept)
-    if kept and not any(covers(parsed(ignore_change), kept) for ignore_change in new.ignore_changes):
+    if kept and not _ignores(new, kept):
+        return False
+    if fact.sent and _ignores(new, parsed(fact.sent)):
         return False
     if any(value_at(old.properties, parsed(path)) != value for path, value in fact.given.items()):
         return False
@@ -183,6 +185,10 @@ def _holds(fact: InPlace, difference: Difference, old: Resource, new: Resource) 
             if _is(fact.when, earlier, after):
                 return True
     return False
+
+
+def _ignores(resource: Resource, path: Path) -> bool:
+    return any(covers(parsed(each), path) for each in resource.ignore_changes)
 
 
 def _values(path: tuple[str | int, ...], difference: Difference) -> Iterator[tuple[Any, Any]]:
@@ -283,7 +289,8 @@ class Compared:
     @property
     def note(self) -> str:
         """The effects of an update in place as text; empty if none is known."""
-        return "; ".join(consequence.fact.note for consequence in self.consequences)
+        refused = [each for each in self.consequences if each.fact.effect is Effect.REFUSED]
+        return "; ".join(each.fact.note for each in refused or self.consequences)
 
     @property
     def retained(self) -> bool:

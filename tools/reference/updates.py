@@ -66,7 +66,8 @@ def _order(row: tuple[str, InPlace]) -> tuple[int, str]:
 def _row(type_: str, fact: InPlace) -> str:
     given = "".join(f", where {key} is {value}" for key, value in fact.given.items())
     kept = ", while the stack leaves its desired size alone" if fact.kept else ""
-    change = f"{CHANGES.get(fact.when, fact.when.value)}{given}{kept}"
+    sent = ", where the stack sets its desired size" if fact.sent else ""
+    change = f"{CHANGES.get(fact.when, fact.when.value)}{given}{kept}{sent}"
     dated = "" if fact.source.dated else "read "
     source = f"[{dated}{fact.source.date}]({fact.source.url})"
     return _cells(_short(type_), _listed(fact.paths), change, EFFECTS[fact.effect], fact.note, source)

@@ -156,6 +156,13 @@ def test_a_machine_type_on_eks_is_a_new_version_of_the_launch_template_and_new_n
     assert "replaces all nodes" in group.note
 
 
+def test_an_update_that_is_refused_has_no_other_effect() -> None:
+    found = change({"clusters.dev.pools.cpu.nodes": {"min": 2, "max": 3}}, "aws-dev")
+    group = next(each for each in found.resources if each.type.endswith(":NodeGroup"))
+    assert "EKS refuses that" in group.note
+    assert "takes away" not in group.note
+
+
 def test_a_change_to_spot_replaces_the_pool() -> None:
     found = change({f"{TRAIN}.spot": False})
     assert touched(found) == {"dev-train": (Operation.REPLACE, ["nodeConfig.spot"])}

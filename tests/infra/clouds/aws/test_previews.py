@@ -17,9 +17,9 @@ CPU = {"instance_type": "m7i.xlarge", "nodes": {"min": 1, "max": 2}}
 T4 = {"instance_type": "g4dn.xlarge", "spot": True, "nodes": {"min": 0, "max": 1}}
 
 
-def ended(changes: Mapping[str, Any]) -> str:
+def ended(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> str:
     """What is said of the pool ``train``."""
-    found = [finding for finding in findings(DEV, changes) if finding.policy == "ends-running-pods"]
+    found = [each for each in findings(DEV, changes, base) if each.policy == "ends-running-pods"]
     return "\n".join(each.reason for each in found if each.name.partition(" ")[0] == "dev-train")
 
 
@@ -44,6 +44,13 @@ def test_a_pool_whose_nodes_are_replaced_without_it_says_which_jobs_end() -> Non
     said = ended({f"{POOLS}.train.disk_size_gb": 200})
     assert "replaces all nodes" in said
     assert "mnist-train" in said
+
+
+def test_a_pool_that_no_longer_scales_says_which_jobs_end() -> None:
+    # The autoscaler may have made three nodes, of which the stack knows nothing.
+    base = {f"{POOLS}.train.nodes": {"min": 0, "max": 3}}
+    assert "mnist-train" in ended({f"{POOLS}.train.nodes": {"count": 1}}, base)
+    assert not ended({f"{POOLS}.train.nodes": {"count": 3}}, base)
 
 
 def let_in(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> str:
