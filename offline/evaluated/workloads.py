@@ -137,6 +137,11 @@ class Workload:
         """The pod's volumes."""
         return mappings(self.spec.get("volumes"))
 
+    @property
+    def claims(self) -> set[object]:
+        """The names of the claims that the pod mounts."""
+        return {at(each, "persistentVolumeClaim", "claimName") for each in self.volumes} - {None}
+
     @cached_property
     def requests(self) -> Resources | None:
         """What the scheduler counts, in the units of `Resources`; None if it cannot be read.

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from infra.kubernetes.labels import NAME
 from infra.kubernetes.review import CLAIM, VOLUME
 from infra.pipelines.discovery import outside
+from infra.placed import SCHEDULED_RUN
 from infra.review.contract import Harm, Severity, Violation
 from infra.review.facts import Effect
 from infra.review.stack import JOB, Resource, Stack, at, items, mapping, mappings, text, whole_internet, within
@@ -16,7 +18,7 @@ from infra.settings.pipelines import KEY
 from offline.evaluated.model import Operation
 from offline.evaluated.operations import Compared, Consequence
 from offline.evaluated.property_diff import Difference, without_indices, written
-from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET, unevictable, workloads
+from offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, unevictable, workloads
 from offline.policies.security import holding
 
 MOST_NAMES = 6
@@ -119,6 +121,7 @@ def _refused(change: Change) -> Iterator[Violation]:
                 f"{undo(each)}; or empty it, or let it be deleted, in an update of its own",
             )
     yield from _held_elsewhere(change)
+    yield from _held_by_runs(change)
 
 
 def _held_elsewhere(change: Change) -> Iterator[Violation]:
@@ -145,6 +148,37 @@ def _held_elsewhere(change: Change) -> Iterator[Violation]:
             f"{undo(each)}; or destroy the stack that runs Jobs in {namespace} first, bring it up again after "
             "this update, and suppress `deletion-refused` with the reason",
         )
+
+
+def _held_by_runs(change: Change) -> Iterator[Violation]:
+    """Claims that go while the Jobs of a CronJob that stays mount them.
+
+    The pods of its last runs stay for their logs, and a claim has the finalizer kubernetes.io/pvc-protection: it
+    goes after every pod object that names it (Kubernetes 1.34).
+    """
+    for each in change.compared:
+        if each.before is None or each.before.type != CLAIM or each.operation is not Operation.DELETE:
+            continue
+        if each.protected or each.retained:
+            continue
+        users = [
+            workload
+            for workload in workloads(change.before, JOB, CRON_JOB)
+            if workload.resource.provider == each.before.provider
+            and workload.namespace == at(each.before.properties, "metadata", "namespace")
+        ]
+        if not any(at(each.before.properties, "metadata", "name") in user.claims for user in users):
+            continue
+        for clock in users:
+            runs = at(clock.resource.properties, "metadata", "labels", NAME) == SCHEDULED_RUN
+            if runs and clock.resource.type == CRON_JOB and not change.ends(clock.resource.urn):
+                yield Violation(
+                    each.resource.urn,
+                    f"`pulumi up` fails half-way: {cause(each)}, and it goes only after the pods of the runs of "
+                    f"{clock.resource.name}, which stay for their logs",
+                    f"{undo(each)}; or take the pipeline's `schedule` out of the stack file for this update, and "
+                    "suppress `deletion-refused` with the reason",
+                )
 
 
 def _not_carried_out(change: Change) -> Iterator[Violation]:

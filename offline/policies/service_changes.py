@@ -108,9 +108,7 @@ def _volume_that_stays(compared: Compared, change: Change) -> str:
     if compared.operation is not Operation.REPLACE and any(map(_of_one_node, templates)):
         held = holding(before, change.before)
         return CHANGED_STORAGE if held and held.rebuilt else WITHOUT_IT
-    names = {
-        at(volume, "persistentVolumeClaim", "claimName") for volume in workload_of(after, change.after).volumes
-    }
+    names = workload_of(after, change.after).claims
     for claim in change.compared:
         it = claim.after
         if it is None or it.type != CLAIM or claim.before is None or claim.operation in GOES:

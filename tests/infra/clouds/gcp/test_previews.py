@@ -207,3 +207,14 @@ def test_people_behind_identity_aware_proxy_are_named() -> None:
     said = let_in("gcp-serving", open_to([team, eve]), open_to([team]))
     assert eve in said
     assert team not in said
+
+
+def test_a_claim_that_runs_by_the_clock_hold_cannot_go_before_them() -> None:
+    def refused(changes: Mapping[str, Any]) -> list[str]:
+        return [each.name for each in findings("gcp-batch", changes) if each.policy == "deletion-refused"]
+
+    bucket = {"store": {"kind": "gcs", "location": "us-central1"}}
+    assert refused(bucket) == ["batch-store (PersistentVolumeClaim)"]
+    # Without its CronJob its runs go, and their pods with them.
+    assert not refused({**bucket, "pipelines.fraud.schedule": None})
+    assert not refused({"store.location": "us-central1-b"})
