@@ -190,6 +190,22 @@ def test_a_safeguard_that_is_switched_off_is_told_from_one_that_is_switched_on(
     assert effects(type_, before, after) == found
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        (["a"], ["a", "b"], [NOTE]),
+        (["b"], ["a", "b"], [NOTE]),
+        (["a", "b"], ["b"], [ENDS]),
+        (["a"], ["b"], [ENDS]),
+    ],
+)
+@pytest.mark.parametrize("type_", ["gcp:container/nodePool:NodePool", "gcp:container/cluster:Cluster"])
+def test_zones_that_come_to_a_pool_end_nothing(
+    type_: str, before: list[str], after: list[str], found: list[Effect]
+) -> None:
+    assert effects(type_, {"nodeLocations": before}, {"nodeLocations": after}) == found
+
+
 def test_a_group_in_a_capacity_block_takes_another_template_without_nodes_only() -> None:
     def group(version: str, **more: str) -> dict[str, Any]:
         return {"launchTemplate": {"version": version}, **more}
