@@ -71,32 +71,32 @@ def lost_places(before: Evaluated, after: Evaluated) -> list[LostPlace]:
     """
     if before.stack is None:
         return []
-    clusters = {each.name: each for each in after.elsewhere}
-    teams = {each.name: each.teams for each in before.elsewhere}
-    found: dict[tuple[str, str, str], list[Workload]] = {}
+    clusters = {place.name: place for place in after.elsewhere}
+    teams = {place.name: place.teams for place in before.elsewhere}
+    pods_by_place: dict[tuple[str, str, str], list[Workload]] = {}
     for job in workloads(before.stack, *PLACED):
         pool = job.pool(before.stack)
-        if pool is None or not pool.stack or (there := clusters.get(pool.cluster)) is None:
+        if pool is None or not pool.stack or (owner := clusters.get(pool.cluster)) is None:
             continue
-        if there.stack != pool.stack:
+        if owner.stack != pool.stack:
             continue
-        if lost := _loss(job, pool, there, after.stack) or _lost_access(
-            job, teams[pool.cluster], there, after.stack
+        if lost := _loss(job, pool, owner, after.stack) or _lost_access(
+            job, teams[pool.cluster], owner, after.stack
         ):
-            found.setdefault((pool.stack, *lost), []).append(job)
+            pods_by_place.setdefault((pool.stack, *lost), []).append(job)
     return [
         LostPlace(before.name, stack, lost_pool_finding(stack, before.name, resource, why, [*_steps(jobs)]))
-        for (stack, resource, why), jobs in found.items()
+        for (stack, resource, why), jobs in pods_by_place.items()
     ]
 
 
 def _steps(jobs: Sequence[Workload]) -> list[str]:
     """The names of Jobs, without those of gates unless there are no others."""
     labels = {job.resource.name: strings(at(job.resource.properties, "metadata", "labels")) for job in jobs}
-    return [name for name, each in labels.items() if each.get(NAME) not in GATES] or [*labels]
+    return [name for name, label in labels.items() if label.get(NAME) not in GATES] or [*labels]
 
 
-def _loss(job: Workload, pool: NodePool, there: ClusterElsewhere, after: Stack | None) -> tuple[str, str] | None:
+def _loss(job: Workload, pool: NodePool, owner: ClusterElsewhere, after: Stack | None) -> tuple[str, str] | None:
     """The resource or key that no longer takes ``job``, and why; None where it still has a place."""
     if after is not None:
         again = next(
@@ -105,31 +105,34 @@ def _loss(job: Workload, pool: NodePool, there: ClusterElsewhere, after: Stack |
         if again is None or again.pool(after) is not None:
             return None
         job = again
-    cluster = key_of(("clusters", there.cluster))
-    if there.removed:
-        return cluster, f"the file of `{there.stack}`, which has the cluster, is removed"
-    if there.pools is None:
+    cluster = key_of(("clusters", owner.cluster))
+    if owner.removed:
+        return cluster, f"the file of `{owner.stack}`, which has the cluster, is removed"
+    if owner.pools is None:
         return None
-    if not there.pools:
-        return cluster, f"`{there.stack}` no longer has the cluster `{there.cluster}`"
-    now = next((each for each in there.pools if each.name == pool.name), None)
-    place = pool.urn or key_of(("clusters", there.cluster, "pools", pool.name))
+    if not owner.pools:
+        return cluster, f"`{owner.stack}` no longer has the cluster `{owner.cluster}`"
+    now = next((other for other in owner.pools if other.name == pool.name), None)
+    place = pool.urn or key_of(("clusters", owner.cluster, "pools", pool.name))
     if now is None:
-        return place, f"`{there.stack}` no longer has the pool `{pool.name}` in its cluster `{there.cluster}`"
-    why = _obstacle(job, now, there.pools, placed=after is not None)
-    return (place, f"the nodes of pool `{pool.name}` of `{there.stack}` do not suffice: {why}") if why else None
+        return (
+            place,
+            f"`{owner.stack}` no longer has the pool `{pool.name}` in its cluster `{owner.cluster}`",
+        )
+    why = _obstacle(job, now, owner.pools, placed=after is not None)
+    return (place, f"the nodes of pool `{pool.name}` of `{owner.stack}` do not suffice: {why}") if why else None
 
 
 def _lost_access(
-    job: Workload, teams: Sequence[tuple[str, str]], there: ClusterElsewhere, after: Stack | None
+    job: Workload, teams: Sequence[tuple[str, str]], owner: ClusterElsewhere, after: Stack | None
 ) -> tuple[str, str] | None:
     """The same where the other stack no longer names the team of ``job``, one of ``teams`` before."""
     namespace = text(at(job.resource.properties, "metadata", "namespace"))
     team = (namespace, text(job.spec.get("serviceAccountName")))
-    if after is not None or there.pools is None or team not in teams or team in there.teams:
+    if after is not None or owner.pools is None or team not in teams or team in owner.teams:
         return None
     return key_of(("teams",)), (
-        f"`{there.stack}` no longer names a team with namespace `{team[0]}` and service account `{team[1]}`, "
+        f"`{owner.stack}` no longer names a team with namespace `{team[0]}` and service account `{team[1]}`, "
         "and takes its access to the store away"
     )
 
@@ -205,24 +208,24 @@ def build(evaluations: Evaluations, options: Options) -> Preview:
     lost = [
         lost_place for name, after in head.items() if name in base for lost_place in lost_places(base[name], after)
     ]
-    found = {
-        name: _guarded(name, partial(_compared, each, base.get(name), options, lost))
-        for name, each in head.items()
+    previews = {
+        name: _guarded(name, partial(_compared, evaluation, base.get(name), options, lost))
+        for name, evaluation in head.items()
     }
     times = dict.fromkeys(head, _none(""))
-    for name, each in found.items():
-        found[name] = _guarded(name, partial(_timed, each, times, options))
-    basis = common_basis(times, {name: _running(head[name], each) for name, each in found.items()})
+    for name, preview in previews.items():
+        previews[name] = _guarded(name, partial(_timed, preview, times, options))
+    basis = common_basis(times, {name: _running(head[name], preview) for name, preview in previews.items()})
     if not options.policies_only:
         counted = times if basis != "limit" else {}
-        for name, each in found.items():
-            if _failed(each):
+        for name, preview in previews.items():
+            if _failed(preview):
                 continue
             before = base[name].stack if name in base else None
-            priced = partial(_priced, each, (before, head[name].stack), counted.get(name, {}), options)
-            found[name] = _guarded(name, priced)
-    removed = [_with(_removed(each), lost) for name, each in base.items() if name not in head]
-    stacks = [*found.values(), *removed]
+            priced = partial(_priced, preview, (before, head[name].stack), counted.get(name, {}), options)
+            previews[name] = _guarded(name, priced)
+    removed = [_with(_removed(evaluation), lost) for name, evaluation in base.items() if name not in head]
+    stacks = [*previews.values(), *removed]
     lines = [line for stack in stacks if stack.cost for line in stack.cost.lines]
     dates = [line.as_of for line in lines if line.as_of[:1].isdigit()]
     return Preview(
@@ -238,7 +241,7 @@ def exit_code(preview: Preview, fail_on: Severity) -> int:
 
     A base that cannot be evaluated does not count, because a change that repairs it would be refused.
     """
-    if any(_failed(each) for each in preview.stacks):
+    if any(_failed(stack) for stack in preview.stacks):
         return NOT_EVALUATED
     failing = {Severity.ERROR} if fail_on is Severity.ERROR else set(Severity)
     return (
@@ -279,7 +282,7 @@ def _compared(
     if stack is None:
         assert head.failure is not None
         findings, suppressed = _found(Stack(head.name, {}, options.configuration(head.name)), options.today)
-        causes = _unique([each.stack for each in lost if each.team == head.name])
+        causes = _unique([loss.stack for loss in lost if loss.team == head.name])
         failed = StackPreview(
             stack=head.name,
             failures=[_failure("head", head.failure, causes), *failures],
@@ -318,27 +321,31 @@ def _compared(
 
 def _with(preview: StackPreview, lost: Iterable[LostPlace]) -> StackPreview:
     """``preview`` with the findings about Jobs that lose their place, be they of its stack or by its change."""
-    found = [each.finding for each in lost if preview.stack in {each.stack, each.team}]
-    return preview.model_copy(update={"findings": in_order([*found, *preview.findings])}) if found else preview
+    lost_findings = [loss.finding for loss in lost if preview.stack in {loss.stack, loss.team}]
+    return (
+        preview.model_copy(update={"findings": in_order([*lost_findings, *preview.findings])})
+        if lost_findings
+        else preview
+    )
 
 
 def _changes(head: Evaluated, base: Evaluated, before: Stack, stack: Stack, update: Sequence[Compared]) -> Changes:
-    found = compare(before, stack, update)
+    changes = compare(before, stack, update)
     remarks = [
-        *found.remarks,
+        *changes.remarks,
         *output_remarks(base.outputs, head.outputs),
         *_encrypted_remarks(before.configuration, stack.configuration),
         *(remark for remark in head.remarks if remark not in base.remarks),
     ]
     unknown = list(uncompared(before.configuration, stack.configuration))
-    return found.model_copy(update={"remarks": _unique(remarks), "unknown": unknown})
+    return changes.model_copy(update={"remarks": _unique(remarks), "unknown": unknown})
 
 
 def _running(head: Evaluated, preview: StackPreview) -> list[str]:
     """The names of the Jobs that the next update runs."""
     if preview.changes is not None:
         return [run.name for run in preview.changes.runs if run.outcome is Outcome.RUNS]
-    return [each.name for each in head.stack.of_type(JOB)] if head.stack is not None else []
+    return [job.name for job in head.stack.of_type(JOB)] if head.stack is not None else []
 
 
 def _priced(
@@ -356,14 +363,14 @@ def _priced(
         return preview
     jobs = None if preview.changes is None else {run.urn: run.outcome for run in preview.changes.runs}
     priced, quotas = cost(stack, today=options.today, jobs=jobs, measured=counted), _quotas(stack)
-    found: dict[str, Any] = {"timeline": timeline(stack, options.measured(preview.stack))}
+    values: dict[str, Any] = {"timeline": timeline(stack, options.measured(preview.stack))}
     if before is not None:
         earlier, needed = cost(before, today=options.today, jobs={}, measured=counted), _quotas(before)
-        found["difference"] = difference(earlier, priced)
+        values["difference"] = difference(earlier, priced)
         lines = [line.model_copy(update={"new": line not in earlier.lines}) for line in priced.lines]
         priced = priced.model_copy(update={"lines": lines})
         quotas = [quota.model_copy(update={"new": quota not in needed}) for quota in quotas]
-    return preview.model_copy(update={**found, "cost": priced, "quotas": quotas})
+    return preview.model_copy(update={**values, "cost": priced, "quotas": quotas})
 
 
 def _quotas(stack: Stack) -> list[QuotaNeed]:
@@ -386,8 +393,10 @@ def _found(stack: Stack, today: date) -> tuple[list[Finding], list[Suppressed]]:
 
 
 def _mark_new(suppressed: Sequence[Suppressed], base: Iterable[Suppressed]) -> list[Suppressed]:
-    marked = mark_new((each.finding for each in suppressed), (each.finding for each in base))
-    return [each.model_copy(update={"finding": finding}) for each, finding in zip(suppressed, marked, strict=True)]
+    marked = mark_new((entry.finding for entry in suppressed), (entry.finding for entry in base))
+    return [
+        entry.model_copy(update={"finding": finding}) for entry, finding in zip(suppressed, marked, strict=True)
+    ]
 
 
 def _failure(revision: Literal["base", "head"], failed: Failed, causes: Sequence[str] = ()) -> Failure:
@@ -412,7 +421,7 @@ def _encrypted_remarks(before: Mapping[str, Any], after: Mapping[str, Any]) -> l
 
 
 def _secrets(value: object) -> list[Secret]:
-    return [each for _, each in leaves(value) if isinstance(each, Secret)]
+    return [leaf for _, leaf in leaves(value) if isinstance(leaf, Secret)]
 
 
 def _unique(remarks: Sequence[str]) -> list[str]:

@@ -130,9 +130,9 @@ def _draw(evaluations: Evaluations, folder: Path) -> None:
     """Draws every stack that could be evaluated."""
     from offline.picture.svg import picture  # noqa: PLC0415
 
-    for name, each in evaluations.head.items():
-        if each.stack is not None:
-            _replace(folder / f"{name}.svg", picture(each.stack))
+    for name, evaluated in evaluations.head.items():
+        if evaluated.stack is not None:
+            _replace(folder / f"{name}.svg", picture(evaluated.stack))
 
 
 def _pictured(preview: Preview, place: str) -> Preview:

@@ -13,19 +13,19 @@ from offline.evaluated.property_diff import Difference, Path, both, differences,
 from offline.preview.reruns import MOVED, MovedFiles, ShippedFiles, runs
 
 
-def compare(before: Stack, after: Stack, found: Sequence[Compared] | None = None) -> Changes:
+def compare(before: Stack, after: Stack, comparisons: Sequence[Compared] | None = None) -> Changes:
     """The changes of an update from ``before`` to ``after``, and the Jobs that it runs.
 
     ``found`` is the result of `compared` if the caller has it already.
     """
-    found = compared(before, after) if found is None else found
+    comparisons = compared(before, after) if comparisons is None else comparisons
     files = MovedFiles(ShippedFiles(before), ShippedFiles(after))
     return Changes(
-        resources=[_change(each, files) for each in found if each.operation],
-        unchanged=sum(not each.operation for each in found),
-        runs=runs(before, after, found, files),
+        resources=[_change(comparison, files) for comparison in comparisons if comparison.operation],
+        unchanged=sum(not comparison.operation for comparison in comparisons),
+        runs=runs(before, after, comparisons, files),
         moved=dict(files.paths),
-        remarks=list(_remarks(found)),
+        remarks=list(_remarks(comparisons)),
     )
 
 
@@ -35,25 +35,25 @@ def output_remarks(before: Mapping[str, bool], after: Mapping[str, bool]) -> lis
     Both map paths (``mnist.predictions``) to whether they are secret. `SHOW` is left out: it repeats the others.
     """
     before, after = (
-        {name: secret for name, secret in each.items() if _top(name) != SHOW} for each in (before, after)
+        {name: secret for name, secret in side.items() if _top(name) != SHOW} for side in (before, after)
     )
     kept = {_top(name) for name in after}
     gone = dict.fromkeys(name if _top(name) in kept else _top(name) for name in _missing(before, after))
     new = _missing(after, before)
     moved = {old: places for old in gone if (places := [name for name in new if name.endswith(f".{old}")])}
-    told = {
+    words = {
         "new outputs": [name for name in new if not any(name in places for places in moved.values())],
         "outputs that moved": [f"{old} is now {' and '.join(places)}" for old, places in moved.items()],
         "removed outputs": [name for name in gone if name not in moved],
         "outputs that are no longer secret": [name for name in after if before.get(name) and not after[name]],
     }
-    return [f"{kind}: {', '.join(names)}" for kind, names in told.items() if names]
+    return [f"{kind}: {', '.join(names)}" for kind, names in words.items() if names]
 
 
 def _missing(outputs: Collection[str], others: Collection[str]) -> list[str]:
     """The ``outputs`` that ``others`` has neither as they are, nor as a whole, nor in part."""
-    there = {*others, *(_top(other) for other in others if "." in other)}
-    return [output for output in outputs if output not in there and _top(output) not in set(others)]
+    paths = {*others, *(_top(other) for other in others if "." in other)}
+    return [output for output in outputs if output not in paths and _top(output) not in set(others)]
 
 
 def _top(output: str) -> str:
@@ -64,7 +64,7 @@ def _change(change: Compared, files: MovedFiles) -> ResourceChange:
     assert change.operation is not None
     resource = change.resource
     properties = list(_properties(change, files))
-    moved = resource.type != JOB and any(each.moved for each in properties)
+    moved = resource.type != JOB and any(property_.moved for property_ in properties)
     return ResourceChange(
         urn=resource.urn,
         type=resource.type,
@@ -88,10 +88,10 @@ def _because(change: Compared) -> str:
 def _properties(change: Compared, files: MovedFiles) -> Iterator[PropertyChange]:
     for difference in change.differences:
         forces = difference in change.forcing
-        for each in _inside(change.resource, difference):
-            old, new = both(each.before, each.after)
-            path = _file_path(change, each.path, files)
-            moved = _moved(path, each, files)
+        for part in _inside(change.resource, difference):
+            old, new = both(part.before, part.after)
+            path = _file_path(change, part.path, files)
+            moved = _moved(path, part, files)
             yield PropertyChange(path=written(path), before=old, after=new, forces=forces, moved=moved)
 
 
@@ -121,13 +121,13 @@ def _file_path(change: Compared, path: Path, files: MovedFiles) -> Path:
     return path
 
 
-def _remarks(found: Sequence[Compared]) -> Iterator[str]:
-    for each in found:
-        old, new = each.before, each.after
-        name = f"{each.resource.name} ({each.resource.type.rpartition(':')[2]})"
+def _remarks(comparisons: Sequence[Compared]) -> Iterator[str]:
+    for comparison in comparisons:
+        old, new = comparison.before, comparison.after
+        name = f"{comparison.resource.name} ({comparison.resource.type.rpartition(':')[2]})"
         if old and new and old.protect and not new.protect:
             yield f"{name} is no longer protected"
-        for path in dict.fromkeys(written(difference.path) for difference in each.kept):
+        for path in dict.fromkeys(written(difference.path) for difference in comparison.kept):
             yield f"{name} keeps its {path}: the stack no longer sets it, and the provider leaves it as it is"
 
 
@@ -171,23 +171,23 @@ class Row:
         return self.resources if self.operation is Operation.DELETE else self.resources[:NAMES]
 
     @property
-    def said(self) -> str:
+    def where_and_why(self) -> str:
         """Where and why, in one line."""
         return ": ".join(filter(None, [self.place, self.why]))
 
 
 def rows(changes: Changes) -> list[Row]:
     """Resources that are deleted or replaced first, Jobs last, and of these first those that run."""
-    found: dict[tuple[object, ...], list[Row]] = {}
+    rows_by_key: dict[tuple[object, ...], list[Row]] = {}
     for row in _singles(changes):
-        shared = (row.done, row.operation, row.why, *(each.model_dump_json() for each in row.properties))
-        found.setdefault(shared, []).append(row)
-    return [row for alike in found.values() for row in ([_one(alike)] if _share(alike) else alike)]
+        shared = (row.done, row.operation, row.why, *(property_.model_dump_json() for property_ in row.properties))
+        rows_by_key.setdefault(shared, []).append(row)
+    return [row for alike in rows_by_key.values() for row in ([_one(alike)] if _share(alike) else alike)]
 
 
-def without_places(found: Sequence[Row]) -> list[Row]:
+def without_places(rows_left: Sequence[Row]) -> list[Row]:
     """The rows without the places of Jobs, for stacks that differ only in these."""
-    return [replace(row, place="") for row in found]
+    return [replace(row, place="") for row in rows_left]
 
 
 def telling(change: ResourceChange) -> list[PropertyChange]:
@@ -197,11 +197,11 @@ def telling(change: ResourceChange) -> list[PropertyChange]:
     differ in a digest only, and properties that are unknown on both sides. Otherwise digests are left out if there
     are other properties.
     """
-    own = [each for each in change.properties if not each.moved]
-    known = [each for each in own if not unknown(each)]
-    told = known if known or change.because or change.note else own
-    clear = [each for each in told if not phrasing.digests(each)]
-    return clear if clear or change.because else told
+    own_changes = [property_ for property_ in change.properties if not property_.moved]
+    known = [property_ for property_ in own_changes if not unknown(property_)]
+    shown_changes = known if known or change.because or change.note else own_changes
+    clear = [property_ for property_ in shown_changes if not phrasing.digests(property_)]
+    return clear if clear or change.because else shown_changes
 
 
 def unknown(change: PropertyChange) -> bool:
@@ -210,17 +210,17 @@ def unknown(change: PropertyChange) -> bool:
 
 
 def _singles(changes: Changes) -> Iterator[Row]:
-    runs = {each.urn: each for each in changes.runs}
-    for each in phrasing.ordered(changes):
-        if each.urn not in runs:
-            name = (each.name, phrasing.kind(each.type))
-            told, why = telling(each), phrasing.why(each)
-            listing = LISTED_JOBS.get(each.type)
-            if runs and listing and any(change.path.startswith(listing) for change in told):
+    runs = {run.urn: run for run in changes.runs}
+    for resource_change in phrasing.ordered(changes):
+        if resource_change.urn not in runs:
+            name = (resource_change.name, phrasing.kind(resource_change.type))
+            properties, why = telling(resource_change), phrasing.why(resource_change)
+            listing = LISTED_JOBS.get(resource_change.type)
+            if runs and listing and any(change.path.startswith(listing) for change in properties):
                 # Those that changed have rows of their own.
-                told = [change for change in told if not change.path.startswith(listing)]
+                properties = [change for change in properties if not change.path.startswith(listing)]
                 why = why or "it lists Jobs that change"
-            yield Row(phrasing.DONE[each.operation], each.operation, [name], why, told)
+            yield Row(phrasing.DONE[resource_change.operation], resource_change.operation, [name], why, properties)
     changed = {resource.urn: resource for resource in changes.resources}
     for outcome in Outcome:
         for run in changes.runs:
@@ -231,9 +231,15 @@ def _singles(changes: Changes) -> Iterator[Row]:
 def _job(run: JobRun, change: ResourceChange) -> Row:
     again = change.operation is Operation.REPLACE and run.outcome is Outcome.RUNS
     done = run.outcome.value + (" again" if again else "")
-    shown = [each for each in telling(change) if not (phrasing.digests(each) or _describes_run(each))][:OF_A_JOB]
+    properties = [
+        property_
+        for property_ in telling(change)
+        if not (phrasing.digests(property_) or _describes_run(property_))
+    ][:OF_A_JOB]
     why = "; ".join(filter(None, [run.because, phrasing.why(change, because=False)]))
-    return Row(done, change.operation, [(run.name, phrasing.kind(change.type))], why, shown, phrasing.place(run))
+    return Row(
+        done, change.operation, [(run.name, phrasing.kind(change.type))], why, properties, phrasing.place(run)
+    )
 
 
 def _describes_run(change: PropertyChange) -> bool:

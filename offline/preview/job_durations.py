@@ -32,12 +32,12 @@ def exported(file: Path) -> dict[str, dict[str, Measured]]:
     deployment = mapping(mapping(content).get("deployment"))
     if not deployment:
         raise TimesError(f"{file} is not what `pulumi stack export` writes: it has no deployment")
-    found: dict[str, dict[str, Measured]] = {}
+    durations: dict[str, dict[str, Measured]] = {}
     for urn, measured in _completed(deployment):
         # urn:pulumi:<stack>::<project>::<types>::<name>
         stack, *_, name = urn.removeprefix("urn:pulumi:").split("::")
-        found.setdefault(stack, {})[name] = measured
-    return found
+        durations.setdefault(stack, {})[name] = measured
+    return durations
 
 
 def _completed(deployment: Properties) -> Iterator[tuple[str, Measured]]:

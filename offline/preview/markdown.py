@@ -128,9 +128,9 @@ def comment(preview: Preview, limit: int = LIMIT) -> str:
 
     sections = [section(index, 0) for index in range(len(groups))]
     details = [0] * len(sections)
-    length = len(head) + len(foot) + len(SHORTENED) + 4 + sum(len(each) + 1 for each in sections)
+    length = len(head) + len(foot) + len(SHORTENED) + 4 + sum(len(section) + 1 for section in sections)
     while length > limit and any(sections):
-        index = max(range(len(sections)), key=lambda each: len(sections[each]))
+        index = max(range(len(sections)), key=lambda position: len(sections[position]))
         details[index] += 1
         length -= len(sections[index])
         sections[index] = section(index, details[index])
@@ -142,37 +142,37 @@ def comment(preview: Preview, limit: int = LIMIT) -> str:
 def _head(preview: Preview, lines: Sequence[Line]) -> str:
     against = f" against {code(preview.base)}" if preview.base else ""
     left = len(verdict(preview)) - len(lines)
-    said = [
+    notes = [
         *map(_line, lines),
         *([f"and {phrasing.many(left, 'warning')} more, with their stacks below"] if left else []),
     ]
     parts = [
         f"## Preview of {phrasing.many(len(preview.stacks), 'stack')}{against}",
-        _list(said) or f"**{phrasing.clean(preview)}**",
+        _list(notes) or f"**{phrasing.clean(preview)}**",
     ]
-    if shown := tables.in_table(preview):
-        found = tables.columns(preview)
+    if with_table := tables.in_table(preview):
+        columns = tables.columns(preview)
         cells = [
             (f"**{plain(name)}**", *map(plain, rest), _worst(stack.findings) + findings)
-            for stack, (name, *rest, findings) in zip(shown, zip(*found.values(), strict=True), strict=True)
+            for stack, (name, *rest, findings) in zip(with_table, zip(*columns.values(), strict=True), strict=True)
         ]
-        align = "".join("r" if each in tables.numeric(preview) else "l" for each in found)
-        parts.append(_table(tuple(found), cells, align))
+        align = "".join("r" if column in tables.numeric(preview) else "l" for column in columns)
+        parts.append(_table(tuple(columns), cells, align))
     return "\n\n".join([*parts, *map(plain, tables.notes(preview))]) + "\n"
 
 
 def _line(line: Line, *, fix: bool = True, most: int | None = None) -> str:
     """A line of the verdict: without the way out of it, or with ``most`` characters of its reason, where it has to
     be short."""
-    shown = line.stacks[:NAMED] if line.short else line.stacks
-    stacks = ", ".join(f"**{plain(each)}**" for each in shown)
-    if left := phrasing.more(len(shown), len(line.stacks)):
+    stacks_named = line.stacks[:NAMED] if line.short else line.stacks
+    stacks = ", ".join(f"**{plain(stack)}**" for stack in stacks_named)
+    if left := phrasing.more(len(stacks_named), len(line.stacks)):
         stacks += f" {left}"
-    said = f"{_icon(line)}{plain(line.subject)}{stacks}"
-    if isinstance(line.said, Finding):
-        return f"{said}: {_finding(line, fix=fix, most=most)}"
-    at = phrasing.REVISIONS[line.said.revision]
-    return f"{said}: **cannot be evaluated** at {at}: {ticked(_first_line(line.said)[:most])}"
+    words = f"{_icon(line)}{plain(line.subject)}{stacks}"
+    if isinstance(line.finding, Finding):
+        return f"{words}: {_finding(line, fix=fix, most=most)}"
+    at = phrasing.REVISIONS[line.finding.revision]
+    return f"{words}: **cannot be evaluated** at {at}: {ticked(_first_line(line.finding)[:most])}"
 
 
 def _first_line(failure: Failure) -> str:
@@ -181,11 +181,11 @@ def _first_line(failure: Failure) -> str:
 
 def _finding(line: Line, *, fix: bool = True, most: int | None = None) -> str:
     # A list, because the long paths of keys would make a table too wide.
-    finding = line.said
+    finding = line.finding
     assert isinstance(finding, Finding)
-    shown = line.resources[:NAMED] if line.short else line.resources
-    names = ", ".join(map(code, shown))
-    if left := phrasing.more(len(shown), len(line.resources)):
+    resources = line.resources[:NAMED] if line.short else line.resources
+    names = ", ".join(map(code, resources))
+    if left := phrasing.more(len(resources), len(line.resources)):
         names += f" {left}"
     out = f"<br>**Fix:** {ticked(finding.fix)}" if fix else ""
     reason = ticked(finding.reason[:most])
@@ -202,17 +202,17 @@ def _foot(preview: Preview) -> str:
     """Parts that are the same for all stacks."""
     parts: list[str] = []
     if old := known(preview):
-        shown = first(old, OLD)
-        left = phrasing.more(len(shown), len(old))
-        lines = [*map(_line, shown), *([f"{left}, in the JSON"] if left else [])]
+        old_prices = first(old, OLD)
+        left = phrasing.more(len(old_prices), len(old))
+        lines = [*map(_line, old_prices), *([f"{left}, in the JSON"] if left else [])]
         parts.append(_folded(f"Findings that are not new: {len(old)}", _list(lines)))
     quotas = [quota for stack in preview.stacks for quota in tables.quotas(stack)]
     if see := tables.where_to_see(quotas):
         parts.append(_folded("Where the limits of quotas are shown", _list(map(code, see))))
     links = [
-        f"[{plain(each.stack)}]({quote(each.picture, safe=':/?=&%')})"
-        for each in preview.stacks
-        if each.picture.startswith("https://") and not tables.same(each)
+        f"[{plain(stack.stack)}]({quote(stack.picture, safe=':/?=&%')})"
+        for stack in preview.stacks
+        if stack.picture.startswith("https://") and not tables.same(stack)
     ]
     if links:
         parts.append(f"Architecture: {', '.join(links)}")
@@ -224,16 +224,16 @@ def _least_comment(preview: Preview, lines: Sequence[Line], limit: int) -> str:
     title = f"## Preview of {phrasing.many(len(preview.stacks), 'stack')}\n\n"
     stacks = "\n".join(f"- {plain(stack.stack)}: {plain(phrasing.state(stack))}" for stack in preview.stacks)
     foot = f"\n\n{stacks}\n\n{SHORTENED}\n"
-    said = [_line(line, fix=False, most=BRIEF) for line in lines]
-    for whole in (map(_line, lines), said):
+    brief_lines = [_line(line, fix=False, most=BRIEF) for line in lines]
+    for whole in (map(_line, lines), brief_lines):
         text = f"{title}{_list(whole)}{foot}"
         if len(text) <= limit:
             return text
     end = f"{len(lines)} lines of the verdict in all, the others in the JSON"
-    sizes = accumulate((len(each) + 3 for each in said), initial=len(f"{title}- {end}{foot}"))
+    sizes = accumulate((len(text) + 3 for text in brief_lines), initial=len(f"{title}- {end}{foot}"))
     fitting = sum(size <= limit for size in sizes) - 1
     if fitting > 0:
-        return f"{title}{_list([*said[:fitting], end])}{foot}"
+        return f"{title}{_list([*brief_lines[:fitting], end])}{foot}"
     text = f"{title}{SHORTENED}\n\n{stacks}\n"
     return text if len(text) <= limit else ", ".join(plain(stack.stack) for stack in preview.stacks)
 
@@ -250,8 +250,8 @@ def _opened(head: str, sections: Iterable[tuple[Group, str]]) -> list[bool]:
 
 def _section(group: Group, body: str, *, opened: bool) -> str:
     names = html(", ".join(stack.stack for stack in group.stacks))
-    said = phrasing.listed([phrasing.state(group.first), *phrasing.running(group.first.changes)])
-    summary = f"<summary><b>{names}</b>: {html(said)}</summary>"
+    words = phrasing.listed([phrasing.state(group.first), *phrasing.running(group.first.changes)])
+    summary = f"<summary><b>{names}</b>: {html(words)}</summary>"
     return "\n".join([f"<details{' open' if opened else ''}>", summary, "", body, "", "</details>", ""])
 
 
@@ -264,9 +264,9 @@ def _content(about: About, *, properties: int | None = None, lines: bool = True)
 
 def _least(about: About) -> Iterator[str]:
     yield _list(
-        _of(finding.said) + f" {', '.join(map(code, finding.resources))}"
-        for finding in about.findings[:20]
-        if isinstance(finding.said, Finding)
+        _of(line.finding) + f" {', '.join(map(code, line.resources))}"
+        for line in about.findings[:20]
+        if isinstance(line.finding, Finding)
     )
     if about.stack.changes is not None:
         yield f"- {plain(phrasing.change_words(about.stack.changes))}"
@@ -292,22 +292,24 @@ def _start(about: About) -> Iterator[str]:
         if cells:
             yield _table(("Key", "Value", "Why", "Fix"), cells)
     yield _list(f"{_icon(finding)}{plain(finding.subject)}{_finding(finding)}" for finding in about.findings)
-    yield _list(map(_suppressed, (each for each in about.stack.suppressed if each.finding.new)))
+    yield _list(
+        map(_suppressed, (suppression for suppression in about.stack.suppressed if suppression.finding.new))
+    )
 
 
-def _suppressed(each: Suppressed) -> str:
-    until = f" until {each.until}" if each.until else ""
-    of = f"{code(each.finding.policy)} {code(each.finding.name)}"
-    return f"Suppressed{plain(until)}: {of}: {ticked(each.finding.reason)}<br>**Because:** {ticked(each.why)}"
+def _suppressed(entry: Suppressed) -> str:
+    until = f" until {entry.until}" if entry.until else ""
+    of = f"{code(entry.finding.policy)} {code(entry.finding.name)}"
+    return f"Suppressed{plain(until)}: {of}: {ticked(entry.finding.reason)}<br>**Because:** {ticked(entry.why)}"
 
 
 def _changes(about: About, properties: int | None) -> Iterator[str]:
     if about.stack.changes is None:
         return
-    found = rows(about.stack.changes)
+    change_rows = rows(about.stack.changes)
     if not about.places:
-        found = without_places(found)
-    cells = [(f"**{row.done}**", _resources(row), "<br>".join(_what(row, properties))) for row in found]
+        change_rows = without_places(change_rows)
+    cells = [(f"**{row.done}**", _resources(row), "<br>".join(_what(row, properties))) for row in change_rows]
     if cells:
         yield _table(("Change", "Resource", "What"), cells)
     yield _list(map(ticked, about.stack.changes.remarks))
@@ -319,13 +321,13 @@ def _resources(row: Row) -> str:
 
 
 def _what(row: Row, properties: int | None) -> Iterator[str]:
-    shown = row.properties[:properties]
-    if row.said:
-        yield ticked(row.said)
-    elif not shown and (forcing := [each.path for each in row.properties if each.forces]):
+    shown_properties = row.properties[:properties]
+    if row.where_and_why:
+        yield ticked(row.where_and_why)
+    elif not shown_properties and (forcing := [change.path for change in row.properties if change.forces]):
         yield f"forced by {', '.join(map(code, forcing))}"
-    yield from map(_property, shown)
-    if shown and (left := phrasing.more(len(shown), len(row.properties))):
+    yield from map(_property, shown_properties)
+    if shown_properties and (left := phrasing.more(len(shown_properties), len(row.properties))):
         yield left
 
 
@@ -349,10 +351,10 @@ def _figures(preview: StackPreview, *, lines: bool) -> Iterator[str]:
     yield _list(map(ticked, [*sums, *(preview.remarks if whole else ())]))
     if lines and whole and preview.timeline is not None:
         yield _folded("What pulumi up waits for", _path(preview.timeline))
-    if lines and (found := tables.cost_lines(preview)):
-        yield _folded("Cost of each resource" if whole else "Cost of what is new or changed", _cost(found))
-    if found := tables.quotas(preview):
-        cells = [(code(each.metric), plain(each.where), plain(tables.needed(each))) for each in found]
+    if lines and (lines_of_cost := tables.cost_lines(preview)):
+        yield _folded("Cost of each resource" if whole else "Cost of what is new or changed", _cost(lines_of_cost))
+    if lines_of_cost := tables.quotas(preview):
+        cells = [(code(line.metric), plain(line.where), plain(tables.needed(line))) for line in lines_of_cost]
         title = "Quota needed at maximum" if whole else "Quota of which another amount is needed at maximum"
         yield _folded(title, _table(("Metric", "Where", "Needed"), cells, "llr"))
 
@@ -368,13 +370,13 @@ def _cost(lines: Iterable[CostLine]) -> str:
 def _path(timeline: Timeline) -> str:
     cells = [
         (
-            code(each.name),
-            plain(", ".join([phrasing.kind(each.type), *tables.pods_words(each)])),
-            phrasing.duration(each.begins),
-            phrasing.duration(each.seconds),
-            plain(tables.as_of(each.basis)),
+            code(step.name),
+            plain(", ".join([phrasing.kind(step.type), *tables.pods_words(step)])),
+            phrasing.duration(step.begins),
+            phrasing.duration(step.seconds),
+            plain(tables.as_of(step.basis)),
         )
-        for each in timeline.critical
+        for step in timeline.critical
     ]
     table = _table(("Name", "Kind", "Begins after", "Takes", "From"), cells, "llrr")
     return "\n".join([table, "", *map(plain, timeline.remarks)])
@@ -385,7 +387,7 @@ def _folded(title: str, content: str) -> str:
 
 
 def _list(items: Iterable[str]) -> str:
-    return "\n".join(f"- {each}" for each in items)
+    return "\n".join(f"- {item}" for item in items)
 
 
 def _icon(line: Line) -> str:

@@ -42,7 +42,7 @@ class ShippedFiles:
     """The files of all ConfigMaps of a stack, and the Jobs, services and apps that mount them."""
 
     def __init__(self, stack: Stack) -> None:
-        self._maps = {_identity(each): each for each in stack.of_type(CONFIG_MAP)}
+        self._maps = {_identity(config_map): config_map for config_map in stack.of_type(CONFIG_MAP)}
         self._paths: dict[tuple[str, str], dict[str, str]] = {}
         self._jobs = stack.of_type(JOB)
         for workload in workloads(stack):
@@ -60,13 +60,13 @@ class ShippedFiles:
 
     def of(self, job: Resource) -> dict[str, Any]:
         """The contents of all files that a Job mounts, by path."""
-        found: dict[str, Any] = {}
+        files: dict[str, Any] = {}
         for identity, items in _mounted(job, pod_spec(job)):
             if identity in self._maps:
                 held = self._maps[identity].properties
                 contents = {**mapping(held.get("data")), **mapping(held.get("binaryData"))}
-                found.update({path: contents.get(key) for key, path in items.items()})
-        return found
+                files.update({path: contents.get(key) for key, path in items.items()})
+        return files
 
 
 def _identity(config_map: Resource) -> tuple[str, str]:
@@ -117,7 +117,7 @@ class MovedFiles:
             return False
         names = {_module(old): _module(new) for old, new in self.paths.items()} | dict(self.paths)
         pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names))})(?![\w/])")
-        renamed = pattern.sub(lambda found: names[found[0]], before)
+        renamed = pattern.sub(lambda match: names[match[0]], before)
         return renamed != before and (renamed == after or _code(renamed) == _code(after))
 
     def explain(self, path: str) -> bool:
@@ -125,7 +125,7 @@ class MovedFiles:
         ends = {*self.paths, *self.paths.values()}
         here = PurePosixPath(path)
         return path in ends or (
-            here.name == "__init__.py" and any(PurePosixPath(each).parent == here.parent for each in ends)
+            here.name == "__init__.py" and any(PurePosixPath(end).parent == here.parent for end in ends)
         )
 
 
@@ -144,8 +144,8 @@ def _code(text: str) -> str:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             node.value = " ".join(node.value.split())
     # A new name may change the order of sorted imports.
-    imports = [each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)]
-    rest = [ast.dump(each) for each in tree.body if each not in imports]
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    rest = [ast.dump(node) for node in tree.body if node not in imports]
     return "\n".join([*sorted(map(ast.dump, imports)), *rest])
 
 
@@ -187,21 +187,21 @@ class _Runs:
         self._after = after
         self._moved = moved
         self._compared = compared
-        self._operations = {each.resource.urn: each.operation for each in compared}
+        self._operations = {comparison.resource.urn: comparison.operation for comparison in compared}
         self._claims = after.of_type(CLAIM)
-        self._earlier_places = [_place(each) for each in before.of_type(VOLUME)]
-        self._earlier = {_name(each) for each in before.of_type(JOB)}
+        self._earlier_places = [_place(volume) for volume in before.of_type(VOLUME)]
+        self._earlier = {_name(job) for job in before.of_type(JOB)}
         self._computing: dict[str, Resource] = {}
         """The Jobs that compute a result, by its directory."""
 
     def found(self) -> list[JobRun]:
         made: list[JobRun] = []
-        for each in self._compared:
-            if each.after is not None and each.after.type == JOB and each.operation in COMES:
-                outcome = self._outcome(each.after)
-                made.append(self._job_run(each, each.after, outcome))
-                if outcome is Outcome.RUNS and (result := _result(each.after)):
-                    self._computing[result] = each.after
+        for comparison in self._compared:
+            if comparison.after is not None and comparison.after.type == JOB and comparison.operation in COMES:
+                outcome = self._outcome(comparison.after)
+                made.append(self._job_run(comparison, comparison.after, outcome))
+                if outcome is Outcome.RUNS and (result := _result(comparison.after)):
+                    self._computing[result] = comparison.after
         return made
 
     def _job_run(self, compared: Compared, job: Resource, outcome: Outcome) -> JobRun:
@@ -254,9 +254,9 @@ class _Runs:
     def _changed_pools(self, job: Resource, pool: NodePool | None) -> list[str]:
         """The Job's own pool if it changes, else the changed pools of its cluster: gates test all nodes."""
         changed = {
-            each.name: f"the pool {each.name}{f' of {each.stack}' if each.stack else ''} changes"
-            for each in self._after.pools
-            if each.cluster == self._after.cluster_of(job) and self._changes(each)
+            pool.name: f"the pool {pool.name}{f' of {pool.stack}' if pool.stack else ''} changes"
+            for pool in self._after.pools
+            if pool.cluster == self._after.cluster_of(job) and self._changes(pool)
         }
         return [changed[pool.name]] if pool is not None and pool.name in changed else [*changed.values()]
 
@@ -278,7 +278,7 @@ class _Runs:
             for urn in sorted(old.dependencies | job.dependencies)
             if (operation := self._operations.get(urn))
         ]
-        changed = [each for each in changed if f"{JOB}::" in each[0]] or changed
+        changed = [pool for pool in changed if f"{JOB}::" in pool[0]] or changed
         more = [f"{len(changed) - SHOWN} more that it waits for change"] if len(changed) > SHOWN else []
         return [*(f"{urn.rpartition('::')[2]} {fate}" for urn, fate in changed[:SHOWN]), *more]
 
@@ -297,12 +297,12 @@ class _Runs:
 
     def _inputs(self, job: Resource) -> dict[str, str]:
         """The Job's inputs that the update computes, by their directory."""
-        found: dict[str, str] = {}
+        inputs: dict[str, str] = {}
         for directory in inputs_of(_annotations(job)).values():
             if needed := self._computing.get(directory):
                 fate = "is new" if self._operations[needed.urn] is Operation.CREATE else "runs again"
-                found[directory] = f"its input {needed.name} {fate}"
-        return found
+                inputs[directory] = f"its input {needed.name} {fate}"
+        return inputs
 
     def _lost_store(self, job: Resource) -> list[str]:
         return [NEW_STORE] if _result(job) and self._store_is_new(job) and self._earlier else []
@@ -310,7 +310,8 @@ class _Runs:
     def _store_is_new(self, job: Resource) -> bool:
         """Whether the update creates the store that the Job mounts."""
         claims = {
-            text(at(each, "persistentVolumeClaim", "claimName")) for each in mappings(pod_spec(job).get("volumes"))
+            text(at(volume, "persistentVolumeClaim", "claimName"))
+            for volume in mappings(pod_spec(job).get("volumes"))
         }
         origins = set(job.property_dependencies.get("spec", ()))
         for claim in self._claims:
@@ -330,7 +331,7 @@ class _Runs:
 
 def _parts(compared: Compared, job: Resource, moved: MovedFiles) -> list[str]:
     """The changed parts of the pod, as text."""
-    told: dict[str, None] = {}
+    causes: dict[str, None] = {}
     for difference in compared.differences:
         if _names_the_run(difference, compared.before, job) or moved.renamed(difference.before, difference.after):
             continue
@@ -338,28 +339,28 @@ def _parts(compared: Compared, job: Resource, moved: MovedFiles) -> list[str]:
             difference.leaves if difference.before is None or difference.after is None else [difference.path]
         ):
             if words := _part(path):
-                told[words] = None
-    if not told:
+                causes[words] = None
+    if not causes:
         return []
     of_workers = run_changes.changes(compared.before, job) if compared.before else []
-    if "its arguments" in told and _same_but_directories(compared.before, job, workers=bool(of_workers)):
-        told.pop("its arguments")
+    if "its arguments" in causes and _same_but_directories(compared.before, job, workers=bool(of_workers)):
+        causes.pop("its arguments")
     of_nodes = run_changes.node_run_changes(compared.before, job) if compared.before else []
     if of_workers or of_nodes:
-        told = {words: None for words in told if words not in COUNTS.values()}
+        causes = {words: None for words in causes if words not in COUNTS.values()}
     if of_nodes and compared.before:
-        told = {words: None for words in told if words not in _following(compared.before, job)}
+        causes = {words: None for words in causes if words not in _following(compared.before, job)}
     if compared.before and _directories(job) and not _directories(compared.before):
         # A Job from before its annotations does not say which directories its arguments name (November 2026).
-        told = {words: None for words in told if words not in {PARTS["args"], PARTS["env"]}}
-    return [*of_workers, *of_nodes, *(f"{words} changed" for words in told)]
+        causes = {words: None for words in causes if words not in {PARTS["args"], PARTS["env"]}}
+    return [*of_workers, *of_nodes, *(f"{words} changed" for words in causes)]
 
 
 def _following(old: Resource, new: Resource) -> set[str]:
     """The parts of a pod, as text, that differ only since it finds other pods, or none."""
 
     def same(words: Callable[[Resource], Sequence[str]]) -> bool:
-        before, now = ([_with_names(word, each) for word in words(each)] for each in (old, new))
+        before, now = ([_with_names(word, side) for word in words(side)] for side in (old, new))
         return before == now
 
     parts = {
@@ -404,7 +405,7 @@ def _same_but_directories(old: Resource | None, new: Resource, *, workers: bool)
     With ``workers`` they may also differ in what is about workers.
     """
     earlier, now = (
-        [_with_names(word, each) for word in _arguments(each)] if each is not None else [] for each in (old, new)
+        [_with_names(word, side) for word in _arguments(side)] if side is not None else [] for side in (old, new)
     )
     return run_changes.without_workers(earlier) == run_changes.without_workers(now) if workers else earlier == now
 
@@ -418,8 +419,8 @@ def _with_names(content: str, job: Resource) -> str:
 
 def _directories(job: Resource) -> dict[str, str]:
     """The directories below the store's root that the Job writes and reads, by what they are to the Job."""
-    own = {"output": _result(job)} if _result(job) else {}
-    return {**own, **inputs_of(_annotations(job))}
+    directories = {"output": _result(job)} if _result(job) else {}
+    return {**directories, **inputs_of(_annotations(job))}
 
 
 def _arguments(job: Resource) -> list[str]:

@@ -188,8 +188,8 @@ def _handling(
     try:
         yield
     finally:
-        for number, each in before.items():
-            signal.signal(number, each)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 if TYPE_CHECKING:
@@ -257,13 +257,13 @@ def evaluate_trees(
         # This import takes less time than the workers, so it costs nothing here.
         from offline.evaluation.decoding import evaluated  # noqa: PLC0415
 
-        def documents(tree: Path, each: _Worker) -> dict[str, Any]:
-            found = _documents(each, limits)
-            if left := [name for name in each.stacks if name not in found]:
-                found |= documents(tree, stack.enter_context(_started(tree, head, left, key, limits)))
-            return found
+        def documents(tree: Path, evaluating: _Worker) -> dict[str, Any]:
+            documents_by_stack = _documents(evaluating, limits)
+            if left := [name for name in evaluating.stacks if name not in documents_by_stack]:
+                documents_by_stack |= documents(tree, stack.enter_context(_started(tree, head, left, key, limits)))
+            return documents_by_stack
 
-        found = [
+        evaluations = [
             {
                 name: evaluated(name, document)
                 for worker in workers
@@ -271,7 +271,7 @@ def evaluate_trees(
             }
             for tree, workers in zip(trees, started, strict=True)
         ]
-    ordered = [{name: each[name] for name in sorted(each)} for each in found]
+    ordered = [{name: evaluation[name] for name in sorted(evaluation)} for evaluation in evaluations]
     return Evaluations(ordered[0], ordered[1] if base is not None else {})
 
 
@@ -285,12 +285,12 @@ def stacks_of(tree: Path) -> list[str]:
 def _named(trees: Sequence[Path], stacks: Sequence[str]) -> list[list[str]]:
     """The requested stacks of each tree. Those that no tree has are given to the first, whose evaluation reports
     them."""
-    there = [stacks_of(tree) for tree in trees]
+    stacks_by_tree = [stacks_of(tree) for tree in trees]
     if not stacks:
-        return there
-    asked = list(dict.fromkeys(stacks))
-    named = [[name for name in asked if name in have] for have in there]
-    named[0] += [name for name in asked if not any(name in have for have in there)]
+        return stacks_by_tree
+    names = list(dict.fromkeys(stacks))
+    named = [[name for name in names if name in have] for have in stacks_by_tree]
+    named[0] += [name for name in names if not any(name in have for have in stacks_by_tree)]
     return named
 
 
@@ -329,27 +329,27 @@ def _started(tree: Path, checkout: Path, stacks: Sequence[str], key: str, limits
             process.wait()
 
 
-def _documents(each: _Worker, limits: Limits) -> dict[str, Any]:
+def _documents(worker: _Worker, limits: Limits) -> dict[str, Any]:
     """The documents that a worker printed, and the failure of the stack at which it ended. Later stacks are
     missing."""
-    code = each.process.wait()
-    each.answer.seek(0)
+    code = worker.process.wait()
+    worker.answer.seek(0)
     # A line that is cut off is of the stack at which the worker ended.
-    lines: list[dict[str, Any]] = [json.loads(line) for line in each.answer if line.endswith(b"\n")]
+    lines: list[dict[str, Any]] = [json.loads(line) for line in worker.answer if line.endswith(b"\n")]
     if other := {line["format"] for line in lines} - {FORMAT}:
         raise FormatError(
             f"the base prints what its stacks declare in format {max(other)}, and this revision reads format "
             f"{FORMAT}: merge the base into this branch, or rebase onto it"
         )
-    found = {line["stack"]: line["document"] for line in lines if "stack" in line}
-    if found.keys() >= set(each.stacks):
-        return found
-    begun = [line["begun"] for line in lines if "begun" in line and line["begun"] not in found]
-    failure = {"kind": "WorkerError", "message": _ending(code, each, limits)}
-    return found | {name: {"failure": failure} for name in begun or each.stacks if name not in found}
+    by_stack = {line["stack"]: line["document"] for line in lines if "stack" in line}
+    if by_stack.keys() >= set(worker.stacks):
+        return by_stack
+    begun = [line["begun"] for line in lines if "begun" in line and line["begun"] not in by_stack]
+    failure = {"kind": "WorkerError", "message": _ending(code, worker, limits)}
+    return by_stack | {name: {"failure": failure} for name in begun or worker.stacks if name not in by_stack}
 
 
-def _ending(code: int, each: _Worker, limits: Limits) -> str:
+def _ending(code: int, worker: _Worker, limits: Limits) -> str:
     """How a worker ended, with its last words unless it exceeded a limit."""
     exceeded = {
         -signal.SIGPROF: f"{limits.cpu} s of CPU time",
@@ -358,7 +358,7 @@ def _ending(code: int, each: _Worker, limits: Limits) -> str:
     }
     if code in exceeded:
         return f"its evaluation was ended, for it takes more than {exceeded[code]}"
-    each.complaints.seek(0)
-    said = each.complaints.read().decode("utf-8", "replace").strip().splitlines()[-LAST_LINES:]
+    worker.complaints.seek(0)
+    last_lines = worker.complaints.read().decode("utf-8", "replace").strip().splitlines()[-LAST_LINES:]
     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    return "\n".join([f"its evaluation ended {how}", *said])
+    return "\n".join([f"its evaluation ended {how}", *last_lines])

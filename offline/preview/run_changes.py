@@ -40,17 +40,17 @@ def again(job: Resource, causes: Sequence[str], inputs: Mapping[str, str]) -> Ag
     """
     if not pattern(job):
         return ""
-    own = {cause for directory, cause in inputs.items() if f"/{directory}/" in pattern(job)}
-    return "changed" if causes and own.issuperset(causes) else "all"
+    own_causes = {cause for directory, cause in inputs.items() if f"/{directory}/" in pattern(job)}
+    return "changed" if causes and own_causes.issuperset(causes) else "all"
 
 
 def words(items: Again) -> list[str]:
     """What `again` found, as text."""
-    told = {
+    scopes = {
         "all": "it works on all of its items again",
         "changed": "it works only on items that are new or changed",
     }
-    return [told[items]] if items else []
+    return [scopes[items]] if items else []
 
 
 def changes(old: Resource, new: Resource) -> list[str]:
@@ -67,7 +67,7 @@ def without_workers(arguments: Sequence[str]) -> list[str]:
 
 
 def _changes(old: Resource, new: Resource) -> Iterator[str]:
-    pods = [whole(at(each.properties, "spec", "parallelism"), 1) for each in (old, new)]
+    pods = [whole(at(side.properties, "spec", "parallelism"), 1) for side in (old, new)]
     if pods[0] != pods[1]:
         yield f"the number of its workers changed from {pods[0]} to {pods[1]}"
     before, after = _flags(old), _flags(new)
@@ -83,9 +83,9 @@ def _flags(job: Resource) -> dict[str, str]:
     """The arguments of a worker with what follows them; none for other Jobs."""
     for container in mappings(at(job.properties, "spec", "template", "spec", "containers")):
         arguments = texts(container.get("args"))
-        own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-        if ITEMS_FLAG in own:
-            return dict(pairwise(own))
+        flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
+        if ITEMS_FLAG in flags:
+            return dict(pairwise(flags))
     return {}
 
 
@@ -165,7 +165,7 @@ def own_volumes(job: Resource) -> list[str]:
 def own_container(job: Resource) -> list[str]:
     """The container as text, without what has words of its own, and with the mounts of `own_volumes`."""
     container = _container(job)
-    rest = {key: each for key, each in container.items() if key not in _TOLD}
+    rest = {key: value for key, value in container.items() if key not in _TOLD}
     mounts = [
         volume_mount
         for volume_mount in mappings(container.get("volumeMounts"))

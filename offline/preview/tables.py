@@ -41,20 +41,20 @@ def columns(preview: Preview, named: int = NAMED) -> dict[str, list[str]]:
     Up to ``named`` Jobs of a stack are named; more are counted.
     """
     stacks = in_table(preview)
-    found = {
+    columns_by_title = {
         "Stack": [stack.stack for stack in stacks],
         "Changes" if preview.base else "Program": [phrasing.state(stack) for stack in stacks],
         "Jobs that run": [phrasing.job_words(stack.changes, named) for stack in stacks],
         run_heading(preview): [run_figure(stack.cost) for stack in stacks],
     }
     if any(_differs(stack, "idle_monthly") for stack in stacks):
-        found[IDLE] = [_figure(stack, "idle_monthly", "idle_count") for stack in stacks]
+        columns_by_title[IDLE] = [_figure(stack, "idle_monthly", "idle_count") for stack in stacks]
     if any(_differs(stack, "most_hourly") for stack in stacks):
-        found[MOST] = [_figure(stack, "most_hourly", "most_count") for stack in stacks]
+        columns_by_title[MOST] = [_figure(stack, "most_hourly", "most_count") for stack in stacks]
     if any(_differs(stack, "least_nodes") or _differs(stack, "most_nodes") for stack in stacks):
-        found[NODES] = [_nodes(stack) for stack in stacks]
-    found["Findings"] = [phrasing.finding_words(stack.findings) for stack in stacks]
-    return {heading: cells for heading, cells in found.items() if any(cells)}
+        columns_by_title[NODES] = [_nodes(stack) for stack in stacks]
+    columns_by_title["Findings"] = [phrasing.finding_words(stack.findings) for stack in stacks]
+    return {heading: cells for heading, cells in columns_by_title.items() if any(cells)}
 
 
 def run_heading(preview: Preview) -> str:
@@ -84,35 +84,37 @@ def same(preview: StackPreview) -> bool:
 
 def notes(preview: Preview) -> list[str]:
     """The sentences below the table."""
-    told: list[str] = []
+    sentences: list[str] = []
     if unchanged := [stack for stack in preview.stacks if same(stack)]:
-        told.append(f"No changes in {listed(map(_same_words, unchanged))}.")
+        sentences.append(f"No changes in {listed(map(_same_words, unchanged))}.")
     moved = {old: new for stack in preview.stacks if stack.changes for old, new in stack.changes.moved.items()}
     if moved:
         moves = listed(f"{old} to {new}" for old, new in sorted(moved.items()))
-        told.append(
+        sentences.append(
             f"Files of Jobs moved and are otherwise the same: {moves}. Jobs with such files run again once."
         )
-    told += [words for stack in preview.stacks for words in elsewhere_words(stack)]
+    sentences += [words for stack in preview.stacks for words in elsewhere_words(stack)]
     runs = [stack.cost.run for stack in preview.stacks if stack.cost is not None and stack.cost.run is not None]
     if runs:
         kept = f"{SCALE_DOWN.amount / 60:.0f} minutes"
         anyway = any(run.paid_anyway for run in runs)
         billed = {step.by_pod for run in runs for step in run.steps}
         if billed != {True}:
-            told.append(
+            sentences.append(
                 f"The cost of Jobs is that of their nodes {BASES[preview.basis]}, from a node's boot until {kept} "
                 "after its last Job."
                 + (" Nodes that are always there count, too; they are paid anyway." if anyway else "")
             )
         if True in billed:
-            told.append(f"Where pods are billed, the cost of Jobs is that of their pods {BASES[preview.basis]}.")
+            sentences.append(
+                f"Where pods are billed, the cost of Jobs is that of their pods {BASES[preview.basis]}."
+            )
     if preview.prices_as_of and (runs or {IDLE, MOST} & set(columns(preview))):
-        told.append(
+        sentences.append(
             "List prices in US dollars, without what is paid by use; "
             f"of those with a date, the oldest as of {preview.prices_as_of}."
         )
-    return told
+    return sentences
 
 
 def run_figure(cost: Cost | None) -> str:
@@ -147,10 +149,10 @@ def cost_words(preview: StackPreview) -> list[str]:
     if cost is None or not (whole(preview) or _dearer(preview)):
         return []
     if cost.idle_hourly is None:
-        told = [f"Nothing here has a known price: {'; '.join(cost.unknown)}."] if cost.unknown else []
+        words = [f"Nothing here has a known price: {'; '.join(cost.unknown)}."] if cost.unknown else []
         # The nodes of other stacks have prices there.
         priced = cost.run if cost.run is not None and cost.run.dollars and whole(preview) else None
-        return [*told, *([_run_words(priced)] if priced else [])]
+        return [*words, *([_run_words(priced)] if priced else [])]
     idle, monthly, most = (
         _figure(preview, key, count)
         for key, count in (
@@ -167,7 +169,7 @@ def cost_words(preview: StackPreview) -> list[str]:
     if cost.unknown:
         lines.append(f"Unknown, and in no sum: {'; '.join(cost.unknown)}.")
     if cost.stale and whole(preview):
-        lines.append(_stale_words([as_of(each) for each in cost.stale]))
+        lines.append(_stale_words([as_of(source) for source in cost.stale]))
     return lines
 
 
@@ -202,7 +204,7 @@ def cost_lines(preview: StackPreview) -> list[CostLine]:
     """The lines of cost that the base does not have; none if no price is known."""
     if preview.cost is None:
         return []
-    lines = [each for each in preview.cost.lines if whole(preview) or each.new]
+    lines = [line for line in preview.cost.lines if whole(preview) or line.new]
     return lines if any(line.metered or line.hourly is not None for line in lines) else []
 
 
@@ -226,27 +228,27 @@ def where_to_see(quotas: Iterable[QuotaNeed]) -> list[str]:
 
 def timeline_words(timeline: Timeline) -> str:
     """The duration of an update from nothing."""
-    first = next((each for each in timeline.critical if each.type in phrasing.WORK), None)
+    first = next((span for span in timeline.critical if span.type in phrasing.WORK), None)
     limits = bool(first) and timeline.limit == timeline.seconds
-    told = f"at most {duration(timeline.seconds)}" if limits else f"about {duration(timeline.seconds)}"
+    words = f"at most {duration(timeline.seconds)}" if limits else f"about {duration(timeline.seconds)}"
     if first is not None and limits:
-        told = f"{told} with every Job at its time limit"
+        words = f"{words} with every Job at its time limit"
     elif timeline.limit is not None and timeline.limit > timeline.seconds:
-        told = f"{told}, at most {duration(timeline.limit)}"
+        words = f"{words}, at most {duration(timeline.limit)}"
     start = (
         f"`pulumi up` from nothing comes to its first Job after about {duration(first.begins)} and"
         if first
         else ("`pulumi up` from nothing")
     )
-    return f"{start} takes {told}."
+    return f"{start} takes {words}."
 
 
 def path_words(timeline: Timeline) -> str:
     """The critical path of an update from nothing."""
     legs = " → ".join(
-        f"{each.name} ({', '.join([duration(each.seconds), *pods_words(each)])})"
-        for each in timeline.critical
-        if each.seconds >= phrasing.LONG
+        f"{span.name} ({', '.join([duration(span.seconds), *pods_words(span)])})"
+        for span in timeline.critical
+        if span.seconds >= phrasing.LONG
     )
     return " ".join(filter(None, [f"It waits for {legs}." if legs else "", *timeline.remarks]))
 
@@ -321,8 +323,8 @@ def _amount(run: RunCost) -> str:
     if run.dollars is None:
         return UNKNOWN
     anyway = "all" if run.paid_anyway >= run.dollars > 0 else money(run.paid_anyway)
-    told = f" ({anyway} paid anyway)" if run.paid_anyway >= 0.005 else ""
-    return f"{'≥ ' if run.unknown else ''}{money(run.dollars)}{told}"
+    anyway_words = f" ({anyway} paid anyway)" if run.paid_anyway >= 0.005 else ""
+    return f"{'≥ ' if run.unknown else ''}{money(run.dollars)}{anyway_words}"
 
 
 def _run_words(run: RunCost) -> str:
@@ -339,13 +341,14 @@ def _kept_words(kept: KeptNodes) -> str:
     return f"{listed(kept.services)} {stay}, so the pool {kept.pool} keeps {count}{price} while no Job runs."
 
 
-def _scheduled_words(each: ScheduledCost) -> str:
+def _scheduled_words(scheduled: ScheduledCost) -> str:
     """What a pipeline costs that runs by itself, with its Jobs counted as all others are."""
-    anyway = f", {money(each.paid_anyway)} of it paid anyway" if each.paid_anyway >= 0.005 else ""
-    often = "" if each.times is None else f", {round(each.times, 1):g} times a month"
-    monthly = "" if each.monthly is None else f": {money(each.monthly)} a month beside that"
-    when = " ".join(filter(None, [each.cron, each.time_zone]))
-    return f"{each.name} runs by itself ({when}) for {money(each.dollars)} each time{anyway}{often}{monthly}."
+    anyway = f", {money(scheduled.paid_anyway)} of it paid anyway" if scheduled.paid_anyway >= 0.005 else ""
+    often = "" if scheduled.times is None else f", {round(scheduled.times, 1):g} times a month"
+    monthly = "" if scheduled.monthly is None else f": {money(scheduled.monthly)} a month beside that"
+    when = " ".join(filter(None, [scheduled.cron, scheduled.time_zone]))
+    once = f"{money(scheduled.dollars)} each time"
+    return f"{scheduled.name} runs by itself ({when}) for {once}{anyway}{often}{monthly}."
 
 
 def _stale_words(dates: Sequence[str]) -> str:

@@ -68,7 +68,7 @@ def show(preview: Preview, console: Console) -> None:
         console.print(_line(note, style="dim"))
     for group in alike(preview, lambda stack, places: _written(_parts(stack, lines, places))):
         console.print()
-        names = _line(", ".join(each.stack for each in group.stacks), style="bold")
+        names = _line(", ".join(stack.stack for stack in group.stacks), style="bold")
         console.rule(names, align="left", style="dim")
         _print(console, _parts(group.first, lines, group.places))
     _print(console, _foot(preview))
@@ -99,10 +99,10 @@ def _written(parts: Iterable[Part]) -> str:
 
 def _verdict(line: Line) -> Group:
     stacks = f"{line.subject}{', '.join(line.stacks)}: "
-    if isinstance(line.said, Failure):
-        said = f"cannot be evaluated at {phrasing.REVISIONS[line.said.revision]}: "
-        message = printable_lines(line.said.message).replace("\n", "\n  ")
-        return Group(Text.assemble(_line((stacks, "bold"), (said, _style(line.level))), message))
+    if isinstance(line.finding, Failure):
+        words = f"cannot be evaluated at {phrasing.REVISIONS[line.finding.revision]}: "
+        message = printable_lines(line.finding.message).replace("\n", "\n  ")
+        return Group(Text.assemble(_line((stacks, "bold"), (words, _style(line.level))), message))
     return _finding(line, stacks)
 
 
@@ -111,10 +111,10 @@ def _style(level: Level) -> str:
 
 
 def _finding(line: Line, stacks: str) -> Group:
-    finding = line.said
+    finding = line.finding
     assert isinstance(finding, Finding)
-    shown = line.resources[:NAMED] if line.short else line.resources
-    names = " ".join(filter(None, [", ".join(shown), phrasing.more(len(shown), len(line.resources))]))
+    resources = line.resources[:NAMED] if line.short else line.resources
+    names = " ".join(filter(None, [", ".join(resources), phrasing.more(len(resources), len(line.resources))]))
     fix = _line(f"  fix: {finding.fix}")
     if finding.policy == SETTINGS:
         return Group(_line((f"{stacks}{names}", "bold"), f": {finding.reason}"), fix)
@@ -124,11 +124,11 @@ def _finding(line: Line, stacks: str) -> Group:
 
 def _summary(preview: Preview) -> Table:
     # The columns of a terminal are narrow, and each stack's own part names its Jobs right below.
-    found = tables.columns(preview, named=0)
-    table = _table(found, right=tables.numeric(preview))
+    columns = tables.columns(preview, named=0)
+    table = _table(columns, right=tables.numeric(preview))
     # A name that is broken in two cannot be searched for.
     table.columns[0].no_wrap = True
-    for stack, cells in zip(tables.in_table(preview), zip(*found.values(), strict=True), strict=True):
+    for stack, cells in zip(tables.in_table(preview), zip(*columns.values(), strict=True), strict=True):
         styles = {1: _state_style(stack), len(cells) - 1: _worst(stack.findings)}
         table.add_row(*(_line(cell, style=styles.get(index, "")) for index, cell in enumerate(cells)))
     return table
@@ -150,7 +150,7 @@ def _state_style(preview: StackPreview) -> str:
 
 
 def _worst(findings: Sequence[Finding]) -> str:
-    return FINDING_STYLES[min(findings, key=lambda each: each.severity).severity] if findings else "green"
+    return FINDING_STYLES[min(findings, key=lambda finding: finding.severity).severity] if findings else "green"
 
 
 def _parts(preview: StackPreview, lines: Sequence[Line], places: bool) -> Iterator[Part]:
@@ -163,13 +163,16 @@ def _parts(preview: StackPreview, lines: Sequence[Line], places: bool) -> Iterat
             )
     for line in untold(preview, lines):
         yield _finding(line, line.subject and f"{line.subject}{preview.stack}: ")
-    for each in preview.suppressed:
-        if each.finding.new:
-            until = f" until {each.until}" if each.until else ""
-            yield _line(f"suppressed{until}: {each.finding.policy}  {each.finding.name}: {each.why}", style="dim")
+    for suppression in preview.suppressed:
+        if suppression.finding.new:
+            until = f" until {suppression.until}" if suppression.until else ""
+            yield _line(
+                f"suppressed{until}: {suppression.finding.policy}  {suppression.finding.name}: {suppression.why}",
+                style="dim",
+            )
     if preview.changes is not None:
-        found = rows(preview.changes)
-        yield from map(_row, found if places else without_places(found))
+        change_rows = rows(preview.changes)
+        yield from map(_row, change_rows if places else without_places(change_rows))
         yield from map(_line, preview.changes.remarks)
     yield from _figures(preview)
 
@@ -181,25 +184,25 @@ def _row(row: Row) -> Group:
         (f"{phrasing.SYMBOLS[row.operation]} ", STYLES[row.operation]),
         (f"{named} {more}".strip(), "bold"),
         (f"  {row.done}", STYLES[row.operation]),
-        f"  {row.said}" if row.said else "",
+        f"  {row.where_and_why}" if row.where_and_why else "",
     )
     return Group(head, *map(_property, row.properties))
 
 
 def _property(change: PropertyChange) -> Text:
-    said = (
+    value = (
         "known only after the update"
         if unknown(change)
         else f"{phrasing.value(change.before)} → {phrasing.value(change.after)}"
     )
     return _line(
-        f"    {change.path}: {said}", ("  replaces it" if change.forces else "", STYLES[Operation.REPLACE])
+        f"    {change.path}: {value}", ("  replaces it" if change.forces else "", STYLES[Operation.REPLACE])
     )
 
 
 def _figures(preview: StackPreview) -> Iterator[Part]:
-    if found := tables.cost_lines(preview):
-        yield _cost(found)
+    if lines := tables.cost_lines(preview):
+        yield _cost(lines)
     yield from map(_line, tables.cost_words(preview))
     if without := tables.unknown_words(preview):
         yield _line(without)
@@ -216,14 +219,14 @@ def _foot(preview: Preview) -> Iterator[Part]:
     """Parts that are the same for all stacks."""
     if old := known(preview):
         yield Text("\nNot new")
-        shown = first(old, OLD)
-        for line in shown:
-            if isinstance(line.said, Finding):
+        old_prices = first(old, OLD)
+        for line in old_prices:
+            if isinstance(line.finding, Finding):
                 yield _line(
-                    f"{', '.join(line.stacks)}: {phrasing.severity(line.said)}: "
-                    f"{line.said.policy}  {', '.join(line.resources)}"
+                    f"{', '.join(line.stacks)}: {phrasing.severity(line.finding)}: "
+                    f"{line.finding.policy}  {', '.join(line.resources)}"
                 )
-        if left := phrasing.more(len(shown), len(old)):
+        if left := phrasing.more(len(old_prices), len(old)):
             yield _line(f"{left}, in the JSON")
     if see := tables.where_to_see(quota for stack in preview.stacks for quota in tables.quotas(stack)):
         yield Text("\nWhere the limits of quotas are shown")

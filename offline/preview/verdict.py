@@ -17,11 +17,12 @@ OLD = 15
 class Line:
     """Findings with one reason, or a failed evaluation.
 
-    ``said`` is the first finding or failure, and ``names`` the names of the resources by stack: none of a failure.
+    ``finding`` is the first finding or the failure. ``names`` are the names of the resources by stack: none of a
+    failure.
     """
 
     level: Level
-    said: Finding | Failure
+    finding: Finding | Failure
     names: Mapping[str, Sequence[str]]
 
     @property
@@ -32,14 +33,14 @@ class Line:
     @property
     def resources(self) -> Sequence[str]:
         """The names of the resources, each once; without their kind where it is the same for several."""
-        names = list(dict.fromkeys(name for each in self.names.values() for name in each))
+        names = list(dict.fromkeys(name for names_of_stack in self.names.values() for name in names_of_stack))
         kinds = {phrasing.kind_of(name) for name in names}
         return [phrasing.without_kind(name) for name in names] if len(names) > 1 == len(kinds) else names
 
     @property
     def subject(self) -> str:
         """How many resources of its stacks it is about: ``24 NodePools of``; empty for one of each stack."""
-        names = [name for each in self.names.values() for name in each]
+        names = [name for names_of_stack in self.names.values() for name in names_of_stack]
         if len(set(names)) < 2:
             return ""
         kinds = {phrasing.kind_of(name) for name in names}
@@ -48,17 +49,17 @@ class Line:
     @property
     def short(self) -> bool:
         """Whether some of its resources and stacks may be counted in place of named: of warnings alone."""
-        return self.level is Level.WARNING and isinstance(self.said, Finding)
+        return self.level is Level.WARNING and isinstance(self.finding, Finding)
 
     @property
     def minor(self) -> bool:
         """Whether the line may be left out: that of a warning that does no harm."""
-        return self.short and isinstance(self.said, Finding) and not self.said.harm
+        return self.short and isinstance(self.finding, Finding) and not self.finding.harm
 
 
 def verdict(preview: Preview) -> list[Line]:
     """Every failure and every new finding, the worst first; those with one reason are one line."""
-    return _lines((stack.stack, said) for stack in preview.stacks for said in _said(stack))
+    return _lines((stack.stack, finding) for stack in preview.stacks for finding in _said(stack))
 
 
 def known(preview: Preview) -> list[Line]:
@@ -75,15 +76,15 @@ def first(lines: Sequence[Line], most: int = MOST) -> list[Line]:
 
 def untold(preview: StackPreview, lines: Sequence[Line]) -> list[Line]:
     """The new findings of a stack that are not among ``lines``."""
-    told = {_key(line.said) for line in lines if preview.stack in line.names}
+    known_keys = {_key(line.finding) for line in lines if preview.stack in line.names}
     return _lines(
-        (preview.stack, finding) for finding in preview.findings if finding.new and _key(finding) not in told
+        (preview.stack, finding) for finding in preview.findings if finding.new and _key(finding) not in known_keys
     )
 
 
 def impact(preview: StackPreview) -> tuple[float | str, ...]:
     """Sorts stacks by how much a change affects them, the most first."""
-    levels = [_level(said) for said in _said(preview)]
+    levels = [_level(finding) for finding in _said(preview)]
     changed = [resource.operation for resource in preview.changes.resources] if preview.changes else []
     runs = preview.changes.runs if preview.changes else []
     run = preview.cost.run if preview.cost is not None and preview.changes is not None else None
@@ -92,7 +93,7 @@ def impact(preview: StackPreview) -> tuple[float | str, ...]:
         -changed.count(Operation.DELETE),
         -((run.dollars or 0.0) - run.paid_anyway if run is not None else 0.0),
         -((run.dollars or 0.0) if run is not None else 0.0),
-        -sum(each.outcome is Outcome.RUNS for each in runs),
+        -sum(run.outcome is Outcome.RUNS for run in runs),
         -changed.count(Operation.REPLACE),
         -len(changed),
         not preview.new_stack,
@@ -100,12 +101,12 @@ def impact(preview: StackPreview) -> tuple[float | str, ...]:
     )
 
 
-def _lines(said: Iterable[tuple[str, Finding | Failure]]) -> list[Line]:
+def _lines(findings: Iterable[tuple[str, Finding | Failure]]) -> list[Line]:
     lines: dict[tuple[str, ...], tuple[Finding | Failure, dict[str, list[str]]]] = {}
-    for stack, each in said:
-        _, names = lines.setdefault(_key(each), (each, {}))
-        names.setdefault(stack, []).extend([each.name] if isinstance(each, Finding) else [])
-    return sorted((Line(_level(each), each, names) for each, names in lines.values()), key=_rank)
+    for stack, finding in findings:
+        _, names = lines.setdefault(_key(finding), (finding, {}))
+        names.setdefault(stack, []).extend([finding.name] if isinstance(finding, Finding) else [])
+    return sorted((Line(_level(finding), finding, names) for finding, names in lines.values()), key=_rank)
 
 
 def _said(preview: StackPreview) -> Iterator[Finding | Failure]:
@@ -113,22 +114,22 @@ def _said(preview: StackPreview) -> Iterator[Finding | Failure]:
     yield from (finding for finding in preview.findings if finding.new)
 
 
-def _level(said: Finding | Failure) -> Level:
-    if isinstance(said, Finding):
-        return said.level
-    return Level.REFUSAL if said.revision == "head" else Level.WARNING
+def _level(finding: Finding | Failure) -> Level:
+    if isinstance(finding, Finding):
+        return finding.level
+    return Level.REFUSAL if finding.revision == "head" else Level.WARNING
 
 
 def _rank(line: Line) -> tuple[int, ...]:
     # A failure comes before the problems of the stack file that it is about.
-    return line.said.rank if isinstance(line.said, Finding) else (line.level,)
+    return line.finding.rank if isinstance(line.finding, Finding) else (line.level,)
 
 
-def _key(said: Finding | Failure) -> tuple[str, ...]:
+def _key(finding: Finding | Failure) -> tuple[str, ...]:
     """What findings of one line have in common."""
-    if isinstance(said, Failure):
-        return said.revision, said.message
-    return said.policy, said.severity, said.harm_kind or "", said.reason, said.fix
+    if isinstance(finding, Failure):
+        return finding.revision, finding.message
+    return finding.policy, finding.severity, finding.harm_kind or "", finding.reason, finding.fix
 
 
 @dataclass(frozen=True)
@@ -146,8 +147,11 @@ class Group:
 
 def alike(preview: Preview, written: Callable[[StackPreview, bool], str]) -> list[Group]:
     """Groups the stacks by their text from ``written``, with or without the places of Jobs."""
-    found: dict[str, list[StackPreview]] = {}
-    for each in preview.stacks:
-        if text := written(each, False):
-            found.setdefault(text, []).append(each)
-    return [Group(each, len({written(stack, True) for stack in each}) == 1) for each in found.values()]
+    previews_by_changes: dict[str, list[StackPreview]] = {}
+    for stack_preview in preview.stacks:
+        if text := written(stack_preview, False):
+            previews_by_changes.setdefault(text, []).append(stack_preview)
+    return [
+        Group(stacks_alike, len({written(stack, True) for stack in stacks_alike}) == 1)
+        for stacks_alike in previews_by_changes.values()
+    ]

@@ -85,7 +85,7 @@ def test_what_is_lost_comes_before_what_is_opened_refused_wrong_and_warned_of() 
         harmful("lost", ERROR, Harm.LOSS),
     ]
     lines = verdict(preview(StackPreview(stack="dev", findings=found, failures=[failure])))
-    assert [line.said.policy if isinstance(line.said, Finding) else "failure" for line in lines] == [
+    assert [line.finding.policy if isinstance(line.finding, Finding) else "failure" for line in lines] == [
         *("lost", "model-lost", "opened", "stopped", "failure", "refused", "wrong", "billed", "warned")
     ]
 
