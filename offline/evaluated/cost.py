@@ -23,7 +23,7 @@ from offline.evaluated.model import (
     StepCost,
 )
 from offline.evaluated.timeline import Measured, Schedule, Work, schedule
-from offline.evaluated.workloads import CRON_JOB, Held, held
+from offline.evaluated.workloads import CRON_JOB, PoolRoom, pool_rooms
 
 # The cost of the Jobs that an update runs, which is the cost of the nodes that they hold.
 
@@ -72,7 +72,7 @@ def hourly_of(charge: Charge) -> float | None:
 
 def node_rate(stack: Stack, pool: NodePool | None) -> float | None:
     """What one node of the pool costs for an hour; None where several pools share one resource's charges."""
-    if pool is None or not pool.urn or sum(each.urn == pool.urn for each in stack.pools) > 1:
+    if pool is None or not pool.urn or sum(other.urn == pool.urn for other in stack.pools) > 1:
         return None
     return node_price([*stack.charges, *stack.charges_elsewhere], pool.urn)
 
@@ -92,7 +92,7 @@ class _Run:
     @property
     def most(self) -> float | None:
         amounts = [amount for amount, _ in self.amounts]
-        timed = all(each.basis != "unknown" for each in self.schedule.work)
+        timed = all(work.basis != "unknown" for work in self.schedule.work)
         return sum(amounts) if amounts and timed else None
 
     @property
@@ -115,9 +115,9 @@ class _Run:
         """Charges without a known price."""
         yield from (f"a pool for {name}" for name in self.schedule.homeless)
         yield from (f"the pool of {name}" for name in self.schedule.unplaced)
-        for each in self.schedule.work:
-            if each.basis == "unknown":
-                yield f"a time limit of {each.resource.name}"
+        for entry in self.schedule.work:
+            if entry.basis == "unknown":
+                yield f"a time limit of {entry.resource.name}"
         for pool, number, _ in self._held():
             charges = self._charges(pool, number)
             if not charges or all(hourly_of(charge) is None for charge in charges):
@@ -136,7 +136,7 @@ class _Run:
     def steps(self) -> list[StepCost]:
         """The cost of each Job for the time that it holds its nodes."""
         return [
-            self._step(list(works)) for _, works in groupby(self.schedule.work, lambda each: each.resource.urn)
+            self._step(list(works)) for _, works in groupby(self.schedule.work, lambda work: work.resource.urn)
         ]
 
     def _step(self, works: Sequence[Work]) -> StepCost:
@@ -169,12 +169,12 @@ class _Run:
             if stay.booted:
                 yield stay.pool, stay.number, stay.until + SCALE_DOWN.amount - stay.since
             else:
-                there = [
-                    (each.begins, each.ends)
-                    for each in self.schedule.work
-                    if each.pool is stay.pool and each.number == stay.number
+                spans = [
+                    (work.begins, work.ends)
+                    for work in self.schedule.work
+                    if work.pool is stay.pool and work.number == stay.number
                 ]
-                yield stay.pool, stay.number, _covered(there)
+                yield stay.pool, stay.number, _covered(spans)
 
     def _of_pods(self, work: Work) -> list[float]:
         """The known cost of a Job's pods on a node, by charge, where pods are billed."""
@@ -188,7 +188,7 @@ class _Run:
     def _charges(self, pool: NodePool, number: int) -> list[Charge]:
         """The charges of the node with that number; none if they cannot be told from those of other pools."""
         # A resource with several pools is billed as a whole, and existing nodes have no charges in the stack.
-        alone = bool(pool.urn) and sum(each.urn == pool.urn for each in self.stack.pools) == 1
+        alone = bool(pool.urn) and sum(other.urn == pool.urn for other in self.stack.pools) == 1
         return [charge for charge in self.charges if alone and charge.pool == pool.urn and charge.most > number]
 
 
@@ -211,17 +211,19 @@ def scheduled(
 
     ``charges`` and ``measured`` are those of `offline.evaluated.cost.run_cost`.
     """
-    for each in stack.of_type(CRON_JOB):
-        jobs = {urn: Outcome.RUNS for urn in stack.resources if urn in each.dependencies and _is_job(stack, urn)}
+    for cron_job in stack.of_type(CRON_JOB):
+        jobs = {
+            urn: Outcome.RUNS for urn in stack.resources if urn in cron_job.dependencies and _is_job(stack, urn)
+        }
         run = run_cost(stack, charges, jobs, measured) if jobs else None
         if run is None:
             continue
-        cron = text(at(each.properties, "spec", "schedule"))
+        cron = text(at(cron_job.properties, "spec", "schedule"))
         times = _times(cron)
         yield ScheduledCost(
-            name=each.name,
+            name=cron_job.name,
             cron=cron,
-            time_zone=text(at(each.properties, "spec", "timeZone")),
+            time_zone=text(at(cron_job.properties, "spec", "timeZone")),
             times=times,
             dollars=run.dollars,
             paid_anyway=run.paid_anyway,
@@ -257,7 +259,7 @@ def cost(
     ``measured`` are times of its Jobs, by name; a Job without one takes its time limit. What else grows with the
     nodes, such as address translation, is not in the cost of Jobs.
     """
-    places = [each for each in held(stack) if not each.pool.stack]
+    places = [pool_room for pool_room in pool_rooms(stack) if not pool_room.pool.stack]
     charges = list(_with_services(stack, places))
     timed = [charge for charge in charges if not charge.metered]
     idle, most = _sum(timed, "idle"), _sum(timed, "most")
@@ -291,10 +293,10 @@ def difference(base: Cost, head: Cost) -> CostDifference:
 
 
 def _scheduled(cost: Cost) -> float:
-    return sum(each.monthly or 0.0 for each in cost.scheduled)
+    return sum(charge.monthly or 0.0 for charge in cost.scheduled)
 
 
-def _with_services(stack: Stack, places: Sequence[Held]) -> Iterator[Charge]:
+def _with_services(stack: Stack, places: Sequence[PoolRoom]) -> Iterator[Charge]:
     """The charges of the stack, those of nodes with the nodes that services keep."""
     # What of a resource with several pools is for which of them cannot be told.
     counts = Counter(place.pool.urn for place in places)
@@ -303,7 +305,7 @@ def _with_services(stack: Stack, places: Sequence[Held]) -> Iterator[Charge]:
         yield replace(charge, idle=max(charge.idle, least.get(charge.pool, 0))) if charge.pool else charge
 
 
-def _kept(stack: Stack, places: Sequence[Held]) -> Iterator[KeptNodes]:
+def _kept(stack: Stack, places: Sequence[PoolRoom]) -> Iterator[KeptNodes]:
     for place in places:
         # Where pods are billed, those of services are, as long as they are declared.
         if (more := place.nodes - place.pool.min_nodes) > 0 and not place.pool.bills_pods:
@@ -358,14 +360,14 @@ def _named(stack: Stack, charge: Charge) -> str:
 def _stale(prices: Iterable[Price | None], today: date) -> list[str]:
     used = {price.source for price in prices if price is not None}
     old = [source for source in used if not source.dated or today - source.date > FRESH]
-    ordered = sorted(old, key=lambda each: (not each.dated, each.date, each.url))
+    ordered = sorted(old, key=lambda entry: (not entry.dated, entry.date, entry.url))
     return [f"{source.url} ({source.when})" for source in ordered]
 
 
 def _unpriced(cost: Cost, count: str) -> Counter[tuple[str, str]]:
     """How many there are of each resource whose price is not known."""
-    found = Counter[tuple[str, str]]()
+    counts = Counter[tuple[str, str]]()
     for line in cost.lines:
         if line.hourly is None and not line.metered:
-            found[line.resource, line.what] += getattr(line, count)
-    return found
+            counts[line.resource, line.what] += getattr(line, count)
+    return counts

@@ -62,10 +62,10 @@ def _covers(rule: Any, peers: str, other: Workload, namespace: object, port: int
     if not known(rule):
         return True
     ports = mappings(mapping(rule).get("ports"))
-    if port is not None and ports and not any(_is_port(each, port) for each in ports):
+    if port is not None and ports and not any(_is_port(allowed, port) for allowed in ports):
         return False
     those = mappings(mapping(rule).get(peers))
-    return not those or any(_is_peer(each, other, namespace) for each in those)
+    return not those or any(_is_peer(peer, other, namespace) for peer in those)
 
 
 def _is_port(ruled: Properties, port: int) -> bool:

@@ -68,18 +68,18 @@ class Replacing:
         return type_ in self._forces
 
     def forced(
-        self, type_: str, found: Sequence[Difference], before: Mapping[str, object], after: Mapping[str, object]
+        self, type_: str, diffs: Sequence[Difference], before: Mapping[str, object], after: Mapping[str, object]
     ) -> list[Difference]:
         """The differences that replace a resource with these properties before and after."""
         if type_ == KUBERNETES_PROVIDER:
-            found = _of_provider(found, before, after)
+            diffs = _of_provider(diffs, before, after)
         always, sometimes = self._forces.get(type_, ()), self._sometimes.get(type_, {})
         return [
-            each
-            for each in found
-            if any(_forces(force, each) for force in always)
+            difference
+            for difference in diffs
+            if any(_forces(force, difference) for force in always)
             or any(
-                without_indices(each.path) == parsed(path) and replaces(each.before, each.after)
+                without_indices(difference.path) == parsed(path) and replaces(difference.before, difference.after)
                 for path, replaces in sometimes.items()
             )
         ]
@@ -97,7 +97,7 @@ class Replacing:
 
 
 def _of_provider(
-    found: Sequence[Difference], before: Mapping[str, object], after: Mapping[str, object]
+    diffs: Sequence[Difference], before: Mapping[str, object], after: Mapping[str, object]
 ) -> list[Difference]:
     """What counts of a Kubernetes provider.
 
@@ -107,11 +107,11 @@ def _of_provider(
     Source: `DiffConfig`, https://github.com/pulumi/pulumi-kubernetes/blob/v4.32.0/provider/pkg/provider/provider.go,
     2026-07-01.
     """
-    changed = any(each.path == IDENTIFIER for each in found)
+    changed = any(difference.path == IDENTIFIER for difference in diffs)
     both = all(side.get(IDENTIFIER[0]) is not None for side in (before, after))
     if both and not changed:
         return []
-    return [each for each in found if each.path != IDENTIFIER or both]
+    return [difference for difference in diffs if difference.path != IDENTIFIER or both]
 
 
 def _forces(force: _Force, difference: Difference) -> bool:
@@ -152,13 +152,13 @@ class Effects:
             for type_, facts in review.in_place().items():
                 self._facts.setdefault(type_, []).extend(facts)
 
-    def of(self, old: Resource, new: Resource, found: Sequence[Difference]) -> list[Consequence]:
+    def of(self, old: Resource, new: Resource, diffs: Sequence[Difference]) -> list[Consequence]:
         """The facts that apply to the change from ``old`` to ``new``, in the order of their table."""
-        there = (
-            (fact, [each for each in found if _holds(fact, each, old, new)])
+        facts = (
+            (fact, [difference for difference in diffs if _holds(fact, difference, old, new)])
             for fact in self._facts.get(new.type, ())
         )
-        return [Consequence(fact, differences) for fact, differences in there if differences]
+        return [Consequence(fact, differences) for fact, differences in facts if differences]
 
 
 def _holds(fact: InPlace, difference: Difference, old: Resource, new: Resource) -> bool:
@@ -206,7 +206,7 @@ def _is(when: When, before: Any, after: Any) -> bool:
     if when in {When.ON, When.OFF}:
         return _is_on(before) is (when is When.OFF) and _is_on(after) is (when is When.ON)
     if when is When.SKIPPED:
-        versions = [_VERSION.fullmatch(each) if isinstance(each, str) else None for each in (before, after)]
+        versions = [_VERSION.fullmatch(side) if isinstance(side, str) else None for side in (before, after)]
         numbers = [(int(version[1]), int(version[2])) for version in versions if version]
         return len(numbers) == 2 and numbers[1] > (numbers[0][0], numbers[0][1] + 1)
     earlier, now = _amount(before), _amount(after)
@@ -282,9 +282,9 @@ class Compared:
     @property
     def resource(self) -> Resource:
         """The resource after the update, or before it if it is deleted."""
-        found = self.after or self.before
-        assert found is not None
-        return found
+        resource = self.after or self.before
+        assert resource is not None
+        return resource
 
     @property
     def note(self) -> str:
@@ -334,22 +334,24 @@ class _Update:
         """Resources whose outputs are unknown until they are updated."""
 
     def all(self) -> list[Compared]:
-        found: list[Compared] = []
+        comparisons: list[Compared] = []
         for old, new in self._pairs:
             if old is None or new is None:
-                found.append(Compared(old, new, Operation.DELETE if new is None else Operation.CREATE))
+                comparisons.append(Compared(old, new, Operation.DELETE if new is None else Operation.CREATE))
             else:
-                found.append(self._compared(old, new))
-        return found
+                comparisons.append(self._compared(old, new))
+        return comparisons
 
     def _compared(self, old: Resource, new: Resource) -> Compared:
         changed = self._differences(old, new)
-        kept = [each for each in changed if self._replacing.keeps(new.type, each, new.properties)]
-        there = [each for each in changed if each not in kept]
-        forcing = self._forced(old, new, there)
-        forcing += [each for each in there if each not in forcing and _asked_to_replace(new, each)]
+        kept = [resource for resource in changed if self._replacing.keeps(new.type, resource, new.properties)]
+        pending = [resource for resource in changed if resource not in kept]
+        forcing = self._forced(old, new, pending)
+        forcing += [
+            resource for resource in pending if resource not in forcing and _asked_to_replace(new, resource)
+        ]
         because = self._because(old, new, forcing)
-        known = not there or bool(forcing or because) or self._replacing.knows(new.type)
+        known = not pending or bool(forcing or because) or self._replacing.knows(new.type)
         if forcing or because:
             self._replaced.add(new.urn)
             self._renewed.add(new.urn)
@@ -358,25 +360,31 @@ class _Update:
             unless = self._unless.get(new.provider, "")
             if new.type == KUBERNETES_PROVIDER and (unless := _same_cluster(forcing)):
                 self._unless[new.urn] = unless
-            return Compared(old, new, Operation.REPLACE, there, forcing, because, known, kept=kept, unless=unless)
-        if not there:
+            return Compared(
+                old, new, Operation.REPLACE, pending, forcing, because, known, kept=kept, unless=unless
+            )
+        if not pending:
             return Compared(old, new, None, kept=kept)
         if new.type in self._replacing.moving:
             self._renewed.add(new.urn)
-        consequences = self._effects.of(old, new, there)
-        return Compared(old, new, Operation.UPDATE, there, known=known, consequences=consequences, kept=kept)
+        consequences = self._effects.of(old, new, pending)
+        return Compared(old, new, Operation.UPDATE, pending, known=known, consequences=consequences, kept=kept)
 
-    def _forced(self, old: Resource, new: Resource, there: Sequence[Difference]) -> list[Difference]:
-        forced = self._replacing.forced(new.type, there, old.properties, new.properties)
+    def _forced(self, old: Resource, new: Resource, changed: Sequence[Difference]) -> list[Difference]:
+        forced = self._replacing.forced(new.type, changed, old.properties, new.properties)
         provider = self._after.resources.get(new.provider)
         if new.type != SECRET_TYPE or provider is None or not _on(provider.properties.get(MUTABLE)):
             return forced
-        return [each for each in forced if each.path[0] not in SECRET_DATA]
+        return [difference for difference in forced if difference.path[0] not in SECRET_DATA]
 
     def _differences(self, old: Resource, new: Resource) -> list[Difference]:
         ignored = [parsed(ignore_change) for ignore_change in new.ignore_changes]
-        there = [*differences(old.properties, new.properties), *self._may_differ(old, new)]
-        return [each for each in there if not any(covers(pattern, each.path) for pattern in ignored)]
+        candidates = [*differences(old.properties, new.properties), *self._may_differ(old, new)]
+        return [
+            difference
+            for difference in candidates
+            if not any(covers(pattern, difference.path) for pattern in ignored)
+        ]
 
     def _may_differ(self, old: Resource, new: Resource) -> Iterator[Difference]:
         """The differences in values that are unknown on both sides but come from another resource than before."""
@@ -386,14 +394,14 @@ class _Update:
             elsewhere = [path for path in paths if self._comes_from_elsewhere(old, new, path)]
             for path in elsewhere:
                 yield Difference(path, value_at(old.properties, path), value_at(new.properties, path))
-            there = [
+            candidates = [
                 Difference(path, UNKNOWN, UNKNOWN)
                 for path in paths
                 if urns & self._renewed and path not in elsewhere and _same_unknown(old, new, path)
             ]
             # An update in place keeps the identifiers of a resource, so it replaces no other resource.
-            kept = [] if urns & (self._created | self._replaced) else self._forced(old, new, there)
-            yield from (each for each in there if each not in kept)
+            kept = [] if urns & (self._created | self._replaced) else self._forced(old, new, candidates)
+            yield from (difference for difference in candidates if difference not in kept)
 
     def _comes_from_elsewhere(self, old: Resource, new: Resource, path: Path) -> bool:
         """Whether a value that is unknown on both sides is another output than before.
@@ -402,7 +410,7 @@ class _Update:
         known of a whole property only, so a value inside it counts as different only if no resource is the same.
         """
         earlier, now = value_at(old.properties, path), value_at(new.properties, path)
-        sources = [each.source for each in (earlier, now) if isinstance(each, Unknown)]
+        sources = [resource.source for resource in (earlier, now) if isinstance(resource, Unknown)]
         if not unknown(earlier) or not unknown(now) or (len(sources) < 2 and all(sources)):
             return False
         if all(sources):
@@ -426,7 +434,9 @@ class _Update:
             return f"it moves from {_provider(old)} to {_provider(new)}"
         if together := sorted(new.replace_with & self._replaced):
             return f"it is replaced with {self._named(together[0])}"
-        unknown = {each.path[0] for each in forcing if UNKNOWN in (each.before, each.after)}
+        unknown = {
+            difference.path[0] for difference in forcing if UNKNOWN in (difference.before, difference.after)
+        }
         for property_, urns in new.property_dependencies.items():
             if property_ in unknown and (sources := urns & self._renewed):
                 return self._comes_from(str(property_), sources)
@@ -448,8 +458,8 @@ class _Update:
         earlier, now = self._before.resources.get(old.provider), self._after.resources.get(new.provider)
         if earlier is None or now is None or now.dependencies & self._renewed:
             return True
-        there = list(differences(earlier.properties, now.properties))
-        return bool(self._replacing.forced(now.type, there, earlier.properties, now.properties))
+        changed = list(differences(earlier.properties, now.properties))
+        return bool(self._replacing.forced(now.type, changed, earlier.properties, now.properties))
 
     def _comes_from(self, property_: str, sources: set[str] | frozenset[str]) -> str:
         replaced, created = sorted(sources & self._replaced), sorted(sources & self._created)
@@ -481,7 +491,7 @@ def _same_cluster(forcing: Sequence[Difference]) -> str:
     The provider compares the clusters that both kubeconfigs name, of which nothing is known here where they are
     the paths of files. Source: as of `offline.evaluated.operations`.
     """
-    paths = all(each.path[0] in _LEADS and not unknown(each.after) for each in forcing)
+    paths = all(difference.path[0] in _LEADS and not unknown(difference.after) for difference in forcing)
     return SAME_SERVER if forcing and paths else ""
 
 
@@ -497,7 +507,7 @@ def _keeps_name(old: Resource, new: Resource) -> bool:
     from Terraform's.
     """
     names = [("metadata", "namespace"), ("metadata", "name")] if new.package == "kubernetes" else [("name",)]
-    before, after = ([value_at(each.properties, path) for path in names] for each in (old, new))
+    before, after = ([value_at(resource.properties, path) for path in names] for resource in (old, new))
     return before == after and isinstance(after[-1], str)
 
 
@@ -510,7 +520,7 @@ def _pairs(before: Stack, after: Stack) -> list[tuple[Resource | None, Resource 
     """The managed resources of both sides, matched; then those that are gone, in the order of their deletion."""
     old, new = _managed(before), _managed(after)
     left = dict(old)
-    found: list[tuple[Resource | None, Resource | None]] = []
+    pairs: list[tuple[Resource | None, Resource | None]] = []
     for urn, resource in new.items():
         match = left.pop(urn, None)
         if match is None:
@@ -520,12 +530,12 @@ def _pairs(before: Stack, after: Stack) -> list[tuple[Resource | None, Resource 
                 if earlier_urn in left and earlier_urn not in new
             )
             match = left.pop(next(earlier, ""), None)
-        found.append((match, resource))
-    return [*found, *((resource, None) for resource in reversed(left.values()))]
+        pairs.append((match, resource))
+    return [*pairs, *((resource, None) for resource in reversed(left.values()))]
 
 
 def _managed(stack: Stack) -> Mapping[str, Resource]:
-    return {urn: each for urn, each in stack.resources.items() if each.custom and not each.read}
+    return {urn: resource for urn, resource in stack.resources.items() if resource.custom and not resource.read}
 
 
 def _earlier_urns(resource: Resource, stack: Stack) -> Iterator[str]:

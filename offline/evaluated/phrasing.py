@@ -86,8 +86,8 @@ def listed(parts: Iterable[str], nothing: str = "none") -> str:
 def counted(changes: Changes) -> dict[Operation, int]:
     """The number of resources by operation, destructive operations first, without Jobs that run."""
     jobs = {run.urn for run in changes.runs}
-    found = [resource.operation for resource in changes.resources if resource.urn not in jobs]
-    return {operation: found.count(operation) for operation in ORDER if operation in found}
+    operations = [resource.operation for resource in changes.resources if resource.urn not in jobs]
+    return {operation: operations.count(operation) for operation in ORDER if operation in operations}
 
 
 def change_words(changes: Changes) -> str:
@@ -106,14 +106,14 @@ def job_words(changes: Changes | None, named: int = 0) -> str:
     running = [run for run in changes.runs if run.outcome is Outcome.RUNS]
     pools = dict.fromkeys(map(_pool, running))
     kept = len(changes.runs) - len(running)
-    told = [f"{len(running)} on {listed(pools)}"] if running else []
+    parts = [f"{len(running)} on {listed(pools)}"] if running else []
     if len(running) <= named:
-        told = [f"{listed(each.name for each in running if _pool(each) == pool)} on {pool}" for pool in pools]
+        parts = [f"{listed(run.name for run in running if _pool(run) == pool)} on {pool}" for pool in pools]
     if kept:
-        told.append(f"{kept} {'finds its result' if kept == 1 else 'find their results'}")
+        parts.append(f"{kept} {'finds its result' if kept == 1 else 'find their results'}")
     if changes.unknown:
-        told.append(f"unknown of {listed(changes.unknown)}")
-    return "; ".join(told) or "none"
+        parts.append(f"unknown of {listed(changes.unknown)}")
+    return "; ".join(parts) or "none"
 
 
 def running(changes: Changes | None) -> list[str]:
@@ -124,8 +124,8 @@ def running(changes: Changes | None) -> list[str]:
 
 def place(run: JobRun) -> str:
     """The pool that a Job runs on."""
-    each = " each" if run.nodes > 1 else ""
-    gpus = f", {run.gpus} {run.accelerator}{each}" if run.gpus and run.accelerator else ""
+    quantity = " each" if run.nodes > 1 else ""
+    gpus = f", {run.gpus} {run.accelerator}{quantity}" if run.gpus and run.accelerator else ""
     if not run.known:
         return "on a pool that this preview cannot tell"
     nodes = f"{run.nodes} nodes of " if run.nodes > 1 else ""
@@ -142,8 +142,8 @@ def finding_words(findings: Sequence[Finding]) -> str:
         severity: sum(finding.severity == severity for finding in findings) for severity in ("error", "warning")
     }
     new = sum(finding.new for finding in findings)
-    told = f" ({new or 'none'} new)" if new < len(findings) else ""
-    return listed(many(count, severity) for severity, count in counts.items() if count) + told
+    new_words = f" ({new or 'none'} new)" if new < len(findings) else ""
+    return listed(many(count, severity) for severity, count in counts.items() if count) + new_words
 
 
 def severity(finding: Finding) -> str:
@@ -153,7 +153,7 @@ def severity(finding: Finding) -> str:
 
 def ordered(changes: Changes) -> list[ResourceChange]:
     """Destructive changes first, otherwise in the order of declaration."""
-    return sorted(changes.resources, key=lambda each: ORDER.index(each.operation))
+    return sorted(changes.resources, key=lambda change: ORDER.index(change.operation))
 
 
 def kind(type_: str) -> str:
@@ -163,8 +163,8 @@ def kind(type_: str) -> str:
 
 def kind_of(name: str) -> str:
     """The kind at the end of a finding's name: ``NodePool`` of ``cpu (NodePool)``; ``key`` of a key."""
-    found = KIND.search(name)
-    return found[1] if found else "key"
+    match = KIND.search(name)
+    return match[1] if match else "key"
 
 
 def without_kind(name: str) -> str:
@@ -188,7 +188,7 @@ def digests(change: PropertyChange) -> bool:
 
 def why(change: ResourceChange, *, because: bool = True) -> str:
     """The reasons and notes of a change; without ``because`` only the notes."""
-    parts = [each for each in (change.because if because else "", change.note) if each]
+    parts = [words for words in (change.because if because else "", change.note) if words]
     if not change.known:
         parts.append("no schema says whether this replaces it")
     if change.protected and change.operation in {Operation.REPLACE, Operation.DELETE}:

@@ -58,7 +58,7 @@ class Breach:
 
 def breaches(spec: Properties) -> list[Breach]:
     """What a pod spec breaks; empty where the standard allows it."""
-    found = [
+    violations = [
         Breach(Rule.HOST_NAMESPACES, f"{key}=true")
         for key in ("hostNetwork", "hostPID", "hostIPC")
         if is_true(spec.get(key))
@@ -66,17 +66,17 @@ def breaches(spec: Properties) -> list[Breach]:
     for volume in mappings(spec.get("volumes")):
         for kind in sorted(volume.keys() - {"name"} - VOLUMES):
             detail = f'volume "{volume.get("name")}" uses restricted volume type "{kind}"'
-            found.append(Breach(Rule.VOLUMES, detail, value=kind))
+            violations.append(Breach(Rule.VOLUMES, detail, value=kind))
     for container in (*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))):
-        found += _of_container(container, spec)
-    return found
+        violations += _of_container(container, spec)
+    return violations
 
 
-def words(found: Iterable[Breach]) -> str:
+def words(violations: Iterable[Breach]) -> str:
     """The breaches by their rule: ``privileged (container "a" must not …), runAsNonRoot != true (…)``."""
     details: dict[Rule, list[str]] = {}
-    for each in found:
-        details.setdefault(each.rule, []).append(each.detail)
+    for violation in violations:
+        details.setdefault(violation.rule, []).append(violation.detail)
     return ", ".join(f"{rule} ({'; '.join(details[rule])})" for rule in Rule if rule in details)
 
 
@@ -114,5 +114,5 @@ def _of_container(container: Properties, pod: Properties) -> Iterator[Breach]:
 
 def effective(container: Properties, pod: Properties, key: str) -> object:
     """A key of the security context; what a container says goes before what its pod says."""
-    own = at(container, "securityContext", key)
-    return at(pod, "securityContext", key) if own is None else own
+    value = at(container, "securityContext", key)
+    return at(pod, "securityContext", key) if value is None else value

@@ -54,28 +54,28 @@ def unknown_paths(value: Any, path: Path) -> Iterator[Path]:
     """The places in ``value`` that are unknown until the update."""
     if unknown(value):
         yield path
-    for step, each in _items(value):
-        yield from unknown_paths(each, (*path, step))
+    for step, item in _items(value):
+        yield from unknown_paths(item, (*path, step))
 
 
 def written(path: Path) -> str:
     """The path as people and Pulumi write it: ``spec.containers[0].args``, ``data["train.py"]``."""
-    found = ""
+    joined = ""
     for step in path:
         if isinstance(step, int):
-            found += f"[{step}]"
+            joined += f"[{step}]"
         elif _PLAIN_KEY.fullmatch(step):
-            found += f".{step}" if found else step
+            joined += f".{step}" if joined else step
         else:
-            found += f"[{json.dumps(step, ensure_ascii=False)}]"
-    return found
+            joined += f"[{json.dumps(step, ensure_ascii=False)}]"
+    return joined
 
 
 def parsed(path: str) -> Path:
     """A path as it stands in ``ignore_changes``; ``*`` is a step like any other."""
     steps: list[str | int] = []
-    for found in _STEP.finditer(path):
-        quoted, index, key = found.groups()
+    for match in _STEP.finditer(path):
+        quoted, index, key = match.groups()
         if quoted is not None:
             steps.append(json.loads(quoted))
         else:
@@ -86,7 +86,7 @@ def parsed(path: str) -> Path:
 def covers(pattern: Path, path: Path) -> bool:
     """Whether ``path`` is at or below ``pattern``, in which ``*`` stands for any key or index."""
     return len(pattern) <= len(path) and all(
-        step in ("*", found) for step, found in zip(pattern, path, strict=False)
+        step in ("*", actual) for step, actual in zip(pattern, path, strict=False)
     )
 
 
@@ -119,16 +119,16 @@ def value_at(value: object, path: Path) -> Any:
 def _equal(before: Any, after: Any) -> bool:
     if isinstance(before, bool) or isinstance(after, bool):
         return before is after
-    if any(isinstance(each, Unknown) and not each.source for each in (before, after)):
+    if any(isinstance(side, Unknown) and not side.source for side in (before, after)):
         # It may be the value of which the other side knows a part.
         return unknown(before) and unknown(after)
     return before == after
 
 
 def _below(path: Path, value: Any) -> Iterator[Path]:
-    for step, each in _items(value):
+    for step, item in _items(value):
         yield (*path, step)
-        yield from _below((*path, step), each)
+        yield from _below((*path, step), item)
 
 
 def _items(value: Any) -> Iterable[tuple[str | int, Any]]:
@@ -160,7 +160,9 @@ def _of_lists(before: list[Any], after: list[Any], path: Path) -> Iterator[Diffe
 def _of_scalars(before: list[Any], after: list[Any], path: Path) -> Iterator[Difference]:
     """The elements that were added and removed, so that an added argument does not change all that follow it."""
     # `repr` keeps values of different types apart: 1, True and 1.0 are equal in Python.
-    alike = SequenceMatcher(None, [repr(each) for each in before], [repr(each) for each in after], autojunk=False)
+    alike = SequenceMatcher(
+        None, [repr(element) for element in before], [repr(element) for element in after], autojunk=False
+    )
     for kind, old, old_end, new, new_end in alike.get_opcodes():
         if kind != "equal":
             for step in range(max(old_end - old, new_end - new)):

@@ -83,7 +83,7 @@ class ClusterQueue(Holder):
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueuedJob:
     """What Kueue knows of a Job: what all of its pods ask for together, and which nodes they may be on.
 
     ``amounts`` are by resource, in units of `offline.evaluated.scheduling`, for all its ``pods``. Jobs of the same
@@ -123,7 +123,7 @@ def cluster_queue(name: str, spec: Properties) -> ClusterQueue:
         groups=[
             Group(
                 texts(resource_group.get("coveredResources")),
-                [str(one["name"]) for one in mappings(resource_group.get("flavors"))],
+                [str(entry["name"]) for entry in mappings(resource_group.get("flavors"))],
             )
             for resource_group in mappings(spec.get("resourceGroups"))
         ],
@@ -134,7 +134,8 @@ def cluster_queue(name: str, spec: Properties) -> ClusterQueue:
         selector=None if selector is None else mapping(selector),
         stopped=is_stopped(spec),
         checks=[
-            str(each.get("name", "")) for each in mappings(at(spec, "admissionChecksStrategy", "admissionChecks"))
+            str(check.get("name", ""))
+            for check in mappings(at(spec, "admissionChecksStrategy", "admissionChecks"))
         ],
     )
 
@@ -144,22 +145,22 @@ def is_stopped(spec: Properties) -> bool:
 
 
 def quotas(spec: Properties) -> dict[FlavorResource, Quota]:
-    found: dict[FlavorResource, Quota] = {}
+    quotas_by_resource: dict[FlavorResource, Quota] = {}
     for group in mappings(spec.get("resourceGroups")):
         for flavor in mappings(group.get("flavors")):
-            for each in mappings(flavor.get("resources")):
-                resource = str(each.get("name"))
+            for entry in mappings(flavor.get("resources")):
+                resource = str(entry.get("name"))
                 limits = [
-                    None if each.get(key) is None else amount(resource, each[key])
+                    None if entry.get(key) is None else amount(resource, entry[key])
                     for key in ("borrowingLimit", "lendingLimit")
                 ]
-                found[str(flavor["name"]), resource] = Quota(
-                    amount(resource, each.get("nominalQuota", 0)), *limits
+                quotas_by_resource[str(flavor["name"]), resource] = Quota(
+                    amount(resource, entry.get("nominalQuota", 0)), *limits
                 )
-    return found
+    return quotas_by_resource
 
 
-def asked_by(
+def queued_job(
     name: str,
     namespace: str,
     labels: Mapping[str, str],
@@ -167,7 +168,7 @@ def asked_by(
     pods: int,
     spec: Properties,
     priorities: Mapping[str, int],
-) -> Asked | None:
+) -> QueuedJob | None:
     """What a Job with these ``labels`` and this pod ``spec`` asks of its queue; None where it names none.
 
     Raises ValueError for an amount that is no quantity.
@@ -175,7 +176,7 @@ def asked_by(
     if QUEUE_LABEL not in labels:
         return None
     required = at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    return Asked(
+    return QueuedJob(
         name=name,
         namespace=namespace,
         queue=labels[QUEUE_LABEL],
@@ -196,26 +197,26 @@ def requests(spec: Properties) -> dict[str, int]:
     staying: dict[str, int] = {}
     peak: dict[str, int] = {}
     for init_container in mappings(spec.get("initContainers")):
-        own = _requests(init_container)
+        init_requests = _requests(init_container)
         if init_container.get("restartPolicy") == "Always":
-            staying = _sum(staying, own)
-            own = {}
-        peak = _largest(peak, _sum(staying, own))
+            staying = _sum(staying, init_requests)
+            init_requests = {}
+        peak = _largest(peak, _sum(staying, init_requests))
     return _largest(peak, _sum(staying, *map(_requests, mappings(spec.get("containers")))))
 
 
 def _requests(container: Properties) -> dict[str, int]:
     resources = mapping(container.get("resources"))
-    given = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
-    return {name: amount(name, value) for name, value in given.items()}
+    amounts = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
+    return {name: amount(name, value) for name, value in amounts.items()}
 
 
 def _sum(*amounts: Mapping[str, int]) -> dict[str, int]:
-    return {name: sum(each.get(name, 0) for each in amounts) for each in amounts for name in each}
+    return {name: sum(summand.get(name, 0) for summand in amounts) for container in amounts for name in container}
 
 
 def _largest(*amounts: Mapping[str, int]) -> dict[str, int]:
-    return {name: max(each.get(name, 0) for each in amounts) for each in amounts for name in each}
+    return {name: max(summand.get(name, 0) for summand in amounts) for container in amounts for name in container}
 
 
 # What the API server and Kueue's webhooks would say of the objects of queues.
@@ -343,17 +344,17 @@ def problems(kind: str, properties: Properties) -> list[str]:
     if version != f"{GROUP}/{VERSION}" or kind not in {*SPECS, CLASS}:
         return [f'no matches for kind "{kind}" in version "{version}"']
     known = OF_CLASSES if kind == CLASS else TOP
-    found = [_undeclared(name) for name in properties if name not in known]
+    messages = [_undeclared(name) for name in properties if name not in known]
     if kind == CLASS:
-        return found if isinstance(properties.get("value"), int) else [*found, "value: Required value"]
+        return messages if isinstance(properties.get("value"), int) else [*messages, "value: Required value"]
     spec = mapping(properties.get("spec"))
-    found += _checked(spec, SPECS[kind], "spec")
-    if kind in {"ClusterQueue", "Cohort"} and not found:
+    messages += _checked(spec, SPECS[kind], "spec")
+    if kind in {"ClusterQueue", "Cohort"} and not messages:
         parent = spec.get("cohortName" if kind == "ClusterQueue" else "parentName")
-        found += _groups(mappings(spec.get("resourceGroups")), bool(parent))
-    if kind == "ClusterQueue" and not found:
-        found += _checks(spec)
-    return found
+        messages += _groups(mappings(spec.get("resourceGroups")), bool(parent))
+    if kind == "ClusterQueue" and not messages:
+        messages += _checks(spec)
+    return messages
 
 
 def _undeclared(path: str) -> str:
@@ -362,12 +363,12 @@ def _undeclared(path: str) -> str:
 
 def _checked(value: Properties, fields: Mapping[str, Field], path: str) -> Iterator[str]:
     yield from (_undeclared(f"{path}.{name}") for name in value if name not in fields)
-    for name, each in fields.items():
+    for name, shape in fields.items():
         if value.get(name) is None:
-            if each.needed:
+            if shape.needed:
                 yield f"{path}.{name}: Required value"
             continue
-        yield from _value(value[name], each, f"{path}.{name}")
+        yield from _value(value[name], shape, f"{path}.{name}")
 
 
 def _value(value: object, known: Field, path: str) -> Iterator[str]:
@@ -376,8 +377,8 @@ def _value(value: object, known: Field, path: str) -> Iterator[str]:
         yield f"{path}: Too many: {count}: must have at most {known.most} items"
     if known.fields is not None:
         several = mappings(value) if known.many else [mapping(value)]
-        for index, each in enumerate(several):
-            yield from _checked(each, known.fields, f"{path}[{index}]" if known.many else path)
+        for index, item in enumerate(several):
+            yield from _checked(item, known.fields, f"{path}[{index}]" if known.many else path)
     if known.choices and value not in known.choices:
         listed = ", ".join(f'"{choice}"' for choice in known.choices)
         yield f'{path}: Unsupported value: "{value}": supported values: {listed}'
@@ -397,7 +398,7 @@ def _groups(groups: Sequence[Properties], has_cohort: bool) -> Iterator[str]:
     seen = _Seen()
     for index, group in enumerate(groups):
         path = f"spec.resourceGroups[{index}]"
-        covered = [str(each) for each in items(group.get("coveredResources"))]
+        covered = [str(resource) for resource in items(group.get("coveredResources"))]
         flavors = mappings(group.get("flavors"))
         if not covered or not flavors:
             yield f"{path}: coveredResources and flavors should have at least 1 items"
@@ -416,19 +417,19 @@ def _flavor(flavor: Properties, covered: Sequence[str], has_cohort: bool, path: 
     resources = mappings(flavor.get("resources"))
     if len(resources) != len(covered):
         yield f"{path}: flavors must have the same number of resources as the coveredResources"
-    for index, (each, name) in enumerate(zip(resources, covered, strict=False)):
+    for index, (resource, name) in enumerate(zip(resources, covered, strict=False)):
         here = f"{path}.resources[{index}]"
-        if each["name"] != name:
-            yield f'{here}.name: Invalid value: "{each["name"]}": must match the name in coveredResources'
+        if resource["name"] != name:
+            yield f'{here}.name: Invalid value: "{resource["name"]}": must match the name in coveredResources'
         for key in ("nominalQuota", "borrowingLimit", "lendingLimit"):
-            if (given := each.get(key)) is None:
+            if (value := resource.get(key)) is None:
                 continue
             try:
-                amount(name, given)
+                amount(name, value)
             except ValueError:
-                yield f'{here}.{key}: Invalid value: "{given}": must be a quantity, and not below 0'
+                yield f'{here}.{key}: Invalid value: "{value}": must be a quantity, and not below 0'
             if key != "nominalQuota" and not has_cohort:
-                yield f'{here}.{key}: Invalid value: "{given}": must be nil when cohort is empty'
+                yield f'{here}.{key}: Invalid value: "{value}": must be nil when cohort is empty'
 
 
 def _checks(spec: Properties) -> Iterator[str]:

@@ -13,12 +13,12 @@ from offline.evaluated import queue_objects
 from offline.evaluated.queue_objects import (
     NAMESPACE_NAME,
     PODS,
-    Asked,
     ClusterQueue,
     Flavor,
     FlavorResource,
     Group,
     Holder,
+    QueuedJob,
     Quota,
     is_stopped,
 )
@@ -57,11 +57,11 @@ class Quotas:
         return {name: self.cohorts.get(name, Holder(name, "", {})) for name in (*named, *self.cohorts)}
 
     def _subtree(self, holder: Holder, key: FlavorResource) -> int:
-        own = holder.quotas.get(key, Quota(0)).nominal
+        nominal = holder.quotas.get(key, Quota(0)).nominal
         if isinstance(holder, ClusterQueue):
-            return own
+            return nominal
         lent = (self._subtree(child, key) - self._kept(child, key) for child in self._children(holder.name))
-        return own + sum(lent)
+        return nominal + sum(lent)
 
     def _kept(self, holder: Holder, key: FlavorResource) -> int:
         """What is not lent."""
@@ -91,9 +91,9 @@ class Quotas:
         subtree = self._subtree(holder, key)
         if not holder.parent:
             return subtree
-        found = self._kept(holder, key) + self.most(self._all_cohorts()[holder.parent], key, used)
+        available = self._kept(holder, key) + self.most(self._all_cohorts()[holder.parent], key, used)
         limit = holder.quotas.get(key, Quota(0)).borrowing
-        return found if limit is None else min(subtree + limit, found)
+        return available if limit is None else min(subtree + limit, available)
 
 
 def used_of(used: Used, queue: str, key: FlavorResource) -> int:
@@ -144,102 +144,106 @@ class Queues:
     priorities: Mapping[str, int]
     checks: frozenset[str]
 
-    def of(self, asked: Asked) -> ClusterQueue | None:
+    def of(self, job: QueuedJob) -> ClusterQueue | None:
         """The ClusterQueue of a Job; None where there is none."""
-        return self.quotas.cluster_queues.get(self.local_queues.get((asked.namespace, asked.queue), ""))
+        return self.quotas.cluster_queues.get(self.local_queues.get((job.namespace, job.queue), ""))
 
-    def obstacle(self, asked: Asked, labels: Mapping[str, str]) -> str:
+    def obstacle(self, job: QueuedJob, labels: Mapping[str, str]) -> str:
         """Why the Job waits whatever others use; empty where nothing but quota is in its way.
 
         ``labels`` are those of its namespace.
         """
-        if (asked.namespace, asked.queue) not in self.local_queues:
-            return f"LocalQueue {asked.queue} doesn't exist in {asked.namespace}"
-        queue = self.of(asked)
+        if (job.namespace, job.queue) not in self.local_queues:
+            return f"LocalQueue {job.queue} doesn't exist in {job.namespace}"
+        queue = self.of(job)
         if queue is None:
-            name = self.local_queues[asked.namespace, asked.queue]
-            return f"ClusterQueue {name} of LocalQueue {asked.queue} doesn't exist"
-        named = {NAMESPACE_NAME: asked.namespace, **labels}
+            name = self.local_queues[job.namespace, job.queue]
+            return f"ClusterQueue {name} of LocalQueue {job.queue} doesn't exist"
+        named = {NAMESPACE_NAME: job.namespace, **labels}
         if queue.selector is None or not selector_picks(queue.selector, named):
             return f"Workload namespace doesn't match ClusterQueue selector of {queue.name}"
-        return self._inactive(queue, asked)
+        return self._inactive(queue, job)
 
-    def _inactive(self, queue: ClusterQueue, asked: Asked) -> str:
-        if queue.stopped or (asked.namespace, asked.queue) in self.stopped:
-            return f"ClusterQueue {queue.name} or its LocalQueue {asked.queue} is stopped by its stopPolicy"
+    def _inactive(self, queue: ClusterQueue, job: QueuedJob) -> str:
+        if queue.stopped or (job.namespace, job.queue) in self.stopped:
+            return f"ClusterQueue {queue.name} or its LocalQueue {job.queue} is stopped by its stopPolicy"
         if missing := [name for name in queue.flavors if name not in self.flavors]:
             return f"ClusterQueue {queue.name} is inactive: flavors do not exist: {', '.join(missing)}"
         if missing := [name for name in queue.checks if name not in self.checks]:
             return f"ClusterQueue {queue.name} is inactive: AdmissionChecks do not exist: {', '.join(missing)}"
         return ""
 
-    def never(self, asked: Asked) -> str:
+    def never(self, job: QueuedJob) -> str:
         """Why quota alone keeps the Job waiting for ever, with the figures; empty where it does not."""
-        queue = self.of(asked)
-        if queue is None or (empty := self.assign(asked, {})).mode > Mode.NEVER:
+        queue = self.of(job)
+        if queue is None or (empty := self.assign(job, {})).mode > Mode.NEVER:
             return ""
-        lacking = list(self._exceeded(queue, asked))
+        lacking = list(self._exceeded(queue, job))
         if not lacking:
             return f"no quota of queue {queue.name} is for its pods: {'; '.join(empty.reasons)}"
         return f"it asks for {', '.join(lacking)}"
 
-    def beyond_share(self, asked: Asked) -> str:
+    def beyond_share(self, job: QueuedJob) -> str:
         """Why the Job takes nothing back that others borrow, with the figures; empty where it may.
 
         Jobs of other queues are stopped only for what is within the queue's own quota (`fitsResourceQuota` in
         flavorassigner.go). Seen with Kueue 0.19.2, with fair sharing, too.
         """
-        queue = self.of(asked)
-        if queue is None or not queue.parent or not queue.reclaims or self.never(asked):
+        queue = self.of(job)
+        if queue is None or not queue.parent or not queue.reclaims or self.never(job):
             return ""
-        lacking = list(self._exceeded(queue, asked, own=True))
+        lacking = list(self._exceeded(queue, job, own_share=True))
         return f"it asks for {', '.join(lacking)}" if lacking else ""
 
-    def _exceeded(self, queue: ClusterQueue, asked: Asked, *, own: bool = False) -> Iterator[str]:
+    def _exceeded(self, queue: ClusterQueue, job: QueuedJob, *, own_share: bool = False) -> Iterator[str]:
         """What is asked for and what there is, of each resource that no flavor for the pods has enough of.
 
-        With ``own``, what others lend does not count.
+        With ``own_share``, what others lend does not count.
         """
         for group in queue.groups:
-            fitting = [name for name in group.flavors if not self._mismatch(name, asked)]
-            wanted = {name: value for name, value in _wanted(queue, asked).items() if name in group.resources}
+            fitting = [name for name in group.flavors if not self._mismatch(name, job)]
+            wanted = {name: value for name, value in _wanted(queue, job).items() if name in group.resources}
             for resource, value in wanted.items():
-                most = max((self._most(queue, (name, resource), own=own) for name in fitting), default=None)
+                most = max(
+                    (self._most(queue, (name, resource), own_share=own_share) for name in fitting), default=None
+                )
                 if most is not None and value > most:
-                    each = f" ({asked.pods} pods)" if asked.pods > 1 and resource != PODS else ""
-                    there = f"the {'share' if own else 'quota'} of queue {queue.name} is {shown(resource, most)}"
-                    yield f"{shown(resource, value)} {resource} in all{each}, and {there}"
+                    pods_words = f" ({job.pods} pods)" if job.pods > 1 and resource != PODS else ""
+                    limit_words = (
+                        f"the {'share' if own_share else 'quota'} of queue {queue.name} is {shown(resource, most)}"
+                    )
+                    yield f"{shown(resource, value)} {resource} in all{pods_words}, and {limit_words}"
 
-    def _most(self, queue: ClusterQueue, key: FlavorResource, *, own: bool) -> int:
-        return queue.quotas.get(key, Quota(0)).nominal if own else self.quotas.most(queue, key, {})
+    def _most(self, queue: ClusterQueue, key: FlavorResource, *, own_share: bool) -> int:
+        return queue.quotas.get(key, Quota(0)).nominal if own_share else self.quotas.most(queue, key, {})
 
-    def assign(self, asked: Asked, used: Used) -> Assignment:
+    def assign(self, job: QueuedJob, used: Used) -> Assignment:
         """The flavors for a Job beside what is ``used``, by ClusterQueue. The Job has one."""
-        queue = self.quotas.cluster_queues[self.local_queues[asked.namespace, asked.queue]]
+        queue = self.quotas.cluster_queues[self.local_queues[job.namespace, job.queue]]
         covered = {resource: group for group in queue.groups for resource in group.resources}
-        wanted = _wanted(queue, asked)
+        wanted = _wanted(queue, job)
         flavors: dict[str, str] = {}
         usage: dict[FlavorResource, int] = {}
-        found: list[Assignment] = []
+        assignments: list[Assignment] = []
         for resource in wanted:
             group = covered.get(resource)
             if group is None:
                 return Assignment(Mode.NEVER, reasons=[f"resource {resource} unavailable in ClusterQueue"])
             if resource in flavors:
                 continue
-            own = {name: wanted[name] for name in group.resources if name in wanted}
-            best = self._assign_group(queue, group, own, asked, used)
+            group_wants = {name: wanted[name] for name in group.resources if name in wanted}
+            best = self._assign_group(queue, group, group_wants, job, used)
             if best.mode <= Mode.NO_FIT:
                 return best
-            found.append(best)
+            assignments.append(best)
             flavors |= best.flavors
             usage |= best.usage
         return Assignment(
-            min((each.mode for each in found), default=Mode.FIT),
+            min((assignment.mode for assignment in assignments), default=Mode.FIT),
             flavors,
             usage,
-            any(each.borrows for each in found),
-            [reason for each in found for reason in each.reasons],
+            any(assignment.borrows for assignment in assignments),
+            [reason for assignment in assignments for reason in assignment.reasons],
             queue.name,
         )
 
@@ -248,14 +252,14 @@ class Queues:
         queue: ClusterQueue,
         group: Group,
         wanted: Mapping[str, int],
-        asked: Asked,
+        job: QueuedJob,
         used: Used,
     ) -> Assignment:
         """The best flavor of a group: the first that fits, or whose Jobs may be stopped."""
         reasons: list[str] = []
         best: Assignment | None = None
         for name in group.flavors:
-            if reason := self._mismatch(name, asked):
+            if reason := self._mismatch(name, job):
                 reasons.append(reason)
                 continue
             tried = self._assign_flavor(queue, name, wanted, used)
@@ -296,24 +300,24 @@ class Queues:
         usage = {(flavor, resource): value for resource, value in wanted.items()}
         return Assignment(min(modes), dict.fromkeys(wanted, flavor), usage, borrows, reasons)
 
-    def _mismatch(self, name: str, asked: Asked) -> str:
+    def _mismatch(self, name: str, job: QueuedJob) -> str:
         """Why pods cannot be on the nodes of a flavor. Of labels only those count that the flavor names."""
         flavor = self.flavors.get(name)
         if flavor is None:
             return f"flavor {name} not found"
-        if taint := untolerated([*asked.tolerations, *flavor.tolerations], flavor.taints):
+        if taint := untolerated([*job.tolerations, *flavor.tolerations], flavor.taints):
             return f"untolerated taint {{{taint.key}: {taint.value}}} in flavor {name}"
-        chosen = all(flavor.labels[key] == value for key, value in asked.selector.items() if key in flavor.labels)
-        terms = [[each for each in term if each.key in flavor.labels] for term in asked.affinity]
-        fits = not terms or any(all(holds(each, flavor.labels) for each in term) for term in terms)
+        chosen = all(flavor.labels[key] == value for key, value in job.selector.items() if key in flavor.labels)
+        terms = [[expression for expression in term if expression.key in flavor.labels] for term in job.affinity]
+        fits = not terms or any(all(holds(expression, flavor.labels) for expression in term) for term in terms)
         return "" if chosen and fits else f"flavor {name} doesn't match node affinity"
 
 
-def _wanted(queue: ClusterQueue, asked: Asked) -> dict[str, int]:
+def _wanted(queue: ClusterQueue, job: QueuedJob) -> dict[str, int]:
     """What the queue has to have for a Job: of resources that it covers, of pods, and of all others."""
     covered = {resource for group in queue.groups for resource in group.resources}
-    wanted = {name: value for name, value in asked.amounts.items() if value or name in covered}
-    return {**wanted, PODS: asked.pods} if PODS in covered else wanted
+    wanted = {name: value for name, value in job.amounts.items() if value or name in covered}
+    return {**wanted, PODS: job.pods} if PODS in covered else wanted
 
 
 def queues_of(cluster_wide: Objects, local_queues: Iterable[tuple[str, str, Properties]]) -> Queues:
@@ -321,21 +325,24 @@ def queues_of(cluster_wide: Objects, local_queues: Iterable[tuple[str, str, Prop
 
     Raises ValueError for an amount that is no quantity.
     """
-    local = [(namespace, name, mapping(each.get("spec"))) for namespace, name, each in local_queues]
+    local = [(namespace, name, mapping(resource.get("spec"))) for namespace, name, resource in local_queues]
     return Queues(
         flavors={
-            name: queue_objects.flavor(mapping(each.get("spec"))) for name, each in cluster_wide("ResourceFlavor")
+            name: queue_objects.flavor(mapping(resource.get("spec")))
+            for name, resource in cluster_wide("ResourceFlavor")
         },
         quotas=Quotas(
             {
-                name: queue_objects.cluster_queue(name, mapping(each.get("spec")))
-                for name, each in cluster_wide("ClusterQueue")
+                name: queue_objects.cluster_queue(name, mapping(resource.get("spec")))
+                for name, resource in cluster_wide("ClusterQueue")
             },
-            {name: _cohort(name, mapping(each.get("spec"))) for name, each in cluster_wide("Cohort")},
+            {name: _cohort(name, mapping(resource.get("spec"))) for name, resource in cluster_wide("Cohort")},
         ),
         local_queues={(namespace, name): str(spec.get("clusterQueue") or "") for namespace, name, spec in local},
         stopped=frozenset((namespace, name) for namespace, name, spec in local if is_stopped(spec)),
-        priorities={name: whole(each.get("value"), 0) for name, each in cluster_wide("WorkloadPriorityClass")},
+        priorities={
+            name: whole(resource.get("value"), 0) for name, resource in cluster_wide("WorkloadPriorityClass")
+        },
         checks=frozenset(name for name, _ in cluster_wide("AdmissionCheck")),
     )
 
@@ -353,10 +360,10 @@ def _cohort(name: str, spec: Properties) -> Holder:
 
 
 @dataclass(frozen=True)
-class Admitted:
+class AdmittedJob:
     """A Job that has quota, and since when, counted. One that is ``stopping`` has it until its pods are gone."""
 
-    asked: Asked
+    job: QueuedJob
     assignment: Assignment
     since: int = 0
     stopping: bool = False
@@ -366,99 +373,104 @@ class Admitted:
 class Decision:
     """What one look at the queues comes to: who starts, who is stopped for whom, and why the others wait.
 
-    ``stopped`` are pairs of the Job that is stopped and the one for which; ``reasons`` are by `Asked.order`.
+    ``stopped`` are pairs of the Job that is stopped and the one for which; ``reasons`` are by `QueuedJob.order`.
     """
 
-    admitted: list[tuple[Asked, Assignment]] = field(default_factory=list[tuple[Asked, Assignment]])
-    stopped: list[tuple[Admitted, Asked]] = field(default_factory=list[tuple[Admitted, Asked]])
+    admitted: list[tuple[QueuedJob, Assignment]] = field(default_factory=list[tuple[QueuedJob, Assignment]])
+    stopped: list[tuple[AdmittedJob, QueuedJob]] = field(default_factory=list[tuple[AdmittedJob, QueuedJob]])
     reasons: dict[int, str] = field(default_factory=dict[int, str])
 
 
-def decide(queues: Queues, waiting: Iterable[Asked], running: Sequence[Admitted]) -> Decision:
+def decide(queues: Queues, waiting: Iterable[QueuedJob], running: Sequence[AdmittedJob]) -> Decision:
     """Looks at all queues once. ``waiting`` are Jobs whose queues are there and active.
 
     Of each ClusterQueue the Job with the highest priority, then the oldest, is looked at first; among those of
     several ClusterQueues one that borrows nothing comes before others. One that does not fit lets later ones pass,
     unless its queue is strict.
     """
-    found = Decision()
+    decision = Decision()
     used = _usage(running)
     lines = _lines(queues, waiting)
     while heads := [(line[0], queues.assign(line[0], used)) for line in lines.values() if line]:
-        asked, assignment = min(heads, key=lambda each: (each[1].borrows, -each[0].priority, each[0].order))
-        queue = _queue(queues, asked)
+        job, assignment = min(heads, key=lambda head: (head[1].borrows, -head[0].priority, head[0].order))
+        queue = _queue(queues, job)
         line = lines[queue.name]
         line.pop(0)
         if assignment.mode is Mode.FIT:
-            found.admitted.append((asked, assignment))
+            decision.admitted.append((job, assignment))
             _add(used, queue.name, assignment.usage)
             continue
-        found.reasons[asked.order] = "; ".join(assignment.reasons)
-        if assignment.mode is Mode.PREEMPT and (targets := _targets(queues, asked, running, used)):
-            found.stopped += [(target, asked) for target in targets if not target.stopping]
-            names = ", ".join(target.asked.name for target in targets)
-            found.reasons[asked.order] += f"; Pending the preemption of {names}"
+        decision.reasons[job.order] = "; ".join(assignment.reasons)
+        if assignment.mode is Mode.PREEMPT and (targets := _targets(queues, job, running, used)):
+            decision.stopped += [(target, job) for target in targets if not target.stopping]
+            names = ", ".join(target.job.name for target in targets)
+            decision.reasons[job.order] += f"; Pending the preemption of {names}"
             # Nobody else gets what is freed for it.
             _add(used, queue.name, assignment.usage)
         if queue.strict:
-            for each in line:
-                found.reasons[each.order] = f"waits behind {asked.name} (StrictFIFO)"
+            for later in line:
+                decision.reasons[later.order] = f"waits behind {job.name} (StrictFIFO)"
             line.clear()
-    return found
+    return decision
 
 
-def _lines(queues: Queues, waiting: Iterable[Asked]) -> dict[str, list[Asked]]:
-    lines: dict[str, list[Asked]] = {}
-    for each in sorted(waiting, key=lambda one: (-one.priority, one.order)):
-        lines.setdefault(_queue(queues, each).name, []).append(each)
+def _lines(queues: Queues, waiting: Iterable[QueuedJob]) -> dict[str, list[QueuedJob]]:
+    lines: dict[str, list[QueuedJob]] = {}
+    for job in sorted(waiting, key=lambda entry: (-entry.priority, entry.order)):
+        lines.setdefault(_queue(queues, job).name, []).append(job)
     return lines
 
 
-def _queue(queues: Queues, asked: Asked) -> ClusterQueue:
-    found = queues.of(asked)
-    assert found is not None
-    return found
+def _queue(queues: Queues, job: QueuedJob) -> ClusterQueue:
+    queue = queues.of(job)
+    assert queue is not None
+    return queue
 
 
-def _usage(running: Iterable[Admitted]) -> dict[str, dict[FlavorResource, int]]:
+def _usage(running: Iterable[AdmittedJob]) -> dict[str, dict[FlavorResource, int]]:
     used: dict[str, dict[FlavorResource, int]] = {}
-    for each in running:
-        _add(used, each.assignment.queue, each.assignment.usage)
+    for admitted in running:
+        _add(used, admitted.assignment.queue, admitted.assignment.usage)
     return used
 
 
 def _add(
     used: dict[str, dict[FlavorResource, int]], queue: str, usage: Mapping[FlavorResource, int], sign: int = 1
 ) -> None:
-    own = used.setdefault(queue, {})
+    queue_usage = used.setdefault(queue, {})
     for key, value in usage.items():
-        own[key] = own.get(key, 0) + sign * value
+        queue_usage[key] = queue_usage.get(key, 0) + sign * value
 
 
 def _targets(
-    queues: Queues, asked: Asked, running: Sequence[Admitted], used: Mapping[str, Mapping[FlavorResource, int]]
-) -> list[Admitted]:
+    queues: Queues,
+    job: QueuedJob,
+    running: Sequence[AdmittedJob],
+    used: Mapping[str, Mapping[FlavorResource, int]],
+) -> list[AdmittedJob]:
     """The fewest of its queue's Jobs of lower priority without which the Job fits; none where that is not enough.
 
     Those with the lowest priority go first, and of these the newest.
     """
-    queue = _queue(queues, asked)
+    queue = _queue(queues, job)
     left = {name: dict(usage) for name, usage in used.items()}
     lower = [
-        each for each in running if each.assignment.queue == queue.name and each.asked.priority < asked.priority
+        admitted
+        for admitted in running
+        if admitted.assignment.queue == queue.name and admitted.job.priority < job.priority
     ]
-    lower.sort(key=lambda each: (not each.stopping, each.asked.priority, -each.since))
-    targets: list[Admitted] = []
-    for each in lower:
-        targets.append(each)
-        _add(left, queue.name, each.assignment.usage, -1)
-        if queues.assign(asked, left).mode is Mode.FIT:
+    lower.sort(key=lambda entry: (not entry.stopping, entry.job.priority, -entry.since))
+    targets: list[AdmittedJob] = []
+    for candidate in lower:
+        targets.append(candidate)
+        _add(left, queue.name, candidate.assignment.usage, -1)
+        if queues.assign(job, left).mode is Mode.FIT:
             break
     else:
         return []
     for target in targets[-2::-1]:
         _add(left, queue.name, target.assignment.usage)
-        if queues.assign(asked, left).mode is Mode.FIT:
+        if queues.assign(job, left).mode is Mode.FIT:
             targets.remove(target)
         else:
             _add(left, queue.name, target.assignment.usage, -1)

@@ -56,13 +56,13 @@ class PodRequest:
 
 def obstacles(pod: PodRequest, nodes: Sequence[Node]) -> dict[str, str]:
     """Why each pool cannot take ``pod``, in kube-scheduler's words."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for node in nodes:
         if node.cluster != pod.cluster:
-            found[f"{node.cluster}/{node.pool}"] = "in another cluster"
+            reasons[f"{node.cluster}/{node.pool}"] = "in another cluster"
         elif reason := obstacle(pod, node):
-            found[node.pool] = reason
-    return found
+            reasons[node.pool] = reason
+    return reasons
 
 
 def obstacle(pod: PodRequest, node: Node) -> str | None:
@@ -116,8 +116,8 @@ def suitable(pod: PodRequest, pools: Sequence[NodePool]) -> list[NodePool]:
 
     Pools without GPUs are first, because a pod that fits there asks for none.
     """
-    found = [pool for pool in pools if pool_obstacle(pod, pool, pools) is None]
-    return sorted(found, key=has_gpus)
+    pools_that_fit = [pool for pool in pools if pool_obstacle(pod, pool, pools) is None]
+    return sorted(pools_that_fit, key=has_gpus)
 
 
 def pool_obstacle(pod: PodRequest, pool: NodePool, pools: Sequence[NodePool]) -> str | None:
@@ -138,13 +138,13 @@ def without_unknown_labels(pod: PodRequest, pool: NodePool, pools: Sequence[Node
     def is_known(key: str) -> bool:
         if key in pool.labels:
             return True
-        declared = any(key in each.labels for each in pools)
+        declared = any(key in pool.labels for pool in pools)
         return bool(pool.urn) and key != ZONE and (declared or "/" not in key)
 
     return replace(
         pod,
         selector={key: value for key, value in pod.selector.items() if is_known(key)},
-        affinity=[[each for each in term if is_known(each.key)] for term in pod.affinity],
+        affinity=[[expression for expression in term if is_known(expression.key)] for term in pod.affinity],
     )
 
 
@@ -154,35 +154,37 @@ def selects(pod: PodRequest, labels: Mapping[str, str]) -> bool:
     return selected and (not pod.affinity or any(all(holds(e, labels) for e in term) for term in pod.affinity))
 
 
-def holds(asked: Expression, labels: Mapping[str, str]) -> bool:
+def holds(expression: Expression, labels: Mapping[str, str]) -> bool:
     """Whether these labels are what is asked of one of them."""
-    value = labels.get(asked.key)
-    match asked.operator:
+    value = labels.get(expression.key)
+    match expression.operator:
         case "In":
-            return value in asked.values
+            return value in expression.values
         case "NotIn":
-            return value not in asked.values
+            return value not in expression.values
         case "Exists":
             return value is not None
         case "DoesNotExist":
             return value is None
         case _:
             # Gt and Lt compare whole numbers.
-            bound = asked.values[0] if asked.values else ""
+            bound = expression.values[0] if expression.values else ""
             if value is None or not value.isdigit() or not bound.isdigit():
                 return False
-            return int(value) > int(bound) if asked.operator == "Gt" else int(value) < int(bound)
+            return int(value) > int(bound) if expression.operator == "Gt" else int(value) < int(bound)
 
 
 def selector_picks(selector: object, labels: Mapping[str, str]) -> bool:
     """Whether a label selector picks a pod with these labels; an empty one picks all."""
     if any(labels.get(key) != value for key, value in strings(at(selector, "matchLabels")).items()):
         return False
-    asked = (
-        Expression(str(each.get("key", "")), str(each.get("operator", "")), texts(each.get("values")))
-        for each in mappings(at(selector, "matchExpressions"))
+    expressions = (
+        Expression(
+            str(expression.get("key", "")), str(expression.get("operator", "")), texts(expression.get("values"))
+        )
+        for expression in mappings(at(selector, "matchExpressions"))
     )
-    return all(holds(each, labels) for each in asked)
+    return all(holds(expression, labels) for expression in expressions)
 
 
 def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
@@ -204,30 +206,30 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return bool(toleration.key) and toleration.operator in {"Equal", ""} and toleration.value == taint.value
 
 
-def lacking(wanted: Resources, there: Resources) -> dict[str, str]:
+def lacking(wanted: Resources, capacity: Resources) -> dict[str, str]:
     """The resources of which there is too little, by Kubernetes' names, each with the two amounts."""
     return {
-        name: f"requested {getattr(wanted, key)}{unit}, allocatable {max(getattr(there, key), 0)}{unit}"
+        name: f"requested {getattr(wanted, key)}{unit}, allocatable {max(getattr(capacity, key), 0)}{unit}"
         for (key, name), unit in zip(AMOUNTS.items(), UNITS, strict=True)
-        if getattr(wanted, key) > 0 and getattr(wanted, key) > getattr(there, key)
+        if getattr(wanted, key) > 0 and getattr(wanted, key) > getattr(capacity, key)
     }
 
 
-def subtract(there: Resources, taken: Resources) -> Resources:
+def subtract(capacity: Resources, taken: Resources) -> Resources:
     """What is left of ``there``."""
-    return _combined(lambda both: both[0] - both[1], [there, taken])
+    return _combined(lambda both: both[0] - both[1], [capacity, taken])
 
 
 def tolerations(value: object) -> list[Toleration]:
     """The tolerations of a pod spec."""
     return [
         Toleration(
-            key=str(each.get("key", "")),
-            operator=str(each.get("operator", "Equal")),
-            value=str(each.get("value", "")),
-            effect=str(each.get("effect", "")),
+            key=str(toleration.get("key", "")),
+            operator=str(toleration.get("operator", "Equal")),
+            value=str(toleration.get("value", "")),
+            effect=str(toleration.get("effect", "")),
         )
-        for each in mappings(value)
+        for toleration in mappings(value)
     ]
 
 
@@ -267,7 +269,7 @@ def largest(*amounts: Resources) -> Resources:
 
 
 def _combined(combine: Callable[[list[int]], int], amounts: Sequence[Resources]) -> Resources:
-    return Resources(**{key: combine([getattr(each, key) for each in amounts]) for key in AMOUNTS})
+    return Resources(**{key: combine([getattr(resources, key) for resources in amounts]) for key in AMOUNTS})
 
 
 # Amounts of any resource as whole numbers: CPU in millicores, memory and storage in bytes, others counted.

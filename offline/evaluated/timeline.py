@@ -14,7 +14,7 @@ from infra.platform import Resources
 from infra.review.stack import JOB, NodePool, Resource, Stack, at, whole
 from offline.evaluated.model import Leg, Outcome, Timeline
 from offline.evaluated.scheduling import add, lacking, subtract
-from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET, Workload, held, workloads
+from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET, Workload, pool_rooms, workloads
 
 # The nodes of a pool during an update: which node runs a Job, and when.
 
@@ -74,7 +74,7 @@ class Node:
         """The earliest place on this node from ``time`` on."""
         begins = max(time, self._newest)
         after = ""
-        staying = [each for each in self._running if each[0] > begins]
+        staying = [seat for seat in self._running if seat[0] > begins]
         free = subtract(self.pool.allocatable, add(*(resources for _, _, resources in staying)))
         for ends, job, resources in staying:
             if not lacking(wanted, free):
@@ -89,8 +89,8 @@ class Node:
             self.images.clear()
             self._running.clear()
         self._newest = seat.begins
-        self._running = [each for each in self._running if each[0] > seat.begins]
-        insort(self._running, (ends, job, wanted), key=lambda each: each[0])
+        self._running = [running for running in self._running if running[0] > seat.begins]
+        insort(self._running, (ends, job, wanted), key=lambda entry: entry[0])
         if self.stay is None or seat.boots:
             self.stay = Stay(self.pool, self.number, seat.begins, ends, booted=not self.always)
         self.stay.until = max(self.stay.until, ends)
@@ -118,8 +118,8 @@ class PoolNodes:
 
         It is on none of the nodes that ``without`` has the numbers of.
         """
-        there = [node.seat(time, wanted) for node in self._up(time) if node.number not in without]
-        first = min(there, key=lambda seat: seat.begins, default=None)
+        seats = [node.seat(time, wanted) for node in self._up(time) if node.number not in without]
+        first = min(seats, key=lambda seat: seat.begins, default=None)
         boot = self.pool.boot.amount if self.pool.boot else 0.0
         if (new := self._down(time, without)) is not None and (first is None or first.begins > time + boot):
             return Seat(new, time, boots=True)
@@ -269,14 +269,16 @@ class _Scheduler:
         self._workloads = {
             workload.resource.urn: workload for workload in workloads(stack, JOB, STATEFUL_SET, DEPLOYMENT)
         }
-        self._held = {(each.pool.cluster, each.pool.name): each for each in held(stack)}
+        self._held = {(pool_room.pool.cluster, pool_room.pool.name): pool_room for pool_room in pool_rooms(stack)}
         self._pools: dict[tuple[str, str], PoolNodes] = {}
         self._found = Schedule()
 
     def run(self) -> Schedule:
         resources = self._stack.resources
         order = {urn: number for number, urn in enumerate(resources)}
-        needs = {urn: {need for need in _needs(each) if need in resources} for urn, each in resources.items()}
+        needs = {
+            urn: {need for need in _needs(resource) if need in resources} for urn, resource in resources.items()
+        }
         needed: dict[str, list[str]] = {urn: [] for urn in resources}
         for urn, wanted in needs.items():
             for need in wanted:
@@ -352,12 +354,12 @@ class _Scheduler:
             nodes.take(seat, resource.urn, wanted, ends)
             seat.node.images.update(_images(workload))
             pods.append(Span(resource, seat.begins, ends, seat.after, parts))
-            there = work.get(seat.node.number)
+            others = work.get(seat.node.number)
             begins, ends = (
-                (min(there.begins, seat.begins), max(there.ends, ends)) if there else (seat.begins, ends)
+                (min(others.begins, seat.begins), max(others.ends, ends)) if others else (seat.begins, ends)
             )
             number = seat.node.number
-            on_node = there.pods + 1 if there else 1
+            on_node = others.pods + 1 if others else 1
             work[number] = Work(resource, nodes.pool, number, begins, ends, basis, kept, on_node)
         self._found.work.extend(work.values())
         last = max(pods, key=lambda pod: pod.ends)
@@ -370,8 +372,8 @@ class _Scheduler:
         assert wanted is not None
         seats: list[Seat] = []
         for _ in range(workload.pods):
-            seats.append(nodes.seat(time, wanted, [each.node.number for each in seats]))
-        before = [list(self._before(workload, each)) if basis in WORK_ALONE else [] for each in seats]
+            seats.append(nodes.seat(time, wanted, [seat.node.number for seat in seats]))
+        before = [list(self._before(workload, seat)) if basis in WORK_ALONE else [] for seat in seats]
         ready = [
             seat.begins + sum(part.seconds for part in parts) for seat, parts in zip(seats, before, strict=True)
         ]
@@ -386,10 +388,10 @@ class _Scheduler:
 
     def _at_once(self, workload: Workload, pool: NodePool) -> int:
         """How many of its pods fit the pool at the same time, with nothing there but what stays."""
-        there = self._held[pool.cluster, pool.name]
+        pool_rooms_ = self._held[pool.cluster, pool.name]
         if workload.requests is None:
             return 0
-        return min(workload.pods, there.room(workload.requests, one_a_node=workload.one_a_node))
+        return min(workload.pods, pool_rooms_.room(workload.requests, one_a_node=workload.one_a_node))
 
     def _service(self, workload: Workload, time: float, after: str) -> Span:
         """The pods of a service, which are ready once they have started, and stay."""
@@ -454,28 +456,28 @@ def _images(workload: Workload) -> set[str]:
 
 def timeline(stack: Stack, measured: Mapping[str, Measured] | None = None) -> Timeline:
     """The timeline of an update that creates all of ``stack``. ``measured`` are times of its Jobs, by name."""
-    found = schedule(stack, measured or {})
-    spans = list(_critical(found))
-    longest = schedule(stack, {}) if measured else found
+    result = schedule(stack, measured or {})
+    spans = list(_critical(result))
+    longest = schedule(stack, {}) if measured else result
     return Timeline(
-        seconds=_end(found),
+        seconds=_end(result),
         limit=None if any(work.basis == "unknown" for work in longest.work) else _end(longest),
         critical=[leg for span in spans for leg in _legs(span)],
-        remarks=list(_remarks(found, spans)),
+        remarks=list(_remarks(result, spans)),
     )
 
 
-def _end(found: Schedule) -> float:
-    return max((span.ends for span in found.spans.values()), default=0.0)
+def _end(result: Schedule) -> float:
+    return max((span.ends for span in result.spans.values()), default=0.0)
 
 
-def _critical(found: Schedule) -> Iterator[Span]:
+def _critical(result: Schedule) -> Iterator[Span]:
     """The critical path, from the first resource to the one that ends last."""
     path: list[Span] = []
-    last = max(found.spans.values(), key=lambda span: span.ends, default=None)
+    last = max(result.spans.values(), key=lambda span: span.ends, default=None)
     while last is not None:
         path.append(last)
-        last = found.spans.get(last.after)
+        last = result.spans.get(last.after)
     yield from reversed(path)
 
 
@@ -496,26 +498,29 @@ def _legs(span: Span) -> Iterator[Leg]:
         begins += part.seconds
 
 
-def _remarks(found: Schedule, critical: list[Span]) -> Iterator[str]:
-    on_path = [span.resource.urn for span in critical if span.resource.urn in found.unknown]
-    elsewhere = [urn for urn in found.unknown if urn not in set(on_path)]
+def _remarks(result: Schedule, critical: list[Span]) -> Iterator[str]:
+    on_path = [span.resource.urn for span in critical if span.resource.urn in result.unknown]
+    elsewhere = [urn for urn in result.unknown if urn not in set(on_path)]
     for urns, where in ((on_path, "on this path"), (elsewhere, "off this path")):
         if urns:
-            yield f"Not known how long, and counted as no time, {where}: {_counted(found, urns)}."
+            yield f"Not known how long, and counted as no time, {where}: {_counted(result, urns)}."
     if any(part.basis == "rehearsed" for span in critical for part in span.parts):
         yield "Times that were rehearsed are those of a CPU."
-    if any(one.resource.type == two.resource.type == JOB and _queued(one, two) for one, two in pairwise(critical)):
+    if any(
+        first.resource.type == two.resource.type == JOB and _queued(first, two)
+        for first, two in pairwise(critical)
+    ):
         yield "Jobs wait for one another on a pool that has no further node."
-    if found.homeless:
-        yield f"No pool takes {', '.join(found.homeless)}, so these will wait until their time limit."
-    if found.unplaced:
-        yield f"Not known which pool takes {', '.join(found.unplaced)}: waits for nodes are not counted."
+    if result.homeless:
+        yield f"No pool takes {', '.join(result.homeless)}, so these will wait until their time limit."
+    if result.unplaced:
+        yield f"Not known which pool takes {', '.join(result.unplaced)}: waits for nodes are not counted."
 
 
-def _queued(one: Span, two: Span) -> bool:
-    return one.resource.urn not in two.resource.dependencies
+def _queued(first: Span, two: Span) -> bool:
+    return first.resource.urn not in two.resource.dependencies
 
 
-def _counted(found: Schedule, urns: list[str]) -> str:
-    counts = Counter(found.unknown[urn].rpartition(":")[2] for urn in urns)
+def _counted(result: Schedule, urns: list[str]) -> str:
+    counts = Counter(result.unknown[urn].rpartition(":")[2] for urn in urns)
     return ", ".join(f"{kind} ({count})" if count > 1 else kind for kind, count in sorted(counts.items()))

@@ -113,8 +113,8 @@ class Workload:
         """Whether it has several pods at once, of which no two can be on one node."""
         anti = at(self.spec, "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
         return self.pods > 1 and any(
-            each.get("topologyKey") == HOSTNAME and selector_picks(each.get("labelSelector"), self.labels)
-            for each in mappings(anti)
+            term.get("topologyKey") == HOSTNAME and selector_picks(term.get("labelSelector"), self.labels)
+            for term in mappings(anti)
         )
 
     @property
@@ -153,11 +153,11 @@ class Workload:
             staying = add()
             peak = add()
             for init_container in mappings(self.spec.get("initContainers")):
-                asked = _requests(init_container)
+                totals = _requests(init_container)
                 if init_container.get("restartPolicy") == "Always":
-                    staying = add(staying, asked)
-                    asked = add()
-                peak = largest(peak, add(staying, asked))
+                    staying = add(staying, totals)
+                    totals = add()
+                peak = largest(peak, add(staying, totals))
             return largest(peak, add(staying, *map(_requests, mappings(self.spec.get("containers")))))
         except ValueError:
             return None
@@ -269,14 +269,14 @@ PATCH = "Patch"
 
 def as_patched(stack: Stack, *types: str) -> Iterator[Resource]:
     """The objects of the ``types`` with their patches, and the patches of objects that the stack lacks."""
-    left = {each.urn: each for each in stack.of_type(*(f"{type_}{PATCH}" for type_ in types))}
-    for each in stack.of_type(*types):
-        found = each
+    left = {patch.urn: patch for patch in stack.of_type(*(f"{type_}{PATCH}" for type_ in types))}
+    for resource in stack.of_type(*types):
+        merged = resource
         for urn, patch in list(left.items()):
-            if patch.type == f"{each.type}{PATCH}" and _of(patch) == _of(each):
-                found = replace(found, properties=_laid_over(found.properties, patch.properties))
+            if patch.type == f"{resource.type}{PATCH}" and _of(patch) == _of(resource):
+                merged = replace(merged, properties=_laid_over(merged.properties, patch.properties))
                 del left[urn]
-        yield found
+        yield merged
     yield from left.values()
 
 
@@ -289,9 +289,9 @@ def _of(resource: Resource) -> tuple[str, object, object]:
 def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
-        there = merged.get(key)
-        both = isinstance(value, Mapping) and isinstance(there, Mapping)
-        merged[key] = _laid_over(cast("Any", there), cast("Any", value)) if both else value
+        current = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(current, Mapping)
+        merged[key] = _laid_over(cast("Any", current), cast("Any", value)) if both else value
     return merged
 
 
@@ -299,7 +299,7 @@ def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
 
 
 @dataclass(frozen=True)
-class Held:
+class PoolRoom:
     """What the pods that stay leave of a pool: ``free`` of each node that has some of them, ``by`` whose they are.
 
     ``nodes`` is how many nodes there are at all times: the pool's least, or as many as they need.
@@ -320,11 +320,11 @@ class Held:
         """
         most = 1 if one_a_node else UNLIMITED
         empty = max(self.pool.max_nodes - len(self.free), 0)
-        there = sum(min(_fit(wanted, each), most) for each in self.free)
-        return there + empty * min(_fit(wanted, self.pool.allocatable), most)
+        room = sum(min(_fit(wanted, node), most) for node in self.free)
+        return room + empty * min(_fit(wanted, self.pool.allocatable), most)
 
 
-def held(stack: Stack) -> list[Held]:
+def pool_rooms(stack: Stack) -> list[PoolRoom]:
     """What stays on each pool of the stack, in the order of `Stack.pools`.
 
     Pods go to the first node with room, in the order of their declaration.
@@ -341,7 +341,7 @@ def held(stack: Stack) -> list[Held]:
         for _ in range(min(workload.pods, pool.max_nodes * _fit(workload.requests, pool.allocatable))):
             _place(workload.requests, nodes, pool)
     return [
-        Held(pool, free.get((pool.cluster, pool.name), ()), by.get((pool.cluster, pool.name), ()))
+        PoolRoom(pool, free.get((pool.cluster, pool.name), ()), by.get((pool.cluster, pool.name), ()))
         for pool in stack.pools
     ]
 
@@ -357,5 +357,5 @@ def _place(wanted: Resources, nodes: list[Resources], pool: NodePool) -> None:
 
 def _fit(wanted: Resources, free: Resources) -> int:
     """How many times ``wanted`` is in ``free``."""
-    counts = [getattr(free, key) // asked for key in AMOUNTS if (asked := getattr(wanted, key)) > 0]
+    counts = [getattr(free, key) // amount for key in AMOUNTS if (amount := getattr(wanted, key)) > 0]
     return max(min(counts, default=UNLIMITED), 0)

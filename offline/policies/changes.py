@@ -38,7 +38,7 @@ class Change:
     @cached_property
     def by_urn(self) -> Mapping[str, Compared]:
         """The comparison of each resource of the stack before, by the URN that it has there."""
-        return {each.before.urn: each for each in self.compared if each.before}
+        return {resource.before.urn: resource for resource in self.compared if resource.before}
 
     @cached_property
     def _users(self) -> Mapping[str, Sequence[str]]:
@@ -57,8 +57,10 @@ class Change:
 
     def ends(self, urn: str) -> bool:
         """Whether the update deletes or replaces the resource with this URN."""
-        found = self.by_urn.get(urn)
-        return found is not None and found.operation in GOES and not (found.protected or found.retained)
+        compared = self.by_urn.get(urn)
+        return (
+            compared is not None and compared.operation in GOES and not (compared.protected or compared.retained)
+        )
 
 
 @dataclass(frozen=True)
@@ -77,48 +79,52 @@ class ChangePolicy:
 
 
 def _lost(change: Change) -> Iterator[Violation]:
-    for each, consequence in _consequences(change, Effect.DELETES_DATA):
+    for compared, consequence in _consequences(change, Effect.DELETES_DATA):
         yield Violation(
-            each.resource.urn,
+            compared.resource.urn,
             f"{consequence.fact.note}: {_from_to(consequence)}; {consequence.fact.restore}",
             f"{consequence.fact.fix}; or copy it away first, and suppress `deletes-data` with the reason",
         )
-    for each in change.compared:
-        if each.before is None or each.protected or each.retained:
+    for compared in change.compared:
+        if compared.before is None or compared.protected or compared.retained:
             continue
-        held = holding(each.before, change.before)
+        held = holding(compared.before, change.before)
         if held is None or held.kept or held.rebuilt:
             continue
-        goes = each.operation in GOES
+        goes = compared.operation in GOES
         with_it = sorted(urn for urn in held.within if change.ends(urn))
         if held.refused or not (goes or with_it):
             continue
-        why = cause(each) if goes else f"{_named(change.by_urn[with_it[0]].resource)} goes, with all that is in it"
-        unless = f", unless {each.unless}" if each.unless else ""
+        why = (
+            cause(compared)
+            if goes
+            else f"{_named(change.by_urn[with_it[0]].resource)} goes, with all that is in it"
+        )
+        unless = f", unless {compared.unless}" if compared.unless else ""
         first = "" if held.meant else "copy what is in it away first, and "
         yield Violation(
-            each.resource.urn,
+            compared.resource.urn,
             f"deletes {held.lost}: {why}; {held.restore}{unless}",
-            f"{undo(each)}; or {first}suppress `deletes-data` with the reason",
+            f"{undo(compared)}; or {first}suppress `deletes-data` with the reason",
         )
 
 
 def _refused(change: Change) -> Iterator[Violation]:
-    for each in change.compared:
-        if each.before is None or each.operation not in GOES:
+    for compared in change.compared:
+        if compared.before is None or compared.operation not in GOES:
             continue
         # Pulumi checks protection first, even of a resource that it would only remove from its state.
-        if each.protected:
+        if compared.protected:
             yield Violation(
-                each.resource.urn,
-                f"`pulumi up` refuses the update: {cause(each)}, and it is protected",
-                f"{undo(each)}; or take its protection away first, in an update of its own",
+                compared.resource.urn,
+                f"`pulumi up` refuses the update: {cause(compared)}, and it is protected",
+                f"{undo(compared)}; or take its protection away first, in an update of its own",
             )
-        elif not each.retained and (held := holding(each.before, change.before)) and held.refused:
+        elif not compared.retained and (held := holding(compared.before, change.before)) and held.refused:
             yield Violation(
-                each.resource.urn,
-                f"`pulumi up` fails half-way: {cause(each)}, and {held.refused}",
-                f"{undo(each)}; or empty it, or let it be deleted, in an update of its own",
+                compared.resource.urn,
+                f"`pulumi up` fails half-way: {cause(compared)}, and {held.refused}",
+                f"{undo(compared)}; or empty it, or let it be deleted, in an update of its own",
             )
     yield from _held_elsewhere(change)
     yield from _held_by_runs(change)
@@ -129,23 +135,28 @@ def _held_elsewhere(change: Change) -> Iterator[Violation]:
 
     A bound volume has the finalizer kubernetes.io/pv-protection: it goes after its claim (Kubernetes 1.34).
     """
-    for each in change.compared:
-        if each.before is None or each.before.type != VOLUME or each.operation is not Operation.REPLACE:
+    for compared in change.compared:
+        if (
+            compared.before is None
+            or compared.before.type != VOLUME
+            or compared.operation is not Operation.REPLACE
+        ):
             continue
-        claim = at(each.before.properties, "spec", "claimRef")
+        claim = at(compared.before.properties, "spec", "claimRef")
         name, namespace = text(at(claim, "name")), text(at(claim, "namespace"))
         declared = any(
-            known.provider == each.before.provider and at(known.properties, "metadata", "namespace") == namespace
+            known.provider == compared.before.provider
+            and at(known.properties, "metadata", "namespace") == namespace
             for known in change.before.of_type(CLAIM)
         )
-        if not (name and namespace) or declared or each.protected or each.retained:
+        if not (name and namespace) or declared or compared.protected or compared.retained:
             continue
         yield Violation(
-            each.resource.urn,
-            f"`pulumi up` fails half-way: {cause(each)}, and it goes only after the claim {name} in namespace "
+            compared.resource.urn,
+            f"`pulumi up` fails half-way: {cause(compared)}, and it goes only after the claim {name} in namespace "
             f"{namespace}, which another stack has; that stack's Jobs count as done and do not run again by "
             "themselves",
-            f"{undo(each)}; or destroy the stack that runs Jobs in {namespace} first, bring it up again after "
+            f"{undo(compared)}; or destroy the stack that runs Jobs in {namespace} first, bring it up again after "
             "this update, and suppress `deletion-refused` with the reason",
         )
 
@@ -182,29 +193,29 @@ def _held_by_runs(change: Change) -> Iterator[Violation]:
 
 
 def _not_carried_out(change: Change) -> Iterator[Violation]:
-    for each, consequence in _consequences(change, Effect.REFUSED):
+    for compared, consequence in _consequences(change, Effect.REFUSED):
         reason = f"another {_properties(consequence)} is not carried out: {consequence.fact.note}"
-        yield Violation(each.resource.urn, reason, consequence.fact.fix)
-    for each, consequence in _consequences(change, Effect.CUTS_OFF):
+        yield Violation(compared.resource.urn, reason, consequence.fact.fix)
+    for compared, consequence in _consequences(change, Effect.CUTS_OFF):
         reason = f"`pulumi up` fails half-way: {consequence.fact.note} ({_from_to(consequence)})"
-        yield Violation(each.resource.urn, reason, consequence.fact.fix)
+        yield Violation(compared.resource.urn, reason, consequence.fact.fix)
     yield from _blocked(change)
 
 
 def _blocked(change: Change) -> Iterator[Violation]:
     """Updates of node pools that wait for the eviction of pods which a budget never lets go."""
-    for each in change.compared:
-        blocked = next((known.fact.blocked for known in each.consequences if known.fact.blocked), "")
-        if not blocked or each.before is None:
+    for compared in change.compared:
+        blocked = next((known.fact.blocked for known in compared.consequences if known.fact.blocked), "")
+        if not blocked or compared.before is None:
             continue
         for workload in workloads(change.before, STATEFUL_SET, DEPLOYMENT):
             pool, budget = workload.pool(change.before), unevictable(workload, change.before)
-            if budget is None or pool is None or pool.urn != each.before.urn:
+            if budget is None or pool is None or pool.urn != compared.before.urn:
                 continue
             name, namespace = workload.resource.name, workload.namespace
             labels = ",".join(f"{key}={label}" for key, label in workload.labels.items())
             yield Violation(
-                each.resource.urn,
+                compared.resource.urn,
                 f"`pulumi up` fails half-way: {blocked}; the PodDisruptionBudget {budget.name} lets no pod of "
                 f"{name} go, which runs on this pool",
                 f"leave the pool as it is; or run `pulumi up` while nothing uses {name}, delete its pod once its "
@@ -214,23 +225,28 @@ def _blocked(change: Change) -> Iterator[Violation]:
 
 
 def _unguarded(change: Change) -> Iterator[Violation]:
-    for each, consequence in _consequences(change, Effect.UNGUARDS):
+    for compared, consequence in _consequences(change, Effect.UNGUARDS):
         yield Violation(
-            each.resource.urn, f"{consequence.fact.note} ({_from_to(consequence)})", consequence.fact.fix
+            compared.resource.urn, f"{consequence.fact.note} ({_from_to(consequence)})", consequence.fact.fix
         )
 
 
 def _left(change: Change) -> Iterator[Violation]:
-    for each in change.compared:
-        if each.before is None or each.operation not in GOES or each.protected or not each.retained:
+    for compared in change.compared:
+        if (
+            compared.before is None
+            or compared.operation not in GOES
+            or compared.protected
+            or not compared.retained
+        ):
             continue
-        billed = [charge for charge in change.before.charges if charge.urn == each.before.urn]
+        billed = [charge for charge in change.before.charges if charge.urn == compared.before.urn]
         if billed:
             yield Violation(
-                each.resource.urn,
+                compared.resource.urn,
                 f"stays in its cloud, which goes on billing it ({billed[0].what}), and no `pulumi destroy` "
-                f"deletes it any more: {cause(each)}",
-                f"{undo(each)}; or delete or switch it off by hand once nothing needs it",
+                f"deletes it any more: {cause(compared)}",
+                f"{undo(compared)}; or delete or switch it off by hand once nothing needs it",
             )
 
 
@@ -253,38 +269,40 @@ def _lets_in(change: Change) -> Iterator[Violation]:
 
 def _ends_work(change: Change) -> Iterator[Violation]:
     yield from _ended_pools(change)
-    for each in change.compared:
-        effects = {consequence.fact.effect for consequence in each.consequences}
+    for compared in change.compared:
+        effects = {consequence.fact.effect for consequence in compared.consequences}
         if Effect.REFUSED in effects:
             # Nothing of the update happens.
             continue
-        for consequence in each.consequences:
+        for consequence in compared.consequences:
             if consequence.fact.effect is Effect.ENDS_WORK:
-                reason = f"{consequence.fact.note}{change.users_of(each)} (another {_properties(consequence)})"
-                yield Violation(each.resource.urn, reason, consequence.fact.fix)
+                reason = f"{consequence.fact.note}{change.users_of(compared)} (another {_properties(consequence)})"
+                yield Violation(compared.resource.urn, reason, consequence.fact.fix)
 
 
 def _ended_pools(change: Change) -> Iterator[Violation]:
     """Node pools that go, with whatever runs on their nodes."""
     pools = {pool.urn: pool for pool in change.before.pools if pool.urn and not pool.stack and pool.max_nodes}
     ended = [
-        (each, pools[each.before.urn])
-        for each in change.compared
-        if each.before is not None and each.before.urn in pools and change.ends(each.before.urn)
+        (compared, pools[compared.before.urn])
+        for compared in change.compared
+        if compared.before is not None and compared.before.urn in pools and change.ends(compared.before.urn)
     ]
-    for each, pool in ended:
+    for compared, pool in ended:
         yield Violation(
-            each.resource.urn,
-            f"ends all nodes of the pool `{pool.name}` and what runs on them{change.users_of(each)} "
-            f"({cause(each)})",
-            f"{undo(each)}; or run `pulumi up` while nothing runs on the pool",
+            compared.resource.urn,
+            f"ends all nodes of the pool `{pool.name}` and what runs on them{change.users_of(compared)} "
+            f"({cause(compared)})",
+            f"{undo(compared)}; or run `pulumi up` while nothing runs on the pool",
         )
 
 
 def _consequences(change: Change, effect: Effect) -> Iterator[tuple[Compared, Consequence]]:
     """What has this effect, with the resource that is updated."""
-    for each in change.compared:
-        yield from ((each, consequence) for consequence in each.consequences if consequence.fact.effect is effect)
+    for compared in change.compared:
+        yield from (
+            (compared, consequence) for consequence in compared.consequences if consequence.fact.effect is effect
+        )
 
 
 def cause(change: Compared) -> str:
@@ -409,14 +427,14 @@ PUBLISHES = "workloads.serving.publish"
 
 
 def _versions(change: Change) -> Iterator[Violation]:
-    for each in change.compared:
-        if each.before is None or each.after is None or each.after.type != JOB:
+    for compared in change.compared:
+        if compared.before is None or compared.after is None or compared.after.type != JOB:
             continue
-        before, after = _kept(each.before), _kept(each.after)
+        before, after = _kept(compared.before), _kept(compared.after)
         if before is not None and after is not None and after < before:
             newest = f"the newest {after}" if after > 1 else "the newest"
             yield Violation(
-                each.resource.urn,
+                compared.resource.urn,
                 f"deletes versions of the model from the store: all but {newest} and those that a label names, "
                 f"where {before} stayed",
                 f"leave `keep` at {before}; or copy the versions away first",
@@ -434,15 +452,19 @@ def _kept(job: Resource) -> int | None:
 
 
 def _kueue(change: Change) -> Iterator[Violation]:
-    for each in change.compared:
-        if each.before is None or each.before.type != RELEASE or each.before.properties.get("name") != KUEUE:
+    for compared in change.compared:
+        if (
+            compared.before is None
+            or compared.before.type != RELEASE
+            or compared.before.properties.get("name") != KUEUE
+        ):
             continue
-        if each.operation in GOES and not (each.protected or each.retained):
+        if compared.operation in GOES and not (compared.protected or compared.retained):
             yield Violation(
-                each.resource.urn,
-                f"deletes Kueue's API, and with it everybody's queues on that cluster: {cause(each)}; Jobs of "
+                compared.resource.urn,
+                f"deletes Kueue's API, and with it everybody's queues on that cluster: {cause(compared)}; Jobs of "
                 "other stacks that wait there wait for ever",
-                f"{undo(each)}; or first take `slipway:kueue` out of the stacks that have queues there",
+                f"{undo(compared)}; or first take `slipway:kueue` out of the stacks that have queues there",
             )
 
 

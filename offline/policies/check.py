@@ -126,13 +126,13 @@ def policies() -> Sequence[Policy]:
 
 def suppressions_of(configuration: Mapping[str, Any]) -> dict[str, Suppression]:
     """A configuration's suppressions, by policy. A wrong one is left out: it is a problem of the settings."""
-    found: dict[str, Suppression] = {}
-    for name, each in mapping(mapping(configuration.get(SECTION)).get("suppress")).items():
+    suppressions: dict[str, Suppression] = {}
+    for name, entry in mapping(mapping(configuration.get(SECTION)).get("suppress")).items():
         try:
-            found[str(name)] = Suppression.model_validate(each)
+            suppressions[str(name)] = Suppression.model_validate(entry)
         except ValidationError:
             continue
-    return found
+    return suppressions
 
 
 def check(
@@ -153,7 +153,7 @@ def check(
         if covered:
             used[policy.id] = covered
     findings.extend(about_suppressions(suppressions, used if stack.resources else None))
-    return in_order(findings), sorted(suppressed, key=lambda each: _place(each.finding))
+    return in_order(findings), sorted(suppressed, key=lambda entry: _place(entry.finding))
 
 
 def check_change(
@@ -172,10 +172,10 @@ def check_change(
         spent = suppression is not None and suppression.until is None and suppression == earlier.get(policy.id)
         bad, lived_with, _ = judge(policy, policy.check(change), None if spent else suppression, today)
         if spent:
-            bad = [_with_note(each, "its suppression was for an earlier change") for each in bad]
+            bad = [_with_note(violation, "its suppression was for an earlier change") for violation in bad]
         findings.extend(bad)
         suppressed.extend(lived_with)
-    return in_order(findings), sorted(suppressed, key=lambda each: _place(each.finding))
+    return in_order(findings), sorted(suppressed, key=lambda entry: _place(entry.finding))
 
 
 def judge(
@@ -251,11 +251,13 @@ def lost_pool_finding(stack: str, team: str, resource: str, why: str, jobs: Sequ
 
     ``resource`` is the URN or the key of the pool or cluster, and ``why`` what becomes of it.
     """
-    told = ", ".join([*jobs[:MOST_JOBS], *([f"{len(jobs) - MOST_JOBS} more"] if len(jobs) > MOST_JOBS else [])])
+    lost_jobs = ", ".join(
+        [*jobs[:MOST_JOBS], *([f"{len(jobs) - MOST_JOBS} more"] if len(jobs) > MOST_JOBS else [])]
+    )
     return _about_file(
         LOST_POOL,
         resource,
-        f"{told} of `{team}` {'lose their' if len(jobs) > 1 else 'loses its'} place: {why}",
+        f"{lost_jobs} of `{team}` {'lose their' if len(jobs) > 1 else 'loses its'} place: {why}",
         f"keep it in the file of `{stack}`; or first give these steps of `{team}` another pool, "
         "in a change of its own",
     ).model_copy(update={"harm": True, "harm_kind": Harm.INTERRUPTION, "name": name_of(resource)})
@@ -264,7 +266,7 @@ def lost_pool_finding(stack: str, team: str, resource: str, why: str, jobs: Sequ
 def mark_new(findings: Iterable[Finding], base: Iterable[Finding]) -> list[Finding]:
     """``findings``, marked as new if ``base`` does not have them, whatever their text. Old findings do no new
     harm."""
-    before = Counter((each.policy, each.resource) for each in base)
+    before = Counter((finding.policy, finding.resource) for finding in base)
     marked: list[Finding] = []
     for finding in findings:
         key = (finding.policy, finding.resource)

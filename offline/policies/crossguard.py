@@ -50,7 +50,7 @@ def pack(root: Path = ROOT) -> PolicyPack:
 
 def validations(root: Path, today: date) -> list[Any]:
     """The policies for the engine. Suppressions that end before ``today`` do not count."""
-    found = [
+    stack_policies = [
         StackValidationPolicy(
             name=policy.id,
             description=policy.title,
@@ -66,19 +66,19 @@ def validations(root: Path, today: date) -> list[Any]:
         enforcement_level=EnforcementLevel.MANDATORY,
         validate=partial(_validate_suppressions, root),
     )
-    return [*found, about]
+    return [*stack_policies, about]
 
 
 def stack_of(resources: Sequence[PolicyResource], root: Path) -> Stack:
     """The stack as the engine reports it, with the stack file that the URNs of its resources name."""
     name = _stack_name(resources)
-    configuration, there = _file(name, root)
+    configuration, folder = _file(name, root)
     return reviewed(
         Stack(
             name=name,
             resources={resource.urn: _declared(resource) for resource in resources},
             configuration=configuration,
-            pools=there,
+            pools=folder,
         ),
         reviews(),
     )
@@ -146,7 +146,8 @@ def _declared(resource: PolicyResource) -> Resource:
         provider=provider.urn if provider and not _is_default(provider.name) else "",
         dependencies=frozenset(dependency.urn for dependency in resource.dependencies),
         property_dependencies={
-            key: frozenset(each.urn for each in needed) for key, needed in resource.property_dependencies.items()
+            key: frozenset(dependency.urn for dependency in needed)
+            for key, needed in resource.property_dependencies.items()
         },
         protect=bool(resource.opts.protect),
         retain_on_delete=bool(getattr(resource.opts, "retain_on_delete", False)),

@@ -114,8 +114,8 @@ def built_image(resource: Resource) -> BuiltImage | None:
     if resource.type != JOB or annotation is None:
         return None
     try:
-        found: Any = json.loads(annotation)
-        return BuiltImage(found["name"], found["context"], found["dockerfile"], found["files"], found["bytes"])
+        image: Any = json.loads(annotation)
+        return BuiltImage(image["name"], image["context"], image["dockerfile"], image["files"], image["bytes"])
     except (ValueError, KeyError, TypeError):
         return None
 

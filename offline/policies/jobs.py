@@ -157,8 +157,8 @@ def _saves(workload: Workload) -> bool:
         return True
     lasting = {str(volume.get("name")) for volume in workload.volumes if not volume.keys() <= LOST}
     for container in workload.containers:
-        told = {key: container.get(key) for key in ("command", "args", "env")}
-        if not known(told) or any(isinstance(each, str) and REMOTE.search(each) for _, each in leaves(told)):
+        values = {key: container.get(key) for key in ("command", "args", "env")}
+        if not known(values) or any(isinstance(leaf, str) and REMOTE.search(leaf) for _, leaf in leaves(values)):
             return True
         for mount in mappings(container.get("volumeMounts")):
             if mount.get("name") in lasting and not mount.get("readOnly"):
@@ -352,7 +352,10 @@ def _large(stack: Stack) -> Iterator[Violation]:
 def _too_long(stack: Stack) -> Iterator[Violation]:
     for policy in stack.of_type(ADMISSION):
         longest = max(
-            (len(text(each.get("expression"))) for each in mappings(at(policy.properties, "spec", "variables"))),
+            (
+                len(text(variable.get("expression")))
+                for variable in mappings(at(policy.properties, "spec", "variables"))
+            ),
             default=0,
         )
         if longest > LONGEST_EXPRESSION:

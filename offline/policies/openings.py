@@ -76,17 +76,17 @@ class Opening:
 def openings(stack: Stack) -> list[Opening]:
     """Everything in ``stack`` that leads people from outside to a Service."""
     return [
-        *(_ingress(each, stack) for each in _of(stack, INGRESS)),
-        *(_by_gateway(each, stack) for kind in BY_GATEWAY for each in _of(stack, kind)),
-        *(_route(each, stack) for each in _of(stack, ROUTE)),
+        *(_ingress(resource, stack) for resource in _of(stack, INGRESS)),
+        *(_by_gateway(resource, stack) for kind in BY_GATEWAY for resource in _of(stack, kind)),
+        *(_route(resource, stack) for resource in _of(stack, ROUTE)),
     ]
 
 
 def _of(stack: Stack, kind: str) -> list[Resource]:
     """The objects of a kind with their patches, in whichever version of its API."""
     start, ends = f"kubernetes:{GROUPS[kind]}/", (f":{kind}", f":{kind}{PATCH}")
-    found = [resource.type for resource in stack.resources.values() if resource.type.startswith(start)]
-    types = dict.fromkeys(each.removesuffix(PATCH) for each in found if each.endswith(ends))
+    declared = [resource.type for resource in stack.resources.values() if resource.type.startswith(start)]
+    types = dict.fromkeys(type_.removesuffix(PATCH) for type_ in declared if type_.endswith(ends))
     return [*as_patched(stack, *types)]
 
 
@@ -104,7 +104,7 @@ def _ingress(resource: Resource, stack: Stack) -> Opening:
     )
     return Opening(
         resource,
-        tuple(str(each["host"]) for each in rules if isinstance(each.get("host"), str)),
+        tuple(str(rule["host"]) for rule in rules if isinstance(rule.get("host"), str)),
         _tls_of_ingress(spec, annotations),
         login or _guarded(resource, services, stack),
     )
@@ -115,7 +115,7 @@ def _tls_of_ingress(spec: Properties, annotations: dict[str, str]) -> str:
         # Without the ports, it listens to HTTPS alone once it has a certificate.
         plain = '"HTTP"' in annotations.get(f"{BALANCER}listen-ports", "")
         return "" if plain and f"{BALANCER}ssl-redirect" not in annotations else f"TLS by {certificate}"
-    secrets = [str(each.get("secretName") or "the controller's own") for each in mappings(spec.get("tls"))]
+    secrets = [str(entry.get("secretName") or "the controller's own") for entry in mappings(spec.get("tls"))]
     return f"TLS by the Secret {', '.join(secrets)}" if secrets else ""
 
 
@@ -135,11 +135,13 @@ def _by_gateway(resource: Resource, stack: Stack) -> Opening:
     namespace = at(resource.properties, "metadata", "namespace")
     parents = {str(parent_ref.get("name")) for parent_ref in mappings(spec.get("parentRefs"))}
     gateways = [
-        each
-        for each in _of(stack, GATEWAY)
-        if each.provider == resource.provider and at(each.properties, "metadata", "name") in parents
+        other
+        for other in _of(stack, GATEWAY)
+        if other.provider == resource.provider and at(other.properties, "metadata", "name") in parents
     ]
-    listeners = [each for gateway in gateways for each in mappings(at(gateway.properties, "spec", "listeners"))]
+    listeners = [
+        listener for gateway in gateways for listener in mappings(at(gateway.properties, "spec", "listeners"))
+    ]
     encrypted = bool(listeners) and all(listener.get("protocol") in {"HTTPS", "TLS"} for listener in listeners)
     services = [
         backend_ref.get("name")
@@ -163,13 +165,15 @@ def _by_gateway(resource: Resource, stack: Stack) -> Opening:
 
 def _policy_login(stack: Stack, resource: Resource, namespace: object, targets: set[tuple[str, str]]) -> str:
     """The login of a policy that is attached to one of ``targets``: the route, its Gateway, or a Service."""
-    types = dict.fromkeys(each.type for each in stack.resources.values() if not each.type.endswith(PATCH))
-    for each in as_patched(stack, *types):
-        spec = mapping(each.properties.get("spec"))
+    types = dict.fromkeys(other.type for other in stack.resources.values() if not other.type.endswith(PATCH))
+    for policy in as_patched(stack, *types):
+        spec = mapping(policy.properties.get("spec"))
         refs = [mapping(spec.get("targetRef")), *mappings(spec.get("targetRefs"))]
         attached = any((str(ref.get("kind")), str(ref.get("name"))) in targets for ref in refs)
-        there = each.provider == resource.provider and at(each.properties, "metadata", "namespace") == namespace
-        if not attached or not there:
+        same_namespace = (
+            policy.provider == resource.provider and at(policy.properties, "metadata", "namespace") == namespace
+        )
+        if not attached or not same_namespace:
             continue
         if is_true(at(spec, "default", "iap", "enabled")):
             client = at(spec, "default", "iap", "clientID")
@@ -196,11 +200,11 @@ def _route(resource: Resource, stack: Stack) -> Opening:
 
 def _guarded(resource: Resource, services: Sequence[object], stack: Stack) -> str:
     """Whom the proxy lets in to which all of these Services lead; empty where one of them leads past it."""
-    names = [each for each in services if each is not None]
+    names = [service for service in services if service is not None]
     namespace = at(resource.properties, "metadata", "namespace") or "default"
     guards: list[str] = []
     for name in names:
-        found = [
+        proxies = [
             _proxy(container)
             for service, workload in served(stack)
             if at(service.properties, "metadata", "name") == name
@@ -208,9 +212,9 @@ def _guarded(resource: Resource, services: Sequence[object], stack: Stack) -> st
             and workload.namespace == namespace
             for container in workload.containers
         ]
-        if not any(found):
+        if not any(proxies):
             return ""
-        guards += [each for each in found if each]
+        guards += [proxy for proxy in proxies if proxy]
     return ", ".join(dict.fromkeys(guards))
 
 
@@ -244,9 +248,9 @@ def _unguarded(stack: Stack) -> Iterator[Violation]:
 def _opened(change: Change) -> Iterator[Violation]:
     before = {opening.resource.urn: opening for opening in openings(change.before)}
     now = {opening.resource.urn: opening for opening in openings(change.after)}
-    for each in change.compared:
-        old = before.get(each.before.urn) if each.before else None
-        new = now.get(each.after.urn) if each.after else None
+    for compared in change.compared:
+        old = before.get(compared.before.urn) if compared.before else None
+        new = now.get(compared.after.urn) if compared.after else None
         if new and (old is None or old.told != new.told):
             was = f"; until now it was {old.address} to {old.guard}" if old else ""
             yield Violation(
@@ -254,7 +258,7 @@ def _opened(change: Change) -> Iterator[Violation]:
                 f"opens {new.address} to {new.guard}{was}",
                 "go on where these people are meant; else correct `ingress` of the app, or remove it",
             )
-        elif old and new is None and each.operation in GOES:
+        elif old and new is None and compared.operation in GOES:
             yield Violation(
                 old.resource.urn,
                 f"takes {old.address} away from {old.guard}: nobody reaches it from outside any more",

@@ -14,7 +14,7 @@ from offline.evaluated.scheduling import (
     untolerated,
     without_unknown_labels,
 )
-from offline.evaluated.workloads import CRON_JOB, Held, Workload, gpus_of, held, workloads
+from offline.evaluated.workloads import CRON_JOB, PoolRoom, Workload, gpus_of, pool_rooms, workloads
 
 
 def _placed(stack: Stack) -> Iterator[tuple[Workload, PodRequest, list[NodePool]]]:
@@ -29,17 +29,17 @@ def _on_gpus(stack: Stack) -> Iterator[tuple[Workload, PodRequest, list[NodePool
     """Pods that ask for GPUs, with the GPU pools of their cluster, and those that their selector picks."""
     for workload, request, pools in _placed(stack):
         if gpus_of(workload):
-            there = [pool for pool in pools if has_gpus(pool)]
-            yield workload, request, there, [pool for pool in there if _chosen(request, pool, pools)]
+            gpu_pools = [pool for pool in pools if has_gpus(pool)]
+            yield workload, request, gpu_pools, [pool for pool in gpu_pools if _chosen(request, pool, pools)]
 
 
 def _without_pool(stack: Stack) -> Iterator[Violation]:
-    for workload, request, there, chosen in _on_gpus(stack):
+    for workload, request, gpu_pools, chosen in _on_gpus(stack):
         if chosen:
             continue
-        if there:
+        if gpu_pools:
             reason = f"its {_selector(request)} matches no GPU pool of {workload.cluster}"
-            fix = f"select one of {_listed(there)}: {_labels(there[0])}"
+            fix = f"select one of {_listed(gpu_pools)}: {_labels(gpu_pools[0])}"
         else:
             reason = f"it asks for a GPU, and {workload.cluster} has no pool with one"
             fix = "add a GPU pool to the cluster, or ask for no GPU"
@@ -95,13 +95,13 @@ def _chosen(request: PodRequest, pool: NodePool, pools: Sequence[NodePool]) -> b
 
 
 def _selector(request: PodRequest) -> str:
-    asked = [
-        f"{each.key} {each.operator} {', '.join(each.values)}".rstrip()
+    requirements = [
+        f"{expression.key} {expression.operator} {', '.join(expression.values)}".rstrip()
         for term in request.affinity
-        for each in term
+        for expression in term
     ]
     selector = "{" + ", ".join(f"{key}: {value}" for key, value in request.selector.items()) + "}"
-    affinity = f"node affinity ({'; '.join(asked)})"
+    affinity = f"node affinity ({'; '.join(requirements)})"
     if not request.affinity:
         return f"node selector {selector}"
     return f"node selector {selector} and {affinity}" if request.selector else affinity
@@ -189,29 +189,32 @@ def _nodes(stack: Stack) -> Iterator[Violation]:
         )
 
 
-def _most(places: Sequence[Held]) -> str:
+def _most(places: Sequence[PoolRoom]) -> str:
     most = sum(place.pool.max_nodes for place in places)
     beside = ", ".join(dict.fromkeys(workload.resource.name for place in places for workload in place.by))
     return f"at most {many(most, 'node')}{f' beside {beside}' if beside else ''}"
 
 
-def _jobs_with_room(stack: Stack) -> Iterator[tuple[Workload, Sequence[Held]]]:
+def _jobs_with_room(stack: Stack) -> Iterator[tuple[Workload, Sequence[PoolRoom]]]:
     """The Jobs whose pools are known, with what there is on these."""
-    there = held(stack)
+    pool_rooms_ = pool_rooms(stack)
     for workload in workloads(stack, JOB, CRON_JOB):
         pools = workload.suitable_pools(stack)
         if pools and workload.requests is not None:
-            yield workload, [each for each in there if any(each.pool is pool for pool in pools)]
+            yield (
+                workload,
+                [pool_room for pool_room in pool_rooms_ if any(pool_room.pool is pool for pool in pools)],
+            )
 
 
-def _room(workload: Workload, places: Sequence[Held]) -> int:
+def _room(workload: Workload, places: Sequence[PoolRoom]) -> int:
     wanted = workload.requests
     if wanted is None:
         return 0
     return sum(place.room(wanted, one_a_node=workload.one_a_node) for place in places)
 
 
-def _pools(places: Sequence[Held]) -> str:
+def _pools(places: Sequence[PoolRoom]) -> str:
     return " or ".join(f"`{place.pool.name}`" for place in places)
 
 

@@ -12,7 +12,7 @@ from offline.evaluated.workloads import Workload, workloads
 
 def _without_taint(stack: Stack) -> Iterator[Violation]:
     for pool in filter(has_gpus, stack.own_pools):
-        others = [each for each in pools_of(stack, pool.cluster) if not has_gpus(each)]
+        others = [other for other in pools_of(stack, pool.cluster) if not has_gpus(other)]
         if others and not any(taint.effect in HARD_EFFECTS for taint in pool.taints):
             yield Violation(
                 _place(pool, "taints"),
@@ -32,7 +32,7 @@ def _always_on(stack: Stack) -> Iterator[Violation]:
         return
     # If the program fails, the stack file still has the numbers of permanent nodes.
     for (_, name), (key, pool) in in_file.items():
-        least = max(whole(at(pool, "nodes", each)) for each in ("count", "min", "total_min"))
+        least = max(whole(at(pool, "nodes", key)) for key in ("count", "min", "total_min"))
         if least and pool.get("accelerator") and not pool.get("max_run_duration"):
             yield _never_gone(key, name, least, key)
 
@@ -53,14 +53,14 @@ def _never_used(stack: Stack) -> Iterator[Violation]:
         if not pool.urn or pool.min_nodes < 2:
             continue
         fitting = [workload for workload in workloads(stack) if pool in workload.suitable_pools(stack)]
-        if not fitting or any(each.resource.type != JOB for each in fitting):
+        if not fitting or any(candidate.resource.type != JOB for candidate in fitting):
             continue
         pods = _at_once(stack, fitting)
         spare = pool.min_nodes - pods
         if spare <= 0:
             continue
-        each = node_price(stack.charges, pool.urn)
-        costs = f", for ${each * spare:.2f} an hour" if each else ""
+        price = node_price(stack.charges, pool.urn)
+        costs = f", for ${price * spare:.2f} an hour" if price else ""
         yield Violation(
             pool.urn,
             f"`{pool.name}` has {pool.min_nodes} nodes at all times, and {pods} "
@@ -93,20 +93,20 @@ def _at_once(stack: Stack, jobs: Sequence[Workload]) -> int:
 
 def _needed(stack: Stack, urn: str) -> set[str]:
     """All direct and indirect dependencies of the resource."""
-    found = set[str]()
+    reached = set[str]()
     waiting = [urn]
     while waiting:
         resource = stack.resources.get(waiting.pop())
-        fresh = (resource.dependencies if resource else frozenset[str]()) - found
-        found |= fresh
+        fresh = (resource.dependencies if resource else frozenset[str]()) - reached
+        reached |= fresh
         waiting.extend(fresh)
-    return found
+    return reached
 
 
 def _in_file(stack: Stack) -> Iterator[tuple[str, str, str, Properties]]:
     """Each pool of the stack file: its cluster, its name, the key of its nodes, and its settings."""
-    for cluster, said in mapping(stack.configuration.get("slipway:clusters")).items():
-        for name, pool in mapping(mapping(said).get("pools")).items():
+    for cluster, section in mapping(stack.configuration.get("slipway:clusters")).items():
+        for name, pool in mapping(mapping(section).get("pools")).items():
             yield cluster, name, key_of(("clusters", cluster, "pools", name, "nodes")), mapping(pool)
 
 

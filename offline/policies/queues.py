@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from infra.review.contract import Policy, Severity, Violation
 from infra.review.stack import JOB, Properties, Resource, Stack, at, known, strings
 from offline.engine.provider_outputs import kind_of, object_name
-from offline.evaluated.queue_objects import GROUP, Asked, asked_by
+from offline.evaluated.queue_objects import GROUP, QueuedJob, queued_job
 from offline.evaluated.queues import Queues, queues_of
 from offline.evaluated.workloads import CRON_JOB, Workload, workloads
 
@@ -18,25 +18,25 @@ SHARE = "ask for less or for fewer pods, or give its namespace more in `slipway:
 ACTIVE = "declare the flavors and admission checks that the ClusterQueue names, and let it pick the namespace"
 
 
-def _in_queues(stack: Stack) -> Iterator[tuple[Workload, Queues, Asked, str]]:
+def _in_queues(stack: Stack) -> Iterator[tuple[Workload, Queues, QueuedJob, str]]:
     """The Jobs in queues that the stack declares, with what keeps all of these waiting; "" for nothing."""
     declared: dict[str, Queues] = {}
     for cluster in _clusters(stack):
         # What is no quantity, Kueue refuses.
         with contextlib.suppress(ValueError):
             declared[cluster] = _queues(stack, cluster)
-    namespaces = {(stack.cluster_of(each), _name(each)): each for each in stack.of_type(NAMESPACE)}
+    namespaces = {(stack.cluster_of(resource), _name(resource)): resource for resource in stack.of_type(NAMESPACE)}
     for workload in workloads(stack, JOB, CRON_JOB):
         queues = declared.get(workload.cluster)
-        asked = _asked(workload, queues) if queues else None
-        if queues is None or asked is None or not _is_declared(asked, queues):
+        job = _queued_job(workload, queues) if queues else None
+        if queues is None or job is None or not _is_declared(job, queues):
             continue
-        namespace = namespaces.get((workload.cluster, asked.namespace))
+        namespace = namespaces.get((workload.cluster, job.namespace))
         labels = strings(at(namespace.properties, "metadata", "labels")) if namespace else {}
-        yield workload, queues, asked, queues.obstacle(asked, labels) if namespace else ""
+        yield workload, queues, job, queues.obstacle(job, labels) if namespace else ""
 
 
-def _asked(workload: Workload, queues: Queues) -> Asked | None:
+def _queued_job(workload: Workload, queues: Queues) -> QueuedJob | None:
     spec, namespace = workload.spec, workload.namespace
     choosing = (spec.get("nodeSelector"), spec.get("tolerations"), spec.get("affinity"))
     if not isinstance(namespace, str) or not known(choosing):
@@ -44,17 +44,17 @@ def _asked(workload: Workload, queues: Queues) -> Asked | None:
     labels = strings(at(workload.resource.properties, *_LABELS[workload.resource.type]))
     name, pods = workload.resource.name, workload.pods
     try:
-        return asked_by(name, namespace, labels, pods=pods, spec=spec, priorities=queues.priorities)
+        return queued_job(name, namespace, labels, pods=pods, spec=spec, priorities=queues.priorities)
     except ValueError:
         # Only an update can tell an amount, or it is no quantity, which Kubernetes refuses.
         return None
 
 
-def _is_declared(asked: Asked, queues: Queues) -> bool:
+def _is_declared(job: QueuedJob, queues: Queues) -> bool:
     """Whether the stack declares all that decides: another may have the ClusterQueue, or somebody a LocalQueue."""
-    if (asked.namespace, asked.queue) in queues.local_queues:
-        return queues.of(asked) is not None
-    return any(namespace == asked.namespace for namespace, _ in queues.local_queues)
+    if (job.namespace, job.queue) in queues.local_queues:
+        return queues.of(job) is not None
+    return any(namespace == job.namespace for namespace, _ in queues.local_queues)
 
 
 _LABELS = {JOB: ("metadata", "labels"), CRON_JOB: ("spec", "jobTemplate", "metadata", "labels")}
@@ -72,15 +72,15 @@ def _queues(stack: Stack, cluster: str) -> Queues:
         # Those of a team's LocalQueue are in the stack that has the cluster.
         *stack.declared_elsewhere.get(cluster, ()),
     ]
-    here = [each for each in here if each.type.startswith(PREFIX)]
+    here = [resource for resource in here if resource.type.startswith(PREFIX)]
 
     def of_kind(kind: str) -> list[tuple[str, Properties]]:
-        return [(_name(each), each.properties) for each in here if kind_of(each.type) == kind]
+        return [(_name(resource), resource.properties) for resource in here if kind_of(resource.type) == kind]
 
-    local = [each for each in here if kind_of(each.type) == "LocalQueue"]
-    namespaces = [str(at(each.properties, "metadata", "namespace") or "default") for each in local]
+    local = [resource for resource in here if kind_of(resource.type) == "LocalQueue"]
+    namespaces = [str(at(resource.properties, "metadata", "namespace") or "default") for resource in local]
     named = zip(namespaces, local, strict=True)
-    return queues_of(of_kind, [(namespace, _name(each), each.properties) for namespace, each in named])
+    return queues_of(of_kind, [(namespace, _name(resource), resource.properties) for namespace, resource in named])
 
 
 def _name(resource: Resource) -> str:
@@ -88,8 +88,8 @@ def _name(resource: Resource) -> str:
 
 
 def _never_admitted(stack: Stack) -> Iterator[Violation]:
-    for workload, queues, asked, obstacle in _in_queues(stack):
-        if not obstacle and (reason := queues.never(asked)):
+    for workload, queues, job, obstacle in _in_queues(stack):
+        if not obstacle and (reason := queues.never(job)):
             yield Violation(workload.resource.urn, reason, MORE)
 
 
@@ -100,8 +100,8 @@ def _always_waiting(stack: Stack) -> Iterator[Violation]:
 
 
 def _beyond_share(stack: Stack) -> Iterator[Violation]:
-    for workload, queues, asked, obstacle in _in_queues(stack):
-        if not obstacle and (reason := queues.beyond_share(asked)):
+    for workload, queues, job, obstacle in _in_queues(stack):
+        if not obstacle and (reason := queues.beyond_share(job)):
             waits = (
                 "Kueue stops no Job of another team for more than that: it waits until theirs end by themselves"
             )

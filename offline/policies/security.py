@@ -58,8 +58,8 @@ def _breaches(stack: Stack) -> Iterator[tuple[Workload, list[Breach]]]:
 
 
 def _on_host(stack: Stack) -> Iterator[Violation]:
-    for workload, found in _breaches(stack):
-        if reaching := [each for each in found if _reaches_host(each)]:
+    for workload, violations in _breaches(stack):
+        if reaching := [breach for breach in violations if _reaches_host(breach)]:
             yield Violation(
                 workload.resource.urn,
                 f"{words(reaching)}: what breaks out of it has the node, and every pod on it",
@@ -74,13 +74,13 @@ def _reaches_host(breach: Breach) -> bool:
 
 
 def _root(stack: Stack) -> Iterator[Violation]:
-    for workload, found in _breaches(stack):
+    for workload, violations in _breaches(stack):
         users = {
             str(container.get("name")): effective(container, workload.spec, "runAsUser")
             for container in workload.containers
         }
         root = {name for name, user in users.items() if known(user) and whole(user) == 0}
-        if open_ := [each for each in found if each.rule is Rule.NON_ROOT and each.container in root]:
+        if open_ := [breach for breach in violations if breach.rule is Rule.NON_ROOT and breach.container in root]:
             yield Violation(
                 workload.resource.urn,
                 f"it can run as root: {words(open_)}, and no runAsUser above 0 is set",
@@ -89,11 +89,11 @@ def _root(stack: Stack) -> Iterator[Violation]:
 
 
 def _escalating(stack: Stack) -> Iterator[Violation]:
-    for workload, found in _breaches(stack):
+    for workload, violations in _breaches(stack):
         # What builds an image has a finding of its own.
         if built_image(workload.resource):
             continue
-        if escalating := [each for each in found if each.rule is Rule.ESCALATION]:
+        if escalating := [breach for breach in violations if breach.rule is Rule.ESCALATION]:
             yield Violation(
                 workload.resource.urn,
                 f"it may gain more rights than it starts with, through setuid programs: {words(escalating)}",
@@ -103,16 +103,16 @@ def _escalating(stack: Stack) -> Iterator[Violation]:
 
 def _refused(stack: Stack) -> Iterator[Violation]:
     enforcing = {
-        (each.provider, at(each.properties, "metadata", "name"))
-        for each in stack.of_type(NAMESPACE)
-        if strings(at(each.properties, "metadata", "labels")).get(ENFORCED) == "restricted"
+        (resource.provider, at(resource.properties, "metadata", "name"))
+        for resource in stack.of_type(NAMESPACE)
+        if strings(at(resource.properties, "metadata", "labels")).get(ENFORCED) == "restricted"
     }
     for workload in workloads(stack):
-        found = breaches(workload.spec)
-        if found and (workload.resource.provider, workload.namespace) in enforcing:
+        violations = breaches(workload.spec)
+        if violations and (workload.resource.provider, workload.namespace) in enforcing:
             yield Violation(
                 workload.resource.urn,
-                f"its namespace refuses its pods, which break the restricted standard: {words(found)}",
+                f"its namespace refuses its pods, which break the restricted standard: {words(violations)}",
                 "set what is missing; or place it in a namespace of its own with another standard",
             )
 
@@ -242,7 +242,7 @@ OPTION = re.compile(r"--?([A-Za-z][\w.-]*)=(.*)", re.DOTALL)
 
 def _within(value: object) -> str | None:
     """The kind of secret in a text that is JSON, as `pulumi config set` writes structured values."""
-    return next((what for place, each in leaves(json_document(value)) if (what := secret(place, each))), None)
+    return next((what for place, leaf in leaves(json_document(value)) if (what := secret(place, leaf))), None)
 
 
 def _plain(stack: Stack) -> Iterator[Violation]:
@@ -259,16 +259,16 @@ def _plain(stack: Stack) -> Iterator[Violation]:
 
 
 def _objects(stack: Stack) -> Iterator[Violation]:
-    for each in stack.of_type(SECRET_TYPE):
+    for resource in stack.of_type(SECRET_TYPE):
         plain = [
             key
             for part in ("data", "stringData")
-            for key, value in mapping(each.properties.get(part)).items()
+            for key, value in mapping(resource.properties.get(part)).items()
             if isinstance(value, str) and value not in {"", MASK}
         ]
         if plain:
             yield Violation(
-                each.urn,
+                resource.urn,
                 f"{', '.join(sorted(plain))} of this Secret stands in clear in the state and in previews",
                 "take the value from a secret configuration value, or wrap it in pulumi.Output.secret",
             )
@@ -308,21 +308,21 @@ def _told(container: Properties) -> Iterator[tuple[str, str]]:
 
     An argument may say in which variable one is.
     """
-    variables = {str(each.get("name")) for each in mappings(container.get("env"))}
+    variables = {str(variable.get("name")) for variable in mappings(container.get("env"))}
     for key in ("command", "args"):
         before = ""
-        for index, each in enumerate(items(container.get(key))):
-            if not isinstance(each, str):
+        for index, text_ in enumerate(items(container.get(key))):
+            if not isinstance(text_, str):
                 before = ""
                 continue
-            option = OPTION.fullmatch(each)
-            name, value = (option[1], option[2]) if option else (before, each)
-            if value not in variables and (what := looks_like(each) or _in_object(name, value)):
+            option = OPTION.fullmatch(text_)
+            name, value = (option[1], option[2]) if option else (before, text_)
+            if value not in variables and (what := looks_like(text_) or _in_object(name, value)):
                 yield f"{key}[{index}]", what
-            before = each.lstrip("-") if each.startswith("-") and not option else ""
-    for each in mappings(container.get("env")):
-        if what := secret(str(each.get("name")), each.get("value")):
-            yield f"the variable {each.get('name')}", what
+            before = text_.lstrip("-") if text_.startswith("-") and not option else ""
+    for variable in mappings(container.get("env")):
+        if what := secret(str(variable.get("name")), variable.get("value")):
+            yield f"the variable {variable.get('name')}", what
 
 
 def _in_object(place: str, value: object) -> str | None:
@@ -336,11 +336,11 @@ def _expanded(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack):
         for container in workload.containers:
             of_secrets = {
-                str(each.get("name"))
-                for each in mappings(container.get("env"))
-                if "secretKeyRef" in mapping(each.get("valueFrom"))
+                str(variable.get("name"))
+                for variable in mappings(container.get("env"))
+                if "secretKeyRef" in mapping(variable.get("valueFrom"))
             }
-            texts = [each for key in ("command", "args") for each in items(container.get(key))]
+            texts = [argument for key in ("command", "args") for argument in items(container.get(key))]
             named = {name for text in texts if isinstance(text, str) for name in REFERENCE.findall(text)}
             for name in sorted(named & of_secrets):
                 yield Violation(
@@ -399,8 +399,8 @@ def holding(resource: Resource, stack: Stack) -> Holding | None:
     """The data that is lost with a resource of ``stack``; None if it holds none or is not managed."""
     if not resource.custom or resource.read or resource.package == "pulumi":
         return None
-    if found := stack.holdings.get(resource.urn):
-        return found
+    if data := stack.holdings.get(resource.urn):
+        return data
     return Holding("it and everything in it") if OF_OTHERS.search(resource.type) else None
 
 

@@ -20,13 +20,15 @@ WITHOUT_METRICS = "; or take the metrics out of the stack file for one update, w
 
 
 def _rebuilt(change: Change) -> Iterator[Violation]:
-    for each in change.compared:
-        if each.before is None or each.operation not in GOES or each.protected or each.retained:
+    for compared in change.compared:
+        if compared.before is None or compared.operation not in GOES or compared.protected or compared.retained:
             continue
-        held = holding(each.before, change.before)
+        held = holding(compared.before, change.before)
         if held is not None and held.rebuilt:
             yield Violation(
-                each.resource.urn, f"deletes {held.lost}: {cause(each)}; {held.rebuilt}", f"{undo(each)}, or go on"
+                compared.resource.urn,
+                f"deletes {held.lost}: {cause(compared)}; {held.rebuilt}",
+                f"{undo(compared)}, or go on",
             )
 
 
@@ -50,46 +52,47 @@ def _passwords(change: Change) -> Iterator[Violation]:
 def _keeping(change: Change, secret: Resource) -> Iterator[Resource]:
     """The services that read the Secret when they start, and that the update does not start anew."""
     name = at(secret.properties, "metadata", "name")
-    for each in change.compared:
-        if each.after is None or each.before is None or each.after.provider != secret.provider:
+    for compared in change.compared:
+        if compared.after is None or compared.before is None or compared.after.provider != secret.provider:
             continue
-        spec = at(each.after.properties, "spec", "template", "spec")
-        if each.after.type != STATEFUL_SET or not isinstance(name, str) or name not in secrets_of(spec):
+        spec = at(compared.after.properties, "spec", "template", "spec")
+        if compared.after.type != STATEFUL_SET or not isinstance(name, str) or name not in secrets_of(spec):
             continue
-        anew = each.operation is Operation.REPLACE or any(
-            difference.path[:2] == ("spec", "template") for difference in each.differences
+        anew = compared.operation is Operation.REPLACE or any(
+            difference.path[:2] == ("spec", "template") for difference in compared.differences
         )
         if not anew:
-            yield each.after
+            yield compared.after
 
 
 def _out_of_reach(change: Change) -> Iterator[Violation]:
-    for each in change.compared:
-        if each.before is None or each.after is None:
+    for compared in change.compared:
+        if compared.before is None or compared.after is None:
             continue
-        if each.after.type not in {STATEFUL_SET, DEPLOYMENT, RELEASE}:
+        if compared.after.type not in {STATEFUL_SET, DEPLOYMENT, RELEASE}:
             continue
-        if not (volume := _volume_that_stays(each, change)):
+        if not (volume := _volume_that_stays(compared, change)):
             continue
-        old, new = _places(each.before, change.before), _places(each.after, change.after)
+        old, new = _places(compared.before, change.before), _places(compared.after, change.after)
         if old is None or new is None or old.zones <= new.zones:
             continue
         maybe = "may be" if old.zones & new.zones else "is"
-        there, here = ", ".join(sorted(old.zones)), ", ".join(sorted(new.zones))
+        old_zones, here = ", ".join(sorted(old.zones)), ", ".join(sorted(new.zones))
         moves = (
-            f"the nodes of `{old.pools}` move from {there} to {here}"
+            f"the nodes of `{old.pools}` move from {old_zones} to {here}"
             if old.pools == new.pools
             else f"its pod moves from `{old.pools}` to `{new.pools}`, whose nodes are in {here}"
         )
         stay = (
-            f"keep {there} in the zones of `{old.pools}`"
+            f"keep {old_zones} in the zones of `{old.pools}`"
             if old.pools == new.pools
             else f"leave it on `{old.pools}`"
         )
         yield Violation(
-            each.resource.urn,
-            f"{moves}, and its volume {maybe} in another zone ({there}), where it stays: the pod waits for ever",
-            f"{stay}; or take a pool with nodes in {there}{volume}",
+            compared.resource.urn,
+            f"{moves}, and its volume {maybe} in another zone ({old_zones}), where it stays: "
+            "the pod waits for ever",
+            f"{stay}; or take a pool with nodes in {old_zones}{volume}",
         )
 
 
@@ -103,18 +106,22 @@ def _volume_that_stays(compared: Compared, change: Change) -> str:
     assert before is not None
     assert after is not None
     if after.type == RELEASE:
-        return WITHOUT_METRICS if all(at(it.properties, *METRICS_CLAIM) for it in (before, after)) else ""
+        return WITHOUT_METRICS if all(at(side.properties, *METRICS_CLAIM) for side in (before, after)) else ""
     templates = mappings(at(after.properties, "spec", "volumeClaimTemplates"))
     if compared.operation is not Operation.REPLACE and any(map(_of_one_node, templates)):
         held = holding(before, change.before)
         return CHANGED_STORAGE if held and held.rebuilt else WITHOUT_IT
     names = workload_of(after, change.after).claims
     for claim in change.compared:
-        it = claim.after
-        if it is None or it.type != CLAIM or claim.before is None or claim.operation in GOES:
+        resource = claim.after
+        if resource is None or resource.type != CLAIM or claim.before is None or claim.operation in GOES:
             continue
-        same_place = it.provider == after.provider and _namespace(it) == _namespace(after)
-        if same_place and at(it.properties, "metadata", "name") in names and _of_one_node(it.properties):
+        same_place = resource.provider == after.provider and _namespace(resource) == _namespace(after)
+        if (
+            same_place
+            and at(resource.properties, "metadata", "name") in names
+            and _of_one_node(resource.properties)
+        ):
             return WITHOUT_IT
     return ""
 

@@ -40,13 +40,13 @@ def _servers(stack: Stack) -> list[Workload]:
 
     A Job with a Service is none: its pods find one another by it, and it ends.
     """
-    return list({each.resource.urn: each for _, each in served(stack) if not each.job}.values())
+    return list({server.resource.urn: server for _, server in served(stack) if not server.job}.values())
 
 
 def _staying(stack: Stack) -> list[Workload]:
     """What serves, and every StatefulSet, each once."""
-    found = [*_servers(stack), *workloads(stack, STATEFUL_SET)]
-    return list({each.resource.urn: each for each in found}.values())
+    workloads_ = [*_servers(stack), *workloads(stack, STATEFUL_SET)]
+    return list({workload.resource.urn: workload for workload in workloads_}.values())
 
 
 def _on_spot(stack: Stack) -> Iterator[Violation]:
@@ -54,7 +54,7 @@ def _on_spot(stack: Stack) -> Iterator[Violation]:
         pools = workload.suitable_pools(stack)
         if not pools or not all(map(_goes, pools)):
             continue
-        others = [each.name for each in pools_of(stack, workload.cluster) if _could_take(each, workload)]
+        others = [pool.name for pool in pools_of(stack, workload.cluster) if _could_take(pool, workload)]
         fix = f"place it on {' or '.join(f'`{name}`' for name in others)}" if others else "add a pool for it"
         why = ", ".join(f"{pool.name}: {_why(pool)}" for pool in pools)
         yield Violation(
@@ -107,10 +107,10 @@ def _open(stack: Stack) -> Iterator[Violation]:
 
 
 def _unreachable(stack: Stack) -> Iterator[Violation]:
-    there = list(served(stack))
+    served_all = list(served(stack))
     for client in workloads(stack):
         for host, port in dict.fromkeys(addresses(client.spec)):
-            for service, server in there:
+            for service, server in served_all:
                 if (
                     at(service.properties, "metadata", "name") != host
                     or server.cluster != client.cluster
@@ -129,12 +129,13 @@ def _unreachable(stack: Stack) -> Iterator[Violation]:
 
 def _target(service: Resource, server: Workload, port: int) -> int | None:
     """The pod's port behind a port of the Service; None if it is not known."""
-    for each in mappings(at(service.properties, "spec", "ports")):
-        if number(each.get("port")) == port:
-            target = each.get("targetPort", port)
+    for service_port in mappings(at(service.properties, "spec", "ports")):
+        if number(service_port.get("port")) == port:
+            target = service_port.get("targetPort", port)
             if isinstance(target, str) and not target.isdigit():
                 return next(
-                    (number(own.get("containerPort")) for own in _ports(server) if own.get("name") == target), None
+                    (number(port.get("containerPort")) for port in _ports(server) if port.get("name") == target),
+                    None,
                 )
             return int(target) if isinstance(target, int | str) else None
     return port
@@ -147,9 +148,9 @@ def _ports(server: Workload) -> list[Properties]:
 def _behind_schedule(stack: Stack) -> Iterator[Violation]:
     """Apps that read the results of the last update only, while the same steps run again by the clock."""
     scheduled = {
-        at(stack.resources[job].properties, "metadata", "annotations", RUN_ANNOTATION): each.name
-        for each in stack.of_type(CRON_JOB)
-        for job in each.dependencies
+        at(stack.resources[job].properties, "metadata", "annotations", RUN_ANNOTATION): resource.name
+        for resource in stack.of_type(CRON_JOB)
+        for job in resource.dependencies
         if job in stack.resources and stack.resources[job].type == JOB
     }
     for workload in workloads(stack, DEPLOYMENT, STATEFUL_SET):

@@ -13,8 +13,8 @@ from infra.emulator import Emulator
 from infra.kubernetes.labels import PRIORITY_LABEL, RUN_ANNOTATION, inputs_of
 from infra.review.stack import JOB, Properties, Resource, mapping, strings
 from offline.engine.monitor import NotCreatedError, Observer
-from offline.evaluated.queue_objects import Asked, asked_by
-from offline.evaluated.queues import Admitted, Assignment, Queues, decide, queues_of
+from offline.evaluated.queue_objects import QueuedJob, queued_job
+from offline.evaluated.queues import AdmittedJob, Assignment, Queues, decide, queues_of
 from offline.evaluated.scheduling import PodRequest, Toleration, add
 from offline.evaluated.workloads import STATEFUL_SET, Workload
 from offline.policies.images import built_image
@@ -52,9 +52,9 @@ class Ticket:
     """A Job in a queue, from its creation to its end. ``preempt`` stops its pods, and is told for whom."""
 
     cluster: str
-    asked: Asked
+    job: QueuedJob
     preempt: Callable[[str], None]
-    admitted: Admitted | None = None
+    admitted: AdmittedJob | None = None
     reason: str = ""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Labels of the flavors that it was given: Kueue adds them to the pods' node selector."""
@@ -90,22 +90,22 @@ class JobQueues:
         try:
             queues = self._queues(job.cluster)
             spec = mapping(job.template.get("spec"))
-            asked = asked_by(
+            queued = queued_job(
                 resource.name, job.namespace, labels, pods=job.workers, spec=spec, priorities=queues.priorities
             )
         except ValueError as error:
             raise RefusedError(str(error)) from error
-        if asked is None:
+        if queued is None:
             return None
         priority = labels.get(PRIORITY_LABEL)
         if priority is not None and priority not in queues.priorities:
             raise RefusedError(f'workloadpriorityclasses.kueue.x-k8s.io "{priority}" not found')
         namespace = self.objects.find(job.cluster, "Namespace", "", job.namespace)
         named = strings(namespace.metadata.get("labels")) if namespace else {}
-        if reason := queues.obstacle(asked, named) or queues.never(asked):
+        if reason := queues.obstacle(queued, named) or queues.never(queued):
             raise RefusedError(f"Kueue never admits it: {reason}")
         with self._changed:
-            ticket = Ticket(job.cluster, replace(asked, order=next(self._count)), preempt)
+            ticket = Ticket(job.cluster, replace(queued, order=next(self._count)), preempt)
             self._tickets.append(ticket)
         return ticket
 
@@ -114,16 +114,16 @@ class JobQueues:
 
         Raises CancelledError; the Job is in its queue no more then.
         """
-        told = ""
+        last_reason = ""
         with self._changed:
             self._look(ticket.cluster)
             while ticket.admitted is None:
                 if cancelled():
                     self._tickets.remove(ticket)
                     raise CancelledError
-                if ticket.reason != told:
-                    told = ticket.reason
-                    waits(told)
+                if ticket.reason != last_reason:
+                    last_reason = ticket.reason
+                    waits(last_reason)
                 self._changed.wait(POLL)
 
     def back(self, ticket: Ticket) -> None:
@@ -141,20 +141,20 @@ class JobQueues:
 
     def _look(self, cluster: str) -> None:
         """Admits whom there is quota for."""
-        there = [each for each in self._tickets if each.cluster == cluster]
-        running = [each.admitted for each in there if each.admitted is not None]
-        waiting = [each for each in there if each.admitted is None]
+        here = [entry for entry in self._tickets if entry.cluster == cluster]
+        running = [entry.admitted for entry in here if entry.admitted is not None]
+        waiting = [entry for entry in here if entry.admitted is None]
         queues = self._queues(cluster)
-        found = decide(queues, [each.asked for each in waiting], running)
-        by_order = {each.asked.order: each for each in there}
-        for asked, assignment in found.admitted:
-            self._admit(by_order[asked.order], assignment, queues)
-        for each in waiting:
-            each.reason = found.reasons.get(each.asked.order, "")
-        for stopped, asked in found.stopped:
-            ticket = by_order[stopped.asked.order]
+        decision = decide(queues, [entry.job for entry in waiting], running)
+        by_order = {entry.job.order: entry for entry in here}
+        for admitted_job, assignment in decision.admitted:
+            self._admit(by_order[admitted_job.order], assignment, queues)
+        for waiting_ticket in waiting:
+            waiting_ticket.reason = decision.reasons.get(waiting_ticket.job.order, "")
+        for stopped, preemptor in decision.stopped:
+            ticket = by_order[stopped.job.order]
             ticket.admitted = replace(stopped, stopping=True)
-            ticket.preempt(asked.name)
+            ticket.preempt(preemptor.name)
         self._changed.notify_all()
 
     def _admit(self, ticket: Ticket, assignment: Assignment, queues: Queues) -> None:
@@ -162,14 +162,14 @@ class JobQueues:
         flavors = [queues.flavors[name] for name in dict.fromkeys(assignment.flavors.values())]
         ticket.labels = {key: value for flavor in flavors for key, value in flavor.labels.items()}
         ticket.tolerations = [toleration for flavor in flavors for toleration in flavor.tolerations]
-        ticket.admitted = Admitted(ticket.asked, assignment, next(self._count))
+        ticket.admitted = AdmittedJob(ticket.job, assignment, next(self._count))
 
     def _queues(self, cluster: str) -> Queues:
         def cluster_wide(kind: str) -> list[tuple[str, Properties]]:
-            return [(name, each.inputs) for name, each in self.objects.all_of(cluster, kind, "")]
+            return [(name, entry.inputs) for name, entry in self.objects.all_of(cluster, kind, "")]
 
         local = self.objects.in_all_namespaces(cluster, "LocalQueue")
-        return queues_of(cluster_wide, [(namespace, name, each.inputs) for namespace, name, each in local])
+        return queues_of(cluster_wide, [(namespace, name, entry.inputs) for namespace, name, entry in local])
 
 
 REPLACE_UNREADY = "pulumi.com/replaceUnready"
@@ -398,10 +398,10 @@ class Engine(Observer):
 
     def _run(self, resource: Resource, job: JobSpec, pods: JobPods, record: JobRecord, stop: Stop) -> JobResult:
         """Runs a Job as soon as its queue admits it, and again where it is stopped for another."""
-        own = Linked(stop)
+        own_stop = Linked(stop)
 
         def preempt(other: str) -> None:
-            own.request(job_controller.PREEMPTED, job.pod.grace_period)
+            own_stop.request(job_controller.PREEMPTED, job.pod.grace_period)
             self.note(record, f"stopped for {other}, which has a higher priority; it waits in its queue again")
 
         record.attempts, record.queued = 0, 0.0
@@ -412,18 +412,20 @@ class Engine(Observer):
                 if ticket:
                     self._wait_in_queue(ticket, record, stop)
                     pods.request = self._injected(request, ticket, record)
-                result = job_controller.run(job, own, pods.run, lambda text: self.note(record, text), self.backoff)
+                result = job_controller.run(
+                    job, own_stop, pods.run, lambda text: self.note(record, text), self.backoff
+                )
                 record.attempts += result.attempts
                 if ticket is None or result.reason != job_controller.PREEMPTED:
                     return result
-                own = Linked(stop)
+                own_stop = Linked(stop)
                 self.queues.back(ticket)
         finally:
             if ticket:
                 self.queues.leave(ticket)
 
     def _wait_in_queue(self, ticket: Ticket, record: JobRecord, stop: Stop) -> None:
-        began, name = time.time(), ticket.asked.queue
+        began, name = time.time(), ticket.job.queue
 
         def waits(reason: str) -> None:
             record.phase = Phase.QUEUED
@@ -483,8 +485,8 @@ class Engine(Observer):
         """Says once of what has ports of its own that nothing keeps it to loopback."""
         if isinstance(record, ServiceRecord) or record.workers > 1:
             with self._lock:
-                said, self._listening = record.name in self._listening, {*self._listening, record.name}
-            if not said:
+                noted, self._listening = record.name in self._listening, {*self._listening, record.name}
+            if not noted:
                 self.note(record, LISTENS)
 
     def _require_devices(self, cluster: str) -> None:
@@ -548,5 +550,5 @@ class Engine(Observer):
 def _directories(job: Resource) -> list[str]:
     """The directories of the store with the result of ``job`` and with those that it reads."""
     annotations = strings(job.metadata.get("annotations"))
-    own = [annotations[RUN_ANNOTATION]] if RUN_ANNOTATION in annotations else []
-    return [*own, *inputs_of(annotations).values()]
+    directories = [annotations[RUN_ANNOTATION]] if RUN_ANNOTATION in annotations else []
+    return [*directories, *inputs_of(annotations).values()]

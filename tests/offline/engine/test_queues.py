@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from offline.evaluated.queue_objects import Asked, asked_by, requests
-from offline.evaluated.queues import Admitted, Decision, Mode, Queues, decide, queues_of
+from offline.evaluated.queue_objects import QueuedJob, queued_job, requests
+from offline.evaluated.queues import AdmittedJob, Decision, Mode, Queues, decide, queues_of
 from offline.evaluated.scheduling import amount, shown
 
 T4, L4 = {"pool": "t4"}, {"pool": "l4"}
@@ -49,12 +49,12 @@ def queues(
 
 def job(
     name: str, gpus: int = 1, *, order: int = 0, queue: str = "own", priority: int = 0, **changes: Any
-) -> Asked:
-    return replace(Asked(name, "ml", queue, 1, {GPU: gpus}, priority=priority, order=order), **changes)
+) -> QueuedJob:
+    return replace(QueuedJob(name, "ml", queue, 1, {GPU: gpus}, priority=priority, order=order), **changes)
 
 
-def running(there: Queues, *jobs: Asked) -> list[Admitted]:
-    found: list[Admitted] = []
+def running(there: Queues, *jobs: QueuedJob) -> list[AdmittedJob]:
+    found: list[AdmittedJob] = []
     for since, each in enumerate(jobs):
         used: dict[str, dict[tuple[str, str], int]] = {}
         for one in found:
@@ -63,7 +63,7 @@ def running(there: Queues, *jobs: Asked) -> list[Admitted]:
                 own[key] = own.get(key, 0) + value
         assignment = there.assign(each, used)
         assert assignment.mode is Mode.FIT
-        found.append(Admitted(each, assignment, since))
+        found.append(AdmittedJob(each, assignment, since))
     return found
 
 
@@ -108,7 +108,7 @@ def test_a_taint_of_a_flavor_has_to_be_tolerated() -> None:
     found = there.assign(job("train"), {})
     assert (found.mode, found.reasons) == (Mode.NEVER, [f"untolerated taint {{{GPU}: present}} in flavor t4"])
     spec = {"tolerations": [{"key": GPU, "operator": "Exists"}]}
-    asked = asked_by("train", "ml", {"kueue.x-k8s.io/queue-name": "own"}, pods=1, spec=spec, priorities={})
+    asked = queued_job("train", "ml", {"kueue.x-k8s.io/queue-name": "own"}, pods=1, spec=spec, priorities={})
     assert asked is not None
     assert there.assign(asked, {}).mode is Mode.FIT
 
@@ -135,7 +135,7 @@ def test_a_taint_of_a_flavor_has_to_be_tolerated() -> None:
         (job("train", 2), ""),
     ],
 )
-def test_what_no_quota_can_ever_admit_is_told_with_the_figures(asked: Asked, says: str) -> None:
+def test_what_no_quota_can_ever_admit_is_told_with_the_figures(asked: QueuedJob, says: str) -> None:
     there = queues(own=cluster_queue(quota("t4", gpu=2, cpu=8)))
     assert there.never(asked) == says
 
@@ -186,7 +186,7 @@ def test_the_newest_of_the_lowest_priority_is_stopped_and_no_more_than_needed() 
     there = preempting(4)
     used = running(there, job("a", order=0), job("b", order=1), job("c", order=2, priority=100), job("d", order=3))
     found = decide(there, [job("urgent", 2, order=9, priority=300)], used)
-    assert [(gone.asked.name, asked.name) for gone, asked in found.stopped] == [("d", "urgent"), ("b", "urgent")]
+    assert [(gone.job.name, asked.name) for gone, asked in found.stopped] == [("d", "urgent"), ("b", "urgent")]
     assert "Pending the preemption of d, b" in found.reasons[9]
 
 
