@@ -33,9 +33,9 @@ def _sweep(folder: Path) -> None:
     """Deletes what `replacing` left in ``folder`` for this user where it was killed, as far as nobody is at it."""
     for path in folder.glob(".*.partial"):
         with contextlib.suppress(OSError):
-            found = path.lstat()
-            old = time.time() - found.st_mtime > STALE_AFTER
-            if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and old:
+            status = path.lstat()
+            old = time.time() - status.st_mtime > STALE_AFTER
+            if stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() and old:
                 path.unlink()
 
 
@@ -78,7 +78,7 @@ def remove(folder: Path) -> None:
 def change_mode(folder: Path, *, writable: bool) -> None:
     """Gives or takes the permission to write, in all of ``folder``."""
     for path, _, files in os.walk(folder):
-        for each in (Path(path), *(Path(path, file) for file in files)):
-            if not each.is_symlink():
-                mode = each.stat().st_mode
-                each.chmod(mode | stat.S_IWUSR if writable else mode & ~WRITE)
+        for entry in (Path(path), *(Path(path, file) for file in files)):
+            if not entry.is_symlink():
+                mode = entry.stat().st_mode
+                entry.chmod(mode | stat.S_IWUSR if writable else mode & ~WRITE)

@@ -13,12 +13,12 @@ INTERRUPTED = 128 + signal.SIGINT
 
 def end_quietly() -> None:
     """Lets a Ctrl-C that nothing handles end this process with exit code 130, without a traceback."""
-    shown, shown_unraisable = sys.excepthook, sys.unraisablehook
+    hook, shown_unraisable = sys.excepthook, sys.unraisablehook
 
     def end(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         if _is_interrupt(error):
             sys.exit(INTERRUPTED)
-        shown(kind, error, traceback)
+        hook(kind, error, traceback)
 
     def interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
         # Python drops what a callback or a finalizer raises, and imports have such callbacks.

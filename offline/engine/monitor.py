@@ -188,9 +188,9 @@ class Monitor(mocks.MockMonitor):
         if stack not in self._stacks:
             raise EvaluationError(f"unknown stack {stack!r}")
         outputs = self._stacks[stack]
-        found = struct_pb2.Struct()
-        found.update({"name": stack, "outputs": outputs, "secretOutputNames": secret_names(outputs)})
-        return found
+        outputs_of_stack = struct_pb2.Struct()
+        outputs_of_stack.update({"name": stack, "outputs": outputs, "secretOutputNames": secret_names(outputs)})
+        return outputs_of_stack
 
     def _note(self, request: Any) -> Resource:
         urn = self.make_urn(request.parent, request.type, request.name)
@@ -211,7 +211,9 @@ class Monitor(mocks.MockMonitor):
             evaluation = self._evaluation
             lost = {urn for urn in resource.needs if urn in evaluation.failed or urn in evaluation.skipped}
             return (
-                next((each for urn, each in evaluation.resources.items() if urn in lost), None) if lost else None
+                next((candidate for urn, candidate in evaluation.resources.items() if urn in lost), None)
+                if lost
+                else None
             )
 
     def _answer(self, request: Any, resource: Resource, *, lost: bool) -> Any:
@@ -321,9 +323,9 @@ def _unknown(value: Any, name: str) -> Any:
     if isinstance(value, str):
         return mark(name)
     if isinstance(value, Mapping):
-        return {key: _unknown(each, f"{name}.{key}") for key, each in mapping(value).items()}
+        return {key: _unknown(item, f"{name}.{key}") for key, item in mapping(value).items()}
     if isinstance(value, list):
-        return [_unknown(each, f"{name}[{index}]") for index, each in enumerate(cast("list[Any]", value))]
+        return [_unknown(element, f"{name}[{index}]") for index, element in enumerate(cast("list[Any]", value))]
     if isinstance(value, int | float) and not isinstance(value, bool):
         return number_mark(name)
     return rpc.UNKNOWN

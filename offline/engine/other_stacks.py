@@ -40,7 +40,7 @@ class OtherStack:
     def outputs(self) -> dict[str, Any]:
         """Its outputs as plain values, without those in which there is a secret."""
         secret = secret_names(self.evaluation.exported)
-        return {name: each.value for name, each in self.evaluation.outputs.items() if name not in secret}
+        return {name: output.value for name, output in self.evaluation.outputs.items() if name not in secret}
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ class OtherStacks:
     @property
     def asked(self) -> list[str]:
         """The names of those that were asked for."""
-        return list(dict.fromkeys(each.name for each in self._asked.values()))
+        return list(dict.fromkeys(other.name for other in self._asked.values()))
 
     @property
     def exported(self) -> dict[str, struct_pb2.Struct]:
         """The outputs of those that were asked for, secrets marked, by their full names."""
-        return {name: each.evaluation.exported for name, each in self._asked.items()}
+        return {name: other.evaluation.exported for name, other in self._asked.items()}
 
     def resolve(self, reference: str) -> Mapping[str, Any]:
         """The outputs of a stack, as `infra.platform_output.Resolve` says."""
@@ -95,11 +95,11 @@ class OtherStacks:
                 self._known[name] = self._evaluated(name)
             except UnreadableStackError as error:
                 self._known[name] = error
-        found = self._known[name]
-        if isinstance(found, UnreadableStackError):
-            raise found
-        self._asked[reference if "/" in reference else f"{ORGANIZATION}/{PROJECT}/{reference}"] = found
-        return found
+        other = self._known[name]
+        if isinstance(other, UnreadableStackError):
+            raise other
+        self._asked[reference if "/" in reference else f"{ORGANIZATION}/{PROJECT}/{reference}"] = other
+        return other
 
     def _name(self, reference: str) -> str:
         *before, name = reference.split("/")
@@ -115,7 +115,7 @@ class OtherStacks:
     def _evaluated(self, name: str) -> OtherStack:
         known = stack_names(self.root)
         if name not in known:
-            others = listed(each for each in known if each not in self.way)
+            others = listed(candidate for candidate in known if candidate not in self.way)
             raise UnreadableStackError(
                 "this checkout has no file of that stack, from which it is read without the Pulumi CLI",
                 f"correct the name, or add the file; there is {others or 'none'}",
@@ -136,26 +136,26 @@ class OtherStacks:
         values = dict(config.values)
         overlay = mapping(values.pop(f"{PREFIX}rehearsal", None))
         if overlay and not self.preview:
-            values = lay_over(values, {f"{PREFIX}{key}": each for key, each in laid_over(overlay).items()})
-        there = self.of(name)
-        settings, placeholders, _ = load_with_placeholders(without_prefix(values), there.resolve)
-        found = emulators(settings.request)
+            values = lay_over(values, {f"{PREFIX}{key}": setting for key, setting in laid_over(overlay).items()})
+        others = self.of(name)
+        settings, placeholders, _ = load_with_placeholders(without_prefix(values), others.resolve)
+        emulated = emulators(settings.request)
         if placeholders:
             values[f"{PREFIX}{SECTION}"] = {**mapping(values.get(f"{PREFIX}{SECTION}")), **placeholders}
         _keep_own_share(values, runs_pipelines=bool(values.pop(f"{PREFIX}pipelines", None)))
-        for emulator in found:
+        for emulator in emulated:
             values = {**emulator.configuration, **values}
         evaluation = evaluate(
             self.program,
             project=PROJECT,
             stack=name,
             config=values,
-            emulators=found,
+            emulators=emulated,
             observer=self.observer,
             preview=self.preview,
-            stacks=there.exported,
+            stacks=others.exported,
         )
-        return OtherStack(name, evaluation, found)
+        return OtherStack(name, evaluation, emulated)
 
 
 def _keep_own_share(values: dict[str, Any], *, runs_pipelines: bool) -> None:
@@ -168,7 +168,7 @@ def _keep_own_share(values: dict[str, Any], *, runs_pipelines: bool) -> None:
 
 
 def _problems(name: str, problems: Sequence[Problem]) -> str:
-    told = [f"{problem.key}: {problem.shown}: {problem.reason}" for problem in problems[:SHOWN]]
+    descriptions = [f"{problem.key}: {problem.shown}: {problem.reason}" for problem in problems[:SHOWN]]
     more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
     count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
-    return f"the file of the stack `{name}` has {count} of its own: {'; '.join([*told, *more])}"
+    return f"the file of the stack `{name}` has {count} of its own: {'; '.join([*descriptions, *more])}"

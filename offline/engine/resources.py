@@ -33,7 +33,7 @@ def requested(urn: str, request: Any) -> Resource:
     read = not hasattr(request, "object")
     inputs: Any = _unmarked(rpc.deserialize_properties(request.properties if read else request.object))
     by_property = {
-        key: frozenset(str(each) for each in value.urns)
+        key: frozenset(str(other) for other in value.urns)
         for key, value in getattr(request, "propertyDependencies", {}).items()
     }
     return Resource(
@@ -54,7 +54,7 @@ def requested(urn: str, request: Any) -> Resource:
         ignore_changes=tuple(getattr(request, "ignoreChanges", ())),
         replace_on_changes=tuple(getattr(request, "replaceOnChanges", ())),
         replace_with=frozenset(getattr(request, "replace_with", ())),
-        aliases=tuple(each.spec.name or each.urn for each in getattr(request, "aliases", ())),
+        aliases=tuple(alias.spec.name or alias.urn for alias in getattr(request, "aliases", ())),
         create_timeout=request.customTimeouts.create if hasattr(request, "customTimeouts") else "",
         read=read,
         inputs=plain(inputs),
@@ -88,15 +88,15 @@ class StackOutput:
         """
         if not isinstance(value, struct_pb2.Struct) or SIGNATURE in value:
             return cls.of(rpc.deserialize_property(value, keep_unknowns=True))
-        entries = {key: rpc.deserialize_property(each, keep_unknowns=True) for key, each in value.items()}
-        hidden = frozenset(key for key, each in entries.items() if rpc.is_rpc_secret(each))
+        entries = {key: rpc.deserialize_property(item, keep_unknowns=True) for key, item in value.items()}
+        hidden = frozenset(key for key, entry in entries.items() if rpc.is_rpc_secret(entry))
         return cls(plain(entries), hidden=hidden)
 
     @property
     def shown(self) -> Any:
         """What may be printed."""
         if self.hidden and not self.secret:
-            return {key: SECRET if key in self.hidden else each for key, each in self.value.items()}
+            return {key: SECRET if key in self.hidden else entry for key, entry in self.value.items()}
         return SECRET if self.secret else self.value
 
 
@@ -118,8 +118,8 @@ def stood_in(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
 def _unmarked(value: Any) -> Any:
     """``value`` with an unknown value for each text and number of which nothing is known."""
     if rpc.is_rpc_secret(value):
-        found = _unmarked(rpc.unwrap_rpc_secret(value))
-        return found if isinstance(found, Unknown) else rpc.wrap_rpc_secret(found)
+        inner = _unmarked(rpc.unwrap_rpc_secret(value))
+        return inner if isinstance(inner, Unknown) else rpc.wrap_rpc_secret(inner)
     if isinstance(value, Mapping | list):
         return _rebuilt(value, _unmarked)
     marked = as_marks(value)
@@ -143,9 +143,9 @@ def _known(value: Any) -> Any:
 def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
     """``value`` with ``change`` applied to each part of a mapping or a list."""
     if isinstance(value, Mapping):
-        return {str(key): change(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+        return {str(key): change(item) for key, item in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list):
-        return [change(each) for each in cast("list[Any]", value)]
+        return [change(element) for element in cast("list[Any]", value)]
     if isinstance(value, float) and value.is_integer():
         # Protobuf has one kind of number; Kubernetes and people write integers as such.
         return int(value)
@@ -155,7 +155,7 @@ def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
 def _is_unknown(value: Any) -> bool:
     """Whether ``value`` or anything below it is unknown, or has the mark of an unknown value."""
     if isinstance(value, Mapping):
-        return any(_is_unknown(each) for each in cast("Mapping[Any, Any]", value).values())
+        return any(_is_unknown(item) for item in cast("Mapping[Any, Any]", value).values())
     if isinstance(value, list):
-        return any(_is_unknown(each) for each in cast("list[Any]", value))
+        return any(_is_unknown(element) for element in cast("list[Any]", value))
     return isinstance(value, Unknown) or is_marked(value)

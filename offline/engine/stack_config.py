@@ -50,11 +50,11 @@ def load_stack(stack: str, root: Path, file: Path | None = None) -> StackConfig:
         # Whatever else stands in the file's place is told by reading it.
         if not os.path.lexists(file):
             known = _names(folder)
-            there = did_you_mean(stack, known, f"there is {', '.join(known) or 'none'}")
-            raise ConfigError(f"there is no stack {stack!r} in {folder}; {there}")
+            hint = did_you_mean(stack, known, f"there is {', '.join(known) or 'none'}")
+            raise ConfigError(f"there is no stack {stack!r} in {folder}; {hint}")
     content = _mapping(file, read_yaml(file))
     if wrong := [*_misplaced(content), *_without_namespace(content.get("config"))]:
-        raise ConfigError("\n".join(f"{file}: {each}" for each in wrong))
+        raise ConfigError("\n".join(f"{file}: {line}" for line in wrong))
     if content.get("environment"):
         raise ConfigError(f"{file}: `environment` (Pulumi ESC) can only be opened by the Pulumi CLI")
     values, required = _project_values(name, project.get("config") or {}, root / "Pulumi.yaml")
@@ -132,17 +132,17 @@ def _project_values(project: str, config: Any, file: Path) -> tuple[dict[str, An
     return values, required
 
 
-def _without_secrets(value: Any, key: str, found: list[str]) -> Any:
+def _without_secrets(value: Any, key: str, secrets: list[str]) -> Any:
     """``value`` with `MASK` for what only the stack's passphrase or key service can decrypt."""
     if isinstance(value, Mapping):
         mapping = cast("Mapping[Any, Any]", value)
         if set(mapping) == {"secure"}:
-            found.append(key)
+            secrets.append(key)
             return MASK
-        return {name: _without_secrets(each, f"{key}.{name}", found) for name, each in mapping.items()}
+        return {name: _without_secrets(item, f"{key}.{name}", secrets) for name, item in mapping.items()}
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        return [_without_secrets(each, f"{key}[{index}]", found) for index, each in enumerate(items)]
+        return [_without_secrets(element, f"{key}[{index}]", secrets) for index, element in enumerate(items)]
     return value
 
 
@@ -175,11 +175,11 @@ class Reference:
 
 def references(raw: Mapping[str, Any]) -> list[Reference]:
     """The clusters of other stacks in ``raw``, the plain values of a stack file, right or wrong."""
-    sections = {str(name): mapping(each) for name, each in mapping(raw.get("clusters")).items()}
+    sections = {str(name): mapping(section) for name, section in mapping(raw.get("clusters")).items()}
     return [
-        Reference(name, text(each["stack"]), text(each.get("cluster")))
-        for name, each in sections.items()
-        if text(each.get("stack"))
+        Reference(name, text(cluster["stack"]), text(cluster.get("cluster")))
+        for name, cluster in sections.items()
+        if text(cluster.get("stack"))
     ]
 
 
@@ -189,7 +189,7 @@ def referring(root: Path, stacks: Collection[str]) -> list[str]:
         names = [name for name in stack_names(root) if name not in stacks]
     except ConfigError:
         return []
-    return [name for name in names if any(each.stack in stacks for each in _references_of(name, root))]
+    return [name for name in names if any(reference.stack in stacks for reference in _references_of(name, root))]
 
 
 def _references_of(stack: str, root: Path) -> list[Reference]:

@@ -39,7 +39,7 @@ def number_mark(name: str) -> int:
 def as_marks(value: Any) -> Any:
     """A text or a number, with marks of texts in place of those of numbers."""
     if isinstance(value, str):
-        return _DIGITS.sub(lambda found: _marked(float(found[0])) or found[0], value)
+        return _DIGITS.sub(lambda match: _marked(float(match[0])) or match[0], value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return _marked(value) or value
     return value
@@ -48,17 +48,17 @@ def as_marks(value: Any) -> Any:
 def is_marked(value: Any) -> bool:
     """Whether a mark is in ``value`` or in anything below it."""
     if isinstance(value, Mapping):
-        return any(is_marked(each) for each in cast("Mapping[Any, Any]", value).values())
+        return any(is_marked(item) for item in cast("Mapping[Any, Any]", value).values())
     if isinstance(value, list):
-        return any(is_marked(each) for each in cast("list[Any]", value))
+        return any(is_marked(element) for element in cast("list[Any]", value))
     text = as_marks(value)
     return isinstance(text, str) and _MARK.search(text) is not None
 
 
 def whole(value: Any) -> str | None:
     """The name of what ``value`` is the mark of; None where it is no mark, or more than one."""
-    found = _MARK.fullmatch(value) if isinstance(value, str) else None
-    return found[1] if found else None
+    match = _MARK.fullmatch(value) if isinstance(value, str) else None
+    return match[1] if match else None
 
 
 def told(text: str) -> str | Partial | Unknown:

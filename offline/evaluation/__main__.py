@@ -39,8 +39,8 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
         settings, placeholders, unset = load_with_placeholders(raw, others.resolve)
     except SettingsError as error:
         raise SettingsError([*error.problems, *shipping_problems(raw, tree)]) from None
-    found = emulators(settings.request)
-    values = stood_in(config.values, found, remark)
+    emulated = emulators(settings.request)
+    values = stood_in(config.values, emulated, remark)
     if config.secrets:
         remark(f"secrets that only their passphrase opens have a placeholder: {', '.join(config.secrets)}")
     file: Mapping[str, Any] = read_yaml(config.file).get("config") or {}
@@ -51,14 +51,17 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
         stack=name,
         config={**values, **_told_apart(file, secrets, placeholders)},
         secrets=[SECRETS] if config.secrets or placeholders else [],
-        emulators=found,
+        emulators=emulated,
         observer=_listener(secrets),
         preview=True,
         stacks=others.exported,
     )
     written = configuration(config.values, file, secrets)
-    whole = document(evaluation, program, found, written, Encoder(secrets, tree))
-    return {**whole, "unset": [{"key": each.key, "reason": each.reason, "fix": each.fix} for each in unset]}
+    whole = document(evaluation, program, emulated, written, Encoder(secrets, tree))
+    return {
+        **whole,
+        "unset": [{"key": problem.key, "reason": problem.reason, "fix": problem.fix} for problem in unset],
+    }
 
 
 def _told_apart(file: Mapping[str, Any], secrets: Secrets, placeholders: Mapping[str, str]) -> dict[str, Any]:
@@ -67,7 +70,7 @@ def _told_apart(file: Mapping[str, Any], secrets: Secrets, placeholders: Mapping
     ``placeholders`` are in the place of those that the file does not have.
     """
     section: Mapping[str, Any] = {**(file.get(SECRETS) or {}), **placeholders}
-    return {SECRETS: {name: secrets.digest(each)["digest"] for name, each in section.items()}} if section else {}
+    return {SECRETS: {name: secrets.digest(value)["digest"] for name, value in section.items()}} if section else {}
 
 
 def other_stacks(name: str, tree: Path, secrets: Secrets) -> dict[str, Any]:
@@ -81,21 +84,27 @@ def other_stacks(name: str, tree: Path, secrets: Secrets) -> dict[str, Any]:
         from infra.schema.problems import without_prefix
         from offline.engine.stack_config import load_stack, references, stack_names
 
-        found = references(without_prefix(load_stack(name, tree).values))
-        there = stack_names(tree)
+        references_of_stack = references(without_prefix(load_stack(name, tree).values))
+        names_here = stack_names(tree)
         others = _others(tree, secrets).of(name)
-        stacks = {each.stack: _declared(each.reference, others, Encoder(secrets, tree)) for each in found}
+        stacks = {
+            reference.stack: _declared(reference.reference, others, Encoder(secrets, tree))
+            for reference in references_of_stack
+        }
     except Exception:
         # The evaluation of the stack tells what is wrong.
         return {}
     return (
         {
             "elsewhere": {
-                "clusters": {each.name: {"stack": each.stack, "cluster": each.cluster} for each in found},
-                "stacks": {stack: each for stack, each in stacks.items() if stack in there},
+                "clusters": {
+                    reference.name: {"stack": reference.stack, "cluster": reference.cluster}
+                    for reference in references_of_stack
+                },
+                "stacks": {stack: content for stack, content in stacks.items() if stack in names_here},
             }
         }
-        if found
+        if references_of_stack
         else {}
     )
 
@@ -105,12 +114,12 @@ def _declared(reference: str, others: "OtherStacks", encoder: Encoder) -> dict[s
     from infra.review.stack import at, mapping, text
 
     try:
-        found = others.find(reference)
+        other = others.find(reference)
     except UnreadableStackError:
         return None
-    teams = mapping(at(found.outputs, OUTPUT, "teams")).values()
+    teams = mapping(at(other.outputs, OUTPUT, "teams")).values()
     return {
-        **declared([*found.evaluation.resources.values()], found.emulators, encoder),
+        **declared([*other.evaluation.resources.values()], other.emulators, encoder),
         "teams": [[text(at(team, "namespace")), text(at(team, "service_account"))] for team in teams],
     }
 

@@ -79,14 +79,14 @@ def evaluated(name: str, document: Mapping[str, Any]) -> Evaluated:
     if failure := document.get("failure"):
         return Evaluated(name, failure=Failed(**failure), remarks=remarks, elsewhere=elsewhere)
     standing = [
-        each for each in document["standing"] if each["cluster"] not in {there.name for there in elsewhere}
+        node for node in document["standing"] if node["cluster"] not in {cluster.name for cluster in elsewhere}
     ]
     stack = _stack(name, {**document, "standing": standing})
     stack = replace(
         stack,
-        pools=[*stack.pools, *(pool for each in elsewhere for pool in each.pools or ())],
-        charges_elsewhere=[charge for each in elsewhere for charge in each.charges],
-        declared_elsewhere={each.name: each.objects for each in elsewhere},
+        pools=[*stack.pools, *(pool for cluster in elsewhere for pool in cluster.pools or ())],
+        charges_elsewhere=[charge for cluster in elsewhere for charge in cluster.charges],
+        declared_elsewhere={cluster.name: cluster.objects for cluster in elsewhere},
     )
     unset = tuple(document.get("unset", ()))
     return Evaluated(name, stack, outputs=document["outputs"], remarks=remarks, elsewhere=elsewhere, unset=unset)
@@ -98,7 +98,7 @@ def _stack(name: str, document: Mapping[str, Any]) -> Stack:
             name=name,
             resources={resource["urn"]: _resource(resource) for resource in document["resources"]},
             configuration=_opened(document.get("configuration", {})),
-            pools=[pool_of_nodes(_NODE.validate_python(each)) for each in document["standing"]],
+            pools=[pool_of_nodes(_NODE.validate_python(node)) for node in document["standing"]],
         ),
         reviews(),
     )
@@ -106,24 +106,28 @@ def _stack(name: str, document: Mapping[str, Any]) -> Stack:
 
 def _elsewhere(document: Mapping[str, Any]) -> Iterator[ClusterElsewhere]:
     declared: Mapping[str, Any] = document.get("stacks", {})
-    stacks = {name: _stack(name, found) for name, found in declared.items() if found is not None}
-    for name, each in document.get("clusters", {}).items():
-        there = ClusterElsewhere(name, each["stack"], each["cluster"], removed=each["stack"] not in declared)
-        if (stack := stacks.get(there.stack)) is not None:
-            pools = [pool for pool in stack.pools if pool.cluster == there.cluster]
+    stacks = {
+        name: _stack(name, declared_stack)
+        for name, declared_stack in declared.items()
+        if declared_stack is not None
+    }
+    for name, entry in document.get("clusters", {}).items():
+        cluster = ClusterElsewhere(name, entry["stack"], entry["cluster"], removed=entry["stack"] not in declared)
+        if (stack := stacks.get(cluster.stack)) is not None:
+            pools = [pool for pool in stack.pools if pool.cluster == cluster.cluster]
             urns = {pool.urn for pool in pools if pool.urn}
-            there = replace(
-                there,
-                pools=[replace(pool, cluster=name, stack=there.stack) for pool in pools],
+            cluster = replace(
+                cluster,
+                pools=[replace(pool, cluster=name, stack=cluster.stack) for pool in pools],
                 charges=[charge for charge in stack.charges if charge.pool in urns],
                 objects=[
                     resource
                     for resource in stack.resources.values()
-                    if stack.cluster_of(resource) == there.cluster
+                    if stack.cluster_of(resource) == cluster.cluster
                 ],
-                teams=[(namespace, account) for namespace, account in declared[there.stack].get("teams", ())],
+                teams=[(namespace, account) for namespace, account in declared[cluster.stack].get("teams", ())],
             )
-        yield there
+        yield cluster
 
 
 def _resource(resource: Mapping[str, Any]) -> Resource:
@@ -145,16 +149,16 @@ _AMOUNTS = frozenset({"capacity", "hard", "limits", "requests"})
 def _canonical(value: Any) -> Any:
     """The value with its quantities as the API server writes them."""
     if isinstance(value, list):
-        return [_canonical(each) for each in cast("list[Any]", value)]
+        return [_canonical(element) for element in cast("list[Any]", value)]
     if not isinstance(value, dict):
         return value
-    return {key: _canonical_of(key, each) for key, each in cast("dict[str, Any]", value).items()}
+    return {key: _canonical_of(key, item) for key, item in cast("dict[str, Any]", value).items()}
 
 
 def _canonical_of(key: str, value: Any) -> Any:
     if key in _AMOUNTS and isinstance(value, dict):
         amounts = cast("dict[str, Any]", value).items()
-        return {name: canonical(each) if type(each) is str else each for name, each in amounts}
+        return {name: canonical(amount) if type(amount) is str else amount for name, amount in amounts}
     if key == "sizeLimit" and type(value) is str:
         return canonical(value)
     return _canonical(value)
@@ -163,7 +167,7 @@ def _canonical_of(key: str, value: Any) -> Any:
 _MARKED: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "unknown": lambda marked: Unknown(marked["of"]) if "of" in marked else UNKNOWN,
     "secret": lambda marked: Secret(marked["digest"], marked.get("partial", False)),
-    "mapping": lambda marked: {key: _opened(each) for key, each in marked["value"].items()},
+    "mapping": lambda marked: {key: _opened(item) for key, item in marked["value"].items()},
 }
 
 
@@ -172,7 +176,7 @@ def _opened(value: Any) -> Any:
         mapping = cast("dict[str, Any]", value)
         if MARK in mapping:
             return _MARKED[mapping[MARK]](mapping)
-        return {key: _opened(each) for key, each in mapping.items()}
+        return {key: _opened(item) for key, item in mapping.items()}
     if isinstance(value, list):
-        return [_opened(each) for each in cast("list[Any]", value)]
+        return [_opened(element) for element in cast("list[Any]", value)]
     return told(value) if isinstance(value, str) else value

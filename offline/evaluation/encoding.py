@@ -45,15 +45,15 @@ class Secrets:
         """The mapping that stands for the secret ``value``, which consists of JSON's types."""
         text = json.dumps(value, sort_keys=True)
         digest = hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()[:32]
-        partial = {"partial": True} if any(each in text for each in UNKNOWN_IN_JSON) else {}
+        partial = {"partial": True} if any(mark in text for mark in UNKNOWN_IN_JSON) else {}
         return {MARK: "secret", "digest": digest, **partial}
 
-    def remember(self, value: Any, shown: Any) -> None:
-        """Hides all texts of ``value`` that are `SECRET` in ``shown``."""
-        if _is_secret(shown):
+    def remember(self, value: Any, masked: Any) -> None:
+        """Hides all texts of ``value`` that are `SECRET` in ``masked``."""
+        if _is_secret(masked):
             self.hide(value)
-        for key, each in _items(shown):
-            self.remember(value[key], each)
+        for key, inner in _items(masked):
+            self.remember(value[key], inner)
 
     def hide(self, value: Any) -> None:
         """Hides all texts of ``value``."""
@@ -65,20 +65,20 @@ class Secrets:
 
     def hidden(self, text: str) -> str:
         """``text`` with `SECRET` in place of each secret."""
-        for each in sorted(self._texts - self._public, key=len, reverse=True):
-            text = text.replace(each, SECRET)
+        for secret in sorted(self._texts - self._public, key=len, reverse=True):
+            text = text.replace(secret, SECRET)
         return text
 
 
-def _is_secret(shown: Any) -> bool:
-    return not isinstance(shown, Mapping | list) and str(cast("object", shown)) == SECRET
+def _is_secret(masked: Any) -> bool:
+    return not isinstance(masked, Mapping | list) and str(cast("object", masked)) == SECRET
 
 
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    for _, each in _items(value):
-        yield from _texts(each)
+    for _, item in _items(value):
+        yield from _texts(item)
 
 
 def _items(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -112,18 +112,18 @@ class Encoder:
             "property_dependencies": {key: sorted(urns) for key, urns in resource.property_dependencies.items()},
         }
 
-    def _value(self, value: Any, shown: Any) -> Any:
+    def _value(self, value: Any, masked: Any) -> Any:
         if isinstance(value, self._unknown):
             name: str | None = getattr(value, "name", None)
             return UNKNOWN if name is None else {**UNKNOWN, "of": name}
-        if _is_secret(shown):
+        if _is_secret(masked):
             return self._secrets.digest(SECRET if value == SECRET else self._value(value, value))
         if isinstance(value, Mapping):
             mapping = cast("Mapping[str, Any]", value)
-            made = {str(key): self._value(each, shown[key]) for key, each in mapping.items()}
+            made = {str(key): self._value(item, masked[key]) for key, item in mapping.items()}
             return {MARK: "mapping", "value": made} if MARK in made else made
         if isinstance(value, list):
-            return [self._value(each, shown[index]) for index, each in enumerate(cast("list[Any]", value))]
+            return [self._value(element, masked[index]) for index, element in enumerate(cast("list[Any]", value))]
         return self._single(value)
 
     def _single(self, value: Any) -> Any:
@@ -147,12 +147,14 @@ def node(node: Any) -> dict[str, Any]:
     }
 
 
-def outputs(found: Mapping[str, Any]) -> dict[str, bool]:
+def outputs(stack_outputs: Mapping[str, Any]) -> dict[str, bool]:
     """Whether each of a stack's outputs is secret; those in a mapping by their path (``mnist.predictions``)."""
     made: dict[str, bool] = {}
-    for name, each in found.items():
-        below = cast("Mapping[str, Any]", {} if each.secret or not isinstance(each.value, Mapping) else each.value)
-        made.update({f"{name}.{key}": False for key in below} or {name: each.secret})
+    for name, output in stack_outputs.items():
+        below = cast(
+            "Mapping[str, Any]", {} if output.secret or not isinstance(output.value, Mapping) else output.value
+        )
+        made.update({f"{name}.{key}": False for key in below} or {name: output.secret})
     return made
 
 
@@ -161,9 +163,9 @@ def configuration(values: Any, written: Any, secrets: Secrets) -> Any:
     if isinstance(values, Mapping):
         below = cast("Mapping[Any, Any]", written if isinstance(written, Mapping) else {})
         mapping = cast("Mapping[Any, Any]", values)
-        return {str(key): configuration(each, below.get(key), secrets) for key, each in mapping.items()}
+        return {str(key): configuration(item, below.get(key), secrets) for key, item in mapping.items()}
     if isinstance(values, list):
         items = cast("list[Any]", values)
         beside: Sequence[Any] = cast("list[Any]", written) if isinstance(written, list) else [None] * len(items)
-        return [configuration(each, beside[index], secrets) for index, each in enumerate(items)]
+        return [configuration(element, beside[index], secrets) for index, element in enumerate(items)]
     return secrets.digest(written["secure"]) if isinstance(written, Mapping) else values

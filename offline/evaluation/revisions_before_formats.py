@@ -46,16 +46,24 @@ def evaluate_stack(name: str, tree: Path, secrets: "Secrets", remark: "Remark") 
         settings = load(raw)
     except SettingsError as error:
         raise SettingsError([*error.problems, *shipping_problems(raw, tree)]) from None
-    found = emulators(settings)
-    values = stood_in(config.values, found, remark)
+    emulated = emulators(settings)
+    values = stood_in(config.values, emulated, remark)
     program = Program(declare)
     evaluation = evaluate(
-        program, project="slipway", stack=name, config=values, emulators=found, observer=Listener(), preview=True
+        program,
+        project="slipway",
+        stack=name,
+        config=values,
+        emulators=emulated,
+        observer=Listener(),
+        preview=True,
     )
-    for urn, each in evaluation.resources.items():
-        evaluation.resources[urn] = SimpleNamespace(**vars(each), type=each.token, properties=each.shown_inputs)
+    for urn, known_resource in evaluation.resources.items():
+        evaluation.resources[urn] = SimpleNamespace(
+            **vars(known_resource), type=known_resource.token, properties=known_resource.shown_inputs
+        )
     written = configuration(config.values, read_yaml(config.file).get("config"), secrets)
-    return document(evaluation, program, found, written, Encoder(secrets, tree))
+    return document(evaluation, program, emulated, written, Encoder(secrets, tree))
 
 
 def _answer_as_in_a_preview() -> None:

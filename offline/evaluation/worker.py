@@ -34,19 +34,19 @@ TRACEBACK = "_slipway_traceback"
 """The attribute of an error that keeps its traceback, because asyncio drops it."""
 
 
-def described(error: BaseException, tree: Path, shown: Callable[[str], str]) -> dict[str, Any]:
-    """The error as JSON. ``shown`` is applied to each text, to hide secrets and paths."""
+def described(error: BaseException, tree: Path, hide: Callable[[str], str]) -> dict[str, Any]:
+    """The error as JSON. ``hide`` is applied to each text: it hides secrets and paths."""
     if type(error).__name__ == "EvaluationError" and error.__cause__ is not None:
         error = error.__cause__
     problems: Sequence[Any] = getattr(error, "problems", ())
     return {
         "kind": type(error).__name__,
-        "message": shown(message(error)),
+        "message": hide(message(error)),
         "where": "" if problems else where(error, tree),
         "problems": [
             # Revisions from before `shown` do not know which values are secrets.
-            {"value": shown(getattr(problem, "shown", SECRET))}
-            | {key: shown(getattr(problem, key)) for key in ("key", "reason", "fix")}
+            {"value": hide(getattr(problem, "shown", SECRET))}
+            | {key: hide(getattr(problem, key)) for key in ("key", "reason", "fix")}
             for problem in problems
         ],
     }
@@ -65,10 +65,10 @@ def where(error: BaseException, tree: Path) -> str:
     chain = [error]
     while (below := chain[-1].__cause__ or chain[-1].__context__) is not None and below not in chain:
         chain.append(below)
-    for each in reversed(chain):
-        if isinstance(each, SyntaxError) and each.filename and Path(each.filename).is_relative_to(tree):
-            return f"{Path(each.filename).relative_to(tree)}:{each.lineno}"
-        for frame in reversed(traceback.extract_tb(getattr(each, TRACEBACK, each.__traceback__))):
+    for link in reversed(chain):
+        if isinstance(link, SyntaxError) and link.filename and Path(link.filename).is_relative_to(tree):
+            return f"{Path(link.filename).relative_to(tree)}:{link.lineno}"
+        for frame in reversed(traceback.extract_tb(getattr(link, TRACEBACK, link.__traceback__))):
             if Path(frame.filename).is_relative_to(tree):
                 path = Path(frame.filename).relative_to(tree)
                 if not _of_engine(path):
@@ -125,8 +125,8 @@ def run(evaluate: Evaluate, beside: Beside = _nothing) -> None:
         signal.setitimer(signal.ITIMER_PROF, options.cpu)
         signal.setitimer(signal.ITIMER_REAL, options.time)
         write({"begun": name})
-        found = evaluated(name, Path.cwd(), hiding, evaluate) | beside(name, Path.cwd(), hiding)
-        write({"stack": name, "document": found})
+        content = evaluated(name, Path.cwd(), hiding, evaluate) | beside(name, Path.cwd(), hiding)
+        write({"stack": name, "document": content})
     sys.stdout.flush()
     sys.stderr.flush()
     # Python would first collect the garbage of the SDKs, which takes a third of the whole time.
@@ -140,19 +140,19 @@ def evaluated(name: str, tree: Path, hiding: Secrets, evaluate: Evaluate) -> dic
     logger.addHandler(handler)
     logging.captureWarnings(capture=True)
 
-    def shown(text: str) -> str:
+    def hide(text: str) -> str:
         return hiding.hidden(text).replace(f"{tree}{os.sep}", "").replace(str(tree), ".")
 
     try:
         _watch(hiding)
-        found = evaluate(name, tree, hiding, handler.remark)
+        result = evaluate(name, tree, hiding, handler.remark)
     except (Exception, SystemExit) as error:
         if isinstance(error.__cause__ or error, MemoryError):
             os._exit(OUT_OF_MEMORY)
-        found = {"failure": described(error, tree, shown)}
+        result = {"failure": described(error, tree, hide)}
     finally:
         logger.removeHandler(handler)
-    return {**found, "remarks": [shown(remark) for remark in handler.remarks]}
+    return {**result, "remarks": [hide(remark) for remark in handler.remarks]}
 
 
 class _Remarks(logging.Handler):
@@ -236,9 +236,9 @@ def document(
     evaluation: Any, program: Program, emulators: Sequence[Any], configuration: Any, encoder: Encoder
 ) -> dict[str, Any]:
     """What is printed of a stack that could be evaluated; ``configuration`` is encoded already."""
-    found = sorted(evaluation.resources.values(), key=program.number)
+    ordered = sorted(evaluation.resources.values(), key=program.number)
     return {
-        **declared(found, emulators, encoder),
+        **declared(ordered, emulators, encoder),
         "outputs": outputs(evaluation.outputs),
         "configuration": configuration,
     }
@@ -247,6 +247,6 @@ def document(
 def declared(resources: Sequence[Any], emulators: Sequence[Any], encoder: Encoder) -> dict[str, Any]:
     """The resources of a stack, and the nodes that are there before it."""
     return {
-        "resources": [encoder.resource(each) for each in resources],
-        "standing": [node(one) for emulator in emulators for one in emulator.standing_nodes()],
+        "resources": [encoder.resource(entry) for entry in resources],
+        "standing": [node(standing_node) for emulator in emulators for standing_node in emulator.standing_nodes()],
     }

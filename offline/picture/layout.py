@@ -65,11 +65,11 @@ def wrapped(text: str, width: float, style: Style) -> tuple[str, str]:
     text = clean(text)
     if style.width(text) <= width:
         return text, ""
-    breaks = [place + 1 for place, each in enumerate(text[:-1]) if each in "-_./ "]
+    breaks = [place + 1 for place, letter in enumerate(text[:-1]) if letter in "-_./ "]
     breaks = [place for place in breaks if style.width(text[:place]) <= width]
     if not breaks:
         return fitted(text, width, style), ""
-    place = min(breaks, key=lambda each: max(style.width(text[:each]), style.width(text[each:])))
+    place = min(breaks, key=lambda position: max(style.width(text[:position]), style.width(text[position:])))
     return text[:place].rstrip(), fitted(text[place:], width, style)
 
 
@@ -231,12 +231,12 @@ class _Frame:
                 row = self.cells[route.end].row
                 tracks[row] = max(tracks.get(row, 0), route.track)
         rows = max((cell.row + 1 for cell in self.cells.values()), default=0)
-        found, y = list[float](), self._rows_y
+        row_tops, y = list[float](), self._rows_y
         for row in range(rows):
             y += (CHANNEL if row else CHANNEL - 8) + LANE * tracks.get(row, 0)
-            found.append(y)
+            row_tops.append(y)
             y += JOB_HEIGHT
-        return [*found, y]
+        return [*row_tops, y]
 
     def clusters(self, picture: Picture) -> None:
         """Draws the clusters and their pools."""
@@ -291,8 +291,8 @@ class _Frame:
         special = "gate" if job.gate else job.kind if job.kind != "Job" else ""
         kind = " ".join(filter(None, ["job", special, job.phase]))
         pods = [f"on {job.pods} nodes" if job.together else f"{job.pods} pods at once"] if times else []
-        said = [f"{job.kind[0].upper()}{job.kind[1:]} {job.name}", *pods, *job.parts]
-        about = ", ".join([*said, *filter(None, [job.phase.replace("-", " ")])])
+        lines = [f"{job.kind[0].upper()}{job.kind[1:]} {job.name}", *pods, *job.parts]
+        about = ", ".join([*lines, *filter(None, [job.phase.replace("-", " ")])])
         behind = [_behind(x, y, BEHIND * number) for number in range(min(job.pods, MOST_SHOWN) - 1, 0, -1)]
         return Box(kind, job.name, x, y, JOB_WIDTH, JOB_HEIGHT, texts, about, behind)
 
@@ -334,8 +334,8 @@ def line(points: Sequence[tuple[float, float]], radius: float = 5) -> str:
     return "".join([*parts, f"L{points[-1][0]:g} {points[-1][1]:g}"])
 
 
-def _length(one: tuple[float, float], other: tuple[float, float]) -> float:
-    return abs(one[0] - other[0]) + abs(one[1] - other[1])
+def _length(start: tuple[float, float], other: tuple[float, float]) -> float:
+    return abs(start[0] - other[0]) + abs(start[1] - other[1])
 
 
 def _towards(at: tuple[float, float], to: tuple[float, float], size: float) -> tuple[float, float]:
@@ -359,16 +359,18 @@ def _identities(scene: Scene, picture: Picture, frame: _Frame) -> float:
     """Draws the store, and between it and the clusters the identities through which they reach it."""
     clusters = {zone.name: span for zone, span in zip(scene.zones, frame.spans, strict=True)}
     reaching = [
-        each for each in scene.identities if each.store and any(name in clusters for name in each.clusters)
+        candidate
+        for candidate in scene.identities
+        if candidate.store and any(name in clusters for name in candidate.clusters)
     ]
     y = frame.bottom
     left, right = float(MARGIN), picture.width - MARGIN
     boxes: list[tuple[Identity, float, float]] = []
     for group in _groups(reaching, clusters):
-        spans = [clusters[name] for each in group for name in each.clusters if name in clusters]
+        spans = [clusters[name] for member in group for name in member.clusters if name in clusters]
         first, last = min(span[0] for span in spans), max(span[1] for span in spans)
         width = (last - first - GUTTER * (len(group) - 1)) / len(group)
-        boxes += [(each, first + index * (width + GUTTER), width) for index, each in enumerate(group)]
+        boxes += [(member, first + index * (width + GUTTER), width) for index, member in enumerate(group)]
     height = 52.0
     if boxes:
         y += DROP
@@ -387,7 +389,7 @@ def _identities(scene: Scene, picture: Picture, frame: _Frame) -> float:
     store_y = y + DROP
     for _, x, width in boxes:
         picture.lines.append(line([(x + width / 2, y), (x + width / 2, store_y)]))
-    served = {name for each, _, _ in boxes for name in each.clusters}
+    served = {name for drawn, _, _ in boxes for name in drawn.clusters}
     for name, span in clusters.items():
         if name not in served:
             picture.lines.append(_down(span, frame.bottom, span, store_y))
@@ -436,8 +438,8 @@ def _others(scene: Scene, picture: Picture, y: float) -> float:
     room = picture.width - 2 * MARGIN - 2 * INDENT
     texts = [Text(MARGIN + INDENT, y + 18, room, NAME, fitted("Other identities", room, NAME))]
     shares = ((0, 0.3), (0.3, 0.35), (0.65, 0.35))
-    for number, each in enumerate(others, start=1):
-        for (start, share), text in zip(shares, (each.name, each.of, f"may {each.may}"), strict=True):
+    for number, other in enumerate(others, start=1):
+        for (start, share), text in zip(shares, (other.name, other.of, f"may {other.may}"), strict=True):
             width = room * share - INDENT
             texts.append(
                 Text(

@@ -47,10 +47,10 @@ class Cell:
 
 
 def cells(columns: Mapping[str, int], edges: Sequence[tuple[str, str]]) -> dict[str, Cell]:
-    """A cell for each key of ``columns``, in its column. ``edges`` lead down.
+    """A cell for each key of ``columns``, in its column. ``edges`` lead from a cell to one further down.
 
-    Those that the longest way leads to come last, and of those that could be next the ones with the longest way
-    before them come first.
+    A key at the end of a longer path of edges is placed later. Of keys at equally long paths, the one from which
+    the longest path leads on is placed first.
     """
     after: dict[str, set[str]] = {key: set() for key in columns}
     before: dict[str, list[str]] = defaultdict(list)
@@ -61,13 +61,13 @@ def cells(columns: Mapping[str, int], edges: Sequence[tuple[str, str]]) -> dict[
     depth: dict[str, int] = {}
     height: dict[str, int] = {}
     for key in order:
-        depth[key] = max((depth[each] + 1 for each in before[key]), default=0)
+        depth[key] = max((depth[parent] + 1 for parent in before[key]), default=0)
     for key in reversed(order):
-        height[key] = max((height[each] + 1 for each in after[key]), default=0)
+        height[key] = max((height[child] + 1 for child in after[key]), default=0)
     free: dict[int, int] = defaultdict(int)
     placed: dict[str, Cell] = {}
-    for key in sorted(columns, key=lambda each: (depth[each], -height[each], each)):
-        row = max([free[columns[key]], *(placed[each].row + 1 for each in before[key])])
+    for key in sorted(columns, key=lambda name: (depth[name], -height[name], name)):
+        row = max([free[columns[key]], *(placed[parent].row + 1 for parent in before[key])])
         placed[key] = Cell(columns[key], row)
         free[columns[key]] = row + 1
     return placed
@@ -132,7 +132,7 @@ def _numbered(spans: list[tuple[float, float, K]]) -> dict[K, int]:
     """The lowest number for each span that none of those that it touches has; short ones choose first."""
     chosen: list[tuple[float, float, int]] = []
     numbers: dict[K, int] = {}
-    for first, last, key in sorted(spans, key=lambda each: (each[1] - each[0], each[0])):
+    for first, last, key in sorted(spans, key=lambda span: (span[1] - span[0], span[0])):
         used = {number for start, end, number in chosen if start <= last and first <= end}
         numbers[key] = next(number for number in range(len(spans)) if number not in used)
         chosen.append((first, last, numbers[key]))
@@ -147,8 +147,8 @@ def topological(after: Mapping[str, set[str]], nodes: Iterable[str]) -> list[str
     def visit(node: str) -> None:
         if node not in seen:
             seen.add(node)
-            for each in sorted(after.get(node, ())):
-                visit(each)
+            for follower in sorted(after.get(node, ())):
+                visit(follower)
             order.append(node)
 
     for node in nodes:
@@ -160,15 +160,17 @@ def reduced(after: Mapping[str, set[str]], nodes: Iterable[str]) -> list[tuple[s
     """The edges without those that others imply, and without those that close a circle."""
     order = topological(after, nodes)
     rank = {node: index for index, node in enumerate(order)}
-    forward = {node: {each for each in after.get(node, ()) if rank[each] > rank[node]} for node in order}
+    forward = {
+        node: {follower for follower in after.get(node, ()) if rank[follower] > rank[node]} for node in order
+    }
     reachable: dict[str, set[str]] = {}
     for node in reversed(order):
-        reachable[node] = set[str]().union(*(reachable[each] | {each} for each in forward[node]))
+        reachable[node] = set[str]().union(*(reachable[follower] | {follower} for follower in forward[node]))
     return [
-        (node, each)
+        (node, follower)
         for node in order
-        for each in sorted(forward[node], key=rank.__getitem__)
-        if not any(each in reachable[via] for via in forward[node] if via != each)
+        for follower in sorted(forward[node], key=rank.__getitem__)
+        if not any(follower in reachable[via] for via in forward[node] if via != follower)
     ]
 
 
@@ -278,7 +280,7 @@ def _about_cluster(settings: object, endpoint: str | None) -> list[str]:
     place = text(at(settings, key))
     if key == WITHOUT_CONTEXT:
         place = f"current context of {place}"
-    if zones := [text(each) for each in items(at(settings, "zones"))]:
+    if zones := [text(zone) for zone in items(at(settings, "zones"))]:
         place += f" ({', '.join(zones)})"
     if place:
         lines.append(place)
@@ -292,7 +294,7 @@ def _columns(stack: Stack, cluster: str, jobs: Sequence[Workload], phases: Mappi
     taken: dict[str, list[Work]] = {pool.name: [] for pool in pools}
     nowhere: list[Work] = []
     anywhere: list[Work] = []
-    for job in sorted(jobs, key=lambda each: each.resource.name):
+    for job in sorted(jobs, key=lambda workload: workload.resource.name):
         suitable = job.suitable_pools(stack)
         group = taken[suitable[0].name] if suitable else nowhere if job.request else anywhere
         group.append(_work(job, phases.get(job.resource.urn, "")))
@@ -316,7 +318,7 @@ def _column(pool: NodePool, jobs: Sequence[Work]) -> Column:
     if has_gpus(pool):
         lines.append(f"{pool.gpus} {pool.accelerator}" if pool.accelerator else many(pool.gpus, "GPU"))
     lines += [f"taint {taint.key}" for taint in pool.taints]
-    taints = [f"taint {each.key}={each.value}:{each.effect}" for each in pool.taints]
+    taints = [f"taint {taint.key}={taint.value}:{taint.effect}" for taint in pool.taints]
     about = ", ".join([*lines[: 3 if has_gpus(pool) else 2], *taints])
     return Column(pool.name, lines, "gpu" if has_gpus(pool) else "cpu", jobs, about, pool.spot)
 
@@ -351,14 +353,14 @@ def _work(job: Workload, phase: str) -> Work:
 
 def _connections(stack: Stack, jobs: Sequence[Workload]) -> list[tuple[str, str]]:
     """Each service with the Jobs that name it; one that two Services lead to, once."""
-    found: dict[tuple[str, str], None] = {}
-    for service, server in sorted(served(stack), key=lambda each: each[1].resource.urn):
+    connections: dict[tuple[str, str], None] = {}
+    for service, server in sorted(served(stack), key=lambda pair: pair[1].resource.urn):
         host = text(at(service.properties, "metadata", "name"))
         for job in jobs:
             same = job.resource.provider == service.provider and job.resource.type == JOB
             if same and host in {name for name, _ in addresses(job.spec)}:
-                found[server.resource.urn, job.resource.urn] = None
-    return sorted(found)
+                connections[server.resource.urn, job.resource.urn] = None
+    return sorted(connections)
 
 
 def _edges(stack: Stack, jobs: Sequence[str]) -> list[tuple[str, str]]:
@@ -376,13 +378,17 @@ def _about_store(stack: Stack) -> list[str]:
     kind = text(settings.get("kind"))
     if not kind:
         return []
-    said = {key: word for key, value in settings.items() if key != "kind" and (word := _said(value)) is not None}
-    first = [key for key in (*PLACES, "server", "path", "endpoint", "bucket", "storage_class") if key in said]
-    order = [*first, *sorted(key for key in said if key not in first)]
-    return [kind, *(f"{key} {said[key]}".rstrip() for key in order)]
+    words = {
+        key: word
+        for key, value in settings.items()
+        if key != "kind" and (word := _describe_setting(value)) is not None
+    }
+    first = [key for key in (*PLACES, "server", "path", "endpoint", "bucket", "storage_class") if key in words]
+    order = [*first, *sorted(key for key in words if key not in first)]
+    return [kind, *(f"{key} {words[key]}".rstrip() for key in order)]
 
 
-def _said(value: object) -> str | None:
+def _describe_setting(value: object) -> str | None:
     """A setting in one word; "" if its key is enough, None if one word is not."""
     if isinstance(value, bool):
         return "" if value else None

@@ -32,11 +32,11 @@ def picture(stack: Stack, phases: Mapping[str, str] | None = None) -> str:
     ``phases`` says of Jobs that were run, by their URNs, how they ended: ``succeeded``, ``unchanged``, ``failed``,
     ``interrupted`` or ``not-run``.
     """
-    found = scene(stack, phases)
-    placed = layout(found)
+    content = scene(stack, phases)
+    placed = layout(content)
     return TEMPLATES.get_template("picture.svg.j2").render(
-        name=clean(found.title),
-        about=clean(about(found)),
+        name=clean(content.title),
+        about=clean(about(content)),
         picture=placed,
         styles=STYLES,
         phases=bool(phases),
