@@ -16,6 +16,7 @@ import pulumi_kubernetes as k8s
 from infra.kubernetes.kueue_release import KueueReleaseArgs, kueue_release
 from infra.kubernetes.labels import PART_OF
 from infra.kubernetes.workspace import KUEUE_API as API
+from infra.pipelines.residents import Resident
 from infra.platform import GPU_RESOURCE, Platform, Pool, Priority, QueueAccess, Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.schema.quantities import canonical, cpu_quantity, size_quantity
@@ -24,14 +25,6 @@ from infra.schema.quantities import canonical, cpu_quantity, size_quantity
 
 
 CPU, MEMORY, SCRATCH = "cpu", "memory", "ephemeral-storage"
-
-
-@dataclass(frozen=True)
-class Held:
-    """What something in no queue takes of a pool for as long as it is there: a service, Kueue's own pods."""
-
-    pool: str
-    requests: Resources
 
 
 def resources(pools: Iterable[Pool]) -> list[str]:
@@ -54,14 +47,14 @@ def amounts(asked: Resources) -> dict[str, int]:
     return {CPU: asked.cpu, MEMORY: asked.memory, SCRATCH: asked.ephemeral_storage, GPU_RESOURCE: asked.gpus}
 
 
-def most(pool: Pool, held: Iterable[Held] = ()) -> dict[str, int]:
+def most(pool: Pool, held: Iterable[Resident] = ()) -> dict[str, int]:
     """What all nodes of ``pool`` that there can be leave to Jobs, beside what is ``held``."""
     found = {name: amount * pool.max_nodes for name, amount in amounts(pool.allocatable).items()}
     if pool.interconnect and pool.interconnect.resource:
         found[pool.interconnect.resource] = pool.interconnect.count * pool.max_nodes
-    for each in held:
-        if each.pool == pool.name:
-            for name, amount in amounts(each.requests).items():
+    for resident in held:
+        if resident.pool == pool.name:
+            for name, amount in amounts(resident.most).items():
                 found[name] = max(0, found[name] - amount)
     return found
 
@@ -83,7 +76,7 @@ def divided(amount: int, shares: Sequence[int]) -> list[int]:
 
 
 def nominal(
-    pools: Sequence[Pool], shares: Mapping[str, int], held: Sequence[Held] = ()
+    pools: Sequence[Pool], shares: Mapping[str, int], held: Sequence[Resident] = ()
 ) -> dict[str, dict[str, dict[str, int]]]:
     """Each namespace's quota by the pool's name and the resource's.
 
@@ -145,7 +138,7 @@ class KueueArgs:
     shares: Mapping[str, int]
     wait: int
     preemption: Preemption = "never"
-    held: Sequence[Held] = ()
+    held: Sequence[Resident] = ()
     release: KueueReleaseArgs | None = None
 
 

@@ -12,10 +12,11 @@ from infra.kubernetes.images.build import Images
 from infra.pipelines.apps import NEWEST, AppDeclaration, KeptAppSettings
 from infra.pipelines.discovery import DeclaredPipeline, supplements
 from infra.pipelines.images import has_tensorflow, tensorflow_image
+from infra.pipelines.residents import Resident
 from infra.placed import App, Choice, Step
 from infra.placement.packages import publishing
 from infra.placement.shipping import command_of
-from infra.placement.steps import Resident, built_image, choice_among, has_spare, kept_by, pool_of, residents
+from infra.placement.steps import built_image, choice_among, has_spare, kept_by, pool_of, staying_on_pools
 from infra.platform import Platform, Resources
 from infra.schema.quantities import mebibytes
 
@@ -34,7 +35,7 @@ def place_apps(
     ``root`` is the repository whose files they ship, and ``images`` grows by those that are built for them.
     """
     built = images or Images()
-    staying = residents(pipelines, platforms)
+    staying = staying_on_pools(pipelines)
     return {
         pipeline.name: _Apps(
             pipeline, platforms, {step.name: step for step in steps[pipeline.name]}, gates, root, built, staying
@@ -122,9 +123,8 @@ class _Apps:
             if resources.gpus and each.is_lacking(image):
                 inputs = [step.inputs.get(each.name) for step in self.steps.values()]
                 there = next((step for step in inputs if step and step.supplements), None)
-                found[each.name] = there or publishing(
-                    folder, each, (platform, cheapest_pool(platform)), kept_by(self.staying), self.gates
-                )
+                beside, kept = (platform, cheapest_pool(platform)), kept_by(self.staying, self.platforms)
+                found[each.name] = there or publishing(folder, each, beside, kept, self.gates)
         return found
 
     def _meant(self, name: str) -> list[Step]:

@@ -11,13 +11,14 @@ import pulumi
 from infra.kubernetes.bundle import left_out
 from infra.kubernetes.gates import Gates, cheapest_pool, reading
 from infra.kubernetes.images.build import Images
-from infra.pipelines.apps import AppDeclaration, object_name
+from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import (
     ServiceDeclaration,
     StepDeclaration,
 )
 from infra.pipelines.discovery import DeclaredPipeline, supplements
 from infra.pipelines.images import has_tensorflow, tensorflow_image
+from infra.pipelines.residents import Resident, admitted, residents
 from infra.placed import PACKAGES, Choice, Service, Step
 from infra.placement.packages import Packages, noting, publishing
 from infra.placement.shipping import command_of, may_use_tensorflow, requirements_of, started
@@ -27,20 +28,6 @@ from infra.schema.quantities import mebibytes, seconds
 
 PIPELINE = re.compile(r"(?<!\{)((?:\{\{)*)\{pipeline\}")
 """The pipeline's directory in a step's arguments, where the braces are not escaped."""
-
-
-@dataclass(frozen=True)
-class Resident:
-    """A pod that is on its pool at all times, with the name of the service or app that it belongs to."""
-
-    object_name: str
-    pool: Pool
-    resources: Resources
-
-    @property
-    def requests(self) -> Resources:
-        """What it asks for: its resources as the pool's cluster takes them."""
-        return self.pool.admitted(self.resources)
 
 
 def place(
@@ -64,7 +51,7 @@ def place(
         for each in pipelines
         for declared, service in _services(each, platforms)
     ]
-    staying = residents(pipelines, platforms)
+    staying = staying_on_pools(pipelines)
     ordered = sorted(pipelines, key=lambda each: (any(step.runs_last for step in each.steps), each.name))
     for pipeline in ordered:
         placement = _Placement(pipeline, platforms, gates, root, earlier, packages, services, staying, built)
@@ -185,7 +172,7 @@ class _Placement:
         there, key = room(step, self.staying), self.pipeline.key(declared)
         if not there:
             beside = list(
-                dict.fromkeys(each.object_name for each in self.staying if each.pool.name == step.pool.name)
+                dict.fromkeys(resident.object_name for resident in self.staying if resident.pool == step.pool.name)
             )
             stays = "which stays there" if len(beside) == 1 else "which stay there"
             fix = "ask for less, let the pool grow, or take another pool for one of them"
@@ -292,7 +279,7 @@ class _Placement:
 
     @property
     def _kept(self) -> dict[str, list[Resources]]:
-        return kept_by(self.staying)
+        return kept_by(self.staying, self.platforms)
 
     def _beside(self, step: Step) -> tuple[Platform, Pool]:
         """Where what ``step`` lacks is installed: on the pool of the pipeline's first step without GPUs."""
@@ -318,36 +305,32 @@ def choice_among(of: str, variants: Sequence[StepDeclaration | Step]) -> Choice 
 NEEDED = ("cpu", "memory", "ephemeral_storage", "gpus")
 
 
-def residents(pipelines: Iterable[DeclaredPipeline], platforms: Mapping[str, Platform]) -> list[Resident]:
-    """The pods of all services and apps of ``pipelines``, those that an autoscaler may add included."""
-    found: list[Resident] = []
-    for pipeline in pipelines:
-        for _, service in _services(pipeline, platforms):
-            found.append(Resident(service.object_name, service.pool, service.resources))
-        for app in pipeline.apps:
-            settings = app.placed_by
-            pods = settings.autoscale.most if settings.autoscale else settings.replicas
-            pool = pool_of(settings.pool, platforms)[1]
-            found += [Resident(object_name(pipeline.name, app.name), pool, settings.asked)] * pods
-    return found
+def staying_on_pools(pipelines: Iterable[DeclaredPipeline]) -> list[Resident]:
+    """What stays on pools of services and apps; what a stack installs beside them is not known here."""
+    return [
+        resident
+        for pipeline in pipelines
+        for resident in residents(pipeline.name, pipeline.services, pipeline.apps, exporters=False)
+    ]
 
 
-def kept_by(staying: Iterable[Resident]) -> dict[str, list[Resources]]:
+def kept_by(staying: Sequence[Resident], platforms: Mapping[str, Platform]) -> dict[str, list[Resources]]:
     """What services and apps ask for, by pool."""
-    found: dict[str, list[Resources]] = {}
-    for each in staying:
-        found.setdefault(each.pool.name, []).append(each.requests)
-    return found
+    return {
+        pool.name: [pod for resident in admitted(staying, pool) for pod in resident.all_pods]
+        for platform in platforms.values()
+        for pool in platform.pools.values()
+    }
 
 
-def room(step: Step, services: Iterable[Resident] = ()) -> int:
-    """How many pods like that of ``step`` its pool has room for at once beside ``services``.
+def room(step: Step, staying: Iterable[Resident] = ()) -> int:
+    """How many pods like that of ``step`` its pool has room for at once beside what is ``staying``.
 
-    At least one, where no service is on the pool: what is too large for a node is refused elsewhere. Of a step on
+    At least one, where nothing stays on the pool: what is too large for a node is refused elsewhere. Of a step on
     several nodes there is one pod a node.
     """
     sidecar = step.platform.store.sidecar if step.uses_store else Resources(cpu=0, memory=0)
-    beside = [service for service in services if service.pool.name == step.pool.name]
+    beside = [resident for resident in staying if resident.pool == step.pool.name]
     nodes = _free(step.pool, beside)
     wanted = tuple(map(sum, zip(_amounts(step.resources), _amounts(sidecar), strict=True)))
     most = 1 if step.nodes else None
@@ -357,14 +340,14 @@ def room(step: Step, services: Iterable[Resident] = ()) -> int:
 
 def has_spare(pool: Pool, wanted: Resources, staying: Iterable[Resident]) -> bool:
     """Whether ``pool`` has room for one more pod that asks for ``wanted``, beside all that stays there."""
-    nodes = _free(pool, [each for each in staying if each.pool.name == pool.name])
+    nodes = _free(pool, [resident for resident in staying if resident.pool == pool.name])
     return any(_fitting(free, _amounts(wanted)) for free in nodes)
 
 
 def _free(pool: Pool, taken: Sequence[Resident]) -> list[tuple[int, ...]]:
     """What each node of ``pool`` leaves that there can be."""
     nodes = [_amounts(pool.allocatable) for _ in range(max(1, pool.max_nodes))]
-    for each in sorted((_amounts(each.resources) for each in taken), reverse=True):
+    for each in sorted((_amounts(pod) for resident in taken for pod in resident.all_pods), reverse=True):
         index = next((index for index, free in enumerate(nodes) if _fitting(free, each)), None)
         if index is not None:
             nodes[index] = tuple(there - amount for there, amount in zip(nodes[index], each, strict=True))

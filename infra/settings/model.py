@@ -5,7 +5,7 @@ Shapes and single-value rules live in the models; rules that join several keys a
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import cache
 from typing import Annotated, Any, Literal
@@ -15,6 +15,7 @@ from pydantic import AfterValidator, ConfigDict, Field, SecretStr, create_model
 from infra.clouds.registry import Cluster, Store
 from infra.pipelines.contract import PipelineSettings, PodSettings
 from infra.pipelines.images import CPU_IMAGE
+from infra.pipelines.residents import Resident
 from infra.platform import Egress, Resources
 from infra.schema.base import ChartSettings, Cidr, Cpu, Duration, Int, Labels, Memory, Model, Size, Team, refuse
 from infra.schema.images import REFERENCE
@@ -141,9 +142,6 @@ REPLICAS = 2
 
 REQUESTS = Resources(cpu=100, memory=512)
 """Of each of them. The chart's half a core is for clusters with thousands of Jobs; they may use what is idle."""
-
-OWN_PODS = Resources(cpu=REPLICAS * REQUESTS.cpu, memory=REPLICAS * REQUESTS.memory)
-"""What they ask for together."""
 
 
 class KueueSettings(ChartSettings):
@@ -302,6 +300,18 @@ class MetricsSettings(Model):
     def installs_prometheus(self) -> bool:
         """Whether Prometheus, with a volume, comes to clusters whose cloud does not collect metrics itself."""
         return self.collect and self.prometheus.install
+
+
+def installed(
+    host: str, kueue: KueueSettings | None, metrics: MetricsSettings | None, *, collects: bool
+) -> Iterator[Resident]:
+    """What a stack installs of its own on the pool ``host`` of one of its clusters; ``collects`` says that the
+    cluster collects metrics by itself.
+    """
+    if kueue and kueue.install and not kueue.local_queue:
+        yield Resident("kueue", host, [REQUESTS] * REPLICAS)
+    if metrics and metrics.installs_prometheus and not collects:
+        yield Resident("prometheus", host, PROMETHEUS_PODS)
 
 
 Port = Annotated[int, Field(ge=1, le=65535)]

@@ -14,7 +14,7 @@ from infra.kubernetes.images.registry import named_registry
 from infra.kubernetes.ingress.exposure import proxied
 from infra.kubernetes.ingress.login_proxy import SIZE as PROXY
 from infra.kubernetes.ingress.login_proxy import pods_of_proxy
-from infra.kubernetes.kueue import LOCAL_QUEUE, Held, Kueue, KueueArgs
+from infra.kubernetes.kueue import LOCAL_QUEUE, Kueue, KueueArgs
 from infra.kubernetes.kueue_release import KueueReleaseArgs, host_pool
 from infra.kubernetes.metrics.exporters import GpuExporterArgs
 from infra.kubernetes.metrics.monitors import Metrics, MetricsArgs
@@ -33,12 +33,13 @@ from infra.kubernetes.workspace import (
     reads_nodes,
 )
 from infra.pipelines.images import BUILDKIT_IMAGE, CPU_IMAGE
+from infra.pipelines.residents import Resident, admitted
 from infra.placed import IMAGE_BUILD, with_those_before
 from infra.platform import Platform
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.schema.quantities import seconds
 from infra.schema.request import builds_namespace
-from infra.settings.model import OWN_PODS, PROMETHEUS_PODS, REPLICAS, REQUESTS, KueueSettings, Settings
+from infra.settings.model import REPLICAS, REQUESTS, KueueSettings, Settings, installed
 from infra.stack.placed_stack import PlacedStack
 
 
@@ -89,7 +90,7 @@ def registry_login(settings: Settings, key: Literal["login", "pull_login"]) -> p
 
 def declare_queues(stack: PlacedStack) -> dict[str, Kueue]:
     """What the stack declares of Kueue, by cluster."""
-    settings, apps, kueue = stack.settings, stack.all_apps, stack.settings.kueue
+    settings, kueue = stack.settings, stack.settings.kueue
     if kueue is None or kueue.local_queue:
         return {}
     shares = kueue.shares_of(settings.namespace, settings.teams, runs_pipelines=bool(settings.pipelines))
@@ -108,38 +109,7 @@ def declare_queues(stack: PlacedStack) -> dict[str, Kueue]:
     for name, platform in stack.platforms.items():
         if not platform.owned:
             continue
-        services = [each for each in stack.services if each.platform == platform]
-        held = [Held(service.pool.name, service.requests) for service in services]
-        if settings.metrics and settings.metrics.collect:
-            held += [
-                Held(service.pool.name, asked) for service in services if (asked := service.exporter_requests)
-            ]
-        held += [
-            Held(each.pool.name, each.requests)
-            for each in apps
-            if each.platform == platform
-            for _ in range(each.most)
-        ]
-        held += [
-            Held(cheapest_pool(platform).name, PROXY)
-            for each in apps
-            if each.platform == platform and proxied(each)
-            for _ in range(pods_of_proxy(each))
-        ]
-        held += [
-            Held(cheapest_pool(platform).name, RUNNER)
-            for pipeline, each in settings.pipelines.items()
-            if each.schedule and stack.steps[pipeline][0].platform == platform
-        ]
-        held += [
-            Held(cheapest_pool(platform).name, RUNNER)
-            for each in apps
-            if each.declared.idle and each.platform == platform
-        ]
-        if kueue.install and (pool := host_pool(platform)):
-            held.append(Held(pool.name, OWN_PODS))
-        if _installs_prometheus(settings, platform) and (pool := host_pool(platform)):
-            held += [Held(pool.name, prometheus_pod) for prometheus_pod in PROMETHEUS_PODS]
+        held = _held(stack, platform)
         found[name] = Kueue(
             f"{name}-kueue",
             KueueArgs(
@@ -153,6 +123,23 @@ def declare_queues(stack: PlacedStack) -> dict[str, Kueue]:
             ),
         )
     return found
+
+
+def _held(stack: PlacedStack, platform: Platform) -> list[Resident]:
+    """What is on the pools of a cluster and in no queue."""
+    settings, cheapest = stack.settings, cheapest_pool(platform).name
+    held = [resident for pool in platform.pools.values() for resident in admitted(stack.residents, pool)]
+    for app in stack.all_apps:
+        if app.platform == platform and proxied(app):
+            held.append(Resident("proxy", cheapest, [PROXY] * pods_of_proxy(app), (), app.pipeline, app.name))
+        if app.platform == platform and app.declared.idle:
+            held.append(Resident("runner", cheapest, [RUNNER], (), app.pipeline, app.name))
+    for name, pipeline in settings.pipelines.items():
+        if pipeline.schedule and stack.steps[name][0].platform == platform:
+            held.append(Resident("runner", cheapest, [RUNNER], (), name))
+    if host := host_pool(platform):
+        held += installed(host.name, settings.kueue, settings.metrics, collects=platform.collector is not None)
+    return held
 
 
 def _queue(settings: Settings, platform: Platform, kueue: Kueue | None) -> tuple[str | None, Admission | None]:

@@ -16,6 +16,7 @@ from infra.kubernetes.service import services_of
 from infra.kubernetes.workspace import Workspace
 from infra.pipelines.contract import Notify
 from infra.pipelines.images import CPU_IMAGE
+from infra.pipelines.residents import Resident, residents
 from infra.placed import App, Service, Step
 from infra.placement.apps import place_apps
 from infra.placement.steps import place
@@ -53,6 +54,18 @@ class PlacedStack:
         return [
             *self.all_steps,
             *(step for app in self.all_apps for step in (*app.inputs.values(), *app.after)),
+        ]
+
+    @cached_property
+    def residents(self) -> list[Resident]:
+        """What services and apps take of pools, and what reads the metrics of services where that is collected."""
+        metrics = self.settings.metrics
+        return [
+            resident
+            for pipeline in pipelines_of(self.settings.pipelines)
+            for resident in residents(
+                pipeline.name, pipeline.services, pipeline.apps, exporters=bool(metrics and metrics.collect)
+            )
         ]
 
     @cached_property

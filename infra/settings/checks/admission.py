@@ -1,57 +1,52 @@
 """Jobs that Kueue would never let in, or never see running: what their pods ask for, against their pool."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.pipelines.contract import StepDeclaration, placements
+from infra.pipelines.residents import Resident, residents
 from infra.platform import Resources
 from infra.schema.base import PoolSettings
 from infra.schema.problems import Finding, Path
 from infra.settings.checks.pipelines import pools_of
-from infra.settings.model import PROMETHEUS_PODS, REPLICAS, REQUESTS
+from infra.settings.model import installed
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY, apps_if_any, services_if_any, steps_if_any
 
-# What is on a pool at all times and in no queue, beside apps: services, what reads metrics of them, and what the
-# stack installs in its clusters.
+# What is on a pool at all times and in no queue, in words.
 
 
-@dataclass(frozen=True)
-class Standing:
-    """``who`` is on the pool, in words, with a pod for each of ``pods``."""
-
-    pool: str
-    who: str
-    pods: tuple[Resources, ...]
-
-    @property
-    def requests(self) -> Resources:
-        """What all of its pods ask for."""
-        return Resources(
-            cpu=sum(pod.cpu for pod in self.pods),
-            memory=sum(pod.memory for pod in self.pods),
-            ephemeral_storage=sum(pod.ephemeral_storage for pod in self.pods),
-            gpus=sum(pod.gpus for pod in self.pods),
-        )
-
-
-def standing(draft: Draft) -> Iterator[Standing]:
-    """All of it, pool by pool as it is declared."""
+def staying(draft: Draft) -> list[Resident]:
+    """What is there of services, of what the stack installs, and of apps, in this order."""
     read = bool(draft.metrics and draft.metrics.collect)
-    for name, settings in draft.pipelines.items():
-        for service in services_if_any(name, settings):
-            pool = service.placed_by.pool
-            yield Standing(pool, f"the service `{service.name}`", (service.placed_by.asked,))
-            if read and service.exporter:
-                yield Standing(pool, f"the exporter of `{service.name}`", (service.exporter.resources,))
+    found = [
+        resident
+        for name, settings in draft.pipelines.items()
+        for resident in residents(
+            name, services_if_any(name, settings), apps_if_any(name, settings), exporters=read
+        )
+    ]
     for cluster in draft.clusters.values():
         host = next((name for name, pool in cluster.pools.items() if not pool.has_gpus), None)
-        if host is None or cluster.other_stack:
-            continue
-        if draft.kueue and draft.kueue.install and not draft.kueue.local_queue:
-            yield Standing(host, "Kueue itself", (REQUESTS,) * REPLICAS)
-        if draft.metrics and draft.metrics.installs_prometheus and not cluster.collects_metrics:
-            yield Standing(host, "Prometheus and Grafana", PROMETHEUS_PODS)
+        if host is not None and not cluster.other_stack:
+            found += installed(host, draft.kueue, draft.metrics, collects=cluster.collects_metrics)
+    return sorted(found, key=lambda resident: resident.kind == "app")
+
+
+def who(resident: Resident) -> str:
+    """``resident`` in words."""
+    match resident.kind:
+        case "service":
+            return f"the service `{resident.name}`"
+        case "exporter":
+            return f"the exporter of `{resident.name}`"
+        case "app":
+            pods = len(resident.all_pods)
+            return f"{pods} pods of the app `{resident.name}`" if pods > 1 else f"the app `{resident.name}`"
+        case "kueue":
+            return "Kueue itself"
+        case _:
+            return "Prometheus and Grafana"
 
 
 # The pools that steps and services ask for.
@@ -101,52 +96,30 @@ def check_admission(reading: Reading) -> Iterator[Finding]:
     draft = reading.draft
     if draft.kueue is None or draft.kueue.local_queue:
         return
-    pools, held = targets(draft), _held(draft)
+    pools, on_pools = targets(draft), staying(draft)
     for name, settings in draft.pipelines.items():
         places = {id(placed): at for at, placed in placements(settings, (KEY, name))}
         for step in steps_if_any(name, settings):
             target = pools.get(step.placed_by.pool)
-            there = held.get(step.placed_by.pool, [])
+            there = [resident for resident in on_pools if resident.pool == step.placed_by.pool]
             # Where not even what stays has room, that is said of the apps.
             if target and target.node and target.most_nodes and not _crowded(target, there):
                 at = places.get(id(step.placed_by), (KEY, name))
                 yield from _never(at, step, target, there, draft)
 
 
-@dataclass(frozen=True)
-class _Held:
-    """``who`` is on a pool and in no queue, with ``least`` pods at all times, and at most with ``most``."""
-
-    who: str
-    each: Resources
-    least: int
-    most: int
-
-
-def _held(draft: Draft) -> dict[str, list[_Held]]:
-    """What is on each pool and in no queue."""
-    found: dict[str, list[_Held]] = {}
-    for each in standing(draft):
-        found.setdefault(each.pool, []).append(_Held(each.who, each.requests, 1, 1))
-    for name, settings in draft.pipelines.items():
-        for app in apps_if_any(name, settings):
-            placed = app.placed_by
-            pods = placed.autoscale.most if placed.autoscale else placed.replicas
-            who = f"{pods} pods of the app `{app.name}`" if pods > 1 else f"the app `{app.name}`"
-            found.setdefault(placed.pool, []).append(_Held(who, placed.asked, placed.replicas, pods))
-    return found
-
-
-def _crowded(target: Target, held: list[_Held]) -> bool:
+def _crowded(target: Target, held: Sequence[Resident]) -> bool:
     """Whether the pool has less than what is on it at all times asks for."""
     most = target.most_nodes or 0
     return any(
-        sum(getattr(each.each, name) * each.least for each in held) > getattr(target.node, name) * most
+        sum(getattr(resident.least, name) for resident in held) > getattr(target.node, name) * most
         for name in WORDS
     )
 
 
-def _never(at: Path, step: StepDeclaration, target: Target, held: list[_Held], draft: Draft) -> Iterator[Finding]:
+def _never(
+    at: Path, step: StepDeclaration, target: Target, held: Sequence[Resident], draft: Draft
+) -> Iterator[Finding]:
     node, most = target.node, target.most_nodes
     assert node is not None
     assert most is not None
@@ -163,15 +136,15 @@ def _never(at: Path, step: StepDeclaration, target: Target, held: list[_Held], d
         if not each or each > there:
             # What is too large for a node is said of every step.
             continue
-        taken = [(one.who, getattr(one.each, name) * one.most) for one in held if getattr(one.each, name)]
+        taken = [(who(one), amount) for one in held if (amount := getattr(one.most, name))]
         quota = there * most - sum(amount for _, amount in taken)
         if each * pods > quota:
-            less = "".join(f", less {amount}{unit} for {who}" for who, amount in taken)
+            less = "".join(f", less {amount}{unit} for {whose}" for whose, amount in taken)
             each_pod = " in each pod" if pods > 1 else ""
             # A step that an app brings along has no section of its own.
             own = at != (KEY, at[1])
-            who = "it" if own else f"its step `{step.name}`"
-            together = f"{pods} pods ask for {each * pods}{unit}" if pods > 1 else f"{who} asks for {each}{unit}"
+            one_pod = f"{'it' if own else f'its step `{step.name}`'} asks for {each}{unit}"
+            together = f"{pods} pods ask for {each * pods}{unit}" if pods > 1 else one_pod
             less_of_it = f"ask for {quota // pods}{unit} or less{each_pod}, or " if quota >= pods else ""
             yield Finding(
                 (key if pods > 1 else (*at, name)) if own else at,

@@ -9,7 +9,7 @@ from infra.pipelines.apps import NEWEST, AppDeclaration, object_name
 from infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration, placements
 from infra.platform import Resources
 from infra.schema.problems import Finding, Path, listed
-from infra.settings.checks.admission import Target, standing, targets
+from infra.settings.checks.admission import Target, staying, targets, who
 from infra.settings.checks.pipelines import RENAME, pools_of
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY, apps_if_any, services_if_any, steps_if_any
@@ -151,12 +151,12 @@ def _room(found: Sequence[_Placed], draft: Draft) -> Iterator[Finding]:
 def _packed(
     target: Target, node: Resources, most: int, found: Sequence[_Placed], draft: Draft
 ) -> Iterator[Finding]:
-    others = [each for each in standing(draft) if each.pool == target.name]
+    others = [resident for resident in staying(draft) if resident.pool == target.name and resident.kind != "app"]
     nodes = [node] * min(most, sum(each.pods for each in found) + sum(len(other.pods) for other in others))
     for wanted in (pod for other in others for pod in other.pods):
         _take(nodes, wanted)
     there = [each for each in found if each.app.placed_by.pool == target.name]
-    beside = [f"{other.who} ({_said(other.requests)})" for other in others]
+    beside = [f"{who(other)} ({_said(other.least)})" for other in others]
     for each in sorted(there, key=lambda each: -_share(each.app.placed_by.asked, node)):
         wanted = each.app.placed_by.asked
         if not _fits(node, wanted):

@@ -9,12 +9,13 @@ import pytest
 from infra.clouds.gcp.emulator import Emulator
 from infra.kubernetes.kueue import divided
 from infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
+from infra.pipelines.residents import total
 from infra.platform_output import OUTPUT, PlatformFacts
 from infra.program import ROOT, declare
 from infra.review.stack import Resource
 from infra.schema.quantities import canonical
 from infra.settings.loading import load
-from infra.settings.model import OWN_PODS
+from infra.settings.model import REPLICAS, REQUESTS
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP, changed
 
@@ -96,7 +97,7 @@ def test_a_flavor_is_a_pool_with_its_labels_and_taints(alone: Recording) -> None
 
 def test_quotas_are_all_nodes_less_what_is_in_no_queue(alone: Recording) -> None:
     queue = of_kind(alone, "ClusterQueue")["slipway"]
-    own = OWN_PODS
+    own = total([REQUESTS] * REPLICAS)
     assert quotas(queue) == {
         "slipway.cpu": {
             "cpu": canonical(f"{3 * 4000 - own.cpu}m"),
