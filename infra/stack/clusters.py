@@ -46,12 +46,12 @@ from infra.stack.placed_stack import PlacedStack
 def declare_images(stack: PlacedStack, root: Path) -> dict[str, PodImage]:
     """Declares the Jobs that build the images of the stack, and returns what pods name them by."""
     settings, platforms, images = stack.settings, stack.platforms, stack.images
-    said = settings.registry
-    if said is None or not images.found:
+    section = settings.registry
+    if section is None or not images.found:
         return {}
-    platform = next(each for each in platforms.values() if said.pool in each.pools)
+    platform = next(platform for platform in platforms.values() if section.pool in platform.pools)
     login = registry_login(settings, "login")
-    registry = named_registry(said.repository, login) if said.repository else platform.registry
+    registry = named_registry(section.repository, login) if section.repository else platform.registry
     if registry is None:
         raise ValueError(f"cluster {platform.name} has no registry")
     space = BuildSpace(
@@ -61,30 +61,33 @@ def declare_images(stack: PlacedStack, root: Path) -> dict[str, PodImage]:
         ),
     )
     program = bundle(root, registry)
-    wanted = {
+    image_jobs = {
         identity: ImageJob(
-            f"{IMAGE_BUILD}-{each.name}",
+            f"{IMAGE_BUILD}-{image.name}",
             ImageJobArgs(
-                each,
+                image,
                 space,
-                platform.pools[said.pool],
-                said.asked,
-                seconds(said.time_limit),
+                platform.pools[section.pool],
+                section.asked,
+                seconds(section.time_limit),
                 CPU_IMAGE,
                 BUILDKIT_IMAGE,
                 program,
             ),
         )
-        for identity, each in images.found.items()
+        for identity, image in images.found.items()
     }
     secret = PULL_SECRET if registry_login(settings, "pull_login") else ""
-    return {identity: PodImage(each.reference, each.job, secret) for identity, each in wanted.items()}
+    return {
+        identity: PodImage(image_job.reference, image_job.job, secret)
+        for identity, image_job in image_jobs.items()
+    }
 
 
 def registry_login(settings: Settings, key: Literal["login", "pull_login"]) -> pulumi.Output[str] | None:
     """The Docker configuration with a login of the registry that is named; None where it wants none."""
-    said = settings.registry
-    name = said and (said.pull_login or said.login if key == "pull_login" else said.login)
+    section = settings.registry
+    name = section and (section.pull_login or section.login if key == "pull_login" else section.login)
     return pulumi.Output.secret(settings.secrets[name].get_secret_value()) if name else None
 
 
@@ -105,12 +108,12 @@ def declare_queues(stack: PlacedStack) -> dict[str, Kueue]:
         version=kueue.version,
         fair=bool(settings.teams),
     )
-    found: dict[str, Kueue] = {}
+    queues: dict[str, Kueue] = {}
     for name, platform in stack.platforms.items():
         if not platform.owned:
             continue
         held = _held(stack, platform)
-        found[name] = Kueue(
+        queues[name] = Kueue(
             f"{name}-kueue",
             KueueArgs(
                 platform,
@@ -122,7 +125,7 @@ def declare_queues(stack: PlacedStack) -> dict[str, Kueue]:
                 release if kueue.install else None,
             ),
         )
-    return found
+    return queues
 
 
 def _held(stack: PlacedStack, platform: Platform) -> list[Resident]:
@@ -144,12 +147,12 @@ def _held(stack: PlacedStack, platform: Platform) -> list[Resident]:
 
 def _queue(settings: Settings, platform: Platform, kueue: Kueue | None) -> tuple[str | None, Admission | None]:
     """The LocalQueue of the stack's Jobs on a cluster, and how they get past it; None where they start at once."""
-    said = settings.kueue or KueueSettings()
+    section = settings.kueue or KueueSettings()
     if kueue:
-        return LOCAL_QUEUE, Admission(seconds(said.wait), kueue.access[settings.namespace], kueue.ready)
+        return LOCAL_QUEUE, Admission(seconds(section.wait), kueue.access[settings.namespace], kueue.ready)
     if platform.queue:
-        return LOCAL_QUEUE, Admission(seconds(said.wait), platform.queue)
-    return (said.local_queue, Admission(seconds(said.wait))) if said.local_queue else (None, None)
+        return LOCAL_QUEUE, Admission(seconds(section.wait), platform.queue)
+    return (section.local_queue, Admission(seconds(section.wait))) if section.local_queue else (None, None)
 
 
 def declare_workspaces(
@@ -186,28 +189,34 @@ def declare_workspaces(
 
 def _measured(settings: Settings, platform: Platform) -> Measured | None:
     """What is measured on a cluster, and who reads it; None where nothing is."""
-    said = settings.metrics
-    if said is None:
+    metrics = settings.metrics
+    if metrics is None:
         return None
-    found = said.prometheus
-    collector = collector_of(platform, found.namespace, found.pod_labels, found.labels) if said.collect else None
-    usage = Usage(said.port if collector else 0, said.idle.below, said.idle.share) if said.usage else None
-    return Measured(collector, seconds(said.interval), usage)
+    prometheus = metrics.prometheus
+    collector = (
+        collector_of(platform, prometheus.namespace, prometheus.pod_labels, prometheus.labels)
+        if metrics.collect
+        else None
+    )
+    usage = (
+        Usage(metrics.port if collector else 0, metrics.idle.below, metrics.idle.share) if metrics.usage else None
+    )
+    return Measured(collector, seconds(metrics.interval), usage)
 
 
 def declare_metrics(stack: PlacedStack, workspaces: Mapping[str, Workspace]) -> dict[str, Metrics]:
     """What reads the metrics of each cluster whose metrics are read."""
-    settings, said = stack.settings, stack.settings.metrics
-    found: dict[str, Metrics] = {}
+    settings, metrics = stack.settings, stack.settings.metrics
+    readers: dict[str, Metrics] = {}
     for name, workspace in workspaces.items():
         measured, platform = workspace.measured, workspace.platform
-        if said is None or measured is None or measured.collector is None:
+        if metrics is None or measured is None or measured.collector is None:
             continue
-        own, exporter = said.prometheus, said.gpus
+        prometheus, exporter = metrics.prometheus, metrics.gpus
         exports = exporter.install and not measured.collector.reads_gpus and device_plugin.gpu_pools(platform)
         exporter_namespace = fit(f"{settings.namespace}-gpu-metrics", KUBERNETES_NAME_LIMIT)
-        looked_at = [settings.namespace, exporter_namespace]
-        found[name] = Metrics(
+        namespaces = [settings.namespace, exporter_namespace]
+        readers[name] = Metrics(
             f"{name}-metrics",
             MetricsArgs(
                 workspace,
@@ -215,28 +224,28 @@ def declare_metrics(stack: PlacedStack, workspaces: Mapping[str, Workspace]) -> 
                 [app for app in stack.all_apps if app.platform == platform],
                 [service for service in stack.services if service.platform == platform],
                 PrometheusArgs(
-                    namespace=own.namespace,
-                    namespaces=looked_at,
+                    namespace=prometheus.namespace,
+                    namespaces=namespaces,
                     interval=measured.interval,
-                    retention=own.retention,
-                    storage=own.storage,
-                    chart=own.chart,
-                    version=own.version,
+                    retention=prometheus.retention,
+                    storage=prometheus.storage,
+                    chart=prometheus.chart,
+                    version=prometheus.version,
                 )
                 if _installs_prometheus(settings, platform)
                 else None,
                 GpuExporterArgs(platform, exporter_namespace, measured, exporter.chart, exporter.version)
                 if exports
                 else None,
-                said.dashboards,
+                metrics.dashboards,
             ),
         )
-    return found
+    return readers
 
 
 def _installs_prometheus(settings: Settings, platform: Platform) -> bool:
-    said = settings.metrics
-    return bool(said and said.installs_prometheus and platform.collector is None)
+    metrics = settings.metrics
+    return bool(metrics and metrics.installs_prometheus and platform.collector is None)
 
 
 def declare_team_readers(stack: PlacedStack) -> None:

@@ -25,7 +25,7 @@ def configured() -> dict[str, Any]:
 
     What Pulumi knows as a secret is protected where it is one of ``slipway:secrets``, or nobody knows what it is.
     """
-    found = {
+    values = {
         key.removeprefix(PREFIX): _plain(value)
         for key, value in _configuration().items()
         if key.startswith(PREFIX)
@@ -34,7 +34,7 @@ def configured() -> dict[str, Any]:
         key: protected(value)
         if is_config_secret(PREFIX + key) and (key == "secrets" or key not in Settings.model_fields)
         else value
-        for key, value in found.items()
+        for key, value in values.items()
     }
 
 
