@@ -1,6 +1,7 @@
-"""The accelerators that the catalogue knows: facts about GPUs that are the same wherever they run.
+"""The accelerators of the catalogue: one file each, with what is the same everywhere and what each cloud sells.
 
-Where a cloud offers them, and in which machines, is in that cloud's own catalogue.
+The facts are data, in ``infra/data/accelerators``, each with its source and date. ``infra/data/accelerators.toml``
+says what the keys mean. A new accelerator is one more file.
 """
 
 import tomllib
@@ -9,8 +10,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-DATA = Path(__file__).parent / "data" / "accelerators.toml"
+PLACE = "infra/data/accelerators"
+"""The folder of the files, one for each accelerator."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +21,8 @@ class Accelerator:
     """A GPU model by the name that stack files give it.
 
     ``product`` is the name that CUDA reports. ``memory_gib`` is per GPU. ``compute_capability`` is the generation
-    of its instructions, (major, minor). ``partitions`` maps each MIG partition
-    size to how many of it one GPU holds; empty where the GPU cannot be partitioned.
+    of its instructions, (major, minor). ``partitions`` maps each MIG partition size to how many of it one GPU
+    holds; empty where the GPU cannot be partitioned.
     """
 
     name: str
@@ -32,7 +35,6 @@ class Accelerator:
 @cache
 def accelerators() -> Mapping[str, Accelerator]:
     """Every accelerator by its name."""
-    data = tomllib.loads(DATA.read_text(encoding="utf-8"))
     return MappingProxyType(
         {
             name: Accelerator(
@@ -42,7 +44,7 @@ def accelerators() -> Mapping[str, Accelerator]:
                 compute_capability=_version(facts["compute_capability"]),
                 partitions=MappingProxyType(facts.get("partitions", {})),
             )
-            for name, facts in data.items()
+            for name, facts in _files().items()
         }
     )
 
@@ -50,6 +52,28 @@ def accelerators() -> Mapping[str, Accelerator]:
 def accelerator(name: str) -> Accelerator | None:
     """The accelerator of that name, or None where the catalogue has none."""
     return accelerators().get(name)
+
+
+@cache
+def sold_by(cloud: str) -> Mapping[str, Mapping[str, Any]]:
+    """What the files say of a cloud, by accelerator; only those that the cloud offers."""
+    return MappingProxyType({name: facts[cloud] for name, facts in _files().items() if cloud in facts})
+
+
+def prices_of(cloud: str) -> Mapping[str, Mapping[str, Any]]:
+    """The rows of a cloud's price table that are of accelerators, by kind and name."""
+    rows: dict[str, dict[str, Any]] = {}
+    for facts in sold_by(cloud).values():
+        for kind, names in facts.get("prices", {}).items():
+            rows.setdefault(kind, {}).update(names)
+    return rows
+
+
+@cache
+def _files() -> Mapping[str, Mapping[str, Any]]:
+    """The content of every file, by the accelerator's name."""
+    folder = Path(__file__).parents[1] / PLACE
+    return {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml"))}
 
 
 def _version(text: str) -> tuple[int, int]:

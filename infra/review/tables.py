@@ -189,8 +189,6 @@ UNITS: Mapping[str, str] = {
 }
 """What the amounts of each column are the price of."""
 
-_NO_KINDS = frozenset({"sources", "kinds"})
-
 
 @dataclass(frozen=True)
 class PriceTable:
@@ -206,21 +204,22 @@ class PriceTable:
         return row.get(column)
 
 
-@cache
-def price_table(path: Path) -> PriceTable:
-    """The table in ``path``. Raises ValueError where a row has no source, no known column or no amount above 0."""
+def price_table(path: Path, more: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> PriceTable:
+    """The table in ``path``, and rows of it that are kept elsewhere, by kind and name.
+
+    Raises ValueError where a row has no source, no known column or no amount above 0.
+    """
     content = tomllib.loads(path.read_text(encoding="utf-8"))
-    known = sources(content["sources"])
-    rows: dict[tuple[str, str], dict[str, dict[str, Price]]] = {}
-    for kind, names in content.items():
-        if kind in _NO_KINDS:
-            continue
-        for name, regions in names.items():
-            where = f"{path.name}, {kind}.{name}"
-            rows[kind, name] = {
-                region: _row(f"{where}, {region}", columns, content["kinds"].get(kind), known)
-                for region, columns in regions.items()
-            }
+    known, kinds = sources(content.pop("sources")), content.pop("kinds")
+    rows = {
+        (kind, name): {
+            region: _row(f"{path.name}, {kind}.{name}, {region}", columns, kinds.get(kind), known)
+            for region, columns in regions.items()
+        }
+        for table in (content, more)
+        for kind, names in table.items()
+        for name, regions in names.items()
+    }
     return PriceTable(known, rows)
 
 

@@ -1,6 +1,7 @@
 """The catalogue of AWS: regions, instance types, EKS versions, and what a node leaves to pods.
 
-The facts are data, in ``infra/clouds/aws/data``, each with its source and date. What AWS adds is added there.
+The facts are data, each with its source and date: those of accelerators in ``infra/data/accelerators``, the others
+in ``infra/clouds/aws/data``. What AWS adds is added there.
 """
 
 import re
@@ -12,9 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from infra.accelerators import sold_by
 from infra.platform import Resources
 from infra.schema.quantities import tiered
 
+CLOUD = "aws"
 DATA = Path(__file__).parent / "data"
 COMMON_WAYS = ("on_demand", "spot", "reservation")
 ZONE_ID = re.compile(r"[a-z]+[0-9]+-az[0-9]+")
@@ -33,7 +36,8 @@ class InstanceType:
     ``reservation``, ``capacity_block``.
     ``zones`` are the ids of the zones that offer it and ``spot_zones`` those with a Spot price; both empty where
     that is not recorded. ``open_regions`` are those that sell it in other ways than by Capacity Block; empty where
-    all do.
+    all do. ``quota`` and ``spot_quota`` are the codes of the quotas that count the vCPUs of a type with GPUs; None
+    where that is not recorded.
     """
 
     name: str
@@ -48,6 +52,8 @@ class InstanceType:
     zones: frozenset[str] = frozenset()
     spot_zones: frozenset[str] = frozenset()
     open_regions: frozenset[str] = frozenset()
+    quota: str | None = None
+    spot_quota: str | None = None
 
 
 @dataclass(frozen=True)
@@ -107,25 +113,28 @@ def instance_types() -> Mapping[str, InstanceType]:
         }
         for size, (vcpus, gib, pods) in sizes.items():
             found[f"{family}.{size}"] = InstanceType(f"{family}.{size}", vcpus, gib * 1024, pods)
-    for family, facts in data["gpu_families"].items():
-        for size, machine in facts["types"].items():
-            name = f"{family}.{size}"
-            offered = data["offered"].get(name, {})
-            zones = frozenset[str](offered.get("zones", ()))
-            found[name] = InstanceType(
-                name=name,
-                vcpus=machine["vcpus"],
-                memory=machine["gib"] * 1024,
-                pods=machine["pods"],
-                accelerator=facts["accelerator"],
-                gpus=machine["gpus"],
-                network_cards=machine.get("cards", 0),
-                gbps=machine["gbps"],
-                sold=frozenset(facts.get("sold", COMMON_WAYS)),
-                zones=zones,
-                spot_zones=zones - frozenset(offered.get("no_spot", ())),
-                open_regions=frozenset(offered.get("open", ())),
-            )
+    for accelerator, facts in sold_by(CLOUD).items():
+        for family, sizes in facts["families"].items():
+            for size, machine in sizes["types"].items():
+                name = f"{family}.{size}"
+                offered = facts.get("offered", {}).get(name, {})
+                zones = frozenset[str](offered.get("zones", ()))
+                found[name] = InstanceType(
+                    name=name,
+                    vcpus=machine["vcpus"],
+                    memory=machine["gib"] * 1024,
+                    pods=machine["pods"],
+                    accelerator=accelerator,
+                    gpus=machine["gpus"],
+                    network_cards=machine.get("cards", 0),
+                    gbps=machine.get("gbps", 0),
+                    sold=frozenset(sizes.get("sold", COMMON_WAYS)),
+                    zones=zones,
+                    spot_zones=zones - frozenset(offered.get("no_spot", ())),
+                    open_regions=frozenset(offered.get("open", ())),
+                    quota=sizes.get("quota", {}).get("on_demand"),
+                    spot_quota=sizes.get("quota", {}).get("spot"),
+                )
     return MappingProxyType(found)
 
 

@@ -3,7 +3,7 @@
 Autopilot has no node pools. A pod asks for nodes by its node selector, and gets the tolerations of their taints
 from Autopilot (https://docs.cloud.google.com/kubernetes-engine/docs/how-to/autopilot-spot-pods, undated, read on
 2026-11-22). Declared all the same, they are nothing that Autopilot changes behind Pulumi's back. More facts and
-their sources: ``data/autopilot.toml``.
+their sources: ``data/autopilot.toml``, and of GPUs ``infra/data/accelerators``.
 """
 
 import tomllib
@@ -16,6 +16,7 @@ from infra.clouds.gcp.catalogue import (
     DATA,
     MachineType,
     NodeShape,
+    Offer,
     allocatable,
     is_arm,
     machine_types,
@@ -96,7 +97,7 @@ def most(way: Way) -> Resources | None:
         amounts = _data()["classes"][way.compute_class]["most"]
         return _amounts(amounts["vcpus"], amounts["gib"], amounts["scratch"])
     scratch: int = _data()["nodes"]["scratch"]
-    refused = _data()["accelerators"].get(way.accelerator, {}).get("most", {}).get(str(way.gpus))
+    refused = offers().get(way.accelerator or "", Offer()).autopilot_most.get(str(way.gpus))
     if refused:
         return replace(_amounts(refused["vcpus"], refused["gib"], scratch), gpus=way.gpus)
     found = [_leaves(machine, way) for machine in machines(way)]
@@ -133,7 +134,7 @@ def machine_for(way: Way, asked: Resources) -> MachineType | None:
 
 def accelerators() -> Sequence[str]:
     """Those that Autopilot has."""
-    return tuple(_data()["accelerators"])
+    return tuple(name for name, offer in offers().items() if offer.autopilot)
 
 
 def families() -> Sequence[str]:

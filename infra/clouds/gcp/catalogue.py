@@ -1,6 +1,7 @@
 """The catalogue of Google Cloud: regions, machine types with their GPUs, and what a node of one leaves to pods.
 
-The facts are data, in ``infra/clouds/gcp/data``, each with its source and date. What Google adds is added there.
+The facts are data, each with its source and date: those of accelerators in ``infra/data/accelerators``, the others
+in ``infra/clouds/gcp/data``. What Google adds is added there.
 """
 
 import re
@@ -12,10 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.accelerators import accelerator
+from infra.accelerators import accelerator, sold_by
 from infra.platform import Resources
 from infra.schema.quantities import cpu_millicores, mebibytes, tiered
 
+CLOUD = "gcp"
 DATA = Path(__file__).parent / "data"
 ZONE = re.compile(r"([a-z]+-[a-z]+[0-9]+)-[a-z0-9]+")
 
@@ -30,10 +32,11 @@ EVERY_WAY = frozenset({"on_demand", "spot", "preemptible", "flex_start", "reserv
 
 @dataclass(frozen=True)
 class AttachLimit:
-    """The most vCPUs and memory (GiB) that an N1 node with so many of a GPU may have."""
+    """The most vCPUs, memory (GiB) and Gbit/s that an N1 node with so many of a GPU may have."""
 
     vcpus: int
     gib: int
+    gbps: int
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,16 @@ class Offer:
     """How Google offers an accelerator.
 
     ``attach`` maps the counts in which it is attached to N1 machine types to the limits they bring; empty where it
-    is built into its own machine types. ``zones`` is where it is offered; empty where that is not recorded.
+    is built into its own machine types. ``zones`` is where it is offered; empty where that is not recorded. The
+    metrics of ``quota`` count it. ``autopilot`` says whether GKE Autopilot has it, and ``autopilot_most`` by
+    number of GPUs the vCPUs and GiB above which it has refused a pod.
     """
 
     attach: Mapping[int, AttachLimit] = field(default_factory=dict[int, AttachLimit])
     zones: frozenset[str] = frozenset()
+    quota: Mapping[str, str] = field(default_factory=dict[str, str])
+    autopilot: bool = False
+    autopilot_most: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
 
     def zones_in(self, region: str) -> tuple[str, ...]:
         """The zones of a region that offer the accelerator, in order; empty also where none are recorded."""
@@ -67,7 +75,9 @@ class MachineType:
 
     ``accelerator`` and ``gpus`` are what the type has built in (None and 0 for CPU types and those that GPUs are
     attached to). ``local_ssds`` are the numbers of local SSDs a node may ask for; ``bundled_local_ssds`` is how
-    many it always has. ``sold`` is how Google sells it, a part of `EVERY_WAY`.
+    many it always has. ``sold`` is how Google sells it, a part of `EVERY_WAY`. ``gbps`` are Gbit/s between two
+    nodes through the one interface that pods use, ``all_gbps`` over all, where there are more; 0 where that is not
+    recorded.
     """
 
     name: str
@@ -80,6 +90,8 @@ class MachineType:
     local_ssds: tuple[int, ...] = ()
     bundled_local_ssds: int = 0
     sold: frozenset[str] = EVERY_WAY
+    gbps: int = 0
+    all_gbps: int = 0
     shared_core: bool = False
 
 
@@ -142,8 +154,11 @@ def offers() -> Mapping[str, Offer]:
                     {int(count): AttachLimit(**limit) for count, limit in facts.get("attach", {}).items()}
                 ),
                 zones=frozenset(facts.get("zones", ())),
+                quota=MappingProxyType(facts.get("quota", {})),
+                autopilot=facts.get("autopilot", {}).get("offered", False),
+                autopilot_most=facts.get("autopilot", {}).get("most", {}),
             )
-            for name, facts in _toml("gpus.toml").items()
+            for name, facts in sold_by(CLOUD).items()
         }
     )
 
@@ -160,22 +175,23 @@ def machine_types() -> Mapping[str, MachineType]:
                 found[name] = _of_family(name, family, vcpus, round(vcpus * rule["gib_per_vcpu"] * 1024))
         for name, (vcpus, gib) in facts.get("types", {}).items():
             found[name] = _of_family(name, family, vcpus, gib * 1024)
-    for name, facts in data["gpu_types"].items():
-        family = name.split("-")[0]
-        series = "-".join(name.split("-")[:2])
-        bundled = facts.get("bundled", 0)
-        found[name] = MachineType(
-            name=name,
-            family=family,
-            vcpus=facts["vcpus"],
-            memory=facts["gib"] * 1024,
-            disks=tuple(data["gpu_disks"].get(series) or data["gpu_disks"][family]),
-            accelerator=facts["accelerator"],
-            gpus=facts["gpus"],
-            local_ssds=(bundled,) if bundled else tuple(facts["local_ssds"]),
-            bundled_local_ssds=bundled,
-            sold=frozenset(facts["sold"]) if "sold" in facts else EVERY_WAY,
-        )
+    for accelerator_name, offered in sold_by(CLOUD).items():
+        for name, facts in offered.get("machines", {}).items():
+            bundled = facts.get("bundled", 0)
+            found[name] = MachineType(
+                name=name,
+                family=name.split("-")[0],
+                vcpus=facts["vcpus"],
+                memory=facts["gib"] * 1024,
+                disks=tuple(offered["disks"]),
+                accelerator=accelerator_name,
+                gpus=facts["gpus"],
+                local_ssds=(bundled,) if bundled else tuple(facts["local_ssds"]),
+                bundled_local_ssds=bundled,
+                sold=frozenset(facts["sold"]) if "sold" in facts else EVERY_WAY,
+                gbps=facts.get("gbps", 0),
+                all_gbps=facts.get("all_gbps", 0),
+            )
     return MappingProxyType(found)
 
 
@@ -221,19 +237,20 @@ def compact_placement() -> CompactPlacement:
 
 def node_gbps(node: NodeShape, *, gvnic: bool) -> int:
     """Gbit/s between two GPU nodes through the interface that pods use; 0 where the catalogue does not say."""
-    facts, machine = _toml("networks.toml"), machine_type(node.machine_type)
+    machine = machine_type(node.machine_type)
     if machine is None:
         return 0
-    found = facts["gbps"].get(machine.name, 0)
+    gbps = machine.gbps
     if machine.family == "n1":
-        most = facts["attached"].get(node.accelerator, {}).get(str(node.gpus), 0)
-        found = min(2 * machine.vcpus, most)
-    return found if gvnic else min(found, facts["virtio"]["most_gbps"])
+        limit = offers().get(node.accelerator or "", Offer()).attach.get(node.gpus or 0)
+        gbps = min(2 * machine.vcpus, limit.gbps) if limit else 0
+    return gbps if gvnic else min(gbps, _toml("networks.toml")["virtio"]["most_gbps"])
 
 
 def all_gbps(machine: str) -> int:
     """Gbit/s of a node over all its interfaces, where it has more than pods use; else 0."""
-    return _toml("networks.toml")["all_gbps"].get(machine, 0)
+    known = machine_type(machine)
+    return known.all_gbps if known else 0
 
 
 @cache

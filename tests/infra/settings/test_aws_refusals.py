@@ -134,7 +134,7 @@ OFFERED: list[Case] = [
         },
         f"{PREDICT}.instance_type",
         "in `eu-central-1`",
-        "infra/clouds/aws/data/instance_types.toml",
+        "infra/data/accelerators/nvidia-h100-80gb.toml",
     ),
     (
         {**ELSEWHERE["us"], f"{PREDICT}.spot": False},

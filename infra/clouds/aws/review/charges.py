@@ -9,14 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from infra.accelerators import prices_of
 from infra.clouds.aws import nodes
-from infra.clouds.aws.catalogue import instance_type
+from infra.clouds.aws.catalogue import CLOUD, InstanceType, instance_type
 from infra.clouds.aws.nodes import CLUSTER, template
 from infra.review.facts import Balancer, Charge, Disk, Price, Quota
 from infra.review.stack import Properties, Resource, Stack, at, items, mappings, text, whole
 from infra.review.tables import RESERVED, price_table, priced_in, scaled
 
-TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml")
+TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml", prices_of(CLOUD))
 
 FREE = (
     "aws:iam/*",
@@ -260,16 +261,18 @@ def _vcpus(stack: Stack) -> Iterator[tuple[str, Need, int]]:
         if machine is None or group.properties.get("capacityType") == "CAPACITY_BLOCK":
             continue
         region = _quota_region(stack, group)
-        metric = _vcpu_metric(machine.name, spot=nodes.is_spot(group.properties))
+        metric = _vcpu_metric(machine, spot=nodes.is_spot(group.properties))
         yield region, (metric, region), machine.vcpus * nodes.most_nodes(group.properties)
 
 
-def _vcpu_metric(machine: str, *, spot: bool) -> str:
+def _vcpu_metric(machine: InstanceType, *, spot: bool) -> str:
     """The code of the quota that counts the vCPUs of ``machine``, or these words where no source has it."""
+    if code := machine.spot_quota if spot else machine.quota:
+        return code
     for code, rule in _data()["vcpus"].items():
-        if rule.get("spot", False) == spot and _is_in(machine, rule["families"]):
+        if rule.get("spot", False) == spot and _is_in(machine.name, rule.get("families", ())):
             return code
-    return f"vCPUs of {machine.partition('.')[0]}{' as Spot' if spot else ''}"
+    return f"vCPUs of {machine.name.partition('.')[0]}{' as Spot' if spot else ''}"
 
 
 def _is_in(machine: str, families: Sequence[str]) -> bool:

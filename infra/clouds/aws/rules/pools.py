@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from infra.accelerators import accelerator, accelerators
+from infra.accelerators import PLACE, accelerator, accelerators
 from infra.clouds.aws.catalogue import (
     InstanceType,
     instance_type,
@@ -88,7 +88,8 @@ def _machine(subject: Subject) -> Iterator[Finding]:
             did_you_mean(
                 name,
                 instance_types(),
-                f"see https://aws.amazon.com/ec2/instance-types/; a new type is added in {CATALOGUE}",
+                f"see https://aws.amazon.com/ec2/instance-types/; a new type is added in {CATALOGUE}, "
+                f"one with GPUs in {PLACE}",
             ),
         )
 
@@ -333,7 +334,7 @@ def _offered(subject: Subject, machine: InstanceType) -> Iterator[Finding]:
             (*subject.at, "spot"),
             True,
             f"AWS quotes no Spot price for `{machine.name}` in {listed(usable, 'and')}, as of the catalogue",
-            f"{elsewhere}, or remove `spot`. {_add('`aws ec2 describe-spot-price-history` shows one')}",
+            f"{elsewhere}, or remove `spot`. {_add(machine, '`aws ec2 describe-spot-price-history` shows one')}",
             read=(*subject.on("instance_type"), *subject.zone_places),
         )
 
@@ -341,7 +342,8 @@ def _offered(subject: Subject, machine: InstanceType) -> Iterator[Finding]:
 def _absent(subject: Subject, machine: InstanceType, wanted: Sequence[str]) -> Iterator[Finding]:
     region, pool = subject.cluster.region, subject.pool
     missing = [zone for zone in wanted if not _in(zone, machine.zones, region)]
-    fix = f"{_places(subject, machine.zones)}. {_add('`aws ec2 describe-instance-type-offerings` shows it there')}"
+    shown = "`aws ec2 describe-instance-type-offerings` shows it there"
+    fix = f"{_places(subject, machine.zones)}. {_add(machine, shown)}"
     if region not in regions_of(machine.zones):
         where = [((*subject.at, "instance_type"), region)]
     elif pool.zones is not None:
@@ -373,5 +375,5 @@ def _places(subject: Subject, zones: frozenset[str]) -> str:
     return f"use a cluster in another region: {', '.join(regions_of(zones))}"
 
 
-def _add(shown: str) -> str:
-    return f"Where {shown} by now, add the zone to {CATALOGUE}/instance_types.toml"
+def _add(machine: InstanceType, shown: str) -> str:
+    return f"Where {shown} by now, add the zone to {PLACE}/{machine.accelerator}.toml"

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infra.accelerators import accelerator, accelerators
+from infra.accelerators import PLACE, accelerator, accelerators
 from infra.charts import copy_problem
 from infra.clouds.existing.rules import store
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool, InterconnectSettings
@@ -302,7 +302,7 @@ def check_pools(request: Request) -> Iterator[Finding]:
                     did_you_mean(
                         pool.accelerator,
                         accelerators(),
-                        f"known: {listed(accelerators(), 'and')}; a new one is added in infra/data",
+                        f"known: {listed(accelerators(), 'and')}; a new one is added in {PLACE}",
                     ),
                 )
             elif pool.accelerator is not None and not pool.gpus:

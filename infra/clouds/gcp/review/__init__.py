@@ -12,7 +12,7 @@ from typing import Any
 
 from infra.clouds.gcp import nodes
 from infra.clouds.gcp.autopilot import GENERAL_PURPOSE
-from infra.clouds.gcp.catalogue import machine_type, region_of
+from infra.clouds.gcp.catalogue import Offer, machine_type, offers, region_of
 from infra.clouds.gcp.nodes import CLUSTER, declared_pools, declared_ways
 from infra.clouds.gcp.review import access_policies, charges, policies
 from infra.clouds.gcp.review.access_policies import GRANT, bindings
@@ -382,7 +382,7 @@ def _vcpus(family: str, *, spot: bool) -> str | None:
 
 
 def _gpus(accelerator: str | None, *, spot: bool) -> str:
-    rule: Mapping[str, Any] = _data()["gpus"].get(accelerator, {})
+    rule = offers().get(accelerator or "", Offer()).quota
     if not spot and "family" in rule:
         return f"{PER_GPU_FAMILY}, {rule['family']}"
     unknown = f"{UNKNOWN}{accelerator or 'of any kind'}{' as Spot' if spot else ''}"

@@ -6,8 +6,9 @@ from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from infra.accelerators import prices_of
 from infra.clouds.gcp import autopilot, nodes
-from infra.clouds.gcp.catalogue import MachineType, is_zone, machine_type, region_of, sidecar
+from infra.clouds.gcp.catalogue import CLOUD, MachineType, is_zone, machine_type, region_of, sidecar
 from infra.clouds.gcp.nodes import CLUSTER, DeclaredPool, DeclaredWay, declared_pools, declared_ways
 from infra.platform import ASKED_ANNOTATION, GPU_RESOURCE, Resources
 from infra.review.facts import Balancer, Charge, Disk, Price
@@ -136,7 +137,7 @@ def _amounts(requests: object) -> Resources:
     )
 
 
-TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml")
+TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml", prices_of(CLOUD))
 
 WITHOUT_SSDS = "machines_without_ssds"
 """The kind of rows that price machine types without the local SSDs which they always have."""

@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
+from infra.accelerators import PLACE
 from infra.accelerators import accelerator as accelerator_of
 from infra.clouds.gcp import autopilot
 from infra.clouds.gcp.autopilot import PERFORMANCE
 from infra.clouds.gcp.catalogue import REGION_ZONES, compact_placement, is_zone, machine_type, region_of
-from infra.clouds.gcp.rules.pools import CATALOGUE
 from infra.clouds.gcp.settings import GcpCluster, GcpPool, Network
 from infra.schema.base import misuse
 from infra.schema.problems import Finding, Path, did_you_mean, listed
@@ -408,7 +408,7 @@ def _accelerator(at: Path, pool: GcpPool) -> Iterator[Finding]:
         reason, fix = "Autopilot does not have it", f"write {listed(known)}, or `mode: standard` for the cluster"
         if not accelerator_of(name):
             reason = "not in the catalogue of accelerators"
-            fix = did_you_mean(name, known, f"known: {listed(known, 'and')}; a new one is added in {CATALOGUE}")
+            fix = did_you_mean(name, known, f"known: {listed(known, 'and')}; a new one is added in {PLACE}")
         yield Finding((*at, "accelerator"), name, reason, fix)
     elif pool.gpus is not None and pool.gpus not in autopilot.counts(name):
         choice = listed(autopilot.counts(name))

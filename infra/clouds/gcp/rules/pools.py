@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.accelerators import Accelerator, accelerator
+from infra.accelerators import PLACE, Accelerator, accelerator
 from infra.clouds.gcp.catalogue import (
     AttachLimit,
     MachineType,
@@ -93,7 +93,8 @@ def _machine(subject: Subject) -> Iterator[Finding]:
             did_you_mean(
                 name,
                 machine_types(),
-                f"see https://cloud.google.com/compute/docs/machine-resource; a new type is added in {CATALOGUE}",
+                f"see https://cloud.google.com/compute/docs/machine-resource; a new type is added in {CATALOGUE}, "
+                f"one with GPUs in {PLACE}",
             ),
         )
 
@@ -127,7 +128,7 @@ def _accelerator(subject: Subject) -> Iterator[Finding]:
             did_you_mean(
                 pool.accelerator,
                 offers(),
-                f"known: {listed(offers(), 'and')}; a new one is added in {CATALOGUE}",
+                f"known: {listed(offers(), 'and')}; a new one is added in {PLACE}",
             ),
         )
         return
@@ -544,6 +545,6 @@ def _offered(at: Path, cluster: GcpCluster, key: str, pool: GcpPool) -> Iterator
             pool.accelerator if spot[-1] == "accelerator" else zone,
             f"`{pool.accelerator}` is not offered in `{zone}`, as of the catalogue",
             f"{instead}. Where `gcloud compute accelerator-types list` shows it there by now, add the zone to "
-            "infra/clouds/gcp/data/gpus.toml",
+            f"{PLACE}/{pool.accelerator}.toml",
             read=((*place, "accelerator"), (*place, "zones"), (*at, "zones"), (*at, "location")),
         )
