@@ -71,9 +71,10 @@ def prices_of(cloud: str) -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def _files() -> Mapping[str, Mapping[str, Any]]:
-    """The content of every file, by the accelerator's name."""
+    """The content of every file, by the accelerator's name: those with the least memory first."""
     folder = Path(__file__).parents[1] / PLACE
-    return {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml"))}
+    content = {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.toml")}
+    return dict(sorted(content.items(), key=lambda item: (item[1]["memory_gib"], item[0])))
 
 
 def _version(text: str) -> tuple[int, int]:
