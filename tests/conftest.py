@@ -27,7 +27,7 @@ TOGETHER = (
     "tests/offline/rehearsal/test_demo_of_mnist.py",
     "tests/offline/rehearsal/test_end_to_end.py",
     "tests/offline/rehearsal/test_examples.py",
-    "tests/offline/serving/",
+    "tests/offline/rehearsal/fakes/tensorflow_serving/",
     "tests/offline/test_all_stacks.py",
     "tests/test_architecture.py",
     "tests/test_invariants.py",

@@ -21,7 +21,7 @@ from offline.rehearsal.machine.environments import (
     Software,
     has_all_of,
 )
-from offline.rehearsal.machine.programs import PYTHON, Program, StandIn, search_path
+from offline.rehearsal.machine.programs import PYTHON, Program, search_path
 
 OUTPUT = "--output"
 """The option of the programs that run a command: the directory of its result."""
@@ -111,8 +111,8 @@ class Containers:
                 self._environment(program, pod, note)
                 said = f"{program.software} is in the environment of this rehearsal"
                 return Prepared([sys.executable, "-c", f"print({said!r})"], search_path())
-            if program.stand_in and not program.is_here():
-                return self._stand_in(program, program.stand_in, pod, words, note)
+            if (fake := program.fake) and not program.is_here():
+                return Prepared([sys.executable, "-m", fake.module, *words[1:]], search_path(), fake.environment)
             if not program.installed and words[0] not in PYTHON:
                 return Prepared(words, search_path())
             environment = self._environment(program, pod, note)
@@ -123,16 +123,6 @@ class Containers:
             return Prepared(words, [str(environment.bin), *search_path()])
 
         return supplied
-
-    def _stand_in(
-        self, program: Program, stand_in: StandIn, pod: Pod, words: Sequence[str], note: Callable[[str], None]
-    ) -> Prepared:
-        own = [sys.executable, "-m", stand_in.module, *words[1:]]
-        if has_all_of(stand_in.requirements):
-            return Prepared(own, search_path(), stand_in.environment)
-        software = Software((stand_in.requirements,), tensorflow=True)
-        environment = self._provided(f"{program.kind} {program.of}", software, pod, note)
-        return replace(_in(environment, own), environment=stand_in.environment)
 
     def _environment(self, program: Program, pod: Pod, note: Callable[[str], None]) -> Environment:
         return self._provided(f"{program.kind} {program.of}", program.software, pod, note)

@@ -1,4 +1,4 @@
-"""The programs of steps, services and apps: with which packages, and what stands in for one that is not here."""
+"""The programs of steps, services and apps: their packages, and what runs in place of one that is not here."""
 
 import contextlib
 import os
@@ -20,24 +20,19 @@ from infra.pipelines.images import has_tensorflow
 from infra.schema.problems import Problem, SettingsError
 from offline.rehearsal.machine.environments import Software
 
-# What a rehearsal has of its own for programs that no package index has: they speak as the real ones do.
-#
-# The real program runs where it is on this machine. A stand-in says in its log that it is one.
-
-
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True)
-class StandIn:
-    """A module of the project's that takes the command line of the program that it stands in for.
+class Fake:
+    """A module of the project's that takes the command line of a program that no package index has.
 
-    ``requirements`` is the lock file of what it needs beside TensorFlow.
+    It needs what the project's own environment has. The real program runs where this machine has it. A fake says
+    in its log that it is one.
     """
 
     module: str
     title: str
-    requirements: Path
 
     @property
     def environment(self) -> dict[str, str]:
@@ -45,11 +40,10 @@ class StandIn:
         return {"PYTHONPATH": str(ROOT)}
 
 
-STAND_INS: Mapping[str, StandIn] = {
-    "tensorflow_model_server": StandIn(
-        "offline.serving",
-        "a stand-in for TensorFlow Serving with the same REST and gRPC, whose speed is no measure of it",
-        ROOT / "offline" / "serving" / "requirements.txt",
+FAKES: Mapping[str, Fake] = {
+    "tensorflow_model_server": Fake(
+        "offline.rehearsal.fakes.tensorflow_serving",
+        "a fake of TensorFlow Serving that has predict only, over REST, and whose speed is no measure of it",
     ),
 }
 """By the name of the program."""
@@ -83,9 +77,9 @@ class Program:
     program: str = ""
 
     @property
-    def stand_in(self) -> StandIn | None:
+    def fake(self) -> Fake | None:
         """What a rehearsal has of its own for this program; None where the pipeline says what runs instead."""
-        return None if self.substitute else STAND_INS.get(self.name)
+        return None if self.substitute else FAKES.get(self.name)
 
     def instead(self, annotations: Mapping[str, str], *, told: bool = False) -> list[str]:
         """The substitute's command line as it stands in the pod that has these ``annotations``.
@@ -113,14 +107,14 @@ class Program:
     def unknown(self) -> str:
         """Of a program that this machine lacks: what is asked for in vain, it or its substitute; or nothing."""
         if not self.substitute:
-            return "" if self.stand_in else self.name
+            return "" if self.fake else self.name
         return "" if _is_here(self.substitute[0]) else self.substitute[0]
 
     @property
     def replacing(self) -> str:
         """A sentence that says that the substitute runs."""
-        if stand_in := self.stand_in:
-            return f"{self.of} runs {stand_in.title}: `{self.name}` is not on this machine"
+        if fake := self.fake:
+            return f"{self.of} runs {fake.title}: `{self.name}` is not on this machine"
         if any("\n" in word for word in self.substitute):
             return f"{self.of} runs what stands in for `{self.name}` with {self.software}: this machine has none"
         instead, declared = shlex.join(self.substitute), shlex.join(self.words)
@@ -251,7 +245,7 @@ def _for_variants(word: str, step: StepDeclaration, steps: Sequence[StepDeclarat
 
 def substituted(programs: Iterable[Program]) -> list[str]:
     """A remark for each program that this machine certainly lacks, and that has a substitute."""
-    return [each.replacing for each in _once(programs) if each.substitute or each.stand_in]
+    return [program.replacing for program in _once(programs) if program.substitute or program.fake]
 
 
 def problems(programs: Iterable[Program]) -> list[Problem]:

@@ -114,7 +114,7 @@ def test_tensorboard_shows_the_training_and_the_notebook_asks_for_its_token(demo
 
 
 def test_a_model_server_that_is_killed_is_back_and_the_page_predicts_again(demo: Demo) -> None:
-    (serving,) = demo.children("offline.serving")
+    (serving,) = demo.children("offline.rehearsal.fakes.tensorflow_serving")
     serving.kill()
     demo.until(lambda: "mnist-serving: ready again after" in demo.text)
     page, image = (

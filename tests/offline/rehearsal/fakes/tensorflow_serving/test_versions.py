@@ -12,19 +12,16 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import grpc
 import pytest
-from google.protobuf import text_format
-from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
 
-from tests.offline.serving.server import Server, configuration, half_plus
+from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server, configuration, half_plus
 from workloads.runtime.store import write_atomically
 
 pytestmark = pytest.mark.slow
 
 LABELS = "--allow_version_labels_for_unavailable_models=true"
 IDLE = ("--rest_api_num_threads=4", "--enable_batching=true")
-"""Flags that the stand-in does nothing with."""
+"""Flags that the fake does nothing with."""
 
 
 class Folder:
@@ -225,17 +222,6 @@ def test_a_server_whose_only_version_is_broken_ends(folder: Folder, start: Calla
     assert server.log[-1].startswith(start_of)
 
 
-def test_takes_a_configuration_by_rpc(folder: Folder, start: Callable[..., Server]) -> None:
-    # Without polling, which would put the file's back.
-    server = start(LABELS, "--model_config_file_poll_wait_seconds=0").ready()
-    folder.add(3)
-    request = model_management_pb2.ReloadConfigRequest()
-    text_format.Parse(configuration({"half": folder.folder}, _specific((1, 3)), {"stable": 1}), request.config)
-    with grpc.insecure_channel(f"127.0.0.1:{server.rpc}") as channel:
-        model_service_pb2_grpc.ModelServiceStub(channel).HandleReloadConfigRequest(request)
-    server.until(lambda: answer(server) == 3.0)
-
-
 def test_a_folder_without_configuration_serves_its_newest(folder: Folder) -> None:
     server = Server("--model_name=half", f"--model_base_path={folder.folder}").ready()
     try:
@@ -248,5 +234,5 @@ def test_a_folder_without_configuration_serves_its_newest(folder: Folder) -> Non
 
 def test_says_which_flags_do_nothing(shared: Shared) -> None:
     assert shared.server.notes[1] == (
-        "stand-in: flags that it takes and does nothing with: --rest_api_num_threads=4 --enable_batching"
+        "fake: flags that it takes and does nothing with: --rest_api_num_threads=4 --enable_batching"
     )

@@ -1,8 +1,7 @@
-"""Stands in for `tensorflow_model_server` in a rehearsal, with its command line.
+"""The fake's process, with the command line of `tensorflow_model_server`.
 
-What it leaves out: batching and the rest of its speed, MultiInference, warm-up requests, TLS, logging of requests,
-and platforms other than TensorFlow. Flags about these are accepted, and named in the log. Run as
-`python -m offline.serving --port=8500 --rest_api_port=8501 --model_config_file=FILE`.
+Flags about what it leaves out are accepted, and named in the log. Run as
+`python -m offline.rehearsal.fakes.tensorflow_serving --port=8500 --rest_api_port=8501 --model_config_file=FILE`.
 """
 
 import argparse
@@ -11,16 +10,15 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from itertools import pairwise
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from offline.serving import rest, rpc
-from offline.serving.errors import ServingError
-from offline.serving.libraries import config_pb2, text_format
-from offline.serving.metrics import Metrics
-from offline.serving.servables import Retries, Servables
+from offline.rehearsal.fakes.tensorflow_serving import rest
+from offline.rehearsal.fakes.tensorflow_serving.servables import Retries, Servables, ServingError, load, message
+
+grpc: Any = load("grpc")
 
 LOOK = 0.02
 """Seconds between two looks at whether a model answers for the first time."""
@@ -35,17 +33,17 @@ class StartError(Exception):
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or Ctrl-C; returns the exit code."""
     options, others = _parser().parse_known_args(arguments)
-    say(f"stand-in: {rest.STAND_IN.strip()}")
+    log(f"fake: {rest.FAKE.strip()}")
     ignored = [*others, *(["--enable_batching"] if options.enable_batching else [])]
     if ignored:
-        say(f"stand-in: {IGNORED}: {' '.join(ignored)}")
+        log(f"fake: {IGNORED}: {' '.join(ignored)}")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stopping(stop))
     try:
         _serve(options, stop)
     except StartError as error:
-        say(f"Failed to start server. Error: {error}")
+        log(f"Failed to start server. Error: {error}")
         return 255
     return 0
 
@@ -57,7 +55,7 @@ def _stopping(stop: threading.Event) -> Callable[[int, FrameType | None], None]:
     return handle
 
 
-def say(line: str) -> None:
+def log(line: str) -> None:
     """Write a line of the log."""
     # Several threads write, and `print` would write the end of the line by itself.
     sys.stderr.write(f"{line}\n")
@@ -68,11 +66,11 @@ def _serve(options: argparse.Namespace, stop: threading.Event) -> None:
     servables = Servables(
         options.allow_version_labels_for_unavailable_models,
         Retries(options.max_num_load_retries, options.load_retry_interval_micros / 1e6),
-        say,
+        log,
     )
-    for each in (options.batching_parameters_file, options.monitoring_config_file):
-        if each is not None and not each.is_file():
-            raise StartError(f"NOT_FOUND: {each}; No such file or directory")
+    for file in (options.batching_parameters_file, options.monitoring_config_file):
+        if file is not None and not file.is_file():
+            raise StartError(f"NOT_FOUND: {file}; No such file or directory")
     if options.batching_parameters_file is not None and not options.enable_batching:
         raise StartError(
             "INVALID_ARGUMENT: server_options.batching_parameters_file is set without setting "
@@ -83,36 +81,58 @@ def _serve(options: argparse.Namespace, stop: threading.Event) -> None:
     _wait(servables, stop)
     if stop.is_set():
         return
-    metrics = Metrics()
     path = _metrics_path(options.monitoring_config_file)
     address = options.address
-    rpc_server = rpc.serve(servables, metrics, f"{address}:{options.port}", servables.configure)
+    rpc_server = refusing_rpc(f"{address}:{options.port}")
     rpc_server.start()
-    say(f"Running gRPC ModelServer at {address}:{options.port} ...")
+    log(f"Running gRPC ModelServer at {address}:{options.port} ...")
     if options.rest_api_port:
-        rest_server = rest.serve(rest.Service(servables, metrics, path), (address, options.rest_api_port))
+        rest_server = rest.serve(rest.Service(servables, rest.Metrics(), path), (address, options.rest_api_port))
         threading.Thread(target=rest_server.serve_forever, daemon=True).start()
-        say(f"Exporting HTTP/REST API at:{address}:{options.rest_api_port} ...")
-    every = options.model_config_file_poll_wait_seconds
-    if options.model_config_file is not None and every > 0:
-        threading.Thread(target=_reload, args=(options, servables, stop, every), daemon=True).start()
+        log(f"Exporting HTTP/REST API at:{address}:{options.rest_api_port} ...")
+    interval = options.model_config_file_poll_wait_seconds
+    if options.model_config_file is not None and interval > 0:
+        threading.Thread(target=_reload, args=(options, servables, stop, interval), daemon=True).start()
     stop.wait()
-    rpc_server.stop(grace=options.grace).wait()
+
+
+def refusing_rpc(address: str) -> Any:
+    """A gRPC server at ``address`` that answers every call with UNIMPLEMENTED. It has to be started.
+
+    Raises RuntimeError where the port is taken.
+    """
+
+    def refuse(_request: bytes, context: Any) -> None:
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{rest.FAKE.strip()} Ask its REST port.")
+
+    class Handler(grpc.GenericRpcHandler):
+        def service(self, _: Any) -> Any:
+            return grpc.unary_unary_rpc_method_handler(refuse)
+
+    # Without the option a second server on the port would share its connections.
+    options = [("grpc.so_reuseport", 0)]
+    server = grpc.server(ThreadPoolExecutor(1), handlers=[Handler()], options=options)
+    server.add_insecure_port(address)
+    return server
 
 
 def _configure(options: argparse.Namespace, servables: Servables) -> None:
     try:
         servables.configure(_configuration(options))
-    except (ServingError, OSError, text_format.ParseError) as error:
-        raise StartError(_words(error)) from error
+    except ServingError as error:
+        raise StartError(f"{error.code}: {error.message}") from error
+    except FileNotFoundError as error:
+        raise StartError(f"NOT_FOUND: {error.filename}; No such file or directory") from error
+    except OSError as error:
+        raise StartError(str(error)) from error
 
 
 def _load(options: argparse.Namespace, servables: Servables, stop: threading.Event) -> None:
     """Look at the folders of versions again and again, as often as the flag says."""
     while not stop.is_set():
         servables.poll()
-        every = max(options.file_system_poll_wait_seconds, 0) or (1 if servables.unavailable else None)
-        stop.wait(every)
+        interval = max(options.file_system_poll_wait_seconds, 0) or (1 if servables.unavailable else None)
+        stop.wait(interval)
 
 
 def _wait(servables: Servables, stop: threading.Event) -> None:
@@ -125,50 +145,45 @@ def _wait(servables: Servables, stop: threading.Event) -> None:
         stop.wait(LOOK)
 
 
-def _reload(options: argparse.Namespace, servables: Servables, stop: threading.Event, every: float) -> None:
-    while not stop.wait(every):
+def _reload(options: argparse.Namespace, servables: Servables, stop: threading.Event, interval: float) -> None:
+    while not stop.wait(interval):
         try:
-            servables.configure(_configuration(options))
-        except (OSError, text_format.ParseError) as error:
-            say(f"Failed to read ModelServerConfig file: {error}")
+            config = _configuration(options)
+        except (OSError, ServingError) as error:
+            log(f"Failed to read ModelServerConfig file: {error}")
+            continue
+        try:
+            servables.configure(config)
         except ServingError as error:
-            say(f"PollFilesystemAndReloadConfig failed to ReloadConfig: {error.message}")
+            log(f"PollFilesystemAndReloadConfig failed to ReloadConfig: {error.message}")
 
 
 def _configuration(options: argparse.Namespace) -> Any:
-    config = config_pb2.ModelServerConfig()
+    """The `ModelServerConfig` that the flags name. Raises StartError, OSError, ServingError."""
     if options.model_config_file is not None:
-        return text_format.Parse(options.model_config_file.read_text(encoding="utf-8"), config)
+        return message("ModelServerConfig", _text(options.model_config_file))
     if not options.model_base_path:
         raise StartError(
             "INVALID_ARGUMENT: Both server_options.model_base_path and server_options.model_config_file are empty!"
         )
-    config.model_config_list.config.add(
-        name=options.model_name, base_path=options.model_base_path, model_platform="tensorflow"
-    )
+    config = message("ModelServerConfig")
+    config.model_config_list.config.add(name=options.model_name, base_path=options.model_base_path)
     return config
 
 
 def _metrics_path(file: Path | None) -> str:
-    """Where Prometheus reads; empty where the configuration does not enable it.
-
-    The message of the file is in no package, and has two fields.
-    """
+    """Where Prometheus reads; empty where the configuration does not enable it. Raises StartError."""
     if file is None:
         return ""
-    words = file.read_text(encoding="utf-8").replace("{", " { ").replace("}", " } ").replace(":", ": ").split()
-    values = dict(pairwise(words))
-    if values.get("enable:") != "true":
-        return ""
-    return values.get("path:", "").strip('"') or rest.METRICS
+    try:
+        config = message("MonitoringConfig", _text(file)).prometheus_config
+    except ServingError as error:
+        raise StartError(f"{error.code}: {error.message}") from error
+    return (config.path or rest.METRICS) if config.enable else ""
 
 
-def _words(error: Exception) -> str:
-    if isinstance(error, ServingError):
-        return f"{error.code}: {error.message}"
-    if isinstance(error, FileNotFoundError):
-        return f"NOT_FOUND: {error.filename}; No such file or directory"
-    return str(error)
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace")
 
 
 def _flag(text: str) -> bool:
@@ -179,7 +194,9 @@ def _flag(text: str) -> bool:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m offline.serving", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="python -m offline.rehearsal.fakes.tensorflow_serving", description=__doc__, allow_abbrev=False
+    )
     add = parser.add_argument
     add("--port", type=int, default=8500)
     add("--rest_api_port", type=int, default=0)
@@ -193,7 +210,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--load_retry_interval_micros", type=int, default=60_000_000)
     add("--batching_parameters_file", type=Path)
     add("--monitoring_config_file", type=Path)
-    add("--grace", type=float, default=5, help="seconds that requests have to end after SIGTERM")
     for name in ("enable_batching", "allow_version_labels_for_unavailable_models"):
         add(f"--{name}", type=_flag, nargs="?", const=True, default=False)
     return parser

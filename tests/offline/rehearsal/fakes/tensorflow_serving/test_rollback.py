@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.offline.serving.server import Server
+from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server
 from tests.workloads.serving.models import requests, save
 from workloads.serving import publish
 from workloads.serving.model_config import Served, decode

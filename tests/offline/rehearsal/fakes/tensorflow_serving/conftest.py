@@ -1,4 +1,4 @@
-"""One stand-in for all tests of its answers."""
+"""One server for all tests of its answers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.offline.serving.server import Server
+    from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server
 
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The folders of two models: one with versions 1 and 2, and one with version 123."""
-    from tests.offline.serving.server import half_plus, sensors  # It takes seconds: it imports TensorFlow.
+    # It takes seconds: it imports TensorFlow.
+    from tests.offline.rehearsal.fakes.tensorflow_serving.server import half_plus, sensors
 
     folder = tmp_path_factory.mktemp("models")
     half_plus(folder / "half_plus_three" / "123", 3)
@@ -25,8 +26,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def server(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A stand-in with both."""
-    from tests.offline.serving.server import Server, configuration
+    """A server with both."""
+    from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server, configuration
 
     folder = tmp_path_factory.mktemp("server")
     (folder / "models.config").write_text(configuration(models), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The stand-in as a process, and models as TensorFlow Serving's documentation has them."""
+"""The fake as a process, and models as TensorFlow Serving's documentation has them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import tensorflow as tf
 
 from offline.rehearsal.machine.processes import free_ports
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[5]
+MODULE = "offline.rehearsal.fakes.tensorflow_serving"
 PATIENCE = 300.0
 """Seconds: TensorFlow takes its time on a machine that has other work."""
 
@@ -33,22 +34,9 @@ class HalfPlus(tf.Module):
     def predict(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"y": x / 2 + self.added}
 
-    def _parsed(self, inputs: tf.Tensor) -> tf.Tensor:
-        found = tf.io.parse_example(inputs, {"x": tf.io.FixedLenFeature([1], tf.float32)})
-        return found["x"] / 2 + self.added
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
-    def regress(self, inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"outputs": self._parsed(inputs)}
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
-    def classify(self, inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        scores = self._parsed(inputs)
-        names = tf.constant([["small", "large"]])
-        return {
-            "classes": tf.repeat(names, tf.shape(inputs)[0], axis=0),
-            "scores": tf.concat([1 - scores / 10, scores / 10], axis=1),
-        }
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string, name="name")])
+    def greet(self, name: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"greeting": tf.strings.join(["hello ", name])}
 
 
 class Sensors(tf.Module):
@@ -73,11 +61,7 @@ class Sensors(tf.Module):
 
 def half_plus(folder: Path, added: float) -> Path:
     module = HalfPlus(added)
-    signatures = {
-        "serving_default": module.predict,
-        "tensorflow/serving/regress": module.regress,
-        "tensorflow/serving/classify": module.classify,
-    }
+    signatures = {"serving_default": module.predict, "greet": module.greet}
     tf.saved_model.save(module, str(folder), signatures=signatures)
     return folder
 
@@ -90,7 +74,7 @@ def sensors(folder: Path) -> Path:
 
 def configuration(models: Mapping[str, Path], versions: str = "", labels: Mapping[str, int] | None = None) -> str:
     named = "".join(
-        f'version_labels {{ key: "{label}" value: {each} }} ' for label, each in (labels or {}).items()
+        f'version_labels {{ key: "{label}" value: {version} }} ' for label, version in (labels or {}).items()
     )
     policy = f"model_version_policy {{ {versions} }}" if versions else ""
     configs = "".join(
@@ -101,11 +85,12 @@ def configuration(models: Mapping[str, Path], versions: str = "", labels: Mappin
 
 
 class Server:
-    """A stand-in that runs. ``log`` is what it has written so far."""
+    """A fake that runs. ``log`` is what it has written so far."""
 
     def __init__(self, *flags: str) -> None:
         self.rest, self.rpc = free_ports(2)
-        command = [sys.executable, "-m", "offline.serving", f"--port={self.rpc}", f"--rest_api_port={self.rest}"]
+        ports = [f"--port={self.rpc}", f"--rest_api_port={self.rest}"]
+        command = [sys.executable, "-m", MODULE, *ports]
         self.process = subprocess.Popen(
             [*command, "--file_system_poll_wait_seconds=0.1", "--model_config_file_poll_wait_seconds=0.1", *flags],
             cwd=ROOT,
@@ -162,14 +147,14 @@ class Server:
             return error.code, json.loads(content) if content else None
 
     def states(self, model: str) -> dict[int, str]:
-        code, found = self.get(f"/v1/models/{model}")
+        code, status = self.get(f"/v1/models/{model}")
         assert code == 200
-        return {int(each["version"]): each["state"] for each in found["model_version_status"]}
+        return {int(version["version"]): version["state"] for version in status["model_version_status"]}
 
     @property
     def notes(self) -> list[str]:
-        """What the stand-in says of itself, without what TensorFlow writes on some processors."""
-        return [line for line in self.log if line.startswith("stand-in: ")]
+        """What the fake says of itself, without what TensorFlow writes on some processors."""
+        return [line for line in self.log if line.startswith("fake: ")]
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something is so; fail with the log where it never is."""

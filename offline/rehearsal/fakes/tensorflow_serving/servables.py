@@ -8,17 +8,116 @@ that starts takes any label, and opens its ports as soon as one version of each 
 the oldest first; the server loads several at a time.
 """
 
+import importlib
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from offline.serving.errors import ServingError
-from offline.serving.libraries import saved_model_pb2, tf
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-START, LOADING, AVAILABLE, UNLOADING, END = "START", "LOADING", "AVAILABLE", "UNLOADING", "END"
+
+def load(name: str) -> Any:
+    """The module ``name`` of a package that has no types."""
+    return importlib.import_module(name)
+
+
+tf: Any = load("tensorflow")
+descriptor_pb2: Any = load("google.protobuf.descriptor_pb2")
+descriptor_pool: Any = load("google.protobuf.descriptor_pool")
+message_factory: Any = load("google.protobuf.message_factory")
+saved_model_pb2: Any = load("tensorflow.core.protobuf.saved_model_pb2")
+text_format: Any = load("google.protobuf.text_format")
+
+START, LOADING, AVAILABLE, END = "START", "LOADING", "AVAILABLE", "END"
+
+_MESSAGES = """
+name: "config.proto" package: "tensorflow.serving" syntax: "proto3"
+message_type {
+  name: "ModelServerConfig"
+  field { name: "model_config_list" number: 1 type: TYPE_MESSAGE type_name: "ModelConfigList" }
+}
+message_type {
+  name: "ModelConfigList"
+  field { name: "config" number: 1 type: TYPE_MESSAGE type_name: "ModelConfig" label: LABEL_REPEATED }
+}
+message_type {
+  name: "ModelConfig"
+  field { name: "name" number: 1 type: TYPE_STRING }
+  field { name: "base_path" number: 2 type: TYPE_STRING }
+  field { name: "model_platform" number: 4 type: TYPE_STRING }
+  field { name: "model_version_policy" number: 7 type: TYPE_MESSAGE type_name: "VersionPolicy" }
+  field { name: "version_labels" number: 8 type: TYPE_MESSAGE type_name: "Labels" label: LABEL_REPEATED }
+  nested_type {
+    name: "Labels"
+    field { name: "key" number: 1 type: TYPE_STRING }
+    field { name: "value" number: 2 type: TYPE_INT64 }
+  }
+}
+message_type {
+  name: "VersionPolicy"
+  field { name: "latest" number: 100 type: TYPE_MESSAGE type_name: "Latest" oneof_index: 0 }
+  field { name: "all" number: 101 type: TYPE_MESSAGE type_name: "All" oneof_index: 0 }
+  field { name: "specific" number: 102 type: TYPE_MESSAGE type_name: "Specific" oneof_index: 0 }
+  oneof_decl { name: "policy_choice" }
+  nested_type { name: "Latest" field { name: "num_versions" number: 1 type: TYPE_UINT32 } }
+  nested_type { name: "All" }
+  nested_type { name: "Specific" field { name: "versions" number: 1 type: TYPE_INT64 label: LABEL_REPEATED } }
+}
+message_type {
+  name: "MonitoringConfig"
+  field { name: "prometheus_config" number: 1 type: TYPE_MESSAGE type_name: "PrometheusConfig" }
+}
+message_type {
+  name: "PrometheusConfig"
+  field { name: "enable" number: 1 type: TYPE_BOOL }
+  field { name: "path" number: 2 type: TYPE_STRING }
+}
+"""
+"""The fields of config/{model_server_config,monitoring_config}.proto of 2.21 that a publisher writes.
+
+The package with the messages, tensorflow-serving-api, has no message for monitoring, and is needed for nothing
+else.
+"""
+
+
+def _pool() -> Any:
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(text_format.Parse(_MESSAGES, descriptor_pb2.FileDescriptorProto()))
+    return pool
+
+
+_POOL = _pool()
+
+
+def message(name: str, text: str = "") -> Any:
+    """The message ``name`` of a configuration, as the ``text`` of a file says it.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT; the text says at which line and column.
+    """
+    empty = message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"tensorflow.serving.{name}"))()
+    try:
+        return text_format.Parse(text, empty)
+    except text_format.ParseError as error:
+        return invalid(str(error))
+
+
+class ServingError(Exception):
+    """A request that fails with ``code``, such as `NOT_FOUND`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def invalid(message: str) -> NoReturn:
+    """Raise a ServingError with INVALID_ARGUMENT."""
+    raise ServingError("INVALID_ARGUMENT", message)
 
 
 @dataclass(frozen=True)
@@ -53,21 +152,21 @@ class Servable:
 
     @property
     def aspired(self) -> list[int]:
-        """The versions that the configuration wants of those that lie there."""
+        """The versions that the configuration wants of those in the folder."""
         if not self.wanted:
             return []
         base = Path(self.config.base_path)
-        there = sorted(
+        numbers = sorted(
             int(path.name)
             for path in (base.iterdir() if base.is_dir() else ())
-            if path.is_dir() and _number(path.name)
+            if path.is_dir() and _is_number(path.name)
         )
         policy = self.config.model_version_policy
         if policy.HasField("specific"):
-            return [each for each in there if each in policy.specific.versions]
+            return [number for number in numbers if number in policy.specific.versions]
         if policy.HasField("all"):
-            return there
-        return there[-max(policy.latest.num_versions, 1) :]
+            return numbers
+        return numbers[-max(policy.latest.num_versions, 1) :]
 
 
 @dataclass(frozen=True)
@@ -79,14 +178,13 @@ class Retries:
 
 
 class Servables:
-    """All models of a server. Its methods may be called from several threads."""
+    """All models of a server. Its methods may be called from several threads, `poll` from one."""
 
-    def __init__(self, early_labels: bool, retries: Retries, say: Callable[[str], None]) -> None:
+    def __init__(self, early_labels: bool, retries: Retries, log: Callable[[str], None]) -> None:
         self._early_labels = early_labels
         self._retries = retries
-        self._say = say
+        self._log = log
         self._lock = threading.RLock()
-        self._loading = threading.Lock()
         self._models: dict[str, Servable] = {}
         self._labels: dict[str, dict[str, int]] = {}
         self.loads: dict[tuple[str, str], int] = {}
@@ -100,19 +198,20 @@ class Servables:
         models = list(config.model_config_list.config)
         for model in models:
             if not (model.name and model.base_path):
-                raise ServingError("INVALID_ARGUMENT", f"Illegal empty ModelConfig name or base_path: {model}")
+                invalid(f"Illegal empty ModelConfig name or base_path: {model}")
         with self._lock:
-            labels = {model.name: self._moved(model) for model in models}
+            labels = {model.name: self._checked_labels(model) for model in models}
             self._labels = labels
             for model in models:
                 self._models.setdefault(model.name, Servable(model.name, model)).config = model
             for name, servable in self._models.items():
                 servable.wanted = name in labels
 
-    def _moved(self, model: Any) -> dict[str, int]:
+    def _checked_labels(self, model: Any) -> dict[str, int]:
         existing = self._labels.get(model.name, {})
         versions = self._models[model.name].versions if model.name in self._models else {}
-        for label, number in model.version_labels.items():
+        labels = {entry.key: entry.value for entry in model.version_labels}
+        for label, number in labels.items():
             moves = label in existing and existing[label] != number
             loaded = number in versions and versions[number].state == AVAILABLE
             if not loaded and (moves or not self._early_labels):
@@ -121,33 +220,34 @@ class Servables:
                     f"Request to assign label to version {number} of model {model.name}, which is not currently "
                     "available for inference",
                 )
-        return dict(model.version_labels)
+        return labels
 
     def poll(self) -> None:
         """Look at the folders of versions once: load what is wanted, then unload what is not."""
-        with self._loading:
-            for servable in list(self._models.values()):
-                self._poll(servable)
+        with self._lock:
+            servables = list(self._models.values())
+        for servable in servables:
+            self._poll(servable)
 
     def _poll(self, servable: Servable) -> None:
         aspired = servable.aspired
         for number in aspired:
-            found = servable.versions.get(number)
+            version = servable.versions.get(number)
             # One that was unloaded is loaded anew; one that failed stays as it is.
-            if found is None or (found.state == END and found.error is None):
+            if version is None or (version.state == END and version.error is None):
                 path = Path(servable.config.base_path) / str(number)
                 with self._lock:
                     servable.versions[number] = Version(number, path)
         for number in aspired:
-            found = servable.versions[number]
-            if found.state in (START, LOADING) and found.next_attempt <= time.monotonic():
-                self._load(servable, found)
+            version = servable.versions[number]
+            if version.state in (START, LOADING) and version.next_attempt <= time.monotonic():
+                self._load(servable, version)
         answers = any(servable.versions[number].state == AVAILABLE for number in aspired)
         for number, version in servable.versions.items():
             if number not in aspired and version.state == AVAILABLE and (answers or not aspired):
                 with self._lock:
                     version.state, version.model = END, None
-                self._say(f"Done unloading servable version {{name: {servable.name} version: {number}}}")
+                self._log(f"Done unloading servable version {{name: {servable.name} version: {number}}}")
 
     def _load(self, servable: Servable, version: Version) -> None:
         version.state = LOADING
@@ -158,21 +258,22 @@ class Servables:
         except Exception as error:
             # Whatever is wrong with a SavedModel: each kind of damage has an exception of its own.
             self._count(version, "fail")
-            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            self._say(f"Loading servable: {identity} failed: {said}")
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            self._log(f"Loading servable: {identity} failed: {reason}")
             if version.attempts > self._retries.most:
-                version.error = ("UNKNOWN", said)
+                version.error = ("UNKNOWN", reason)
                 version.state = END
             version.next_attempt = time.monotonic() + self._retries.interval
             return
         self._count(version, "success")
         with self._lock:
             version.model, version.state = model, AVAILABLE
-        self._say(f"Successfully loaded servable version {identity}")
+        self._log(f"Successfully loaded servable version {identity}")
 
     def _count(self, version: Version, status: str) -> None:
         key = (str(version.path), status)
-        self.loads[key] = self.loads.get(key, 0) + 1
+        # Another dictionary: a page of metrics may be reading this one.
+        self.loads = {**self.loads, key: self.loads.get(key, 0) + 1}
 
     @property
     def unavailable(self) -> list[str]:
@@ -200,8 +301,6 @@ class Servables:
         Raises:
             ServingError: NOT_FOUND, or INVALID_ARGUMENT where there is no such label.
         """
-        if not name:
-            raise ServingError("INVALID_ARGUMENT", "ModelSpec has no name specified.")
         with self._lock:
             number = self._labelled(name, label) if label else number
             versions = self._models[name].versions if name in self._models else {}
@@ -233,7 +332,7 @@ class Servables:
     def _labelled(self, name: str, label: str) -> int:
         number = self._labels.get(name, {}).get(label)
         if number is None:
-            raise ServingError("INVALID_ARGUMENT", f"Unrecognized servable version label: {label}")
+            invalid(f"Unrecognized servable version label: {label}")
         return number
 
 
@@ -255,5 +354,5 @@ def _reason(servable: Servable) -> str:
     return f"{{name: {servable.name} version: {newest}}}{errors[-1] if errors else ''}"
 
 
-def _number(name: str) -> bool:
+def _is_number(name: str) -> bool:
     return name.isascii() and name.isdigit()
