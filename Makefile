@@ -145,16 +145,17 @@ pictures: $(VENV)/.dev ## Redraw the pictures that the pages show: of the stacks
 	@$(BIN)/python -m tools.page_picture docs/images/demo.png
 
 # Tests start hundreds of processes, each of which would else compile the project anew under PYTHONDONTWRITEBYTECODE.
-PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadgroup
+# The slow ones wait more than they compute, so three workers keep two cores busy.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist loadgroup
 
 test: $(VENV)/.dev ## Run the quick tests, and one rehearsal with real training: 4 minutes [TESTS=tests/…]
-	@$(PYTEST) -m "not slow and not long" $$TESTS
+	@$(PYTEST) -n 2 -m "not slow and not long" $$TESTS
 
 test-all: $(VENV)/.dev ## Run these and the slow tests: 15 minutes [TESTS=tests/…]
-	@$(PYTEST) -m "not long" $$TESTS
+	@$(PYTEST) -n 3 -m "not long" $$TESTS
 
 test-long: $(VENV)/.dev ## Run the tests that `make test-all` leaves out: 20 minutes [TESTS=tests/…]
-	@$(PYTEST) -m long $$TESTS
+	@$(PYTEST) -n 3 -m long $$TESTS
 
 browser: ## Install Chromium for the tests of the page, which are skipped without it
 	@for each in chromium chromium-browser google-chrome-stable google-chrome; do \
