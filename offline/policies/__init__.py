@@ -1,1 +1,1 @@
-"""Policies: what may not be in a stack, as plain functions over its resources."""
+"""Policies: functions that find in the resources of a stack what must not be there."""

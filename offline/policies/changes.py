@@ -78,7 +78,7 @@ class ChangePolicy:
     harm: Harm | None
 
 
-def _lost(change: Change) -> Iterator[Violation]:
+def _find_lost(change: Change) -> Iterator[Violation]:
     for compared, consequence in _consequences(change, Effect.DELETES_DATA):
         yield Violation(
             compared.resource.urn,
@@ -98,7 +98,7 @@ def _lost(change: Change) -> Iterator[Violation]:
         why = (
             cause(compared)
             if goes
-            else f"{_named(change.by_urn[with_it[0]].resource)} goes, with all that is in it"
+            else f"{_describe(change.by_urn[with_it[0]].resource)} goes, with all that is in it"
         )
         unless = f", unless {compared.unless}" if compared.unless else ""
         first = "" if held.meant else "copy what is in it away first, and "
@@ -109,7 +109,7 @@ def _lost(change: Change) -> Iterator[Violation]:
         )
 
 
-def _refused(change: Change) -> Iterator[Violation]:
+def _find_refused(change: Change) -> Iterator[Violation]:
     for compared in change.compared:
         if compared.before is None or compared.operation not in GOES:
             continue
@@ -126,11 +126,11 @@ def _refused(change: Change) -> Iterator[Violation]:
                 f"`pulumi up` fails half-way: {cause(compared)}, and {held.refused}",
                 f"{undo(compared)}; or empty it, or let it be deleted, in an update of its own",
             )
-    yield from _held_elsewhere(change)
-    yield from _held_by_runs(change)
+    yield from _find_held_elsewhere(change)
+    yield from _find_held_by_runs(change)
 
 
-def _held_elsewhere(change: Change) -> Iterator[Violation]:
+def _find_held_elsewhere(change: Change) -> Iterator[Violation]:
     """Volumes that are replaced while the claim that they are bound to is not the stack's own.
 
     A bound volume has the finalizer kubernetes.io/pv-protection: it goes after its claim (Kubernetes 1.34).
@@ -161,48 +161,48 @@ def _held_elsewhere(change: Change) -> Iterator[Violation]:
         )
 
 
-def _held_by_runs(change: Change) -> Iterator[Violation]:
+def _find_held_by_runs(change: Change) -> Iterator[Violation]:
     """Claims that go while the Jobs of a CronJob that stays mount them.
 
     The pods of its last runs stay for their logs, and a claim has the finalizer kubernetes.io/pvc-protection: it
     goes after every pod object that names it (Kubernetes 1.34).
     """
-    for each in change.compared:
-        if each.before is None or each.before.type != CLAIM or each.operation is not Operation.DELETE:
+    for compared in change.compared:
+        if compared.before is None or compared.before.type != CLAIM or compared.operation is not Operation.DELETE:
             continue
-        if each.protected or each.retained:
+        if compared.protected or compared.retained:
             continue
         users = [
             workload
             for workload in workloads(change.before, JOB, CRON_JOB)
-            if workload.resource.provider == each.before.provider
-            and workload.namespace == at(each.before.properties, "metadata", "namespace")
+            if workload.resource.provider == compared.before.provider
+            and workload.namespace == at(compared.before.properties, "metadata", "namespace")
         ]
-        if not any(at(each.before.properties, "metadata", "name") in user.claims for user in users):
+        if not any(at(compared.before.properties, "metadata", "name") in user.claims for user in users):
             continue
         for clock in users:
             runs = at(clock.resource.properties, "metadata", "labels", NAME) == SCHEDULED_RUN
             if runs and clock.resource.type == CRON_JOB and not change.ends(clock.resource.urn):
                 yield Violation(
-                    each.resource.urn,
-                    f"`pulumi up` fails half-way: {cause(each)}, and it goes only after the pods of the runs of "
+                    compared.resource.urn,
+                    f"`pulumi up` fails half-way: {cause(compared)}, and it goes only after the pods of the runs of "
                     f"{clock.resource.name}, which stay for their logs",
-                    f"{undo(each)}; or take the pipeline's `schedule` out of the stack file for this update, and "
+                    f"{undo(compared)}; or take the pipeline's `schedule` out of the stack file for this update, and "
                     "suppress `deletion-refused` with the reason",
                 )
 
 
-def _not_carried_out(change: Change) -> Iterator[Violation]:
+def _find_not_carried_out(change: Change) -> Iterator[Violation]:
     for compared, consequence in _consequences(change, Effect.REFUSED):
         reason = f"another {_properties(consequence)} is not carried out: {consequence.fact.note}"
         yield Violation(compared.resource.urn, reason, consequence.fact.fix)
     for compared, consequence in _consequences(change, Effect.CUTS_OFF):
         reason = f"`pulumi up` fails half-way: {consequence.fact.note} ({_from_to(consequence)})"
         yield Violation(compared.resource.urn, reason, consequence.fact.fix)
-    yield from _blocked(change)
+    yield from _find_blocked(change)
 
 
-def _blocked(change: Change) -> Iterator[Violation]:
+def _find_blocked(change: Change) -> Iterator[Violation]:
     """Updates of node pools that wait for the eviction of pods which a budget never lets go."""
     for compared in change.compared:
         blocked = next((known.fact.blocked for known in compared.consequences if known.fact.blocked), "")
@@ -224,14 +224,14 @@ def _blocked(change: Change) -> Iterator[Violation]:
             )
 
 
-def _unguarded(change: Change) -> Iterator[Violation]:
+def _find_unguarded(change: Change) -> Iterator[Violation]:
     for compared, consequence in _consequences(change, Effect.UNGUARDS):
         yield Violation(
             compared.resource.urn, f"{consequence.fact.note} ({_from_to(consequence)})", consequence.fact.fix
         )
 
 
-def _left(change: Change) -> Iterator[Violation]:
+def _find_left(change: Change) -> Iterator[Violation]:
     for compared in change.compared:
         if (
             compared.before is None
@@ -250,7 +250,7 @@ def _left(change: Change) -> Iterator[Violation]:
             )
 
 
-def _lets_in(change: Change) -> Iterator[Violation]:
+def _find_new_access(change: Change) -> Iterator[Violation]:
     before: dict[str, set[str]] = {}
     for grant in change.before.grants:
         before.setdefault(grant.may, set()).add(grant.who)
@@ -267,8 +267,8 @@ def _lets_in(change: Change) -> Iterator[Violation]:
         )
 
 
-def _ends_work(change: Change) -> Iterator[Violation]:
-    yield from _ended_pools(change)
+def _find_ended_work(change: Change) -> Iterator[Violation]:
+    yield from _find_ended_pools(change)
     for compared in change.compared:
         effects = {consequence.fact.effect for consequence in compared.consequences}
         if Effect.REFUSED in effects:
@@ -280,7 +280,7 @@ def _ends_work(change: Change) -> Iterator[Violation]:
                 yield Violation(compared.resource.urn, reason, consequence.fact.fix)
 
 
-def _ended_pools(change: Change) -> Iterator[Violation]:
+def _find_ended_pools(change: Change) -> Iterator[Violation]:
     """Node pools that go, with whatever runs on their nodes."""
     pools = {pool.urn: pool for pool in change.before.pools if pool.urn and not pool.stack and pool.max_nodes}
     ended = [
@@ -333,7 +333,7 @@ def _properties(consequence: Consequence) -> str:
 
 
 def _from_to(consequence: Consequence) -> str:
-    """``retentionInDays 90 → 7``; of values with others in them only the name."""
+    """``retentionInDays 90 → 7``; for a mapping or a list only the name."""
     return ", ".join(
         dict.fromkeys(
             f"{written(without_indices(difference.path))} {_short(difference.before)} → {_short(difference.after)}"
@@ -348,7 +348,7 @@ def _short(value: object) -> str:
     return json.dumps(value) if isinstance(value, bool | int | float | str) else "…"
 
 
-def _named(resource: Resource) -> str:
+def _describe(resource: Resource) -> str:
     return f"its {resource.type.rpartition(':')[2].lower()} {resource.name}"
 
 
@@ -358,7 +358,7 @@ POLICIES: Sequence[ChangePolicy] = (
         Severity.ERROR,
         "A change deletes or replaces nothing that holds users' data: buckets, file systems, claims, volumes, "
         "repositories, keys, logs, addresses, clusters; and it shortens no time after which data are deleted.",
-        _lost,
+        _find_lost,
         "Leave it as it is; or copy its data away, and suppress the policy until the change is made.",
         harm=Harm.LOSS,
     ),
@@ -366,7 +366,7 @@ POLICIES: Sequence[ChangePolicy] = (
         "deletion-refused",
         Severity.ERROR,
         "A change deletes or replaces nothing that is protected, or that its cloud does not delete as it is.",
-        _refused,
+        _find_refused,
         "Leave it as it is; or take its protection away, or empty it, in an update of its own.",
         harm=Harm.REFUSAL,
     ),
@@ -374,7 +374,7 @@ POLICIES: Sequence[ChangePolicy] = (
         "update-refused",
         Severity.ERROR,
         "A change asks for no update in place that a cloud, its provider or Kubernetes does not carry out.",
-        _not_carried_out,
+        _find_not_carried_out,
         "Leave the property as it is, or do what the finding says.",
         harm=Harm.REFUSAL,
     ),
@@ -382,7 +382,7 @@ POLICIES: Sequence[ChangePolicy] = (
         "lets-in",
         Severity.WARNING,
         "Whom a change lets in from outside the clusters is meant to come in: accounts, roles, groups, networks.",
-        _lets_in,
+        _find_new_access,
         "Read who may do what; go on where that is meant.",
         harm=Harm.OPENING,
     ),
@@ -390,7 +390,7 @@ POLICIES: Sequence[ChangePolicy] = (
         "safeguard-off",
         Severity.WARNING,
         "A change switches no safeguard off: a log, backups, old versions, protection from deletion.",
-        _unguarded,
+        _find_unguarded,
         "Leave it on.",
         harm=Harm.OPENING,
     ),
@@ -399,7 +399,7 @@ POLICIES: Sequence[ChangePolicy] = (
         Severity.WARNING,
         "A change deletes or replaces no node pool, and updates nothing in place, so that the pods that run there "
         "end.",
-        _ends_work,
+        _find_ended_work,
         "Run `pulumi up` while no Job runs there.",
         harm=Harm.INTERRUPTION,
     ),
@@ -407,14 +407,14 @@ POLICIES: Sequence[ChangePolicy] = (
         "leaves-billed",
         Severity.WARNING,
         "A change leaves nothing behind that is billed and that Pulumi only forgets.",
-        _left,
+        _find_left,
         "Keep it in the stack; or delete or switch it off by hand once nothing needs it.",
         harm=Harm.COST,
     ),
 )
 
 
-# Policies about a change of what apps and queues leave behind: versions of models, and Kueue's own API.
+# Policies about changes of model versions that apps serve, and of Kueue's own API.
 
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
@@ -426,7 +426,7 @@ PUBLISHES = "workloads.serving.publish"
 """The module of the steps that publish (`infra.pipelines.app_kinds.tensorflow_serving`)."""
 
 
-def _versions(change: Change) -> Iterator[Violation]:
+def _find_versions(change: Change) -> Iterator[Violation]:
     for compared in change.compared:
         if compared.before is None or compared.after is None or compared.after.type != JOB:
             continue
@@ -451,7 +451,7 @@ def _kept(job: Resource) -> int | None:
     return None
 
 
-def _kueue(change: Change) -> Iterator[Violation]:
+def _find_kueue(change: Change) -> Iterator[Violation]:
     for compared in change.compared:
         if (
             compared.before is None
@@ -473,7 +473,7 @@ APP_CHANGE_POLICIES = (
         "deletes-model-versions",
         Severity.WARNING,
         "A change lets no step that publishes delete versions of a model that it kept before.",
-        _versions,
+        _find_versions,
         "Leave `keep` as it is; or copy the versions away first.",
         harm=Harm.LOSS,
     ),
@@ -481,14 +481,14 @@ APP_CHANGE_POLICIES = (
         "deletes-queue-api",
         Severity.WARNING,
         "A change does not take Kueue from a cluster, where other stacks may have queues.",
-        _kueue,
+        _find_kueue,
         "Leave it there; or first take `slipway:kueue` out of the stacks that have queues there.",
         harm=Harm.INTERRUPTION,
     ),
 )
 
 
-# Pipelines whose files are outside of the repository: a preview has one revision of these, and cannot compare.
+# Pipelines whose files are outside the repository: a preview has only one revision of them to read.
 
 
 SECTION = f"slipway:{KEY}"
@@ -501,7 +501,7 @@ def uncompared(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
     return {name: folder for name, folder in folders.items() if isinstance(folder, str) and outside(folder)}
 
 
-def _uncompared(change: Change) -> Iterator[Violation]:
+def _find_uncompared(change: Change) -> Iterator[Violation]:
     for name, folder in uncompared(change.before.configuration, change.after.configuration).items():
         yield Violation(
             key_of((name,), f"{SECTION}."),
@@ -516,7 +516,7 @@ OUTSIDE_FOLDER_POLICIES: Sequence[ChangePolicy] = (
         "not-comparable",
         Severity.WARNING,
         "A preview has both revisions of all files: those of each pipeline are in the repository.",
-        _uncompared,
+        _find_uncompared,
         "Compare with what is up by `pulumi preview`; or move the folder below `workloads/`.",
         harm=None,
     ),

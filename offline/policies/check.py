@@ -159,10 +159,10 @@ def check(
 def check_change(
     change: Change, suppressions: Mapping[str, Suppression], today: date
 ) -> tuple[list[Finding], list[Suppressed]]:
-    """What the policies about changes find in an update, and which of it is suppressed on the day ``today``.
+    """The findings of the policies about changes in an update, and those that are suppressed on the day ``today``.
 
-    ``suppressions`` are those of the stack as it is after the update. One that is there before it, and has no last
-    day, was for an earlier update: it would hide all that are to come.
+    ``suppressions`` are those of the stack after the update. One that existed before it and has no last day was
+    for an earlier update. It does not count, because it would hide the findings of all later updates.
     """
     earlier = suppressions_of(change.before.configuration)
     findings: list[Finding] = []

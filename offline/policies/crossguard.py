@@ -1,7 +1,8 @@
-"""The same policies as a CrossGuard policy pack, in which Pulumi's engine says what is declared.
+"""The same policies as a CrossGuard policy pack, which gets the declared resources from Pulumi's engine.
 
-It tells less of a resource than the program does: a secret comes in clear, so nothing here says that it is one,
-and what is only read looks like what is managed (pulumi-policy 1.21.0, ``AnalyzeStack``; read 2026-11-21).
+The engine passes on less about a resource than the program has: a secret is plain text, so it cannot be
+recognized, and a resource that is only read looks like one that is managed (pulumi-policy 1.21.0,
+``AnalyzeStack``; read 2026-11-21).
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,7 +77,7 @@ def stack_of(resources: Sequence[PolicyResource], root: Path) -> Stack:
     return reviewed(
         Stack(
             name=name,
-            resources={resource.urn: _declared(resource) for resource in resources},
+            resources={resource.urn: _to_resource(resource) for resource in resources},
             configuration=configuration,
             pools=folder,
         ),
@@ -130,10 +131,10 @@ def _standing(configuration: Mapping[str, Any]) -> list[NodePool]:
     return [pool_of_nodes(node) for emulator in emulators(settings.request) for node in emulator.standing_nodes()]
 
 
-def _declared(resource: PolicyResource) -> Resource:
+def _to_resource(resource: PolicyResource) -> Resource:
     provider = resource.provider
     is_provider = resource.resource_type.startswith("pulumi:providers:")
-    properties = _known(resource.props)
+    properties = _known_value(resource.props)
     if resource.resource_type == SECRET_TYPE:
         properties = {**properties, **{key: Secret("") for key in ("data", "stringData") if key in properties}}
     return Resource(
@@ -162,21 +163,21 @@ def _is_default(provider: str) -> bool:
     return provider == "default" or provider.startswith("default_")
 
 
-def _known(value: Any) -> Any:
+def _known_value(value: Any) -> Any:
     """``value`` as the program sees it: integers, and `UNKNOWN` for values that raise on access."""
     if isinstance(value, Mapping):
         mapping = cast("Mapping[str, Any]", value)
-        return {key: _looked_at(mapping, key) for key in mapping}
+        return {key: _read_item(mapping, key) for key in mapping}
     if isinstance(value, Sequence) and not isinstance(value, str):
         sequence = cast("Sequence[Any]", value)
-        return [_looked_at(sequence, index) for index in range(len(sequence))]
+        return [_read_item(sequence, index) for index in range(len(sequence))]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
 
 
-def _looked_at(holder: Any, key: Any) -> Any:
+def _read_item(holder: Any, key: Any) -> Any:
     try:
-        return _known(holder[key])
+        return _known_value(holder[key])
     except UnknownValueError:
         return UNKNOWN

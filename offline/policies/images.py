@@ -29,7 +29,7 @@ PINNING = (
 LOCAL = re.compile(r"^(?:[./~]|.*\.tgz$)")
 
 
-def _images(stack: Stack) -> Iterator[Violation]:
+def _find_images(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack):
         named = {
             str(container["image"]): None
@@ -47,7 +47,7 @@ def _images(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _defaults(stack: Stack) -> Iterator[Violation]:
+def _find_defaults(stack: Stack) -> Iterator[Violation]:
     """One finding for the data file that names the image, instead of one for each Job."""
     used = {container.get("image") for workload in workloads(stack) for container in workload.containers}
     if images := [tag for tags in IMAGES.values() for tag in tags if tag in used]:
@@ -55,7 +55,7 @@ def _defaults(stack: Stack) -> Iterator[Violation]:
         yield Violation(f"infra/data/{DATA.name}", f"{reason}: {', '.join(images)}", PINNING)
 
 
-def _charts(stack: Stack) -> Iterator[Violation]:
+def _find_charts(stack: Stack) -> Iterator[Violation]:
     for resource in stack.resources.values():
         chart, version = resource.properties.get("chart"), resource.properties.get("version")
         if resource.type not in CHARTS or not isinstance(chart, str) or LOCAL.match(chart) or "@sha256:" in chart:
@@ -74,27 +74,27 @@ POLICIES = (
         "unpinned-image",
         Severity.ERROR,
         "Every image is named by digest or by a tag with a whole version: not `latest`, `stable` or `3.11`.",
-        _images,
+        _find_images,
         "Name the image by digest, or by a whole version that its publisher does not move.",
     ),
     Policy(
         "default-image-by-tag",
         Severity.WARNING,
         "The images that are run by default are named by digest.",
-        _defaults,
+        _find_defaults,
         PINNING,
     ),
     Policy(
         "unpinned-chart",
         Severity.ERROR,
         "Every Helm chart that is fetched has one exact version.",
-        _charts,
+        _find_charts,
         "Name the version.",
     ),
 )
 
 
-# Jobs that build images in the cluster, and the guards that their pods lack.
+# Jobs that build images in the cluster without the guards that their pods need.
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def built_image(resource: Resource) -> BuiltImage | None:
         return None
 
 
-def _unguarded(stack: Stack) -> Iterator[Violation]:
+def _find_unguarded(stack: Stack) -> Iterator[Violation]:
     for resource in stack.of_type(JOB):
         if image := built_image(resource):
             yield Violation(
@@ -138,7 +138,7 @@ IMAGE_BUILD_POLICIES = (
         "unguarded-build",
         Severity.WARNING,
         "No image is built in the cluster, where BuildKit runs without seccomp and AppArmor.",
-        _unguarded,
+        _find_unguarded,
         "Name the image by digest, or suppress the finding for a Dockerfile that you trust.",
         harm=Harm.OPENING,
     ),

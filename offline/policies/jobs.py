@@ -59,7 +59,7 @@ REMOTE = re.compile(r"\b(?!https?:)[a-z][a-z0-9+.-]+://")
 """A URL of storage, such as a bucket."""
 
 
-def _ttl(stack: Stack) -> Iterator[Violation]:
+def _find_ttl(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack, JOB):
         if (seconds := workload.job.get("ttlSecondsAfterFinished")) is not None:
             yield Violation(
@@ -70,7 +70,7 @@ def _ttl(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _without_limit(stack: Stack) -> Iterator[Violation]:
+def _find_without_limit(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack):
         limits = (spec.get("activeDeadlineSeconds") for spec in (workload.job, workload.spec))
         if not workload.job or not gpus_of(workload) or any(limit is not None for limit in limits):
@@ -85,7 +85,7 @@ def _without_limit(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _without_retries(stack: Stack) -> Iterator[Violation]:
+def _find_without_retries(stack: Stack) -> Iterator[Violation]:
     for workload, pools in _on_spot(stack):
         spec = workload.job
         action = _on_disruption(spec)
@@ -102,7 +102,7 @@ def _without_retries(stack: Stack) -> Iterator[Violation]:
         )
 
 
-def _without_checkpoints(stack: Stack) -> Iterator[Violation]:
+def _find_without_checkpoints(stack: Stack) -> Iterator[Violation]:
     for workload, pools in _on_spot(stack):
         limit = number(workload.job.get("activeDeadlineSeconds"))
         labels = mapping(mapping(workload.template.get("metadata")).get("labels"))
@@ -117,7 +117,7 @@ def _without_checkpoints(stack: Stack) -> Iterator[Violation]:
         )
 
 
-def _together_on_spot(stack: Stack) -> Iterator[Violation]:
+def _find_together_on_spot(stack: Stack) -> Iterator[Violation]:
     for workload, pools in _on_spot(stack):
         if workload.together and workload.labels.get(NAME) not in GATES:
             pods = workload.pods
@@ -166,7 +166,7 @@ def _saves(workload: Workload) -> bool:
     return False
 
 
-def _outlasting(stack: Stack) -> Iterator[Violation]:
+def _find_outlasting(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack, JOB):
         limit = number(workload.job.get("activeDeadlineSeconds"))
         labels = strings(at(workload.template, "metadata", "labels"))
@@ -182,7 +182,7 @@ def _outlasting(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _overlapping(stack: Stack) -> Iterator[Violation]:
+def _find_overlapping(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack, CRON_JOB):
         policy = at(workload.resource.properties, "spec", "concurrencyPolicy")
         if policy is None or policy == "Allow":
@@ -198,21 +198,21 @@ POLICIES = (
         "job-ttl",
         Severity.ERROR,
         "A Job that Pulumi manages is not deleted by a clock: no ttlSecondsAfterFinished.",
-        _ttl,
+        _find_ttl,
         "Leave ttlSecondsAfterFinished out.",
     ),
     Policy(
         "gpu-job-without-limit",
         Severity.WARNING,
         "A Job on GPUs has a time limit, its own or that of its nodes.",
-        _without_limit,
+        _find_without_limit,
         "Set activeDeadlineSeconds.",
     ),
     Policy(
         "spot-job-without-retries",
         Severity.ERROR,
         "A Job that only Spot nodes can take is tried again when one is taken away.",
-        _without_retries,
+        _find_without_retries,
         "Ignore DisruptionTarget in the Job's podFailurePolicy.",
     ),
     Policy(
@@ -220,28 +220,28 @@ POLICIES = (
         Severity.WARNING,
         "A Job that only Spot nodes can take has somewhere to keep its progress, "
         "unless it is limited to half an hour.",
-        _without_checkpoints,
+        _find_without_checkpoints,
         "Mount the store, write checkpoints there and resume from them.",
     ),
     Policy(
         "longer-than-login",
         Severity.WARNING,
         f"No Job may run for longer than the login of the pipeline that waits for it, {duration(LOGIN)}.",
-        _outlasting,
+        _find_outlasting,
         "Shorten the step's time_limit, or deploy from a runner of your own and suppress it.",
     ),
     Policy(
         "spot-job-on-several-nodes",
         Severity.WARNING,
         "A Job whose pods work together is on nodes that nobody takes away.",
-        _together_on_spot,
+        _find_together_on_spot,
         "Use a pool that is not Spot, or save checkpoints every few minutes.",
     ),
     Policy(
         "schedule-overlaps",
         Severity.WARNING,
         "A CronJob has no two runs at a time.",
-        _overlapping,
+        _find_overlapping,
         "Set concurrencyPolicy: Forbid.",
     ),
 )
@@ -250,7 +250,7 @@ POLICIES = (
 # Jobs whose pods train together on nodes that could have a faster network between them.
 
 
-def _slower(stack: Stack) -> Iterator[Violation]:
+def _find_slower(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack, JOB):
         labels = mapping(mapping(workload.template.get("metadata")).get("labels"))
         # Pods with a subdomain have names by which they find one another.
@@ -273,7 +273,7 @@ INTERCONNECT_POLICIES = (
         "slow-network-between-nodes",
         Severity.WARNING,
         "A Job on the GPUs of several nodes has the fastest network that their machine type can have.",
-        _slower,
+        _find_slower,
         "Switch the pool's fast network on.",
     ),
 )
@@ -329,7 +329,7 @@ def _sizes(stack: Stack) -> Iterator[tuple[Resource, int]]:
         yield config_map, sum(len(string.encode()) for string in strings(data).values()) + sum(map(len, decoded))
 
 
-def _too_large(stack: Stack) -> Iterator[Violation]:
+def _find_too_large(stack: Stack) -> Iterator[Violation]:
     for config_map, size in _sizes(stack):
         if size > LIMIT:
             yield Violation(
@@ -339,7 +339,7 @@ def _too_large(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _large(stack: Stack) -> Iterator[Violation]:
+def _find_large(stack: Stack) -> Iterator[Violation]:
     for config_map, size in _sizes(stack):
         if NEAR * LIMIT <= size <= LIMIT:
             yield Violation(
@@ -349,7 +349,7 @@ def _large(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _too_long(stack: Stack) -> Iterator[Violation]:
+def _find_too_long(stack: Stack) -> Iterator[Violation]:
     for policy in stack.of_type(ADMISSION):
         longest = max(
             (
@@ -373,10 +373,10 @@ def _counts(stack: Stack) -> Iterator[tuple[Resource, str, int, int]]:
         for key, hard in mapping(at(quota.properties, "spec", "hard")).items():
             limit = whole(hard, -1)
             if (key.startswith("count/") or key in PLAIN_COUNTS) and limit >= 0 and known(_namespace(quota)):
-                yield quota, key, _declared(stack, quota, key.removeprefix("count/")), limit
+                yield quota, key, _count_declared(stack, quota, key.removeprefix("count/")), limit
 
 
-def _declared(stack: Stack, quota: Resource, counted: str) -> int:
+def _count_declared(stack: Stack, quota: Resource, counted: str) -> int:
     return sum(
         resource.custom
         and not resource.read
@@ -401,7 +401,7 @@ def _plural(type_: str) -> str:
     return plural if group == "core" else f"{plural}.{group}"
 
 
-def _too_many(stack: Stack) -> Iterator[Violation]:
+def _find_too_many(stack: Stack) -> Iterator[Violation]:
     for quota, key, count, limit in _counts(stack):
         if count > limit:
             yield Violation(
@@ -411,7 +411,7 @@ def _too_many(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _many(stack: Stack) -> Iterator[Violation]:
+def _find_many(stack: Stack) -> Iterator[Violation]:
     for quota, key, count, limit in _counts(stack):
         if key not in GUARDS and count and NEAR * limit <= count <= limit:
             yield Violation(
@@ -426,35 +426,35 @@ LIMIT_POLICIES = (
         "configmap-too-large",
         Severity.ERROR,
         "The values of a ConfigMap have at most 1 MiB.",
-        _too_large,
+        _find_too_large,
         "Put less into it, or ship the files in an image.",
     ),
     Policy(
         "configmap-near-limit",
         Severity.WARNING,
         "The values of a ConfigMap leave a tenth of the 1 MiB that it can hold.",
-        _large,
+        _find_large,
         "Put less into it, or ship the files in an image.",
     ),
     Policy(
         "admission-too-long",
         Severity.ERROR,
         "The pods of a pipeline's schedule fit into the policy that admits its Jobs.",
-        _too_long,
+        _find_too_long,
         "Shorten the step's command or environment.",
     ),
     Policy(
         "count-over-quota",
         Severity.ERROR,
         "No more objects are declared than the ResourceQuota of their namespace allows.",
-        _too_many,
+        _find_too_many,
         "Raise the quota, or declare less.",
     ),
     Policy(
         "count-near-quota",
         Severity.WARNING,
         "The objects that are declared leave a tenth of what the ResourceQuota of their namespace allows.",
-        _many,
+        _find_many,
         "Raise the quota.",
     ),
 )

@@ -1,7 +1,7 @@
-"""What people outside a cluster reach: where an Ingress, a Gateway or a Route leads, by which TLS and login.
+"""What people outside a cluster reach through an Ingress, a Gateway or a Route, with which TLS and login.
 
-It reads what the program declares, and others' objects of these kinds. A login that cannot be told counts as none.
-Services that are open by themselves are for `offline.policies.security`.
+It reads the objects that the program declares, and those of others. An unknown login counts as none. Services with
+an address of their own are the subject of `offline.policies.security`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,8 +57,8 @@ class Opening:
     login: str
 
     @property
-    def told(self) -> tuple[tuple[str, ...], str, str]:
-        """What of it concerns people."""
+    def exposure(self) -> tuple[tuple[str, ...], str, str]:
+        """The hosts, the TLS and the login: what a finding names."""
         return self.hosts, self.tls, self.login
 
     @property
@@ -76,13 +76,13 @@ class Opening:
 def openings(stack: Stack) -> list[Opening]:
     """Everything in ``stack`` that leads people from outside to a Service."""
     return [
-        *(_ingress(resource, stack) for resource in _of(stack, INGRESS)),
-        *(_by_gateway(resource, stack) for kind in BY_GATEWAY for resource in _of(stack, kind)),
-        *(_route(resource, stack) for resource in _of(stack, ROUTE)),
+        *(_ingress(resource, stack) for resource in _objects_of_kind(stack, INGRESS)),
+        *(_by_gateway(resource, stack) for kind in BY_GATEWAY for resource in _objects_of_kind(stack, kind)),
+        *(_route(resource, stack) for resource in _objects_of_kind(stack, ROUTE)),
     ]
 
 
-def _of(stack: Stack, kind: str) -> list[Resource]:
+def _objects_of_kind(stack: Stack, kind: str) -> list[Resource]:
     """The objects of a kind with their patches, in whichever version of its API."""
     start, ends = f"kubernetes:{GROUPS[kind]}/", (f":{kind}", f":{kind}{PATCH}")
     declared = [resource.type for resource in stack.resources.values() if resource.type.startswith(start)]
@@ -106,7 +106,7 @@ def _ingress(resource: Resource, stack: Stack) -> Opening:
         resource,
         tuple(str(rule["host"]) for rule in rules if isinstance(rule.get("host"), str)),
         _tls_of_ingress(spec, annotations),
-        login or _guarded(resource, services, stack),
+        login or _proxy_guards(resource, services, stack),
     )
 
 
@@ -136,7 +136,7 @@ def _by_gateway(resource: Resource, stack: Stack) -> Opening:
     parents = {str(parent_ref.get("name")) for parent_ref in mappings(spec.get("parentRefs"))}
     gateways = [
         other
-        for other in _of(stack, GATEWAY)
+        for other in _objects_of_kind(stack, GATEWAY)
         if other.provider == resource.provider and at(other.properties, "metadata", "name") in parents
     ]
     listeners = [
@@ -159,7 +159,7 @@ def _by_gateway(resource: Resource, stack: Stack) -> Opening:
         resource,
         tuple(texts(spec.get("hostnames"))),
         f"TLS by the Gateway {', '.join(sorted(parents))}" if encrypted else "",
-        login or _guarded(resource, services, stack),
+        login or _proxy_guards(resource, services, stack),
     )
 
 
@@ -194,12 +194,12 @@ def _route(resource: Resource, stack: Stack) -> Opening:
         resource,
         (host,) if isinstance(host, str) else (),
         f"TLS by the router ({tls.get('termination')})" if encrypted else "",
-        _guarded(resource, [at(spec, "to", "name")], stack),
+        _proxy_guards(resource, [at(spec, "to", "name")], stack),
     )
 
 
-def _guarded(resource: Resource, services: Sequence[object], stack: Stack) -> str:
-    """Whom the proxy lets in to which all of these Services lead; empty where one of them leads past it."""
+def _proxy_guards(resource: Resource, services: Sequence[object], stack: Stack) -> str:
+    """The login of the proxy that all of these Services lead to; empty if one of them leads past it."""
     names = [service for service in services if service is not None]
     namespace = at(resource.properties, "metadata", "namespace") or "default"
     guards: list[str] = []
@@ -233,7 +233,7 @@ def _proxy(container: Properties) -> str:
     return f"{', '.join(who) or 'everybody with an account'} at {issuer or 'a login proxy'}"
 
 
-def _unguarded(stack: Stack) -> Iterator[Violation]:
+def _find_unguarded(stack: Stack) -> Iterator[Violation]:
     for opening in openings(stack):
         missing = [*([] if opening.tls else ["TLS"]), *([] if opening.login else ["a login"])]
         if not missing or not known(opening.resource.properties.get("spec")):
@@ -245,13 +245,13 @@ def _unguarded(stack: Stack) -> Iterator[Violation]:
         )
 
 
-def _opened(change: Change) -> Iterator[Violation]:
+def _find_opened(change: Change) -> Iterator[Violation]:
     before = {opening.resource.urn: opening for opening in openings(change.before)}
     now = {opening.resource.urn: opening for opening in openings(change.after)}
     for compared in change.compared:
         old = before.get(compared.before.urn) if compared.before else None
         new = now.get(compared.after.urn) if compared.after else None
-        if new and (old is None or old.told != new.told):
+        if new and (old is None or old.exposure != new.exposure):
             was = f"; until now it was {old.address} to {old.guard}" if old else ""
             yield Violation(
                 new.resource.urn,
@@ -271,7 +271,7 @@ POLICIES = (
         "open-without-login",
         Severity.ERROR,
         "An Ingress, a Gateway or a Route leads people to a Service by TLS alone, and after a login.",
-        _unguarded,
+        _find_unguarded,
         "Use an app's `ingress`, or put a certificate and a login in front of it.",
         harm=Harm.OPENING,
     ),
@@ -282,7 +282,7 @@ CHANGE_POLICIES: Sequence[ChangePolicy] = (
         "opens-to-people",
         Severity.WARNING,
         "What a change opens to people outside the cluster, or takes away from them, is what somebody meant.",
-        _opened,
+        _find_opened,
         "Read who gets in, and by which login; go on where that is meant.",
         harm=Harm.OPENING,
     ),

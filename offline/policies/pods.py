@@ -17,7 +17,7 @@ from offline.evaluated.scheduling import (
 from offline.evaluated.workloads import CRON_JOB, PoolRoom, Workload, gpus_of, pool_rooms, workloads
 
 
-def _placed(stack: Stack) -> Iterator[tuple[Workload, PodRequest, list[NodePool]]]:
+def _placed_pods(stack: Stack) -> Iterator[tuple[Workload, PodRequest, list[NodePool]]]:
     """The pods that a scheduler places, with the pools of their cluster."""
     for workload in workloads(stack):
         request = workload.request
@@ -27,51 +27,51 @@ def _placed(stack: Stack) -> Iterator[tuple[Workload, PodRequest, list[NodePool]
 
 def _on_gpus(stack: Stack) -> Iterator[tuple[Workload, PodRequest, list[NodePool], list[NodePool]]]:
     """Pods that ask for GPUs, with the GPU pools of their cluster, and those that their selector picks."""
-    for workload, request, pools in _placed(stack):
+    for workload, request, pools in _placed_pods(stack):
         if gpus_of(workload):
             gpu_pools = [pool for pool in pools if has_gpus(pool)]
-            yield workload, request, gpu_pools, [pool for pool in gpu_pools if _chosen(request, pool, pools)]
+            yield workload, request, gpu_pools, [pool for pool in gpu_pools if _selects_pool(request, pool, pools)]
 
 
-def _without_pool(stack: Stack) -> Iterator[Violation]:
+def _find_without_pool(stack: Stack) -> Iterator[Violation]:
     for workload, request, gpu_pools, chosen in _on_gpus(stack):
         if chosen:
             continue
         if gpu_pools:
             reason = f"its {_selector(request)} matches no GPU pool of {workload.cluster}"
-            fix = f"select one of {_listed(gpu_pools)}: {_labels(gpu_pools[0])}"
+            fix = f"select one of {_list_pools(gpu_pools)}: {_labels(gpu_pools[0])}"
         else:
             reason = f"it asks for a GPU, and {workload.cluster} has no pool with one"
             fix = "add a GPU pool to the cluster, or ask for no GPU"
         yield Violation(workload.resource.urn, reason, fix)
 
 
-def _without_toleration(stack: Stack) -> Iterator[Violation]:
+def _find_without_toleration(stack: Stack) -> Iterator[Violation]:
     for workload, request, _, chosen in _on_gpus(stack):
         taints = [untolerated(request.tolerations, pool.taints) for pool in chosen]
         if chosen and (taint := taints[0]) is not None and all(taints):
             yield Violation(
                 workload.resource.urn,
-                f"it does not tolerate the taint {taint.key}={taint.value}:{taint.effect} of {_listed(chosen)}, "
-                "and no other GPU pool is there for it",
+                f"it does not tolerate the taint {taint.key}={taint.value}:{taint.effect} of "
+                f"{_list_pools(chosen)}, and no other GPU pool is there for it",
                 f"add the toleration {{key: {taint.key}, operator: Exists, effect: {taint.effect}}}",
             )
 
 
-def _without_selector(stack: Stack) -> Iterator[Violation]:
+def _find_without_selector(stack: Stack) -> Iterator[Violation]:
     for workload, request, _, chosen in _on_gpus(stack):
         possible = [pool for pool in chosen if untolerated(request.tolerations, pool.taints) is None]
         kinds = sorted({pool.accelerator for pool in possible if pool.accelerator})
         if len(kinds) > 1:
             yield Violation(
                 workload.resource.urn,
-                f"it can land on {' or '.join(kinds)} ({_listed(possible)}), whichever has room first",
+                f"it can land on {' or '.join(kinds)} ({_list_pools(possible)}), whichever has room first",
                 f"add a node selector for the pool that it is for, such as {_labels(possible[0])}",
             )
 
 
-def _unschedulable(stack: Stack) -> Iterator[Violation]:
-    for workload, request, pools in _placed(stack):
+def _find_unschedulable(stack: Stack) -> Iterator[Violation]:
+    for workload, request, pools in _placed_pods(stack):
         reasons = {pool.name: pool_obstacle(request, pool, pools) for pool in pools}
         if not all(reasons.values()) or _said_otherwise(workload, request, pools):
             continue
@@ -86,11 +86,11 @@ def _said_otherwise(workload: Workload, request: PodRequest, pools: Sequence[Nod
     """Whether another policy about GPU pods already reports this pod."""
     if not gpus_of(workload):
         return False
-    chosen = [pool for pool in pools if has_gpus(pool) and _chosen(request, pool, pools)]
+    chosen = [pool for pool in pools if has_gpus(pool) and _selects_pool(request, pool, pools)]
     return all(untolerated(request.tolerations, pool.taints) for pool in chosen)
 
 
-def _chosen(request: PodRequest, pool: NodePool, pools: Sequence[NodePool]) -> bool:
+def _selects_pool(request: PodRequest, pool: NodePool, pools: Sequence[NodePool]) -> bool:
     return selects(without_unknown_labels(request, pool, pools), pool.labels)
 
 
@@ -111,7 +111,7 @@ def _labels(pool: NodePool) -> str:
     return "{" + ", ".join(f"{key}: {value}" for key, value in pool.labels.items()) + "}"
 
 
-def _listed(pools: Sequence[NodePool]) -> str:
+def _list_pools(pools: Sequence[NodePool]) -> str:
     return ", ".join(f"`{pool.name}`" for pool in pools)
 
 
@@ -120,28 +120,28 @@ POLICIES = (
         "gpu-pod-without-pool",
         Severity.ERROR,
         "A pod that asks for GPUs selects a GPU pool that is there.",
-        _without_pool,
+        _find_without_pool,
         "Select the labels of a GPU pool of the same cluster, or declare that pool.",
     ),
     Policy(
         "gpu-pod-without-toleration",
         Severity.ERROR,
         "A pod that asks for GPUs tolerates the taints of a GPU pool.",
-        _without_toleration,
+        _find_without_toleration,
         "Add a toleration for the pool's taint.",
     ),
     Policy(
         "gpu-pod-without-selector",
         Severity.WARNING,
         "A pod that asks for GPUs says which, where its cluster has several kinds.",
-        _without_selector,
+        _find_without_selector,
         "Add a node selector for the pool that the pod is for.",
     ),
     Policy(
         "unschedulable-pod",
         Severity.ERROR,
         "Every pod fits a node of some pool of its cluster: taints, selector, CPU, memory, storage and GPUs.",
-        _unschedulable,
+        _find_unschedulable,
         "Change what the pod asks for, or the pool: the finding says what each pool lacks.",
     ),
 )
@@ -150,53 +150,53 @@ POLICIES = (
 # What pods take of their nodes: the room that services leave, that of many workers, and limits of memory.
 
 
-def _beside_services(stack: Stack) -> Iterator[Violation]:
+def _find_beside_services(stack: Stack) -> Iterator[Violation]:
     for workload, places in _jobs_with_room(stack):
-        if any(place.by for place in places) and not _room(workload, places):
+        if any(place.by for place in places) and not _pods_that_fit(workload, places):
             services = list(dict.fromkeys(workload.resource.name for place in places for workload in place.by))
             stays = "stays" if len(services) == 1 else "stay"
             yield Violation(
                 workload.resource.urn,
-                f"its pod would fit {_pools(places)}, but not beside {', '.join(services)}, which {stays} there: "
-                "it waits until its time limit",
+                f"its pod would fit {_pool_names(places)}, but not beside {', '.join(services)}, which {stays} "
+                "there: it waits until its time limit",
                 "let the pool have one more node, ask for less, or give the service another pool",
             )
 
 
-def _workers(stack: Stack) -> Iterator[Violation]:
+def _find_workers(stack: Stack) -> Iterator[Violation]:
     for workload, places in _jobs_with_room(stack):
-        pods, room = workload.pods, _room(workload, places)
+        pods, room = workload.pods, _pods_that_fit(workload, places)
         if workload.together or not 0 < room < pods:
             continue
         yield Violation(
             workload.resource.urn,
-            f"it has {pods} pods at once, and {_pools(places)} has room for {room}, with {_most(places)}: the "
-            "others begin only when some of these have ended",
+            f"it has {pods} pods at once, and {_pool_names(places)} has room for {room}, with "
+            f"{_describe_most_nodes(places)}: the others begin only when some of these have ended",
             f"let the pool grow, ask for less for each, or have {many(room, 'worker')}",
         )
 
 
-def _nodes(stack: Stack) -> Iterator[Violation]:
+def _find_nodes(stack: Stack) -> Iterator[Violation]:
     for workload, places in _jobs_with_room(stack):
-        pods, room = workload.pods, _room(workload, places)
+        pods, room = workload.pods, _pods_that_fit(workload, places)
         if not workload.together or not 0 < room < pods:
             continue
         yield Violation(
             workload.resource.urn,
-            f"it runs on {pods} nodes at once, and {_pools(places)} has room for {room} of its pods, one a "
-            f"node, with {_most(places)}: these wait for the others, hold their nodes, and fail",
+            f"it runs on {pods} nodes at once, and {_pool_names(places)} has room for {room} of its pods, one a "
+            f"node, with {_describe_most_nodes(places)}: these wait for the others, hold their nodes, and fail",
             f"let the pool have {pods} nodes with room, or let it run on {many(room, 'node')}",
         )
 
 
-def _most(places: Sequence[PoolRoom]) -> str:
+def _describe_most_nodes(places: Sequence[PoolRoom]) -> str:
     most = sum(place.pool.max_nodes for place in places)
     beside = ", ".join(dict.fromkeys(workload.resource.name for place in places for workload in place.by))
     return f"at most {many(most, 'node')}{f' beside {beside}' if beside else ''}"
 
 
 def _jobs_with_room(stack: Stack) -> Iterator[tuple[Workload, Sequence[PoolRoom]]]:
-    """The Jobs whose pools are known, with what there is on these."""
+    """The Jobs whose pools are known, with the room on these pools."""
     pool_rooms_ = pool_rooms(stack)
     for workload in workloads(stack, JOB, CRON_JOB):
         pools = workload.suitable_pools(stack)
@@ -207,18 +207,18 @@ def _jobs_with_room(stack: Stack) -> Iterator[tuple[Workload, Sequence[PoolRoom]
             )
 
 
-def _room(workload: Workload, places: Sequence[PoolRoom]) -> int:
+def _pods_that_fit(workload: Workload, places: Sequence[PoolRoom]) -> int:
     wanted = workload.requests
     if wanted is None:
         return 0
     return sum(place.room(wanted, one_a_node=workload.one_a_node) for place in places)
 
 
-def _pools(places: Sequence[PoolRoom]) -> str:
+def _pool_names(places: Sequence[PoolRoom]) -> str:
     return " or ".join(f"`{place.pool.name}`" for place in places)
 
 
-def _without_limit(stack: Stack) -> Iterator[Violation]:
+def _find_without_limit(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack):
         unlimited = [
             str(container.get("name"))
@@ -239,14 +239,14 @@ ROOM_POLICIES = (
         "no-room-beside-services",
         Severity.ERROR,
         "A Job's pod fits a node of its pool beside the services that stay there.",
-        _beside_services,
+        _find_beside_services,
         "Let the pool have another node, ask for less, or place the service on another pool.",
     ),
     Policy(
         "more-workers-than-room",
         Severity.WARNING,
         "The pods that a Job has at once fit its pool at its largest, beside the services there.",
-        _workers,
+        _find_workers,
         "Let the pool grow, ask for less for each worker, or have fewer of them.",
     ),
     Policy(
@@ -254,14 +254,14 @@ ROOM_POLICIES = (
         Severity.ERROR,
         "A Job whose pods work together has a node for each, with its pool at its largest, beside the services "
         "there.",
-        _nodes,
+        _find_nodes,
         "Let the pool grow, ask for less for each pod, or have fewer nodes.",
     ),
     Policy(
         "pod-without-memory-limit",
         Severity.WARNING,
         "Every container but that of NVIDIA's device plugin has a limit of memory.",
-        _without_limit,
+        _find_without_limit,
         "Set resources.limits.memory.",
     ),
 )

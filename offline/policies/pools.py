@@ -10,7 +10,7 @@ from offline.evaluated.scheduling import HARD_EFFECTS, has_gpus, pools_of
 from offline.evaluated.workloads import Workload, workloads
 
 
-def _without_taint(stack: Stack) -> Iterator[Violation]:
+def _find_without_taint(stack: Stack) -> Iterator[Violation]:
     for pool in filter(has_gpus, stack.own_pools):
         others = [other for other in pools_of(stack, pool.cluster) if not has_gpus(other)]
         if others and not any(taint.effect in HARD_EFFECTS for taint in pool.taints):
@@ -22,7 +22,7 @@ def _without_taint(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _always_on(stack: Stack) -> Iterator[Violation]:
+def _find_always_on(stack: Stack) -> Iterator[Violation]:
     in_file = {(cluster, name): (key, pool) for cluster, name, key, pool in _in_file(stack)}
     for pool in filter(has_gpus, stack.own_pools):
         if pool.urn and pool.min_nodes and pool.run_limit is None:
@@ -47,7 +47,7 @@ def _never_gone(place: str, name: str, least: int, key: str) -> Violation:
     )
 
 
-def _never_used(stack: Stack) -> Iterator[Violation]:
+def _find_never_used(stack: Stack) -> Iterator[Violation]:
     """Pools with more permanent GPU nodes than pods that can run at the same time."""
     for pool in filter(has_gpus, stack.own_pools):
         if not pool.urn or pool.min_nodes < 2:
@@ -76,7 +76,7 @@ def _at_once(stack: Stack, jobs: Sequence[Workload]) -> int:
     pods less the pairs of a largest matching between each and what it waits for.
     """
     pods = [(job.resource.urn, pod) for job in jobs for pod in range(whole(job.job.get("parallelism"), 1))]
-    needed = {job.resource.urn: _needed(stack, job.resource.urn) for job in jobs}
+    needed = {job.resource.urn: _all_dependencies(stack, job.resource.urn) for job in jobs}
     after: dict[tuple[str, int], tuple[str, int]] = {}
 
     def paired(pod: tuple[str, int], tried: set[tuple[str, int]]) -> bool:
@@ -91,7 +91,7 @@ def _at_once(stack: Stack, jobs: Sequence[Workload]) -> int:
     return len(pods) - sum(paired(pod, set()) for pod in pods)
 
 
-def _needed(stack: Stack, urn: str) -> set[str]:
+def _all_dependencies(stack: Stack, urn: str) -> set[str]:
     """All direct and indirect dependencies of the resource."""
     reached = set[str]()
     waiting = [urn]
@@ -120,14 +120,14 @@ POLICIES = (
         "gpu-pool-without-taint",
         Severity.ERROR,
         "The nodes of a GPU pool carry a taint, where the cluster has other nodes for everything else.",
-        _without_taint,
+        _find_without_taint,
         "Taint the nodes, for example nvidia.com/gpu=present:NoSchedule.",
     ),
     Policy(
         "gpu-pool-always-on",
         Severity.WARNING,
         "A GPU pool can go down to no node, or limits how long its nodes run.",
-        _always_on,
+        _find_always_on,
         "Set the least number of nodes to 0, or a run limit.",
         harm=Harm.COST,
     ),
@@ -135,7 +135,7 @@ POLICIES = (
         "gpu-nodes-without-pods",
         Severity.WARNING,
         "A GPU pool has no more nodes at all times than pods of Jobs that run there at once.",
-        _never_used,
+        _find_never_used,
         "Give it as many nodes as pods run at once, or let it scale from 0.",
     ),
 )

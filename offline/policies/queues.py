@@ -87,19 +87,19 @@ def _name(resource: Resource) -> str:
     return str(at(resource.properties, "metadata", "name") or object_name(resource))
 
 
-def _never_admitted(stack: Stack) -> Iterator[Violation]:
+def _find_never_admitted(stack: Stack) -> Iterator[Violation]:
     for workload, queues, job, obstacle in _in_queues(stack):
         if not obstacle and (reason := queues.never(job)):
             yield Violation(workload.resource.urn, reason, MORE)
 
 
-def _always_waiting(stack: Stack) -> Iterator[Violation]:
+def _find_always_waiting(stack: Stack) -> Iterator[Violation]:
     for workload, _, _, obstacle in _in_queues(stack):
         if obstacle:
             yield Violation(workload.resource.urn, obstacle, ACTIVE)
 
 
-def _beyond_share(stack: Stack) -> Iterator[Violation]:
+def _find_beyond_share(stack: Stack) -> Iterator[Violation]:
     for workload, queues, job, obstacle in _in_queues(stack):
         if not obstacle and (reason := queues.beyond_share(job)):
             waits = (
@@ -113,21 +113,21 @@ POLICIES = (
         "queue-quota",
         Severity.ERROR,
         "The quota of a Job's queue is enough for all of its pods.",
-        _never_admitted,
+        _find_never_admitted,
         "Ask for less or for fewer pods, or let a pool whose nodes can take them have more of these.",
     ),
     Policy(
         "queue-share",
         Severity.WARNING,
         "The share of a Job's team is enough for all of its pods, so that others give back what they borrow.",
-        _beyond_share,
+        _find_beyond_share,
         "Ask for less or for fewer pods, or give its namespace more in `slipway:kueue` `shares`.",
     ),
     Policy(
         "queue-inactive",
         Severity.ERROR,
         "The queue of a Job is active, and for its namespace.",
-        _always_waiting,
+        _find_always_waiting,
         "Declare the flavors and admission checks that the ClusterQueue names, and let it pick the namespace.",
     ),
 )

@@ -57,7 +57,7 @@ def _breaches(stack: Stack) -> Iterator[tuple[Workload, list[Breach]]]:
             yield workload, breaches(workload.spec)
 
 
-def _on_host(stack: Stack) -> Iterator[Violation]:
+def _find_on_host(stack: Stack) -> Iterator[Violation]:
     for workload, violations in _breaches(stack):
         if reaching := [breach for breach in violations if _reaches_host(breach)]:
             yield Violation(
@@ -73,7 +73,7 @@ def _reaches_host(breach: Breach) -> bool:
     return breach.rule in {Rule.HOST_NAMESPACES, Rule.PRIVILEGED} or breach.value == "hostPath"
 
 
-def _root(stack: Stack) -> Iterator[Violation]:
+def _find_root(stack: Stack) -> Iterator[Violation]:
     for workload, violations in _breaches(stack):
         users = {
             str(container.get("name")): effective(container, workload.spec, "runAsUser")
@@ -88,7 +88,7 @@ def _root(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _escalating(stack: Stack) -> Iterator[Violation]:
+def _find_escalating(stack: Stack) -> Iterator[Violation]:
     for workload, violations in _breaches(stack):
         # What builds an image has a finding of its own.
         if built_image(workload.resource):
@@ -101,7 +101,7 @@ def _escalating(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _refused(stack: Stack) -> Iterator[Violation]:
+def _find_refused(stack: Stack) -> Iterator[Violation]:
     enforcing = {
         (resource.provider, at(resource.properties, "metadata", "name"))
         for resource in stack.of_type(NAMESPACE)
@@ -117,7 +117,7 @@ def _refused(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _public(stack: Stack) -> Iterator[Violation]:
+def _find_public(stack: Stack) -> Iterator[Violation]:
     for service in as_patched(stack, CLIENT_SERVICE):
         spec = mapping(service.properties.get("spec"))
         kind = spec.get("type")
@@ -153,7 +153,7 @@ def _from_few(spec: Mapping[str, Any]) -> bool:
     return not known(ranges) or (bool(ranges) and not whole_internet(texts(ranges)))
 
 
-def _wildcard(stack: Stack) -> Iterator[Violation]:
+def _find_wildcard(stack: Stack) -> Iterator[Violation]:
     for role in stack.of_type(*ROLES):
         for rule in mappings(role.properties.get("rules")):
             wild = [key for key in ("verbs", "resources", "nonResourceURLs") if "*" in texts(rule.get(key))]
@@ -181,35 +181,35 @@ POLICIES = (
         "host-access",
         Severity.ERROR,
         "No pod but NVIDIA's device plugin is privileged, mounts the host's files or shares its namespaces.",
-        _on_host,
+        _find_on_host,
         "Leave out privileged, hostPath, hostNetwork, hostPID, hostIPC and capabilities that reach the host.",
     ),
     Policy(
         "root-pod",
         Severity.ERROR,
         "No container but NVIDIA's device plugin can run as root.",
-        _root,
+        _find_root,
         "Set runAsNonRoot: true.",
     ),
     Policy(
         "privilege-escalation",
         Severity.WARNING,
         "No container may gain more rights than it starts with.",
-        _escalating,
+        _find_escalating,
         "Set allowPrivilegeEscalation: false.",
     ),
     Policy(
         "pod-refused",
         Severity.ERROR,
         "A namespace that enforces the restricted standard has only pods that keep it.",
-        _refused,
+        _find_refused,
         "Set what the finding names, or use another namespace.",
     ),
     Policy(
         "public-service",
         Severity.ERROR,
         "No Service is reachable from outside: LoadBalancer with a public address, NodePort, externalIPs.",
-        _public,
+        _find_public,
         "Use ClusterIP, an internal load balancer, or loadBalancerSourceRanges.",
         harm=Harm.OPENING,
     ),
@@ -217,7 +217,7 @@ POLICIES = (
         "rbac-wildcard",
         Severity.ERROR,
         "No role has `*` for verbs or resources, and no binding grants cluster-admin or is for everyone.",
-        _wildcard,
+        _find_wildcard,
         "List what is needed, and bind it to the account that needs it.",
     ),
 )
@@ -245,7 +245,7 @@ def _within(value: object) -> str | None:
     return next((what for place, leaf in leaves(json_document(value)) if (what := secret(place, leaf))), None)
 
 
-def _plain(stack: Stack) -> Iterator[Violation]:
+def _find_plain(stack: Stack) -> Iterator[Violation]:
     for key, section in stack.configuration.items():
         for place, value in leaves(section, key):
             if what := secret(place, value) or _within(value):
@@ -258,7 +258,7 @@ def _plain(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _objects(stack: Stack) -> Iterator[Violation]:
+def _find_objects(stack: Stack) -> Iterator[Violation]:
     for resource in stack.of_type(SECRET_TYPE):
         plain = [
             key
@@ -282,10 +282,10 @@ def _objects(stack: Stack) -> Iterator[Violation]:
                 )
     for workload in workloads(stack):
         for container in workload.containers:
-            for place, what in _told(container):
+            for place, what in _find_secrets(container):
                 yield Violation(
                     workload.resource.urn,
-                    f"{what} stands in clear in {place} of {_called(container, workload)}",
+                    f"{what} stands in clear in {place} of {_describe_container(container, workload)}",
                     "withdraw it; set a new one under `slipway:secrets`, and name it in `secrets` of the program",
                 )
     for chart in stack.of_type(*CHARTS):
@@ -298,12 +298,12 @@ def _objects(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _called(container: Properties, workload: Workload) -> str:
+def _describe_container(container: Properties, workload: Workload) -> str:
     """The container, by a name only where it has to be told from others: one line then says it of all variants."""
     return f"the container {container.get('name')}" if len(workload.containers) > 1 else "its container"
 
 
-def _told(container: Properties) -> Iterator[tuple[str, str]]:
+def _find_secrets(container: Properties) -> Iterator[tuple[str, str]]:
     """Each place in a container's command, arguments and environment with a secret, and the kind of secret.
 
     An argument may say in which variable one is.
@@ -332,7 +332,7 @@ def _in_object(place: str, value: object) -> str | None:
     return secret(place, value)
 
 
-def _expanded(stack: Stack) -> Iterator[Violation]:
+def _find_expanded(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack):
         for container in workload.containers:
             of_secrets = {
@@ -346,7 +346,8 @@ def _expanded(stack: Stack) -> Iterator[Violation]:
                 yield Violation(
                     workload.resource.urn,
                     f"the value of {name}, which comes from a Secret, stands in the command line of "
-                    f"{_called(container, workload)}: whoever sees the processes of its node can read it",
+                    f"{_describe_container(container, workload)}: whoever sees the processes of its node can "
+                    "read it",
                     f"let the program read the variable {name} from its environment",
                 )
 
@@ -356,7 +357,7 @@ EXPOSED_SECRET_POLICIES = (
         "secret-in-plain-config",
         Severity.ERROR,
         "No secret stands in clear in the stack file.",
-        _plain,
+        _find_plain,
         "Withdraw it, and set the new one with `pulumi config set --secret`.",
         harm=Harm.OPENING,
     ),
@@ -365,7 +366,7 @@ EXPOSED_SECRET_POLICIES = (
         Severity.ERROR,
         "No Kubernetes object holds a secret in clear: the data of Secrets are Pulumi secrets, and ConfigMaps, "
         "arguments, variables and the values of charts have none.",
-        _objects,
+        _find_objects,
         "Take it from a secret configuration value, and let pods read it from a Secret.",
         harm=Harm.OPENING,
     ),
@@ -373,13 +374,13 @@ EXPOSED_SECRET_POLICIES = (
         "secret-in-command-line",
         Severity.WARNING,
         "No command line has the value of a variable that comes from a Secret, such as a service's `{password}`.",
-        _expanded,
+        _find_expanded,
         "Let the program read the variable from its environment.",
     ),
 )
 
 
-# Protection of data from deletion, and of clusters from objects without a provider.
+# Data without protection from deletion, and objects without a provider, which go to any cluster.
 
 
 DISABLED = "pulumi:disable-default-providers"
@@ -404,7 +405,7 @@ def holding(resource: Resource, stack: Stack) -> Holding | None:
     return Holding("it and everything in it") if OF_OTHERS.search(resource.type) else None
 
 
-def _unprotected(stack: Stack) -> Iterator[Violation]:
+def _find_unprotected(stack: Stack) -> Iterator[Violation]:
     if not stack.production:
         return
     if stack.switched_off:
@@ -424,7 +425,7 @@ def _unprotected(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _default(stack: Stack) -> Iterator[Violation]:
+def _find_default(stack: Stack) -> Iterator[Violation]:
     without = {KUBERNETES, *texts(stack.configuration.get(DISABLED))}
     for resource in stack.resources.values():
         if not resource.custom or resource.provider or resource.package == "pulumi":
@@ -443,14 +444,14 @@ PROTECTION_POLICIES = (
         "default-provider",
         Severity.ERROR,
         "Every Kubernetes object names its provider, and so its cluster.",
-        _default,
+        _find_default,
         "Give the resource the option provider.",
     ),
     Policy(
         "production-unprotected",
         Severity.ERROR,
         "A stack whose name has `prod` in it protects what holds data.",
-        _unprotected,
+        _find_unprotected,
         f"Set `{PROTECT}: true`, and the resource option protect on resources of your own.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Policies about a change of services: queues that are made anew, new passwords, volumes out of reach."""
+"""Policies about changes of services: queues that are created anew, new passwords, volumes out of reach."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ WITHOUT_METRICS = "; or take the metrics out of the stack file for one update, w
 """The ends of fixes: what makes a volume anew."""
 
 
-def _rebuilt(change: Change) -> Iterator[Violation]:
+def _find_rebuilt(change: Change) -> Iterator[Violation]:
     for compared in change.compared:
         if compared.before is None or compared.operation not in GOES or compared.protected or compared.retained:
             continue
@@ -32,7 +32,7 @@ def _rebuilt(change: Change) -> Iterator[Violation]:
             )
 
 
-def _passwords(change: Change) -> Iterator[Violation]:
+def _find_passwords(change: Change) -> Iterator[Violation]:
     """Of pods that stay, the ones that go on with the old password while new pods are given the new one."""
     for secret in change.compared:
         if secret.resource.type != SECRET or secret.after is None or secret.before is None or not secret.operation:
@@ -65,7 +65,7 @@ def _keeping(change: Change, secret: Resource) -> Iterator[Resource]:
             yield compared.after
 
 
-def _out_of_reach(change: Change) -> Iterator[Violation]:
+def _find_out_of_reach(change: Change) -> Iterator[Violation]:
     for compared in change.compared:
         if compared.before is None or compared.after is None:
             continue
@@ -169,7 +169,7 @@ POLICIES: Sequence[ChangePolicy] = (
         "deletes-queue",
         Severity.WARNING,
         "A change deletes or replaces no queue: what is in it is found again from the store, but who works waits.",
-        _rebuilt,
+        _find_rebuilt,
         "Run `pulumi up` while nothing works on its items, or leave it as it is.",
         harm=Harm.INTERRUPTION,
     ),
@@ -177,7 +177,7 @@ POLICIES: Sequence[ChangePolicy] = (
         "password-out-of-step",
         Severity.ERROR,
         "A change gives no new password to some pods while others go on with the old one.",
-        _passwords,
+        _find_passwords,
         "Leave it as it is, or start the pods of the service anew with it.",
         harm=Harm.INTERRUPTION,
     ),
@@ -185,7 +185,7 @@ POLICIES: Sequence[ChangePolicy] = (
         "volume-out-of-reach",
         Severity.ERROR,
         "A change moves no pod, and no nodes of its pool, away from the zone in which its volume is.",
-        _out_of_reach,
+        _find_out_of_reach,
         "Keep the zones, or take a pool with nodes in the same zone.",
         harm=Harm.INTERRUPTION,
     ),

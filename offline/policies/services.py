@@ -1,4 +1,4 @@
-"""What runs beside Jobs and is connected to: where it stays, when it is ready, and who may connect to it."""
+"""Services and apps: whether their nodes stay, their probes, and who may connect to them."""
 
 from collections.abc import Iterator
 
@@ -49,7 +49,7 @@ def _staying(stack: Stack) -> list[Workload]:
     return list({workload.resource.urn: workload for workload in workloads_}.values())
 
 
-def _on_spot(stack: Stack) -> Iterator[Violation]:
+def _find_on_spot(stack: Stack) -> Iterator[Violation]:
     for workload in _staying(stack):
         pools = workload.suitable_pools(stack)
         if not pools or not all(map(_goes, pools)):
@@ -84,7 +84,7 @@ def _could_take(pool: NodePool, workload: Workload) -> bool:
     )
 
 
-def _without_probe(stack: Stack) -> Iterator[Violation]:
+def _find_without_probe(stack: Stack) -> Iterator[Violation]:
     for workload in _servers(stack):
         containers = workload.spec.get("containers")
         if known(containers) and not any(container.get("readinessProbe") for container in mappings(containers)):
@@ -96,7 +96,7 @@ def _without_probe(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _open(stack: Stack) -> Iterator[Violation]:
+def _find_open(stack: Stack) -> Iterator[Violation]:
     for service, workload in served(stack):
         if lets_all_in(stack, workload):
             yield Violation(
@@ -106,7 +106,7 @@ def _open(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _unreachable(stack: Stack) -> Iterator[Violation]:
+def _find_unreachable(stack: Stack) -> Iterator[Violation]:
     served_all = list(served(stack))
     for client in workloads(stack):
         for host, port in dict.fromkeys(addresses(client.spec)):
@@ -145,7 +145,7 @@ def _ports(server: Workload) -> list[Properties]:
     return [mapping(port) for container in server.containers for port in mappings(container.get("ports"))]
 
 
-def _behind_schedule(stack: Stack) -> Iterator[Violation]:
+def _find_behind_schedule(stack: Stack) -> Iterator[Violation]:
     """Apps that read the results of the last update only, while the same steps run again by the clock."""
     scheduled = {
         at(stack.resources[job].properties, "metadata", "annotations", RUN_ANNOTATION): resource.name
@@ -172,7 +172,7 @@ POLICIES = (
         "app-behind-schedule",
         Severity.WARNING,
         "An app that reads results of a pipeline with a schedule follows the newest good run.",
-        _behind_schedule,
+        _find_behind_schedule,
         "Write `follow: newest` at the app.",
     ),
     Policy(
@@ -180,21 +180,21 @@ POLICIES = (
         Severity.ERROR,
         "A service, and every StatefulSet, runs on nodes that are not taken back: no Spot, preemptible or "
         "flex-start nodes.",
-        _on_spot,
+        _find_on_spot,
         "Place it on a pool whose nodes stay.",
     ),
     Policy(
         "service-without-probe",
         Severity.ERROR,
         "What a Service leads to says when it is ready.",
-        _without_probe,
+        _find_without_probe,
         "Add a readinessProbe.",
     ),
     Policy(
         "service-open-to-all",
         Severity.ERROR,
         "A NetworkPolicy says who may connect to what a Service leads to.",
-        _open,
+        _find_open,
         "Add a NetworkPolicy with the pods that may connect.",
         harm=Harm.OPENING,
     ),
@@ -202,7 +202,7 @@ POLICIES = (
         "service-out-of-reach",
         Severity.ERROR,
         "The NetworkPolicies on both sides let a pod connect to the Services that it names.",
-        _unreachable,
+        _find_unreachable,
         "Add the ingress at the service, or the egress at the pod.",
     ),
 )
