@@ -151,7 +151,7 @@ def _obstacle(job: Workload, pool: NodePool, pools: Sequence[NodePool], *, place
     return obstacle(replace(job.request, selector={}, affinity=()), node)
 
 
-# What a preview says of the images that a stack builds.
+# The sentences of a preview on the images that a stack builds.
 
 
 KIB = 1024
@@ -165,12 +165,12 @@ def image_remarks(stack: Stack, changes: Changes | None) -> Iterator[str]:
         if image is None:
             continue
         if running is None or resource.urn in running:
-            yield f"the image of {image.name} will be built {_of(image)}, unless the registry has it"
+            yield f"the image of {image.name} will be built {_describe_image(image)}, unless the registry has it"
         else:
             yield f"the image of {image.name} will not be built: nothing of its context has changed"
 
 
-def _of(image: BuiltImage) -> str:
+def _describe_image(image: BuiltImage) -> str:
     size = f"{max(1, round(image.size / KIB))} KiB"
     return f"from {image.context}/{image.dockerfile} ({many(image.files, 'file')}, {size})"
 
@@ -209,22 +209,26 @@ def build(evaluations: Evaluations, options: Options) -> Preview:
         lost_place for name, after in head.items() if name in base for lost_place in lost_places(base[name], after)
     ]
     previews = {
-        name: _guarded(name, partial(_compared, evaluation, base.get(name), options, lost))
+        name: _preview_or_failure(name, partial(_compare_stack, evaluation, base.get(name), options, lost))
         for name, evaluation in head.items()
     }
     times = dict.fromkeys(head, _none(""))
     for name, preview in previews.items():
-        previews[name] = _guarded(name, partial(_timed, preview, times, options))
+        previews[name] = _preview_or_failure(name, partial(_add_times, preview, times, options))
     basis = common_basis(times, {name: _running(head[name], preview) for name, preview in previews.items()})
     if not options.policies_only:
         counted = times if basis != "limit" else {}
         for name, preview in previews.items():
-            if _failed(preview):
+            if _has_failed(preview):
                 continue
             before = base[name].stack if name in base else None
-            priced = partial(_priced, preview, (before, head[name].stack), counted.get(name, {}), options)
-            previews[name] = _guarded(name, priced)
-    removed = [_with(_removed(evaluation), lost) for name, evaluation in base.items() if name not in head]
+            priced = partial(_add_cost, preview, (before, head[name].stack), counted.get(name, {}), options)
+            previews[name] = _preview_or_failure(name, priced)
+    removed = [
+        _add_lost_places(_preview_removed(evaluation), lost)
+        for name, evaluation in base.items()
+        if name not in head
+    ]
     stacks = [*previews.values(), *removed]
     lines = [line for stack in stacks if stack.cost for line in stack.cost.lines]
     dates = [line.as_of for line in lines if line.as_of[:1].isdigit()]
@@ -241,7 +245,7 @@ def exit_code(preview: Preview, fail_on: Severity) -> int:
 
     A base that cannot be evaluated does not count, because a change that repairs it would be refused.
     """
-    if any(_failed(stack) for stack in preview.stacks):
+    if any(_has_failed(stack) for stack in preview.stacks):
         return NOT_EVALUATED
     failing = {Severity.ERROR} if fail_on is Severity.ERROR else set(Severity)
     return (
@@ -251,17 +255,17 @@ def exit_code(preview: Preview, fail_on: Severity) -> int:
     )
 
 
-def _failed(preview: StackPreview) -> bool:
+def _has_failed(preview: StackPreview) -> bool:
     return any(failure.revision == "head" for failure in preview.failures)
 
 
-def _timed(preview: StackPreview, times: dict[str, Mapping[str, Measured]], options: Options) -> StackPreview:
+def _add_times(preview: StackPreview, times: dict[str, Mapping[str, Measured]], options: Options) -> StackPreview:
     """Adds the stack's measured times to ``times``, and returns ``preview``."""
     times[preview.stack] = options.measured(preview.stack)
     return preview
 
 
-def _guarded(name: str, make: Callable[[], StackPreview]) -> StackPreview:
+def _preview_or_failure(name: str, make: Callable[[], StackPreview]) -> StackPreview:
     """The preview of one stack. If it fails, only this stack's preview fails.
 
     The failure has the error's class and place, because its text may quote a value.
@@ -273,7 +277,7 @@ def _guarded(name: str, make: Callable[[], StackPreview]) -> StackPreview:
         return StackPreview(stack=name, failures=[Failure(revision="head", message=message)])
 
 
-def _compared(
+def _compare_stack(
     head: Evaluated, base: Evaluated | None, options: Options, lost: Sequence[LostPlace]
 ) -> StackPreview:
     """The preview of a stack without its cost, timeline and quotas. ``lost`` are places of any stack's Jobs."""
@@ -291,7 +295,7 @@ def _compared(
             suppressed=suppressed,
             remarks=_unique(head.remarks),
         )
-        return _with(failed, lost)
+        return _add_lost_places(failed, lost)
     findings, suppressed = _found(stack, options.today)
     findings = in_order([*unset_findings(head.unset), *findings])
     changes: Changes | None = None
@@ -316,11 +320,12 @@ def _compared(
         suppressed=suppressed,
         remarks=_unique([*head.remarks, *images]),
     )
-    return _with(preview, lost)
+    return _add_lost_places(preview, lost)
 
 
-def _with(preview: StackPreview, lost: Iterable[LostPlace]) -> StackPreview:
-    """``preview`` with the findings about Jobs that lose their place, be they of its stack or by its change."""
+def _add_lost_places(preview: StackPreview, lost: Iterable[LostPlace]) -> StackPreview:
+    """``preview`` with the findings about Jobs that lose their place: Jobs of its stack, and Jobs that its change
+    affects."""
     lost_findings = [loss.finding for loss in lost if preview.stack in {loss.stack, loss.team}]
     return (
         preview.model_copy(update={"findings": in_order([*lost_findings, *preview.findings])})
@@ -348,7 +353,7 @@ def _running(head: Evaluated, preview: StackPreview) -> list[str]:
     return [job.name for job in head.stack.of_type(JOB)] if head.stack is not None else []
 
 
-def _priced(
+def _add_cost(
     preview: StackPreview,
     sides: tuple[Stack | None, Stack | None],
     counted: Mapping[str, Measured],
@@ -356,7 +361,8 @@ def _priced(
 ) -> StackPreview:
     """``preview`` with its cost, timeline and quotas.
 
-    ``sides`` are the stack before and now, ``counted`` the times of its Jobs by which costs are counted.
+    ``sides`` are the stack before and after the change. ``counted`` are the times of its Jobs that costs are based
+    on.
     """
     before, stack = sides
     if stack is None:
@@ -377,7 +383,7 @@ def _quotas(stack: Stack) -> list[QuotaNeed]:
     return [QuotaNeed.model_validate(quota, from_attributes=True) for quota in stack.quotas]
 
 
-def _removed(base: Evaluated) -> StackPreview:
+def _preview_removed(base: Evaluated) -> StackPreview:
     count = (
         sum(resource.custom and not resource.read for resource in base.stack.resources.values())
         if base.stack

@@ -71,7 +71,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
             evaluations = evaluate_trees(ROOT, checkout.path if checkout else None, named or ())
             title = checkout.title if checkout else ""
     except (OutputError, TreeError, FormatError, TimesError) as error:
-        raise _refused(error) from None
+        raise _refuse(error) from None
     # `evaluate_trees` imports most of this while the workers run.
     from offline.preview.build import Options, build, exit_code  # noqa: PLC0415
 
@@ -86,12 +86,12 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
         if pictures is not None:
             _draw(evaluations, pictures)
         if place := pictures_at or str(pictures or ""):
-            preview = _pictured(preview, place)
+            preview = _add_pictures(preview, place)
         _write(preview, format, output)
         if json is not None:
             _write(preview, Format.JSON, json)
     except OutputError as error:
-        raise _refused(error) from None
+        raise _refuse(error) from None
     raise typer.Exit(exit_code(preview, fail_on))
 
 
@@ -99,7 +99,7 @@ def _check(output: Path | None, json: Path | None, pictures: Path | None) -> Non
     """Raises OutputError for a file that cannot be written."""
     for named, file in ((output, output), (json, json), (pictures, pictures and pictures / "any.svg")):
         if named is not None and file is not None:
-            with _told(named):
+            with _report_write_errors(named):
                 files.check(file)
 
 
@@ -108,7 +108,7 @@ def _referring(trees: Sequence[Path], stacks: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name for tree in trees for name in referring(tree, stacks)))
 
 
-def _refused(error: Exception) -> typer.Exit:
+def _refuse(error: Exception) -> typer.Exit:
     Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
     return typer.Exit(2)
 
@@ -135,7 +135,7 @@ def _draw(evaluations: Evaluations, folder: Path) -> None:
             _replace(folder / f"{name}.svg", picture(evaluated.stack))
 
 
-def _pictured(preview: Preview, place: str) -> Preview:
+def _add_pictures(preview: Preview, place: str) -> Preview:
     """Adds the address of its picture to every stack that could be evaluated."""
     stacks = [
         stack.model_copy(update={"picture": f"{place}/{stack.stack}.svg"}) if stack.resources else stack
@@ -179,12 +179,12 @@ def _speak(encoding: str) -> None:
 
 def _replace(file: Path, text: str) -> None:
     """Writes the file whole; raises OutputError."""
-    with _told(file):
+    with _report_write_errors(file):
         files.write(file, text)
 
 
 @contextmanager
-def _told(file: Path) -> Generator[None]:
+def _report_write_errors(file: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:

@@ -177,7 +177,7 @@ class Row:
 
 
 def rows(changes: Changes) -> list[Row]:
-    """Resources that are deleted or replaced first, Jobs last, and of these first those that run."""
+    """The rows in order: deleted and replaced resources, other resources, Jobs that run, other Jobs."""
     rows_by_key: dict[tuple[object, ...], list[Row]] = {}
     for row in _singles(changes):
         shared = (row.done, row.operation, row.why, *(property_.model_dump_json() for property_ in row.properties))

@@ -33,19 +33,19 @@ def exported(file: Path) -> dict[str, dict[str, Measured]]:
     if not deployment:
         raise TimesError(f"{file} is not what `pulumi stack export` writes: it has no deployment")
     durations: dict[str, dict[str, Measured]] = {}
-    for urn, measured in _completed(deployment):
+    for urn, measured in _completed_jobs(deployment):
         # urn:pulumi:<stack>::<project>::<types>::<name>
         stack, *_, name = urn.removeprefix("urn:pulumi:").split("::")
         durations.setdefault(stack, {})[name] = measured
     return durations
 
 
-def _completed(deployment: Properties) -> Iterator[tuple[str, Measured]]:
+def _completed_jobs(deployment: Properties) -> Iterator[tuple[str, Measured]]:
     for resource in mappings(deployment.get("resources")):
         if resource.get("type") != JOB or resource.get("delete"):
             continue
         status = mapping(mapping(resource.get("outputs")).get("status"))
-        seconds = _between(_epoch(status.get("startTime")), _epoch(status.get("completionTime")))
+        seconds = _seconds_between(_epoch(status.get("startTime")), _epoch(status.get("completionTime")))
         if seconds:
             yield str(resource.get("urn", "")), Measured(seconds, "measured")
 
@@ -57,6 +57,6 @@ def _epoch(time: object) -> float | None:
         return None
 
 
-def _between(begun: float | None, ended: float | None) -> float | None:
+def _seconds_between(begun: float | None, ended: float | None) -> float | None:
     """Seconds between the two; None if one is missing or they are in the wrong order."""
     return ended - begun if begun is not None and ended is not None and ended > begun else None

@@ -1,8 +1,8 @@
 """A preview as a comment on a pull request: the verdict, one table over all stacks, and a section for each.
 
-What matters stands on the first screen; a section is open as long as it fits there. Stacks of which the same is to
-be said share a section. GitHub takes at most 65,536 characters ("Body is too long (maximum is 65536 characters)",
-its API in 2025): the largest sections lose detail until the comment fits, and no stack is ever left out.
+The verdict and the table fill the first screen; a section is open if it fits there. Stacks with equal content
+share a section. GitHub takes at most 65,536 characters ("Body is too long (maximum is 65536 characters)", its API
+in 2025): the largest sections lose detail until the comment fits, and no stack is ever left out.
 """
 
 import re
@@ -35,7 +35,7 @@ from offline.preview.verdict import OLD, Group, Line, alike, first, known, untol
 
 def plain(text: str) -> str:
     """Plain text on one line."""
-    return _escaped(printable(text))
+    return _escape(printable(text))
 
 
 def code(text: str) -> str:
@@ -45,7 +45,7 @@ def code(text: str) -> str:
         return ""
     if "|" in line:
         # A code span in a table cannot contain a backslash before a bar: the bar would end the cell.
-        return f"<code>{_escaped(line)}</code>"
+        return f"<code>{_escape(line)}</code>"
     fence = "`" * (max((len(run) for run in re.findall(r"`+", line)), default=0) + 1)
     pad = " " if "`" in line else ""
     return f"{fence}{pad}{line}{pad}{fence}"
@@ -72,7 +72,7 @@ def block(text: str) -> str:
     return f"{fence}text\n{text}\n{fence}"
 
 
-def _escaped(line: str) -> str:
+def _escape(line: str) -> str:
     line = _entities(re.sub(r"([\\`*_\[\]~#])", r"\\\1", line))
     # GitHub renders text between two dollar signs as a formula.
     return line.replace("$", "&#36;").replace("@", "@\u200b")
@@ -118,7 +118,7 @@ def comment(preview: Preview, limit: int = LIMIT) -> str:
         return "\n\n".join(part for part in DETAILS[detail](about) if part)
 
     groups = alike(preview, body)
-    opened = _opened(head, [(group, body(group.first, group.places)) for group in groups])
+    opened = _choose_open(head, [(group, body(group.first, group.places)) for group in groups])
 
     def section(index: int, detail: int) -> str:
         if detail >= len(DETAILS):
@@ -191,10 +191,10 @@ def _finding(line: Line, *, fix: bool = True, most: int | None = None) -> str:
     reason = ticked(finding.reason[:most])
     if finding.policy == SETTINGS:
         return f"{names}: {reason}{out}"
-    return f"{f'**{reason}**' if finding.harm else reason}<br>{_of(finding)} {names}{out}"
+    return f"{f'**{reason}**' if finding.harm else reason}<br>{_finding_head(finding)} {names}{out}"
 
 
-def _of(finding: Finding) -> str:
+def _finding_head(finding: Finding) -> str:
     return f"{phrasing.severity(finding)}: {code(finding.policy)}"
 
 
@@ -205,10 +205,10 @@ def _foot(preview: Preview) -> str:
         old_prices = first(old, OLD)
         left = phrasing.more(len(old_prices), len(old))
         lines = [*map(_line, old_prices), *([f"{left}, in the JSON"] if left else [])]
-        parts.append(_folded(f"Findings that are not new: {len(old)}", _list(lines)))
+        parts.append(_fold(f"Findings that are not new: {len(old)}", _list(lines)))
     quotas = [quota for stack in preview.stacks for quota in tables.quotas(stack)]
     if see := tables.where_to_see(quotas):
-        parts.append(_folded("Where the limits of quotas are shown", _list(map(code, see))))
+        parts.append(_fold("Where the limits of quotas are shown", _list(map(code, see))))
     links = [
         f"[{plain(stack.stack)}]({quote(stack.picture, safe=':/?=&%')})"
         for stack in preview.stacks
@@ -238,7 +238,7 @@ def _least_comment(preview: Preview, lines: Sequence[Line], limit: int) -> str:
     return text if len(text) <= limit else ", ".join(plain(stack.stack) for stack in preview.stacks)
 
 
-def _opened(head: str, sections: Iterable[tuple[Group, str]]) -> list[bool]:
+def _choose_open(head: str, sections: Iterable[tuple[Group, str]]) -> list[bool]:
     """Which sections are open: those with changes or failures, as long as they fit below the head."""
     taken = head.count("\n")
     opened: list[bool] = []
@@ -264,7 +264,7 @@ def _content(about: About, *, properties: int | None = None, lines: bool = True)
 
 def _least(about: About) -> Iterator[str]:
     yield _list(
-        _of(line.finding) + f" {', '.join(map(code, line.resources))}"
+        _finding_head(line.finding) + f" {', '.join(map(code, line.resources))}"
         for line in about.findings[:20]
         if isinstance(line.finding, Finding)
     )
@@ -293,11 +293,14 @@ def _start(about: About) -> Iterator[str]:
             yield _table(("Key", "Value", "Why", "Fix"), cells)
     yield _list(f"{_icon(finding)}{plain(finding.subject)}{_finding(finding)}" for finding in about.findings)
     yield _list(
-        map(_suppressed, (suppression for suppression in about.stack.suppressed if suppression.finding.new))
+        map(
+            _describe_suppressed,
+            (suppression for suppression in about.stack.suppressed if suppression.finding.new),
+        )
     )
 
 
-def _suppressed(entry: Suppressed) -> str:
+def _describe_suppressed(entry: Suppressed) -> str:
     until = f" until {entry.until}" if entry.until else ""
     of = f"{code(entry.finding.policy)} {code(entry.finding.name)}"
     return f"Suppressed{plain(until)}: {of}: {ticked(entry.finding.reason)}<br>**Because:** {ticked(entry.why)}"
@@ -350,13 +353,13 @@ def _figures(preview: StackPreview, *, lines: bool) -> Iterator[str]:
         sums.append(tables.timeline_words(preview.timeline))
     yield _list(map(ticked, [*sums, *(preview.remarks if whole else ())]))
     if lines and whole and preview.timeline is not None:
-        yield _folded("What pulumi up waits for", _path(preview.timeline))
+        yield _fold("What pulumi up waits for", _path(preview.timeline))
     if lines and (lines_of_cost := tables.cost_lines(preview)):
-        yield _folded("Cost of each resource" if whole else "Cost of what is new or changed", _cost(lines_of_cost))
+        yield _fold("Cost of each resource" if whole else "Cost of what is new or changed", _cost(lines_of_cost))
     if lines_of_cost := tables.quotas(preview):
         cells = [(code(line.metric), plain(line.where), plain(tables.needed(line))) for line in lines_of_cost]
         title = "Quota needed at maximum" if whole else "Quota of which another amount is needed at maximum"
-        yield _folded(title, _table(("Metric", "Where", "Needed"), cells, "llr"))
+        yield _fold(title, _table(("Metric", "Where", "Needed"), cells, "llr"))
 
 
 def _cost(lines: Iterable[CostLine]) -> str:
@@ -382,7 +385,7 @@ def _path(timeline: Timeline) -> str:
     return "\n".join([table, "", *map(plain, timeline.remarks)])
 
 
-def _folded(title: str, content: str) -> str:
+def _fold(title: str, content: str) -> str:
     return f"<details>\n<summary>{html(title)}</summary>\n\n{content}\n\n</details>"
 
 

@@ -46,7 +46,7 @@ class ShippedFiles:
         self._paths: dict[tuple[str, str], dict[str, str]] = {}
         self._jobs = stack.of_type(JOB)
         for workload in workloads(stack):
-            for identity, items in _mounted(workload.resource, workload.spec):
+            for identity, items in _mounted_files(workload.resource, workload.spec):
                 self._paths.setdefault(identity, {}).update(items)
 
     @property
@@ -61,7 +61,7 @@ class ShippedFiles:
     def of(self, job: Resource) -> dict[str, Any]:
         """The contents of all files that a Job mounts, by path."""
         files: dict[str, Any] = {}
-        for identity, items in _mounted(job, pod_spec(job)):
+        for identity, items in _mounted_files(job, pod_spec(job)):
             if identity in self._maps:
                 held = self._maps[identity].properties
                 contents = {**mapping(held.get("data")), **mapping(held.get("binaryData"))}
@@ -74,7 +74,7 @@ def _identity(config_map: Resource) -> tuple[str, str]:
     return config_map.provider, text(at(config_map.properties, "metadata", "name"))
 
 
-def _mounted(owner: Resource, pod: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
+def _mounted_files(owner: Resource, pod: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
     """The identities of the ConfigMaps that the ``pod`` of a resource mounts, each with the paths of its keys."""
     for volume in mappings(pod.get("volumes")):
         if name := text(at(volume, "configMap", "name")):
@@ -289,9 +289,9 @@ class _Runs:
         if run_changes.node_run_changes(old, new):
             came, went = run_changes.without_launcher(came), run_changes.without_launcher(went)
         return [
-            *_listed([path for path in changed if not self._moved.same(earlier[path], now[path])], "changed"),
-            *_listed([path for path in came if not self._moved.explain(path)], "came"),
-            *_listed([path for path in went if not self._moved.explain(path)], "went"),
+            *_list_paths([path for path in changed if not self._moved.same(earlier[path], now[path])], "changed"),
+            *_list_paths([path for path in came if not self._moved.explain(path)], "came"),
+            *_list_paths([path for path in went if not self._moved.explain(path)], "went"),
             *([MOVED] if any(map(self._moved.explain, went)) else []),
         ]
 
@@ -400,9 +400,9 @@ def _part(path: Path) -> str:
 
 
 def _same_but_directories(old: Resource | None, new: Resource, *, workers: bool) -> bool:
-    """Whether the arguments differ in the directories of results only, which follow from other changes.
+    """Whether the arguments differ only in the directories of results, which follow from other changes.
 
-    With ``workers`` they may also differ in what is about workers.
+    With ``workers`` they may also differ in the options for workers.
     """
     earlier, now = (
         [_with_names(word, side) for word in _arguments(side)] if side is not None else [] for side in (old, new)
@@ -458,7 +458,7 @@ def _place(volume: Resource) -> list[object]:
     ]
 
 
-def _listed(paths: Sequence[str], verb: str) -> list[str]:
+def _list_paths(paths: Sequence[str], verb: str) -> list[str]:
     if not paths:
         return []
     more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""

@@ -82,7 +82,7 @@ def checked_out(root: Path, base: str) -> Generator[Checkout]:
                     raise TreeError(f"{base} has no such project: there is no Pulumi.yaml at {commit[:10]}")
                 yield Checkout(path, base, base_commit, commit)
         finally:
-            with _undisturbed():
+            with _ignoring_signals():
                 _remove(root, folder)
 
 
@@ -90,13 +90,13 @@ def _merge_base(root: Path, base: str) -> tuple[str, str]:
     """The commits of the merge base and of ``base``."""
     if shutil.which("git") is None:
         raise TreeError("git is needed to compare with another revision, and is not installed")
-    if _asked(root, "rev-parse", "--git-dir") is None:
+    if _git_output(root, "rev-parse", "--git-dir") is None:
         raise TreeError(f"{root} is not in a git repository, so there is no {base} to compare with")
-    shallow = _asked(root, "rev-parse", "--is-shallow-repository") == "true"
-    base_commit = _asked(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{base}^{{commit}}")
+    shallow = _git_output(root, "rev-parse", "--is-shallow-repository") == "true"
+    base_commit = _git_output(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{base}^{{commit}}")
     if base_commit is None:
         raise TreeError(f"there is no revision {base!r} in this clone. {_fetching(root, base, shallow)}")
-    commit = _asked(root, "merge-base", base_commit, "HEAD")
+    commit = _git_output(root, "merge-base", base_commit, "HEAD")
     if commit is None:
         if shallow:
             raise TreeError(
@@ -110,7 +110,7 @@ def _merge_base(root: Path, base: str) -> tuple[str, str]:
 def _fetching(root: Path, base: str, shallow: bool) -> str:
     """The command that fetches ``base``, as far as its name tells."""
     remote, _, branch = base.partition("/")
-    if branch and remote in (_asked(root, "remote") or "").split():
+    if branch and remote in (_git_output(root, "remote") or "").split():
         depth = "--depth=100 " if shallow else ""
         return f"Fetch it: git fetch {depth}{remote} {branch}:refs/remotes/{base}"
     if shallow:
@@ -120,7 +120,7 @@ def _fetching(root: Path, base: str, shallow: bool) -> str:
 
 def _remove_leftovers(root: Path) -> None:
     """Removes the worktrees of killed runs, whose locks are free."""
-    listing = _asked(root, "worktree", "list", "--porcelain") or ""
+    listing = _git_output(root, "worktree", "list", "--porcelain") or ""
     paths = [Path(line.removeprefix("worktree ")) for line in listing.splitlines() if line.startswith("worktree ")]
     for folder in (path.parent for path in paths if path.parent.name.startswith(PREFIX)):
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
@@ -132,7 +132,7 @@ def _remove_leftovers(root: Path) -> None:
 
 def _remove(root: Path, folder: Path) -> None:
     # `--force` twice also removes a locked worktree; git locks it while it creates it.
-    _asked(root, "worktree", "remove", "--force", "--force", str(folder / WORKTREE))
+    _git_output(root, "worktree", "remove", "--force", "--force", str(folder / WORKTREE))
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -144,7 +144,7 @@ def _git(root: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _asked(root: Path, *arguments: str) -> str | None:
+def _git_output(root: Path, *arguments: str) -> str | None:
     """The output of git, or None if it fails."""
     done = _run(root, arguments)
     return None if done.returncode else done.stdout.strip()
@@ -171,7 +171,7 @@ def terminating() -> Generator[None]:
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Generator[None]:
+def _ignoring_signals() -> Generator[None]:
     with _handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         yield
 
@@ -248,10 +248,10 @@ def evaluate_trees(
     """
     trees = [head] if base is None else [head, base]
     key = secrets.token_hex()
-    dealt = [_dealt(names, max(1, _cores() // len(trees))) for names in _named(trees, stacks)]
+    dealt = [_deal(names, max(1, _cores() // len(trees))) for names in _stacks_by_tree(trees, stacks)]
     with terminating(), contextlib.ExitStack() as stack:
         started = [
-            [stack.enter_context(_started(tree, head, share, key, limits)) for share in shares]
+            [stack.enter_context(_start_worker(tree, head, share, key, limits)) for share in shares]
             for tree, shares in zip(trees, dealt, strict=True)
         ]
         # This import takes less time than the workers, so it costs nothing here.
@@ -260,7 +260,9 @@ def evaluate_trees(
         def documents(tree: Path, evaluating: _Worker) -> dict[str, Any]:
             documents_by_stack = _documents(evaluating, limits)
             if left := [name for name in evaluating.stacks if name not in documents_by_stack]:
-                documents_by_stack |= documents(tree, stack.enter_context(_started(tree, head, left, key, limits)))
+                documents_by_stack |= documents(
+                    tree, stack.enter_context(_start_worker(tree, head, left, key, limits))
+                )
             return documents_by_stack
 
         evaluations = [
@@ -282,9 +284,9 @@ def stacks_of(tree: Path) -> list[str]:
     )
 
 
-def _named(trees: Sequence[Path], stacks: Sequence[str]) -> list[list[str]]:
-    """The requested stacks of each tree. Those that no tree has are given to the first, whose evaluation reports
-    them."""
+def _stacks_by_tree(trees: Sequence[Path], stacks: Sequence[str]) -> list[list[str]]:
+    """The requested stacks of each tree. The first tree also gets the stacks that no tree has: its evaluation
+    reports them."""
     stacks_by_tree = [stacks_of(tree) for tree in trees]
     if not stacks:
         return stacks_by_tree
@@ -294,7 +296,7 @@ def _named(trees: Sequence[Path], stacks: Sequence[str]) -> list[list[str]]:
     return named
 
 
-def _dealt(names: Sequence[str], workers: int) -> list[Sequence[str]]:
+def _deal(names: Sequence[str], workers: int) -> list[Sequence[str]]:
     """Deals ``names`` to workers in turns, because neighbours take about the same time."""
     return [share for share in (names[first::workers] for first in range(workers)) if share]
 
@@ -304,7 +306,9 @@ def _cores() -> int:
 
 
 @contextlib.contextmanager
-def _started(tree: Path, checkout: Path, stacks: Sequence[str], key: str, limits: Limits) -> Generator[_Worker]:
+def _start_worker(
+    tree: Path, checkout: Path, stacks: Sequence[str], key: str, limits: Limits
+) -> Generator[_Worker]:
     before_formats = (tree / "stacks" / "program.py").is_file()
     program = ["-P", str(BEFORE_FORMATS)] if before_formats else ["-m", "offline.evaluation"]
     command = [sys.executable, *program]

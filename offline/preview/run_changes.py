@@ -7,7 +7,7 @@ from typing import Literal
 from infra.kubernetes.review import QUEUE_FLAG
 from infra.review.stack import Properties, Resource, at, mappings, texts, whole
 
-# Jobs that work on items: what of them an update works on again, and what else it changes about them.
+# Jobs that work on items: which items an update works on again, and what else it changes about the Jobs.
 
 
 ITEMS_FLAG = "--items"
@@ -23,7 +23,7 @@ NUMBERS: Mapping[str, str] = {
 }
 """The arguments of workers that are told with their values, as text."""
 
-# The fingerprint follows from the image, the environment and others that are told by themselves.
+# The fingerprint follows from the image, the environment and others, which have remarks of their own.
 _OF_WORKERS = frozenset({*NUMBERS, "--workers", QUEUE_FLAG, "--queue-password", "--fingerprint"})
 
 
@@ -89,7 +89,7 @@ def _flags(job: Resource) -> dict[str, str]:
     return {}
 
 
-# Jobs whose pods work together on several nodes: what an update changes about that.
+# Jobs whose pods work together on several nodes: what an update changes about their group.
 
 
 LAUNCHER = "workloads.runtime.launcher"
@@ -115,18 +115,18 @@ _VARIABLES = frozenset({"JOB_UID", "JOB_NAME"})
 
 def nodes_of(job: Resource) -> int:
     """On how many nodes the Job's pods work together; 1 where they do not."""
-    return whole(at(job.properties, "spec", "parallelism"), 1) if _launched(job) else 1
+    return whole(at(job.properties, "spec", "parallelism"), 1) if _is_launched(job) else 1
 
 
 def node_run_changes(old: Resource, new: Resource) -> list[str]:
     """What changed about the pods that work together."""
-    return list(_node_run_changes(old, new)) if _launched(old) or _launched(new) else []
+    return list(_node_run_changes(old, new)) if _is_launched(old) or _is_launched(new) else []
 
 
 def own_command(job: Resource) -> list[str]:
     """What starts the program, without the launcher before it."""
     command = texts(_container(job).get("command"))
-    if not _launched(job):
+    if not _is_launched(job):
         return command
     if OUTPUT in _node_run_flags(job):
         return [*command[:-1], RUNNER]
@@ -134,9 +134,9 @@ def own_command(job: Resource) -> list[str]:
 
 
 def own_arguments(job: Resource) -> list[str]:
-    """The arguments of the program, and of its runner, without those that say how pods find one another."""
+    """The arguments of the program and its runner, without those for the connection between its pods."""
     arguments = texts(_container(job).get("args"))
-    if not _launched(job):
+    if not _is_launched(job):
         return arguments
     if OUTPUT not in _node_run_flags(job):
         return _program(job)[3:]
@@ -154,9 +154,9 @@ def own_environment(job: Resource) -> list[str]:
 
 
 def own_volumes(job: Resource) -> list[str]:
-    """The volumes as text, without the one for NCCL, which one GPU needs as soon as there are other nodes.
+    """The volumes as text, without the one for NCCL, which even one GPU needs if there are other nodes.
 
-    Without those of shipped files, too, which are told by themselves.
+    Without those of shipped files, too, which have remarks of their own.
     """
     volumes = mappings(at(job.properties, "spec", "template", "spec", "volumes"))
     return [str(volume) for volume in volumes if volume.get("name") != SHARED_MEMORY and "configMap" not in volume]
@@ -197,7 +197,7 @@ def _node_run_changes(old: Resource, new: Resource) -> Iterator[str]:
         yield f"the port at which its pods meet changed from {ports[0]} to {ports[1]}"
 
 
-def _launched(job: Resource) -> bool:
+def _is_launched(job: Resource) -> bool:
     return LAUNCHER in texts(_container(job).get("command"))
 
 
@@ -207,7 +207,7 @@ def _container(job: Resource) -> Properties:
 
 
 def _node_run_flags(job: Resource) -> dict[str, str]:
-    """The arguments of the launcher with what follows them; of one that stands there several times the last."""
+    """The options of the launcher with their values; of a repeated option the last value."""
     arguments: Sequence[str] = texts(_container(job).get("args"))
     return dict(pairwise(arguments[: arguments.index("--")] if "--" in arguments else arguments))
 

@@ -66,7 +66,7 @@ def show(preview: Preview, console: Console) -> None:
         console.print(_summary(preview))
     for note in tables.notes(preview):
         console.print(_line(note, style="dim"))
-    for group in alike(preview, lambda stack, places: _written(_parts(stack, lines, places))):
+    for group in alike(preview, lambda stack, places: _render(_parts(stack, lines, places))):
         console.print()
         names = _line(", ".join(stack.stack for stack in group.stacks), style="bold")
         console.rule(names, align="left", style="dim")
@@ -91,7 +91,7 @@ def _print(console: Console, parts: Iterable[Part]) -> None:
             console.print(Padding(part, (0, 0, 0, 2), expand=False))
 
 
-def _written(parts: Iterable[Part]) -> str:
+def _render(parts: Iterable[Part]) -> str:
     file = io.StringIO()
     _print(Console(file=file, width=1000), parts)
     return file.getvalue()

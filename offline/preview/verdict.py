@@ -1,4 +1,4 @@
-"""The verdict, which a preview begins with: losses, failures, new findings; and the order of stacks."""
+"""The verdict at the beginning of a preview: losses, failures and new findings. Also orders the stacks."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Line:
 
 def verdict(preview: Preview) -> list[Line]:
     """Every failure and every new finding, the worst first; those with one reason are one line."""
-    return _lines((stack.stack, finding) for stack in preview.stacks for finding in _said(stack))
+    return _lines((stack.stack, finding) for stack in preview.stacks for finding in _findings_of(stack))
 
 
 def known(preview: Preview) -> list[Line]:
@@ -84,7 +84,7 @@ def untold(preview: StackPreview, lines: Sequence[Line]) -> list[Line]:
 
 def impact(preview: StackPreview) -> tuple[float | str, ...]:
     """Sorts stacks by how much a change affects them, the most first."""
-    levels = [_level(finding) for finding in _said(preview)]
+    levels = [_level(finding) for finding in _findings_of(preview)]
     changed = [resource.operation for resource in preview.changes.resources] if preview.changes else []
     runs = preview.changes.runs if preview.changes else []
     run = preview.cost.run if preview.cost is not None and preview.changes is not None else None
@@ -109,7 +109,7 @@ def _lines(findings: Iterable[tuple[str, Finding | Failure]]) -> list[Line]:
     return sorted((Line(_level(finding), finding, names) for finding, names in lines.values()), key=_rank)
 
 
-def _said(preview: StackPreview) -> Iterator[Finding | Failure]:
+def _findings_of(preview: StackPreview) -> Iterator[Finding | Failure]:
     yield from preview.failures
     yield from (finding for finding in preview.findings if finding.new)
 
