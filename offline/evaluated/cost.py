@@ -25,7 +25,7 @@ from offline.evaluated.model import (
 from offline.evaluated.timeline import Measured, Schedule, Work, schedule
 from offline.evaluated.workloads import CRON_JOB, PoolRoom, pool_rooms
 
-# The cost of the Jobs that an update runs, which is the cost of the nodes that they hold.
+# The cost of the Jobs that an update runs: the cost of the nodes that they hold.
 
 
 Times = Literal["measured", "rehearsed", "limit"]
@@ -140,7 +140,7 @@ class _Run:
         ]
 
     def _step(self, works: Sequence[Work]) -> StepCost:
-        """The cost of a Job, of which ``works`` are what it does on each of its nodes."""
+        """The cost of a Job. ``works`` are its parts, one for each of its nodes."""
         first = works[0]
         known = [
             rate * work.seconds / 3600
@@ -174,7 +174,7 @@ class _Run:
                     for work in self.schedule.work
                     if work.pool is stay.pool and work.number == stay.number
                 ]
-                yield stay.pool, stay.number, _covered(spans)
+                yield stay.pool, stay.number, _covered_seconds(spans)
 
     def _of_pods(self, work: Work) -> list[float]:
         """The known cost of a Job's pods on a node, by charge, where pods are billed."""
@@ -192,7 +192,7 @@ class _Run:
         return [charge for charge in self.charges if alone and charge.pool == pool.urn and charge.most > number]
 
 
-def _covered(spans: Sequence[tuple[float, float]]) -> float:
+def _covered_seconds(spans: Sequence[tuple[float, float]]) -> float:
     """The total length of the spans, overlaps counted once."""
     total, until = 0.0, 0.0
     for begins, ends in sorted(spans):
@@ -201,7 +201,7 @@ def _covered(spans: Sequence[tuple[float, float]]) -> float:
     return total
 
 
-# What pipelines cost that run by themselves: one run, and those of a month.
+# The cost of pipelines that run on a schedule: of one run, and of the runs of a month.
 
 
 def scheduled(
@@ -273,26 +273,26 @@ def cost(
         scheduled=list(scheduled(stack, [*timed, *stack.charges_elsewhere], measured or {})),
         kept=list(_kept(stack, places)),
         lines=[_line(stack, charge) for charge in charges],
-        unknown=[_named(stack, charge) for charge in timed if charge.price is None],
-        stale=_stale((charge.price for charge in stack.charges), today),
+        unknown=[_charge_name(stack, charge) for charge in timed if charge.price is None],
+        stale=_stale_sources((charge.price for charge in stack.charges), today),
     )
 
 
 def difference(base: Cost, head: Cost) -> CostDifference:
     """The cost of ``head`` less that of ``base``; unknown if they differ in a resource without a known price."""
-    idle = _unpriced(base, "idle_count") == _unpriced(head, "idle_count")
-    most = _unpriced(base, "most_count") == _unpriced(head, "most_count")
+    idle = _count_unpriced(base, "idle_count") == _count_unpriced(head, "idle_count")
+    most = _count_unpriced(base, "most_count") == _count_unpriced(head, "most_count")
     return CostDifference(
         idle_hourly=(head.idle_hourly or 0.0) - (base.idle_hourly or 0.0) if idle else None,
         idle_monthly=(head.idle_monthly or 0.0) - (base.idle_monthly or 0.0) if idle else None,
         most_hourly=(head.most_hourly or 0.0) - (base.most_hourly or 0.0) if most else None,
         least_nodes=head.least_nodes - base.least_nodes,
         most_nodes=head.most_nodes - base.most_nodes,
-        scheduled_monthly=_scheduled(head) - _scheduled(base),
+        scheduled_monthly=_scheduled_monthly(head) - _scheduled_monthly(base),
     )
 
 
-def _scheduled(cost: Cost) -> float:
+def _scheduled_monthly(cost: Cost) -> float:
     return sum(charge.monthly or 0.0 for charge in cost.scheduled)
 
 
@@ -353,18 +353,18 @@ def _resource(stack: Stack, charge: Charge) -> str:
     return declared.name if declared is not None else ""
 
 
-def _named(stack: Stack, charge: Charge) -> str:
+def _charge_name(stack: Stack, charge: Charge) -> str:
     return f"{_resource(stack, charge) or stack.name}: {charge.what}"
 
 
-def _stale(prices: Iterable[Price | None], today: date) -> list[str]:
+def _stale_sources(prices: Iterable[Price | None], today: date) -> list[str]:
     used = {price.source for price in prices if price is not None}
     old = [source for source in used if not source.dated or today - source.date > FRESH]
     ordered = sorted(old, key=lambda entry: (not entry.dated, entry.date, entry.url))
     return [f"{source.url} ({source.when})" for source in ordered]
 
 
-def _unpriced(cost: Cost, count: str) -> Counter[tuple[str, str]]:
+def _count_unpriced(cost: Cost, count: str) -> Counter[tuple[str, str]]:
     """How many there are of each resource whose price is not known."""
     counts = Counter[tuple[str, str]]()
     for line in cost.lines:

@@ -1,6 +1,6 @@
-"""What the NetworkPolicies of a stack let through, from pod to pod.
+"""Which connections between pods the NetworkPolicies of a stack allow.
 
-Where it cannot be told, be it for an unknown value or for a block of addresses, they count as letting through.
+A rule with an unknown value or a block of addresses counts as one that allows the connection.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def refuses(stack: Stack, client: Workload, server: Workload, port: int | None) 
         if limiting and not any(
             _covers(rule, peers, other, pod.namespace, port)
             for spec in limiting
-            for rule in _listed(spec.get(rules))
+            for rule in _rules_or_any(spec.get(rules))
         ):
             return side
     return ""
@@ -89,6 +89,6 @@ def _is_peer(peer: Properties, other: Workload, namespace: object) -> bool:
     return name is None or not isinstance(other.namespace, str) or name == other.namespace
 
 
-def _listed(rules: object) -> list[Any]:
+def _rules_or_any(rules: object) -> list[Any]:
     """The rules; one that lets all through where they are not known."""
     return [{}] if isinstance(rules, Unknown) else list(mappings(rules))

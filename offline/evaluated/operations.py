@@ -182,7 +182,7 @@ def _holds(fact: InPlace, difference: Difference, old: Resource, new: Resource) 
             difference = replace(difference, after=None)
         for before, after in _values(path, difference):
             earlier = value_at(old.properties, kept) if kept else before
-            if _is(fact.when, earlier, after):
+            if _matches(fact.when, earlier, after):
                 return True
     return False
 
@@ -199,7 +199,7 @@ def _values(path: tuple[str | int, ...], difference: Difference) -> Iterator[tup
             yield value_at(difference.before, inside), value_at(difference.after, inside)
 
 
-def _is(when: When, before: Any, after: Any) -> bool:
+def _matches(when: When, before: Any, after: Any) -> bool:
     """Whether the change matches ``when``; false if that cannot be known."""
     if unknown(before) or unknown(after):
         return False
@@ -339,14 +339,14 @@ class _Update:
             if old is None or new is None:
                 comparisons.append(Compared(old, new, Operation.DELETE if new is None else Operation.CREATE))
             else:
-                comparisons.append(self._compared(old, new))
+                comparisons.append(self._compare(old, new))
         return comparisons
 
-    def _compared(self, old: Resource, new: Resource) -> Compared:
+    def _compare(self, old: Resource, new: Resource) -> Compared:
         changed = self._differences(old, new)
         kept = [resource for resource in changed if self._replacing.keeps(new.type, resource, new.properties)]
         pending = [resource for resource in changed if resource not in kept]
-        forcing = self._forced(old, new, pending)
+        forcing = self._forcing_differences(old, new, pending)
         forcing += [
             resource for resource in pending if resource not in forcing and _asked_to_replace(new, resource)
         ]
@@ -370,7 +370,9 @@ class _Update:
         consequences = self._effects.of(old, new, pending)
         return Compared(old, new, Operation.UPDATE, pending, known=known, consequences=consequences, kept=kept)
 
-    def _forced(self, old: Resource, new: Resource, changed: Sequence[Difference]) -> list[Difference]:
+    def _forcing_differences(
+        self, old: Resource, new: Resource, changed: Sequence[Difference]
+    ) -> list[Difference]:
         forced = self._replacing.forced(new.type, changed, old.properties, new.properties)
         provider = self._after.resources.get(new.provider)
         if new.type != SECRET_TYPE or provider is None or not _on(provider.properties.get(MUTABLE)):
@@ -400,7 +402,9 @@ class _Update:
                 if urns & self._renewed and path not in elsewhere and _same_unknown(old, new, path)
             ]
             # An update in place keeps the identifiers of a resource, so it replaces no other resource.
-            kept = [] if urns & (self._created | self._replaced) else self._forced(old, new, candidates)
+            kept = (
+                [] if urns & (self._created | self._replaced) else self._forcing_differences(old, new, candidates)
+            )
             yield from (difference for difference in candidates if difference not in kept)
 
     def _comes_from_elsewhere(self, old: Resource, new: Resource, path: Path) -> bool:
@@ -429,11 +433,11 @@ class _Update:
     def _because(self, old: Resource, new: Resource, forcing: Sequence[Difference]) -> str:
         """Why the resource is replaced if not for a changed property; empty if there is no such reason."""
         if new.provider in self._replaced:
-            return f"{self._named(new.provider)} is replaced"
+            return f"{self._describe(new.provider)} is replaced"
         if self._other_provider(old, new):
             return f"it moves from {_provider(old)} to {_provider(new)}"
         if together := sorted(new.replace_with & self._replaced):
-            return f"it is replaced with {self._named(together[0])}"
+            return f"it is replaced with {self._describe(together[0])}"
         unknown = {
             difference.path[0] for difference in forcing if UNKNOWN in (difference.before, difference.after)
         }
@@ -465,9 +469,9 @@ class _Update:
         replaced, created = sorted(sources & self._replaced), sorted(sources & self._created)
         urn = [*replaced, *created, *sorted(sources)][0]
         fate = "is replaced" if replaced else "is new" if created else "is updated"
-        return f"its {property_} comes from {self._named(urn)}, which {fate}"
+        return f"its {property_} comes from {self._describe(urn)}, which {fate}"
 
-    def _named(self, urn: str) -> str:
+    def _describe(self, urn: str) -> str:
         resource = self._after.resources[urn]
         if resource.type.startswith("pulumi:providers:"):
             return f"the provider {resource.name}"
@@ -488,8 +492,8 @@ def _same_unknown(old: Resource, new: Resource, path: Path) -> bool:
 def _same_cluster(forcing: Sequence[Difference]) -> str:
     """When a Kubernetes provider is only updated though its kubeconfig is another; empty where it is replaced.
 
-    The provider compares the clusters that both kubeconfigs name, of which nothing is known here where they are
-    the paths of files. Source: as of `offline.evaluated.operations`.
+    The provider compares the clusters that both kubeconfigs name. They are unknown here if the kubeconfigs are
+    paths of files. Source: as of `offline.evaluated.operations`.
     """
     paths = all(difference.path[0] in _LEADS and not unknown(difference.after) for difference in forcing)
     return SAME_SERVER if forcing and paths else ""
@@ -518,7 +522,7 @@ def _provider(resource: Resource) -> str:
 
 def _pairs(before: Stack, after: Stack) -> list[tuple[Resource | None, Resource | None]]:
     """The managed resources of both sides, matched; then those that are gone, in the order of their deletion."""
-    old, new = _managed(before), _managed(after)
+    old, new = _managed_resources(before), _managed_resources(after)
     left = dict(old)
     pairs: list[tuple[Resource | None, Resource | None]] = []
     for urn, resource in new.items():
@@ -534,27 +538,27 @@ def _pairs(before: Stack, after: Stack) -> list[tuple[Resource | None, Resource 
     return [*pairs, *((resource, None) for resource in reversed(left.values()))]
 
 
-def _managed(stack: Stack) -> Mapping[str, Resource]:
+def _managed_resources(stack: Stack) -> Mapping[str, Resource]:
     return {urn: resource for urn, resource in stack.resources.items() if resource.custom and not resource.read}
 
 
 def _earlier_urns(resource: Resource, stack: Stack) -> Iterator[str]:
     """The URNs that its aliases, and those of the components around it, give a resource."""
-    yield from _aliased(resource)
+    yield from _aliased_urns(resource)
     # Pulumi's SDKs give a child whose name begins with its parent's the aliases of the parent.
     parent = stack.resources.get(resource.parent)
     while parent is not None:
         if resource.name.startswith(parent.name):
-            for urn in _aliased(parent):
+            for urn in _aliased_urns(parent):
                 name = urn.rpartition("::")[2] + resource.name.removeprefix(parent.name)
-                yield _renamed(resource.urn, name)
+                yield _with_name(resource.urn, name)
         parent = stack.resources.get(parent.parent)
 
 
-def _aliased(resource: Resource) -> Iterator[str]:
+def _aliased_urns(resource: Resource) -> Iterator[str]:
     for alias in resource.aliases:
-        yield alias if alias.startswith("urn:pulumi:") else _renamed(resource.urn, alias)
+        yield alias if alias.startswith("urn:pulumi:") else _with_name(resource.urn, alias)
 
 
-def _renamed(urn: str, name: str) -> str:
+def _with_name(urn: str, name: str) -> str:
     return f"{urn.rpartition('::')[0]}::{name}"

@@ -138,7 +138,7 @@ def _items(value: Any) -> Iterable[tuple[str | int, Any]]:
 
 
 def _of_lists(before: list[Any], after: list[Any], path: Path) -> Iterator[Difference]:
-    old, new = _named(before), _named(after)
+    old, new = _index_by_key(before), _index_by_key(after)
     if _are_scalars(before) and _are_scalars(after):
         yield from _of_scalars(before, after, path)
         return
@@ -177,7 +177,7 @@ def _are_scalars(elements: list[Any]) -> bool:
     return all(isinstance(element, str | int | float) for element in elements)
 
 
-def _named(elements: list[Any]) -> dict[str, int] | None:
+def _index_by_key(elements: list[Any]) -> dict[str, int] | None:
     """Indices by the key that identifies the elements; None if there is no such key."""
     if not elements:
         return {}
@@ -214,7 +214,7 @@ def both(before: object, after: object) -> tuple[Any, Any]:
     """Two different values, shortened so that the difference is visible."""
     if isinstance(before, str) and isinstance(after, str) and not (_short(before) and _short(after)):
         if "\n" in before or "\n" in after:
-            return _lines(before), f"{_lines(after)} ({_counted(before, after)})"
+            return _lines(before), f"{_lines(after)} ({_count_changed_lines(before, after)})"
         begins = _first_difference(before, after) - LEAD
         return _cut(before, begins), _cut(after, begins)
     return shown(before), shown(after)
@@ -229,7 +229,7 @@ def _lines(text: str) -> str:
     return f"{count} line{'' if count == 1 else 's'}"
 
 
-def _counted(before: str, after: str) -> str:
+def _count_changed_lines(before: str, after: str) -> str:
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm=""))[2:]
     added = sum(line.startswith("+") for line in lines)
     removed = sum(line.startswith("-") for line in lines)

@@ -1,4 +1,4 @@
-"""What is declared of Kueue's queues, and what a Job asks of them.
+"""The objects of Kueue that a stack declares, and what a Job requests of its queue.
 
 The fields are those of github.com/kubernetes-sigs/kueue at commit ff69552 (22 August 2026), apis/kueue/v1beta2.
 """
@@ -61,7 +61,8 @@ class Holder:
 class ClusterQueue(Holder):
     """What the Jobs of some namespaces may have.
 
-    In a ``strict`` queue nobody overtakes. One that ``preempts`` stops its own Jobs of lower priority for one
+    In a ``strict`` queue no Job overtakes another. One that ``preempts`` stops its own Jobs of lower priority for
+    one
     that waits; one that ``reclaims`` stops those of others that use more than their shares. ``tries_next`` says
     that another flavor is better than quota that others lend. ``selector`` picks its namespaces by their
     labels; without one there are none.
@@ -223,8 +224,7 @@ def _largest(*amounts: Mapping[str, int]) -> dict[str, int]:
 #
 # After apis/kueue/v1beta2 and pkg/webhooks of github.com/kubernetes-sigs/kueue at commit ff69552 (22 August 2026):
 # the fields of each kind, and the rules about those that a stack declares. An unknown field is refused, since
-# Pulumi
-# applies objects on the server.
+# Pulumi applies objects on the server.
 
 
 GROUP = "kueue.x-k8s.io"
@@ -240,7 +240,7 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 @dataclass(frozen=True)
 class Field:
-    """A field: the ``fields`` of an object (None: any value), whether it is a list, of at most how many.
+    """A field: the ``fields`` of an object (None: any value), and whether it is a list, with its largest length.
 
     ``choices`` are the only values of a text, and ``pattern`` is what it has to be like, with at most ``length``
     characters. One that is ``needed`` cannot be missing.
@@ -344,11 +344,11 @@ def problems(kind: str, properties: Properties) -> list[str]:
     if version != f"{GROUP}/{VERSION}" or kind not in {*SPECS, CLASS}:
         return [f'no matches for kind "{kind}" in version "{version}"']
     known = OF_CLASSES if kind == CLASS else TOP
-    messages = [_undeclared(name) for name in properties if name not in known]
+    messages = [_undeclared_message(name) for name in properties if name not in known]
     if kind == CLASS:
         return messages if isinstance(properties.get("value"), int) else [*messages, "value: Required value"]
     spec = mapping(properties.get("spec"))
-    messages += _checked(spec, SPECS[kind], "spec")
+    messages += _check_fields(spec, SPECS[kind], "spec")
     if kind in {"ClusterQueue", "Cohort"} and not messages:
         parent = spec.get("cohortName" if kind == "ClusterQueue" else "parentName")
         messages += _groups(mappings(spec.get("resourceGroups")), bool(parent))
@@ -357,12 +357,12 @@ def problems(kind: str, properties: Properties) -> list[str]:
     return messages
 
 
-def _undeclared(path: str) -> str:
+def _undeclared_message(path: str) -> str:
     return f".{path}: field not declared in schema"
 
 
-def _checked(value: Properties, fields: Mapping[str, Field], path: str) -> Iterator[str]:
-    yield from (_undeclared(f"{path}.{name}") for name in value if name not in fields)
+def _check_fields(value: Properties, fields: Mapping[str, Field], path: str) -> Iterator[str]:
+    yield from (_undeclared_message(f"{path}.{name}") for name in value if name not in fields)
     for name, shape in fields.items():
         if value.get(name) is None:
             if shape.needed:
@@ -378,7 +378,7 @@ def _value(value: object, known: Field, path: str) -> Iterator[str]:
     if known.fields is not None:
         several = mappings(value) if known.many else [mapping(value)]
         for index, item in enumerate(several):
-            yield from _checked(item, known.fields, f"{path}[{index}]" if known.many else path)
+            yield from _check_fields(item, known.fields, f"{path}[{index}]" if known.many else path)
     if known.choices and value not in known.choices:
         listed = ", ".join(f'"{choice}"' for choice in known.choices)
         yield f'{path}: Unsupported value: "{value}": supported values: {listed}'

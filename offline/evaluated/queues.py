@@ -1,4 +1,4 @@
-"""Kueue's flavors: which of them a Job gets, whether they have room for its pods, and whether they ever will.
+"""Kueue's flavors: which of them a Job gets, and whether its pods fit now or can ever fit.
 
 After pkg/scheduler/flavorassigner/flavorassigner.go of github.com/kubernetes-sigs/kueue at commit ff69552 (22
 August 2026, API version v1beta2), for Jobs with one set of pods.
@@ -24,11 +24,10 @@ from offline.evaluated.queue_objects import (
 )
 from offline.evaluated.scheduling import holds, selector_picks, shown, untolerated
 
-# How much is left of a quota, and how much there ever is, where queues lend one another what they do not use.
+# How much of a quota is left, and how much it has at most, where queues lend one another unused quota.
 #
 # After pkg/cache/scheduler/resource_node.go of github.com/kubernetes-sigs/kueue at commit ff69552 (22 August
-# 2026):
-# what a holder does not lend is its own, and the rest is in its cohort, for all of that.
+# 2026): a holder keeps what it does not lend, and the rest of its quota is available to its whole cohort.
 
 
 Used = Mapping[str, Mapping[FlavorResource, int]]
@@ -178,7 +177,7 @@ class Queues:
         queue = self.of(job)
         if queue is None or (empty := self.assign(job, {})).mode > Mode.NEVER:
             return ""
-        lacking = list(self._exceeded(queue, job))
+        lacking = list(self._find_exceeded(queue, job))
         if not lacking:
             return f"no quota of queue {queue.name} is for its pods: {'; '.join(empty.reasons)}"
         return f"it asks for {', '.join(lacking)}"
@@ -192,17 +191,19 @@ class Queues:
         queue = self.of(job)
         if queue is None or not queue.parent or not queue.reclaims or self.never(job):
             return ""
-        lacking = list(self._exceeded(queue, job, own_share=True))
+        lacking = list(self._find_exceeded(queue, job, own_share=True))
         return f"it asks for {', '.join(lacking)}" if lacking else ""
 
-    def _exceeded(self, queue: ClusterQueue, job: QueuedJob, *, own_share: bool = False) -> Iterator[str]:
-        """What is asked for and what there is, of each resource that no flavor for the pods has enough of.
+    def _find_exceeded(self, queue: ClusterQueue, job: QueuedJob, *, own_share: bool = False) -> Iterator[str]:
+        """A sentence for each resource that no suitable flavor has enough of: the request and the limit.
 
         With ``own_share``, what others lend does not count.
         """
         for group in queue.groups:
             fitting = [name for name in group.flavors if not self._mismatch(name, job)]
-            wanted = {name: value for name, value in _wanted(queue, job).items() if name in group.resources}
+            wanted = {
+                name: value for name, value in _wanted_amounts(queue, job).items() if name in group.resources
+            }
             for resource, value in wanted.items():
                 most = max(
                     (self._most(queue, (name, resource), own_share=own_share) for name in fitting), default=None
@@ -221,7 +222,7 @@ class Queues:
         """The flavors for a Job beside what is ``used``, by ClusterQueue. The Job has one."""
         queue = self.quotas.cluster_queues[self.local_queues[job.namespace, job.queue]]
         covered = {resource: group for group in queue.groups for resource in group.resources}
-        wanted = _wanted(queue, job)
+        wanted = _wanted_amounts(queue, job)
         flavors: dict[str, str] = {}
         usage: dict[FlavorResource, int] = {}
         assignments: list[Assignment] = []
@@ -313,8 +314,9 @@ class Queues:
         return "" if chosen and fits else f"flavor {name} doesn't match node affinity"
 
 
-def _wanted(queue: ClusterQueue, job: QueuedJob) -> dict[str, int]:
-    """What the queue has to have for a Job: of resources that it covers, of pods, and of all others."""
+def _wanted_amounts(queue: ClusterQueue, job: QueuedJob) -> dict[str, int]:
+    """The amounts of resources that a Job needs from the queue, with the number of pods where the queue counts
+    pods."""
     covered = {resource for group in queue.groups for resource in group.resources}
     wanted = {name: value for name, value in job.amounts.items() if value or name in covered}
     return {**wanted, PODS: job.pods} if PODS in covered else wanted
@@ -351,17 +353,17 @@ def _cohort(name: str, spec: Properties) -> Holder:
     return Holder(name, str(spec.get("parentName") or ""), queue_objects.quotas(spec))
 
 
-# Who is admitted next: Kueue's order, and what it stops for a Job that waits.
+# Which Job Kueue admits next, and which Jobs it preempts for one that waits.
 #
 # After pkg/scheduler/scheduler.go, pkg/cache/queue/cluster_queue.go and pkg/scheduler/preemption of
 # github.com/kubernetes-sigs/kueue at commit ff69552 (22 August 2026). What is left out: fair sharing, Jobs of
-# other
-# ClusterQueues that are stopped for one (``reclaimWithinCohort``, ``borrowWithinCohort``), admission checks.
+# other ClusterQueues that are stopped for one (``reclaimWithinCohort``, ``borrowWithinCohort``), admission checks.
 
 
 @dataclass(frozen=True)
 class AdmittedJob:
-    """A Job that has quota, and since when, counted. One that is ``stopping`` has it until its pods are gone."""
+    """A Job that has quota. ``since`` counts admissions. While it is ``stopping`` it keeps its quota until its
+    pods end."""
 
     job: QueuedJob
     assignment: Assignment
@@ -382,11 +384,10 @@ class Decision:
 
 
 def decide(queues: Queues, waiting: Iterable[QueuedJob], running: Sequence[AdmittedJob]) -> Decision:
-    """Looks at all queues once. ``waiting`` are Jobs whose queues are there and active.
+    """Looks at all queues once. ``waiting`` are Jobs whose queues exist and are active.
 
-    Of each ClusterQueue the Job with the highest priority, then the oldest, is looked at first; among those of
-    several ClusterQueues one that borrows nothing comes before others. One that does not fit lets later ones pass,
-    unless its queue is strict.
+    Each ClusterQueue offers its Job with the highest priority, or the oldest of several. Of the offered Jobs,
+    those that borrow nothing come first. A Job that does not fit lets later ones pass, unless its queue is strict.
     """
     decision = Decision()
     used = _usage(running)
@@ -448,9 +449,10 @@ def _targets(
     running: Sequence[AdmittedJob],
     used: Mapping[str, Mapping[FlavorResource, int]],
 ) -> list[AdmittedJob]:
-    """The fewest of its queue's Jobs of lower priority without which the Job fits; none where that is not enough.
+    """The Jobs of lower priority to stop so that ``job`` fits, as few as possible; none where stopping all is not
+    enough.
 
-    Those with the lowest priority go first, and of these the newest.
+    It stops the lowest priority first, and the newest first where priorities are equal.
     """
     queue = _queue(queues, job)
     left = {name: dict(usage) for name, usage in used.items()}

@@ -45,7 +45,8 @@ class Expression:
 
 @dataclass(frozen=True)
 class PodRequest:
-    """What of a pod decides where it can go. ``affinity`` are the terms of which a node has to match one."""
+    """The parts of a pod that decide on which nodes it can run. A node has to match one of the terms in
+    ``affinity``."""
 
     cluster: str
     selector: Mapping[str, str]
@@ -217,7 +218,7 @@ def lacking(wanted: Resources, capacity: Resources) -> dict[str, str]:
 
 def subtract(capacity: Resources, taken: Resources) -> Resources:
     """What is left of ``there``."""
-    return _combined(lambda both: both[0] - both[1], [capacity, taken])
+    return _combine(lambda both: both[0] - both[1], [capacity, taken])
 
 
 def tolerations(value: object) -> list[Toleration]:
@@ -260,15 +261,15 @@ def amounts(quantities: Mapping[str, str]) -> Resources:
 
 def add(*amounts: Resources) -> Resources:
     """Their sum."""
-    return _combined(sum, amounts)
+    return _combine(sum, amounts)
 
 
 def largest(*amounts: Resources) -> Resources:
     """The largest of each resource."""
-    return _combined(max, amounts)
+    return _combine(max, amounts)
 
 
-def _combined(combine: Callable[[list[int]], int], amounts: Sequence[Resources]) -> Resources:
+def _combine(combine: Callable[[list[int]], int], amounts: Sequence[Resources]) -> Resources:
     return Resources(**{key: combine([getattr(resources, key) for resources in amounts]) for key in AMOUNTS})
 
 

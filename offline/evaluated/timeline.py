@@ -1,4 +1,4 @@
-"""How long ``pulumi up`` takes from nothing, and what it waits for."""
+"""How long ``pulumi up`` takes to create the whole stack, and what it waits for."""
 
 import heapq
 import math
@@ -157,10 +157,9 @@ class PoolNodes:
 
 # When an update that creates everything begins and ends each resource, and which nodes its Jobs hold.
 #
-# Resources are created as soon as what they need is there: what they depend on, their provider and their parent. A
-# Job goes to the pool that takes its pods, waits there for room, boots nodes where there are none, and pulls its
-# image once a node. Of its pods those are placed that its pool has room for; the others are in the time that it
-# takes. The pods of a service stay.
+# A resource is created as soon as its dependencies, its provider and its parent exist. A Job goes to the pool that
+# takes its pods, waits there for room, boots nodes where there are none, and pulls its image once on each node. As
+# many of its pods are placed as its pool has room for; its duration covers the others. The pods of a service stay.
 
 
 NODE, IMAGE = "node", "image"
@@ -503,11 +502,11 @@ def _remarks(result: Schedule, critical: list[Span]) -> Iterator[str]:
     elsewhere = [urn for urn in result.unknown if urn not in set(on_path)]
     for urns, where in ((on_path, "on this path"), (elsewhere, "off this path")):
         if urns:
-            yield f"Not known how long, and counted as no time, {where}: {_counted(result, urns)}."
+            yield f"Not known how long, and counted as no time, {where}: {_count_kinds(result, urns)}."
     if any(part.basis == "rehearsed" for span in critical for part in span.parts):
         yield "Times that were rehearsed are those of a CPU."
     if any(
-        first.resource.type == two.resource.type == JOB and _queued(first, two)
+        first.resource.type == two.resource.type == JOB and _waits_only_for_nodes(first, two)
         for first, two in pairwise(critical)
     ):
         yield "Jobs wait for one another on a pool that has no further node."
@@ -517,10 +516,10 @@ def _remarks(result: Schedule, critical: list[Span]) -> Iterator[str]:
         yield f"Not known which pool takes {', '.join(result.unplaced)}: waits for nodes are not counted."
 
 
-def _queued(first: Span, two: Span) -> bool:
+def _waits_only_for_nodes(first: Span, two: Span) -> bool:
     return first.resource.urn not in two.resource.dependencies
 
 
-def _counted(result: Schedule, urns: list[str]) -> str:
+def _count_kinds(result: Schedule, urns: list[str]) -> str:
     counts = Counter(result.unknown[urn].rpartition(":")[2] for urn in urns)
     return ", ".join(f"{kind} ({count})" if count > 1 else kind for kind, count in sorted(counts.items()))

@@ -110,7 +110,7 @@ class Workload:
 
     @cached_property
     def one_a_node(self) -> bool:
-        """Whether it has several pods at once, of which no two can be on one node."""
+        """Whether it has several pods at once, and no two of them can be on one node."""
         anti = at(self.spec, "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
         return self.pods > 1 and any(
             term.get("topologyKey") == HOSTNAME and selector_picks(term.get("labelSelector"), self.labels)
@@ -255,11 +255,10 @@ def _requests(container: Properties) -> Resources:
     return amounts({**strings(resources.get("limits")), **strings(resources.get("requests"))})
 
 
-# Kubernetes objects as patches leave them: what a program declares of an object that is there already.
+# Kubernetes objects with their patches applied.
 #
-# A patch (`ServicePatch`, `IngressPatch`, …) changes the object of its name, which the same program may declare,
-# or
-# somebody else (pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply,
+# A patch (`ServicePatch`, `IngressPatch`, …) changes the object of its name, which the same program or somebody
+# else declares (pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply,
 # seen November 2026). Lists are taken to be replaced.
 
 
@@ -273,14 +272,14 @@ def as_patched(stack: Stack, *types: str) -> Iterator[Resource]:
     for resource in stack.of_type(*types):
         merged = resource
         for urn, patch in list(left.items()):
-            if patch.type == f"{resource.type}{PATCH}" and _of(patch) == _of(resource):
+            if patch.type == f"{resource.type}{PATCH}" and _object_key(patch) == _object_key(resource):
                 merged = replace(merged, properties=_laid_over(merged.properties, patch.properties))
                 del left[urn]
         yield merged
     yield from left.values()
 
 
-def _of(resource: Resource) -> tuple[str, object, object]:
+def _object_key(resource: Resource) -> tuple[str, object, object]:
     """Which object it is: by its cluster's provider, its namespace and its name."""
     name, namespace = (at(resource.properties, "metadata", key) for key in ("name", "namespace"))
     return resource.provider, namespace or "default", name
@@ -295,7 +294,7 @@ def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
-# How many pods a pool has room for at once, beside those that stay: the pods of services.
+# How many pods a pool has room for at once beside the pods of services, which stay.
 
 
 @dataclass(frozen=True)
