@@ -11,7 +11,7 @@ from offline.rehearsal.output.outcome import Options, console_for, exit_code
 from offline.rehearsal.session import Session
 
 
-def _disrupted(value: str | None) -> str | None:
+def _parse_disrupt(value: str | None) -> str | None:
     """Raises BadParameter for an index that is no number."""
     _, colon, index = (value or "").partition(":")
     if colon and not (index.isascii() and index.isdigit()):
@@ -29,7 +29,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
         str | None,
         typer.Option(
             metavar="JOB[:INDEX]",
-            callback=_disrupted,
+            callback=_parse_disrupt,
             help="Evict this training's pod once, as a Spot node's end does; of several the one with this index.",
         ),
     ] = None,

@@ -72,10 +72,10 @@ class Demo:
         self.console.print(Text(f"\n{ending}."))
 
     def _announce(self, apps: Sequence[Server]) -> None:
-        asked = {name for each in apps for name in each.asks}
-        pages = [each for each in map(opened, apps) if each]
+        reached_apps = {name for caller in apps for name in caller.asks}
+        pages = [opened_app for opened_app in map(opened, apps) if opened_app]
         # What people are to try comes before what they look into, and before what only programs ask.
-        pages.sort(key=lambda each: (each.app in asked, not each.asks, each.has_token))
+        pages.sort(key=lambda page: (page.app in reached_apps, not page.asks, page.has_token))
         self.console.print()
         for app in apps:
             if reached := reached_from_outside(app):

@@ -49,7 +49,8 @@ POLL = 0.1
 
 @dataclass
 class Ticket:
-    """A Job in a queue, from its creation to its end. ``preempt`` stops its pods, and is told for whom."""
+    """A Job in a queue, from its creation to its end. ``preempt`` stops its pods, and gets the name of the Job
+    that replaces it."""
 
     cluster: str
     job: QueuedJob
@@ -110,7 +111,7 @@ class JobQueues:
         return ticket
 
     def wait(self, ticket: Ticket, cancelled: Callable[[], bool], waits: Callable[[str], None]) -> None:
-        """Returns once the Job is admitted. ``waits`` is told, once each, why it is not.
+        """Returns once the Job is admitted. ``waits`` gets each new reason why it is not.
 
         Raises CancelledError; the Job is in its queue no more then.
         """
@@ -336,7 +337,7 @@ class Engine(Observer):
             self._active[resource.urn] = stop
         try:
             if self.interrupted:
-                raise self._ended(record, Phase.INTERRUPTED, "the rehearsal was interrupted")
+                raise self._end_job(record, Phase.INTERRUPTED, "the rehearsal was interrupted")
             self._execute(resource, record, stop)
         finally:
             with self._lock:
@@ -362,7 +363,7 @@ class Engine(Observer):
         annotations = strings(resource.metadata.get("annotations"))
         if failed is not None and not replaced and annotations.get(REPLACE_UNREADY) != "true":
             record.exit_code, record.message = failed.exit_code, failed.message
-            raise self._ended(
+            raise self._end_job(
                 record,
                 Phase.FAILED,
                 f"{failed.reason} the last time; without the annotation {REPLACE_UNREADY} "
@@ -382,9 +383,9 @@ class Engine(Observer):
                 result = self._run(resource, job, pods, record, stop)
             except (UnsupportedError, RefusedError, UnschedulableError) as error:
                 log.write(f"{error}\n".encode())
-                raise self._ended(record, Phase.FAILED, str(error)) from error
+                raise self._end_job(record, Phase.FAILED, str(error)) from error
             except CancelledError as error:
-                raise self._ended(record, Phase.INTERRUPTED, "the rehearsal was interrupted") from error
+                raise self._end_job(record, Phase.INTERRUPTED, "the rehearsal was interrupted") from error
         record.index = result.index
         if result.pod is not None:
             record.exit_code, record.message = result.pod.exit_code, result.pod.message
@@ -392,9 +393,9 @@ class Engine(Observer):
             record.results = self.results.published(_directories(resource))
             self._finish(record, Phase.SUCCEEDED, "")
         elif result.reason == job_controller.INTERRUPTED:
-            raise self._ended(record, Phase.INTERRUPTED, "the rehearsal was interrupted")
+            raise self._end_job(record, Phase.INTERRUPTED, "the rehearsal was interrupted")
         else:
-            raise self._ended(record, Phase.FAILED, f"{result.reason}: {result.message}")
+            raise self._end_job(record, Phase.FAILED, f"{result.reason}: {result.message}")
 
     def _run(self, resource: Resource, job: JobSpec, pods: JobPods, record: JobRecord, stop: Stop) -> JobResult:
         """Runs a Job as soon as its queue admits it, and again where it is stopped for another."""
@@ -411,7 +412,7 @@ class Engine(Observer):
             while True:
                 if ticket:
                     self._wait_in_queue(ticket, record, stop)
-                    pods.request = self._injected(request, ticket, record)
+                    pods.request = self._inject_programs(request, ticket, record)
                 result = job_controller.run(
                     job, own_stop, pods.run, lambda text: self.note(record, text), self.backoff
                 )
@@ -438,7 +439,7 @@ class Engine(Observer):
             record.phase = Phase.PENDING
             self.note(record, f"admitted after {time.time() - began:.1f} s ({ticket.flavors})")
 
-    def _injected(self, request: PodRequest, ticket: Ticket, record: JobRecord) -> PodRequest:
+    def _inject_programs(self, request: PodRequest, ticket: Ticket, record: JobRecord) -> PodRequest:
         """``request`` with what Kueue adds to the pods of a Job that it admits."""
         if added := {key: value for key, value in ticket.labels.items() if key not in request.selector}:
             listed = ", ".join(f"{key}={value}" for key, value in added.items())
@@ -464,7 +465,7 @@ class Engine(Observer):
         return JobPods(self, resource, job, namespace, request, record, log, hosts)
 
     def request(self, cluster: str, pod: PodSpec) -> PodRequest:
-        """What of ``pod`` decides where it can go, with what a cloud injects."""
+        """The parts of ``pod`` that decide on which nodes it can run, with what a cloud injects."""
         injected = (emulator.injected(pod.annotations) for emulator in self.emulators)
         return PodRequest(cluster, pod.selector, pod.tolerations, add(pod.requests, *injected))
 
@@ -542,7 +543,7 @@ class Engine(Observer):
                 self.state.save()
         self.display.job(record)
 
-    def _ended(self, record: JobRecord, phase: Phase, reason: str) -> NotCreatedError:
+    def _end_job(self, record: JobRecord, phase: Phase, reason: str) -> NotCreatedError:
         self._finish(record, phase, reason)
         return NotCreatedError(reason)
 

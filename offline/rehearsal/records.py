@@ -1,4 +1,4 @@
-"""What a rehearsal knows of each Job, service and app: shown while it runs, and kept for the next run."""
+"""The records of Jobs, services and apps: shown during a rehearsal, and kept for the next one."""
 
 import time
 from dataclasses import asdict, dataclass, field
@@ -9,7 +9,7 @@ from pydantic import Field
 
 from infra.platform import Resources
 
-# What a rehearsal knows of each Job: shown while it runs, kept for the next run, and drawn in the report.
+# The record of a Job: shown during a rehearsal, kept for the next one, and drawn in the report.
 
 
 Seconds = Annotated[float, Field(ge=0, lt=1e10, allow_inf_nan=False)]
@@ -98,7 +98,7 @@ class JobRecord:
         return asdict(self)
 
 
-# What a rehearsal knows of each service and app: shown while it runs, and in the summary and the report.
+# The record of a service or an app: shown during a rehearsal, and in the summary and the report.
 
 
 class ServicePhase(StrEnum):

@@ -75,20 +75,20 @@ def hinted(problem: Problem) -> Problem:
 
 def given_secrets(keys: Iterable[str], environment: Mapping[str, str]) -> tuple[dict[str, SecretStr], list[str]]:
     """The stack's secrets that ``environment`` has, by name, and the others of the encrypted ``keys``."""
-    found: dict[str, SecretStr] = {}
+    available: dict[str, SecretStr] = {}
     placeholders: list[str] = []
     for key in keys:
         name = key.removeprefix(f"{KEY}.")
         if name != key and (value := environment.get(variable(name))):
-            found[name] = SecretStr(value)
+            available[name] = SecretStr(value)
         else:
             placeholders.append(key)
-    return found, placeholders
+    return available, placeholders
 
 
-def secret_remarks(found: Iterable[str], placeholders: Sequence[str]) -> list[str]:
-    """What is said of the secrets that this machine's environment has, and of those that it has not."""
-    texts = [f"secret {name} has the value of {variable(name)}" for name in found]
+def secret_remarks(names_set: Iterable[str], placeholders: Sequence[str]) -> list[str]:
+    """Remarks on the secrets that this machine's environment has, and on those that it lacks."""
+    texts = [f"secret {name} has the value of {variable(name)}" for name in names_set]
     if placeholders:
         settable = [variable(key.removeprefix(f"{KEY}.")) for key in placeholders if key.startswith(f"{KEY}.")]
         hint = f"; {', '.join(settable)} in the environment would give a value" if settable else ""
@@ -97,13 +97,16 @@ def secret_remarks(found: Iterable[str], placeholders: Sequence[str]) -> list[st
     return texts
 
 
-def secrets_laid_over(values: Mapping[str, Any], found: Mapping[str, SecretStr]) -> Mapping[str, Any]:
+def secrets_laid_over(values: Mapping[str, Any], available: Mapping[str, SecretStr]) -> Mapping[str, Any]:
     """The configuration ``values`` with the secrets ``found``. It is for the program: nothing prints it."""
-    if not found:
+    if not available:
         return values
     return {
         **values,
-        KEY: {**mapping(values.get(KEY)), **{name: each.get_secret_value() for name, each in found.items()}},
+        KEY: {
+            **mapping(values.get(KEY)),
+            **{name: secret.get_secret_value() for name, secret in available.items()},
+        },
     }
 
 
@@ -150,33 +153,33 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
     if not all_pipelines and (left_out := _measuring(settings)):
         pipelines = mapping(values[f"{PREFIX}pipelines"])
         values[f"{PREFIX}pipelines"] = {name: pipelines[name] for name in pipelines if name not in left_out}
-        kept = {name: each for name, each in settings.pipelines.items() if name not in left_out}
+        kept = {name: section for name, section in settings.pipelines.items() if name not in left_out}
         settings = settings.model_copy(update={"pipelines": kept})
         remarks.append(
             f"left out: {', '.join(left_out)}, which measures accelerators, and this is a CPU; "
             "`make rehearse BENCHMARK=1` or the option --benchmark runs it"
         )
-    found = programs.programs_of(pipelines_of(settings.pipelines), root)
-    if problems := [*missing, *programs.problems(found.values())]:
+    programs_by_name = programs.programs_of(pipelines_of(settings.pipelines), root)
+    if problems := [*missing, *programs.problems(programs_by_name.values())]:
         raise SettingsError(problems)
-    remarks += programs.substituted(found.values())
+    remarks += programs.substituted(programs_by_name.values())
     values = stood_in(values, emulators(settings.request), remarks.append)
     unsent = [name for name in placeholders if not _has_value(name)]
     remarks += [f"secret {name} is not set: a rehearsal sends no notices of a schedule" for name in unsent]
     encrypted = [*config.secrets, *(f"{KEY}.{name}" for name in placeholders if name not in unsent)]
-    given, placeholders = given_secrets(encrypted, os.environ)
-    remarks += secret_remarks(given, placeholders)
+    set_secrets, placeholders = given_secrets(encrypted, os.environ)
+    remarks += secret_remarks(set_secrets, placeholders)
     for name in others.asked:
         remarks.append(f"clusters of the stack {name} are as its file in this checkout declares them")
-    return Configuration(config, values, settings, overlay, tuple(remarks), others, found, given)
+    return Configuration(config, values, settings, overlay, tuple(remarks), others, programs_by_name, set_secrets)
 
 
 def _may_stand_in(raw: Mapping[str, Any], secret: str) -> bool:
     """Whether the environment has the secret, or no program reads it: a rehearsal sends no notices."""
     return _has_value(secret) or all(
-        secret not in each.secrets.values()
+        secret not in consumer.secrets.values()
         for name, section in pipelines_in(raw).items()
-        for each in (*steps_if_any(name, section), *apps_if_any(name, section))
+        for consumer in (*steps_if_any(name, section), *apps_if_any(name, section))
     )
 
 
@@ -187,8 +190,8 @@ def _has_value(secret: str) -> bool:
 def _measuring(settings: Settings) -> list[str]:
     """The stack's pipelines that measure accelerators; none where it has no others."""
     sections = settings.pipelines
-    found = [name for name, each in sections.items() if pipeline(folder(name, each)).measures_devices]
-    return found if len(found) < len(sections) else []
+    measuring = [name for name, section in sections.items() if pipeline(folder(name, section)).measures_devices]
+    return measuring if len(measuring) < len(sections) else []
 
 
 @dataclass(frozen=True)
@@ -216,8 +219,8 @@ class Session:
             remarks += place.create()
             if launch.landlock() < launch.LANDLOCK:
                 remarks.append(WRITES)
-            given = self.configuration.settings.rehearsal.store_files
-            remarks += store_files.give(given, place.store, self.options.root)
+            files_to_copy = self.configuration.settings.rehearsal.store_files
+            remarks += store_files.give(files_to_copy, place.store, self.options.root)
             reaper = Reaper(lock.descriptor)
             try:
                 return self._rehearse(place, state, reaper, remarks)
@@ -256,14 +259,14 @@ class Session:
     def _engine(self, place: Place, state: State, reaper: Reaper, display: "LiveDisplay | PlainDisplay") -> Engine:
         """What runs the Jobs, with the clusters of other stacks that the settings name."""
         options, configuration = self.options, self.configuration
-        found = emulators(configuration.settings.request)
+        emulated = emulators(configuration.settings.request)
         known = {directory for job in state.jobs.values() for directory in job.results}
         results = Results.checked(place.store, known, options.root)
         # Where it is a link, checkouts share the environments.
         environments = Environments((options.root / ENVIRONMENTS).resolve(), reaper)
         containers = Containers(configuration.programs, environments)
         engine = Engine(
-            place, state, results, found, reaper, display, options.disrupt, containers, self.keep is not None
+            place, state, results, emulated, reaper, display, options.disrupt, containers, self.keep is not None
         )
         for reference in references(without_prefix(configuration.values)):
             for resource in configuration.others.find(reference.reference).evaluation.resources.values():
@@ -299,7 +302,9 @@ class Session:
         place.forget_services(declared_services)
         if options.disrupt and not engine.evicted:
             ran = [engine.records[urn] for urn in engine.executed]
-            trained = ", ".join(each.name for each in ran if each.epochs or each.workers > 1)
+            trained = ", ".join(
+                job_record.name for job_record in ran if job_record.epochs or job_record.workers > 1
+            )
             display.say(
                 f"--disrupt {options.disrupt}: nothing was evicted; it takes a Job that runs and prints epochs "
                 f"or has several pods, of which there was {trained or 'none'}"
@@ -310,9 +315,9 @@ class Session:
         state.save()
         ended = [(job, engine.records[job.urn]) for job in jobs]
         collected = collect(
-            (each for each, record in ended if record.phase.good),
+            (job_ for job_, record in ended if record.phase.good),
             place.store,
-            (each for each, record in ended if (record.phase, record.exit_code) == (Phase.FAILED, ITEMS_FAILED)),
+            (job_ for job_, record in ended if (record.phase, record.exit_code) == (Phase.FAILED, ITEMS_FAILED)),
         )
         declared = pipelines_of(configuration.settings.pipelines)
         order = [f"{pipeline.name}-{step.name}" for pipeline in declared for step in pipeline.steps]
@@ -339,7 +344,7 @@ def _keep_results(place: Place, outcome: Outcome) -> tuple[list[str], list[str]]
     Returns a line for each file that it had to rename, and the copies that it did not replace: a Job's folder
     where none of its copies was replaced.
     """
-    outputs = {name: each.shown for name, each in outcome.evaluation.outputs.items()}
+    outputs = {name: output.shown for name, output in outcome.evaluation.outputs.items()}
     text = json.dumps(outputs, indent=2, sort_keys=True, default=_unknown_as_null) + "\n"
     files.write(place.folder / OUTPUTS, text)
     renamed: list[str] = []
@@ -350,9 +355,9 @@ def _keep_results(place: Place, outcome: Outcome) -> tuple[list[str], list[str]]
             fresh.add(kept(job.job, path))
     older = [PurePosixPath(name) for name in place.copies() if name not in fresh]
     folders = {kept(job.job) for job in outcome.results.jobs}
-    whole = {each: PurePosixPath(*each.parts[:2]) for each in older}
+    whole = {copy: PurePosixPath(*copy.parts[:2]) for copy in older}
     return renamed, list(
-        dict.fromkeys(str(each if str(whole[each]) in folders else whole[each]) for each in older)
+        dict.fromkeys(str(copy if str(whole[copy]) in folders else whole[copy]) for copy in older)
     )
 
 

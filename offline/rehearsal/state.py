@@ -112,7 +112,7 @@ class Place:
         """
         name = kept(job, path)
         above = [parent.as_posix() for parent in reversed(PurePosixPath(name).parents)]
-        renamed = [self._make_way(each) for each in above if (self.folder / each).is_file()]
+        renamed = [self._make_way(parent) for parent in above if (self.folder / parent).is_file()]
         target = self.folder / name
         if target.is_dir():
             renamed.append(self._make_way(name))
@@ -122,14 +122,16 @@ class Place:
 
     def copies(self) -> list[str]:
         """The copies of results that are there, relative to the folder."""
-        found = (self.folder / RESULTS).rglob("*")
-        return sorted(each.relative_to(self.folder).as_posix() for each in found if each.is_file())
+        paths = (self.folder / RESULTS).rglob("*")
+        return sorted(path.relative_to(self.folder).as_posix() for path in paths if path.is_file())
 
     def _make_way(self, name: str) -> str:
         path = self.folder / name
         kind, wanted = ("folder", "file") if path.is_dir() else ("file", "folder")
         free = next(
-            each for number in itertools.count(1) if not (each := path.with_name(f"{path.name}.{number}")).exists()
+            candidate
+            for number in itertools.count(1)
+            if not (candidate := path.with_name(f"{path.name}.{number}")).exists()
         )
         path.rename(free)
         return f"{path} is a {kind} where a rehearsal keeps a {wanted}; it is now {free.name}"
@@ -216,13 +218,13 @@ class State:
 
     def finished(self, urn: str, identity: str) -> JobRecord | None:
         """The last run of the Job, if it succeeded and the Job is still the same."""
-        return self._ended(urn, identity, Phase.SUCCEEDED)
+        return self._find_ended(urn, identity, Phase.SUCCEEDED)
 
     def failed(self, urn: str, identity: str) -> JobRecord | None:
         """The last run of the Job, if it failed and the Job is still the same."""
-        return self._ended(urn, identity, Phase.FAILED)
+        return self._find_ended(urn, identity, Phase.FAILED)
 
-    def _ended(self, urn: str, identity: str, phase: Phase) -> JobRecord | None:
+    def _find_ended(self, urn: str, identity: str, phase: Phase) -> JobRecord | None:
         known = self.jobs.get(urn)
         return known if known is not None and (known.identity, known.phase) == (identity, phase) else None
 
@@ -283,12 +285,12 @@ class Results:
 
     def published(self, directories: Iterable[str]) -> dict[str, str]:
         """The SHA-256 of each manifest in ``directories``, by its directory. A Job has just found them whole."""
-        manifests = {each: self.folder / each / MANIFEST for each in directories}
-        found = {each: _digest(manifest) for each, manifest in manifests.items() if manifest.is_file()}
+        manifests = {name: self.folder / name / MANIFEST for name in directories}
+        digests = {name: _digest(manifest) for name, manifest in manifests.items() if manifest.is_file()}
         with self._lock:
-            for directory in found:
+            for directory in digests:
                 self.damaged.pop(directory, None)
-        return found
+        return digests
 
     def changed(self, recorded: Mapping[str, str]) -> str:
         """What has changed since the results in ``recorded`` were published; empty where nothing has."""
@@ -308,9 +310,9 @@ def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-# The store of a rehearsal, a folder, and the files of this machine that it is given before the Jobs run.
+# The store of a rehearsal: a folder, to which files of this machine are copied before the Jobs run.
 #
-# A real store has those files because somebody copied them there; `slipway:rehearsal.store_files` names them.
+# Somebody copied those files to a real store; `slipway:rehearsal.store_files` names them.
 
 
 KEY = ("rehearsal", "store_files")
@@ -335,8 +337,8 @@ class StoreFolder:
         folder = (root / prefix.rpartition("/")[0]).resolve()
         if not folder.is_relative_to(root):
             return []
-        found = (path.relative_to(root).as_posix() for path in folder.rglob("*") if path.is_file())
-        return sorted(name for name in found if name.startswith(prefix))
+        paths = (path.relative_to(root).as_posix() for path in folder.rglob("*") if path.is_file())
+        return sorted(name for name in paths if name.startswith(prefix))
 
 
 def source_of(path: str, root: Path) -> Path:
@@ -354,11 +356,11 @@ def problems(files: Mapping[str, str], root: Path, pipelines: Iterable[str]) -> 
     ``pipelines`` are the names of the stack's pipelines, each of which has a folder of the store.
     """
     taken = {*pipelines, *pipeline_names()}
-    found: list[Problem] = []
+    wrong: list[Problem] = []
     for target, path in files.items():
         if why := _obstacle(target, source_of(path, root), taken):
-            found.append(Problem(key_of((*KEY, target)), path, *why))
-    return found
+            wrong.append(Problem(key_of((*KEY, target)), path, *why))
+    return wrong
 
 
 def _obstacle(target: str, source: Path, taken: Collection[str]) -> tuple[str, str] | None:
@@ -393,7 +395,7 @@ def give(files: Mapping[str, str], store: Path, root: Path) -> list[str]:
 
     Raises FolderError.
     """
-    said: list[str] = []
+    lines: list[str] = []
     for target, path in files.items():
         source = source_of(path, root)
         if store.resolve().is_relative_to(source.resolve()):
@@ -402,8 +404,8 @@ def give(files: Mapping[str, str], store: Path, root: Path) -> list[str]:
         for file in _files(source):
             copied += _copy(file, store / target / file.relative_to(source) if source.is_dir() else store / target)
         if copied:
-            said.append(f"copied {source} to {target} of the store ({copied} file{'s' if copied != 1 else ''})")
-    return said
+            lines.append(f"copied {source} to {target} of the store ({copied} file{'s' if copied != 1 else ''})")
+    return lines
 
 
 def _copy(source: Path, target: Path) -> bool:

@@ -66,10 +66,10 @@ def folder_of(folder: Path) -> Path:
 
 def may_list_nodes(token: Token, namespace: Namespace) -> bool:
     """Whether a ClusterRoleBinding of the cluster lets the token's service account list nodes."""
-    found = namespace.objects
-    for _, binding in found.all_of(namespace.cluster, "ClusterRoleBinding", ""):
+    objects = namespace.objects
+    for _, binding in objects.all_of(namespace.cluster, "ClusterRoleBinding", ""):
         reference = mapping(binding.inputs.get("roleRef"))
-        role = found.find(namespace.cluster, "ClusterRole", "", str(reference.get("name")))
+        role = objects.find(namespace.cluster, "ClusterRole", "", str(reference.get("name")))
         subjects = mappings(binding.inputs.get("subjects"))
         if role is not None and any(_is(token, subject) for subject in subjects):
             rules = mappings(role.inputs.get("rules"))

@@ -63,12 +63,14 @@ class Objects:
     def all_of(self, cluster: str, kind: str, namespace: str) -> list[tuple[str, Resource]]:
         """The objects of one kind in a namespace, with their names."""
         with self._lock:
-            return [(key[3], found) for key, found in self._there.items() if key[:3] == (cluster, kind, namespace)]
+            return [
+                (key[3], object_) for key, object_ in self._there.items() if key[:3] == (cluster, kind, namespace)
+            ]
 
     def in_all_namespaces(self, cluster: str, kind: str) -> list[tuple[str, str, Resource]]:
         """The objects of one kind, with their namespaces and names."""
         with self._lock:
-            return [(*key[2:], found) for key, found in self._there.items() if key[:2] == (cluster, kind)]
+            return [(*key[2:], object_) for key, object_ in self._there.items() if key[:2] == (cluster, kind)]
 
     def admit(self, resource: Resource) -> None:
         """Raises RefusedError with the API server's reason where it would not take ``resource``."""
@@ -83,8 +85,8 @@ class Objects:
             )
         if namespace and not self._has_namespace(cluster_of(resource), namespace):
             raise RefusedError(f'namespaces "{namespace}" not found')
-        if resource.type.startswith(f"kubernetes:{GROUP}/") and (found := problems(kind, resource.inputs)):
-            raise RefusedError(f"{kind} {name!r} is invalid: {'; '.join(found)}")
+        if resource.type.startswith(f"kubernetes:{GROUP}/") and (reasons := problems(kind, resource.inputs)):
+            raise RefusedError(f"{kind} {name!r} is invalid: {'; '.join(reasons)}")
         if kind == "ConfigMap" and (size := sum(map(len, contents(resource).values()))) > CONFIG_MAP_LIMIT:
             raise RefusedError(
                 f"ConfigMap {name!r} is invalid: {size} bytes, must have at most {CONFIG_MAP_LIMIT}"
@@ -110,14 +112,14 @@ class Namespace:
     @property
     def labels(self) -> dict[str, str]:
         """The labels of the namespace."""
-        found = self.objects.find(self.cluster, "Namespace", "", self.name)
-        return strings(found.metadata.get("labels")) if found else {}
+        namespace_object = self.objects.find(self.cluster, "Namespace", "", self.name)
+        return strings(namespace_object.metadata.get("labels")) if namespace_object else {}
 
     def quotas(self) -> list[tuple[str, dict[str, str]]]:
         """Name and hard limits of each ResourceQuota."""
         return [
-            (name, strings(mapping(found.inputs.get("spec")).get("hard")))
-            for name, found in self.objects.all_of(self.cluster, "ResourceQuota", self.name)
+            (name, strings(mapping(quota.inputs.get("spec")).get("hard")))
+            for name, quota in self.objects.all_of(self.cluster, "ResourceQuota", self.name)
         ]
 
 
@@ -153,8 +155,8 @@ def admit(namespace: Namespace, template: Properties, pod: PodSpec, requests: Re
         raise RefusedError(
             f'error looking up service account {namespace.name}/{account}: serviceaccount "{account}" not found'
         )
-    if namespace.labels.get(ENFORCE) == "restricted" and (found := breaches(mapping(template.get("spec")))):
-        raise RefusedError(f'pod is forbidden: violates PodSecurity "restricted": {words(found)}')
+    if namespace.labels.get(ENFORCE) == "restricted" and (violations := breaches(mapping(template.get("spec")))):
+        raise RefusedError(f'pod is forbidden: violates PodSecurity "restricted": {words(violations)}')
     for name, hard in namespace.quotas():
         if exceeded := quota_violations(hard, pod, requests):
             raise RefusedError(f"pod is forbidden: quota {name}: {'; '.join(exceeded)}")
@@ -163,7 +165,7 @@ def admit(namespace: Namespace, template: Properties, pod: PodSpec, requests: Re
 def quota_violations(hard: Mapping[str, str], pod: PodSpec, requests: Resources) -> list[str]:
     """The limits of a quota (``hard``) that a pod exceeds alone; what other pods use is not counted."""
     containers: Sequence[Container] = (*pod.init_containers, pod.container)
-    found = [
+    violations = [
         f"must specify {key} for: {container.name}"
         for key, field in MANDATORY.items()
         if key in hard
@@ -176,15 +178,15 @@ def quota_violations(hard: Mapping[str, str], pod: PodSpec, requests: Resources)
         "requests.ephemeral-storage": (mebibytes, requests.ephemeral_storage, "Mi"),
         f"requests.{GPU_RESOURCE}": (int, requests.gpus, ""),
     }
-    found += [
+    violations += [
         f"exceeded, requested: {key}={wanted}{unit}, limited: {key}={hard[key]}"
         for key, (parse, wanted, unit) in limits.items()
         if key in hard and wanted > parse(hard[key])
     ]
-    return found
+    return violations
 
 
-# Which nodes a declared device plugin reaches: without one, a node's GPUs cannot be given to pods.
+# Which nodes a declared device plugin runs on: without one, pods cannot get a node's GPUs.
 #
 # A cluster without such a Helm release has a device plugin of its own, as GKE does.
 
@@ -246,11 +248,11 @@ class DevicePlugins:
     def obstacle(self, node: Node) -> str:
         """Why no device plugin of its cluster reaches ``node``; empty where one does, or none is declared."""
         with self._lock:
-            there = [each for each in self._there if each.cluster == node.cluster]
-        found = {each.name: each.obstacle(node) for each in there}
-        if not node.allocatable.gpus or not there or None in found.values():
+            plugins = [plugin for plugin in self._there if plugin.cluster == node.cluster]
+        obstacles = {plugin.name: plugin.obstacle(node) for plugin in plugins}
+        if not node.allocatable.gpus or not plugins or None in obstacles.values():
             return ""
-        reasons = "; ".join(f"DaemonSet {name}: {reason}" for name, reason in found.items())
+        reasons = "; ".join(f"DaemonSet {name}: {reason}" for name, reason in obstacles.items())
         return f"no device plugin makes {GPU_RESOURCE} allocatable on pool {node.pool} ({reasons})"
 
 

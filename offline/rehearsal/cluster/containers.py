@@ -1,4 +1,4 @@
-"""Gives the containers of programs of a pipeline's own the packages that they have on a cluster."""
+"""Gives containers that run a program of the pipeline's own the packages that they have in a cluster."""
 
 import sys
 import threading
@@ -39,21 +39,21 @@ class Containers:
     def of_job(self, job: str, note: Callable[[str], None]) -> Prepare:
         """Prepares the containers of the Job with this logical name.
 
-        ``note`` is told of packages that are installed, and of what runs in another program's place. A module of
-        the project's is left to the project's Python.
+        ``note`` gets a remark for packages that are installed, and for substitutes of programs. The project's
+        Python runs modules of the project.
         """
 
         def measured(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
             if list(words[1:3]) != ["-m", MEASURE]:
                 return prepare(pod, container, words, folder)
             begins = words.index("--") + 1
-            found = prepare(pod, container, words[begins:], folder) or in_project(words[begins:])
-            return Prepared([sys.executable, *words[1:begins], *found.words], found.path)
+            inner = prepare(pod, container, words[begins:], folder) or in_project(words[begins:])
+            return Prepared([sys.executable, *words[1:begins], *inner.words], inner.path)
 
         def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
             if list(words[1:3]) == ["-m", packages.MODULE]:
                 software = Software((folder / _flags(words)["--requirements"],), has_tensorflow(container.image))
-                return _in(self._provided(f"step {job}", software, pod, note), words)
+                return _in(self._provide(f"step {job}", software, pod, note), words)
             if list(words[1:2]) != ["-m"] or words[2] not in {RUNNER, WORKER, LAUNCHER}:
                 return None
             if words[2] == LAUNCHER and OUTPUT not in _flags(words):
@@ -62,7 +62,7 @@ class Containers:
             program = self.programs.get(job)
             if program is None:
                 software = Software(tensorflow=has_tensorflow(container.image))
-                return _in(self._provided(f"step {job}", software, pod, note), words)
+                return _in(self._provide(f"step {job}", software, pod, note), words)
             environment = self._environment(program, pod, note)
             prepared = _in(environment, words)
             if program.is_here(*([environment.bin] if program.installed else [])):
@@ -72,8 +72,10 @@ class Containers:
             if program.installed:
                 # Of all others it was said before anything ran.
                 note(program.replacing)
-            own = [*prepared.words[: prepared.words.index("--") + 1]]
-            return Prepared([*own, *(word.format_map(_places(own)) for word in program.substitute)], prepared.path)
+            own_words = [*prepared.words[: prepared.words.index("--") + 1]]
+            return Prepared(
+                [*own_words, *(word.format_map(_places(own_words)) for word in program.substitute)], prepared.path
+            )
 
         return measured
 
@@ -83,16 +85,16 @@ class Containers:
         if program is None or program.installed or program.is_here() or not program.substitute:
             return pod
         started = [*pod.container.command, *pod.container.args]
-        told = started[1:3] == ["-m", READER]
-        before = started[: started.index("--") + 1] if told else []
-        words = [*before, *program.instead(pod.annotations, told=told)]
+        at_start = started[1:3] == ["-m", READER]
+        before = started[: started.index("--") + 1] if at_start else []
+        words = [*before, *program.instead(pod.annotations, at_start=at_start)]
         return replace(pod, container=replace(pod.container, command=words, args=[]))
 
     def of_server(self, server: str, note: Callable[[str], None]) -> Prepare:
         """Prepares the containers of the service or app with this logical name.
 
-        ``note`` is told of packages that are installed. A module of the project's is left to the project's Python
-        where that has all that the app's lock file pins.
+        ``note`` gets a remark for packages that are installed. The project's Python runs modules of the project if
+        it has all packages that the app's lock file pins.
         """
 
         def supplied(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
@@ -100,8 +102,8 @@ class Containers:
                 return prepare(pod, words)
             begins = words.index("--") + 1
             rest = words[begins:]
-            found = supplied(pod, container, rest, folder) or in_project(rest)
-            return replace(found, words=[sys.executable, *words[1:begins], *found.words])
+            inner = supplied(pod, container, rest, folder) or in_project(rest)
+            return replace(inner, words=[sys.executable, *words[1:begins], *inner.words])
 
         def prepare(pod: Pod, words: Sequence[str]) -> Prepared | None:
             program = self.programs.get(server)
@@ -109,8 +111,8 @@ class Containers:
                 return None
             if list(words[1:2]) == ["-m"] and words[2] in {INSTALLER, APP_INSTALLER}:
                 self._environment(program, pod, note)
-                said = f"{program.software} is in the environment of this rehearsal"
-                return Prepared([sys.executable, "-c", f"print({said!r})"], search_path())
+                sentence = f"{program.software} is in the environment of this rehearsal"
+                return Prepared([sys.executable, "-c", f"print({sentence!r})"], search_path())
             if (fake := program.fake) and not program.is_here():
                 return Prepared([sys.executable, "-m", fake.module, *words[1:]], search_path(), fake.environment)
             if not program.installed and words[0] not in PYTHON:
@@ -125,9 +127,9 @@ class Containers:
         return supplied
 
     def _environment(self, program: Program, pod: Pod, note: Callable[[str], None]) -> Environment:
-        return self._provided(f"{program.kind} {program.of}", program.software, pod, note)
+        return self._provide(f"{program.kind} {program.of}", program.software, pod, note)
 
-    def _provided(self, who: str, software: Software, pod: Pod, note: Callable[[str], None]) -> Environment:
+    def _provide(self, who: str, software: Software, pod: Pod, note: Callable[[str], None]) -> Environment:
         try:
             environment = self.environments.provide(software, pod.stop, pod.write)
         except EnvironmentFailedError as error:
@@ -163,15 +165,15 @@ def _flags(words: Sequence[str]) -> dict[str, str]:
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    own = list(words[: words.index("--")] if "--" in words else words)
-    for word, value in zip(own, [*own[1:], ""], strict=True):
+    options = list(words[: words.index("--")] if "--" in words else words)
+    for word, value in zip(options, [*options[1:], ""], strict=True):
         name, equals, joined = word.partition("=")
         if name.startswith("--"):
             yield (name, joined) if equals else (name, value)
 
 
 def _places(words: Sequence[str]) -> "_Places":
-    """What references in a command line stand for, as the runner is told by its options."""
+    """The values of references in a command line, from the options of its runner."""
     output = Path(_flags(words)[OUTPUT])
     # `infra.kubernetes.run.Run.path` is pipeline, step and digest.
     places = _Places(output=str(output), store=str(output.parents[2]))

@@ -113,7 +113,7 @@ class JobSpec:
         return self.workers > 1 and bool(self.pod.subdomain)
 
     def who(self, index: int) -> str:
-        """The pod with this index, as people are told of it; empty where the Job has one alone."""
+        """The name of the pod with this index in messages; empty if it is the Job's only one."""
         return "" if self.workers == 1 else f"{'pod' if self.together else 'worker'} {index}"
 
     def action(self, pod: PodResult) -> str:
@@ -198,23 +198,24 @@ def pod_of(job: JobSpec, uid: str, index: int) -> PodSpec:
     labels = {**job.pod.labels, CONTROLLER_UID: uid, JOB_NAME: job.name}
     if not job.indexed:
         return replace(job.pod, labels=labels)
-    given: Properties = {"name": INDEX_VARIABLE, "value": str(index)}
+    variable: Properties = {"name": INDEX_VARIABLE, "value": str(index)}
     return replace(
         job.pod,
         labels={**labels, COMPLETION_INDEX: str(index)},
         annotations={**job.pod.annotations, COMPLETION_INDEX: str(index)},
         hostname=host_name(job.name, index),
         init_containers=[
-            replace(init_container, env=[*init_container.env, given]) for init_container in job.pod.init_containers
+            replace(init_container, env=[*init_container.env, variable])
+            for init_container in job.pod.init_containers
         ],
-        container=replace(job.pod.container, env=[*job.pod.container.env, given]),
+        container=replace(job.pod.container, env=[*job.pod.container.env, variable]),
     )
 
 
 def keep_apart(job: JobSpec) -> bool:
     """Whether each pod of ``job`` needs a node that no other of them is on."""
     labels = pod_of(job, "", 0).labels
-    return job.workers > 1 and any(selector_picks(each, labels) for each in job.pod.apart)
+    return job.workers > 1 and any(selector_picks(term, labels) for term in job.pod.apart)
 
 
 def new_uid() -> str:
@@ -236,7 +237,7 @@ def run(
 ) -> JobResult:
     """Runs ``job`` until it is complete or failed.
 
-    ``stop`` ends it from outside; ``note`` is told of each retry.
+    ``stop`` ends it from outside; ``note`` gets a remark for each retry.
     """
     if job.suspended:
         return JobResult(
@@ -287,7 +288,7 @@ class _Running:
         try:
             self._until_complete(index)
         except CancelledError:
-            self._fail(_stopped(self.job, self.stop, self.last))
+            self._fail(_stopped_result(self.job, self.stop, self.last))
         except Exception as error:
             with self._lock:
                 self.raised = self.raised or error
@@ -355,7 +356,7 @@ def _at_deadline(job: JobSpec, stop: Stop) -> threading.Timer:
     return timer
 
 
-def _stopped(job: JobSpec, stop: Stop, pod: PodResult | None) -> JobResult:
+def _stopped_result(job: JobSpec, stop: Stop, pod: PodResult | None) -> JobResult:
     if stop.kind == "interrupted":
         return JobResult(False, INTERRUPTED, "", 0, pod)
     if stop.kind == PREEMPTED:
@@ -393,7 +394,7 @@ def _rule(rule: Properties) -> Rule:
     )
 
 
-# The eviction of one pod in the middle of its work, as a Spot node's end brings it.
+# The eviction of one pod in the middle of its work, as when a Spot node is taken away.
 
 
 EPOCH = re.compile(rb"^Epoch (?P<done>\d+)/(?P<all>\d+)\b")
@@ -415,8 +416,9 @@ FIRST, SECOND = 0, 1
 class Disruption:
     """Evicts the first pod of ``job`` that has the index ``target``, once. Usable from several threads.
 
-    A training's is evicted after some of its epochs, that of a worker soon after it began. Of several nodes one is
-    evicted after some epochs of the whole training, which one of the pods prints. ``evicted`` is told what was.
+    A training's pod is evicted after some of its epochs, a worker's pod soon after it began. Of a training on
+    several nodes one pod is evicted, after some epochs of the whole training, which one of the pods prints.
+    ``evicted`` gets a sentence on it.
     """
 
     job: JobSpec
@@ -471,7 +473,7 @@ class Disruption:
             self._evict(f"{self.job.who(self.target) or 'pod'} evicted after epoch {done}")
 
     def _evict(self, what: str) -> None:
-        """As an eviction through the Kubernetes API does; of a pod that has ended it says nothing."""
+        """Evicts it as the Kubernetes API does. Prints nothing if the pod has ended."""
         with self._lock:
             stop = self._stop
             self._over = self._over or stop is not None

@@ -1,4 +1,4 @@
-"""The pods of one Job, from Pending to their end: on which node, with what, and what they print."""
+"""Runs the pods of one Job from Pending to their end: places them on nodes, prepares them, keeps their output."""
 
 import re
 import secrets
@@ -114,7 +114,7 @@ class JobPods:
             self.log.flush()
 
     def _read(self, index: int, line: bytes) -> None:
-        """Takes from a line of a pod what people are told while it runs."""
+        """Reads the progress of a pod from a line that it prints."""
         match = EPOCH.match(line)
         # Those of a worker are epochs of one item after the other.
         tells = match is not None and (self.job.together or not self.job.indexed)
@@ -167,7 +167,7 @@ class JobPods:
         return placement
 
 
-# The names by which the pods of one Job find one another, and what is there for them on this machine.
+# The host names by which the pods of one Job find one another, and their addresses on this machine.
 
 
 HEADLESS = "None"
@@ -185,7 +185,8 @@ class Host:
 
 
 def pod_addresses(job: JobSpec, client: Workload, namespace: Namespace) -> Mapping[str, re.Pattern[str]]:
-    """For each port of a host that the pods of ``job`` name, by its address on this machine, what names it.
+    """For each port of a host that the pods of ``job`` name: the address on this machine, and the pattern of the
+    name.
 
     The addresses are those of all the Job's pods, and of the pods that take their places. ``client`` is the Job,
     in ``namespace``. Raises RefusedError where a name would lead to no pod in a cluster, or a NetworkPolicy stands
@@ -195,15 +196,15 @@ def pod_addresses(job: JobSpec, client: Workload, namespace: Namespace) -> Mappi
     if not hosts:
         return {}
     _require_service(job, namespace)
-    for each in hosts:
-        if each.index >= job.workers:
-            host = host_name(job.name, each.index)
+    for named_host in hosts:
+        if named_host.index >= job.workers:
+            host = host_name(job.name, named_host.index)
             raise RefusedError(f"it names the host {host}, and its pods have the indexes 0 to {job.workers - 1}")
     if job.workers > 1:
-        for port in sorted({each.port for each in hosts}):
+        for port in sorted({named_host.port for named_host in hosts}):
             _require_connection(client, namespace, port)
     here = (f"{LOOPBACK}:{port}" for port in free_ports(len(hosts)))
-    return dict(zip(here, (each.pattern for each in hosts), strict=True))
+    return dict(zip(here, (named_host.pattern for named_host in hosts), strict=True))
 
 
 def _hosts(job: JobSpec, namespace: Namespace) -> Iterator[Host]:
@@ -214,15 +215,15 @@ def _hosts(job: JobSpec, namespace: Namespace) -> Iterator[Host]:
     domain = rf"{re.escape(service)}(?:\.{re.escape(namespace.name)}(?:\.svc(?:\.cluster\.local)?)?)?"
     named = re.compile(rf"(?<![\w.-]){re.escape(job.name)}-(?P<index>\d+)\.{domain}:(?P<port>\d+)(?!\w)")
     pods = (pod_of(job, "", index) for index in range(job.workers))
-    texts = dict.fromkeys(text for pod in pods for text in _completed(pod))
-    found = {(int(match["index"]), int(match["port"])) for text in texts for match in named.finditer(text)}
-    for index, port in sorted(found):
+    texts = dict.fromkeys(text for pod in pods for text in _complete_texts(pod))
+    hosts = {(int(match["index"]), int(match["port"])) for text in texts for match in named.finditer(text)}
+    for index, port in sorted(hosts):
         host = re.escape(host_name(job.name, index))
         yield Host(index, port, re.compile(rf"(?<![\w.-]){host}\.{domain}:{port}(?!\w)"))
 
 
-def _completed(pod: PodSpec) -> Iterator[str]:
-    """What of a pod may name a host, with the variables in it that the pod's declaration tells."""
+def _complete_texts(pod: PodSpec) -> Iterator[str]:
+    """The texts of a pod that may name a host, with the values of variables that the pod declares."""
     for container in (*pod.init_containers, pod.container):
         variables: dict[str, str] = {}
         for entry in container.env:
@@ -236,11 +237,11 @@ def _completed(pod: PodSpec) -> Iterator[str]:
 
 def _require_service(job: JobSpec, namespace: Namespace) -> None:
     name = job.pod.subdomain
-    found = namespace.find("Service", name)
-    spec = mapping(found.inputs.get("spec") if found else None)
+    service = namespace.find("Service", name)
+    spec = mapping(service.inputs.get("spec") if service else None)
     selector, labels = strings(spec.get("selector")), pod_of(job, "", 0).labels
-    if not found or spec.get("clusterIP") != HEADLESS:
-        reason = "it is not headless" if found else f"there is no Service {name} in {namespace.name}"
+    if not service or spec.get("clusterIP") != HEADLESS:
+        reason = "it is not headless" if service else f"there is no Service {name} in {namespace.name}"
     elif not selector or not selector.items() <= labels.items():
         reason = f"the Service {name} selects other pods"
     else:
@@ -250,7 +251,7 @@ def _require_service(job: JobSpec, namespace: Namespace) -> None:
 
 def _require_connection(client: Workload, namespace: Namespace, port: int) -> None:
     policies = namespace.objects.all_of(namespace.cluster, "NetworkPolicy", namespace.name)
-    stack = Stack("", {each.urn: each for _, each in policies}, {})
+    stack = Stack("", {policy.urn: policy for _, policy in policies}, {})
     if side := refuses(stack, client, client, port):
         raise RefusedError(
             f"its pods name port {port} of one another, and no NetworkPolicy lets them connect ({side.lower()})"

@@ -39,12 +39,12 @@ class Volumes:
 
     def mounts(self, container: Container) -> dict[str, Path]:
         """Where each mount path of ``container`` is here. Raises RefusedError where a volume is not declared."""
-        found: dict[str, Path] = {}
+        mounts_by_name: dict[str, Path] = {}
         for mount in container.mounts:
             if mount.volume not in self.folders:
                 raise RefusedError(f'spec.containers.volumeMounts.name: Not found: "{mount.volume}"')
-            found[mount.path] = self.folders[mount.volume] / mount.sub_path
-        return found
+            mounts_by_name[mount.path] = self.folders[mount.volume] / mount.sub_path
+        return mounts_by_name
 
     def protect(self, container: Container) -> None:
         """Takes write permission from what ``container`` mounts read-only; the store's is left as it is."""
@@ -106,13 +106,13 @@ def _check_shared(kind: str, source: Properties, namespace: Namespace, drivers: 
 def _project(volume: str, source_kind: str, source: Properties, namespace: Namespace, folder: Path) -> None:
     kind, name_key = PROJECTED[source_kind]
     name = str(source[name_key])
-    found = namespace.find(kind, name)
+    object_ = namespace.find(kind, name)
     failed = f'MountVolume.SetUp failed for volume "{volume}"'
-    if found is None:
+    if object_ is None:
         if source.get("optional"):
             return
         raise RefusedError(f'{failed}: {kind.lower()} "{name}" not found')
-    values = contents(found)
+    values = contents(object_)
     for item in mappings(source.get("items")) or [{"key": key, "path": key} for key in values]:
         key, path = str(item["key"]), str(item["path"])
         if key not in values:
@@ -272,9 +272,9 @@ class Kubelet:
         masked = masking(self._secrets(pod, container))
 
         def write(line: bytes) -> None:
-            shown = masked(line)
-            tail.append(shown)
-            pod.write(shown)
+            masked_line = masked(line)
+            tail.append(masked_line)
+            pod.write(masked_line)
 
         ended = processes.run(launch, self.reaper, pod.stop, write)
         mounted.unprotect()
@@ -297,7 +297,7 @@ class Kubelet:
         def here(text: str) -> str:
             return localize(readdressed(text, pod.addresses), mounts)
 
-        given = {name: here(value) for name, value in variables.items()}
+        local_variables = {name: here(value) for name, value in variables.items()}
         scratch = mounts.get(TEMPORARY, folder / "scratch")
         scratch.mkdir(parents=True, exist_ok=True)
         words = [here(expand(word, variables)) for word in (*container.command, *container.args)]
@@ -316,7 +316,7 @@ class Kubelet:
             "LANG": "C.UTF-8",
             "HOSTNAME": pod.spec.hostname or pod.name,
             **self._devices(pod, container),
-            **given,
+            **local_variables,
             **prepared.environment,
         }
         return Launch(
@@ -357,8 +357,8 @@ class Kubelet:
         for key, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
             if key in source:
                 reference = source[key]
-                found = pod.namespace.find(kind, str(reference["name"]))
-                values = contents(found) if found else {}
+                object_ = pod.namespace.find(kind, str(reference["name"]))
+                values = contents(object_) if object_ else {}
                 if reference["key"] in values:
                     return values[reference["key"]].decode()
                 if reference.get("optional"):
@@ -399,10 +399,10 @@ def field_value(pod: Pod, path: str) -> str:
         "status.podIP": "192.0.2.1",
         "status.hostIP": "192.0.2.2",
     }
-    found = fields.get(path) or labelled(pod.spec, path)
-    if found is None:
+    value = fields.get(path) or labelled(pod.spec, path)
+    if value is None:
         raise UnsupportedError(f"a rehearsal does not know the field {path}")
-    return found
+    return value
 
 
 def labelled(spec: PodSpec, path: str) -> str | None:

@@ -126,7 +126,7 @@ class PodSpec:
 
     @property
     def texts(self) -> Iterator[str]:
-        """What of it may name an address."""
+        """The texts in it that may name an address."""
         for container in (*self.init_containers, self.container):
             yield from (*container.command, *container.args)
             for entry in container.env:
@@ -142,8 +142,8 @@ def pod_spec(template: Properties, *, restarts: bool = False) -> PodSpec:
     metadata, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
     _refuse_unknown("pod", spec, POD_KEYS)
     policy = "Always" if restarts else "Never"
-    if (given := spec.get("restartPolicy", "Always")) != policy:
-        raise UnsupportedError(f"restartPolicy {given!r}: a rehearsal knows {policy} alone here")
+    if (declared_policy := spec.get("restartPolicy", "Always")) != policy:
+        raise UnsupportedError(f"restartPolicy {declared_policy!r}: a rehearsal knows {policy} alone here")
     known = CONTAINER_KEYS | PROBES if restarts else CONTAINER_KEYS
     containers = [_container(container, known) for container in mappings(spec.get("containers"))]
     if len(containers) != 1:
@@ -205,8 +205,8 @@ def _container(spec: Properties, known: frozenset[str] = CONTAINER_KEYS) -> Cont
     return Container(
         name=str(spec["name"]),
         image=str(spec.get("image") or ""),
-        command=[str(each) for each in items(spec.get("command"))],
-        args=[str(each) for each in items(spec.get("args"))],
+        command=[str(word) for word in items(spec.get("command"))],
+        args=[str(word) for word in items(spec.get("args"))],
         env=mappings(spec.get("env")),
         working_dir=str(spec.get("workingDir") or ""),
         mounts=[

@@ -22,11 +22,11 @@ APART = "node(s) didn't match pod anti-affinity rules"
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """What of a pod decides beside which others it can run, in whichever order they come.
+    """The rules of a pod about the other pods on its node.
 
-    ``group`` is that of the pods from which it keeps away as far as there is room; empty where it does not.
-    ``apart`` are the label selectors of those in its namespace with which it never shares a node. ``team`` is that
-    of the pods that are of use together alone; empty where it is of use by itself.
+    ``group`` names the pods that it avoids as long as there is room; empty if it avoids none. ``apart`` are the
+    label selectors of pods in its namespace with which it never shares a node. ``team`` names its gang, the pods
+    that are of use only together; empty if it has none.
     """
 
     group: str = ""
@@ -38,8 +38,8 @@ class Neighbourhood:
     def refuses(self, other: "Neighbourhood") -> bool:
         """Whether the two pods never share a node."""
         return self.namespace == other.namespace and (
-            any(selector_picks(each, other.labels) for each in self.apart)
-            or any(selector_picks(each, self.labels) for each in other.apart)
+            any(selector_picks(term, other.labels) for term in self.apart)
+            or any(selector_picks(term, self.labels) for term in other.apart)
         )
 
 
@@ -82,11 +82,11 @@ class UnschedulableError(Exception):
 class TooFewNodesError(UnschedulableError):
     """The pods that need a node each are more than the nodes that can take one. ``there`` are these by pool."""
 
-    def __init__(self, pods: int, there: Mapping[str, int], reasons: Mapping[str, str]) -> None:
+    def __init__(self, pods: int, places: Mapping[str, int], reasons: Mapping[str, str]) -> None:
         super().__init__(reasons)
-        found = "; ".join(f"{pool}: {count}" for pool, count in there.items())
+        places_words = "; ".join(f"{pool}: {count}" for pool, count in places.items())
         others = "; ".join(f"{pool}: {reason}" for pool, reason in reasons.items())
-        text = f"{pods} pods need a node each, and {sum(there.values())} can take one ({found}"
+        text = f"{pods} pods need a node each, and {sum(places.values())} can take one ({places_words}"
         self.args = (f"{text}{'; ' if others else ''}{others})",)
 
 
@@ -135,7 +135,7 @@ class Scheduler:
         stays: bool = False,
         neighbourhood: Neighbourhood = ANYWHERE,
     ) -> Placement:
-        """Waits for a node with room and takes it. ``pending`` is told, once each, why there is none yet.
+        """Waits for a node with room and takes it. ``pending`` gets each new reason why there is none yet.
 
         ``stays`` and ``neighbourhood`` are those of the `Placement`. Raises UnschedulableError where none of the
         nodes can take the pod although all the others that do not stay were gone, and CancelledError.
@@ -156,26 +156,26 @@ class Scheduler:
         stays: bool,
         neighbourhood: Neighbourhood,
     ) -> Placement:
-        told = ""
+        last_reason = ""
         stuck: float | None = None
         self._newest = max(self._newest, time.monotonic())
         while not cancelled():
             suitable = [node for node in self._nodes if self._has_room_ever(node, pod)]
             full = not stays and self._is_full(neighbourhood.team)
-            found = self._free(suitable, pod.resources, neighbourhood)
-            if found is not None and not full:
-                placement = Placement(*found, pod.resources, stays, neighbourhood)
+            free = self._free(suitable, pod.resources, neighbourhood)
+            if free is not None and not full:
+                placement = Placement(*free, pod.resources, stays, neighbourhood)
                 self._taken.append(placement)
                 return placement
             if not suitable and time.monotonic() - self._newest >= self.settle:
                 raise UnschedulableError(self._obstacles(pod))
-            shortage = self._shortage(suitable, pod.resources, neighbourhood) if found is None else self._at_most
-            deadlock = self._deadlock(suitable) if suitable and found is None else ""
+            shortage = self._shortage(suitable, pod.resources, neighbourhood) if free is None else self._at_most
+            deadlock = self._deadlock(suitable) if suitable and free is None else ""
             stuck = (stuck or time.monotonic()) if deadlock else None
             if stuck and time.monotonic() - stuck >= self.settle:
                 shortage = f"{shortage}; {deadlock}"
-            if suitable and shortage != told:
-                told = shortage
+            if suitable and shortage != last_reason:
+                last_reason = shortage
                 pending(shortage)
             self._changed.wait(self.poll)
         raise CancelledError
@@ -188,13 +188,13 @@ class Scheduler:
         with self._changed:
             self._newest = max(self._newest, time.monotonic())
             while not cancelled():
-                there = {node.pool: rooms for node in self._nodes if (rooms := len(self._rooms_ever(node, pod)))}
-                if sum(there.values()) >= count:
+                places = {node.pool: rooms for node in self._nodes if (rooms := len(self._rooms_ever(node, pod)))}
+                if sum(places.values()) >= count:
                     return
                 if time.monotonic() - self._newest >= self.settle:
                     reasons = self._obstacles(pod)
-                    others = {pool: reason for pool, reason in reasons.items() if pool not in there}
-                    raise TooFewNodesError(count, there, others) if there else UnschedulableError(reasons)
+                    others = {pool: reason for pool, reason in reasons.items() if pool not in places}
+                    raise TooFewNodesError(count, places, others) if places else UnschedulableError(reasons)
                 self._changed.wait(self.poll)
         raise CancelledError
 
@@ -220,9 +220,9 @@ class Scheduler:
 
     def _is_full(self, team: str) -> bool:
         """Whether this machine runs as many pods as it may, one more of ``team`` among them."""
-        counted = [each for each in self._taken if not each.stays]
-        teams = {each.neighbourhood.team for each in counted} - {""}
-        alone = sum(not each.neighbourhood.team for each in counted)
+        counted = [placement for placement in self._taken if not placement.stays]
+        teams = {placement.neighbourhood.team for placement in counted} - {""}
+        alone = sum(not placement.neighbourhood.team for placement in counted)
         return self.most is not None and alone + len(teams) >= self.most and team not in teams
 
     def _has_room_ever(self, node: Node, pod: PodRequest) -> bool:
@@ -240,7 +240,7 @@ class Scheduler:
     def _free(
         self, nodes: Sequence[Node], wanted: Resources, neighbourhood: Neighbourhood
     ) -> tuple[Node, int] | None:
-        """The first of the nodes with room; of a group's pods, the one with the fewest others of it."""
+        """The first node with room. For a pod of a group: the node with the fewest others of that group."""
         free = [
             (node, number)
             for node in nodes
@@ -251,20 +251,24 @@ class Scheduler:
         group = neighbourhood.group
         if not group:
             return next(iter(free), None)
-        beside = [each for each in self._taken if each.neighbourhood.group == group]
-        return min(free, key=lambda place: sum(_is_on(each, *place) for each in beside), default=None)
+        beside = [placement for placement in self._taken if placement.neighbourhood.group == group]
+        return min(free, key=lambda place: sum(_is_on(placement, *place) for placement in beside), default=None)
 
     def _is_refused(self, node: Node, number: int, neighbourhood: Neighbourhood) -> bool:
         """Whether a node has a pod that never shares it with one of this ``neighbourhood``."""
-        return any(neighbourhood.refuses(each.neighbourhood) for each in self._taken if _is_on(each, node, number))
+        return any(
+            neighbourhood.refuses(placement.neighbourhood)
+            for placement in self._taken
+            if _is_on(placement, node, number)
+        )
 
     @property
     def _staying(self) -> list[Placement]:
-        return [each for each in self._taken if each.stays]
+        return [placement for placement in self._taken if placement.stays]
 
     def _rest(self, node: Node, number: int, taken: Sequence[Placement]) -> Resources:
         """What the pods ``taken`` leave of a node."""
-        held = [each.resources for each in taken if _is_on(each, node, number)]
+        held = [placement.resources for placement in taken if _is_on(placement, node, number)]
         return subtract(self.registered(node).allocatable, add(*held))
 
     def _lacking(
@@ -272,16 +276,20 @@ class Scheduler:
     ) -> dict[str, str]:
         """What at least one of the nodes (of these ``numbers``) lacks beside the pods ``taken``, by name, with
         amounts."""
-        found: dict[str, str] = {}
+        lacks: dict[str, str] = {}
         for number in range(node.count) if numbers is None else numbers:
-            found = {**lacking(wanted, self._rest(node, number, taken)), **found}
-        return dict(sorted(found.items()))
+            lacks = {**lacking(wanted, self._rest(node, number, taken)), **lacks}
+        return dict(sorted(lacks.items()))
 
     def _deadlock(self, nodes: Sequence[Node]) -> str:
         """That all pods on ``nodes`` wait for others that need a node there; empty where one can end by itself."""
-        here = [each for each in self._taken if not each.stays and any(each.node is node for node in nodes)]
-        teams = {each.neighbourhood.team for each in here}
-        if not teams or not teams <= {each.team for each in self._waiting if each.team}:
+        here = [
+            placement
+            for placement in self._taken
+            if not placement.stays and any(placement.node is node for node in nodes)
+        ]
+        teams = {placement.neighbourhood.team for placement in here}
+        if not teams or not teams <= {waiting.team for waiting in self._waiting if waiting.team}:
             return ""
         names = ", ".join(sorted(team.rpartition("::")[2] for team in teams))
         return f"deadlock: all pods there ({names}) hold their nodes and wait for pods that have none"
@@ -293,7 +301,7 @@ class Scheduler:
     def _shortage(self, suitable: Sequence[Node], wanted: Resources, neighbourhood: Neighbourhood) -> str:
         parts: list[str] = []
         for node in suitable:
-            open_to = [each for each in range(node.count) if not self._is_refused(node, each, neighbourhood)]
+            open_to = [number for number in range(node.count) if not self._is_refused(node, number, neighbourhood)]
             closed = node.count - len(open_to)
             short = [f"Insufficient {name}" for name in self._lacking(node, wanted, self._taken, open_to)]
             reasons = [f"{len(open_to)} {', '.join(short)}"] if short else []

@@ -129,7 +129,7 @@ def server_spec(resource: Resource) -> ServerSpec:
                 for volume_claim_template in mappings(spec.get("volumeClaimTemplates"))
             ),
             # The store is shared, and called otherwise.
-            *(name for name, each in pod.volumes.items() if name == DATA and "persistentVolumeClaim" in each),
+            *(name for name, volume in pod.volumes.items() if name == DATA and "persistentVolumeClaim" in volume),
         ],
         replicas=replicas,
         app=pod.labels.get(APP, ""),
@@ -140,10 +140,11 @@ def addresses(spec: ServerSpec, namespace: Namespace) -> Iterator[Address]:
     """How pods of ``namespace`` reach ``spec``: by the Services that select its pods."""
     for name, service in _leading_to(spec, namespace):
         host = rf"{re.escape(name)}(?:\.{re.escape(namespace.name)}(?:\.svc(?:\.cluster\.local)?)?)?"
-        for each in mappings(mapping(service.inputs.get("spec")).get("ports")):
-            port = int(each["port"])
+        for entry in mappings(mapping(service.inputs.get("spec")).get("ports")):
+            port = int(entry["port"])
             yield Address(
-                re.compile(rf"(?<![\w.-]){host}:{port}(?!\w)"), _number(each.get("targetPort") or port, spec.ports)
+                re.compile(rf"(?<![\w.-]){host}:{port}(?!\w)"),
+                _number(entry.get("targetPort") or port, spec.ports),
             )
 
 
@@ -154,15 +155,15 @@ def first_page(spec: ServerSpec, namespace: Namespace) -> FirstPage | None:
         if annotation is None:
             continue
         try:
-            found: Any = json.loads(annotation)
+            page: Any = json.loads(annotation)
         except ValueError:
-            found = {}
-        said = cast("Mapping[str, object]", found) if isinstance(found, dict) else dict[str, object]()
+            page = {}
+        described = cast("Mapping[str, object]", page) if isinstance(page, dict) else dict[str, object]()
         declared = mappings(mapping(service.inputs.get("spec")).get("ports"))
-        port = next((each for each in declared if each.get("name") == HTTP), declared[0] if declared else None)
+        port = next((entry for entry in declared if entry.get("name") == HTTP), declared[0] if declared else None)
         if port is not None:
             number = _number(port.get("targetPort") or port["port"], spec.ports)
-            return FirstPage(str(said.get("title") or name), number, str(said.get("path") or "/"))
+            return FirstPage(str(described.get("title") or name), number, str(described.get("path") or "/"))
     return None
 
 
@@ -179,8 +180,8 @@ def _probe(declared: Properties, ports: Mapping[str, int]) -> Probe | None:
     if "tcpSocket" in declared:
         return Probe(_number(mapping(declared["tcpSocket"]).get("port"), ports))
     if "httpGet" in declared:
-        asked = mapping(declared["httpGet"])
-        return Probe(_number(asked.get("port"), ports), str(asked.get("path") or "/"))
+        http_get = mapping(declared["httpGet"])
+        return Probe(_number(http_get.get("port"), ports), str(http_get.get("path") or "/"))
     if asked_by := valkey.asked_by(texts(mapping(declared.get("exec")).get("command"))):
         variable, port = asked_by
         return Probe(port, ping=variable)
@@ -196,7 +197,7 @@ def _number(port: object, ports: Mapping[str, int]) -> int:
     return ports[text] if text in ports else int(text)
 
 
-# What a stack declares that a rehearsal takes up and does nothing about: a sentence for each.
+# A sentence for each resource that a rehearsal accepts and does not carry out.
 
 
 _DAILY = re.compile(r"(?P<minute>\d+) (?P<hour>\d+) \* \* \*")
@@ -204,13 +205,13 @@ _DAILY = re.compile(r"(?P<minute>\d+) (?P<hour>\d+) \* \* \*")
 
 def only_said(resources: Iterable[Resource]) -> list[str]:
     """When schedules run, how many pods an app may have, which are left alone, and where people come in."""
-    found: list[str] = []
+    sentences: list[str] = []
     for resource in resources:
         say = _SENTENCES.get(resource.type) or _OF_KIND.get(kind_of(resource.type) or "")
         sentence = say(resource) if say else None
-        if sentence and sentence not in found:
-            found.append(sentence)
-    return found
+        if sentence and sentence not in sentences:
+            sentences.append(sentence)
+    return sentences
 
 
 def _schedule(resource: Resource) -> str | None:
@@ -243,10 +244,10 @@ def _deployment(resource: Resource) -> str | None:
     return f"{resource.name} runs in the cluster beside the apps (Deployment); a rehearsal does not run it"
 
 
-def _opened(resource: Resource) -> str:
+def _describe_opening(resource: Resource) -> str:
     spec = mapping(resource.inputs.get("spec"))
     named = [text(rule.get("host")) for rule in mappings(spec.get("rules"))]
-    hosts = [each for each in (*named, *texts(spec.get("hostnames")), text(spec.get("host"))) if each]
+    hosts = [host for host in (*named, *texts(spec.get("hostnames")), text(spec.get("host"))) if host]
     where = " and ".join(f"https://{host}" for host in dict.fromkeys(hosts)) or "an address of the cluster"
     return f"{where} leads people to {resource.name}; a rehearsal opens nothing beyond this machine"
 
@@ -258,8 +259,8 @@ _SENTENCES: Mapping[str, _Say] = {CRON_JOB: _schedule, DEPLOYMENT: _deployment}
 _OF_KIND: Mapping[str, _Say] = {
     "HorizontalPodAutoscaler": _autoscaler,
     "PodDisruptionBudget": _budget,
-    "Ingress": _opened,
-    "HTTPRoute": _opened,
-    "Route": _opened,
+    "Ingress": _describe_opening,
+    "HTTPRoute": _describe_opening,
+    "Route": _describe_opening,
 }
 """By kind, whichever version of its API declares it."""

@@ -25,7 +25,7 @@ from offline.rehearsal.machine.processes import LOOPBACK, CancelledError, Stop
 from offline.rehearsal.records import ServicePhase, ServiceRecord
 from offline.rehearsal.state import Place
 
-# One server of a rehearsal, a service or an app: its process, which is started again whenever it ends.
+# One server of a rehearsal, a service or an app. Its process is started again whenever it ends.
 
 
 READY_WITHIN = 120.0
@@ -64,9 +64,9 @@ Reach = Callable[["Server"], Mapping["Server", Mapping[str, re.Pattern[str]]]]
 class Surroundings:
     """What servers share.
 
-    ``request`` says what of a pod on a cluster decides where it can go, ``kubelet`` makes what runs one, and
-    ``instead_of`` knows what runs in place of a pod, by the server's name. ``changed`` and ``note`` are
-    told of what happens. ``ports`` finds as many ports of this machine as it is told ports of containers.
+    ``request`` returns the parts of a pod that decide on which nodes it can run, ``kubelet`` creates what runs a
+    pod, and ``instead_of`` returns the substitute for a server's pod. ``changed`` and ``note`` get what happens.
+    ``ports`` finds a port of this machine for each port of a container.
     """
 
     place: Place
@@ -176,8 +176,8 @@ class Server:
         for entry in self.spec.pod.container.env:
             reference = mapping(mapping(entry.get("valueFrom")).get("secretKeyRef"))
             if entry.get("name") == variable and reference:
-                found = self.namespace.find("Secret", str(reference.get("name")))
-                return contents(found)[str(reference.get("key"))].decode() if found else ""
+                secret = self.namespace.find("Secret", str(reference.get("name")))
+                return contents(secret)[str(reference.get("key"))].decode() if secret else ""
         return ""
 
     def _give_up(self, reason: str) -> None:
@@ -185,8 +185,8 @@ class Server:
         self.join()
         lines = self._last.message.splitlines()[-REASON_LINES:] if self._last else []
         file = self.surroundings.place.log(self.record.name)
-        said = "\n".join(["; its last lines:", *lines]) if lines else ""
-        self._failed = f"{reason} (whole log: {file}){said}"
+        last_lines = "\n".join(["; its last lines:", *lines]) if lines else ""
+        self._failed = f"{reason} (whole log: {file}){last_lines}"
         self.record.phase, self.record.reason = ServicePhase.FAILED, reason
         self.surroundings.changed(self.record)
 
@@ -194,7 +194,7 @@ class Server:
         return self._last.ending if self._last else "it did not start"
 
     def _run(self) -> None:
-        """Starts its pod again and again until it is told to end."""
+        """Starts its pod again and again until it is stopped."""
         record, place = self.record, self.surroundings.place
         data = {name: place.service(record.name) / name for name in self.spec.claims}
         for folder in data.values():
@@ -237,8 +237,8 @@ class Server:
 
     def _pod(self, data: Mapping[str, Path], write: Callable[[bytes], None]) -> Pod:
         reached = self.reach(self)
-        self.asks = frozenset(each.record.name for each in reached)
-        others = {address: pattern for each in reached.values() for address, pattern in each.items()}
+        self.asks = frozenset(server.record.name for server in reached)
+        others = {address: pattern for server in reached.values() for address, pattern in server.items()}
         return Pod(
             f"{self.spec.name[:57]}-{secrets.token_hex(3)[:5]}",
             self.namespace,
@@ -261,9 +261,11 @@ class Server:
         return replace(kubelet, prepare=prepare)
 
     def _own_addresses(self) -> dict[str, re.Pattern[str]]:
-        """What of its command line and its environment is another on this machine: where it listens, and ports."""
-        own = {str(here): re.compile(rf"(?<![\w.]){there}(?![\w.])") for there, here in self.ports.items()}
-        return {LOOPBACK: EVERYWHERE, "-::1": EVERYWHERE_OPTIONAL, **own}
+        """The parts of its command line and environment that differ here: listen addresses and ports."""
+        own_addresses = {
+            str(here): re.compile(rf"(?<![\w.]){declared}(?![\w.])") for declared, here in self.ports.items()
+        }
+        return {LOOPBACK: EVERYWHERE, "-::1": EVERYWHERE_OPTIONAL, **own_addresses}
 
 
 def probe_succeeds(probe: Probe, ports: Mapping[int, int], password: Callable[[str], str]) -> bool:
@@ -287,9 +289,9 @@ def probe_succeeds(probe: Probe, ports: Mapping[int, int], password: Callable[[s
 def _pongs(port: int, password: str) -> bool:
     """Whether a Valkey server answers PING after AUTH."""
     words = ["AUTH", password]
-    asked = "".join([f"*{len(words)}\r\n", *(f"${len(word.encode())}\r\n{word}\r\n" for word in words)])
+    request = "".join([f"*{len(words)}\r\n", *(f"${len(word.encode())}\r\n{word}\r\n" for word in words)])
     with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), PROBE_TIMEOUT) as connection:
-        connection.sendall(f"{asked}*1\r\n$4\r\nPING\r\n".encode())
+        connection.sendall(f"{request}*1\r\n$4\r\nPING\r\n".encode())
         with connection.makefile("rb") as replies:
             replies.readline()
             return replies.readline() == b"+PONG\r\n"
@@ -355,21 +357,23 @@ class Services:
         Returns these addresses by those on this machine. Raises RefusedError where a NetworkPolicy is in the way
         or a server is not ready in time, and CancelledError where ``stop`` is requested.
         """
-        found: dict[str, re.Pattern[str]] = {}
+        patterns: dict[str, re.Pattern[str]] = {}
         for server, named in self._named_by(client, pod, namespace):
             server.ready(stop)
-            found |= {f"{LOOPBACK}:{server.ports[each.port]}": each.pattern for each in named}
-        return found
+            patterns |= {f"{LOOPBACK}:{server.ports[named_port.port]}": named_port.pattern for named_port in named}
+        return patterns
 
     def _reached_by_server(self, server: Server) -> dict[Server, dict[str, re.Pattern[str]]]:
         """The same for a server, by the other. It waits for none: two may name one another."""
         spec = server.spec
         client = Workload(server.resource, spec.cluster, spec.template)
-        found: dict[Server, dict[str, re.Pattern[str]]] = {}
+        by_server: dict[Server, dict[str, re.Pattern[str]]] = {}
         for other, named in self._named_by(client, spec.pod, server.namespace):
             other.start()
-            found[other] = {f"{LOOPBACK}:{other.ports[each.port]}": each.pattern for each in named}
-        return found
+            by_server[other] = {
+                f"{LOOPBACK}:{other.ports[named_port.port]}": named_port.pattern for named_port in named
+            }
+        return by_server
 
     def _named_by(
         self, client: Workload, pod: PodSpec, namespace: Namespace
@@ -386,8 +390,8 @@ class Services:
             named = [
                 address for address in addresses(server.spec, namespace) if any(map(address.pattern.search, texts))
             ]
-            for each in named:
-                _require_connection(client, server, namespace, each.port)
+            for named_port in named:
+                _require_connection(client, server, namespace, named_port.port)
             if named:
                 yield server, named
 
@@ -433,9 +437,9 @@ class Services:
 def _require_connection(client: Workload, server: Server, namespace: Namespace, port: int) -> None:
     """Raises RefusedError where a connection would find no way in the cluster."""
     policies = namespace.objects.all_of(namespace.cluster, "NetworkPolicy", namespace.name)
-    stack = Stack("", {each.urn: each for _, each in policies}, {})
-    there = Workload(server.resource, client.cluster, server.spec.template)
-    if side := refuses(stack, client, there, port):
+    stack = Stack("", {policy.urn: policy for _, policy in policies}, {})
+    server_workload = Workload(server.resource, client.cluster, server.spec.template)
+    if side := refuses(stack, client, server_workload, port):
         kind, of = server.record.kind, "app" if APP in client.labels else "step"
         raise RefusedError(
             f"it names the address of {kind} {server.record.name}, and no NetworkPolicy lets its pods connect "

@@ -1,6 +1,6 @@
-"""Virtual environments for the steps that run a program of their own: one for each lock file, made once.
+"""Virtual environments for steps that run a program of their own: one for each lock file, created once.
 
-They lie below ``build/environments/``, outside the folders of rehearsals, so that ``FRESH=1`` makes none anew.
+They are below ``build/environments/``, outside the folders of rehearsals, so that ``FRESH=1`` keeps them.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ def closure(roots: Iterable[str]) -> Mapping[str, metadata.Distribution]:
 
 @cache
 def _closure(roots: Sequence[str]) -> Mapping[str, metadata.Distribution]:
-    found: dict[str, metadata.Distribution] = {}
+    distributions: dict[str, metadata.Distribution] = {}
     seen: set[tuple[str, str]] = set()
     left = [(canonicalize_name(root), "") for root in roots]
     while left:
@@ -55,35 +55,36 @@ def _closure(roots: Sequence[str]) -> Mapping[str, metadata.Distribution]:
             continue
         seen.add((name, extra))
         try:
-            distribution = found.setdefault(name, metadata.distribution(name))
+            distribution = distributions.setdefault(name, metadata.distribution(name))
         except metadata.PackageNotFoundError:
             continue
         for line in distribution.requires or ():
             needed = _requirement(line)
             if needed.marker is None or needed.marker.evaluate({"extra": extra}):
-                left += [(canonicalize_name(needed.name), each) for each in ("", *needed.extras)]
-    return dict(sorted(found.items()))
+                left += [(canonicalize_name(needed.name), wanted_extra) for wanted_extra in ("", *needed.extras)]
+    return dict(sorted(distributions.items()))
 
 
 def link(packages: Mapping[str, metadata.Distribution], folder: Path) -> None:
     """Fills ``folder``, which is new, with links to the files of ``packages``, so that Python finds these there.
 
-    A folder that only they have files in is one link. One that others have files in, too, as namespace packages
-    have, is made, with links to what is theirs: nothing of the others is found in ``folder``.
+    A folder with files of these packages alone becomes one link. A folder that other packages share, such as that
+    of a namespace package, is created with links to the files of these packages: Python finds nothing of the
+    others.
     """
     folder.mkdir(parents=True)
     for site in {Path(str(package.locate_file(""))) for package in packages.values()}:
-        found = [file for package in packages.values() for file in _package_files(package)]
-        tops = {file.partition("/")[0] for file in found}
+        paths = [file for package in packages.values() for file in _package_files(package)]
+        tops = {file.partition("/")[0] for file in paths}
         others = {PurePosixPath()}
         for distribution in metadata.distributions(path=[str(site)]):
             if canonicalize_name(distribution.name) not in packages:
                 shared = (file for file in _package_files(distribution) if file.partition("/")[0] in tops)
                 others.update(parent for file in shared for parent in PurePosixPath(file).parents)
         linked: set[PurePosixPath] = set()
-        for file in map(PurePosixPath, found):
+        for file in map(PurePosixPath, paths):
             # The outermost folder above the file that is theirs alone; the file itself where there is none.
-            whole = next((each for each in [*reversed(file.parents), file] if each not in others), file)
+            whole = next((path for path in [*reversed(file.parents), file] if path not in others), file)
             if whole in linked or not (site / whole).exists():
                 continue
             linked.add(whole)
@@ -207,10 +208,10 @@ class Environments:
         """
         began = time.monotonic()
         folder = self.folder / self._name(software)
-        if self._used(folder):
+        if self._mark_used(folder):
             return Environment(folder)
         with self._alone(stop):
-            if self._used(folder):
+            if self._mark_used(folder):
                 return Environment(folder)
             # What a killed rehearsal left is in no known state, and neither is what somebody changed.
             shutil.rmtree(folder, ignore_errors=True)
@@ -230,12 +231,15 @@ class Environments:
             "format": FORMAT,
             "folder": str(self.folder),
             "python": [sys.version, sys.base_prefix],
-            "image": [sysconfig.get_path("purelib"), {name: each.version for name, each in image.items()}],
+            "image": [
+                sysconfig.get_path("purelib"),
+                {name: distribution.version for name, distribution in image.items()},
+            ],
             "locks": [_content(lock) for lock in software.locks],
         }
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
 
-    def _used(self, folder: Path) -> bool:
+    def _mark_used(self, folder: Path) -> bool:
         """Whether it is there as it was made; notes that it is used."""
         if not _is_whole(folder):
             return False
@@ -279,14 +283,14 @@ class Environments:
         files.write(folder / WHOLE, json.dumps({"has": str(software), "files": _files(folder)}) + "\n")
 
     def _uv(self, command: Sequence[str], stop: Stop, write: Callable[[bytes], None]) -> None:
-        said: list[str] = []
+        output: list[str] = []
 
         def note(line: bytes) -> None:
-            said.append(line.decode(errors="replace").rstrip())
+            output.append(line.decode(errors="replace").rstrip())
             write(line)
 
         if code := self._run(command, stop, note):
-            raise EnvironmentFailedError(_reason(said) or f"uv ended with exit code {code}")
+            raise EnvironmentFailedError(_reason(output) or f"uv ended with exit code {code}")
 
     def _compile(self, python: str, site: Path, stop: Stop) -> None:
         """A file that Python cannot compile, such as a template, is left as it is."""
@@ -308,7 +312,7 @@ class Environments:
         """Deletes environments that nobody used of late, and what killed rehearsals left of others."""
         others = [path for path in self.folder.iterdir() if path.is_dir() and path != newest]
         used = {other: (other / WHOLE).stat().st_mtime for other in others if (other / WHOLE).is_file()}
-        oldest = sorted(used, key=lambda each: used[each], reverse=True)[KEPT - 1 :]
+        oldest = sorted(used, key=lambda kept: used[kept], reverse=True)[KEPT - 1 :]
         for other in others:
             if other not in used or (other in oldest and time.time() - used[other] > RECENT):
                 # Without its mark first: what is half deleted counts as not there.
@@ -343,13 +347,13 @@ def _files(folder: Path) -> str:
     """
     digest = hashlib.sha256()
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(each for each in folders if each != "__pycache__")
-        links = [each for each in folders if os.path.islink(os.path.join(place, each))]  # noqa: PTH114, PTH118
+        folders[:] = sorted(entry for entry in folders if entry != "__pycache__")
+        links = [entry for entry in folders if os.path.islink(os.path.join(place, entry))]  # noqa: PTH114, PTH118
         for name in sorted((*names, *links)):
             path = os.path.join(place, name)  # noqa: PTH118
             if path != str(folder / WHOLE):
-                found = os.lstat(path)
-                digest.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\n".encode(errors="surrogateescape"))
+                status = os.lstat(path)
+                digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
@@ -362,8 +366,8 @@ def _content(lock: Path) -> str:
         raise EnvironmentFailedError(f"{lock} cannot be read: {error.strerror}") from error
 
 
-def _reason(said: Sequence[str]) -> str:
+def _reason(output: Sequence[str]) -> str:
     """What uv gives as the reason: its ``error:``, and its ``cause:`` where there are some, as one line."""
-    lines = [line.strip() for line in said]
-    found = [line.partition(": ")[2] for line in lines if line.startswith(("error: ", "cause: "))]
-    return ": ".join(found or filter(None, lines[-3:]))
+    lines = [line.strip() for line in output]
+    reasons = [line.partition(": ")[2] for line in lines if line.startswith(("error: ", "cause: "))]
+    return ": ".join(reasons or filter(None, lines[-3:]))

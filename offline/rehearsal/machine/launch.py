@@ -1,7 +1,7 @@
 """Becomes a container's process: ``launch.py SPECIFICATION COMMAND…``. Standard library only.
 
-It tells the reaper of itself before anything can go wrong, so no process is ever unknown to it, and then turns
-into the command. SIGTERM is ignored unless the command handles it, as Linux does for process 1 of a container.
+It reports its process to the reaper before anything can go wrong, so the reaper knows every process, and then
+becomes the command. SIGTERM is ignored unless the command handles it, as Linux does for process 1 of a container.
 """
 
 import array
@@ -38,17 +38,17 @@ BIND = {"x86_64": (317, 49, 0xC000003E), "aarch64": (277, 200, 0xC00000B7)}
 
 def main() -> None:
     """Does not return."""
-    given, command = json.loads(sys.argv[1]), sys.argv[2:]
-    os.write(given["reaper"], f"+{os.getpid()}\n".encode())
-    os.close(given["reaper"])
-    if given["nice"]:
-        os.nice(given["nice"])
-    if given["cpus"] and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, given["cpus"])
-    if given["writable"] is not None:
-        hold_files(given["writable"])
-    if given["binds"] is not None:
-        _report_binds(given["binds"])
+    settings, command = json.loads(sys.argv[1]), sys.argv[2:]
+    os.write(settings["reaper"], f"+{os.getpid()}\n".encode())
+    os.close(settings["reaper"])
+    if settings["nice"]:
+        os.nice(settings["nice"])
+    if settings["cpus"] and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, settings["cpus"])
+    if settings["writable"] is not None:
+        hold_files(settings["writable"])
+    if settings["binds"] is not None:
+        _report_binds(settings["binds"])
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         os.execvp(command[0], command)
@@ -77,7 +77,7 @@ def hold_files(writable: list[str]) -> bool:
         return False
     # Devices and a process's own settings are files, too.
     rules = {"/dev": _WRITE_FILE | _TRUNCATE, "/proc": _WRITE_FILE | _TRUNCATE, "/dev/shm": _WRITES}
-    for folder, access in (*rules.items(), *((each, _WRITES) for each in writable)):
+    for folder, access in (*rules.items(), *((path, _WRITES) for path in writable)):
         try:
             place = os.open(folder, os.O_PATH | os.O_CLOEXEC)
         except OSError:
@@ -92,7 +92,7 @@ def hold_files(writable: list[str]) -> bool:
 
 
 def _report_binds(descriptor: int) -> None:
-    """Has each bind(2) of this process, and of all that it starts, answered by whoever reads from the socket.
+    """Lets the reader of the socket answer each bind(2) of this process and its children.
 
     Sends the listener of seccomp_unotify(2), or nothing where that cannot be had.
     """
@@ -102,8 +102,8 @@ def _report_binds(descriptor: int) -> None:
         seccomp, bind, architecture = BIND[platform.machine()]
         # seccomp_data: the number at 0, the architecture at 4. BPF: load a word, jump if equal, return.
         program = b"".join(
-            struct.pack("=HBBI", *each)
-            for each in (
+            struct.pack("=HBBI", *instruction)
+            for instruction in (
                 (0x20, 0, 0, 4),
                 (0x15, 0, 2, architecture),
                 (0x20, 0, 0, 0),

@@ -100,8 +100,8 @@ class Loopback:
                 # The number of a process that has ended may be another's by now.
                 ioctl(listener, _STILL_THERE, struct.pack("=Q", number))
                 memory.seek(address)
-                asked = memory.read(min(length, _ADDRESS))
-                place, new = _replaced(asked, lambda: _taken(process, descriptor))
+                memory_address = memory.read(min(length, _ADDRESS))
+                place, new = _replace_address(memory_address, lambda: _take_socket(process, descriptor))
                 if new:
                     memory.seek(address + place)
                     memory.write(new)
@@ -113,8 +113,8 @@ class Loopback:
             ioctl(listener, _SEND, bytearray(_ANSWER.pack(number, 0, 0, _CONTINUE)))
 
 
-def _replaced(address: bytes, taken: Callable[[], socket.socket]) -> tuple[int, bytes]:
-    """What of a socket's address is to be written instead, and where in it; nothing where it can stay.
+def _replace_address(address: bytes, taken: Callable[[], socket.socket]) -> tuple[int, bytes]:
+    """The bytes that replace a part of a socket's address, and their offset; no bytes if the address can stay.
 
     ``taken`` returns a copy of the socket.
     """
@@ -132,7 +132,7 @@ def _replaced(address: bytes, taken: Callable[[], socket.socket]) -> tuple[int, 
         return 8, IPV6 if copy.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) else MAPPED
 
 
-def _taken(process: int, descriptor: int) -> socket.socket:
+def _take_socket(process: int, descriptor: int) -> socket.socket:
     """A copy of a socket of another process. Raises OSError."""
     status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
     leader = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("Tgid:"))

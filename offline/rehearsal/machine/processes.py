@@ -83,7 +83,7 @@ class Launch:
             "reaper": reaper,
             "nice": niceness(self.cpu_request),
             "cpus": cpus(self.cpu_limit),
-            "writable": None if self.writable is None else [str(each) for each in self.writable],
+            "writable": None if self.writable is None else [str(path) for path in self.writable],
             "binds": binds,
         }
         return [json.dumps(specification), *self.command]
@@ -224,9 +224,9 @@ def memory(pid: int) -> int:
     total = 0
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
-        for each in (process, *process.children(recursive=True)):
+        for part in (process, *process.children(recursive=True)):
             with contextlib.suppress(psutil.Error):
-                total += each.memory_info().rss
+                total += part.memory_info().rss
     return total // 2**20
 
 
@@ -247,7 +247,7 @@ def _copy(stream: IO[bytes], write: Callable[[bytes], None]) -> None:
         write(line)
 
 
-# Free ports of this machine, for what stays at one address as long as it is there.
+# Free ports of this machine, for servers that keep one address as long as they run.
 
 
 LOOPBACK = "127.0.0.1"
@@ -272,26 +272,26 @@ def free_ports(count: int) -> list[int]:
     that is started again finds its port free.
     """
     with _lock:
-        found: list[int] = []
+        ports: list[int] = []
         candidates = _candidates()
         for port in random.sample(candidates, len(candidates)):
-            if len(found) == count:
+            if len(ports) == count:
                 break
             if _take(port):
-                found.append(port)
-        while len(found) < count:
-            found.append(_any_free())
-        return found
+                ports.append(port)
+        while len(ports) < count:
+            ports.append(_any_free())
+        return ports
 
 
 def as_declared(wanted: Sequence[int]) -> list[int]:
     """The ports ``wanted`` themselves, as far as nothing listens at them and anybody may; others for the rest."""
-    found: list[int] = []
+    ports: list[int] = []
     for port in wanted:
         with _lock:
-            own = port >= UNPRIVILEGED and _take(port)
-        found.append(port if own else free_ports(1)[0])
-    return found
+            taken = port >= UNPRIVILEGED and _take(port)
+        ports.append(port if taken else free_ports(1)[0])
+    return ports
 
 
 def _candidates() -> Sequence[int]:
@@ -303,13 +303,13 @@ def _candidates() -> Sequence[int]:
 
 
 def _take(port: int) -> bool:
-    if port in _given or not _is_free(port) or not _claimed(port):
+    if port in _given or not _is_free(port) or not _claim(port):
         return False
     _given.add(port)
     return True
 
 
-def _claimed(port: int) -> bool:
+def _claim(port: int) -> bool:
     """Whether this process holds the lock of the port now; it does until it ends.
 
     A server listens some time after its port was found: another rehearsal must not find it in between.
@@ -333,11 +333,11 @@ def _is_free(port: int) -> bool:
     # At all addresses, since a program may listen at more of them than the one that it is told; and at the one,
     # since macOS lets a second program have all of them beside it.
     for address in ("", LOOPBACK):
-        with socket.socket() as one:
+        with socket.socket() as listener:
             # As servers do: connections that ended a minute ago or less take the port from nobody.
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                one.bind((address, port))
+                listener.bind((address, port))
             except OSError:
                 return False
     return True
@@ -345,8 +345,8 @@ def _is_free(port: int) -> bool:
 
 def _any_free() -> int:
     while True:
-        with socket.socket() as one:
-            one.bind((LOOPBACK, 0))
-            port = int(one.getsockname()[1])
+        with socket.socket() as listener:
+            listener.bind((LOOPBACK, 0))
+            port = int(listener.getsockname()[1])
         if _take(port):
             return port

@@ -81,18 +81,18 @@ class Program:
         """What a rehearsal has of its own for this program; None where the pipeline says what runs instead."""
         return None if self.substitute else FAKES.get(self.name)
 
-    def instead(self, annotations: Mapping[str, str], *, told: bool = False) -> list[str]:
+    def instead(self, annotations: Mapping[str, str], *, at_start: bool = False) -> list[str]:
         """The substitute's command line as it stands in the pod that has these ``annotations``.
 
-        ``told`` says that it is known only when it starts which results it reads.
+        With ``at_start`` it learns which results it reads only when it starts.
         """
         if self.app is None:
             return list(self.substitute)
         inputs = {name: f"{STORE}/{path}" for name, path in inputs_of(annotations).items()}
-        if told:
+        if at_start:
             inputs |= {name: f"{RESULTS}/{name}" for name in self.app.inputs}
         pipeline = self.of.rpartition(".")[0]
-        return [filled_in(each, pipeline, self.app, inputs) for each in self.substitute]
+        return [filled_in(argument, pipeline, self.app, inputs) for argument in self.substitute]
 
     @property
     def name(self) -> str:
@@ -150,10 +150,10 @@ def search_path() -> list[str]:
 
     Those of virtual environments are left out: no lock file says what is in them.
     """
-    given = [part for part in os.environ.get("PATH", "").split(os.pathsep) if Path(part).is_absolute()]
+    folders = [part for part in os.environ.get("PATH", "").split(os.pathsep) if Path(part).is_absolute()]
     return [
         folder
-        for folder in dict.fromkeys((*given, *SYSTEM_PATH))
+        for folder in dict.fromkeys((*folders, *SYSTEM_PATH))
         if not (Path(folder).parent / "pyvenv.cfg").is_file()
     ]
 
@@ -165,17 +165,17 @@ def programs_of(pipelines: Iterable[DeclaredPipeline], root: Path) -> dict[str, 
 
     They are in the order of the declaration. Of one with mistakes, there are those that can be read.
     """
-    found: dict[str, Program] = {}
+    programs: dict[str, Program] = {}
     for pipeline in pipelines:
         with contextlib.suppress(SettingsError):
             for step in pipeline.unchecked:
                 if step.command is not None and step.arguments:
-                    found[f"{pipeline.name}-{step.name}"] = _program(pipeline, step, step.command, root)
+                    programs[f"{pipeline.name}-{step.name}"] = _program(pipeline, step, step.command, root)
             for service in pipeline.services:
-                found[f"{pipeline.name}-{service.name}"] = _program_of_service(pipeline, service, root)
+                programs[f"{pipeline.name}-{service.name}"] = _program_of_service(pipeline, service, root)
             for app in pipeline.apps:
-                found[f"{pipeline.name}-{app.name}"] = _program_of_app(pipeline, app, root)
-    return found
+                programs[f"{pipeline.name}-{app.name}"] = _program_of_app(pipeline, app, root)
+    return programs
 
 
 def _program_of_app(pipeline: DeclaredPipeline, app: AppDeclaration, root: Path) -> Program:
@@ -204,7 +204,7 @@ def _program_of_service(pipeline: DeclaredPipeline, service: ServiceDeclaration,
         words=service.arguments,
         software=Software((root / substitute.requirements,) if substitute.requirements else ()),
         installed=bool(substitute.requirements and not substitute.run),
-        substitute=[word(each, service.port, variable) for each in substitute.run],
+        substitute=[word(argument, service.port, variable) for argument in substitute.run],
         kind="service",
         program=substitute.program,
     )
@@ -213,7 +213,7 @@ def _program_of_service(pipeline: DeclaredPipeline, service: ServiceDeclaration,
 def _program(pipeline: DeclaredPipeline, step: StepDeclaration, command: Command, root: Path) -> Program:
     name = step.variant.of if step.variant else step.name
     substitute = command.substitute or Substitute()
-    words = [word for one in substitute.run for word in _for_variants(one, step, pipeline.unchecked)]
+    words = [word for argument in substitute.run for word in _for_variants(argument, step, pipeline.unchecked)]
     locks = filter(None, (step.requirements, substitute.requirements))
     return Program(
         of=f"{pipeline.name}.{name}",
@@ -237,7 +237,7 @@ def _with_tensorflow(declared: StepDeclaration | AppDeclaration, image: str | No
 def _for_variants(word: str, step: StepDeclaration, steps: Sequence[StepDeclaration]) -> list[str]:
     """``word``, or one for each variant where it is an input of ``step`` that has variants and no best."""
     for name, other in step.inputs.items():
-        variants = [each for each in steps if each.variant and each.variant.of == other]
+        variants = [variant for variant in steps if variant.variant and variant.variant.of == other]
         if variants and not variants[0].best and word == f"{{{name}}}":
             return [f"{{{variant.name}}}" for variant in variants]
     return [word]
@@ -252,23 +252,23 @@ def problems(programs: Iterable[Program]) -> list[Problem]:
     """A problem for each program that this machine certainly lacks, and its substitute where it has one."""
     return [
         Problem(
-            each.key,
-            each.unknown,
-            f"{each.kind} `{each.of}` runs it, and a rehearsal finds no such program on this machine",
-            each.way_out,
+            program.key,
+            program.unknown,
+            f"{program.kind} `{program.of}` runs it, and a rehearsal finds no such program on this machine",
+            program.way_out,
         )
-        for each in _once(programs)
-        if each.unknown
+        for program in _once(programs)
+        if program.unknown
     ]
 
 
 def _once(programs: Iterable[Program]) -> Iterable[Program]:
-    """Of each step the first variant whose program this machine certainly lacks.
+    """The programs that this machine certainly lacks: for each step that of its first variant.
 
-    What the packages of a lock file bring is known once these are installed.
+    Programs of the packages in a lock file do not count: they are known only after installation.
     """
-    found: dict[str, Program] = {}
+    by_name: dict[str, Program] = {}
     for program in programs:
         if not program.installed and not program.is_here():
-            found.setdefault(program.of, program)
-    return found.values()
+            by_name.setdefault(program.of, program)
+    return by_name.values()

@@ -73,16 +73,16 @@ class Chart:
 
 
 def timeline(records: Sequence[JobRecord], executed: frozenset[str]) -> Timeline:
-    """When the Jobs of this rehearsal were Pending and ran; of the last one, where this one ran no Job."""
-    shown = [record for record in records if record.urn in executed and record.started]
-    if not shown:
+    """When the Jobs of this rehearsal were Pending and ran. If it ran no Job, those of the last rehearsal."""
+    plotted = [record for record in records if record.urn in executed and record.started]
+    if not plotted:
         newest = max((record.started for record in records), default=0.0)
-        shown = [record for record in records if record.started > newest - RECENT and record.started]
-    if not shown:
+        plotted = [record for record in records if record.started > newest - RECENT and record.started]
+    if not plotted:
         return Timeline([Bar(record, str(record.phase)) for record in records], [])
-    urns = {each.urn for each in shown}
-    began = min(each.started for each in shown)
-    whole = max(max(each.finished for each in shown) - began, 1.0)
+    urns = {record.urn for record in plotted}
+    began = min(record.started for record in plotted)
+    whole = max(max(record.finished for record in plotted) - began, 1.0)
     step = nice_step(whole / 8)
     bars = [
         Bar(
@@ -103,20 +103,22 @@ def timeline(records: Sequence[JobRecord], executed: frozenset[str]) -> Timeline
     return Timeline(bars, ticks)
 
 
-def curves(shown: ShownCurves) -> list[Chart]:
+def curves(shown_curves: ShownCurves) -> list[Chart]:
     """A chart for each curve; what Keras measured on validation data is a second line in it."""
-    there = dict.fromkeys(key for point in shown.points for key in point if key != shown.declared.marks)
-    beside = {f"{VALIDATION}{name}" for name in there}
-    names = [name for name in shown.declared.curves or there if name in there and name not in beside]
-    return [_chart(name, shown) for name in names]
+    keys = dict.fromkeys(
+        key for point in shown_curves.points for key in point if key != shown_curves.declared.marks
+    )
+    beside = {f"{VALIDATION}{name}" for name in keys}
+    names = [name for name in shown_curves.declared.curves or keys if name in keys and name not in beside]
+    return [_chart(name, shown_curves) for name in names]
 
 
 def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _chart(name: str, shown: ShownCurves) -> Chart:
-    history, count = shown.points, len(shown.points)
+def _chart(name: str, shown_curves: ShownCurves) -> Chart:
+    history, count = shown_curves.points, len(shown_curves.points)
     keys = {name: _words(name)}
     if any(f"{VALIDATION}{name}" in point for point in history):
         keys = {name: "training", f"{VALIDATION}{name}": "validation"}
@@ -137,7 +139,7 @@ def _chart(name: str, shown: ShownCurves) -> Chart:
         for key, name in keys.items()
     ]
     every = max(round(nice_step(count / 8)), 1)
-    marked = [epoch.get(shown.declared.marks) for epoch in history]
+    marked = [epoch.get(shown_curves.declared.marks) for epoch in history]
     marks = [
         Tick(x(number), f"{value:.2g}")
         for number, (value, before) in enumerate(zip(marked, [None, *marked], strict=False), 1)
@@ -145,8 +147,8 @@ def _chart(name: str, shown: ShownCurves) -> Chart:
     ]
     return Chart(
         title=heading(name),
-        unit=shown.declared.unit,
-        marked=_words(shown.declared.marks) if marks else "",
+        unit=shown_curves.declared.unit,
+        marked=_words(shown_curves.declared.marks) if marks else "",
         lines=[line for line in lines if line.points],
         x_ticks=[
             Tick(x(number), str(number)) for number in range(1, count + 1) if number == 1 or number % every == 0
@@ -163,7 +165,7 @@ def y_axis(values: Sequence[float]) -> tuple[float, float, list[Tick]]:
     bottom = math.floor(low / step) * step
     height = step * max(-int(-(high - bottom) // step), 1)
     count = round(height / step)
-    return bottom, height, [Tick(each / count, f"{bottom + each * step:.4g}") for each in range(count + 1)]
+    return bottom, height, [Tick(tick / count, f"{bottom + tick * step:.4g}") for tick in range(count + 1)]
 
 
 def nice_step(at_least: float) -> float:
@@ -251,15 +253,15 @@ def _number(value: object) -> bool:
 
 def _series(comparison: Comparison, axis: str) -> Mapping[str, list[Compared]]:
     """The variants by what they have on the other axes."""
-    found: dict[str, list[Compared]] = {}
+    series: dict[str, list[Compared]] = {}
     for variant in comparison.variants:
         others = ", ".join(
             variant.text(other) if isinstance(variant.values.get(other), str) else f"{other} {variant.text(other)}"
             for other in comparison.axes
             if other != axis
         )
-        found.setdefault(others or comparison.step, []).append(variant)
-    return found
+        series.setdefault(others or comparison.step, []).append(variant)
+    return series
 
 
 def _points(comparison: Comparison, name: str, axis: str) -> Chart:
@@ -282,9 +284,9 @@ def _points(comparison: Comparison, name: str, axis: str) -> Chart:
     }
     bottom, height, y_ticks = y_axis(list(numbers.values()))
 
-    def point(each: Compared) -> tuple[float, float, float]:
-        value = numbers[each.record.urn]
-        return x(places[each.record.urn]), (value - bottom) / height, value
+    def point(compared: Compared) -> tuple[float, float, float]:
+        value = numbers[compared.record.urn]
+        return x(places[compared.record.urn]), (value - bottom) / height, value
 
     lines = [
         Line(title, sorted(point(variant) for variant in variants if variant.record.urn in numbers))
@@ -296,14 +298,14 @@ def _points(comparison: Comparison, name: str, axis: str) -> Chart:
         unit=f"{axis} (logarithmic)" if logarithmic else axis,
         marked="",
         lines=[line for line in lines if line.points],
-        x_ticks=_spaced([Tick(x(value), f"{value:g}") for value in sorted(set(places.values()))]),
+        x_ticks=_space_ticks([Tick(x(value), f"{value:g}") for value in sorted(set(places.values()))]),
         y_ticks=y_ticks,
         marks=[],
         ring=point(best)[:2] if best is not None and best.record.urn in numbers else None,
     )
 
 
-def _spaced(ticks: Sequence[Tick]) -> list[Tick]:
+def _space_ticks(ticks: Sequence[Tick]) -> list[Tick]:
     """``ticks`` without those whose label would lie over the one before."""
     kept: list[Tick] = []
     for tick in ticks:

@@ -1,4 +1,4 @@
-"""Compares the variants of a step: what each has of its own, its numbers, the time it took, and which is best."""
+"""Compares the variants of a step: their settings, numbers and durations, and which is best."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ class _Annotation(BaseModel):
     @property
     def sizes(self) -> tuple[tuple[float, str], ...]:
         """What to sort by: numbers by size, texts by the alphabet."""
-        return tuple((0.0, each) if isinstance(each, str) else (float(each), "") for each in self.values.values())
+        return tuple((0.0, size) if isinstance(size, str) else (float(size), "") for size in self.values.values())
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ class Comparison:
     def best(self) -> Compared | None:
         """The variant that later steps read: of equal ones the first, as the steps themselves choose."""
         sign = 1 if self.of == "max" else -1
-        found = [(variant, value) for variant in self.variants if (value := variant.value(self.by)) is not None]
-        return max(found, key=lambda each: sign * each[1], default=(None, 0.0))[0]
+        values = [(variant, value) for variant in self.variants if (value := variant.value(self.by)) is not None]
+        return max(values, key=lambda entry: sign * entry[1], default=(None, 0.0))[0]
 
     @property
     def title(self) -> str:
@@ -121,10 +121,10 @@ class Comparison:
         number = variant.numbers[name]
         if number.value is None:
             return number.text
-        values = {value for each in self.variants if (value := each.value(name)) is not None}
+        values = {value for other in self.variants if (value := other.value(name)) is not None}
         digits = decimals(values)
         # As many more as tell the variants apart, within reason.
-        while digits < DIGITS and len({written(each, number.format, digits) for each in values}) < len(values):
+        while digits < DIGITS and len({written(value, number.format, digits) for value in values}) < len(values):
             digits += 1
         return written(number.value, number.format, digits)
 
@@ -136,17 +136,19 @@ def compare(
 
     ``records`` are by URN; ``order`` are names of Jobs as their steps are declared. Others come by their values.
     """
-    numbers = {each.job: {number.name: number for number in each.numbers} for each in results.jobs}
+    numbers = {
+        job_results.job: {number.name: number for number in job_results.numbers} for job_results in results.jobs
+    }
     places = {name: number for number, name in enumerate(order)}
-    found: dict[tuple[str, str], list[tuple[Resource, _Annotation]]] = {}
+    groups: dict[tuple[str, str], list[tuple[Resource, _Annotation]]] = {}
     for job in jobs:
         if annotation := _annotation(job):
             pipeline = strings(job.metadata.get("labels")).get(NAME, job.name)
-            found.setdefault((pipeline, annotation.of), []).append((job, annotation))
-    for variants in found.values():
-        variants.sort(key=lambda each: (places.get(each[0].name, len(places)), each[1].sizes))
+            groups.setdefault((pipeline, annotation.of), []).append((job, annotation))
+    for variants in groups.values():
+        variants.sort(key=lambda group: (places.get(group[0].name, len(places)), group[1].sizes))
     return tuple(
-        _comparison(pipeline, step, variants, records, numbers) for (pipeline, step), variants in found.items()
+        _comparison(pipeline, step, variants, records, numbers) for (pipeline, step), variants in groups.items()
     )
 
 
@@ -160,11 +162,11 @@ def _comparison(
     best = next((annotation.best for _, annotation in variants if annotation.best), None)
     measures: dict[str, str] = {}
     for job, _ in variants:
-        measures.update({each.name: each.title for each in _declared(job)})
+        measures.update({number.name: number.title for number in _declared_numbers(job)})
     return Comparison(
         pipeline,
         step,
-        [Compared(records[job.urn], each.values, numbers.get(job.name, {})) for job, each in variants],
+        [Compared(records[job.urn], annotation.values, numbers.get(job.name, {})) for job, annotation in variants],
         measures,
         best.by if best else "",
         best.of if best else "max",
@@ -179,10 +181,10 @@ def _annotation(job: Resource) -> _Annotation | None:
         return None
 
 
-def _declared(job: Resource) -> list[Number]:
+def _declared_numbers(job: Resource) -> list[Number]:
     text = strings(job.metadata.get("annotations")).get(RESULTS_ANNOTATION, "[]")
     try:
-        return [each for each in RESULTS.validate_json(text) if isinstance(each, Number)]
+        return [number for number in RESULTS.validate_json(text) if isinstance(number, Number)]
     except ValidationError:
         # `collect` says of these results that they cannot be shown.
         return []
@@ -193,12 +195,14 @@ def shown_whole(jobs: Iterable[JobResults], comparisons: Iterable[Comparison]) -
 
     Each variant's titles say which one it is.
     """
-    variants = {each.record.name: (one, each) for one in comparisons for each in one.variants}
-    found: list[JobResults] = []
+    variants = {
+        candidate.record.name: (compared, candidate) for compared in comparisons for candidate in compared.variants
+    }
+    whole: list[JobResults] = []
     for job in jobs:
         comparison, variant = variants.get(job.job, (None, None))
         if comparison is None or variant is None:
-            found.append(job)
+            whole.append(job)
         elif comparison.best is None or comparison.best is variant:
-            found.append(job.titled(variant.label))
-    return found
+            whole.append(job.titled(variant.label))
+    return whole

@@ -1,4 +1,4 @@
-"""What a rehearsal was asked for and what it found out: for the summary, the report and the exit code."""
+"""The options of a rehearsal and its outcome, for the summary, the report and the exit code."""
 
 import gc
 import sys
@@ -91,7 +91,7 @@ class Outcome:
         return FAILED if self.evaluation.failed else OK
 
 
-# What the commands `rehearse` and `demo` share: where they print, and how they say what is wrong.
+# What the commands `rehearse` and `demo` share: their console, and how they print problems.
 
 
 COLLECTIONS = (200_000, 50, 100)

@@ -124,9 +124,9 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "remarks": [*outcome.configuration.remarks, *only_said(resources.values())],
         "overlay": _yaml(outcome.configuration.overlay),
         "outputs": {
-            name: dedent(written(each.shown)).strip()
-            for name, each in sorted(without_tables(outcome.evaluation.outputs, outcome.results).items())
-            if not isinstance(each.shown, Unknown)
+            name: dedent(written(output.shown)).strip()
+            for name, output in sorted(without_tables(outcome.evaluation.outputs, outcome.results).items())
+            if not isinstance(output.shown, Unknown)
         },
         "versions": versions(),
     }
@@ -148,7 +148,7 @@ def stack_of(name: str, resources: Mapping[str, Resource], configuration: Config
 
 def idle_gpus_of(outcome: Outcome) -> list[IdleGpus]:
     """The Jobs whose GPUs were idle for longer than the stack's settings bear, with the money."""
-    if not any(each.gpu_times for each in outcome.used):
+    if not any(entry.gpu_times for entry in outcome.used):
         return []
     stack = stack_of(outcome.options.stack, outcome.evaluation.resources, outcome.configuration)
     return _idle_gpus(stack, outcome)
@@ -171,32 +171,30 @@ def priced(stack: Stack, records: Sequence[JobRecord]) -> Cost:
 
 def pipeline_sections(results: Collected, comparisons: Sequence[Comparison]) -> dict[str, dict[str, Any]]:
     """What the template shows of each pipeline: Jobs, numbers that several have, comparisons, other files."""
-    found: dict[str, dict[str, Any]] = {}
+    sections: dict[str, dict[str, Any]] = {}
     for pipeline in dict.fromkeys([*results.pipelines, *(comparison.pipeline for comparison in comparisons)]):
         jobs = results.pipelines.get(pipeline, [])
-        own = [comparison for comparison in comparisons if comparison.pipeline == pipeline]
-        whole = shown_whole(jobs, own)
-        found[pipeline] = {
-            "jobs": [shown(each) for each in reversed(whole)],
-            "numbers": repeated_numbers(_single(jobs, own)),
-            "comparisons": [(each, *charts.drawn(each)) for each in own],
-            "files": [
-                (other.title, place_of(each, other), other.copied) for each in whole for other in each.others
-            ],
+        own_comparisons = [comparison for comparison in comparisons if comparison.pipeline == pipeline]
+        whole = shown_whole(jobs, own_comparisons)
+        sections[pipeline] = {
+            "jobs": [shown(job) for job in reversed(whole)],
+            "numbers": repeated_numbers(_single(jobs, own_comparisons)),
+            "comparisons": [(comparison, *charts.drawn(comparison)) for comparison in own_comparisons],
+            "files": [(other.title, place_of(job, other), other.copied) for job in whole for other in job.others],
         }
-    return found
+    return sections
 
 
 def _single(jobs: Sequence[JobResults], comparisons: Sequence[Comparison]) -> list[JobResults]:
     """Those of ``jobs`` that run no variant."""
-    compared = {variant.record.name for one in comparisons for variant in one.variants}
+    compared = {variant.record.name for comparison in comparisons for variant in comparison.variants}
     return [job for job in jobs if job.job not in compared]
 
 
 def result_tiles(results: Collected, comparisons: Sequence[Comparison] = ()) -> list[tuple[str, str, str]]:
     """Title, value and detail of each number that one Job of a pipeline has, and of how many rows are right.
 
-    Of variants, there is the number that makes one the best.
+    For variants it is the number that decides which is best.
     """
     tiles: list[tuple[str, str, str]] = []
     for pipeline, jobs in results.pipelines.items():
@@ -204,21 +202,21 @@ def result_tiles(results: Collected, comparisons: Sequence[Comparison] = ()) -> 
         repeated = {number.title for _, number in repeated_numbers(single)}
         tiles += [
             (table.title, f"{table.right}/{table.known}", f"right, {pipeline}")
-            for each in single
-            for table in each.tables
+            for result in single
+            for table in result.tables
             if table.known
         ]
         tiles += [
             (number.title, number.text, number.remark or pipeline)
-            for each in single
-            for number in each.numbers
+            for result in single
+            for number in result.numbers
             if number.title not in repeated
         ]
     tiles += [
         (table.title, f"{len(table.rows) - table.failed}/{len(table.rows)}", f"done, {pipeline}")
         for pipeline, jobs in results.pipelines.items()
-        for each in _single(jobs, comparisons)
-        for table in each.tables
+        for result in _single(jobs, comparisons)
+        for table in result.tables
         if table.of_items
     ]
     tiles += [
@@ -248,7 +246,8 @@ def shown(results: JobResults) -> dict[str, Any]:
         "beside": bool(tables) and all(len(table.headings) <= NARROW for table in tables),
         "copies": {table.path: kept(results.job, table.path) for table in tables},
         "pictures": [
-            (each.title, kept(results.job, each.path), _embedded(each.file)) for each in results.pictures
+            (shown_picture.title, kept(results.job, shown_picture.path), _embed(shown_picture.file))
+            for shown_picture in results.pictures
         ],
         "curves": [(curve.declared.title, charts.curves(curve)) for curve in results.curves if curve.points],
     }
@@ -256,14 +255,14 @@ def shown(results: JobResults) -> dict[str, Any]:
 
 def shares(record: JobRecord | ServiceRecord) -> dict[str, tuple[str, str, float]]:
     """By resource: the pod's request, what its node can allocate, and the share of the first in the second."""
-    wanted, there = record.requested, record.allocatable
-    if wanted is None or there is None:
+    wanted, capacity = record.requested, record.allocatable
+    if wanted is None or capacity is None:
         return {}
     return {
         key: (
             amount(wanted, key),
-            amount(there, key),
-            min(getattr(wanted, key) / max(getattr(there, key), 1), 1.0),
+            amount(capacity, key),
+            min(getattr(wanted, key) / max(getattr(capacity, key), 1), 1.0),
         )
         for key in NAMES
     }
@@ -283,13 +282,13 @@ def amount(resources: Resources, key: str) -> str:
 
 def versions() -> dict[str, str]:
     """The versions of Python, the system and the packages that matter."""
-    found = {"Python": platform.python_version(), "System": f"{platform.system()} {platform.machine()}"}
+    software = {"Python": platform.python_version(), "System": f"{platform.system()} {platform.machine()}"}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            software[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return software
 
 
 def _verdict(outcome: Outcome) -> tuple[str, str]:
@@ -308,7 +307,7 @@ def _count_phases(records: list[JobRecord]) -> str:
     return ", ".join(f"{count} {phase}" for phase, count in counts.items())
 
 
-def _embedded(file: Path) -> str:
+def _embed(file: Path) -> str:
     return "" if file.stat().st_size > IMAGE_LIMIT else _data_uri(file.read_bytes(), "image/png")
 
 

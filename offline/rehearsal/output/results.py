@@ -28,7 +28,7 @@ from infra.pipelines.results import (
 from infra.review.stack import Resource, strings
 from offline.rehearsal.state import first_problem
 
-# Results as people read them: what the summary and the report show of a Job's.
+# Results as the summary and the report show them.
 
 
 COPY_LIMIT = 100 * 1024 * 1024
@@ -227,10 +227,10 @@ class Collected:
     @property
     def pipelines(self) -> dict[str, list[JobResults]]:
         """The Jobs with results, by their pipeline."""
-        found: dict[str, list[JobResults]] = {}
+        by_pipeline: dict[str, list[JobResults]] = {}
         for job in self.jobs:
-            found.setdefault(job.pipeline, []).append(job)
-        return found
+            by_pipeline.setdefault(job.pipeline, []).append(job)
+        return by_pipeline
 
 
 def collect(jobs: Iterable[Resource], store: Path, with_failed_items: Iterable[Resource] = ()) -> Collected:
@@ -238,34 +238,34 @@ def collect(jobs: Iterable[Resource], store: Path, with_failed_items: Iterable[R
 
     Of Jobs ``with_failed_items``, which failed for these, there is the table of all items.
     """
-    found: list[JobResults] = []
+    collected: list[JobResults] = []
     problems: dict[str, None] = {}
     failed = list(with_failed_items)
     for job in (*jobs, *failed):
         try:
-            declared, results = _declared(job, store)
+            declared, results = _declared_results(job, store)
             if job in failed:
-                declared = tuple(each for each in declared if _is_of_items(each))
+                declared = tuple(result for result in declared if _is_of_items(result))
         except ValueError as error:
             problems[f"{job.name}: its results cannot be shown: {_reason(error)}"] = None
             continue
         damaged: set[str] = set()
-        for each in declared:
+        for result in declared:
             try:
-                results.add(each)
+                results.add(result)
             except (OSError, ValueError) as error:
-                damaged.add(each.path)
+                damaged.add(result.path)
                 verb = "read" if isinstance(error, OSError) else "understood"
-                where = f"{job.name}: result {each.name}: {results.folder / each.path}"
+                where = f"{job.name}: result {result.name}: {results.folder / result.path}"
                 problems[f"{where} cannot be {verb}: {_reason(error)}"] = None
         damaged.update(other.path for other in results.others if not other.copied)
-        results.files = tuple(dict.fromkeys(each.path for each in declared if each.path not in damaged))
+        results.files = tuple(dict.fromkeys(result.path for result in declared if result.path not in damaged))
         if declared:
-            found.append(results)
-    return Collected(tuple(found), tuple(problems))
+            collected.append(results)
+    return Collected(tuple(collected), tuple(problems))
 
 
-def _declared(job: Resource, store: Path) -> tuple[tuple[Result, ...], JobResults]:
+def _declared_results(job: Resource, store: Path) -> tuple[tuple[Result, ...], JobResults]:
     """The declarations of ``job``, and where its results are. Raises ValueError."""
     annotations = strings(job.metadata.get("annotations"))
     pipeline = strings(job.metadata.get("labels")).get(NAME, job.name)
@@ -278,10 +278,10 @@ def _is_of_items(declared: Result) -> bool:
 
 
 def _below(folder: Path, path: str) -> Path:
-    found = folder / path
-    if not found.resolve().is_relative_to(folder.resolve()):
+    file = folder / path
+    if not file.resolve().is_relative_to(folder.resolve()):
         raise _WrongContentError(f"{path} leads out of {folder}")
-    return found
+    return file
 
 
 def _reason(error: OSError | ValueError) -> str:
@@ -297,7 +297,7 @@ def _json(file: Path) -> Any:
         raise _WrongContentError(f"it is no JSON: {error}") from error
 
 
-def _selected(content: Any, pointer: str) -> Any:
+def _select(content: Any, pointer: str) -> Any:
     try:
         return selected(content, pointer)
     except (LookupError, ValueError):
@@ -315,11 +315,11 @@ def _value(kind: TypeAdapter[Any], value: Any, where: str) -> Any:
 
 def _objects(declared: Result, content: Any) -> list[dict[str, Any]]:
     """The list of objects that ``declared`` selects of a file."""
-    return _value(ROWS, _selected(content, declared.select), declared.select)
+    return _value(ROWS, _select(content, declared.select), declared.select)
 
 
 def _number(declared: Number, content: Any) -> ShownNumber:
-    value = _value(VALUES[declared.format], _selected(content, declared.select), declared.select)
+    value = _value(VALUES[declared.format], _select(content, declared.select), declared.select)
     remark = ""
     if declared.remark:
         try:
@@ -351,7 +351,7 @@ def _table(declared: Table, content: Any) -> ShownTable:
     of_items = _is_of_items(declared)
     if of_items:
         # Of many rows only the first are shown.
-        rows.sort(key=lambda row: not _failed(row))
+        rows.sort(key=lambda row: not _is_failed(row))
     digits = {key: decimals(row.get(key) for row in rows) for key in keys}
     lengths = [(row.get(declared.bars, 0.0), row.get(declared.spread, 0.0)) for row in rows]
     longest = max((length + spread for length, spread in lengths), default=0) or 1
@@ -364,7 +364,7 @@ def _table(declared: Table, content: Any) -> ShownTable:
             Row(
                 cells=tuple(written(row.get(column.key), column.format, digits[column.key]) for column in columns),
                 right=_right(row, declared.compare),
-                failed=of_items and _failed(row),
+                failed=of_items and _is_failed(row),
                 length=length / longest,
                 spread=spread / longest,
                 spread_text=written(spread, "number", digits[declared.bars]) if declared.spread else "",
@@ -384,7 +384,7 @@ def _right(row: Mapping[str, Any], compare: tuple[str, str] | None) -> bool | No
     return None if value is None or truth is None else bool(value == truth)
 
 
-def _failed(row: Mapping[str, Any]) -> bool:
+def _is_failed(row: Mapping[str, Any]) -> bool:
     return row.get("state") == "failed"
 
 
@@ -405,7 +405,7 @@ def _curves(declared: Curves, content: Any) -> ShownCurves:
 
 def decimals(values: Iterable[Any]) -> int:
     """Digits after the point that numbers beside each other have: the largest shows three digits at least."""
-    numbers = [abs(each) for each in values if isinstance(each, int | float)]
+    numbers = [abs(value) for value in values if isinstance(value, int | float)]
     if all(float(number).is_integer() for number in numbers):
         return 0
     return min(max(2 - math.floor(math.log10(max(numbers))), 1), 9)

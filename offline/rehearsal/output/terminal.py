@@ -307,9 +307,9 @@ def failures(
             console.print(Text(f"  │ {printable(line)}"), soft_wrap=True)
         if lines:
             console.print(Text(f"  whole log: {log_of[record.name]}", "dim"), soft_wrap=True)
-    not_run = [*(each.name for each in records if each.phase is Phase.NOT_RUN), *apps]
+    not_run = [*(job.name for job in records if job.phase is Phase.NOT_RUN), *apps]
     if not_run:
-        why = "failed" if refused or any(each.phase is Phase.FAILED for each in records) else "was interrupted"
+        why = "failed" if refused or any(job.phase is Phase.FAILED for job in records) else "was interrupted"
         console.print(Text(f"Not run, for they need what {why}: {', '.join(not_run)}"), soft_wrap=True)
 
 
@@ -325,7 +325,7 @@ def jobs_table(records: Sequence[JobRecord]) -> Table:
         result = str(record.phase)
         if record.phase is Phase.FAILED and record.exit_code:
             result += f", exit code {record.exit_code}"
-        result += "".join(f", {each}" for each in pods_of(record))
+        result += "".join(f", {pod}" for pod in pods_of(record))
         style = STYLES.get(record.phase, "dim")
         table.add_row(record.name, Text(printable(pool)), *times(record), Text(result, style))
     return table
@@ -344,28 +344,30 @@ def usage_table(used: Sequence[UsedBy]) -> Table:
     for column in ("Job", "CPU", "Memory at most", "Speed", "GPU"):
         numeric = column in {"CPU", "Memory at most", "Speed"}
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for each in used:
-        name = f"{each.job}, pod {each.pod}" if each.pod else each.job
-        cores = "" if each.cores is None else f"{each.cores:.2f} cores"
-        table.add_row(name, cores, f"{each.memory} MiB", printable(each.rate), Text(printable(each.gpus), "dim"))
+    for usage in used:
+        name = f"{usage.job}, pod {usage.pod}" if usage.pod else usage.job
+        cores = "" if usage.cores is None else f"{usage.cores:.2f} cores"
+        table.add_row(
+            name, cores, f"{usage.memory} MiB", printable(usage.rate), Text(printable(usage.gpus), "dim")
+        )
     return table
 
 
 def pods_of(record: JobRecord) -> list[str]:
     """How many pods a Job has at once, how many it took in all, how often they began together, and how long it
     waited in a queue."""
-    found: list[str] = []
+    names: list[str] = []
     if record.nodes:
-        found.append(f"{record.nodes} pods on {record.nodes} nodes")
+        names.append(f"{record.nodes} pods on {record.nodes} nodes")
     elif record.workers > 1:
-        found.append(f"{record.workers} workers")
+        names.append(f"{record.workers} workers")
     if record.attempts > record.workers:
-        found.append(f"{record.attempts} pods in all" if record.nodes else f"{record.attempts} pods")
+        names.append(f"{record.attempts} pods in all" if record.nodes else f"{record.attempts} pods")
     if record.generations > 1:
-        found.append(f"began {record.generations} times")
+        names.append(f"began {record.generations} times")
     if record.queued >= SHOWN_WAIT:
-        found.append(f"queued {record.queued:.1f} s")
-    return found
+        names.append(f"queued {record.queued:.1f} s")
+    return names
 
 
 def servers_table(kind: str, records: Sequence[ServiceRecord]) -> Table:
@@ -385,31 +387,31 @@ def servers_table(kind: str, records: Sequence[ServiceRecord]) -> Table:
 
 def ending(record: ServiceRecord) -> str:
     """How a service or an app ended, how often it was started, and how many pods it has in a cluster."""
-    found = [str(record.phase)]
+    parts = [str(record.phase)]
     if record.kind == "app" and record.phase in {ServicePhase.RUNNING, ServicePhase.ENDED}:
-        found = [f"was ready, {record.phase}" if record.phase is ServicePhase.ENDED else "ready"]
+        parts = [f"was ready, {record.phase}" if record.phase is ServicePhase.ENDED else "ready"]
     if record.starts > 1:
-        found.append(f"started {record.starts} times")
+        parts.append(f"started {record.starts} times")
     if record.replicas > 1:
-        found.append(f"1 of {record.replicas} pods")
-    return ", ".join(found)
+        parts.append(f"1 of {record.replicas} pods")
+    return ", ".join(parts)
 
 
-def result_table(shown: ShownTable) -> Table:
+def result_table(shown_table: ShownTable) -> Table:
     """The first `SHOWN_ROWS` rows of a table; a row that is wrong is red and marked."""
-    table = _titled_table(shown.heading)
-    for index, (heading, numeric) in enumerate(zip(shown.headings, shown.numeric, strict=True)):
+    table = _titled_table(shown_table.heading)
+    for index, (heading, numeric) in enumerate(zip(shown_table.headings, shown_table.numeric, strict=True)):
         table.add_column(Text(printable(heading)), justify="right" if numeric else "left")
-        if index == shown.bars:
-            table.add_column("±" if any(row.spread_text for row in shown.rows) else "")
+        if index == shown_table.bars:
+            table.add_column("±" if any(row.spread_text for row in shown_table.rows) else "")
             table.add_column("", no_wrap=True, overflow="crop")
-    if shown.known > shown.right:
+    if shown_table.known > shown_table.right:
         table.add_column("")
-    for row in shown.rows[:SHOWN_ROWS]:
+    for row in shown_table.rows[:SHOWN_ROWS]:
         cells = [Text(printable(cell)) for cell in row.cells]
-        if shown.bars is not None:
+        if shown_table.bars is not None:
             bar = "━" * max(round(BAR * row.length), 1)
-            cells[shown.bars + 1 : shown.bars + 1] = [Text(row.spread_text), Text(bar, "blue")]
+            cells[shown_table.bars + 1 : shown_table.bars + 1] = [Text(row.spread_text), Text(bar, "blue")]
         wrong = row.right is False
         table.add_row(*cells, *(["✗"] if wrong else []), style="red" if wrong or row.failed else "")
     return table
@@ -447,12 +449,12 @@ def comparison_table(compared: Comparison) -> Table:
     return table
 
 
-def idle(console: Console, found: Sequence[IdleGpus]) -> None:
+def idle(console: Console, idle_gpus: Sequence[IdleGpus]) -> None:
     """The Jobs whose GPUs did nothing for long, with the money that is lost so on their pools."""
-    if found:
+    if idle_gpus:
         console.print()
-    for each in found:
-        console.print(Text(printable(f"GPU IDLE  {each.says}"), "bold red"), soft_wrap=True)
+    for entry in idle_gpus:
+        console.print(Text(printable(f"GPU IDLE  {entry.says}"), "bold red"), soft_wrap=True)
 
 
 def ran(
@@ -470,9 +472,9 @@ def ran(
         console.print()
         console.print(usage_table(used))
     for title in ("Service", "App"):
-        if own := [service for service in services if service.kind == title.lower()]:
+        if of_kind := [service for service in services if service.kind == title.lower()]:
             console.print()
-            console.print(servers_table(title, own))
+            console.print(servers_table(title, of_kind))
     if scheduled:
         console.print()
     for line in scheduled:
@@ -480,34 +482,36 @@ def ran(
 
 
 def results(console: Console, collected: Collected, comparisons: Sequence[Comparison] = ()) -> None:
-    """What each pipeline declares of its results; of variants compared, those of the best."""
-    compared = {variant.record.name for one in comparisons for variant in one.variants}
-    for pipeline in dict.fromkeys([*collected.pipelines, *(each.pipeline for each in comparisons)]):
+    """Prints the declared results of each pipeline; for compared variants, those of the best."""
+    compared = {variant.record.name for compared_steps in comparisons for variant in compared_steps.variants}
+    for pipeline in dict.fromkeys(
+        [*collected.pipelines, *(compared_steps.pipeline for compared_steps in comparisons)]
+    ):
         jobs = collected.pipelines.get(pipeline, [])
         numbers = [(job, number) for job in jobs if job.job not in compared for number in job.numbers]
         titles = Counter(number.title for _, number in numbers)
         console.print()
         console.print(Text(printable(f"Results of {pipeline}"), "bold"))
-        for each, number in numbers:
-            of = f" of {each.job}" if titles[number.title] > 1 else ""
+        for source, number in numbers:
+            of = f" of {source.job}" if titles[number.title] > 1 else ""
             console.print(Text(printable(f"{number.title}{of}: {number.text}")), soft_wrap=True)
         for remark in dict.fromkeys(number.remark for job in jobs for number in job.numbers if number.remark):
             console.print(Text(printable(remark), "yellow"), soft_wrap=True)
-        for comparison in (each for each in comparisons if each.pipeline == pipeline):
+        for comparison in (candidate for candidate in comparisons if candidate.pipeline == pipeline):
             console.print()
             console.print(comparison_table(comparison))
             if comparison.rule:
                 console.print(Text(printable(comparison.rule), "dim"), soft_wrap=True)
-        for each in shown_whole(jobs, comparisons):
-            for table in filter(lambda table: table.rows, each.tables):
+        for shown_job in shown_whole(jobs, comparisons):
+            for table in filter(lambda table: table.rows, shown_job.tables):
                 console.print()
                 console.print(result_table(table))
                 if (more := len(table.rows) - SHOWN_ROWS) > 0:
-                    console.print(Text(f"… and {more} more in {kept(each.job, table.path)}", "dim"))
+                    console.print(Text(f"… and {more} more in {kept(shown_job.job, table.path)}", "dim"))
                 if table.caveat:
                     console.print(Text(printable(table.caveat), "yellow"), soft_wrap=True)
-            for other in each.others:
-                console.print(Text(printable(f"{other.title}: {place_of(each, other)}")), soft_wrap=True)
+            for other in shown_job.others:
+                console.print(Text(printable(f"{other.title}: {place_of(shown_job, other)}")), soft_wrap=True)
     for problem in collected.problems:
         console.print(Text(printable(problem), "yellow"), soft_wrap=True)
 
@@ -519,14 +523,14 @@ def place_of(results: JobResults, file: ShownFile) -> str:
 
 def stack_outputs(console: Console, outputs: Mapping[str, StackOutput], collected: Collected) -> None:
     """What `pulumi stack output` would show."""
-    shown = without_tables(outputs, collected)
-    if not shown:
+    shown_outputs = without_tables(outputs, collected)
+    if not shown_outputs:
         return
     console.print()
     console.print(Text("Stack outputs", "italic"))
-    for name, each in sorted(shown.items()):
+    for name, output in sorted(shown_outputs.items()):
         # Never wrapped: people copy commands from here.
-        console.print(Text.assemble((f"{name}: ", "bold"), printable_lines(written(each.shown))), soft_wrap=True)
+        console.print(Text.assemble((f"{name}: ", "bold"), printable_lines(written(output.shown))), soft_wrap=True)
 
 
 def without_tables(outputs: Mapping[str, StackOutput], collected: Collected) -> dict[str, StackOutput]:
@@ -535,12 +539,12 @@ def without_tables(outputs: Mapping[str, StackOutput], collected: Collected) -> 
     A text in the place of a result stays: it says why there is none, or how to see it.
     """
     left: dict[str, StackOutput] = {}
-    for name, each in outputs.items():
+    for name, output in outputs.items():
         tables = {table.name for job in collected.pipelines.get(name, []) for table in job.tables}
-        entries = mapping(each.shown)
-        value = {key: one for key, one in entries.items() if key not in tables or isinstance(one, str)}
+        entries = mapping(output.shown)
+        value = {key: entry for key, entry in entries.items() if key not in tables or isinstance(entry, str)}
         if name not in {SHOW, PLATFORM} and (value or not entries):
-            left[name] = replace(each, value=value) if entries else each
+            left[name] = replace(output, value=value) if entries else output
     return left
 
 
@@ -550,7 +554,7 @@ def written(value: Any, indent: str = "  ") -> str:
         return "unknown, for what it comes from did not run"
     entries = mapping(value)
     if entries:
-        lines = (f"\n{indent}{key}: {written(each, indent + '  ')}" for key, each in sorted(entries.items()))
+        lines = (f"\n{indent}{key}: {written(entry, indent + '  ')}" for key, entry in sorted(entries.items()))
         return "".join(lines)
     return value if isinstance(value, str) else json.dumps(value, default=str)
 

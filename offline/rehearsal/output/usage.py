@@ -43,7 +43,7 @@ class UsedBy:
 
 def usage_of(records: Sequence[JobRecord], resources: Mapping[str, Resource], store: Path) -> tuple[UsedBy, ...]:
     """The use of all Jobs that are measured and left something, in the order of ``records``."""
-    found: list[UsedBy] = []
+    usages: list[UsedBy] = []
     for record in records:
         resource = resources.get(record.urn)
         folder = strings(resource.metadata.get("annotations")).get(USAGE_ANNOTATION) if resource else None
@@ -52,19 +52,19 @@ def usage_of(records: Sequence[JobRecord], resources: Mapping[str, Resource], st
         files = sorted((store / folder).glob("*.json"), key=lambda path: (len(path.stem), path.stem))
         for file in files:
             if (content := _read(file)) is not None:
-                found.append(_used(record.name, file.stem if files[1:] else "", content))
-    return tuple(found)
+                usages.append(_usage_of_pod(record.name, file.stem if files[1:] else "", content))
+    return tuple(usages)
 
 
 def _read(file: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+    return cast("dict[str, Any]", content) if isinstance(content, dict) else None
 
 
-def _used(job: str, pod: str, content: Mapping[str, Any]) -> UsedBy:
+def _usage_of_pod(job: str, pod: str, content: Mapping[str, Any]) -> UsedBy:
     busy, idle = content.get("gpu_busy"), content.get("gpu_idle")
     gpus = ""
     if isinstance(busy, float | int) and isinstance(idle, float | int):
@@ -89,12 +89,12 @@ def _used(job: str, pod: str, content: Mapping[str, Any]) -> UsedBy:
 def _gpu_times(content: Mapping[str, Any]) -> tuple[GpuTime, ...]:
     before = content.get("before")
     pods = [content, *(cast("list[Any]", before) if isinstance(before, list) else [])]
-    found: list[GpuTime] = []
-    for each in (cast("Mapping[str, Any]", pod) for pod in pods if isinstance(pod, dict)):
-        gpus, seconds, idle = each.get("gpus_asked"), each.get("seconds"), each.get("gpu_idle")
+    times: list[GpuTime] = []
+    for usage in (cast("Mapping[str, Any]", pod) for pod in pods if isinstance(pod, dict)):
+        gpus, seconds, idle = usage.get("gpus_asked"), usage.get("seconds"), usage.get("gpu_idle")
         if isinstance(gpus, int) and gpus and isinstance(seconds, float | int) and isinstance(idle, float | int):
-            found.append(GpuTime(gpus, float(seconds), float(idle)))
-    return tuple(found)
+            times.append(GpuTime(gpus, float(seconds), float(idle)))
+    return tuple(times)
 
 
 # GPUs that Jobs held and left idle, with what that costs on their pools at list prices.
@@ -129,15 +129,15 @@ def idle_gpus(stack: Stack, used: Sequence[UsedBy], share: int) -> list[IdleGpus
     """
     rates = _rates(stack)
     by_job: dict[str, list[UsedBy]] = {}
-    for each in used:
-        by_job.setdefault(each.job, []).append(each)
-    found = [
+    for usage in used:
+        by_job.setdefault(usage.job, []).append(usage)
+    idle = [
         _of_job(job, [time for pod in pods for time in pod.gpu_times], len(pods), rates.get(job))
         for job, pods in by_job.items()
         if any(pod.gpu_times for pod in pods)
     ]
-    worth = [each for each in found if 100 * each.idle > share]
-    return sorted(worth, key=lambda each: (-(each.dollars or 0.0), -each.idle * each.seconds * each.gpus))
+    worth = [entry for entry in idle if 100 * entry.idle > share]
+    return sorted(worth, key=lambda gpus: (-(gpus.dollars or 0.0), -gpus.idle * gpus.seconds * gpus.gpus))
 
 
 def _of_job(job: str, times: Sequence[GpuTime], pods: int, rate: float | None) -> IdleGpus:
@@ -155,7 +155,7 @@ def _of_job(job: str, times: Sequence[GpuTime], pods: int, rate: float | None) -
 
 def _rates(stack: Stack) -> Mapping[str, float]:
     """What an hour of one GPU of each Job costs, by the Job's name: its part of the node, or of the pod."""
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     for job in stack.of_type(JOB):
         workload = workload_of(job, stack)
         pool = workload.pool(stack)
@@ -164,5 +164,5 @@ def _rates(stack: Stack) -> Mapping[str, float]:
         rate = pod_rate(stack, job) if pool.bills_pods else node_rate(stack, pool)
         gpus = workload.requests.gpus if pool.bills_pods else pool.allocatable.gpus
         if rate is not None and gpus:
-            found[job.name] = rate / gpus
-    return found
+            rates[job.name] = rate / gpus
+    return rates
