@@ -2,7 +2,8 @@
 
 import sys
 
-# What `python -m` has here while it imports the packages of a command: only a command's process is changed.
+# While `python -m` imports the packages of a command, `sys.argv[0]` is `-m`: only the process of a command is
+# changed.
 if sys.argv[:1] == ["-m"]:
     from offline.interrupts import end_quietly
 

@@ -132,7 +132,7 @@ async def _run(program: Callable[[], object], evaluation: Evaluation, preview: b
         try:
             program()
             if inline:
-                await _settled()
+                await _wait_for_outputs()
             if preview:
                 secret.update(_secret_outputs())
         except BaseException as error:
@@ -150,7 +150,7 @@ async def _run(program: Callable[[], object], evaluation: Evaluation, preview: b
             evaluation.outputs[name] = replace(output, secret=await secret[name])
 
 
-async def _settled() -> None:
+async def _wait_for_outputs() -> None:
     """Waits until every output of the program is known, or one fails.
 
     The SDK waits for the first of all outputs, and then for the first of the others: with the square of their

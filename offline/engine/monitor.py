@@ -156,9 +156,11 @@ class Monitor(mocks.MockMonitor):
     def ReadResource(self, request: Any) -> Any:  # noqa: N802
         resource = self._note(request)
         if resource.type == STACK_REFERENCE:
-            return resource_pb2.ReadResourceResponse(urn=resource.urn, properties=self._referenced(request.id))
+            return resource_pb2.ReadResourceResponse(
+                urn=resource.urn, properties=self._reference_properties(request.id)
+            )
         if self._preview:
-            known = self._cloud.foreseen(request.properties, resource)
+            known = self._cloud.foresee(request.properties, resource)
             return resource_pb2.ReadResourceResponse(urn=resource.urn, properties=known)
         self._cloud.answering.resource = resource
         return super().ReadResource(request)
@@ -172,7 +174,7 @@ class Monitor(mocks.MockMonitor):
 
     def Invoke(self, request: Any) -> Any:  # noqa: N802
         if request.tok == READ_STACK_OUTPUTS:
-            read: dict[str, Any] = {"return": self._referenced(request.args["name"])}
+            read: dict[str, Any] = {"return": self._reference_properties(request.args["name"])}
             return resource_pb2.ResourceInvokeResponse(**read)
         if self._preview:
             result = self._cloud.looked_up(request)
@@ -183,7 +185,7 @@ class Monitor(mocks.MockMonitor):
         except FileNotFoundError as error:
             raise EvaluationError(f"{request.tok}: there is no {error} in the store") from error
 
-    def _referenced(self, stack: str) -> struct_pb2.Struct:
+    def _reference_properties(self, stack: str) -> struct_pb2.Struct:
         """The properties of a reference to ``stack``."""
         if stack not in self._stacks:
             raise EvaluationError(f"unknown stack {stack!r}")
@@ -224,7 +226,7 @@ class Monitor(mocks.MockMonitor):
             response.object.update(dict.fromkeys(request.object.keys(), rpc.UNKNOWN))
             return response
         if self._preview:
-            known = self._cloud.foreseen(request.object, resource)
+            known = self._cloud.foresee(request.object, resource)
             return resource_pb2.RegisterResourceResponse(
                 urn=resource.urn, id=mark(f"{resource.name}.id") if resource.custom else "", object=known
             )
@@ -247,15 +249,15 @@ class Cloud(mocks.Mocks):
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
         resource: Resource = self.answering.resource
-        outputs: dict[str, Any] = {**args.inputs, **computed_outputs(resource), **self._emulated(resource)}
+        outputs: dict[str, Any] = {**args.inputs, **computed_outputs(resource), **self._emulated_outputs(resource)}
         identity = outputs.pop("id", None) or args.resource_id or physical_id(resource, outputs)
         resource.outputs = masked(outputs)
         return str(identity), outputs
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:
-        return dict(self._called(args.token, plain(args.args)) or {}), []
+        return dict(self._call_emulators(args.token, plain(args.args)) or {}), []
 
-    def foreseen(self, known: struct_pb2.Struct, resource: Resource) -> struct_pb2.Struct:
+    def foresee(self, known: struct_pb2.Struct, resource: Resource) -> struct_pb2.Struct:
         """What a preview knows of a resource: ``known``, its inputs, with what its provider computes unknown.
 
         The SDK takes every property that is missing as unknown, but not what is missing within one.
@@ -263,7 +265,7 @@ class Cloud(mocks.Mocks):
         whole = replace(resource, inputs=stood_in(resource.inputs))
         foreseen = struct_pb2.Struct()
         foreseen.CopyFrom(known)
-        computed = {**computed_outputs(whole), **self._emulated(whole)}
+        computed = {**computed_outputs(whole), **self._emulated_outputs(whole)}
         _add_unknowns(foreseen, whole.inputs, computed, resource.name)
         return foreseen
 
@@ -272,7 +274,7 @@ class Cloud(mocks.Mocks):
         try:
             arguments = rpc.deserialize_properties(request.args)
             later = any(request.tok in emulator.computed_calls for emulator in self._emulators)
-            result = None if later or is_marked(arguments) else self._called(request.tok, plain(arguments))
+            result = None if later or is_marked(arguments) else self._call_emulators(request.tok, plain(arguments))
         except FileNotFoundError:
             return None
         if result is None:
@@ -281,11 +283,11 @@ class Cloud(mocks.Mocks):
         answer.update(result)
         return answer
 
-    def _emulated(self, resource: Resource) -> Mapping[str, Any]:
+    def _emulated_outputs(self, resource: Resource) -> Mapping[str, Any]:
         answers = (emulator.outputs(resource.type, resource.name, resource.inputs) for emulator in self._emulators)
         return next((answer for answer in answers if answer is not None), dict[str, Any]())
 
-    def _called(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def _call_emulators(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
         answers = (emulator.call(token, arguments, self._store) for emulator in self._emulators)
         return next((answer for answer in answers if answer is not None), None)
 
@@ -309,23 +311,23 @@ def _add_unknowns(
     for key, value in computed.items():
         below = inputs.get(key)
         if key not in known.fields:
-            known[key] = _unknown(value, f"{name}.{key}")
+            known[key] = _as_unknown(value, f"{name}.{key}")
         elif isinstance(value, Mapping) and isinstance(below, Mapping):
             inner = known.fields[key].struct_value
             if not rpc.is_rpc_secret(dict(inner)):
                 _add_unknowns(inner, mapping(below), mapping(value), f"{name}.{key}")
         elif value != below:
-            known[key] = _unknown(value, f"{name}.{key}")
+            known[key] = _as_unknown(value, f"{name}.{key}")
 
 
-def _unknown(value: Any, name: str) -> Any:
+def _as_unknown(value: Any, name: str) -> Any:
     """What stands for ``value``, which only an update knows: its shape, with a mark for each text and number."""
     if isinstance(value, str):
         return mark(name)
     if isinstance(value, Mapping):
-        return {key: _unknown(item, f"{name}.{key}") for key, item in mapping(value).items()}
+        return {key: _as_unknown(item, f"{name}.{key}") for key, item in mapping(value).items()}
     if isinstance(value, list):
-        return [_unknown(element, f"{name}[{index}]") for index, element in enumerate(cast("list[Any]", value))]
+        return [_as_unknown(element, f"{name}[{index}]") for index, element in enumerate(cast("list[Any]", value))]
     if isinstance(value, int | float) and not isinstance(value, bool):
         return number_mark(name)
     return rpc.UNKNOWN

@@ -1,7 +1,7 @@
 """Evaluates the stacks to which a stack file refers, from their files in the same checkout.
 
-That takes the place of reading the outputs of their last update, which needs credentials. The pipelines of these
-stacks decide nothing that others read, so they are left out.
+The program reads the outputs of their last update, which needs credentials; this evaluation needs none. Their
+pipelines are left out, because no output depends on them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -92,7 +92,7 @@ class OtherStacks:
             )
         if name not in self._known:
             try:
-                self._known[name] = self._evaluated(name)
+                self._known[name] = self._evaluate(name)
             except UnreadableStackError as error:
                 self._known[name] = error
         other = self._known[name]
@@ -112,7 +112,7 @@ class OtherStacks:
             )
         return name
 
-    def _evaluated(self, name: str) -> OtherStack:
+    def _evaluate(self, name: str) -> OtherStack:
         known = stack_names(self.root)
         if name not in known:
             others = listed(candidate for candidate in known if candidate not in self.way)
@@ -122,7 +122,7 @@ class OtherStacks:
             )
         fix = f"correct that file; `make preview STACK={name}` says what is wrong with it"
         try:
-            return self._declared(name)
+            return self._evaluate_file(name)
         except SettingsError as error:
             raise UnreadableStackError(_problems(name, error.problems), fix) from error
         except (ConfigError, EvaluationError) as error:
@@ -130,7 +130,7 @@ class OtherStacks:
                 f"the file of the stack `{name}` cannot be evaluated: {error}", fix
             ) from error
 
-    def _declared(self, name: str) -> OtherStack:
+    def _evaluate_file(self, name: str) -> OtherStack:
         config = load_stack(name, self.root)
         self.publish(config.values)
         values = dict(config.values)

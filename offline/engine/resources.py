@@ -10,7 +10,7 @@ from pulumi.runtime import rpc
 
 from infra.review import stack as review
 from infra.review.stack import Resource, Secret
-from offline.engine.unknown_outputs import as_marks, is_marked, told, whole
+from offline.engine.unknown_outputs import as_marks, is_marked, unmark, whole
 
 SIGNATURE = "4dabf18193072939515e22adb298388d"
 """The key of a mapping that is no mapping but a secret, an asset, or a resource
@@ -31,7 +31,7 @@ class Foreseen(Unknown):
 def requested(urn: str, request: Any) -> Resource:
     """The resource of a RegisterResource or ReadResource request, which Pulumi's protocol leaves untyped."""
     read = not hasattr(request, "object")
-    inputs: Any = _unmarked(rpc.deserialize_properties(request.properties if read else request.object))
+    inputs: Any = _read_marks(rpc.deserialize_properties(request.properties if read else request.object))
     by_property = {
         key: frozenset(str(other) for other in value.urns)
         for key, value in getattr(request, "propertyDependencies", {}).items()
@@ -40,7 +40,7 @@ def requested(urn: str, request: Any) -> Resource:
         urn=urn,
         type=request.type,
         name=request.name,
-        properties=_reviewed(inputs),
+        properties=_for_review(inputs),
         custom=read or request.custom,
         parent=request.parent,
         provider=request.provider.rpartition("::")[0],
@@ -102,45 +102,45 @@ class StackOutput:
 
 def plain(value: Any) -> Any:
     """``value`` with its secrets in clear."""
-    return plain(rpc.unwrap_rpc_secret(value)) if rpc.is_rpc_secret(value) else _rebuilt(value, plain)
+    return plain(rpc.unwrap_rpc_secret(value)) if rpc.is_rpc_secret(value) else _map_parts(value, plain)
 
 
 def masked(value: Any) -> Any:
     """``value`` with `SECRET` in place of every secret."""
-    return SECRET if rpc.is_rpc_secret(value) else _rebuilt(value, masked)
+    return SECRET if rpc.is_rpc_secret(value) else _map_parts(value, masked)
 
 
 def stood_in(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
     """``inputs`` with a text in place of every unknown value, for who has to work with some value."""
-    return cast("Mapping[str, Any]", _known(inputs))
+    return cast("Mapping[str, Any]", _plain_values(inputs))
 
 
-def _unmarked(value: Any) -> Any:
+def _read_marks(value: Any) -> Any:
     """``value`` with an unknown value for each text and number of which nothing is known."""
     if rpc.is_rpc_secret(value):
-        inner = _unmarked(rpc.unwrap_rpc_secret(value))
+        inner = _read_marks(rpc.unwrap_rpc_secret(value))
         return inner if isinstance(inner, Unknown) else rpc.wrap_rpc_secret(inner)
     if isinstance(value, Mapping | list):
-        return _rebuilt(value, _unmarked)
+        return _map_parts(value, _read_marks)
     marked = as_marks(value)
     name = whole(marked)
     return marked if name is None else Foreseen(name)
 
 
-def _reviewed(value: Any) -> Any:
+def _for_review(value: Any) -> Any:
     """Inputs as reviews read them: what only an update knows, and what is secret, say so."""
     if rpc.is_rpc_secret(value):
         return Secret("", partial=_is_unknown(rpc.unwrap_rpc_secret(value)))
     if isinstance(value, Unknown):
         return review.Unknown(value.name) if isinstance(value, Foreseen) else review.UNKNOWN
-    return told(value) if isinstance(value, str) else _rebuilt(value, _reviewed)
+    return unmark(value) if isinstance(value, str) else _map_parts(value, _for_review)
 
 
-def _known(value: Any) -> Any:
-    return "unknown" if isinstance(value, Unknown) else _rebuilt(value, _known)
+def _plain_values(value: Any) -> Any:
+    return "unknown" if isinstance(value, Unknown) else _map_parts(value, _plain_values)
 
 
-def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
+def _map_parts(value: Any, change: Callable[[Any], Any]) -> Any:
     """``value`` with ``change`` applied to each part of a mapping or a list."""
     if isinstance(value, Mapping):
         return {str(key): change(item) for key, item in cast("Mapping[Any, Any]", value).items()}

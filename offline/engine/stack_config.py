@@ -53,7 +53,7 @@ def load_stack(stack: str, root: Path, file: Path | None = None) -> StackConfig:
             hint = did_you_mean(stack, known, f"there is {', '.join(known) or 'none'}")
             raise ConfigError(f"there is no stack {stack!r} in {folder}; {hint}")
     content = _mapping(file, read_yaml(file))
-    if wrong := [*_misplaced(content), *_without_namespace(content.get("config"))]:
+    if wrong := [*_find_misplaced(content), *_without_namespace(content.get("config"))]:
         raise ConfigError("\n".join(f"{file}: {line}" for line in wrong))
     if content.get("environment"):
         raise ConfigError(f"{file}: `environment` (Pulumi ESC) can only be opened by the Pulumi CLI")
@@ -82,7 +82,7 @@ def _names(folder: Path) -> list[str]:
     return sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in folder.glob("Pulumi.*.yaml"))
 
 
-def _misplaced(content: Mapping[str, Any]) -> Iterator[str]:
+def _find_misplaced(content: Mapping[str, Any]) -> Iterator[str]:
     """What the CLI would leave out of a stack file without a word."""
     if not content:
         yield "the file is empty; write the settings below `config:`, as docs/stacks.md shows"
@@ -153,7 +153,7 @@ def _mapping(path: Path, content: object, key: str = "") -> dict[str, Any]:
     return cast("dict[str, Any]", content)
 
 
-# Which clusters of other stacks the stack files of a checkout name. Imports no Pulumi, as a preview's process.
+# Which clusters of other stacks the stack files of a checkout name. A preview's process uses it without Pulumi.
 
 
 @dataclass(frozen=True)

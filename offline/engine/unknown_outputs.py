@@ -1,9 +1,10 @@
-"""Values that only an update can tell, as a preview hands them to the program.
+"""Marks in place of values that are known only after an update.
 
-Pulumi's own preview makes a whole text unknown where a part of it is. Nobody would then see that a role's policy,
-which holds an address that only the cloud knows, allows another action. So a value that is not known yet is handed
-on as a mark, which survives in the texts that the program makes of it. A number's mark is a number, since the
-program may do with it what it does with numbers. A truth value cannot be marked: it stays unknown.
+In Pulumi's own preview a text is unknown as soon as one part of it is. A reviewer would not see, for example, that
+a role's policy allows another action, because the policy contains an address that only the cloud knows. So the
+program gets a mark in place of an unknown value, and the mark stays visible in the texts that the program builds
+from it. The mark of a number is a number, because the program may calculate with it. A truth value cannot be
+marked: it stays unknown.
 """
 
 import re
@@ -39,9 +40,9 @@ def number_mark(name: str) -> int:
 def as_marks(value: Any) -> Any:
     """A text or a number, with marks of texts in place of those of numbers."""
     if isinstance(value, str):
-        return _DIGITS.sub(lambda match: _marked(float(match[0])) or match[0], value)
+        return _DIGITS.sub(lambda match: _mark_for(float(match[0])) or match[0], value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return _marked(value) or value
+        return _mark_for(value) or value
     return value
 
 
@@ -61,14 +62,14 @@ def whole(value: Any) -> str | None:
     return match[1] if match else None
 
 
-def told(text: str) -> str | Partial | Unknown:
+def unmark(text: str) -> str | Partial | Unknown:
     """``text`` as a reviewer may have it."""
     if _MARK.fullmatch(text):
         return UNKNOWN
     return Partial(_MARK.sub(r"[\1]", text)) if is_marked(text) else text
 
 
-def _marked(number: float) -> str:
+def _mark_for(number: float) -> str:
     """The mark of the text that stands for this number, or for one near it; empty where the number is none's."""
     if not _FIRST <= number <= _LAST:
         return ""

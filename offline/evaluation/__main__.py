@@ -49,7 +49,7 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
         program,
         project="slipway",
         stack=name,
-        config={**values, **_told_apart(file, secrets, placeholders)},
+        config={**values, **_secret_digests(file, secrets, placeholders)},
         secrets=[SECRETS] if config.secrets or placeholders else [],
         emulators=emulated,
         observer=_listener(secrets),
@@ -64,7 +64,7 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
     }
 
 
-def _told_apart(file: Mapping[str, Any], secrets: Secrets, placeholders: Mapping[str, str]) -> dict[str, Any]:
+def _secret_digests(file: Mapping[str, Any], secrets: Secrets, placeholders: Mapping[str, str]) -> dict[str, Any]:
     """A value for each encrypted secret of the stack: another one where its ``file`` has another text.
 
     ``placeholders`` are in the place of those that the file does not have.
@@ -88,7 +88,7 @@ def other_stacks(name: str, tree: Path, secrets: Secrets) -> dict[str, Any]:
         names_here = stack_names(tree)
         others = _others(tree, secrets).of(name)
         stacks = {
-            reference.stack: _declared(reference.reference, others, Encoder(secrets, tree))
+            reference.stack: _declared_document(reference.reference, others, Encoder(secrets, tree))
             for reference in references_of_stack
         }
     except Exception:
@@ -109,7 +109,7 @@ def other_stacks(name: str, tree: Path, secrets: Secrets) -> dict[str, Any]:
     )
 
 
-def _declared(reference: str, others: "OtherStacks", encoder: Encoder) -> dict[str, Any] | None:
+def _declared_document(reference: str, others: "OtherStacks", encoder: Encoder) -> dict[str, Any] | None:
     from infra.platform_output import OUTPUT, UnreadableStackError
     from infra.review.stack import at, mapping, text
 

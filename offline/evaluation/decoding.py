@@ -13,7 +13,7 @@ from infra.review.contract import reviewed
 from infra.review.facts import Charge
 from infra.review.stack import UNKNOWN, NodePool, Resource, Secret, Stack, Unknown
 from infra.schema.quantities import canonical
-from offline.engine.unknown_outputs import told
+from offline.engine.unknown_outputs import unmark
 from offline.evaluated.scheduling import pool_of_nodes
 from offline.evaluation.encoding import LISTS, MARK
 
@@ -97,7 +97,7 @@ def _stack(name: str, document: Mapping[str, Any]) -> Stack:
         Stack(
             name=name,
             resources={resource["urn"]: _resource(resource) for resource in document["resources"]},
-            configuration=_opened(document.get("configuration", {})),
+            configuration=_decode(document.get("configuration", {})),
             pools=[pool_of_nodes(_NODE.validate_python(node)) for node in document["standing"]],
         ),
         reviews(),
@@ -132,7 +132,7 @@ def _elsewhere(document: Mapping[str, Any]) -> Iterator[ClusterElsewhere]:
 
 def _resource(resource: Mapping[str, Any]) -> Resource:
     lists = {key: tuple(resource[key]) for key in LISTS}
-    properties = _opened(resource["properties"])
+    properties = _decode(resource["properties"])
     if _BUILT_IN.match(resource["type"]):
         properties = _canonical(properties)
     return _RESOURCE.validate_python({**resource, **lists, "properties": properties})
@@ -167,16 +167,16 @@ def _canonical_of(key: str, value: Any) -> Any:
 _MARKED: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "unknown": lambda marked: Unknown(marked["of"]) if "of" in marked else UNKNOWN,
     "secret": lambda marked: Secret(marked["digest"], marked.get("partial", False)),
-    "mapping": lambda marked: {key: _opened(item) for key, item in marked["value"].items()},
+    "mapping": lambda marked: {key: _decode(item) for key, item in marked["value"].items()},
 }
 
 
-def _opened(value: Any) -> Any:
+def _decode(value: Any) -> Any:
     if isinstance(value, dict):
         mapping = cast("dict[str, Any]", value)
         if MARK in mapping:
             return _MARKED[mapping[MARK]](mapping)
-        return {key: _opened(item) for key, item in mapping.items()}
+        return {key: _decode(item) for key, item in mapping.items()}
     if isinstance(value, list):
-        return [_opened(element) for element in cast("list[Any]", value)]
-    return told(value) if isinstance(value, str) else value
+        return [_decode(element) for element in cast("list[Any]", value)]
+    return unmark(value) if isinstance(value, str) else value

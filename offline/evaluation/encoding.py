@@ -63,7 +63,7 @@ class Secrets:
         """Allows the texts of ``value`` in messages: plain values of a stack file, such as a kubeconfig's path."""
         self._public.update(_texts(value))
 
-    def hidden(self, text: str) -> str:
+    def without_secrets(self, text: str) -> str:
         """``text`` with `SECRET` in place of each secret."""
         for secret in sorted(self._texts - self._public, key=len, reverse=True):
             text = text.replace(secret, SECRET)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from offline.evaluation.encoding import FORMAT, SECRET, Encoder, Secrets, node, outputs
 
-# What is told of an error of the program: its message and the line of the project where it was raised.
+# An error of the program as JSON: its message and the line of the project that raised it.
 
 
 TRACEBACK = "_slipway_traceback"
@@ -141,7 +141,7 @@ def evaluated(name: str, tree: Path, hiding: Secrets, evaluate: Evaluate) -> dic
     logging.captureWarnings(capture=True)
 
     def hide(text: str) -> str:
-        return hiding.hidden(text).replace(f"{tree}{os.sep}", "").replace(str(tree), ".")
+        return hiding.without_secrets(text).replace(f"{tree}{os.sep}", "").replace(str(tree), ".")
 
     try:
         _watch(hiding)

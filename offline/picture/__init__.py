@@ -1,1 +1,1 @@
-"""The architecture picture of a stack: what is in it, where it stands, and how it is written as SVG."""
+"""The architecture picture of a stack: its content, its layout, and its SVG."""

@@ -9,7 +9,7 @@ from infra.review.facts import Identity
 from offline.evaluated.phrasing import many
 from offline.picture.scene import Cell, Column, Route, Scene, Work, Zone, cells, counted, legend, routes
 
-# How much room text takes. Nobody knows the reader's fonts, so it is estimated, for one of the widest.
+# The width of texts. The reader's fonts are unknown, so it is estimated for one of the widest.
 
 
 NARROW, ORDINARY, CAPITAL, WIDE = 0.42, 0.65, 0.78, 1.0
@@ -378,10 +378,10 @@ def _identities(scene: Scene, picture: Picture, frame: _Frame) -> float:
         texts = _lines(
             (x + INDENT, y + 17), width - 2 * INDENT, NAME, identity.name, [identity.of, f"may {identity.may}"]
         )
-        picture.boxes.append(Box("identity", identity.name, x, y, width, height, texts, said(identity)))
+        picture.boxes.append(Box("identity", identity.name, x, y, width, height, texts, describe(identity)))
         for name in identity.clusters:
             if name in clusters:
-                picture.lines.append(_down(clusters[name], frame.bottom, (x, x + width), y))
+                picture.lines.append(_connect_down(clusters[name], frame.bottom, (x, x + width), y))
     if boxes:
         y += height
     if not scene.store:
@@ -392,7 +392,7 @@ def _identities(scene: Scene, picture: Picture, frame: _Frame) -> float:
     served = {name for drawn, _, _ in boxes for name in drawn.clusters}
     for name, span in clusters.items():
         if name not in served:
-            picture.lines.append(_down(span, frame.bottom, span, store_y))
+            picture.lines.append(_connect_down(span, frame.bottom, span, store_y))
     room = right - left - 2 * INDENT
     texts = _lines(
         (left + INDENT, store_y + 17),
@@ -407,7 +407,7 @@ def _identities(scene: Scene, picture: Picture, frame: _Frame) -> float:
 
 
 def _groups(identities: Sequence[Identity], clusters: Mapping[str, tuple[float, float]]) -> list[list[Identity]]:
-    """Those that have a cluster in common stand side by side below all of their clusters."""
+    """Groups of identities that share a cluster: they stand side by side below all of their clusters."""
     groups: list[tuple[set[str], list[Identity]]] = []
     for identity in identities:
         names, members = {name for name in identity.clusters if name in clusters}, [identity]
@@ -418,7 +418,7 @@ def _groups(identities: Sequence[Identity], clusters: Mapping[str, tuple[float, 
     return [members for _, members in groups]
 
 
-def _down(span: tuple[float, float], y: float, to: tuple[float, float], to_y: float) -> str:
+def _connect_down(span: tuple[float, float], y: float, to: tuple[float, float], to_y: float) -> str:
     """From the lower edge of one box to the upper edge of another, straight where they are below each other."""
     low, high = max(span[0], to[0]), min(span[1], to[1])
     if low < high:
@@ -431,7 +431,7 @@ def _down(span: tuple[float, float], y: float, to: tuple[float, float], to_y: fl
 def _others(scene: Scene, picture: Picture, y: float) -> float:
     """Lists the identities that are not on the way to the store."""
     drawn = {box.about for box in picture.boxes if box.kind == "identity"}
-    others = [identity for identity in scene.identities if said(identity) not in drawn]
+    others = [identity for identity in scene.identities if describe(identity) not in drawn]
     if not others:
         return y
     y += GUTTER
@@ -452,13 +452,13 @@ def _others(scene: Scene, picture: Picture, y: float) -> float:
                 )
             )
     height = 28 + LINE * len(others)
-    about = "; ".join(map(said, others))
+    about = "; ".join(map(describe, others))
     picture.boxes.append(
         Box("others", "Other identities", MARGIN, y, picture.width - 2 * MARGIN, height, texts, about)
     )
     return y + height
 
 
-def said(identity: Identity) -> str:
+def describe(identity: Identity) -> str:
     """An identity in one sentence."""
     return f"{identity.name} ({identity.of}) may {identity.may}"

@@ -30,7 +30,7 @@ from offline.evaluated.scheduling import has_gpus, pools_of
 from offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, Workload, workloads
 from offline.policies.services import served
 
-# Where Jobs stand: a column for each pool, and rows in which everything is below what it waits for.
+# The cells of Jobs: a column for each pool; each Job is in a row below the Jobs that it waits for.
 #
 # A graph is a mapping from each node to those that come after it.
 
@@ -103,7 +103,7 @@ def routes(placed: Mapping[str, Cell], edges: Sequence[tuple[str, str]]) -> list
         cell = placed[start]
         by_gutter[cell.column, side].append((cell.row, last - 0.5, (start, side)))
     for gutter in by_gutter.values():
-        lanes.update(_numbered(gutter))
+        lanes.update(_number_spans(gutter))
     buses: dict[str, list[float]] = defaultdict(list)
     for (start, end), side in sides.items():
         if side:
@@ -114,7 +114,7 @@ def routes(placed: Mapping[str, Cell], edges: Sequence[tuple[str, str]]) -> list
     for end, span in buses.items():
         by_row[placed[end].row].append((min(span), max(span), end))
     for channel in by_row.values():
-        tracks.update(_numbered(channel))
+        tracks.update(_number_spans(channel))
     return [
         Route(start, end, side, lanes[start, side], tracks[end]) if side else Route(start, end)
         for (start, end), side in sides.items()
@@ -128,7 +128,7 @@ def _side(start: Cell, end: Cell, taken: set[tuple[int, int]]) -> int:
     return 1 if any((start.column, row) in taken for row in between) else 0
 
 
-def _numbered(spans: list[tuple[float, float, K]]) -> dict[K, int]:
+def _number_spans(spans: list[tuple[float, float, K]]) -> dict[K, int]:
     """The lowest number for each span that none of those that it touches has; short ones choose first."""
     chosen: list[tuple[float, float, int]] = []
     numbers: dict[K, int] = {}
@@ -440,7 +440,7 @@ def legend(scene: Scene) -> str:
 
 
 def counted(scene: Scene) -> Mapping[str, int]:
-    """The numbers of clusters, pools and Jobs, and of services and schedules where there are any."""
+    """How many clusters, pools and Jobs there are, and how many services and schedules if any."""
     pools = [column for zone in scene.zones for column in zone.columns if column.about]
     kinds = Counter(job.kind for job in scene.jobs)
     more = {kind: kinds[kind] for kind in ("service", "schedule") if kinds[kind]}

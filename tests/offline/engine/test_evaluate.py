@@ -14,7 +14,7 @@ from infra.emulator import Emulator, StoreFiles
 from infra.review.stack import Partial, Secret
 from offline.engine.evaluate import evaluate
 from offline.engine.monitor import Evaluation, EvaluationError
-from offline.engine.unknown_outputs import told
+from offline.engine.unknown_outputs import unmark
 
 
 def evaluation(program: Callable[[], object], preview: bool = False, **config: Any) -> Evaluation:
@@ -169,7 +169,7 @@ def test_a_preview_knows_all_of_a_text_but_the_part_that_a_cloud_computes() -> N
         pulumi.export("rule", document)
 
     found = evaluation(program, preview=True)
-    rule = told(inputs_of(found, "settings")["data"]["rule"])
+    rule = unmark(inputs_of(found, "settings")["data"]["rule"])
     assert isinstance(rule, Partial)
     assert json.loads(rule) == {"allow": "read", "on": "[store.url]"}
     assert not found.outputs["rule"].known
@@ -204,12 +204,12 @@ def test_a_number_that_a_cloud_computes_is_told_in_the_texts_that_are_made_of_it
     found = evaluate(program, project="p", stack="s", config={}, emulators=[Cloud()], preview=True)
     data = inputs_of(found, "settings")["data"]
     assert [getattr(data[each], "name", "") for each in "01"] == ["store.projectNumber"] * 2
-    assert told(data["4"]) == '["a", [store.projectNumber]]'
-    assert told(data["2"]) == "projects/[store.projectNumber]/all"
-    assert told(data["3"]) == "after [store.projectNumber+1]"
+    assert unmark(data["4"]) == '["a", [store.projectNumber]]'
+    assert unmark(data["2"]) == "projects/[store.projectNumber]/all"
+    assert unmark(data["3"]) == "after [store.projectNumber+1]"
     assert not found.outputs["number"].known
     # Another number of 16 digits is what it is.
-    assert told("8675309000123456") == "8675309000123456"
+    assert unmark("8675309000123456") == "8675309000123456"
 
 
 def test_a_preview_does_not_know_what_a_cloud_adds_within_what_was_asked_for() -> None:
