@@ -17,7 +17,7 @@ from offline.rehearsal.cluster.cluster_objects import Namespace, RefusedError
 from offline.rehearsal.cluster.job_controller import EPOCH, Disruption, JobSpec, host_name, pod_of
 from offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, expand, labelled
 from offline.rehearsal.cluster.pods import PodSpec
-from offline.rehearsal.cluster.scheduler import Neighbourhood, Placement, Scheduler
+from offline.rehearsal.cluster.scheduler import Placement, PodAffinity, Scheduler
 from offline.rehearsal.cluster.services import Services
 from offline.rehearsal.machine.processes import LOOPBACK, Stop, free_ports
 from offline.rehearsal.records import JobRecord, Phase
@@ -146,12 +146,12 @@ class JobPods:
             self.request,
             lambda: stop.requested,
             lambda reason: engine.note(record, f"{who}Pending: {reason}"),
-            neighbourhood=Neighbourhood(
+            affinity=PodAffinity(
                 group=record.urn if spec.spreads else "",
                 namespace=self.namespace.name,
                 labels=spec.labels,
                 apart=spec.apart,
-                team=record.urn if self.job.together else "",
+                gang=record.urn if self.job.together else "",
             ),
         )
         with self._lock:

@@ -21,21 +21,21 @@ APART = "node(s) didn't match pod anti-affinity rules"
 
 
 @dataclass(frozen=True)
-class Neighbourhood:
+class PodAffinity:
     """The rules of a pod about the other pods on its node.
 
     ``group`` names the pods that it avoids as long as there is room; empty if it avoids none. ``apart`` are the
-    label selectors of pods in its namespace with which it never shares a node. ``team`` names its gang, the pods
-    that are of use only together; empty if it has none.
+    label selectors of pods in its namespace with which it never shares a node. ``gang`` names the pods
+    that are of use only together with it; empty if it has none.
     """
 
     group: str = ""
     namespace: str = ""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     apart: Sequence[Properties] = ()
-    team: str = ""
+    gang: str = ""
 
-    def refuses(self, other: "Neighbourhood") -> bool:
+    def refuses(self, other: "PodAffinity") -> bool:
         """Whether the two pods never share a node."""
         return self.namespace == other.namespace and (
             any(selector_picks(term, other.labels) for term in self.apart)
@@ -43,7 +43,7 @@ class Neighbourhood:
         )
 
 
-ANYWHERE = Neighbourhood()
+ANYWHERE = PodAffinity()
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Placement:
     number: int
     resources: Resources
     stays: bool = False
-    neighbourhood: Neighbourhood = ANYWHERE
+    affinity: PodAffinity = ANYWHERE
 
     @property
     def node_name(self) -> str:
@@ -99,12 +99,12 @@ class Scheduler:
     """Seconds between two looks at whether a pod was given up."""
     most: int | None = None
     """Pods that are placed at a time, whatever room the nodes have; None for all of them. Those that stay do not
-    count, and those of a team count as one: pods that need them would wait for ever."""
+    count, and those of a gang count as one: pods that need them would wait for ever."""
     no_devices: Callable[[Node], str] = lambda _: ""
     """Why a node's GPUs cannot be given to pods; empty where they can."""
     _nodes: list[Node] = field(default_factory=list[Node])
     _taken: list[Placement] = field(default_factory=list[Placement])
-    _waiting: list[Neighbourhood] = field(default_factory=list[Neighbourhood])
+    _waiting: list[PodAffinity] = field(default_factory=list[PodAffinity])
     """Of each pod that waits for a node."""
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _newest: float = 0.0
@@ -133,19 +133,19 @@ class Scheduler:
         pending: Callable[[str], None] = lambda _: None,
         *,
         stays: bool = False,
-        neighbourhood: Neighbourhood = ANYWHERE,
+        affinity: PodAffinity = ANYWHERE,
     ) -> Placement:
         """Waits for a node with room and takes it. ``pending`` gets each new reason why there is none yet.
 
-        ``stays`` and ``neighbourhood`` are those of the `Placement`. Raises UnschedulableError where none of the
+        ``stays`` and ``affinity`` are those of the `Placement`. Raises UnschedulableError where none of the
         nodes can take the pod although all the others that do not stay were gone, and CancelledError.
         """
         with self._changed:
-            self._waiting.append(neighbourhood)
+            self._waiting.append(affinity)
             try:
-                return self._place(pod, cancelled, pending, stays=stays, neighbourhood=neighbourhood)
+                return self._place(pod, cancelled, pending, stays=stays, affinity=affinity)
             finally:
-                self._waiting.remove(neighbourhood)
+                self._waiting.remove(affinity)
 
     def _place(
         self,
@@ -154,22 +154,22 @@ class Scheduler:
         pending: Callable[[str], None],
         *,
         stays: bool,
-        neighbourhood: Neighbourhood,
+        affinity: PodAffinity,
     ) -> Placement:
         last_reason = ""
         stuck: float | None = None
         self._newest = max(self._newest, time.monotonic())
         while not cancelled():
             suitable = [node for node in self._nodes if self._has_room_ever(node, pod)]
-            full = not stays and self._is_full(neighbourhood.team)
-            free = self._free(suitable, pod.resources, neighbourhood)
+            full = not stays and self._is_full(affinity.gang)
+            free = self._free(suitable, pod.resources, affinity)
             if free is not None and not full:
-                placement = Placement(*free, pod.resources, stays, neighbourhood)
+                placement = Placement(*free, pod.resources, stays, affinity)
                 self._taken.append(placement)
                 return placement
             if not suitable and time.monotonic() - self._newest >= self.settle:
                 raise UnschedulableError(self._obstacles(pod))
-            shortage = self._shortage(suitable, pod.resources, neighbourhood) if free is None else self._at_most
+            shortage = self._shortage(suitable, pod.resources, affinity) if free is None else self._at_most
             deadlock = self._deadlock(suitable) if suitable and free is None else ""
             stuck = (stuck or time.monotonic()) if deadlock else None
             if stuck and time.monotonic() - stuck >= self.settle:
@@ -218,12 +218,12 @@ class Scheduler:
                 reasons[node.pool] = f"{listed} beside the services that run there"
         return reasons
 
-    def _is_full(self, team: str) -> bool:
-        """Whether this machine runs as many pods as it may, one more of ``team`` among them."""
+    def _is_full(self, gang: str) -> bool:
+        """Whether this machine runs as many pods as it may, one more of ``gang`` among them."""
         counted = [placement for placement in self._taken if not placement.stays]
-        teams = {placement.neighbourhood.team for placement in counted} - {""}
-        alone = sum(not placement.neighbourhood.team for placement in counted)
-        return self.most is not None and alone + len(teams) >= self.most and team not in teams
+        gangs = {placement.affinity.gang for placement in counted} - {""}
+        alone = sum(not placement.affinity.gang for placement in counted)
+        return self.most is not None and alone + len(gangs) >= self.most and gang not in gangs
 
     def _has_room_ever(self, node: Node, pod: PodRequest) -> bool:
         return bool(self._rooms_ever(node, pod))
@@ -237,29 +237,25 @@ class Scheduler:
             number for number in range(node.count) if not lacking(pod.resources, self._rest(node, number, staying))
         ]
 
-    def _free(
-        self, nodes: Sequence[Node], wanted: Resources, neighbourhood: Neighbourhood
-    ) -> tuple[Node, int] | None:
+    def _free(self, nodes: Sequence[Node], wanted: Resources, affinity: PodAffinity) -> tuple[Node, int] | None:
         """The first node with room. For a pod of a group: the node with the fewest others of that group."""
         free = [
             (node, number)
             for node in nodes
             for number in range(node.count)
-            if not self._is_refused(node, number, neighbourhood)
+            if not self._is_refused(node, number, affinity)
             and not lacking(wanted, self._rest(node, number, self._taken))
         ]
-        group = neighbourhood.group
+        group = affinity.group
         if not group:
             return next(iter(free), None)
-        beside = [placement for placement in self._taken if placement.neighbourhood.group == group]
+        beside = [placement for placement in self._taken if placement.affinity.group == group]
         return min(free, key=lambda place: sum(_is_on(placement, *place) for placement in beside), default=None)
 
-    def _is_refused(self, node: Node, number: int, neighbourhood: Neighbourhood) -> bool:
-        """Whether a node has a pod that never shares it with one of this ``neighbourhood``."""
+    def _is_refused(self, node: Node, number: int, affinity: PodAffinity) -> bool:
+        """Whether a node has a pod that never shares it with one of this ``affinity``."""
         return any(
-            neighbourhood.refuses(placement.neighbourhood)
-            for placement in self._taken
-            if _is_on(placement, node, number)
+            affinity.refuses(placement.affinity) for placement in self._taken if _is_on(placement, node, number)
         )
 
     @property
@@ -288,20 +284,20 @@ class Scheduler:
             for placement in self._taken
             if not placement.stays and any(placement.node is node for node in nodes)
         ]
-        teams = {placement.neighbourhood.team for placement in here}
-        if not teams or not teams <= {waiting.team for waiting in self._waiting if waiting.team}:
+        gangs = {placement.affinity.gang for placement in here}
+        if not gangs or not gangs <= {waiting.gang for waiting in self._waiting if waiting.gang}:
             return ""
-        names = ", ".join(sorted(team.rpartition("::")[2] for team in teams))
+        names = ", ".join(sorted(gang.rpartition("::")[2] for gang in gangs))
         return f"deadlock: all pods there ({names}) hold their nodes and wait for pods that have none"
 
     @property
     def _at_most(self) -> str:
         return f"there is room on the nodes, but this machine runs {self.most} pods at a time"
 
-    def _shortage(self, suitable: Sequence[Node], wanted: Resources, neighbourhood: Neighbourhood) -> str:
+    def _shortage(self, suitable: Sequence[Node], wanted: Resources, affinity: PodAffinity) -> str:
         parts: list[str] = []
         for node in suitable:
-            open_to = [number for number in range(node.count) if not self._is_refused(node, number, neighbourhood)]
+            open_to = [number for number in range(node.count) if not self._is_refused(node, number, affinity)]
             closed = node.count - len(open_to)
             short = [f"Insufficient {name}" for name in self._lacking(node, wanted, self._taken, open_to)]
             reasons = [f"{len(open_to)} {', '.join(short)}"] if short else []

@@ -19,7 +19,7 @@ from offline.evaluated.workloads import Workload
 from offline.rehearsal.cluster.cluster_objects import Namespace, Objects, RefusedError, admit, contents
 from offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, Prepared
 from offline.rehearsal.cluster.pods import Container, PodSpec, UnsupportedError
-from offline.rehearsal.cluster.scheduler import Neighbourhood, Placement, Scheduler
+from offline.rehearsal.cluster.scheduler import Placement, PodAffinity, Scheduler
 from offline.rehearsal.cluster.server_specs import Address, Probe, ServerSpec, addresses, server_spec
 from offline.rehearsal.machine.processes import LOOPBACK, CancelledError, Stop
 from offline.rehearsal.records import ServicePhase, ServiceRecord
@@ -405,7 +405,7 @@ class Services:
     ) -> list[Placement]:
         """A place for each of its pods."""
         around = self.surroundings
-        neighbourhood = Neighbourhood(
+        affinity = PodAffinity(
             group=record.urn if spec.pod.spreads else "",
             namespace=namespace.name,
             labels=spec.pod.labels,
@@ -417,7 +417,7 @@ class Services:
                 cancelled,
                 lambda reason: around.note(record, f"Pending: {reason}"),
                 stays=True,
-                neighbourhood=neighbourhood,
+                affinity=affinity,
             )
             for _ in range(spec.replicas)
         ]

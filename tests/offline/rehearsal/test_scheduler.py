@@ -12,7 +12,7 @@ from infra.platform import Node, Resources, Taint, TaintEffect
 from offline.evaluated.scheduling import PodRequest, Toleration, obstacle, obstacles, tolerates
 from offline.rehearsal.cluster.scheduler import (
     CancelledError,
-    Neighbourhood,
+    PodAffinity,
     Scheduler,
     TooFewNodesError,
     UnschedulableError,
@@ -143,54 +143,54 @@ def test_a_pool_grows_to_its_last_node_before_a_pod_waits() -> None:
 def test_pods_of_a_group_keep_apart_as_far_as_there_is_room() -> None:
     nodes = scheduler([node("cpu", cpu=2000, count=2)])
     nodes.place(request(), lambda: False)
-    days = Neighbourhood(group="days")
-    placed = [nodes.place(request(), lambda: False, neighbourhood=days).node_name for _ in range(3)]
+    days = PodAffinity(group="days")
+    placed = [nodes.place(request(), lambda: False, affinity=days).node_name for _ in range(3)]
     assert placed == ["dev-cpu-0", "dev-cpu-1", "dev-cpu-1"]
 
 
-def apart(name: str, namespace: str = "toys", from_others: bool = True, team: str = "") -> Neighbourhood:
+def apart(name: str, namespace: str = "toys", from_others: bool = True, gang: str = "") -> PodAffinity:
     selectors = [{"matchLabels": {"of": "train"}}] if from_others else []
-    return Neighbourhood(namespace=namespace, labels={"of": name}, apart=selectors, team=team)
+    return PodAffinity(namespace=namespace, labels={"of": name}, apart=selectors, gang=gang)
 
 
 @pytest.mark.slow
 def test_pods_that_keep_apart_share_no_node_whichever_comes_first() -> None:
     nodes = scheduler([node("cpu", count=2)])
-    first, second = (nodes.place(request(), lambda: False, neighbourhood=apart("train")) for _ in range(2))
+    first, second = (nodes.place(request(), lambda: False, affinity=apart("train")) for _ in range(2))
     assert {first.node_name, second.node_name} == {"dev-cpu-0", "dev-cpu-1"}
     waited: list[str] = []
     for pod in (apart("train"), apart("train", from_others=False), apart("other")):
         with pytest.raises(CancelledError):
-            nodes.place(request(), until(0.2), waited.append, neighbourhood=pod)
+            nodes.place(request(), until(0.2), waited.append, affinity=pod)
     assert set(waited) == {"cpu: 2 node(s) didn't match pod anti-affinity rules"}
     for pod in (apart("train", "elsewhere"), apart("other", from_others=False)):
-        assert nodes.place(request(), lambda: False, neighbourhood=pod)
+        assert nodes.place(request(), lambda: False, affinity=pod)
     nodes.release(first)
-    again = nodes.place(request(), lambda: False, neighbourhood=apart("train"))
+    again = nodes.place(request(), lambda: False, affinity=apart("train"))
     assert again.node_name == first.node_name
 
 
 def test_why_a_pod_waits_tells_nodes_that_are_full_from_those_that_another_keeps_it_off() -> None:
     nodes = scheduler([node("cpu", cpu=1000, count=3)])
-    nodes.place(request(cpu=200), lambda: False, neighbourhood=apart("train"))
+    nodes.place(request(cpu=200), lambda: False, affinity=apart("train"))
     nodes.place(request(), lambda: False)
     nodes.place(request(), lambda: False)
     waited: list[str] = []
     with pytest.raises(CancelledError):
-        nodes.place(request(cpu=200), until(0.2), waited.append, neighbourhood=apart("train"))
+        nodes.place(request(cpu=200), until(0.2), waited.append, affinity=apart("train"))
     assert waited == ["cpu: 1 node(s) didn't match pod anti-affinity rules, 2 Insufficient cpu"]
 
 
 def test_pods_of_a_team_count_as_one_of_those_that_the_machine_runs() -> None:
     nodes = scheduler([node("cpu", count=8)], most=2)
-    team = apart("train", team="one")
+    gang = apart("train", gang="one")
     for _ in range(4):
-        nodes.place(request(), lambda: False, neighbourhood=team)
+        nodes.place(request(), lambda: False, affinity=gang)
     nodes.place(request(), lambda: False)
-    for pod in (Neighbourhood(), apart("other", from_others=False, team="two")):
+    for pod in (PodAffinity(), apart("other", from_others=False, gang="two")):
         with pytest.raises(CancelledError):
-            nodes.place(request(), until(0.2), neighbourhood=pod)
-    assert nodes.place(request(), lambda: False, neighbourhood=team)
+            nodes.place(request(), until(0.2), affinity=pod)
+    assert nodes.place(request(), lambda: False, affinity=gang)
 
 
 def test_pods_that_need_more_nodes_than_there_are_are_refused() -> None:
@@ -302,16 +302,16 @@ def test_pods_that_hold_the_nodes_of_one_another_are_said_to_be_in_a_deadlock(
     """Two trainings of two pods each hold one of two nodes; where one pod needs no other, it ends by itself."""
     nodes, over = Scheduler(settle=0.1, poll=0.02), threading.Event()
     nodes.add([node("train", count=2)])
-    one, two = apart("one", team="Job::one"), apart("two", team="" if other_ends else "Job::two")
+    one, two = apart("one", gang="Job::one"), apart("two", gang="" if other_ends else "Job::two")
     told: list[str] = []
 
-    def wait(team: Neighbourhood) -> None:
+    def wait(gang: PodAffinity) -> None:
         with pytest.raises(CancelledError):
-            nodes.place(request(cpu=3000), over.is_set, told.append, neighbourhood=team)
+            nodes.place(request(cpu=3000), over.is_set, told.append, affinity=gang)
 
-    for team in (one, two):
-        nodes.place(request(cpu=3000), over.is_set, neighbourhood=team)
-    threads = [threading.Thread(target=wait, args=[team]) for team in ([one] if other_ends else [one, two])]
+    for gang in (one, two):
+        nodes.place(request(cpu=3000), over.is_set, affinity=gang)
+    threads = [threading.Thread(target=wait, args=[gang]) for gang in ([one] if other_ends else [one, two])]
     for thread in threads:
         thread.start()
     time.sleep(0.5)
