@@ -20,8 +20,8 @@ SECRET = "[secret]"
 """What is shown of a secret, as in Pulumi's own output."""
 
 
-class Foreseen(Unknown):
-    """An unknown value of which it is known which output it is: ``name`` says it."""
+class NamedUnknown(Unknown):
+    """An unknown value whose output is known: ``name`` is the name of the output."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ def _read_marks(value: Any) -> Any:
         return _map_parts(value, _read_marks)
     marked = as_marks(value)
     name = whole(marked)
-    return marked if name is None else Foreseen(name)
+    return marked if name is None else NamedUnknown(name)
 
 
 def _for_review(value: Any) -> Any:
@@ -132,7 +132,7 @@ def _for_review(value: Any) -> Any:
     if rpc.is_rpc_secret(value):
         return Secret("", partial=_is_unknown(rpc.unwrap_rpc_secret(value)))
     if isinstance(value, Unknown):
-        return review.Unknown(value.name) if isinstance(value, Foreseen) else review.UNKNOWN
+        return review.Unknown(value.name) if isinstance(value, NamedUnknown) else review.UNKNOWN
     return unmark(value) if isinstance(value, str) else _map_parts(value, _for_review)
 
 

@@ -22,7 +22,7 @@ from offline.evaluated.model import (
     ScheduledCost,
     StepCost,
 )
-from offline.evaluated.timeline import Measured, Schedule, Work, schedule
+from offline.evaluated.timeline import JobDuration, Schedule, Work, schedule
 from offline.evaluated.workloads import CRON_JOB, PoolRoom, pool_rooms
 
 # The cost of the Jobs that an update runs: the cost of the nodes that they hold.
@@ -32,7 +32,10 @@ Times = Literal["measured", "rehearsed", "limit"]
 
 
 def run_cost(
-    stack: Stack, charges: Sequence[Charge], jobs: Mapping[str, Outcome] | None, measured: Mapping[str, Measured]
+    stack: Stack,
+    charges: Sequence[Charge],
+    jobs: Mapping[str, Outcome] | None,
+    measured: Mapping[str, JobDuration],
 ) -> RunCost | None:
     """The cost of ``jobs``, by URN (None: of all); None if there are none.
 
@@ -53,7 +56,7 @@ def run_cost(
     )
 
 
-def common_basis(times: Mapping[str, Mapping[str, Measured]], jobs: Mapping[str, Sequence[str]]) -> Times:
+def common_basis(times: Mapping[str, Mapping[str, JobDuration]], jobs: Mapping[str, Sequence[str]]) -> Times:
     """The kind of times that all of these Jobs have, so that the costs of all stacks can be compared.
 
     ``times`` are the known times of Jobs, ``jobs`` the names of those whose cost is wanted; both by stack.
@@ -205,7 +208,7 @@ def _covered_seconds(spans: Sequence[tuple[float, float]]) -> float:
 
 
 def scheduled(
-    stack: Stack, charges: Sequence[Charge], measured: Mapping[str, Measured]
+    stack: Stack, charges: Sequence[Charge], measured: Mapping[str, JobDuration]
 ) -> Iterator[ScheduledCost]:
     """The cost of each CronJob that runs Jobs of the stack again: those that it is declared after.
 
@@ -251,7 +254,7 @@ def cost(
     *,
     today: date,
     jobs: Mapping[str, Outcome] | None = None,
-    measured: Mapping[str, Measured] | None = None,
+    measured: Mapping[str, JobDuration] | None = None,
 ) -> Cost:
     """The cost of ``stack`` at list prices, and of its ``jobs`` that run, by URN; of all where that is None.
 

@@ -258,7 +258,7 @@ _LEADS = frozenset({"kubeconfig", "context", "cluster"})
 
 
 @dataclass(frozen=True)
-class Compared:
+class ResourceDiff:
     """One resource on both sides; ``before`` or ``after`` is None where it is created or deleted.
 
     ``operation`` is None where it stays as it is. ``forcing`` are those of ``differences`` that replace it, and
@@ -305,7 +305,7 @@ class Compared:
         return self.before.protect and (self.after is None or self.after.protect)
 
 
-def compared(before: Stack, after: Stack, known: Sequence[Review] | None = None) -> list[Compared]:
+def compared(before: Stack, after: Stack, known: Sequence[Review] | None = None) -> list[ResourceDiff]:
     """Every managed resource in the order of declaration, then those that are deleted.
 
     ``known`` says which changes replace a resource; default: the reviews of all clouds and of Kubernetes.
@@ -333,16 +333,16 @@ class _Update:
         self._renewed = set(self._created)
         """Resources whose outputs are unknown until they are updated."""
 
-    def all(self) -> list[Compared]:
-        comparisons: list[Compared] = []
+    def all(self) -> list[ResourceDiff]:
+        comparisons: list[ResourceDiff] = []
         for old, new in self._pairs:
             if old is None or new is None:
-                comparisons.append(Compared(old, new, Operation.DELETE if new is None else Operation.CREATE))
+                comparisons.append(ResourceDiff(old, new, Operation.DELETE if new is None else Operation.CREATE))
             else:
                 comparisons.append(self._compare(old, new))
         return comparisons
 
-    def _compare(self, old: Resource, new: Resource) -> Compared:
+    def _compare(self, old: Resource, new: Resource) -> ResourceDiff:
         changed = self._differences(old, new)
         kept = [resource for resource in changed if self._replacing.keeps(new.type, resource, new.properties)]
         pending = [resource for resource in changed if resource not in kept]
@@ -360,15 +360,15 @@ class _Update:
             unless = self._unless.get(new.provider, "")
             if new.type == KUBERNETES_PROVIDER and (unless := _same_cluster(forcing)):
                 self._unless[new.urn] = unless
-            return Compared(
+            return ResourceDiff(
                 old, new, Operation.REPLACE, pending, forcing, because, known, kept=kept, unless=unless
             )
         if not pending:
-            return Compared(old, new, None, kept=kept)
+            return ResourceDiff(old, new, None, kept=kept)
         if new.type in self._replacing.moving:
             self._renewed.add(new.urn)
         consequences = self._effects.of(old, new, pending)
-        return Compared(old, new, Operation.UPDATE, pending, known=known, consequences=consequences, kept=kept)
+        return ResourceDiff(old, new, Operation.UPDATE, pending, known=known, consequences=consequences, kept=kept)
 
     def _forcing_differences(
         self, old: Resource, new: Resource, changed: Sequence[Difference]

@@ -61,9 +61,9 @@ class Holder:
 class ClusterQueue(Holder):
     """What the Jobs of some namespaces may have.
 
-    In a ``strict`` queue no Job overtakes another. One that ``preempts`` stops its own Jobs of lower priority for
-    one
-    that waits; one that ``reclaims`` stops those of others that use more than their shares. ``tries_next`` says
+    In a ``strict`` queue no Job overtakes another. A queue that ``preempts`` stops its own Jobs of lower priority
+    for a waiting one. A queue that ``reclaims`` stops Jobs of other queues that use more than their shares.
+    ``tries_next`` says
     that another flavor is better than quota that others lend. ``selector`` picks its namespaces by their
     labels; without one there are none.
     """
@@ -388,14 +388,14 @@ def _value(value: object, known: Field, path: str) -> Iterator[str]:
 
 
 @dataclass
-class _Seen:
+class _SeenNames:
     resources: set[str] = field(default_factory=set[str])
     flavors: set[str] = field(default_factory=set[str])
 
 
 def _groups(groups: Sequence[Properties], has_cohort: bool) -> Iterator[str]:
     """The rules of `validateResourceGroups` (clusterqueue_webhook.go)."""
-    seen = _Seen()
+    seen = _SeenNames()
     for index, group in enumerate(groups):
         path = f"spec.resourceGroups[{index}]"
         covered = [str(resource) for resource in items(group.get("coveredResources"))]

@@ -86,7 +86,7 @@ class Quotas:
         return max(0, kept - usage) + above
 
     def most(self, holder: Holder, key: FlavorResource, used: Used) -> int:
-        """What there is of a quota where nobody uses any, with what others lend."""
+        """The quota if no Job uses any of it, with the quota that others lend."""
         subtree = self._subtree(holder, key)
         if not holder.parent:
             return subtree

@@ -171,7 +171,7 @@ WORK_ALONE: frozenset[Basis] = frozenset({"rehearsed", "found", "unknown"})
 
 
 @dataclass(frozen=True)
-class Measured:
+class JobDuration:
     """How long a Job took, in seconds.
 
     A ``rehearsed`` time is that of the work alone, on a CPU. A ``measured`` one is that of the whole Job in a
@@ -250,7 +250,7 @@ class Schedule:
 
 
 def schedule(
-    stack: Stack, measured: Mapping[str, Measured], jobs: Mapping[str, Outcome] | None = None
+    stack: Stack, measured: Mapping[str, JobDuration], jobs: Mapping[str, Outcome] | None = None
 ) -> Schedule:
     """The update that creates ``stack``. Jobs take the ``measured`` time (by name), else their time limit.
 
@@ -261,7 +261,9 @@ def schedule(
 
 
 class _Scheduler:
-    def __init__(self, stack: Stack, measured: Mapping[str, Measured], jobs: Mapping[str, Outcome] | None) -> None:
+    def __init__(
+        self, stack: Stack, measured: Mapping[str, JobDuration], jobs: Mapping[str, Outcome] | None
+    ) -> None:
         self._stack = stack
         self._measured = measured
         self._jobs = jobs
@@ -453,7 +455,7 @@ def _images(workload: Workload) -> set[str]:
     return {str(container.get("image", "")) for container in workload.containers}
 
 
-def timeline(stack: Stack, measured: Mapping[str, Measured] | None = None) -> Timeline:
+def timeline(stack: Stack, measured: Mapping[str, JobDuration] | None = None) -> Timeline:
     """The timeline of an update that creates all of ``stack``. ``measured`` are times of its Jobs, by name."""
     result = schedule(stack, measured or {})
     spans = list(_critical(result))

@@ -280,7 +280,7 @@ def as_patched(stack: Stack, *types: str) -> Iterator[Resource]:
 
 
 def _object_key(resource: Resource) -> tuple[str, object, object]:
-    """Which object it is: by its cluster's provider, its namespace and its name."""
+    """The key of the object: its cluster's provider, its namespace and its name."""
     name, namespace = (at(resource.properties, "metadata", key) for key in ("name", "namespace"))
     return resource.provider, namespace or "default", name
 

@@ -21,7 +21,7 @@ _RESOURCE, _NODE = TypeAdapter(Resource), TypeAdapter(Node)
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedEvaluation:
     """Why a stack could not be evaluated.
 
     ``kind`` is the name of the error's class, ``message`` its text. ``problems`` are those of wrong settings, each
@@ -55,7 +55,7 @@ class ClusterElsewhere:
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class EvaluatedStack:
     """One stack of one revision: either ``stack`` or ``failure`` is set.
 
     ``outputs`` says of each stack output whether it is a secret. ``remarks`` are warnings of the program and of
@@ -65,19 +65,19 @@ class Evaluated:
 
     name: str
     stack: Stack | None = None
-    failure: Failed | None = None
+    failure: FailedEvaluation | None = None
     outputs: Mapping[str, bool] = field(default_factory=dict[str, bool])
     remarks: Sequence[str] = ()
     elsewhere: Sequence[ClusterElsewhere] = ()
     unset: Sequence[Mapping[str, str]] = ()
 
 
-def evaluated(name: str, document: Mapping[str, Any]) -> Evaluated:
+def evaluated(name: str, document: Mapping[str, Any]) -> EvaluatedStack:
     """Decodes the document that was printed of the stack ``name``."""
     remarks = tuple(document.get("remarks", ()))
     elsewhere = tuple(_elsewhere(document.get("elsewhere", {})))
     if failure := document.get("failure"):
-        return Evaluated(name, failure=Failed(**failure), remarks=remarks, elsewhere=elsewhere)
+        return EvaluatedStack(name, failure=FailedEvaluation(**failure), remarks=remarks, elsewhere=elsewhere)
     standing = [
         node for node in document["standing"] if node["cluster"] not in {cluster.name for cluster in elsewhere}
     ]
@@ -89,7 +89,9 @@ def evaluated(name: str, document: Mapping[str, Any]) -> Evaluated:
         declared_elsewhere={cluster.name: cluster.objects for cluster in elsewhere},
     )
     unset = tuple(document.get("unset", ()))
-    return Evaluated(name, stack, outputs=document["outputs"], remarks=remarks, elsewhere=elsewhere, unset=unset)
+    return EvaluatedStack(
+        name, stack, outputs=document["outputs"], remarks=remarks, elsewhere=elsewhere, unset=unset
+    )
 
 
 def _stack(name: str, document: Mapping[str, Any]) -> Stack:

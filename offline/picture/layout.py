@@ -127,7 +127,7 @@ class Text:
 class Box:
     """A rectangle with text. ``kind`` is its class, ``name`` what it stands for, ``about`` all there is to say.
 
-    ``edges`` are those of others that stand behind it, as path data, the one furthest back first.
+    ``edges`` are the visible edges of boxes behind it, as path data, from back to front.
     """
 
     kind: str

@@ -16,7 +16,7 @@ from infra.review.stack import JOB, Resource, Stack, at, items, mapping, mapping
 from infra.schema.problems import key_of
 from infra.settings.pipelines import KEY
 from offline.evaluated.model import Operation
-from offline.evaluated.operations import Compared, Consequence
+from offline.evaluated.operations import Consequence, ResourceDiff
 from offline.evaluated.property_diff import Difference, without_indices, written
 from offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, unevictable, workloads
 from offline.policies.security import holding
@@ -33,10 +33,10 @@ class Change:
 
     before: Stack
     after: Stack
-    compared: Sequence[Compared]
+    compared: Sequence[ResourceDiff]
 
     @cached_property
-    def by_urn(self) -> Mapping[str, Compared]:
+    def by_urn(self) -> Mapping[str, ResourceDiff]:
         """The comparison of each resource of the stack before, by the URN that it has there."""
         return {resource.before.urn: resource for resource in self.compared if resource.before}
 
@@ -49,7 +49,7 @@ class Change:
                 names.setdefault(pool.urn, []).append(workload.resource.name)
         return names
 
-    def users_of(self, compared: Compared) -> str:
+    def users_of(self, compared: ResourceDiff) -> str:
         """Which Jobs, services and apps run on a pool, as ``: train, predict``; empty where none does."""
         names = self._users.get(compared.before.urn, ()) if compared.before else ()
         more = f" and {len(names) - MOST_NAMES} more" if names[MOST_NAMES:] else ""
@@ -297,7 +297,7 @@ def _find_ended_pools(change: Change) -> Iterator[Violation]:
         )
 
 
-def _consequences(change: Change, effect: Effect) -> Iterator[tuple[Compared, Consequence]]:
+def _consequences(change: Change, effect: Effect) -> Iterator[tuple[ResourceDiff, Consequence]]:
     """What has this effect, with the resource that is updated."""
     for compared in change.compared:
         yield from (
@@ -305,7 +305,7 @@ def _consequences(change: Change, effect: Effect) -> Iterator[tuple[Compared, Co
         )
 
 
-def cause(change: Compared) -> str:
+def cause(change: ResourceDiff) -> str:
     """Why the resource is deleted, as a sentence."""
     if change.operation is Operation.DELETE:
         return "the stack no longer has it"
@@ -314,7 +314,7 @@ def cause(change: Compared) -> str:
     return f"{change.because}, which replaces it" if change.because else "it is replaced"
 
 
-def undo(change: Compared) -> str:
+def undo(change: ResourceDiff) -> str:
     """What keeps the resource from being deleted."""
     if change.operation is Operation.DELETE:
         return "keep it in the stack"

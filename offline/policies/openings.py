@@ -49,7 +49,7 @@ seen November 2026)."""
 
 @dataclass(frozen=True)
 class Opening:
-    """What one object opens: ``tls`` and ``login`` say by what, and are empty where there is none."""
+    """The access that one object opens. ``tls`` and ``login`` name their source; empty if there is none."""
 
     resource: Resource
     hosts: tuple[str, ...]

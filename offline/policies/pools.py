@@ -72,8 +72,8 @@ def _find_never_used(stack: Stack) -> Iterator[Violation]:
 def _at_once(stack: Stack, jobs: Sequence[Workload]) -> int:
     """The most pods of these Jobs that can run at the same time: a Job waits for those that it depends on.
 
-    By Dilworth's theorem it is the least number of chains of Jobs that wait for one another, and those are the
-    pods less the pairs of a largest matching between each and what it waits for.
+    By Dilworth's theorem it equals the smallest number of chains of Jobs that wait for one another. That number is
+    the number of pods minus the size of a largest matching between pods and the pods that they wait for.
     """
     pods = [(job.resource.urn, pod) for job in jobs for pod in range(whole(job.job.get("parallelism"), 1))]
     needed = {job.resource.urn: _all_dependencies(stack, job.resource.urn) for job in jobs}

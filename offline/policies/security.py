@@ -299,7 +299,7 @@ def _find_objects(stack: Stack) -> Iterator[Violation]:
 
 
 def _describe_container(container: Properties, workload: Workload) -> str:
-    """The container, by a name only where it has to be told from others: one line then says it of all variants."""
+    """The container, with its name only if the pod has several: then one line covers all variants."""
     return f"the container {container.get('name')}" if len(workload.containers) > 1 else "its container"
 
 

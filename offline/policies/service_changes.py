@@ -8,7 +8,7 @@ from infra.kubernetes.review import CLAIM, METRICS_CLAIM, PROMETHEUS, RELEASE, S
 from infra.review.contract import Harm, Severity, Violation
 from infra.review.stack import Resource, Stack, at, mapping, mappings, texts
 from offline.evaluated.model import Operation
-from offline.evaluated.operations import Compared
+from offline.evaluated.operations import ResourceDiff
 from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET, Workload, workload_of
 from offline.policies.changes import GOES, Change, ChangePolicy, cause, undo
 from offline.policies.security import holding
@@ -96,7 +96,7 @@ def _find_out_of_reach(change: Change) -> Iterator[Violation]:
         )
 
 
-def _volume_that_stays(compared: Compared, change: Change) -> str:
+def _volume_that_stays(compared: ResourceDiff, change: Change) -> str:
     """How a volume that the update keeps, and that one node mounts, is made anew, as the end of a fix; empty where
     the pods have no such volume.
 

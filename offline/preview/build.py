@@ -24,12 +24,12 @@ from offline.evaluated.model import (
     StackPreview,
     Suppressed,
 )
-from offline.evaluated.operations import Compared, compared
+from offline.evaluated.operations import ResourceDiff, compared
 from offline.evaluated.phrasing import many
 from offline.evaluated.scheduling import obstacle, pool_obstacle
-from offline.evaluated.timeline import Measured, timeline
+from offline.evaluated.timeline import JobDuration, timeline
 from offline.evaluated.workloads import CRON_JOB, STATEFUL_SET, Workload, workloads
-from offline.evaluation.decoding import ClusterElsewhere, Evaluated, Failed
+from offline.evaluation.decoding import ClusterElsewhere, EvaluatedStack, FailedEvaluation
 from offline.evaluation.worker import where
 from offline.policies.changes import Change, uncompared
 from offline.policies.check import (
@@ -64,7 +64,7 @@ class LostPlace:
     finding: Finding
 
 
-def lost_places(before: Evaluated, after: Evaluated) -> list[LostPlace]:
+def lost_places(before: EvaluatedStack, after: EvaluatedStack) -> list[LostPlace]:
     """The Jobs and services of ``before`` on nodes of other stacks that, after a change of these, can run nowhere.
 
     The stack may have failed after the change: a step whose pool is gone is a problem of its settings.
@@ -182,7 +182,7 @@ CLEAN, FINDINGS, NOT_EVALUATED = 0, 1, 2
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _none(_: str) -> Mapping[str, Measured]:
+def _none(_: str) -> Mapping[str, JobDuration]:
     return {}
 
 
@@ -198,7 +198,7 @@ class Options:
     today: date
     configuration: Callable[[str], Mapping[str, Any]]
     base: str = ""
-    measured: Callable[[str], Mapping[str, Measured]] = _none
+    measured: Callable[[str], Mapping[str, JobDuration]] = _none
     policies_only: bool = False
 
 
@@ -259,7 +259,9 @@ def _has_failed(preview: StackPreview) -> bool:
     return any(failure.revision == "head" for failure in preview.failures)
 
 
-def _add_times(preview: StackPreview, times: dict[str, Mapping[str, Measured]], options: Options) -> StackPreview:
+def _add_times(
+    preview: StackPreview, times: dict[str, Mapping[str, JobDuration]], options: Options
+) -> StackPreview:
     """Adds the stack's measured times to ``times``, and returns ``preview``."""
     times[preview.stack] = options.measured(preview.stack)
     return preview
@@ -278,7 +280,7 @@ def _preview_or_failure(name: str, make: Callable[[], StackPreview]) -> StackPre
 
 
 def _compare_stack(
-    head: Evaluated, base: Evaluated | None, options: Options, lost: Sequence[LostPlace]
+    head: EvaluatedStack, base: EvaluatedStack | None, options: Options, lost: Sequence[LostPlace]
 ) -> StackPreview:
     """The preview of a stack without its cost, timeline and quotas. ``lost`` are places of any stack's Jobs."""
     failures = [_failure("base", base.failure)] if base is not None and base.failure else []
@@ -334,7 +336,9 @@ def _add_lost_places(preview: StackPreview, lost: Iterable[LostPlace]) -> StackP
     )
 
 
-def _changes(head: Evaluated, base: Evaluated, before: Stack, stack: Stack, update: Sequence[Compared]) -> Changes:
+def _changes(
+    head: EvaluatedStack, base: EvaluatedStack, before: Stack, stack: Stack, update: Sequence[ResourceDiff]
+) -> Changes:
     changes = compare(before, stack, update)
     remarks = [
         *changes.remarks,
@@ -346,7 +350,7 @@ def _changes(head: Evaluated, base: Evaluated, before: Stack, stack: Stack, upda
     return changes.model_copy(update={"remarks": _unique(remarks), "unknown": unknown})
 
 
-def _running(head: Evaluated, preview: StackPreview) -> list[str]:
+def _running(head: EvaluatedStack, preview: StackPreview) -> list[str]:
     """The names of the Jobs that the next update runs."""
     if preview.changes is not None:
         return [run.name for run in preview.changes.runs if run.outcome is Outcome.RUNS]
@@ -356,7 +360,7 @@ def _running(head: Evaluated, preview: StackPreview) -> list[str]:
 def _add_cost(
     preview: StackPreview,
     sides: tuple[Stack | None, Stack | None],
-    counted: Mapping[str, Measured],
+    counted: Mapping[str, JobDuration],
     options: Options,
 ) -> StackPreview:
     """``preview`` with its cost, timeline and quotas.
@@ -383,7 +387,7 @@ def _quotas(stack: Stack) -> list[QuotaNeed]:
     return [QuotaNeed.model_validate(quota, from_attributes=True) for quota in stack.quotas]
 
 
-def _preview_removed(base: Evaluated) -> StackPreview:
+def _preview_removed(base: EvaluatedStack) -> StackPreview:
     count = (
         sum(resource.custom and not resource.read for resource in base.stack.resources.values())
         if base.stack
@@ -405,7 +409,7 @@ def _mark_new(suppressed: Sequence[Suppressed], base: Iterable[Suppressed]) -> l
     ]
 
 
-def _failure(revision: Literal["base", "head"], failed: Failed, causes: Sequence[str] = ()) -> Failure:
+def _failure(revision: Literal["base", "head"], failed: FailedEvaluation, causes: Sequence[str] = ()) -> Failure:
     """The failure of an evaluation; ``causes`` are other stacks whose change it follows from."""
     problems = f"{many(len(failed.problems), 'problem')} in the stack's settings"
     message = problems if failed.problems else failed.message

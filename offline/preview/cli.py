@@ -18,7 +18,7 @@ from infra.review.contract import Severity
 from offline import files
 from offline.engine.stack_config import ConfigError, load_stack, referring
 from offline.evaluated.model import Preview
-from offline.evaluated.timeline import Measured
+from offline.evaluated.timeline import JobDuration
 from offline.preview.job_durations import TimesError, exported, rehearsed
 from offline.preview.revisions import Evaluations, FormatError, TreeError, checked_out, evaluate_trees, stacks_of
 
@@ -75,7 +75,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     # `evaluate_trees` imports most of this while the workers run.
     from offline.preview.build import Options, build, exit_code  # noqa: PLC0415
 
-    def measured(name: str) -> Mapping[str, Measured]:
+    def measured(name: str) -> Mapping[str, JobDuration]:
         return last_runs.get(name) or rehearsed(ROOT / "build" / "rehearsal" / name)
 
     preview = build(

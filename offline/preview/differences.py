@@ -8,12 +8,12 @@ from infra.pipelines.results import SHOW
 from infra.review.stack import CONFIG_MAP, JOB, KUBERNETES_PROVIDER, Resource, Stack, at, json_document, text
 from offline.evaluated import phrasing
 from offline.evaluated.model import Changes, JobRun, Operation, Outcome, PropertyChange, ResourceChange
-from offline.evaluated.operations import Compared, compared
+from offline.evaluated.operations import ResourceDiff, compared
 from offline.evaluated.property_diff import Difference, Path, both, differences, written
 from offline.preview.reruns import MOVED, MovedFiles, ShippedFiles, runs
 
 
-def compare(before: Stack, after: Stack, comparisons: Sequence[Compared] | None = None) -> Changes:
+def compare(before: Stack, after: Stack, comparisons: Sequence[ResourceDiff] | None = None) -> Changes:
     """The changes of an update from ``before`` to ``after``, and the Jobs that it runs.
 
     ``found`` is the result of `compared` if the caller has it already.
@@ -60,7 +60,7 @@ def _top(output: str) -> str:
     return output.partition(".")[0]
 
 
-def _change(change: Compared, files: MovedFiles) -> ResourceChange:
+def _change(change: ResourceDiff, files: MovedFiles) -> ResourceChange:
     assert change.operation is not None
     resource = change.resource
     properties = list(_properties(change, files))
@@ -78,14 +78,14 @@ def _change(change: Compared, files: MovedFiles) -> ResourceChange:
     )
 
 
-def _because(change: Compared) -> str:
+def _because(change: ResourceDiff) -> str:
     """Why the resource is replaced. The condition under which a cluster stays is said of its provider only."""
     if change.unless and change.resource.type == KUBERNETES_PROVIDER:
         return f"unless {change.unless}: then it is only updated, and nothing on the cluster is replaced"
     return change.because
 
 
-def _properties(change: Compared, files: MovedFiles) -> Iterator[PropertyChange]:
+def _properties(change: ResourceDiff, files: MovedFiles) -> Iterator[PropertyChange]:
     for difference in change.differences:
         forces = difference in change.forcing
         for part in _inside(change.resource, difference):
@@ -111,7 +111,7 @@ def _inside(resource: Resource, difference: Difference) -> list[Difference]:
     return list(differences(old, new, difference.path)) or [difference]
 
 
-def _file_path(change: Compared, path: Path, files: MovedFiles) -> Path:
+def _file_path(change: ResourceDiff, path: Path, files: MovedFiles) -> Path:
     """The path of a difference, with a file's path in place of its key in a ConfigMap."""
     if change.resource.type != CONFIG_MAP or len(path) != 2:
         return path
@@ -121,7 +121,7 @@ def _file_path(change: Compared, path: Path, files: MovedFiles) -> Path:
     return path
 
 
-def _remarks(comparisons: Sequence[Compared]) -> Iterator[str]:
+def _remarks(comparisons: Sequence[ResourceDiff]) -> Iterator[str]:
     for comparison in comparisons:
         old, new = comparison.before, comparison.after
         name = f"{comparison.resource.name} ({comparison.resource.type.rpartition(':')[2]})"

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from infra.review.stack import JOB, Properties, mapping, mappings
-from offline.evaluated.timeline import Measured
+from offline.evaluated.timeline import JobDuration
 from offline.rehearsal.state import Place, State
 
 
@@ -14,13 +14,13 @@ class TimesError(Exception):
     """A file of times cannot be used. The message says why."""
 
 
-def rehearsed(folder: Path) -> dict[str, Measured]:
+def rehearsed(folder: Path) -> dict[str, JobDuration]:
     """The durations of Jobs in the last rehearsal in ``folder``, by logical name; empty if there was none."""
     jobs = State.load(Place(folder)).jobs.values()
-    return {job.name: Measured(job.seconds, "rehearsed") for job in jobs if job.phase.good and job.seconds}
+    return {job.name: JobDuration(job.seconds, "rehearsed") for job in jobs if job.phase.good and job.seconds}
 
 
-def exported(file: Path) -> dict[str, dict[str, Measured]]:
+def exported(file: Path) -> dict[str, dict[str, JobDuration]]:
     """By stack and the Jobs' logical names, what the last run took, from what ``pulumi stack export`` wrote.
 
     Jobs that did not complete are left out. Raises TimesError where it is no such file.
@@ -32,7 +32,7 @@ def exported(file: Path) -> dict[str, dict[str, Measured]]:
     deployment = mapping(mapping(content).get("deployment"))
     if not deployment:
         raise TimesError(f"{file} is not what `pulumi stack export` writes: it has no deployment")
-    durations: dict[str, dict[str, Measured]] = {}
+    durations: dict[str, dict[str, JobDuration]] = {}
     for urn, measured in _completed_jobs(deployment):
         # urn:pulumi:<stack>::<project>::<types>::<name>
         stack, *_, name = urn.removeprefix("urn:pulumi:").split("::")
@@ -40,14 +40,14 @@ def exported(file: Path) -> dict[str, dict[str, Measured]]:
     return durations
 
 
-def _completed_jobs(deployment: Properties) -> Iterator[tuple[str, Measured]]:
+def _completed_jobs(deployment: Properties) -> Iterator[tuple[str, JobDuration]]:
     for resource in mappings(deployment.get("resources")):
         if resource.get("type") != JOB or resource.get("delete"):
             continue
         status = mapping(mapping(resource.get("outputs")).get("status"))
         seconds = _seconds_between(_epoch(status.get("startTime")), _epoch(status.get("completionTime")))
         if seconds:
-            yield str(resource.get("urn", "")), Measured(seconds, "measured")
+            yield str(resource.get("urn", "")), JobDuration(seconds, "measured")
 
 
 def _epoch(time: object) -> float | None:

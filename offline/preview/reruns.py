@@ -25,7 +25,7 @@ from infra.review.stack import (
     texts,
 )
 from offline.evaluated.model import JobRun, Operation, Outcome
-from offline.evaluated.operations import Compared
+from offline.evaluated.operations import ResourceDiff
 from offline.evaluated.property_diff import Difference, Path
 from offline.evaluated.workloads import gpus_of, workload_of, workloads
 from offline.preview import run_changes
@@ -173,7 +173,7 @@ COUNTS: Mapping[str, str] = {"completions": "its completions", "parallelism": "i
 AMOUNTS: Mapping[str, str] = {"cpu": "CPU", "memory": "memory", "ephemeral-storage": "disk", GPU_RESOURCE: "GPUs"}
 
 
-def runs(before: Stack, after: Stack, compared: Sequence[Compared], moved: MovedFiles) -> list[JobRun]:
+def runs(before: Stack, after: Stack, compared: Sequence[ResourceDiff], moved: MovedFiles) -> list[JobRun]:
     """Every Job that the update creates or replaces, in the order of their declaration."""
     return _Runs(before, after, compared, moved).found()
 
@@ -182,7 +182,7 @@ class _Runs:
     """Decides about Jobs in the order of declaration, so that the Jobs whose results one reads are decided before
     it."""
 
-    def __init__(self, before: Stack, after: Stack, compared: Sequence[Compared], moved: MovedFiles) -> None:
+    def __init__(self, before: Stack, after: Stack, compared: Sequence[ResourceDiff], moved: MovedFiles) -> None:
         self._before = before
         self._after = after
         self._moved = moved
@@ -204,7 +204,7 @@ class _Runs:
                     self._computing[result] = comparison.after
         return made
 
-    def _job_run(self, compared: Compared, job: Resource, outcome: Outcome) -> JobRun:
+    def _job_run(self, compared: ResourceDiff, job: Resource, outcome: Outcome) -> JobRun:
         workload = workload_of(job, self._after)
         pool = workload.pool(self._after)
         gpus = gpus_of(workload)
@@ -230,7 +230,7 @@ class _Runs:
         kept = bool(_result(job)) and _name(job) in self._earlier and not self._store_is_new(job)
         return Outcome.RESUMES if kept else Outcome.RUNS
 
-    def _causes(self, compared: Compared, job: Resource, pool: NodePool | None) -> list[str]:
+    def _causes(self, compared: ResourceDiff, job: Resource, pool: NodePool | None) -> list[str]:
         if compared.before is None:
             again = "it is declared anew" if _name(job) in self._earlier else "it is new"
             return [again, *self._lost_store(job)]
@@ -329,7 +329,7 @@ class _Runs:
         return any(self._operations.get(urn) in COMES for urn in origins)
 
 
-def _parts(compared: Compared, job: Resource, moved: MovedFiles) -> list[str]:
+def _parts(compared: ResourceDiff, job: Resource, moved: MovedFiles) -> list[str]:
     """The changed parts of the pod, as text."""
     causes: dict[str, None] = {}
     for difference in compared.differences:

@@ -193,7 +193,7 @@ def _handling(
 
 
 if TYPE_CHECKING:
-    from offline.evaluation.decoding import Evaluated
+    from offline.evaluation.decoding import EvaluatedStack
 
 BEFORE_FORMATS = Path(__file__).resolve().parents[1] / "evaluation" / "revisions_before_formats.py"
 """The program that evaluates a tree from before there was `offline.evaluation`."""
@@ -225,8 +225,8 @@ DEFAULT = Limits()
 class Evaluations:
     """The evaluated stacks of both revisions, by name."""
 
-    head: "Mapping[str, Evaluated]"
-    base: "Mapping[str, Evaluated]"
+    head: "Mapping[str, EvaluatedStack]"
+    base: "Mapping[str, EvaluatedStack]"
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ TOKEN = "token"
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedPage:
     """An app that people can open: its title and its address on this machine, which may have its token.
 
     ``asks`` are the names of the apps that it asks.
@@ -103,7 +103,7 @@ class Demo:
         self.console.print(Text(f"{wait}. Their logs: {apps[0].surroundings.place.logs}"), soft_wrap=True)
 
 
-def opened(app: Server) -> Opened | None:
+def opened(app: Server) -> OpenedPage | None:
     """What people open of ``app``; None where it is not for people."""
     page = first_page(app.spec, app.namespace)
     if page is None:
@@ -112,7 +112,7 @@ def opened(app: Server) -> Opened | None:
     url = f"http://{LOOPBACK}:{app.ports[page.port]}{page.path}"
     if token:
         url += f"{'&' if '?' in url else '?'}{TOKEN}={token}"
-    return Opened(app.record.name, app.asks, page.title, url, bool(token))
+    return OpenedPage(app.record.name, app.asks, page.title, url, bool(token))
 
 
 def token_of(app: Server) -> str:

@@ -29,7 +29,7 @@ from offline.rehearsal.cluster.cluster_objects import (
     cluster_of,
 )
 from offline.rehearsal.cluster.containers import Containers
-from offline.rehearsal.cluster.job_controller import Disruption, JobResult, JobSpec, Linked, keep_apart
+from offline.rehearsal.cluster.job_controller import Disruption, JobResult, JobSpec, LinkedStop, keep_apart
 from offline.rehearsal.cluster.job_pods import JobPods, pod_addresses
 from offline.rehearsal.cluster.kubelet import Kubelet, Prepare
 from offline.rehearsal.cluster.pods import PodSpec, UnsupportedError
@@ -399,7 +399,7 @@ class Engine(Observer):
 
     def _run(self, resource: Resource, job: JobSpec, pods: JobPods, record: JobRecord, stop: Stop) -> JobResult:
         """Runs a Job as soon as its queue admits it, and again where it is stopped for another."""
-        own_stop = Linked(stop)
+        own_stop = LinkedStop(stop)
 
         def preempt(other: str) -> None:
             own_stop.request(job_controller.PREEMPTED, job.pod.grace_period)
@@ -419,7 +419,7 @@ class Engine(Observer):
                 record.attempts += result.attempts
                 if ticket is None or result.reason != job_controller.PREEMPTED:
                     return result
-                own_stop = Linked(stop)
+                own_stop = LinkedStop(stop)
                 self.queues.back(ticket)
         finally:
             if ticket:

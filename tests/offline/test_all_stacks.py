@@ -24,8 +24,8 @@ from infra.review.stack import JOB, Stack
 from offline.engine.stack_config import load_stack
 from offline.evaluated.model import Preview, document
 from offline.evaluated.operations import Replacing
-from offline.evaluated.timeline import Measured
-from offline.evaluation.decoding import Evaluated
+from offline.evaluated.timeline import JobDuration
+from offline.evaluation.decoding import EvaluatedStack
 from offline.preview.build import CLEAN, FINDINGS, NOT_EVALUATED, Options, build, exit_code
 from offline.preview.cli import WIDTH, Format
 from offline.preview.job_durations import exported
@@ -107,7 +107,7 @@ def said(preview: Preview, format: Format) -> str:
     return comment(preview) if format is Format.MARKDOWN else document(preview)
 
 
-def stack_of(each: Evaluated) -> Stack:
+def stack_of(each: EvaluatedStack) -> Stack:
     assert each.failure is None, each.failure
     assert each.stack is not None
     return each.stack
@@ -325,7 +325,7 @@ def test_an_invalid_stack_file_is_reported_first_without_secrets(
 def test_rerun_costs_use_the_same_basis_in_all_stacks(commented: Evaluations, tmp_path: Path) -> None:
     times = exported(last_runs(tmp_path / "exported.json", mnist_train=12, mnist_predict=10))
 
-    def measured(name: str) -> Mapping[str, Measured]:
+    def measured(name: str) -> Mapping[str, JobDuration]:
         return times.get(name, {})
 
     def counted(*stacks: str) -> tuple[str, dict[str, dict[str, str]]]:

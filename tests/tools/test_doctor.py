@@ -14,7 +14,7 @@ from rich.console import Console
 
 from infra.review.facts import STACK, Observation, Probe, State, fine, unknown, wrong
 from infra.review.stack import Stack
-from offline.evaluation.decoding import Evaluated
+from offline.evaluation.decoding import EvaluatedStack
 from tools.doctor import examination, machine
 from tools.doctor.examination import Examined, document, of_file, show
 
@@ -221,10 +221,10 @@ def test_a_secret_that_is_not_set_is_missing_before_the_first_up() -> None:
     key = "slipway:secrets.wandb-key"
     reason = "step `train` of pipeline `churn` needs it for `KEY`, and it is not set"
     unset = [{"key": key, "reason": reason, "fix": "set it"}]
-    found = list(of_file(Evaluated("dev", Stack("dev", {}, {}), unset=unset)))
+    found = list(of_file(EvaluatedStack("dev", Stack("dev", {}, {}), unset=unset)))
     assert [(each.state, each.subject) for each in found] == [(State.WRONG, key)]
     assert found[0].mend == f"pulumi config set --secret --path '{key}' -s {STACK}"
-    assert [each.state for each in of_file(Evaluated("dev", Stack("dev", {}, {})))] == [State.FINE]
+    assert [each.state for each in of_file(EvaluatedStack("dev", Stack("dev", {}, {})))] == [State.FINE]
 
 
 @pytest.mark.slow

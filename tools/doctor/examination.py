@@ -27,7 +27,7 @@ from infra.settings.references import unread
 from offline.engine.evaluate import load_with_placeholders
 from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import ConfigError, Reference, load_stack, references
-from offline.evaluation.decoding import Evaluated, Failed
+from offline.evaluation.decoding import EvaluatedStack, FailedEvaluation
 from offline.preview.revisions import evaluate_trees
 from tools.doctor import cluster, machine
 
@@ -72,7 +72,7 @@ def examine(root: Path, names: Sequence[str], seconds: float = SECONDS) -> list[
     return examined
 
 
-def of_file(evaluated: Evaluated) -> Iterator[Observation]:
+def of_file(evaluated: EvaluatedStack) -> Iterator[Observation]:
     """The stack file itself, whose problems the preview tells in full."""
     failure = evaluated.failure
     for each in evaluated.unset:
@@ -88,7 +88,7 @@ def of_file(evaluated: Evaluated) -> Iterator[Observation]:
     yield unknown("everything that the stack file decides", "was not checked: the file is wrong")
 
 
-def _in_short(failure: Failed) -> str:
+def _in_short(failure: FailedEvaluation) -> str:
     """One line: the first problem, and how many there are beside it."""
     if not failure.problems:
         return " ".join(failure.message.split())
@@ -97,7 +97,7 @@ def _in_short(failure: Failed) -> str:
     return f"{text} (and {more} more)" if more else text
 
 
-def _probes(name: str, evaluated: Evaluated, root: Path, pins: Mapping[str, str]) -> Iterator[Probe]:
+def _probes(name: str, evaluated: EvaluatedStack, root: Path, pins: Mapping[str, str]) -> Iterator[Probe]:
     stack = evaluated.stack
     if stack is None:
         return

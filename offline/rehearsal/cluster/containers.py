@@ -12,7 +12,7 @@ from infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, RUNNER, WORKER
 from infra.pipelines.images import has_tensorflow
 from infra.placement import packages
 from offline.rehearsal.cluster.cluster_objects import RefusedError
-from offline.rehearsal.cluster.kubelet import Pod, Prepare, Prepared, in_project
+from offline.rehearsal.cluster.kubelet import Pod, Prepare, PreparedCommand, in_project
 from offline.rehearsal.cluster.pods import Container, PodSpec
 from offline.rehearsal.machine.environments import (
     Environment,
@@ -43,14 +43,14 @@ class Containers:
         Python runs modules of the project.
         """
 
-        def measured(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
+        def measured(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> PreparedCommand | None:
             if list(words[1:3]) != ["-m", MEASURE]:
                 return prepare(pod, container, words, folder)
             begins = words.index("--") + 1
             inner = prepare(pod, container, words[begins:], folder) or in_project(words[begins:])
-            return Prepared([sys.executable, *words[1:begins], *inner.words], inner.path)
+            return PreparedCommand([sys.executable, *words[1:begins], *inner.words], inner.path)
 
-        def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
+        def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> PreparedCommand | None:
             if list(words[1:3]) == ["-m", packages.MODULE]:
                 software = Software((folder / _flags(words)["--requirements"],), has_tensorflow(container.image))
                 return _in(self._provide(f"step {job}", software, pod, note), words)
@@ -73,7 +73,7 @@ class Containers:
                 # Of all others it was said before anything ran.
                 note(program.replacing)
             own_words = [*prepared.words[: prepared.words.index("--") + 1]]
-            return Prepared(
+            return PreparedCommand(
                 [*own_words, *(word.format_map(_places(own_words)) for word in program.substitute)], prepared.path
             )
 
@@ -97,7 +97,7 @@ class Containers:
         it has all packages that the app's lock file pins.
         """
 
-        def supplied(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
+        def supplied(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> PreparedCommand | None:
             if list(words[1:2]) != ["-m"] or words[2] not in {SUPPLIED, READER}:
                 return prepare(pod, words)
             begins = words.index("--") + 1
@@ -105,24 +105,24 @@ class Containers:
             inner = supplied(pod, container, rest, folder) or in_project(rest)
             return replace(inner, words=[sys.executable, *words[1:begins], *inner.words])
 
-        def prepare(pod: Pod, words: Sequence[str]) -> Prepared | None:
+        def prepare(pod: Pod, words: Sequence[str]) -> PreparedCommand | None:
             program = self.programs.get(server)
             if program is None or _is_of_project(program):
                 return None
             if list(words[1:2]) == ["-m"] and words[2] in {INSTALLER, APP_INSTALLER}:
                 self._environment(program, pod, note)
                 sentence = f"{program.software} is in the environment of this rehearsal"
-                return Prepared([sys.executable, "-c", f"print({sentence!r})"], search_path())
+                return PreparedCommand([sys.executable, "-c", f"print({sentence!r})"], search_path())
             if (fake := program.fake) and not program.is_here():
-                return Prepared([sys.executable, "-m", fake.module, *words[1:]], search_path(), fake.environment)
+                return PreparedCommand([sys.executable, "-m", fake.module, *words[1:]], search_path(), fake.environment)
             if not program.installed and words[0] not in PYTHON:
-                return Prepared(words, search_path())
+                return PreparedCommand(words, search_path())
             environment = self._environment(program, pod, note)
             if words[0] in PYTHON:
                 return _in(environment, words)
             if not program.is_here(environment.bin):
                 raise RefusedError(program.nowhere)
-            return Prepared(words, [str(environment.bin), *search_path()])
+            return PreparedCommand(words, [str(environment.bin), *search_path()])
 
         return supplied
 
@@ -154,9 +154,9 @@ def _is_of_project(program: Program) -> bool:
     return bool(program.app and program.app.module) and all(map(has_all_of, program.software.locks))
 
 
-def _in(environment: Environment, words: Sequence[str]) -> Prepared:
+def _in(environment: Environment, words: Sequence[str]) -> PreparedCommand:
     """``words``, of which the first is Python, in ``environment``."""
-    return Prepared([str(environment.bin / "python3"), *words[1:]], [str(environment.bin), *search_path()])
+    return PreparedCommand([str(environment.bin / "python3"), *words[1:]], [str(environment.bin), *search_path()])
 
 
 def _flags(words: Sequence[str]) -> dict[str, str]:

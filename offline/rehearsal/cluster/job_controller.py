@@ -269,7 +269,7 @@ class _Running:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._pods = Linked(self.stop)
+        self._pods = LinkedStop(self.stop)
 
     def result(self) -> JobResult:
         """Runs every index to its end."""
@@ -301,7 +301,7 @@ class _Running:
             number += 1
             with self._lock:
                 self.attempts += 1
-            pod = self.start_pod(number, index, Linked(self._pods))
+            pod = self.start_pod(number, index, LinkedStop(self._pods))
             with self._lock:
                 self.last = pod
                 action = "Complete" if pod.succeeded else self.job.action(pod)
@@ -331,7 +331,7 @@ class _Running:
         self._pods.request(JOB_FAILED, self.job.pod.grace_period)
 
 
-class Linked(Stop):
+class LinkedStop(Stop):
     """The stop of one pod: its own (an eviction), or that of its Job; or of a Job: its own, or the rehearsal's."""
 
     def __init__(self, job: Stop) -> None:
@@ -432,7 +432,7 @@ class Disruption:
 
     @classmethod
     def of(cls, job: JobSpec, index: int | None, evicted: Callable[[str], None]) -> "Disruption":
-        """That of the pod with this index, or of the one that says most: a node that others have to miss."""
+        """Evicts the pod with this index. By default the first pod; in a group the second, which others miss."""
         default = SECOND if job.together else FIRST
         return cls(job, default if index is None else index, evicted)
 

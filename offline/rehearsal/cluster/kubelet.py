@@ -204,7 +204,7 @@ class Pod:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedCommand:
     """A container's command line, the folders in which its programs are looked for, and variables of its own."""
 
     words: Sequence[str]
@@ -212,7 +212,7 @@ class Prepared:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-Prepare = Callable[[Pod, Container, Sequence[str], Path], Prepared | None]
+Prepare = Callable[[Pod, Container, Sequence[str], Path], PreparedCommand | None]
 """Prepares a container with this command line that starts in this folder; None leaves it to the project's Python,
 which has what the modules of the project need. Raises RefusedError."""
 
@@ -379,11 +379,11 @@ class Kubelet:
         return {VIRTUAL_ACCELERATORS: f"{pod.placement.node.accelerator}:{container.requests.gpus}"}
 
 
-def in_project(words: Sequence[str]) -> Prepared:
+def in_project(words: Sequence[str]) -> PreparedCommand:
     """``words`` as the project's own Python runs them, which has what its modules need."""
     python = [sys.executable] if words[0] in {"python", "python3"} else [words[0]]
     path = [str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
-    return Prepared([*python, *words[1:]], path)
+    return PreparedCommand([*python, *words[1:]], path)
 
 
 def field_value(pod: Pod, path: str) -> str:
@@ -431,8 +431,8 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 def readdressed(text: str, addresses: Mapping[str, re.Pattern[str]]) -> str:
     """``text`` with what each pattern matches replaced by its address.
 
-    The patterns are looked for one after the other, and none finds anything in an address that is already there:
-    a port of this machine may be one that the container was told, too.
+    The patterns are looked for one after the other, and none matches in an address that was just inserted: a port
+    of this machine may equal a port that the container was given.
     """
     marks = {chr(_MARKS + index): address for index, address in enumerate(addresses)}
     for mark, pattern in zip(marks, addresses.values(), strict=True):

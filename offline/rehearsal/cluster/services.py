@@ -17,7 +17,7 @@ from offline.evaluated.network_policies import refuses
 from offline.evaluated.scheduling import PodRequest
 from offline.evaluated.workloads import Workload
 from offline.rehearsal.cluster.cluster_objects import Namespace, Objects, RefusedError, admit, contents
-from offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, Prepared
+from offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, PreparedCommand
 from offline.rehearsal.cluster.pods import Container, PodSpec, UnsupportedError
 from offline.rehearsal.cluster.scheduler import Placement, PodAffinity, Scheduler
 from offline.rehearsal.cluster.server_specs import Address, Probe, ServerSpec, addresses, server_spec
@@ -253,7 +253,7 @@ class Server:
     def _kubelet(self) -> Kubelet:
         kubelet = self.surroundings.kubelet(self.record, self.namespace)
 
-        def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
+        def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> PreparedCommand | None:
             prepared = kubelet.prepare(pod, container, words, folder) if kubelet.prepare else None
             self._launched = time.monotonic() if self._recovering or self._launched is None else self._launched
             return prepared

@@ -225,7 +225,7 @@ class Environments:
         return Environment(folder) if _is_whole(folder) else None
 
     def _name(self, software: Software) -> str:
-        """Changes with all that decides what is in the environment and whether it can be used where it is."""
+        """Changes with everything that decides the content of the environment and whether it works there."""
         image = software.image_packages()
         decisive = {
             "format": FORMAT,
@@ -367,7 +367,7 @@ def _content(lock: Path) -> str:
 
 
 def _reason(output: Sequence[str]) -> str:
-    """What uv gives as the reason: its ``error:``, and its ``cause:`` where there are some, as one line."""
+    """The reason that uv prints, as one line: its ``error:`` and ``cause:`` lines, or its last lines."""
     lines = [line.strip() for line in output]
     reasons = [line.partition(": ")[2] for line in lines if line.startswith(("error: ", "cause: "))]
     return ": ".join(reasons or filter(None, lines[-3:]))

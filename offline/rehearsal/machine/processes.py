@@ -65,7 +65,7 @@ class Launch:
     """What to start. ``memory`` is the limit in MiB; ``cpu_request`` and ``cpu_limit`` are in millicores.
 
     ``writable`` are the folders below which it may write; None: wherever its user may. With ``unheld`` it listens
-    on loopback alone, and that is called where it cannot be kept to it.
+    on loopback alone; ``unheld`` is called where this machine cannot enforce that.
     """
 
     command: Sequence[str]

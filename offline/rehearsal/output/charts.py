@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from infra.pipelines.results import heading
 from offline.picture.layout import Style, fitted
-from offline.rehearsal.output.comparison import Compared, Comparison
+from offline.rehearsal.output.comparison import ComparedVariant, Comparison
 from offline.rehearsal.output.results import ShownCurves
 from offline.rehearsal.records import JobRecord, Phase
 
@@ -251,9 +251,9 @@ def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _series(comparison: Comparison, axis: str) -> Mapping[str, list[Compared]]:
+def _series(comparison: Comparison, axis: str) -> Mapping[str, list[ComparedVariant]]:
     """The variants by what they have on the other axes."""
-    series: dict[str, list[Compared]] = {}
+    series: dict[str, list[ComparedVariant]] = {}
     for variant in comparison.variants:
         others = ", ".join(
             variant.text(other) if isinstance(variant.values.get(other), str) else f"{other} {variant.text(other)}"
@@ -284,7 +284,7 @@ def _points(comparison: Comparison, name: str, axis: str) -> Chart:
     }
     bottom, height, y_ticks = y_axis(list(numbers.values()))
 
-    def point(compared: Compared) -> tuple[float, float, float]:
+    def point(compared: ComparedVariant) -> tuple[float, float, float]:
         value = numbers[compared.record.urn]
         return x(places[compared.record.urn]), (value - bottom) / height, value
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, VARIANT_ANNOTATION
 from infra.pipelines.results import RESULTS, Number
 from infra.review.stack import Resource, strings
-from offline.rehearsal.output.results import Collected, JobResults, ShownNumber, decimals, written
+from offline.rehearsal.output.results import CollectedResults, JobResults, ShownNumber, decimals, written
 from offline.rehearsal.records import JobRecord
 
 DIGITS = 6
@@ -42,8 +42,8 @@ class _Annotation(BaseModel):
 
 
 @dataclass(frozen=True)
-class Compared:
-    """One variant: what it has of its own, and its numbers by their names as far as it left them."""
+class ComparedVariant:
+    """One variant: its own settings, and by name the numbers that it left."""
 
     record: JobRecord
     values: Mapping[str, Value]
@@ -82,7 +82,7 @@ class Comparison:
 
     pipeline: str
     step: str
-    variants: Sequence[Compared]
+    variants: Sequence[ComparedVariant]
     measures: Mapping[str, str] = field(default_factory=dict[str, str])
     by: str = ""
     of: Literal["max", "min"] = "max"
@@ -93,7 +93,7 @@ class Comparison:
         return tuple(dict.fromkeys(axis for variant in self.variants for axis in variant.values))
 
     @cached_property
-    def best(self) -> Compared | None:
+    def best(self) -> ComparedVariant | None:
         """The variant that later steps read: of equal ones the first, as the steps themselves choose."""
         sign = 1 if self.of == "max" else -1
         values = [(variant, value) for variant in self.variants if (value := variant.value(self.by)) is not None]
@@ -114,7 +114,7 @@ class Comparison:
         without = f"; {lacking} of {len(self.variants)} left none" if lacking else ""
         return f"★ the {largest} {self.measures.get(self.by, self.by)}: later steps read this variant{without}"
 
-    def cell(self, variant: Compared, name: str) -> str:
+    def cell(self, variant: ComparedVariant, name: str) -> str:
         """A number of a variant with as many digits as those of the others; empty where it left none."""
         if name not in variant.numbers:
             return ""
@@ -130,7 +130,10 @@ class Comparison:
 
 
 def compare(
-    jobs: Iterable[Resource], records: Mapping[str, JobRecord], results: Collected, order: Sequence[str] = ()
+    jobs: Iterable[Resource],
+    records: Mapping[str, JobRecord],
+    results: CollectedResults,
+    order: Sequence[str] = (),
 ) -> tuple[Comparison, ...]:
     """A comparison for each step of which ``jobs`` run variants, however these ended.
 
@@ -166,7 +169,10 @@ def _comparison(
     return Comparison(
         pipeline,
         step,
-        [Compared(records[job.urn], annotation.values, numbers.get(job.name, {})) for job, annotation in variants],
+        [
+            ComparedVariant(records[job.urn], annotation.values, numbers.get(job.name, {}))
+            for job, annotation in variants
+        ],
         measures,
         best.by if best else "",
         best.of if best else "max",
@@ -191,7 +197,7 @@ def _declared_numbers(job: Resource) -> list[Number]:
 
 
 def shown_whole(jobs: Iterable[JobResults], comparisons: Iterable[Comparison]) -> list[JobResults]:
-    """Those of ``jobs`` whose tables, pictures and curves are shown: of variants the best, where there is one.
+    """The Jobs whose tables, pictures and curves are shown. Of the variants of a step only the best is, if one is.
 
     Each variant's titles say which one it is.
     """

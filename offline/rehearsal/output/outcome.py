@@ -21,7 +21,7 @@ from offline.engine.stack_config import ConfigError, StackConfig
 from offline.evaluation.worker import where
 from offline.rehearsal.machine.programs import Program
 from offline.rehearsal.output.comparison import Comparison
-from offline.rehearsal.output.results import Collected
+from offline.rehearsal.output.results import CollectedResults
 from offline.rehearsal.output.usage import UsedBy
 from offline.rehearsal.records import JobRecord, ServiceRecord
 from offline.rehearsal.state import BusyError, FolderError
@@ -74,7 +74,7 @@ class Outcome:
     configuration: Configuration
     evaluation: Evaluation
     records: list[JobRecord]
-    results: Collected
+    results: CollectedResults
     comparisons: tuple[Comparison, ...]
     executed: frozenset[str]
     began: float

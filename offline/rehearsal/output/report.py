@@ -27,14 +27,14 @@ from offline.evaluated.cost import cost
 from offline.evaluated.model import Cost
 from offline.evaluated.phrasing import money
 from offline.evaluated.scheduling import pool_of_nodes
-from offline.evaluated.timeline import Measured
+from offline.evaluated.timeline import JobDuration
 from offline.picture.scene import about, scene
 from offline.picture.svg import picture
 from offline.rehearsal.cluster.server_specs import only_said
 from offline.rehearsal.output import charts
 from offline.rehearsal.output.comparison import Comparison, shown_whole
 from offline.rehearsal.output.outcome import Configuration, Outcome
-from offline.rehearsal.output.results import Collected, JobResults, ShownNumber
+from offline.rehearsal.output.results import CollectedResults, JobResults, ShownNumber
 from offline.rehearsal.output.terminal import ending, own_lines, place_of, pods_of, times, without_tables, written
 from offline.rehearsal.output.usage import IdleGpus, idle_gpus
 from offline.rehearsal.records import JobRecord, Phase, ServiceRecord
@@ -162,14 +162,14 @@ def _idle_gpus(stack: Stack, outcome: Outcome) -> list[IdleGpus]:
 def priced(stack: Stack, records: Sequence[JobRecord]) -> Cost:
     """The stack's cost at list prices, as a preview has it, with the times that its Jobs took here."""
     took = {
-        record.name: Measured(record.seconds, "rehearsed")
+        record.name: JobDuration(record.seconds, "rehearsed")
         for record in records
         if record.phase.good and record.seconds
     }
     return cost(stack, today=date.today(), measured=took)
 
 
-def pipeline_sections(results: Collected, comparisons: Sequence[Comparison]) -> dict[str, dict[str, Any]]:
+def pipeline_sections(results: CollectedResults, comparisons: Sequence[Comparison]) -> dict[str, dict[str, Any]]:
     """What the template shows of each pipeline: Jobs, numbers that several have, comparisons, other files."""
     sections: dict[str, dict[str, Any]] = {}
     for pipeline in dict.fromkeys([*results.pipelines, *(comparison.pipeline for comparison in comparisons)]):
@@ -191,7 +191,7 @@ def _single(jobs: Sequence[JobResults], comparisons: Sequence[Comparison]) -> li
     return [job for job in jobs if job.job not in compared]
 
 
-def result_tiles(results: Collected, comparisons: Sequence[Comparison] = ()) -> list[tuple[str, str, str]]:
+def result_tiles(results: CollectedResults, comparisons: Sequence[Comparison] = ()) -> list[tuple[str, str, str]]:
     """Title, value and detail of each number that one Job of a pipeline has, and of how many rows are right.
 
     For variants it is the number that decides which is best.

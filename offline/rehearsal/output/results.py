@@ -218,7 +218,7 @@ class JobResults:
 
 
 @dataclass(frozen=True)
-class Collected:
+class CollectedResults:
     """The results of all Jobs, in the order of the Jobs; ``problems`` are results that cannot be shown."""
 
     jobs: tuple[JobResults, ...] = ()
@@ -233,7 +233,7 @@ class Collected:
         return by_pipeline
 
 
-def collect(jobs: Iterable[Resource], store: Path, with_failed_items: Iterable[Resource] = ()) -> Collected:
+def collect(jobs: Iterable[Resource], store: Path, with_failed_items: Iterable[Resource] = ()) -> CollectedResults:
     """The declared results of ``jobs``, which succeeded, in the folder ``store``.
 
     Of Jobs ``with_failed_items``, which failed for these, there is the table of all items.
@@ -262,7 +262,7 @@ def collect(jobs: Iterable[Resource], store: Path, with_failed_items: Iterable[R
         results.files = tuple(dict.fromkeys(result.path for result in declared if result.path not in damaged))
         if declared:
             collected.append(results)
-    return Collected(tuple(collected), tuple(problems))
+    return CollectedResults(tuple(collected), tuple(problems))
 
 
 def _declared_results(job: Resource, store: Path) -> tuple[tuple[Result, ...], JobResults]:

@@ -23,7 +23,7 @@ from infra.review.stack import Resource, mapping
 from infra.schema.problems import printable, printable_lines
 from offline.engine.resources import StackOutput
 from offline.rehearsal.output.comparison import Comparison, shown_whole
-from offline.rehearsal.output.results import Collected, JobResults, ShownFile, ShownTable
+from offline.rehearsal.output.results import CollectedResults, JobResults, ShownFile, ShownTable
 from offline.rehearsal.output.usage import IdleGpus, UsedBy
 from offline.rehearsal.records import JobRecord, Phase, ServicePhase, ServiceRecord
 from offline.rehearsal.state import kept
@@ -481,7 +481,7 @@ def ran(
         console.print(Text(printable(line)), soft_wrap=True)
 
 
-def results(console: Console, collected: Collected, comparisons: Sequence[Comparison] = ()) -> None:
+def results(console: Console, collected: CollectedResults, comparisons: Sequence[Comparison] = ()) -> None:
     """Prints the declared results of each pipeline; for compared variants, those of the best."""
     compared = {variant.record.name for compared_steps in comparisons for variant in compared_steps.variants}
     for pipeline in dict.fromkeys(
@@ -521,7 +521,7 @@ def place_of(results: JobResults, file: ShownFile) -> str:
     return kept(results.job, file.path) if file.copied else str(file.file)
 
 
-def stack_outputs(console: Console, outputs: Mapping[str, StackOutput], collected: Collected) -> None:
+def stack_outputs(console: Console, outputs: Mapping[str, StackOutput], collected: CollectedResults) -> None:
     """What `pulumi stack output` would show."""
     shown_outputs = without_tables(outputs, collected)
     if not shown_outputs:
@@ -533,7 +533,7 @@ def stack_outputs(console: Console, outputs: Mapping[str, StackOutput], collecte
         console.print(Text.assemble((f"{name}: ", "bold"), printable_lines(written(output.shown))), soft_wrap=True)
 
 
-def without_tables(outputs: Mapping[str, StackOutput], collected: Collected) -> dict[str, StackOutput]:
+def without_tables(outputs: Mapping[str, StackOutput], collected: CollectedResults) -> dict[str, StackOutput]:
     """``outputs`` without the results of pipelines that are shown as tables, and what only programs read.
 
     A text in the place of a result stays: it says why there is none, or how to see it.

@@ -27,8 +27,7 @@ class GpuTime:
 class UsedBy:
     """What one pod of a Job used: cores and MiB, and what is known of its GPUs, in words.
 
-    ``gpu_times`` are those of its GPUs of which something is known, also in pods before it that had its place and
-    were taken away.
+    ``gpu_times`` are the known times of its GPUs, including those in evicted pods that it replaced.
     """
 
     job: str

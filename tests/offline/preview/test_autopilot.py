@@ -7,7 +7,7 @@ from infra.review.stack import JOB, Resource, Stack
 from infra.review.tables import hourly
 from offline.evaluated.cost import cost
 from offline.evaluated.model import Cost, StepCost
-from offline.evaluated.timeline import Measured
+from offline.evaluated.timeline import JobDuration
 from tests.support.autopilot import evaluated
 from tests.support.costing import TODAY
 
@@ -21,7 +21,7 @@ def stack() -> Stack:
 
 @pytest.fixture(scope="module")
 def found(stack: Stack) -> Cost:
-    return cost(stack, today=TODAY, measured={"mnist-predict": Measured(600, "measured")})
+    return cost(stack, today=TODAY, measured={"mnist-predict": JobDuration(600, "measured")})
 
 
 def steps(found: Cost) -> dict[str, StepCost]:

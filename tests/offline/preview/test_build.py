@@ -5,19 +5,19 @@ from datetime import date
 
 from infra.review.contract import Severity
 from infra.review.stack import Stack
-from offline.evaluated.timeline import Measured
-from offline.evaluation.decoding import Evaluated
+from offline.evaluated.timeline import JobDuration
+from offline.evaluation.decoding import EvaluatedStack
 from offline.preview.build import NOT_EVALUATED, Options, build, exit_code
 from offline.preview.revisions import Evaluations
 
 
 def test_a_failed_preview_of_one_stack_shows_no_values_and_keeps_the_others() -> None:
-    def measured(name: str) -> Mapping[str, Measured]:
+    def measured(name: str) -> Mapping[str, JobDuration]:
         if name == "bad":
             raise LookupError("password-of-somebody")
         return {}
 
-    evaluations = Evaluations({name: Evaluated(name, Stack(name, {}, {})) for name in ("a", "bad", "c")}, {})
+    evaluations = Evaluations({name: EvaluatedStack(name, Stack(name, {}, {})) for name in ("a", "bad", "c")}, {})
     found = build(evaluations, Options(date(2026, 11, 22), lambda _: {}, measured=measured))
     assert [stack.stack for stack in found.stacks] == ["bad", "a", "c"], "what fails comes first"
     assert [stack.cost is None for stack in found.stacks] == [True, False, False]

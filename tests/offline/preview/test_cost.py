@@ -11,7 +11,7 @@ from infra.review.facts import Charge, Source
 from infra.review.stack import Resource, Stack
 from offline.evaluated.cost import common_basis, cost, difference
 from offline.evaluated.model import Outcome, Preview, RunCost, StackPreview
-from offline.evaluated.timeline import Measured
+from offline.evaluated.timeline import JobDuration
 from offline.preview import tables
 from tests.support.costing import CLUSTER, TODAY, Pool, job, price, service, stack
 from tests.support.reviewing import REVIEWS, declared, declared_stack
@@ -39,14 +39,14 @@ def test_idle_and_maximum_cost() -> None:
     assert found.most_hourly == pytest.approx(0.1 + 2 * 0.2 + 3.6 + 0.01)
 
 
-def run(stack: Stack, jobs: Mapping[str, Outcome] | None = None, **measured: Measured) -> RunCost:
+def run(stack: Stack, jobs: Mapping[str, Outcome] | None = None, **measured: JobDuration) -> RunCost:
     found = cost(stack, today=TODAY, jobs=jobs, measured=measured).run
     assert found is not None
     return found
 
 
 def test_a_run_costs_boot_work_and_ten_idle_minutes() -> None:
-    found = run(small(), train=Measured(1000, "rehearsed"))
+    found = run(small(), train=JobDuration(1000, "rehearsed"))
     # 300 s boot, 245 s image, 1,000 s of work, 600 s until the autoscaler takes the node back; and the 600 s of
     # `prepare` on the node that is there, and paid, at all times.
     anyway = 600 / 3600 * 0.2
@@ -112,7 +112,7 @@ def test_a_second_node_beside_a_permanent_one_is_billed() -> None:
 
 
 def test_all_stacks_use_one_basis_or_time_limits() -> None:
-    real, here = Measured(1, "measured"), Measured(1, "rehearsed")
+    real, here = JobDuration(1, "measured"), JobDuration(1, "rehearsed")
     assert common_basis({"a": {"x": real}, "b": {"y": real}}, {"a": ["x"], "b": ["y"]}) == "measured"
     assert common_basis({"a": {"x": here}, "b": {"y": here}}, {"a": ["x"], "b": ["y"]}) == "rehearsed"
     assert common_basis({"a": {"x": here}, "b": {"y": real}}, {"a": ["x"], "b": ["y"]}) == "limit"
@@ -183,7 +183,7 @@ def test_a_job_without_a_limit_has_no_maximum_cost() -> None:
     endless = job("train", "gpu", gpus=1, limit=None)
     unknown = run(stack([GPU], endless))
     assert (unknown.most, unknown.unknown) == (None, ["a time limit of train"])
-    found = run(stack([GPU], endless), train=Measured(3000, "measured"))
+    found = run(stack([GPU], endless), train=JobDuration(3000, "measured"))
     assert found.dollars == pytest.approx(3600 / 3600 * 3.61)
     assert (found.most, found.unknown) == (None, [])
     assert found.steps[0].basis == "measured"
@@ -336,7 +336,7 @@ def test_workers_cost_the_nodes_that_they_are_on() -> None:
     one_node = run(stack([SPARE], job("days", "cpu", limit=3000, pods=3, cpu="1")))
     assert one_node.dollars == pytest.approx(0.2)
     # Two at a time, and the third after them, as in the rehearsal.
-    narrow = run(stack([Pool("cpu", 2, 2, 0.2)], days), days=Measured(600, "rehearsed"))
+    narrow = run(stack([Pool("cpu", 2, 2, 0.2)], days), days=JobDuration(600, "rehearsed"))
     assert narrow.dollars == pytest.approx(2 * (600 + 26) / 3600 * 0.2)
 
 
@@ -373,6 +373,6 @@ def test_what_a_scheduled_run_has_anyway_is_not_counted_again() -> None:
     assert (scheduled.dollars, scheduled.paid_anyway) == (pytest.approx(0.2), pytest.approx(0.2))
     assert scheduled.monthly == pytest.approx(0)
     assert cost(stack([CPU], prepare, nightly()), today=TODAY).scheduled == []
-    measured = {"prepare": Measured(360, "measured")}
+    measured = {"prepare": JobDuration(360, "measured")}
     [quicker] = cost(stack([CPU], prepare, nightly(prepare)), today=TODAY, measured=measured).scheduled
     assert quicker.dollars == pytest.approx(0.02)

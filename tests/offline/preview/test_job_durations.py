@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.platform import Resources
-from offline.evaluated.timeline import Measured
+from offline.evaluated.timeline import JobDuration
 from offline.preview.job_durations import TimesError, exported, rehearsed
 from offline.rehearsal.records import JobRecord, Phase
 from offline.rehearsal.state import Place, State
@@ -37,7 +37,7 @@ def test_a_stack_export_has_the_times_of_its_jobs(tmp_path: Path) -> None:
         job("old-train", "2026-11-20T10:00:00Z", "2026-11-20T10:12:30Z", delete=True),
         {"urn": "urn:pulumi:dev::slipway::gcp:storage/bucket:Bucket::store", "type": "gcp:storage/bucket:Bucket"},
     )
-    assert exported(file) == {"dev": {"mnist-train": Measured(750, "measured")}}
+    assert exported(file) == {"dev": {"mnist-train": JobDuration(750, "measured")}}
 
 
 def test_times_in_an_export_are_by_stack(tmp_path: Path) -> None:
@@ -72,8 +72,8 @@ def test_a_rehearsal_records_the_times_of_successful_jobs(tmp_path: Path) -> Non
     place.create()
     State(tmp_path / "state.json", {record.urn: record for record in records}).save()
     assert rehearsed(tmp_path) == {
-        "mnist-train": Measured(42.5, "rehearsed"),
-        "mnist-prepare": Measured(2, "rehearsed"),
+        "mnist-train": JobDuration(42.5, "rehearsed"),
+        "mnist-prepare": JobDuration(2, "rehearsed"),
     }
 
 

@@ -13,7 +13,7 @@ from infra.review.contract import Severity
 from infra.review.stack import JOB, KUBERNETES_PROVIDER, NodePool, Resource, Stack
 from offline.evaluated.model import Preview, StackPreview
 from offline.evaluated.workloads import STATEFUL_SET
-from offline.evaluation.decoding import ClusterElsewhere, Evaluated, Failed
+from offline.evaluation.decoding import ClusterElsewhere, EvaluatedStack, FailedEvaluation
 from offline.preview.build import NOT_EVALUATED, Options, build, exit_code, lost_places
 from offline.preview.markdown import comment
 from offline.preview.revisions import Evaluations
@@ -69,18 +69,18 @@ JOBS = [
 
 def team(
     pools: Sequence[NodePool] | None, jobs: Sequence[Resource] | None = JOBS, removed: bool = False
-) -> Evaluated:
+) -> EvaluatedStack:
     """The stack of a team; without ``jobs`` it cannot be evaluated."""
     there = ClusterElsewhere("dev", "platform", "main", pools, removed=removed)
     if jobs is None:
-        failed = Failed("SettingsError", "1 problem", [NO_POOL])
-        return Evaluated("team", failure=failed, elsewhere=[there])
+        failed = FailedEvaluation("SettingsError", "1 problem", [NO_POOL])
+        return EvaluatedStack("team", failure=failed, elsewhere=[there])
     resources = {each.urn: each for each in [PROVIDER, *jobs]}
-    return Evaluated("team", Stack("team", resources, pools=pools or ()), elsewhere=[there])
+    return EvaluatedStack("team", Stack("team", resources, pools=pools or ()), elsewhere=[there])
 
 
-def previewed(after: Evaluated, *, platform: bool = True) -> Preview:
-    other = {"platform": Evaluated("platform", Stack("platform", {}))}
+def previewed(after: EvaluatedStack, *, platform: bool = True) -> Preview:
+    other = {"platform": EvaluatedStack("platform", Stack("platform", {}))}
     head = {"team": after, **(other if platform else {})}
     return build(Evaluations(head, {"team": team([CPU, GPU]), **other}), Options(date(2026, 11, 22), lambda _: {}))
 
@@ -151,14 +151,14 @@ def test_a_job_that_no_pool_takes_any_more_is_told_where_the_stack_can_be_evalua
     ],
     ids=["cluster", "stack"],
 )
-def test_a_cluster_that_goes_takes_the_place_of_all_jobs(after: Evaluated, why: str) -> None:
+def test_a_cluster_that_goes_takes_the_place_of_all_jobs(after: EvaluatedStack, why: str) -> None:
     found = previewed(after, platform=not after.elsewhere[0].removed)
     reason = f"mnist-prepare, mnist-train, mnist-predict of `team` lose their place: {why}"
     assert lost(found) == lost(found, "platform") == [reason]
 
 
 def test_a_team_that_another_stack_no_longer_names_loses_its_access() -> None:
-    def named(stack: Evaluated, *teams: tuple[str, str]) -> Evaluated:
+    def named(stack: EvaluatedStack, *teams: tuple[str, str]) -> EvaluatedStack:
         return replace(stack, elsewhere=[replace(each, teams=teams) for each in stack.elsewhere])
 
     before = named(team([CPU, GPU]), ("mnist", "runner"), ("other", "runner"))
@@ -183,7 +183,7 @@ def test_a_team_that_another_stack_no_longer_names_loses_its_access() -> None:
     ],
     ids=["nothing", "a change", "steps that moved", "mistakes of its own", "mistakes of the other file"],
 )
-def test_jobs_that_keep_a_place_are_no_finding(after: Evaluated) -> None:
+def test_jobs_that_keep_a_place_are_no_finding(after: EvaluatedStack) -> None:
     found = previewed(after)
     assert lost(found) == lost(found, "platform") == []
     assert all("causes" not in failure.message for failure in of(found, "team").failures)

@@ -10,7 +10,7 @@ import pytest
 from infra.review.stack import JOB, KUBERNETES_PROVIDER, NodePool, Secret
 from offline.evaluated.model import Preview, StackPreview
 from offline.evaluation.__main__ import evaluate_stack, other_stacks
-from offline.evaluation.decoding import Evaluated
+from offline.evaluation.decoding import EvaluatedStack
 from offline.evaluation.encoding import Secrets
 from offline.preview.build import Options, build
 from offline.preview.revisions import Evaluations, evaluate_trees
@@ -44,7 +44,7 @@ def built(evaluations: Evaluations) -> Preview:
     return build(evaluations, Options(date(2026, 11, 22), lambda _: {}))
 
 
-def stack(each: Evaluated) -> Any:
+def stack(each: EvaluatedStack) -> Any:
     assert each.failure is None, each.failure
     assert each.stack is not None
     return each.stack

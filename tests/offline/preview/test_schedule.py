@@ -7,7 +7,7 @@ import pytest
 
 from infra.review.stack import Stack
 from offline.evaluated.model import Outcome
-from offline.evaluated.timeline import Measured, Schedule, schedule
+from offline.evaluated.timeline import JobDuration, Schedule, schedule
 from tests.support.costing import STATEFUL_SET, Pool, job, service, stack
 from tests.support.reviewing import declared
 
@@ -18,8 +18,8 @@ GPU_IMAGE = 245
 """Seconds that the image of a GPU pod takes on a node that does not have it."""
 
 
-def times(**seconds: float) -> Mapping[str, Measured]:
-    return {name: Measured(amount, "rehearsed") for name, amount in seconds.items()}
+def times(**seconds: float) -> Mapping[str, JobDuration]:
+    return {name: JobDuration(amount, "rehearsed") for name, amount in seconds.items()}
 
 
 def at(found: Schedule, name: str) -> tuple[float, float]:
@@ -81,7 +81,7 @@ def test_an_idle_node_is_kept_for_ten_minutes(between: int, boots: int) -> None:
 
 
 def test_limits_and_measured_times_include_the_boot() -> None:
-    found = schedule(stack([GPU], job("train", "gpu", gpus=1)), {"train": Measured(900, "measured")})
+    found = schedule(stack([GPU], job("train", "gpu", gpus=1)), {"train": JobDuration(900, "measured")})
     assert at(found, "train") == (0, 900)
     assert at(schedule(stack([GPU], job("train", "gpu", gpus=1, limit=7200)), {}), "train") == (0, 7200)
 
@@ -162,7 +162,7 @@ def test_pods_without_room_are_in_the_time_of_those_that_have_some(pods: int) ->
 def test_a_time_limit_holds_for_all_pods_together() -> None:
     found = schedule(stack([WIDE], job("days", "cpu", pods=9)), {})
     assert at(found, "days") == (0, 3600)
-    measured = schedule(stack([WIDE], job("days", "cpu", pods=9)), {"days": Measured(900, "measured")})
+    measured = schedule(stack([WIDE], job("days", "cpu", pods=9)), {"days": JobDuration(900, "measured")})
     assert at(measured, "days") == (0, 900)
 
 

@@ -1,6 +1,6 @@
 """How long an update takes, and what it waits for."""
 
-from offline.evaluated.timeline import Measured, timeline
+from offline.evaluated.timeline import JobDuration, timeline
 from offline.preview import tables
 from tests.support.costing import JOB, Pool, job, stack
 
@@ -15,7 +15,7 @@ def test_the_critical_path_lists_each_leg() -> None:
     train = job("train", "gpu", prepare, gpus=1)
     quick = job("quick", "cpu", prepare, limit=60)
     found = timeline(
-        stack([CPU, GPU], prepare, train, quick, creation=CREATION), {"train": Measured(1000, "rehearsed")}
+        stack([CPU, GPU], prepare, train, quick, creation=CREATION), {"train": JobDuration(1000, "rehearsed")}
     )
     assert [(leg.name, leg.type, leg.begins, leg.seconds) for leg in found.critical] == [
         ("here", "cloud:k8s:Cluster", 0, 400),
@@ -32,9 +32,9 @@ def test_the_critical_path_lists_each_leg() -> None:
 
 
 def test_rehearsed_times_are_marked_as_cpu_times() -> None:
-    found = timeline(stack([CPU], job("one", "cpu")), {"one": Measured(10, "rehearsed")})
+    found = timeline(stack([CPU], job("one", "cpu")), {"one": JobDuration(10, "rehearsed")})
     assert any("CPU" in remark for remark in found.remarks)
-    real = timeline(stack([CPU], job("one", "cpu")), {"one": Measured(10, "measured")})
+    real = timeline(stack([CPU], job("one", "cpu")), {"one": JobDuration(10, "measured")})
     assert not any("CPU" in remark for remark in real.remarks)
 
 
@@ -53,7 +53,7 @@ def test_unknown_durations_are_named() -> None:
 
 
 def test_without_a_limit_there_is_no_maximum() -> None:
-    found = timeline(stack([CPU], job("one", "cpu", limit=None)), {"one": Measured(10, "measured")})
+    found = timeline(stack([CPU], job("one", "cpu", limit=None)), {"one": JobDuration(10, "measured")})
     assert (found.seconds, found.limit) == (10, None)
 
 
@@ -68,9 +68,9 @@ def test_the_same_stack_gives_the_same_bytes() -> None:
 
 def test_a_leg_says_how_many_pods_its_job_has_and_how_many_run_at_once() -> None:
     wide = Pool("cpu", least=2, most=2, hourly=0.2)
-    found = timeline(stack([wide], job("days", "cpu", pods=4)), {"days": Measured(600, "rehearsed")})
+    found = timeline(stack([wide], job("days", "cpu", pods=4)), {"days": JobDuration(600, "rehearsed")})
     [leg] = [leg for leg in found.critical if leg.type == JOB]
     assert (leg.pods, leg.at_once, leg.seconds) == (4, 2, 600)
     assert "days (10 min, 4 pods, 2 at a time)" in tables.path_words(found)
-    one = timeline(stack([wide], job("days", "cpu")), {"days": Measured(600, "rehearsed")})
+    one = timeline(stack([wide], job("days", "cpu")), {"days": JobDuration(600, "rehearsed")})
     assert "days (10 min)" in tables.path_words(one)

@@ -14,7 +14,7 @@ from infra.pipelines.results import RESULTS, Column, File, Number, Table
 from infra.review.stack import Resource
 from offline.rehearsal.output.charts import drawn
 from offline.rehearsal.output.comparison import Comparison, compare
-from offline.rehearsal.output.results import Collected, JobResults, ShownNumber
+from offline.rehearsal.output.results import CollectedResults, JobResults, ShownNumber
 from offline.rehearsal.output.terminal import times
 from offline.rehearsal.records import JobRecord, Phase
 from tests.offline.rehearsal.toy import Toys, rehearse
@@ -58,7 +58,7 @@ def compared(
         shown = [ShownNumber(each, each, value, "number", str(value)) for each, value in numbers.items()]
         if phase.good:
             results.append(JobResults(name, "churn", Path(name), numbers=shown))
-    (found,) = compare(jobs, records, Collected(tuple(results)), order or [])
+    (found,) = compare(jobs, records, CollectedResults(tuple(results)), order or [])
     return found
 
 

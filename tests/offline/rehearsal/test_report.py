@@ -20,7 +20,7 @@ from infra.review.stack import Resource
 from offline.rehearsal.output import charts
 from offline.rehearsal.output.outcome import Options
 from offline.rehearsal.output.report import code, priced, stack_of
-from offline.rehearsal.output.results import Collected, ShownCurves, collect, decimals, written
+from offline.rehearsal.output.results import CollectedResults, ShownCurves, collect, decimals, written
 from offline.rehearsal.session import Session, configure
 from tests.offline.rehearsal.toy import ROOT, Toys, rehearse
 from tests.support.browser import chromium
@@ -284,7 +284,7 @@ def test_an_annotation_that_cannot_be_understood_is_one_line(
     assert reason in problem
 
 
-def job_results(store: Path, annotation: str, value: str) -> Collected:
+def job_results(store: Path, annotation: str, value: str) -> CollectedResults:
     annotations = {RUN_ANNOTATION: "run", annotation: value}
     inputs = {"metadata": {"annotations": annotations}}
     return collect([Resource("urn", "kubernetes:batch/v1:Job", "writer", inputs, inputs=inputs)], store)
