@@ -341,51 +341,56 @@ class Collector:
 
 @dataclass(frozen=True)
 class Platform:
-    """One cluster, ready for pipelines.
-
-    ``provider`` is the Kubernetes provider that every resource on the cluster names. ``ready`` are the resources
-    to wait for before the first pod (identity bindings, the device plugin). ``connect`` is the shell command that
-    gives a person's kubectl access, and ``kubectl`` the prefix of commands that then reach it.
-
-    ``device_plugin`` is None where the cluster has one. ``pod_user`` is None where the cluster assigns user and
-    group of its pods. ``egress`` is what pods need beside HTTPS to public addresses: name servers, and what an
-    identity or a mount asks of the node. ``creates_namespace`` is False where the namespace is there already, and
-    ``reads_nodes`` where the stack may not let a pod read the cluster's nodes. ``context`` is that of
-    ``kubeconfig``, where it is not its current one. ``owned`` is False where the cluster is another
-    stack's, which declares all that is in no namespace. ``teams`` is what the teams have whose own stacks run Jobs
-    here, by name. ``app_annotations`` are those of the service accounts of apps, by the account's name; one that
-    needs none is not there. ``volume_class`` is the StorageClass of volumes that one pod has to itself; None: the
-    cluster's default. ``queue`` is what another stack, which has the cluster, declares of Kueue for this stack's
-    Jobs. ``collector`` is what the cloud itself reads metrics with; None: nothing does. ``registry`` is
-    the cloud's own, where the stack builds images for it. ``entrance`` is how people outside reach its apps; None
-    where it has no way in.
-    """
+    """One cluster, ready for pipelines."""
 
     name: str
+    """Its name in the stack file."""
     provider: "k8s.Provider"
+    """The Kubernetes provider that every resource on the cluster names."""
     kubeconfig: "pulumi.Output[str]"
+    """The text of a kubeconfig that reaches it, or the path of one."""
     pools: Mapping[str, Pool]
+    """Its node pools, by their names in the stack file."""
     store: Store
+    """The store of the stack, as the cluster's pods mount it."""
     service_account_annotations: "Mapping[str, pulumi.Input[str]]"
+    """Those of the service account of Jobs, which lets them use the store."""
     ready: "Sequence[pulumi.Resource]"
+    """What to wait for before the first pod: identity bindings, the device plugin."""
     connect: "pulumi.Input[str]"
+    """The shell command that gives a person's kubectl access."""
     kubectl: "pulumi.Input[str]"
+    """The prefix of commands that reach the cluster after `connect`."""
     device_plugin: DevicePlugin | None = None
+    """The device plugin of NVIDIA that the stack declares; None: the cluster has one."""
     pod_user: int | None = POD_USER
+    """User and group of its pods; None: the cluster assigns them."""
     egress: Sequence[Egress] = (dns_of("kube-system", 53),)
+    """Where pods connect to beside HTTPS to public addresses: name servers, and what identities and mounts ask."""
     creates_namespace: bool = True
+    """Whether the stack creates the namespace; False: it is there already."""
     reads_nodes: bool = True
+    """Whether the stack may let a pod read the cluster's nodes."""
     context: str | None = None
+    """The context of ``kubeconfig`` that reaches the cluster; None: its current one."""
     owned: bool = True
+    """False where the cluster is another stack's, which declares all that is in no namespace."""
     teams: Mapping[str, TeamAccess] = field(default_factory=dict[str, TeamAccess])
+    """What the teams have whose own stacks run Jobs here, by the team's name."""
     app_annotations: "Mapping[str, Mapping[str, pulumi.Input[str]]]" = field(
         default_factory=dict[str, "Mapping[str, pulumi.Input[str]]"]
     )
+    """Those of the service accounts of apps, by the account's name; one that needs none is not there."""
     volume_class: "pulumi.Input[str] | None" = None
+    """The StorageClass of volumes that one pod has to itself; None: the cluster's default."""
     queue: QueueAccess | None = None
+    """What another stack, which has the cluster, declares of Kueue for this stack's Jobs."""
     collector: Collector | None = None
+    """What the cloud itself reads metrics with; None: nothing does."""
     registry: Registry | None = None
+    """The cloud's own registry, where the stack builds images for it."""
     entrance: Entrance | None = None
+    """How people outside reach its apps; None: it has no way in."""
 
     @property
     def declares_cluster_objects(self) -> bool:
