@@ -8,8 +8,9 @@ from typing import Any
 import pulumi
 from pulumi.runtime.config import CONFIG, is_config_secret
 
+from infra.clouds.contract import Cloud
 from infra.clouds.other_stack.platforms import outputs_of
-from infra.clouds.registry import CLOUDS, Cloud
+from infra.clouds.registry import CLOUDS
 from infra.pipelines.contract import PipelineSettings
 from infra.pipelines.discovery import DeclaredPipeline
 from infra.placement import shipping

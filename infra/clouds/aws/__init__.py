@@ -1,1 +1,68 @@
 """Amazon Web Services: EKS clusters, node groups, and a bucket mounted as a file system."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infra.clouds.aws import settings
+from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
+from infra.clouds.contract import Check, Cloud
+from infra.emulator import Emulator
+from infra.platform import Platform, Store
+from infra.review.contract import Review
+from infra.review.facts import Probe
+from infra.review.stack import Stack
+from infra.schema.problems import Problem
+from infra.schema.request import Request, Starter, Wish
+
+
+class Aws(Cloud):
+    """Amazon Web Services."""
+
+    name = "aws"
+    title = "AWS"
+    sdk = "pulumi-aws"
+    cluster = AwsCluster
+    stores = (S3Store, EfsStore)
+
+    def checks(self) -> Sequence[Check]:
+        from infra.clouds.aws import rules
+
+        return rules.CHECKS
+
+    def provider_problems(self, configuration: Mapping[str, Any]) -> Sequence[Problem]:
+        from infra.clouds.aws import rules
+
+        return rules.provider_problems(configuration)
+
+    def preflight_problems(self, request: Request | None) -> Sequence[Problem]:
+        from infra.clouds.aws import platforms
+
+        return platforms.preflight_problems(request)
+
+    def platforms(self, request: Request) -> Mapping[str, Platform]:
+        from infra.clouds.aws import platforms
+
+        return platforms.platforms(request)
+
+    def readable(self, store: Store, arguments: Mapping[str, str]) -> Store:
+        from infra.clouds.aws.store import readable
+
+        return readable(store, arguments)
+
+    def emulator(self, request: Request) -> Emulator:
+        from infra.clouds.aws import emulator
+
+        return emulator.Emulator(request)
+
+    def review(self) -> Review:
+        from infra.clouds.aws.review import REVIEW
+
+        return REVIEW
+
+    def probes(self, stack: Stack, request: Request | None) -> Sequence[Probe]:
+        from infra.clouds.aws import doctor
+
+        return doctor.probes(stack, request)
+
+    def starter(self, wish: Wish) -> Starter | Sequence[Problem]:
+        return settings.starter(wish)

@@ -1,12 +1,13 @@
 """What Helm installs in EKS clusters: the Cluster Autoscaler, AWS's EFA plugin and load balancer controller.
 
-Chosen over Karpenter because it scales the node groups that are declared here, so that what a preview shows is
-what there can be. Karpenter would add a queue for interruptions with its rules, and two custom resources per pool,
-and would still need a node group to run on.
+The Cluster Autoscaler is chosen over Karpenter because it scales the node groups that are declared here, so that
+what a preview shows is what there can be. Karpenter would add a queue for interruptions with its rules, and two
+custom resources per pool, and would still need a node group to run on. One more chart waits for disks' deletion.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -14,8 +15,7 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
 from infra.charts import charts
-from infra.clouds.aws.addons import SYSTEM
-from infra.clouds.aws.cluster import EksCluster
+from infra.clouds.aws.cluster import SYSTEM, EksCluster
 from infra.clouds.aws.ingress import SERVICE_ACCOUNT as LOAD_BALANCER_SERVICE_ACCOUNT
 from infra.clouds.aws.ingress import asks, load_balancer
 from infra.clouds.aws.network import Network, subnet_blocks
@@ -436,3 +436,147 @@ def _release(name: str, args: LoadBalancersArgs, after: Sequence[pulumi.Resource
         values=values,
         opts=pulumi.ResourceOptions(parent=args.cluster, provider=args.cluster.provider, depends_on=after),
     )
+
+
+# Disks of Elastic Block Store, for volumes that one pod has to itself.
+
+
+DISK_CLASS = "slipway-gp3"
+"""Name of the StorageClass: an EKS cluster has none that its driver serves."""
+
+DISK_CHART = "./infra/clouds/aws/data/disk-deletion"
+"""The chart of `disk_deletion`, from the root of the project, where Pulumi runs: a path of one machine would
+differ from that of the next."""
+
+DISK_SCRIPT = Path(__file__).parent / "data" / "disk-deletion" / "wait.py"
+
+DISK_RELEASE = "disk-deletion"
+"""Name of the release, and of the objects that its deletion makes."""
+
+DISK_LIMIT = 600
+"""Seconds for the deletion of all disks: each is detached first, which takes up to a minute."""
+
+DISK_START = 300
+"""Seconds more for the pod that waits: its node may have to pull the image."""
+
+_DISK_HOOK = {
+    "helm.sh/hook": "pre-delete",
+    # What failed stays, so that its log can be read, and goes before the next try.
+    "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
+}
+
+
+def disk_class(name: str, cluster: EksCluster, image: str) -> list[pulumi.Resource]:
+    """The class of encrypted gp3 disks, each in the zone of the node that its pod runs on first, and what waits
+    for their deletion. Returns what to wait for before the first claim.
+
+    ``image`` is one with Python. Parameters: docs/parameters.md of kubernetes-sigs/aws-ebs-csi-driver, seen
+    November 2026.
+    """
+    made = k8s.storage.v1.StorageClass(
+        f"{name}-disks",
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=DISK_CLASS),
+        provisioner="ebs.csi.aws.com",
+        parameters={"type": "gp3", "encrypted": "true"},
+        reclaim_policy="Delete",
+        volume_binding_mode="WaitForFirstConsumer",
+        allow_volume_expansion=True,
+        # The driver outlives the class, and so every disk that it has to delete.
+        opts=pulumi.ResourceOptions(provider=cluster.provider, depends_on=[*cluster.disks]),
+    )
+    return [made, disk_deletion(name, cluster, image, made)]
+
+
+def disk_deletion(
+    name: str, cluster: EksCluster, image: str, made: k8s.storage.v1.StorageClass
+) -> k8s.helm.v3.Release:
+    """The release between what uses disks and their driver, whose deletion waits until no disk is left.
+
+    A disk is deleted after its claim, and whoever deletes the claim does not wait for that. Without this release
+    the driver goes in the meantime, and the disks stay and are billed. It has no objects until Helm uninstalls it:
+    then a Job, which runs before anything is deleted, and what that may read. Source:
+    helm.sh/docs/topics/charts_hooks, 2026-11-24. Pulumi runs the hooks of a deletion, and waits for them
+    (pulumi-kubernetes, provider/pkg/provider/helm_release.go; tried with 4.32.0 on 2026-11-24).
+    """
+    return k8s.helm.v3.Release(
+        f"{name}-disk-deletion",
+        name=DISK_RELEASE,
+        namespace=SYSTEM,
+        chart=DISK_CHART,
+        values={"objects": disk_objects(image)},
+        timeout=DISK_LIMIT + DISK_START,
+        opts=pulumi.ResourceOptions(provider=cluster.provider, depends_on=[made, *cluster.disks, *cluster.ready]),
+    )
+
+
+def disk_objects(image: str) -> list[Mapping[str, Any]]:
+    """What Helm makes before it uninstalls the release: a Job that waits, with an account that lists volumes."""
+    subject = {"kind": "ServiceAccount", "name": DISK_RELEASE, "namespace": SYSTEM}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": DISK_RELEASE}
+    rule = {"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["list"]}
+    rbac = "rbac.authorization.k8s.io/v1"
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _disk_metadata(0)},
+        {
+            "apiVersion": rbac,
+            "kind": "ClusterRole",
+            "metadata": _disk_metadata(0, namespaced=False),
+            "rules": [rule],
+        },
+        {
+            "apiVersion": rbac,
+            "kind": "ClusterRoleBinding",
+            "metadata": _disk_metadata(0, namespaced=False),
+            "roleRef": role,
+            "subjects": [subject],
+        },
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": _disk_metadata(1),
+            "spec": {
+                "backoffLimit": 0,
+                "activeDeadlineSeconds": DISK_LIMIT + DISK_START,
+                # A node that goes while it waits takes the pod along, not the Job.
+                "podFailurePolicy": {
+                    "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
+                },
+                "template": {"spec": _disk_pod(image)},
+            },
+        },
+    ]
+
+
+def _disk_pod(image: str) -> Mapping[str, Any]:
+    return {
+        "restartPolicy": "Never",
+        "serviceAccountName": DISK_RELEASE,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65534,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [
+            {
+                "name": "wait",
+                "image": image,
+                "command": ["python3", "-c", DISK_SCRIPT.read_text(encoding="utf-8")],
+                "args": ["--storage-class", DISK_CLASS, "--limit", str(DISK_LIMIT)],
+                "resources": {
+                    "requests": {"cpu": "10m", "memory": "64Mi"},
+                    "limits": {"memory": "64Mi"},
+                },
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+            }
+        ],
+    }
+
+
+def _disk_metadata(weight: int, *, namespaced: bool = True) -> Mapping[str, Any]:
+    annotations = {**_DISK_HOOK, "helm.sh/hook-weight": str(weight)}
+    return {"name": DISK_RELEASE, **({"namespace": SYSTEM} if namespaced else {}), "annotations": annotations}

@@ -13,7 +13,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from infra.api_server import ApiServer
 from infra.clouds.aws.rules.clusters import REGION_VARIABLES, no_region, only_examples
 from infra.clouds.aws.settings import AwsCluster
 from infra.review.facts import STACK, Observation, Probe, Quota, fine, unknown, wrong
@@ -108,11 +107,6 @@ class Account:
         if isinstance(error, unreachable):
             return unknown(SIGN_IN, f"could not be tried: AWS cannot be reached ({type(error).__name__})")
         return wrong(SIGN_IN, f"fails: {' '.join(str(error).split())}", self.login)
-
-
-def servers(_stack: Stack, _request: Request | None) -> Mapping[str, ApiServer]:
-    """None: the stack's cluster is made by its first `pulumi up`."""
-    return {}
 
 
 def probes(stack: Stack, request: Request | None) -> Sequence[Probe]:

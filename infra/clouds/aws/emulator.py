@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from infra import emulator
 from infra.clouds.aws import nodes
-from infra.clouds.aws.addons import SYSTEM
 from infra.clouds.aws.catalogue import is_zone_id
+from infra.clouds.aws.cluster import SYSTEM
 from infra.clouds.aws.nodes import LAUNCH_TEMPLATE, NODE_GROUP
 from infra.clouds.aws.settings import AwsCluster
 from infra.emulator import EMULATED_CA_CERTIFICATE, EMULATED_DIGEST, StoreFiles

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.clouds.aws.addons import SYSTEM
+from infra.clouds.aws.cluster import SYSTEM
 from infra.objects import rule
 from infra.platform import Door, Opened
 from infra.schema.ingress import CognitoSettings, IngressSettings, LoginSettings, OidcSettings

@@ -1,27 +1,207 @@
-"""Everything on AWS, and its cluster as a `Platform`.
+"""Everything on AWS, its registry of images too, and its cluster as a `Platform`.
 
 Resources use the default AWS provider and say their region themselves. One provider per region would do too, but
 would leave out without a word what a stack sets for the default one under ``aws:``: a profile, a role to assume,
 the accounts that are allowed.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from infra.clouds.aws.charts import AutoscalerArgs, LoadBalancersArgs, autoscaler, efa_plugins, load_balancers
+import pulumi
+import pulumi_aws as aws
+
+from infra.clouds.aws.charts import (
+    DISK_CLASS,
+    AutoscalerArgs,
+    LoadBalancersArgs,
+    autoscaler,
+    disk_class,
+    efa_plugins,
+    load_balancers,
+)
 from infra.clouds.aws.cluster import EksCluster, EksClusterArgs, profile_option
-from infra.clouds.aws.disks import NAME as DISK_CLASS
-from infra.clouds.aws.disks import disk_class
-from infra.clouds.aws.image_repository import BuildsArgs, image_repository, registry
 from infra.clouds.aws.network import FlowLogsArgs, Network, NetworkArgs, flow_logs
 from infra.clouds.aws.nodes import POOL_LABEL
 from infra.clouds.aws.pools import fingerprint, interconnect, taints
-from infra.clouds.aws.preflight import account_id, warn_of_example_networks
-from infra.clouds.aws.roles import CLUSTER_LIMIT, PodIdentityArgs, node_group_name, pod_identity, resource_name
+from infra.clouds.aws.roles import (
+    CLUSTER_LIMIT,
+    REPOSITORY_LIMIT,
+    PodIdentityArgs,
+    allow,
+    named,
+    node_group_name,
+    pod_identity,
+    resource_name,
+)
+from infra.clouds.aws.rules.clusters import no_region, only_examples
 from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
 from infra.clouds.aws.store import MountArgs, efs_store, s3_store
-from infra.platform import DevicePlugin, Egress, Platform, Pool, Resources, TeamAccess, TeamApp, dns_of
+from infra.platform import (
+    BUILDER,
+    DevicePlugin,
+    Egress,
+    Platform,
+    Pool,
+    Registry,
+    Resources,
+    TeamAccess,
+    TeamApp,
+    dns_of,
+)
+from infra.schema.problems import Problem
 from infra.schema.request import Request
+
+# What has to be right before anything is declared on AWS, beyond the shape of the settings.
+
+
+def account_id() -> pulumi.Output[str]:
+    """The account that the credentials belong to."""
+    return aws.get_caller_identity_output().account_id
+
+
+def preflight_problems(_: Request | None = None) -> list[Problem]:
+    """What a stack with clusters on AWS lacks beside its settings.
+
+    Every regional resource says its region itself. The provider still wants one of its own, for IAM and STS.
+    """
+    if aws.config.region:
+        return []
+    return [no_region(pulumi.get_stack())]
+
+
+def warn_of_example_networks(name: str, cluster: AwsCluster) -> None:
+    """Warns where only example networks may reach the API of the cluster ``name``.
+
+    No error: rehearsals and previews do not need to reach it.
+    """
+    if networks := only_examples(cluster):
+        pulumi.log.warn(
+            f"slipway:clusters.{name}.control_plane.authorized_networks: {', '.join(networks)} is "
+            "set aside for examples, so nobody reaches the cluster's API, and `pulumi up` fails once there is a "
+            "cluster. Put your own network in its place: https://checkip.amazonaws.com shows your address."
+        )
+
+
+# An ECR repository for prebuilt images of the steps.
+
+
+LOGIN = "workloads.images.aws.login"
+"""What makes a login of the pod's identity."""
+
+UNTAGGED_DAYS = 14
+"""Days after which an image without a tag is deleted: layers of a build that went on under another name."""
+
+
+@dataclass(frozen=True)
+class BuildsArgs:
+    """Which pods push to the registry: those of the builder in ``identity``'s namespace."""
+
+    cluster: AwsCluster
+    identity: PodIdentityArgs
+
+
+def registry(images: aws.ecr.Repository, args: BuildsArgs) -> Registry:
+    """``images`` for images that the stack builds, with a second repository for what builds keep of one another.
+
+    Its tags move: a cache has one tag, which each build writes anew.
+    """
+    name = resource_name(REPOSITORY_LIMIT, "cache")
+    cache = aws.ecr.Repository(
+        "image-cache",
+        region=args.cluster.region,
+        name=name,
+        image_tag_mutability="MUTABLE",
+        encryption_configurations=[aws.ecr.RepositoryEncryptionConfigurationArgs(encryption_type="AES256")],
+        force_delete=True,
+        tags=named(args.cluster.tags, name),
+        opts=pulumi.ResourceOptions(delete_before_replace=True),
+    )
+    _without_untagged("image-cache", args.cluster, cache)
+    statements = [
+        # It has no resource
+        # (docs.aws.amazon.com/service-authorization/latest/reference/list_amazonelasticcontainer registry.html,
+        # seen November 2026).
+        allow(["ecr:GetAuthorizationToken"], ["*"]),
+        allow([f"ecr:{action}" for action in PUSHING], [images.arn, cache.arn]),
+    ]
+    identity = pod_identity("image-builds", replace(args.identity, service_account=BUILDER, statements=statements))
+
+    def digest(tag: str, after: pulumi.CustomResource) -> pulumi.Output[str]:
+        found = aws.ecr.get_image_output(
+            repository_name=images.name,
+            image_tag=tag,
+            region=args.cluster.region,
+            opts=pulumi.InvokeOutputOptions(depends_on=[after]),
+        )
+        return found.image_digest
+
+    return Registry(
+        repository=images.repository_url,
+        cache=cache.repository_url,
+        login=LOGIN,
+        digest=digest,
+        ready=identity.ready,
+        region=args.cluster.region,
+    )
+
+
+PUSHING = (
+    "BatchCheckLayerAvailability",
+    "BatchGetImage",
+    "CompleteLayerUpload",
+    "GetDownloadUrlForLayer",
+    "InitiateLayerUpload",
+    "PutImage",
+    "UploadLayerPart",
+)
+"""What pushes to a repository and pulls from it
+(docs.aws.amazon.com/AmazonECR/latest/userguide/image-push-iam.html, seen November 2026), and deletes nothing."""
+
+
+def image_repository(name: str, cluster: AwsCluster, protect: bool) -> aws.ecr.Repository:
+    """A repository whose tags never move, and whose images are scanned when they are pushed."""
+    repository = aws.ecr.Repository(
+        name,
+        region=cluster.region,
+        name=resource_name(REPOSITORY_LIMIT),
+        image_tag_mutability="IMMUTABLE",
+        image_scanning_configuration=aws.ecr.RepositoryImageScanningConfigurationArgs(scan_on_push=True),
+        encryption_configurations=[aws.ecr.RepositoryEncryptionConfigurationArgs(encryption_type="AES256")],
+        force_delete=not protect,
+        tags=named(cluster.tags, resource_name(REPOSITORY_LIMIT)),
+        opts=pulumi.ResourceOptions(protect=protect, delete_before_replace=True),
+    )
+    _without_untagged(name, cluster, repository)
+    return repository
+
+
+def _without_untagged(name: str, cluster: AwsCluster, repository: aws.ecr.Repository) -> None:
+    aws.ecr.LifecyclePolicy(
+        name,
+        region=cluster.region,
+        repository=repository.name,
+        policy=json.dumps(
+            {
+                "rules": [
+                    {
+                        "rulePriority": 1,
+                        "description": "Untagged images",
+                        "selection": {
+                            "tagStatus": "untagged",
+                            "countType": "sinceImagePushed",
+                            "countUnit": "days",
+                            "countNumber": UNTAGGED_DAYS,
+                        },
+                        "action": {"type": "expire"},
+                    }
+                ]
+            }
+        ),
+        opts=pulumi.ResourceOptions(parent=repository),
+    )
+
 
 EGRESS = (
     # EKS Pod Identity's agent on the node, which gives pods their credentials

@@ -11,8 +11,7 @@ import yaml
 
 from infra.api_server import ApiServer, UnreachableError, UnreadableError
 from infra.clouds.existing import live_cluster
-from infra.clouds.existing.live_cluster import KubeconfigError, as_argument, context_of
-from infra.clouds.existing.preflight import TIMEOUTS
+from infra.clouds.existing.live_cluster import TIMEOUTS, KubeconfigError, as_argument, context_of
 from infra.clouds.existing.settings import ExistingCluster, PvcStore, S3CompatibleStore, single_node_classes
 from infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
 from infra.review.stack import Stack, items, mapping, mappings, text

@@ -6,8 +6,8 @@ checks give the scheduler's reason before anything is declared.
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,11 +17,11 @@ from typing import Any, cast
 import pulumi
 import yaml
 
-from infra.api_server import ApiServer, UnreadableError
+from infra.api_server import ApiServer, UnreachableError, UnreadableError
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool, PvcStore
 from infra.clouds.existing.store import claim_name
 from infra.platform import GPU_RESOURCE, Taint
-from infra.schema.problems import Finding, Path, key_of, listed
+from infra.schema.problems import Finding, Path, Problem, key_of, listed
 from infra.schema.quantities import size_in_bytes
 from infra.schema.request import Request
 from infra.schema.taints import as_taints
@@ -385,3 +385,47 @@ def context_of(kubeconfig: str, context: str | None) -> str:
         have = ", ".join(names) or "none"
         raise KubeconfigError(f"{kubeconfig} has no context {wanted!r}; its contexts: {have}")
     return wanted
+
+
+# What an existing cluster itself contradicts in a stack's settings, asked before anything is declared.
+
+
+TIMEOUTS = (3, 10)
+"""Seconds to wait for a connection and for an answer: what cannot be asked is passed over."""
+
+
+def preflight_problems(request: Request | None) -> list[Problem]:
+    """What the stack's existing clusters contradict in ``request``; nothing where these are None.
+
+    A cluster that cannot be reached is passed over, and so is what its user may not read: a preview needs no
+    cluster, and what is wrong then shows in `pulumi up`.
+    """
+    if request is None or UNREAD.get():
+        return []
+    return [
+        finding.problem()
+        for name, cluster in request.clusters_of(ExistingCluster).items()
+        for finding in _preflight_findings(name, cluster, request)
+    ]
+
+
+def _preflight_findings(name: str, cluster: ExistingCluster, request: Request) -> Iterator[Finding]:
+    try:
+        server = ApiServer(cluster.kubeconfig, context_of(cluster.kubeconfig, cluster.context), TIMEOUTS)
+        with _unread():
+            yield from check_nodes(name, cluster, server.all_of("v1", "Node"))
+        with _unread():
+            yield from check_claims(server, request, name)
+    except (KubeconfigError, UnreachableError):
+        return
+
+
+@contextmanager
+def _unread() -> Generator[None]:
+    """Passes over what the cluster's user may not read."""
+    try:
+        yield
+    except UnreachableError:
+        raise
+    except UnreadableError:
+        pass

@@ -12,7 +12,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from infra.api_server import ApiServer
 from infra.clouds.gcp import nodes
 from infra.clouds.gcp.catalogue import is_zone, regions
 from infra.clouds.gcp.google_api import (
@@ -42,11 +41,6 @@ SIGN_IN, PROJECT, APIS, ROLES = "Google Cloud sign-in", "Google Cloud project", 
 OFFERS = "machine types in their zones"
 
 _signing_in = Lock()
-
-
-def servers(_stack: Stack, _request: Request | None) -> Mapping[str, ApiServer]:
-    """None: the stack's clusters are made by its first `pulumi up`."""
-    return {}
 
 
 def probes(stack: Stack, _request: Request | None) -> Sequence[Probe]:

@@ -8,8 +8,8 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.clouds.contract import Cloud
 from infra.clouds.other_stack.settings import OtherStackCluster
-from infra.clouds.registry import CLOUDS
 from infra.platform import Claim, Egress, Platform, Pool, Store
 from infra.platform_output import PoolFacts, StoreFacts, UnreadableStackError
 from infra.schema.request import Request
@@ -75,10 +75,13 @@ def kubeconfig(stack: str, cluster: str) -> pulumi.Output[str]:
     return pulumi.Output.secret(found.apply(lambda by_cluster: str(by_cluster[cluster])))
 
 
-def platforms(request: Request) -> Mapping[str, Platform]:
-    """One platform for each cluster of another stack. Raises ValueError where that stack's output was not read."""
+def platforms(request: Request, clouds: Mapping[str, Cloud]) -> Mapping[str, Platform]:
+    """One platform for each cluster of another stack, which is on one of ``clouds``.
+
+    Raises ValueError where that stack's output was not read.
+    """
     return {
-        name: OtherCluster(name, cluster, has_secrets=request.has_secrets).platform
+        name: OtherCluster(name, cluster, clouds, has_secrets=request.has_secrets).platform
         for name, cluster in request.clusters_of(OtherStackCluster).items()
     }
 
@@ -104,8 +107,8 @@ def pool_of(cluster: str, name: str, facts: PoolFacts) -> Pool:
     )
 
 
-def store_of(facts: StoreFacts, cloud: str) -> Store:
-    """The store as pods mount it, and as the package of ``cloud`` reads it."""
+def store_of(facts: StoreFacts, cloud: str, clouds: Mapping[str, Cloud]) -> Store:
+    """The store as pods mount it, and as the one of ``clouds`` that is called ``cloud`` reads it."""
     csi, claimed, claim = facts.volume.csi, facts.volume.persistent_volume_claim, facts.claim
     store = Store(
         url=facts.url,
@@ -127,7 +130,7 @@ def store_of(facts: StoreFacts, cloud: str) -> Store:
         else None,
         reader=facts.reader,
     )
-    return CLOUDS[cloud].readable(store, facts.reader) if facts.reader else store
+    return clouds[cloud].readable(store, facts.reader) if facts.reader else store
 
 
 class OtherCluster(pulumi.ComponentResource):
@@ -137,6 +140,7 @@ class OtherCluster(pulumi.ComponentResource):
         self,
         name: str,
         cluster: OtherStackCluster,
+        clouds: Mapping[str, Cloud],
         opts: pulumi.ResourceOptions | None = None,
         *,
         has_secrets: bool = False,
@@ -163,7 +167,7 @@ class OtherCluster(pulumi.ComponentResource):
             provider=provider,
             kubeconfig=config,
             pools={key: pool_of(name, key, pool) for key, pool in cluster.pools.items()},
-            store=store_of(access.store, facts.cloud),
+            store=store_of(access.store, facts.cloud, clouds),
             service_account_annotations=access.service_account_annotations,
             ready=(),
             connect=facts.connect,

@@ -1,10 +1,9 @@
 """What a stack file may not say of a cluster that another stack has."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from infra.clouds.other_stack.settings import OtherStackCluster
-from infra.schema.problems import Finding, Problem
+from infra.schema.problems import Finding
 from infra.schema.request import Request
 
 
@@ -78,8 +77,3 @@ def _apps(request: Request, name: str, cluster: OtherStackCluster) -> Iterator[F
 
 
 CHECKS = (check,)
-
-
-def provider_problems(_: Mapping[str, Any]) -> list[Problem]:
-    """None: nothing of a cloud is declared."""
-    return []

@@ -2,8 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from infra.accelerators import PLACE, accelerator, accelerators
 from infra.charts import copy_problem
@@ -11,7 +10,7 @@ from infra.clouds.existing.rules import store
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool, InterconnectSettings
 from infra.platform import GPU_RESOURCE
 from infra.schema.names import is_subdomain, key_problem, label_findings, node_label_findings
-from infra.schema.problems import Finding, Path, Problem, did_you_mean, listed
+from infra.schema.problems import Finding, Path, did_you_mean, listed
 from infra.schema.request import Exposed, Request
 from infra.schema.taints import taint_findings
 
@@ -371,8 +370,3 @@ def _pool_taints(pool: ExistingPool) -> set[str]:
 
 
 CHECKS = (check_clusters, check_pools, check_interconnect, check_nodes, store.check, check)
-
-
-def provider_problems(_: Mapping[str, Any]) -> list[Problem]:
-    """None: clusters that are already there need no provider of a cloud."""
-    return []

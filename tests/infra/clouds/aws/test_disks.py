@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.clouds.aws.disks import DISK_CHART, NAME, SCRIPT, objects
+from infra.clouds.aws.charts import DISK_CHART, DISK_CLASS, DISK_SCRIPT, disk_objects
 from infra.clouds.aws.emulator import Emulator as AwsEmulator
 from infra.clouds.aws.platforms import platforms
 from infra.review.stack import Stack, at
@@ -82,7 +82,9 @@ def test_the_driver_and_a_node_stay_until_no_disk_is_left(name: str, changes: di
     stack = previewed(name, changes)
     waits = deletion(stack)
     users = [
-        each for each in stack.of_type(SET, CLAIM, RELEASE) if NAME in str(each.properties) and each.urn != waits
+        each
+        for each in stack.of_type(SET, CLAIM, RELEASE)
+        if DISK_CLASS in str(each.properties) and each.urn != waits
     ]
     # Prometheus's claim goes with its namespace alone.
     held = {user.properties["namespace"] for user in users if user.type == RELEASE}
@@ -105,7 +107,7 @@ def test_the_chart_is_in_the_repository_and_has_what_its_values_say() -> None:
 
 
 def test_what_waits_comes_with_the_deletion_alone_and_may_only_list_volumes() -> None:
-    made = {each["kind"]: each for each in objects("python")}
+    made = {each["kind"]: each for each in disk_objects("python")}
     assert {each["metadata"]["annotations"]["helm.sh/hook"] for each in made.values()} == {"pre-delete"}
     assert made["ClusterRole"]["rules"] == [
         {"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["list"]}
@@ -116,14 +118,14 @@ def test_what_waits_comes_with_the_deletion_alone_and_may_only_list_volumes() ->
     pod = job["template"]["spec"]
     assert pod["serviceAccountName"] == made["ServiceAccount"]["metadata"]["name"]
     (container,) = pod["containers"]
-    assert container["command"] == ["python3", "-c", SCRIPT.read_text("utf-8")]
+    assert container["command"] == ["python3", "-c", DISK_SCRIPT.read_text("utf-8")]
     # Helm waits for longer than the pod does, which says what is left.
     release = next(each for each in with_services().of(RELEASE) if each.inputs["name"] == "disk-deletion")
     limit = int(container["args"][container["args"].index("--limit") + 1])
     assert limit < job["activeDeadlineSeconds"] <= release.inputs["timeout"]
 
 
-def volume(storage_class: str | None = NAME, phase: str = "Released") -> dict[str, Any]:
+def volume(storage_class: str | None = DISK_CLASS, phase: str = "Released") -> dict[str, Any]:
     claim = {"namespace": "slipway", "name": "data-queue-0"}
     return {
         "metadata": {"name": "pvc-1"},
@@ -145,8 +147,15 @@ def waited(
         return status, {"items": volumes}
 
     with serving(answer) as api:
-        options = ["--storage-class", NAME, "--limit", str(limit), "--api", f"http://{api.address}"]
-        command = [sys.executable, "-c", SCRIPT.read_text("utf-8"), *options, "--service-account", str(folder)]
+        options = ["--storage-class", DISK_CLASS, "--limit", str(limit), "--api", f"http://{api.address}"]
+        command = [
+            sys.executable,
+            "-c",
+            DISK_SCRIPT.read_text("utf-8"),
+            *options,
+            "--service-account",
+            str(folder),
+        ]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from infra.clouds.aws import preflight
+from infra.clouds.aws import platforms
 from infra.schema.problems import Problem
 from tests.support.aws import CLUSTER, changed, declare
 from tests.support.recording import record
 
 
 def problems(config: dict[str, str]) -> list[Problem]:
-    return record(preflight.problems, config, preview=True).result
+    return record(platforms.preflight_problems, config, preview=True).result
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.clouds.existing.emulator import Emulator as ExistingEmulator
-from infra.clouds.existing.preflight import problems
+from infra.clouds.existing.live_cluster import preflight_problems
 from infra.clouds.existing.settings import PvcStore
 from infra.clouds.existing.store import claim_name
 from infra.platform import GPU_RESOURCE
@@ -87,7 +87,7 @@ def found(
     kubeconfig: Path, nodes: Sequence[Mapping[str, Any]], changes: Mapping[str, Any] | None = None
 ) -> list[Problem]:
     with serving(kubeconfig, nodes):
-        return problems(settings(kubeconfig, changes).request)
+        return preflight_problems(settings(kubeconfig, changes).request)
 
 
 def only(seen: Sequence[Problem], key: str, *words: str) -> None:
@@ -241,7 +241,7 @@ def test_nodes_that_the_stack_taints_have_the_pools_taints(kubeconfig: Path) -> 
 
 def test_nodes_that_may_not_be_listed_are_passed_over(kubeconfig: Path, warnings: list[str]) -> None:
     with serving(kubeconfig, [node()], refused=("/api/v1/nodes",)) as cluster:
-        assert problems(settings(kubeconfig, {f"{CPU}.selector": {"pool": "cpu"}}).request) == []
+        assert preflight_problems(settings(kubeconfig, {f"{CPU}.selector": {"pool": "cpu"}}).request) == []
     assert "/api/v1/nodes" in cluster.asked
     assert warnings == []
 
@@ -250,8 +250,8 @@ def test_a_cluster_that_is_switched_off_is_passed_over_in_seconds(kubeconfig: Pa
     with serving(kubeconfig):
         pass
     began = time.monotonic()
-    assert problems(settings(kubeconfig).request) == []
-    assert problems(settings(kubeconfig.with_name("missing")).request) == []
+    assert preflight_problems(settings(kubeconfig).request) == []
+    assert preflight_problems(settings(kubeconfig.with_name("missing")).request) == []
     assert time.monotonic() - began < 10
 
 
@@ -261,7 +261,7 @@ def test_rehearsals_and_previews_without_a_cluster_ask_none(kubeconfig: Path) ->
 
     def program() -> None:
         ExistingEmulator(wrong.request).prepare()
-        seen.append(problems(wrong.request))
+        seen.append(preflight_problems(wrong.request))
 
     with serving(kubeconfig, [node()]) as cluster:
         record(program, {}, preview=True)
@@ -371,13 +371,13 @@ def test_the_first_claim_may_have_any_size(kubeconfig: Path) -> None:
 def test_a_claim_is_checked_where_nodes_may_not_be_listed(kubeconfig: Path) -> None:
     there = [claim(kubeconfig, "5Gi"), storage_class()]
     with serving(kubeconfig, there, refused=("/api/v1/nodes",)):
-        only(problems(settings(kubeconfig, {"store.size": "9Gi"}).request), "store.size", "cannot grow")
+        only(preflight_problems(settings(kubeconfig, {"store.size": "9Gi"}).request), "store.size", "cannot grow")
 
 
 def test_a_class_that_may_not_be_read_is_passed_over(kubeconfig: Path) -> None:
     path = "/apis/storage.k8s.io/v1/storageclasses/fast"
     with serving(kubeconfig, [node(), claim(kubeconfig, "5Gi"), storage_class()], refused=(path,)) as cluster:
-        assert problems(settings(kubeconfig, {"store.size": "9Gi"}).request) == []
+        assert preflight_problems(settings(kubeconfig, {"store.size": "9Gi"}).request) == []
     assert path in cluster.asked
 
 

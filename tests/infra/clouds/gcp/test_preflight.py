@@ -3,7 +3,7 @@
 import pytest
 
 from infra import program
-from infra.clouds.gcp import preflight
+from infra.clouds.gcp import platforms
 from infra.clouds.gcp.rules import provider_problems
 from infra.schema.problems import Problem, SettingsError
 from infra.settings.loading import load
@@ -14,7 +14,7 @@ from tests.support.recording import record
 
 def problems(project: str | None = "a-project") -> list[Problem]:
     config = {"gcp:project": project} if project else {}
-    return record(preflight.problems, config, preview=True).result
+    return record(platforms.preflight_problems, config, preview=True).result
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,123 @@
+"""The contract of a cloud: what the rest of the program asks of a place to run."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from infra.api_server import ApiServer
+from infra.emulator import Emulator
+from infra.platform import Platform
+from infra.platform import Store as MountedStore
+from infra.review.contract import Review
+from infra.review.facts import Probe
+from infra.review.stack import Stack
+from infra.schema.base import ClusterSettings, StoreSettings
+from infra.schema.problems import Finding, Problem
+from infra.schema.request import Request, Starter, Wish
+
+Check = Callable[[Request], Iterable[Finding]]
+"""A rule: reports what a cloud does not accept in a stack file, as far as the file can be read."""
+
+
+class Cloud(ABC):
+    """A place to run: a cloud, or clusters that are already there.
+
+    Each cloud has one subclass, in the ``__init__.py`` of its package, and `infra.clouds.registry` lists it. That
+    file imports the settings alone. Every method imports what it needs, so that a cloud's rules and its SDK are
+    imported only by stacks that use the cloud: an SDK alone takes longer to import than all the rest. Only
+    `preflight_problems`, `platforms`, `readable` and `emulator` may import an SDK.
+
+    For example::
+
+        class Acme(Cloud):
+            name, title, sdk = "acme", "Acme Cloud", "pulumi-acme"
+            cluster, stores = AcmeCluster, (AcmeBucket,)
+
+            def checks(self) -> Sequence[Check]:
+                from infra.clouds.acme import rules
+
+                return rules.CHECKS
+
+            def platforms(self, request: Request) -> Mapping[str, Platform]:
+                from infra.clouds.acme import platforms
+
+                return platforms.platforms(request)
+
+            def emulator(self, request: Request) -> Emulator:
+                from infra.clouds.acme.emulator import AcmeEmulator
+
+                return AcmeEmulator(request)
+
+            def review(self) -> Review:
+                from infra.clouds.acme.review import REVIEW
+
+                return REVIEW
+    """
+
+    name: ClassVar[str]
+    """That of its package, of its clusters as their ``cloud``, and of the Pulumi package of its resources."""
+    title: ClassVar[str]
+    """Its name for people."""
+    sdk: ClassVar[str | None]
+    """The distribution that declares its resources; None: there is none."""
+    cluster: ClassVar[type[ClusterSettings]]
+    """The settings of its clusters in a stack file."""
+    stores: ClassVar[Sequence[type[StoreSettings]]]
+    """The settings of its stores in a stack file, one class per kind."""
+    has_starter: ClassVar[bool] = True
+    """Whether `make new` writes stacks that run on it; it then has a `starter`."""
+
+    @abstractmethod
+    def checks(self) -> Sequence[Check]:
+        """What a stack file may not say of it."""
+
+    @abstractmethod
+    def platforms(self, request: Request) -> Mapping[str, Platform]:
+        """Declares everything that the stack has on this cloud, and returns its clusters by name."""
+
+    @abstractmethod
+    def emulator(self, request: Request) -> Emulator:
+        """What stands in for this cloud when the stack is evaluated without it."""
+
+    @abstractmethod
+    def review(self) -> Review:
+        """What a preview says of its resources."""
+
+    def provider_problems(self, configuration: Mapping[str, Any]) -> Sequence[Problem]:  # noqa: ARG002
+        """What is wrong with its provider's keys in the stack's whole ``configuration``. Default: nothing."""
+        return []
+
+    def preflight_problems(self, request: Request | None) -> Sequence[Problem]:  # noqa: ARG002
+        """What the stack lacks beside its settings, before anything is declared. Default: nothing.
+
+        ``request`` is None where the settings are wrong. It may ask clusters that are already there.
+        """
+        return []
+
+    def readable(self, store: MountedStore, arguments: Mapping[str, str]) -> MountedStore:  # noqa: ARG002
+        """``store`` of another stack with the functions that read it, made from ``arguments``.
+
+        These are that store's ``reader``, from that stack's output. Default: it cannot be read from outside.
+        """
+        return store
+
+    def probes(self, stack: Stack, request: Request | None) -> Sequence[Probe]:  # noqa: ARG002
+        """What is checked of ``stack`` on this machine and in the cloud before its first `pulumi up`.
+
+        ``request`` is None where the settings are wrong. Default: nothing is checked.
+        """
+        return []
+
+    def servers(self, stack: Stack, request: Request | None) -> Mapping[str, ApiServer]:  # noqa: ARG002
+        """The API servers of its clusters that are there before the first `pulumi up`, by the cluster's name.
+
+        ``request`` is None where the settings are wrong. Default: there are none.
+        """
+        return {}
+
+    def starter(self, wish: Wish) -> Starter | Sequence[Problem]:
+        """What a new stack file has of it; the problems where it has no such thing.
+
+        Raises NotImplementedError where it has no starter.
+        """
+        raise NotImplementedError(f"{self.name} has no starter for {wish}")
