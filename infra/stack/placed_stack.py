@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from infra.clouds.registry import Cloud
+from infra.clouds.contract import Cloud
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.images.build import Images
 from infra.kubernetes.job import StepJob

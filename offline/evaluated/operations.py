@@ -188,7 +188,7 @@ def _holds(fact: InPlace, difference: Difference, old: Resource, new: Resource) 
 
 
 def _ignores(resource: Resource, path: Path) -> bool:
-    return any(covers(parsed(each), path) for each in resource.ignore_changes)
+    return any(covers(parsed(ignored), path) for ignored in resource.ignore_changes)
 
 
 def _values(path: tuple[str | int, ...], difference: Difference) -> Iterator[tuple[Any, Any]]:
@@ -289,8 +289,8 @@ class ResourceDiff:
     @property
     def note(self) -> str:
         """The effects of an update in place as text; empty if none is known."""
-        refused = [each for each in self.consequences if each.fact.effect is Effect.REFUSED]
-        return "; ".join(each.fact.note for each in refused or self.consequences)
+        refused = [effect for effect in self.consequences if effect.fact.effect is Effect.REFUSED]
+        return "; ".join(effect.fact.note for effect in refused or self.consequences)
 
     @property
     def retained(self) -> bool:

@@ -140,7 +140,7 @@ class Workload:
     @property
     def claims(self) -> set[object]:
         """The names of the claims that the pod mounts."""
-        return {at(each, "persistentVolumeClaim", "claimName") for each in self.volumes} - {None}
+        return {at(volume, "persistentVolumeClaim", "claimName") for volume in self.volumes} - {None}
 
     @cached_property
     def requests(self) -> Resources | None:

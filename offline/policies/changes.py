@@ -167,27 +167,27 @@ def _find_held_by_runs(change: Change) -> Iterator[Violation]:
     The pods of its last runs stay for their logs, and a claim has the finalizer kubernetes.io/pvc-protection: it
     goes after every pod object that names it (Kubernetes 1.34).
     """
-    for compared in change.compared:
-        if compared.before is None or compared.before.type != CLAIM or compared.operation is not Operation.DELETE:
+    for claim in change.compared:
+        if claim.before is None or claim.before.type != CLAIM or claim.operation is not Operation.DELETE:
             continue
-        if compared.protected or compared.retained:
+        if claim.protected or claim.retained:
             continue
         users = [
             workload
             for workload in workloads(change.before, JOB, CRON_JOB)
-            if workload.resource.provider == compared.before.provider
-            and workload.namespace == at(compared.before.properties, "metadata", "namespace")
+            if workload.resource.provider == claim.before.provider
+            and workload.namespace == at(claim.before.properties, "metadata", "namespace")
         ]
-        if not any(at(compared.before.properties, "metadata", "name") in user.claims for user in users):
+        if not any(at(claim.before.properties, "metadata", "name") in user.claims for user in users):
             continue
         for clock in users:
             runs = at(clock.resource.properties, "metadata", "labels", NAME) == SCHEDULED_RUN
             if runs and clock.resource.type == CRON_JOB and not change.ends(clock.resource.urn):
                 yield Violation(
-                    compared.resource.urn,
-                    f"`pulumi up` fails half-way: {cause(compared)}, and it goes only after the pods of the runs of "
+                    claim.resource.urn,
+                    f"`pulumi up` fails half-way: {cause(claim)}, and it goes only after the pods of the runs of "
                     f"{clock.resource.name}, which stay for their logs",
-                    f"{undo(compared)}; or take the pipeline's `schedule` out of the stack file for this update, and "
+                    f"{undo(claim)}; or take the pipeline's `schedule` out of the stack file for this update, and "
                     "suppress `deletion-refused` with the reason",
                 )
 

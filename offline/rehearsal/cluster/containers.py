@@ -114,7 +114,8 @@ class Containers:
                 sentence = f"{program.software} is in the environment of this rehearsal"
                 return PreparedCommand([sys.executable, "-c", f"print({sentence!r})"], search_path())
             if (fake := program.fake) and not program.is_here():
-                return PreparedCommand([sys.executable, "-m", fake.module, *words[1:]], search_path(), fake.environment)
+                command = [sys.executable, "-m", fake.module, *words[1:]]
+                return PreparedCommand(command, search_path(), fake.environment)
             if not program.installed and words[0] not in PYTHON:
                 return PreparedCommand(words, search_path())
             environment = self._environment(program, pod, note)
