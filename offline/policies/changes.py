@@ -423,7 +423,7 @@ KUEUE = "kueue"
 """The name of the release, which charts of other places have, too."""
 
 PUBLISHES = "workloads.serving.publish"
-"""The module of the steps that publish (`infra.pipelines.app_kinds.tensorflow_serving`)."""
+"""The module of the steps that publish (`infra.pipelines.tensorflow_serving`)."""
 
 
 def _find_versions(change: Change) -> Iterator[Violation]:

@@ -10,11 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
-from infra.pipelines.app_kinds import notebook, page, tensorboard, tensorflow_serving
-from infra.pipelines.app_kinds.notebook import NotebookSettings
-from infra.pipelines.app_kinds.page import Page, PageSettings, Pictures
-from infra.pipelines.app_kinds.tensorboard import TensorBoardSettings
-from infra.pipelines.app_kinds.tensorflow_serving import Served, ServingSettings
+from infra.pipelines import notebook, page, tensorboard, tensorflow_serving
 from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import (
     MultiNodeSettings,
@@ -27,7 +23,11 @@ from infra.pipelines.contract import (
     StepSettings,
     stored,
 )
+from infra.pipelines.notebook import NotebookSettings
+from infra.pipelines.page import Page, PageSettings, Pictures
 from infra.pipelines.results import Column, Curves, Number, Picture, Table
+from infra.pipelines.tensorboard import TensorBoardSettings
+from infra.pipelines.tensorflow_serving import Served, ServingSettings
 from infra.schema.base import Float, Int, Model, refuse
 from infra.schema.paths import STORED, Folder, below_store, folder
 from infra.schema.problems import Finding

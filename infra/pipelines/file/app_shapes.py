@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.pipelines import pods
-from infra.pipelines.app_kinds import notebook, page, tensorboard, tensorflow_serving
+from infra.pipelines import notebook, page, pods, tensorboard, tensorflow_serving
 from infra.pipelines.apps import AppSettings, KeptAppSettings
 from infra.pipelines.file.parts import Built, RehearsalCommand, Word, Words
 from infra.schema.base import Cpu, Duration, Int, Memory, Model, Size

@@ -9,8 +9,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from infra.pipelines import pods, valkey
-from infra.pipelines.app_kinds import notebook, page, tensorboard, tensorflow_serving
+from infra.pipelines import notebook, page, pods, tensorboard, tensorflow_serving, valkey
 from infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
 from infra.pipelines.contract import (
     AnyPipeline,

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 
 from infra.pipelines import pods
-from infra.pipelines.app_kinds.tensorflow_serving import LABELS, step_name
 from infra.pipelines.apps import OF_APPS, address_variables
 from infra.pipelines.contract import OF_SERVICES, service_variables
 from infra.pipelines.file import checks
@@ -30,6 +29,7 @@ from infra.pipelines.file.shape import (
 from infra.pipelines.matrix import NAME_LIMIT
 from infra.pipelines.python_file import circle_of, port_problem
 from infra.pipelines.results import PIPELINE_OUTPUTS
+from infra.pipelines.tensorflow_serving import LABELS, step_name
 from infra.schema.base import Model
 from infra.schema.names import name_findings
 from infra.schema.paths import below_problem

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from infra.pipelines.app_kinds.notebook import NotebookSettings
-from infra.pipelines.app_kinds.page import PageSettings
 from infra.pipelines.apps import AppDeclaration, KeptAppSettings, Metrics
 from infra.pipelines.discovery import apps_of
+from infra.pipelines.notebook import NotebookSettings
+from infra.pipelines.page import PageSettings
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
 from tests.infra.pipelines.shop import SHOP, stack, written

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from infra.clouds.existing.emulator import Emulator as ExistingEmulator
-from infra.pipelines.app_kinds.notebook import NotebookSettings, declaration
 from infra.pipelines.contract import Best, Command, StepDeclaration, StepSettings, Variant
+from infra.pipelines.notebook import NotebookSettings, declaration
 from infra.pipelines.results import Number
 from infra.program import declare
 from infra.schema.problems import SettingsError
@@ -22,7 +22,7 @@ from pydantic import Field
 
 from infra.pipelines.apps import AppDeclaration, AppSettings
 from infra.pipelines.contract import Pipeline, PipelineSettings, StepDeclaration, StepSettings
-from infra.pipelines.app_kinds.notebook import NotebookSettings, declaration
+from infra.pipelines.notebook import NotebookSettings, declaration
 
 
 class Settings(PipelineSettings):

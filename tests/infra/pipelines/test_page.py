@@ -3,8 +3,8 @@
 import pytest
 
 from infra.kubernetes.app_pod import PROXIES_VARIABLE
-from infra.pipelines.app_kinds.page import Page, PageSettings, Pictures, declaration
 from infra.pipelines.apps import AppDeclaration
+from infra.pipelines.page import Page, PageSettings, Pictures, declaration
 from workloads.page.__main__ import _options, _parser  # pyright: ignore[reportPrivateUsage]
 from workloads.page.app import Options
 

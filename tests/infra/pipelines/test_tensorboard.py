@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from infra.pipelines.app_kinds import tensorboard
-from infra.pipelines.app_kinds.tensorboard import TensorBoardSettings
+from infra.pipelines import tensorboard
 from infra.pipelines.discovery import apps_of
 from infra.pipelines.images import unpinned
+from infra.pipelines.tensorboard import TensorBoardSettings
 from infra.settings.loading import load
 from tests.infra.pipelines.shop import SHOP, stack, written
 from tests.support.checkout import ROOT

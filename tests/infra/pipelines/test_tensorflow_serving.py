@@ -8,9 +8,9 @@ import shlex
 import pytest
 from pydantic import ValidationError
 
-from infra.pipelines.app_kinds import tensorflow_serving
-from infra.pipelines.app_kinds.tensorflow_serving import CPU_IMAGE, GPU_IMAGE, Served, ServingSettings
+from infra.pipelines import tensorflow_serving
 from infra.pipelines.contract import StepSettings
+from infra.pipelines.tensorflow_serving import CPU_IMAGE, GPU_IMAGE, Served, ServingSettings
 from workloads.serving import publish
 from workloads.serving.model_config import STABLE
 

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from infra.pipelines.app_kinds.notebook import NotebookSettings, declaration
+from infra.pipelines.notebook import NotebookSettings, declaration
 from tests.workloads.notebook.servers import Server, serving, variables
 from tests.workloads.steps import ROOT
 from workloads.mnist.pipeline import Mnist, steps

@@ -13,7 +13,7 @@ import psutil
 import pytest
 import uvicorn
 
-from infra.pipelines.app_kinds.page import Page, PageSettings, Pictures, declaration
+from infra.pipelines.page import Page, PageSettings, Pictures, declaration
 from offline.rehearsal.machine.processes import free_ports
 from tests.support.serving_stub import ServedModel, ServingStub
 from tests.workloads.page.conftest import file, seven, until
