@@ -10,7 +10,11 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from queue import Queue
+from threading import Event, Thread
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from benchmarks.stand_in_job import StandInJob
@@ -20,6 +24,9 @@ from workloads.runtime.devices import VARIABLE as VIRTUAL
 from workloads.runtime.exits import INTERRUPTED, MODEL_REFUSED, USAGE, StepError
 from workloads.runtime.nodes import collectives
 from workloads.runtime.store import MANIFEST, whole
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 BATCH = ("--global-batch-size", 64)
 
@@ -239,6 +246,42 @@ def test_who_comes_and_goes_or_says_something_else_is_not_one_of_them() -> None:
     assert (first.poll(), third.poll()) == (None, None)
     collectives.meet(collectives.Group(tuple(among), 1), 60)
     assert [each.wait(60) for each in (first, third)] == [0, 0]
+
+
+def test_none_leaves_while_another_reads_the_end_of_a_collective(monkeypatch: pytest.MonkeyPatch) -> None:
+    port, read = Queue[float](), Event()
+
+    def of_first(rank: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        if rank:
+            return np.array([port.get(timeout=60)])
+        port.put(values[0])
+        assert read.wait(60)
+        return values
+
+    monkeypatch.setattr(collectives, "of_first", of_first)
+    among = tuple(addresses(2))
+    first, second = (
+        Thread(target=collectives.part, args=(rank, collectives.Group(among, rank)), daemon=True)
+        for rank in (0, 1)
+    )
+    first.start()
+    second.start()
+    second.join(0.5)
+    assert second.is_alive()
+    read.set()
+    first.join(60)
+    second.join(60)
+    assert not first.is_alive()
+    assert not second.is_alive()
+
+
+def test_who_waits_for_the_first_in_vain_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    (gone,) = (int(address.rpartition(":")[2]) for address in addresses(1))
+    monkeypatch.setattr(collectives, "of_first", lambda *_: np.array([float(gone)]))
+    monkeypatch.setattr(collectives, "PARTING", 0.3)
+    with pytest.raises(StepError, match="process 0") as caught:
+        collectives.part(object(), collectives.Group(tuple(addresses(2)), 1))
+    assert caught.value.code == collectives.OTHER_ENDED
 
 
 @pytest.mark.slow

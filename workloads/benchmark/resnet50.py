@@ -150,7 +150,7 @@ def _run_together(
         result = _run(options, settings, work, distribution)
         if among.writes:
             _publish(options, data, settings, work, result)
-        collectives.barrier(distribution)
+        collectives.part(distribution, among)
     return work, result
 
 

@@ -86,7 +86,7 @@ def _train_together(work: Work, settings: dict[str, Any], among: collectives.Gro
             _publish(work, settings, result, model)
         else:
             _refuse(work, result)
-        collectives.barrier(distribution)
+        collectives.part(distribution, among)
     if not among.writes:
         there, why = whole(work.options.output)
         print(

@@ -31,6 +31,8 @@ OTHER_ENDED = 15
 """Exit code: another process of the training ended, so that this one cannot go on. The launcher has the same."""
 PATIENCE = 600.0
 """Seconds that a process waits for the others to come. Importing TensorFlow takes some of them longer."""
+PARTING = 60.0
+"""Seconds that a process waits for the others to be done with the last collective, which all have begun."""
 
 _ROLES = ("chief", "worker")
 _HELLO = b"slipway collectives %d of %d\n"
@@ -148,11 +150,32 @@ def of_first(strategy: tf.distribute.Strategy, values: NDArray[np.float64]) -> N
     return np.asarray(strategy.experimental_local_results(summed)[0])
 
 
-def barrier(strategy: tf.distribute.Strategy) -> None:
-    """Wait until all processes have come here."""
+def part(strategy: tf.distribute.Strategy, among: Group) -> None:
+    """Return when all processes have come here, and none waits for anything of another.
+
+    A process that ends closes its connections, from which another one may still read the end of a collective. That
+    one then fails although all is done. So they part as they meet, at a port that the first one opens for it.
+
+    Raises:
+        StepError: OTHER_ENDED, the first process ended before, or did not answer within PARTING seconds.
+    """
     import numpy as np
 
-    of_first(strategy, np.zeros(1))
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(_server(0, among.count)) if among.writes else None
+        opened = server.getsockname()[1] if server else 0
+        # It returns when the first process has published, which may take minutes.
+        port = int(of_first(strategy, np.array([opened], np.float64))[0])
+        deadline = time.monotonic() + PARTING
+        try:
+            if server:
+                _gather(among, server, deadline)
+            else:
+                _call(among, port, deadline)
+        except StepError as error:
+            if not among.writes:
+                raise StepError(OTHER_ENDED, f"process 0 ended before the others: {error}") from error
+            # What it had to write is written. Whoever did not come says so itself.
 
 
 @contextlib.contextmanager
@@ -189,39 +212,55 @@ def others(among: Group) -> Iterator[None]:
 def meet(among: Group, seconds: float) -> None:
     """Return when all processes have come here, or raise StepError. They meet at the port of the first."""
     deadline = time.monotonic() + seconds
-    host, _, port = among.addresses[0].rpartition(":")
+    port = int(among.addresses[0].rpartition(":")[2])
     if among.writes:
-        _gather(among, int(port), deadline)
-        return
+        with _server(port, among.count) as server:
+            _gather(among, server, deadline)
+    else:
+        _call(among, port, deadline)
+
+
+def _server(port: int, count: int) -> socket.socket:
+    both = {"family": socket.AF_INET6, "dualstack_ipv6": True} if socket.has_dualstack_ipv6() else {}
+    return socket.create_server(("", port), backlog=count, **both)
+
+
+def _call(among: Group, port: int, deadline: float) -> None:
+    """Tell the first process, at ``port``, that this one is here, and return when it says that all are."""
+    begun = time.monotonic()
+    host = among.addresses[0].rpartition(":")[0]
     hello = _HELLO % (among.rank, among.count)
     while True:
         left = deadline - time.monotonic()
         try:
-            with socket.create_connection((host.strip("[]"), int(port)), timeout=max(left, 0.1)) as connection:
+            with socket.create_connection((host.strip("[]"), port), timeout=max(left, 0.1)) as connection:
                 connection.sendall(hello)
                 if connection.recv(len(_GO)) == _GO:
                     return
+                raise ConnectionResetError("it closed the connection")
         except OSError as error:
             if left <= 0:
+                waited = deadline - begun
                 raise StepError(
-                    OTHERS_MISSING, f"process 0 did not answer at {host}:{port} in {seconds:.0f} s: {error}"
+                    OTHERS_MISSING, f"process 0 did not answer at {host}:{port} in {waited:.0f} s: {error}"
                 ) from error
         time.sleep(0.2)
 
 
-def _gather(among: Group, port: int, deadline: float) -> None:
+def _gather(among: Group, server: socket.socket, deadline: float) -> None:
+    """Wait until all others have called, and tell them so."""
+    begun = time.monotonic()
     wanted = {_HELLO % (rank, among.count): rank for rank in range(1, among.count)}
     here: dict[bytes, socket.socket] = {}
     with contextlib.ExitStack() as stack:
-        both = {"family": socket.AF_INET6, "dualstack_ipv6": True} if socket.has_dualstack_ipv6() else {}
-        server = stack.enter_context(socket.create_server(("", port), backlog=among.count, **both))
         while len(here) < len(wanted):
             left = deadline - time.monotonic()
             if left <= 0:
                 absent = [
                     f"{rank} ({among.addresses[rank]})" for hello, rank in wanted.items() if hello not in here
                 ]
-                raise StepError(OTHERS_MISSING, f"waited {PATIENCE:.0f} s for process {', '.join(absent)}")
+                waited = deadline - begun
+                raise StepError(OTHERS_MISSING, f"waited {waited:.0f} s for process {', '.join(absent)}")
             server.settimeout(left)
             with contextlib.suppress(OSError):
                 connection = stack.enter_context(server.accept()[0])
