@@ -58,7 +58,7 @@ class LiveNode:
 def examine(
     name: str, cluster: ExistingCluster, objects: Sequence[Mapping[str, Any]]
 ) -> tuple[list[Finding], list[str]]:
-    """What `check` finds, and what it warns of."""
+    """What `check_nodes` finds, and what it warns of."""
     warnings: list[str] = []
     return list(check_nodes(name, cluster, objects, warnings.append)), warnings
 

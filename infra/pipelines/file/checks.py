@@ -41,7 +41,7 @@ from infra.schema.validation import findings as shape_findings
 
 # What is wrong with the nodes of the steps of a ``pipeline.yaml`` that run on several.
 #
-# The same holds for what a stack file says of them, which `of_section` checks.
+# The same holds for what a stack file says of them, which `node_settings` checks.
 
 
 def check_nodes(declared: PipelineFile) -> Iterator[Finding]:
