@@ -332,8 +332,8 @@ def mutate(
             holder[key] = copy.deepcopy(chance.choice(values))
 
 
-class HangError(Exception):
-    """A case took more than its CPU time."""
+class HangError(BaseException):
+    """A case took more than its CPU time. Nothing takes it for an error of the pipeline's program."""
 
 
 def _tree(folder: Path) -> Path:

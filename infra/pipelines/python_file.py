@@ -25,6 +25,7 @@ from infra.pipelines.contract import (
     StepDeclaration,
     service_variables,
 )
+from infra.pipelines.matrix import MOST_STEPS
 from infra.pipelines.node_roles import ROLES, unsuitable
 from infra.pipelines.results import PIPELINE_OUTPUTS, Number
 from infra.schema.problems import Finding, Problem, SettingsError, listed
@@ -82,7 +83,8 @@ class _Checked:
                 value = getattr(each, key, ())
                 if isinstance(value, list | tuple) and (count := len(cast("Sequence[object]", value))) > most:
                     raise broken(self.file, f"`{self.name}[{index}].{key}` has {count} parts, and at most {most}")
-        _check(self.file, self.name, returned, tuple[self.kind, ...])
+        # More steps are refused for their number, and reading thousands takes longer than anybody waits.
+        _check(self.file, self.name, returned[:MOST_STEPS], tuple[self.kind, ...])
         return returned
 
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from infra.pipelines import python_file
+from infra.pipelines.matrix import MOST_STEPS
 from infra.schema.problems import Problem, SettingsError
 from infra.settings.loading import load
 from tests.support.stack_values import GCP, changed
@@ -107,3 +110,24 @@ def test_a_mistake_is_one_error_that_names_the_file(tmp_path: Path, replaced: st
     (reason,) = reasons(tmp_path / "words", replaced, by)
     assert reason.startswith(said)
     assert len(reason) < 1000
+
+
+def test_thousands_of_steps_are_refused_for_their_number_and_not_all_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    check = python_file._check
+
+    def counted(file: str, name: str, value: Any, kind: Any) -> None:
+        if name == "steps":
+            read.append(len(value))
+        check(file, name, value, kind)
+
+    monkeypatch.setattr(python_file, "_check", counted)
+    declaration = 'StepDeclaration("run", "workloads.gates.store", settings.run, arguments, results=results)'
+    file = tmp_path / "pipeline.py"
+    file.write_text(DECLARATION.replace(f"[{declaration}]", f"[{declaration}] * 2000"), encoding="utf-8")
+    section = {"uses": str(tmp_path), "count": 3, "run": {"pool": "cpu"}}
+    with pytest.raises(SettingsError, match=rf"2000 steps.*at most {MOST_STEPS}"):
+        load(changed(GCP, {"pipelines": {"words": section}}))
+    assert max(read) <= MOST_STEPS
