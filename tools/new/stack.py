@@ -29,6 +29,7 @@ from infra.pipelines.discovery import (
     pipeline,
     pipeline_names,
 )
+from infra.pipelines.residents import total
 from infra.placement import shipping
 from infra.platform import Resources
 from infra.schema.problems import Problem, SettingsError, did_you_mean, listed, without_prefix
@@ -141,10 +142,9 @@ def largest(asked: Sequence[Resources]) -> Resources:
 
 def apps_together(settings: PipelineSettings) -> Resources:
     """What all apps without GPUs ask for together."""
-    asked = [
-        each.asked for _, each in placements(settings) if isinstance(each, AppSettings) and not each.asked_gpus
-    ]
-    return _each(lambda amount: sum(map(amount, asked)))
+    return total(
+        app.asked for _, app in placements(settings) if isinstance(app, AppSettings) and not app.asked_gpus
+    )
 
 
 def _each(of: Callable[[Callable[[Resources], int]], int]) -> Resources:
