@@ -249,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for digit in range(10):
             (samples / f"{digit}.png").write_bytes(drawing(digit, "PNG", 28))
         (samples / "labels.json").write_text(json.dumps({f"{each}.png": each for each in range(10)}))
-        page = ["-m", "workloads.page", "--serving", f"http://127.0.0.1:{options.port}", "--model", "digits"]
+        page = ["-m", "workloads.apps.page", "--serving", f"http://127.0.0.1:{options.port}", "--model", "digits"]
         page += ["--ink", "light", "--port", str(options.port + 1), "--samples", str(samples)]
         processes = [started(["-c", STAND_IN, str(options.port), str(options.serving_seconds)], options.port)]
         try:

@@ -36,8 +36,8 @@ TOGETHER = (
     "tests/test_own_project.py",
     "tests/tools/test_reference_clouds.py",
     "tests/workloads/fraud/",
-    "tests/workloads/notebook/",
-    "tests/workloads/page/test_browser.py",
+    "tests/workloads/apps/notebook/",
+    "tests/workloads/apps/page/test_browser.py",
     "tests/workloads/test_benchmark.py",
     "tests/workloads/test_predict.py",
 )

@@ -1,6 +1,7 @@
 """Finds the pipelines: a folder below ``workloads/`` with a ``pipeline.yaml`` or a ``pipeline.py`` is one.
 
-Nothing else names it. A stack file may also name a folder elsewhere on this machine by its path.
+Nothing else names it, and none of `RESERVED` is one. A stack file may also name a folder elsewhere on this machine
+by its path.
 """
 
 import importlib
@@ -41,6 +42,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 WORKLOADS = "workloads"
 """The folder, and the package, that holds the pipelines."""
+
+RESERVED = ("apps", "gates", "images", "runtime", "schedule")
+"""The folders of ``workloads/`` that pods of any pipeline need. None of them is a pipeline's."""
 
 PYTHON = "pipeline.py"
 
@@ -207,7 +211,8 @@ def mounts_store(app: AppDeclaration) -> bool:
 
 
 def _folders(file: str) -> tuple[str, ...]:
-    return tuple(sorted(path.parent.name for path in (ROOT / WORKLOADS).glob(f"*/{file}")))
+    paths = (ROOT / WORKLOADS).glob(f"*/{file}")
+    return tuple(sorted(path.parent.name for path in paths if path.parent.name not in RESERVED))
 
 
 @cache

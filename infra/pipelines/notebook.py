@@ -14,16 +14,16 @@ from infra.schema.quantities import seconds
 
 KIND = "notebook"
 
-MODULE = "workloads.notebook.serve"
+MODULE = "workloads.apps.notebook.serve"
 """What becomes JupyterLab."""
 
-LIBRARY = ("workloads.notebook.drawing", "workloads.notebook.examples", "workloads.notebook.served")
+LIBRARY = ("workloads.apps.notebook.drawing", "workloads.apps.notebook.examples", "workloads.apps.notebook.served")
 """What the starting notebook imports beside what `MODULE` does."""
 
-IDLE = "workloads.notebook.idle"
+IDLE = "workloads.apps.notebook.idle"
 """What stops it."""
 
-REQUIREMENTS = "workloads/notebook/requirements.txt"
+REQUIREMENTS = "workloads/apps/notebook/requirements.txt"
 """JupyterLab and what draws, for TensorFlow's image."""
 
 PORT = 8888
@@ -116,7 +116,7 @@ def declaration(
 
 
 def _described(steps: Sequence[StepDeclaration]) -> Mapping[str, Any]:
-    """What `workloads.notebook.runs` knows of each step, by its name."""
+    """What `workloads.apps.notebook.runs` knows of each step, by its name."""
     variants: dict[str, list[str]] = {}
     for each in steps:
         variants.setdefault(each.variant.of if each.variant else each.name, []).append(each.name)

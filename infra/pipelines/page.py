@@ -12,12 +12,12 @@ from infra.schema.base import Cpu, Float, Int, Memory, Model, Size
 
 KIND = "page"
 
-MODULE = "workloads.page"
+MODULE = "workloads.apps.page"
 
-REQUIREMENTS = "workloads/page/requirements.txt"
+REQUIREMENTS = "workloads/apps/page/requirements.txt"
 """The lock file of what it runs on, relative to the repository."""
 
-FILES = tuple(f"workloads/page/static/{name}" for name in ("index.html", "page.css", "page.js", "icon.svg"))
+FILES = tuple(f"workloads/apps/page/static/{name}" for name in ("index.html", "page.css", "page.js", "icon.svg"))
 """What it sends to browsers."""
 
 PORT, METRICS_PORT = 8080, 9464

@@ -9,10 +9,10 @@ from infra.schema.base import Cpu, Memory, Size
 
 KIND = "tensorboard"
 
-MODULE = "workloads.tensorboard.serve"
+MODULE = "workloads.apps.tensorboard.serve"
 """What becomes TensorBoard."""
 
-REQUIREMENTS = "workloads/tensorboard/requirements.txt"
+REQUIREMENTS = "workloads/apps/tensorboard/requirements.txt"
 """TensorBoard with all that it needs: TensorFlow's image is without it from 2.21 on (METADATA of its wheel, seen
 November 2026)."""
 

@@ -20,7 +20,7 @@ from infra.schema.quantities import cpu_millicores
 
 KIND = "tensorflow-serving"
 
-MODULE = "workloads.serving.publish"
+MODULE = "workloads.apps.tensorflow_serving.publish"
 
 CPU_IMAGE, GPU_IMAGE = references("serving")
 """The official images, for x86-64 alone. The second has CUDA."""
@@ -32,10 +32,10 @@ METRICS = "/monitoring/prometheus/metrics"
 """Where Prometheus reads the server (`kPrometheusPath` in util/prometheus_exporter.cc of 2.21)."""
 
 LABEL = "stable"
-"""The label of the version that answers people (`workloads.serving.model_config.STABLE`)."""
+"""The label of the version that answers people (`workloads.apps.tensorflow_serving.model_config.STABLE`)."""
 
 LABELS = (LABEL, "canary")
-"""The labels that the step which publishes gives to versions (`workloads.serving.model_config`)."""
+"""The labels that the publishing step gives to versions (`workloads.apps.tensorflow_serving.model_config`)."""
 
 SETTLE = 3
 """Times that servers look at `models.config` before a label moves: one may be late."""

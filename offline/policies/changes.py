@@ -422,8 +422,8 @@ RELEASE = "kubernetes:helm.sh/v3:Release"
 KUEUE = "kueue"
 """The name of the release, which charts of other places have, too."""
 
-PUBLISHES = "workloads.serving.publish"
-"""The module of the steps that publish (`infra.pipelines.tensorflow_serving`)."""
+PUBLISHES = {"workloads.apps.tensorflow_serving.publish", "workloads.serving.publish"}
+"""The module of the steps that publish (`infra.pipelines.tensorflow_serving`), and its name of before."""
 
 
 def _find_versions(change: Change) -> Iterator[Violation]:
@@ -445,7 +445,7 @@ def _kept(job: Resource) -> int | None:
     """How many versions a step that publishes leaves; None for any other Job."""
     for container in mappings(at(job.properties, "spec", "template", "spec", "containers")):
         words = [*items(container.get("command")), *items(container.get("args"))]
-        if PUBLISHES in words and "--keep" in words[:-1]:
+        if PUBLISHES & set(map(str, words)) and "--keep" in words[:-1]:
             number = str(words[words.index("--keep") + 1])
             return int(number) if number.isdecimal() else None
     return None

@@ -99,7 +99,7 @@ def test_a_notebook_on_gpus_has_them_too(folder: Path) -> None:
     (container,) = pod(run(folder, {"notes": ON_GPU}), STATEFUL_SET, "notes")["containers"]
     assert container["args"][:2] == ["-m", "workloads.runtime.supplied"]
     own = container["args"][container["args"].index("--") + 1 :]
-    assert own[:3] == ["python3", "-m", "workloads.notebook.serve"]
+    assert own[:3] == ["python3", "-m", "workloads.apps.notebook.serve"]
 
 
 @pytest.mark.slow

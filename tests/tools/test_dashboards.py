@@ -18,7 +18,7 @@ from infra.kubernetes.metrics.exporters import COUNTERS
 from offline.rehearsal.machine.processes import free_ports
 from tools import dashboards
 from tools.dashboards import DASHBOARDS, FOLDER, NAMESPACE, grafana
-from workloads.page.metrics import Metrics
+from workloads.apps.page.metrics import Metrics
 from workloads.runtime.usage import MIB, Gpu, Usage
 from workloads.runtime.usage_server import METRICS, serve, text
 

@@ -121,6 +121,7 @@ def test_its_packages_are_pinned_with_hashes_and_name_no_index(folder: Path) -> 
         ("store", "an output of the stack itself"),
         ("packages", "the packages that images lack"),
         ("runtime", "workloads/runtime is there already"),
+        ("apps", "workloads/apps is there already"),
     ],
 )
 def test_a_name_that_a_section_cannot_have_is_refused(name: str, said: str) -> None:

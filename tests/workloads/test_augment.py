@@ -13,7 +13,7 @@ import yaml
 from PIL import Image, ImageDraw, ImageFont
 from scipy.ndimage import label
 
-from tests.workloads.page.conftest import file, seven
+from tests.workloads.apps.page.conftest import file, seven
 from tests.workloads.processes import Together
 from tests.workloads.steps import ROOT, run
 from workloads.mnist.pipeline import PIPELINE, Mnist

@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 
 from infra.pipelines.contract import PipelineSettings, Section
-from infra.pipelines.discovery import WORKLOADS, is_path, location, outside, pipeline, pipeline_names, supplements
+from infra.pipelines.discovery import (
+    RESERVED,
+    WORKLOADS,
+    is_path,
+    location,
+    outside,
+    pipeline,
+    pipeline_names,
+    supplements,
+)
 from infra.pipelines.matrix import MOST_STEPS
 from infra.pipelines.results import STACK_OUTPUTS
 from infra.placed import GATES, GATES_FOLDER, OWN_NAMES
@@ -83,6 +92,11 @@ def _schedule(at: Path, name: str, settings: PipelineSettings, draft: Draft) -> 
 
 def _unknown(at: Path, name: str, settings: PipelineSettings) -> Finding:
     known = pipeline_names()
+    named = name if settings.uses is None else settings.uses
+    if named in RESERVED:
+        reason = f"`{WORKLOADS}/{named}/` has what pods of all pipelines need, and no pipeline"
+        fix = f"put the pipeline into another folder of `{WORKLOADS}/`, and name that"
+        return Finding(at if settings.uses is None else (*at, "uses"), named, reason, fix)
     reason = f"`workloads/` has no folder of that name with a {FILES}"
     if settings.uses is None:
         near = nearest(name, known)

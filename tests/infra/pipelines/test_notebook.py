@@ -93,7 +93,7 @@ def test_it_runs_on_a_gpu_with_its_folder_and_the_store_for_reading(folder: Path
     # TensorFlow's image for GPUs lacks libraries, which come first.
     assert started[:3] == ["python3", "-m", "workloads.runtime.supplied"]
     assert started[started.index("--") + 1 :] == [
-        *("python3", "-m", "workloads.notebook.serve", "--folder", "/data"),
+        *("python3", "-m", "workloads.apps.notebook.serve", "--folder", "/data"),
         *("--listen", "*", "--port", "8888", "--idle", "1800"),
     ]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
@@ -160,7 +160,7 @@ def test_what_stops_it_may_do_that_and_nothing_else(folder: Path) -> None:
     assert pod["serviceAccountName"] == "tried-notebook-idle"
     assert pod["automountServiceAccountToken"] is True
     (container,) = pod["containers"]
-    assert container["command"] == ["python", "-m", "workloads.notebook.idle"]
+    assert container["command"] == ["python", "-m", "workloads.apps.notebook.idle"]
     assert container["args"] == [
         *("--app", "tried-notebook:8888", "--after", "7200", "--scale", name, "--namespace", "slipway"),
         *("--api", "https://kubernetes.default.svc"),

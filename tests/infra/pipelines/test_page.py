@@ -5,8 +5,8 @@ import pytest
 from infra.kubernetes.app_pod import PROXIES_VARIABLE
 from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.page import Page, PageSettings, Pictures, declaration
-from workloads.page.__main__ import _options, _parser  # pyright: ignore[reportPrivateUsage]
-from workloads.page.app import Options
+from workloads.apps.page.__main__ import _options, _parser  # pyright: ignore[reportPrivateUsage]
+from workloads.apps.page.app import Options
 
 
 def understood(declared: AppDeclaration, **known: str) -> Options:

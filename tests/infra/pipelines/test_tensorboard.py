@@ -10,7 +10,7 @@ from infra.settings.loading import load
 from tests.infra.pipelines.shop import SHOP, stack, written
 from tests.support.checkout import ROOT
 from tests.support.stack_values import changed
-from workloads.tensorboard import serve
+from workloads.apps.tensorboard import serve
 
 ON_CPU = TensorBoardSettings(pool="cpu")
 

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from infra.pipelines import tensorflow_serving
 from infra.pipelines.contract import StepSettings
 from infra.pipelines.tensorflow_serving import CPU_IMAGE, GPU_IMAGE, Served, ServingSettings
-from workloads.serving import publish
-from workloads.serving.model_config import STABLE
+from workloads.apps.tensorflow_serving import publish
+from workloads.apps.tensorflow_serving.model_config import STABLE
 
 SERVED = Served(
     model="digits",

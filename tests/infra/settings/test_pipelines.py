@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from infra.kubernetes.bundle import ShippingError, code_files
+from infra.pipelines import discovery
 from infra.pipelines.file.reading import Folder, read
 from infra.placed import OWN_NAMES, Command
 from infra.settings.loading import load
@@ -55,6 +56,25 @@ def test_a_name_that_would_mean_two_things_is_refused(sections: dict[str, Any], 
     assert found.key == f"slipway:pipelines.{key}"
     assert reason in found.reason
     assert RENAME in found.fix
+
+
+@pytest.mark.parametrize(
+    ("section", "key"), [({"apps": {}}, "pipelines.apps"), ({"mine": {"uses": "apps"}}, "pipelines.mine.uses")]
+)
+def test_a_folder_that_all_pipelines_need_is_none(section: dict[str, Any], key: str) -> None:
+    problem = the_problem(changed(GCP, {f"pipelines.{name}": value for name, value in section.items()}))
+    assert (problem.key, problem.value) == (f"slipway:{key}", "apps")
+    assert "`workloads/apps/` has what pods of all pipelines need" in problem.reason
+
+
+def test_a_pipeline_in_a_folder_that_all_need_is_not_taken_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*discovery.RESERVED, "mine"):
+        (tmp_path / "workloads" / name).mkdir(parents=True)
+        (tmp_path / "workloads" / name / "pipeline.yaml").touch()
+    monkeypatch.setattr(discovery, "ROOT", tmp_path)
+    assert discovery.pipeline_names.__wrapped__() == ("mine",)
 
 
 def test_more_steps_than_a_stack_can_have_are_refused(tmp_path: Path) -> None:

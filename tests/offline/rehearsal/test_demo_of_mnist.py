@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from tests.offline.rehearsal.toy import ROOT
-from tests.workloads.page.conftest import file, seven
+from tests.workloads.apps.page.conftest import file, seven
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

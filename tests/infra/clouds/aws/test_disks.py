@@ -18,7 +18,7 @@ from tests.support.aws import ADDON, ASSOCIATION, ATTACHMENT, NODE_GROUP, RELEAS
 from tests.support.checkout import ROOT
 from tests.support.previewing import previewed
 from tests.support.recording import Recording, record
-from tests.workloads.notebook.servers import serving
+from tests.workloads.apps.notebook.servers import serving
 
 CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
 SET = "kubernetes:apps/v1:StatefulSet"

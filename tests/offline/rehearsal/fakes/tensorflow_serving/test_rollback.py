@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server
-from tests.workloads.serving.models import requests, save
-from workloads.serving import publish
-from workloads.serving.model_config import Served, decode
+from tests.workloads.apps.tensorflow_serving.models import requests, save
+from workloads.apps.tensorflow_serving import publish
+from workloads.apps.tensorflow_serving.model_config import Served, decode
 
 pytestmark = pytest.mark.slow
 

@@ -1,0 +1,148 @@
+"""Servers of these tests: a JupyterLab as the app starts it, and one that answers what a test wants."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from offline.rehearsal.machine.processes import free_ports
+from tests.workloads.steps import start
+
+TOKEN = "a-token-of-the-tests-0123456789"
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A JupyterLab server and its folder."""
+
+    port: int
+    folder: Path
+    process: subprocess.Popen[str]
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def ask(
+        self, path: str, method: str = "GET", *, token: str | None = TOKEN, body: object = None, **headers: str
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and content of an answer; redirections are not followed."""
+        own = {"Authorization": f"token {token}"} if token else {}
+        own |= {name.replace("_", "-"): value for name, value in headers.items()}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://{self.address}{path}", data, own, method=method)
+        opener = urllib.request.build_opener(_Stay, urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=30) as answer:
+                return answer.status, dict(answer.headers), answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, dict(error.headers), error.read()
+
+    def json(self, path: str, method: str = "GET", body: object = None) -> Any:
+        status, _, content = self.ask(path, method, body=body)
+        assert status < 300, content
+        return json.loads(content) if content else None
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object, **__: object) -> None:
+        return None
+
+
+@contextlib.contextmanager
+def lab(folder: Path, *, idle: int = 3600, **environment: str) -> Iterator[Lab]:
+    (port,) = free_ports(1)
+    arguments = ("--folder", folder, "--listen", "127.0.0.1", "--port", port, "--idle", idle)
+    process = start("apps.notebook.serve", *arguments, **{"JUPYTER_TOKEN": TOKEN, **environment})
+    # What it says is read, or it would wait for a reader.
+    said: list[str] = []
+    assert process.stdout is not None
+    reader = threading.Thread(target=said.extend, args=(process.stdout,), daemon=True)
+    reader.start()
+    found = Lab(port, folder, process)
+    try:
+        until(lambda: process.poll() is not None or _answers(found), lambda: "".join(said))
+        assert process.poll() is None, "".join(said)
+        yield found
+    finally:
+        process.terminate()
+        process.wait(30)
+        reader.join()
+
+
+def _answers(server: Lab) -> bool:
+    try:
+        return server.ask("/api")[0] == 200
+    except OSError:
+        return False
+
+
+def until(condition: Callable[[], bool], said: Callable[[], str] = str, seconds: float = 90) -> None:
+    """Look until a condition holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, said()
+        time.sleep(0.1)
+
+
+@dataclass
+class Server:
+    """A server of HTTP on the loopback; ``asked`` are method, path and content of its requests."""
+
+    address: str
+    asked: list[tuple[str, str, Any]] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def serving(answer: Callable[[str, str, Any], tuple[int, object]]) -> Iterator[Server]:
+    """A server whose answer to a method, a path and a JSON content is a status and JSON."""
+    (port,) = free_ports(1)
+    found = Server(f"127.0.0.1:{port}")
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            content = json.loads(self.rfile.read(length)) if length else None
+            found.asked.append((self.command, self.path, content))
+            status, said = answer(self.command, self.path, content)
+            text = json.dumps(said).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_POST = do_PATCH = _answer  # noqa: N815
+
+        def log_message(self, format: str, *_: object) -> None:
+            del format
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def variables(store: Path, pipeline: str, steps: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """What the kind `notebook` puts into the environment."""
+    return {
+        "SLIPWAY_STORE": str(store),
+        "SLIPWAY_PIPELINE": str(store / pipeline),
+        "SLIPWAY_STEPS": json.dumps(steps),
+        "PATH": os.environ["PATH"],
+    }

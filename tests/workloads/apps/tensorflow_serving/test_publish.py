@@ -1,0 +1,361 @@
+"""What publishing leaves for servers, what it refuses, and what it removes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.workloads.apps.tensorflow_serving.models import Means, OfTheBatch, Unsigned, requests, save
+from tests.workloads.steps import only_error, start
+from workloads.apps.tensorflow_serving import publish, versions
+from workloads.apps.tensorflow_serving.model_config import Served, decode
+from workloads.runtime.exits import StepError
+
+pytestmark = pytest.mark.slow
+
+
+class Folder:
+    """The folder of a model's versions, and what publishes into it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.versions = folder / "versions"
+        self.requests = requests(folder / "requests.npz")
+
+    def publish(self, model: Path, *more: object) -> dict[str, object]:
+        publish.main([*map(str, self.arguments(model)), *map(str, more)])
+        return json.loads((self.folder / "report" / "versions.json").read_text(encoding="utf-8"))
+
+    def arguments(self, model: Path) -> list[object]:
+        return [
+            *("--name", "numbers", "--model", model, "--versions", self.versions, "--requests", self.requests),
+            *("--truth", "right", "--min-accuracy", "0.9", "--settle", "0", "--output", self.folder / "report"),
+        ]
+
+    @property
+    def served(self) -> Served:
+        return decode((self.versions / "models.config").read_bytes())
+
+    @property
+    def numbers(self) -> list[int]:
+        return [*versions.published(self.versions)]
+
+    def content(self) -> dict[str, bytes]:
+        files = [path for path in self.versions.rglob("*") if path.is_file()]
+        return {str(path.relative_to(self.versions)): path.read_bytes() for path in files}
+
+
+@pytest.fixture(autouse=True)
+def _signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The tests' own process keeps its handlers.
+    monkeypatch.setattr(publish, "stop_on_sigterm", lambda *_: None)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Six trainings of the same model."""
+    return [save(tmp_path_factory.mktemp("model") / "saved_model", factor) for factor in range(1, 7)]
+
+
+@pytest.mark.slow
+def test_the_first_version_is_served(folder: Folder, models: list[Path]) -> None:
+    report = folder.publish(models[0])
+    assert report["published"] == 1
+    assert report["serves"] == {"stable": 1}
+    assert folder.served == Served((1,), {"stable": 1})
+    assert (folder.versions / "1" / "saved_model.pb").read_bytes() == (models[0] / "saved_model.pb").read_bytes()
+    record = json.loads((folder.versions / "1" / "version.json").read_text(encoding="utf-8"))
+    assert record["accuracy"] == 1.0
+    assert record["requests"] == 6
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", record["published"])
+
+
+@pytest.mark.slow
+def test_the_same_training_is_the_same_version(folder: Folder, models: list[Path]) -> None:
+    folder.publish(models[0])
+    before = folder.content()
+    folder.publish(models[0])
+    assert folder.content() == before
+
+
+def test_a_new_training_is_the_next_version_and_answers(folder: Folder, models: list[Path]) -> None:
+    folder.publish(models[0])
+    folder.publish(models[1])
+    assert folder.served == Served((2,), {"stable": 2})
+    assert folder.numbers == [1, 2]
+
+
+class KilledError(Exception):
+    """The publisher is stopped while it waits."""
+
+
+def writes(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, model: Path, *more: object, stop: int = 0
+) -> list[Served]:
+    """What servers can read one after the other; with ``stop``, until the publisher is killed in that wait."""
+    seen: list[Served] = []
+
+    def wait(seconds: float) -> None:
+        assert seconds == 7.0
+        seen.append(folder.served)
+        if len(seen) == stop:
+            raise KilledError
+
+    with monkeypatch.context() as context:
+        context.setattr(time, "sleep", wait)
+        with contextlib.suppress(KilledError):
+            folder.publish(model, "--settle", "7", *more)
+            seen.append(folder.served)
+    return seen
+
+
+def test_a_label_moves_while_all_versions_concerned_are_loaded(
+    folder: Folder, models: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert writes(folder, monkeypatch, models[0]) == [Served((1,), {"stable": 1})]
+    assert writes(folder, monkeypatch, models[1]) == [
+        Served((1, 2), {"stable": 1}),
+        Served((1, 2), {"stable": 2}),
+        Served((2,), {"stable": 2}),
+    ]
+    assert writes(folder, monkeypatch, models[1]) == [Served((2,), {"stable": 2})]
+    assert writes(folder, monkeypatch, models[1], "--serve", "previous") == [
+        Served((1, 2), {"stable": 2}),
+        Served((1, 2), {"stable": 1}),
+        Served((1,), {"stable": 1}),
+    ]
+
+
+def test_a_canary_gets_its_label_once_it_could_be_loaded(
+    folder: Folder, models: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.publish(models[0])
+    tried = ("--serve", "1", "--canary", "latest")
+    both = Served((1, 2), {"stable": 1, "canary": 2})
+    assert writes(folder, monkeypatch, models[1], *tried) == [Served((1, 2), {"stable": 1}), both]
+    assert writes(folder, monkeypatch, models[1], "--serve", "1") == [
+        Served((1, 2), {"stable": 1}),
+        Served((1,), {"stable": 1}),
+    ]
+
+
+@pytest.mark.parametrize("wait", [1, 2])
+@pytest.mark.parametrize("then", ["previous", "latest", "1"])
+def test_a_publisher_stopped_between_two_writes_goes_on_or_elsewhere(
+    folder: Folder, models: list[Path], monkeypatch: pytest.MonkeyPatch, wait: int, then: str
+) -> None:
+    for model in models[:3]:
+        folder.publish(model)
+    left = writes(folder, monkeypatch, models[2], "--serve", "previous", stop=wait)[-1]
+    assert left == Served((2, 3), {"stable": 3 if wait == 1 else 2})
+    target = {"previous": 2, "latest": 3, "1": 1}[then]
+    seen = writes(folder, monkeypatch, models[2], "--serve", then)
+    assert seen[-1] == Served((target,), {"stable": target})
+    # A server reads what was left, and may miss none of the others: nothing that answers goes before it should.
+    for before, after in itertools.pairwise([left, *seen]):
+        assert {*after.labels.values()} <= {*before.versions}
+        assert {*before.labels.values()} <= {*after.versions}
+    assert folder.numbers == [1, 2, 3]
+
+
+def test_rolls_back_and_forward(folder: Folder, models: list[Path]) -> None:
+    for model in models[:3]:
+        folder.publish(model)
+    assert folder.publish(models[2], "--serve", "previous")["serves"] == {"stable": 2}
+    assert folder.served == Served((2,), {"stable": 2})
+    assert folder.publish(models[2], "--serve", "1")["serves"] == {"stable": 1}
+    assert folder.publish(models[2])["serves"] == {"stable": 3}
+    assert folder.numbers == [1, 2, 3]
+
+
+def test_a_canary_is_loaded_beside_what_is_served(folder: Folder, models: list[Path]) -> None:
+    folder.publish(models[0])
+    report = folder.publish(models[1], "--serve", "previous", "--canary", "latest")
+    assert report["serves"] == {"stable": 1, "canary": 2}
+    assert folder.served == Served((1, 2), {"stable": 1, "canary": 2})
+
+
+def test_says_first_what_it_removes_and_keeps_what_a_label_names(
+    folder: Folder, models: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for model in models[:4]:
+        folder.publish(model)
+    folder.publish(models[3], "--serve", "1")
+    capsys.readouterr()
+    report = folder.publish(models[4], "--serve", "1", "--keep", "2")
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == (
+        f"Removes from {folder.versions}, unless the model is refused: versions 2, 3; keeps the newest 2"
+    )
+    assert report["removed"] == [{"version": 2}, {"version": 3}]
+    assert folder.numbers == [1, 4, 5]
+    assert not (folder.versions / "2").exists()
+    assert not [path for path in folder.versions.iterdir() if path.name.startswith(".")]
+
+
+def test_a_version_that_servers_still_load_is_removed_only_the_next_time(
+    folder: Folder, models: list[Path]
+) -> None:
+    folder.publish(models[0])
+    assert folder.publish(models[1], "--keep", "1")["removed"] == []
+    assert folder.publish(models[2], "--keep", "1")["removed"] == [{"version": 1}]
+
+
+def test_takes_the_result_of_a_step(folder: Folder, model: Path, data: Path) -> None:
+    report = folder.publish(
+        model,
+        *("--requests", data / "test.npz", "--input", "image=images", "--truth", "labels"),
+    )
+    found = versions.published(folder.versions)[1]
+    metrics = json.loads((model / "metrics.json").read_text(encoding="utf-8"))
+    assert found.facts["accuracy"] == pytest.approx(metrics["test"]["accuracy"], abs=0.003)
+    assert report["versions"] == [
+        {
+            "version": 1,
+            "labels": "stable",
+            "accuracy": found.facts["accuracy"],
+            "published": found.facts["published"],
+            "source": found.source[:12],
+        }
+    ]
+
+
+def refused(folder: Folder, model: Path, *more: object) -> str:
+    """Why it is refused; the test fails where anything of what is served changed."""
+    before = folder.content()
+    with pytest.raises(StepError) as raised:
+        folder.publish(model, *more)
+    assert folder.content() == before
+    return str(raised.value)
+
+
+def test_refuses_a_model_without_signature(folder: Folder, models: list[Path], tmp_path: Path) -> None:
+    folder.publish(models[0])
+    said = refused(folder, save(tmp_path / "plain", module=Unsigned()))
+    assert "has no signature serving_default, without which nothing can be asked; it has: none" in said
+
+
+def test_refuses_another_signature(folder: Folder, models: list[Path]) -> None:
+    folder.publish(models[0])
+    assert "it has: serving_default" in refused(folder, models[1], "--signature", "scores")
+
+
+def test_refuses_what_does_not_load(folder: Folder, models: list[Path], tmp_path: Path) -> None:
+    folder.publish(models[0])
+    broken = Path(shutil.copytree(models[1], tmp_path / "broken"))
+    graph = (broken / "saved_model.pb").read_bytes()
+    (broken / "saved_model.pb").write_bytes(graph[: len(graph) // 2])
+    assert f"{broken} does not load: " in refused(folder, broken)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "there is no SavedModel" in refused(folder, empty)
+
+
+def test_refuses_a_result_that_is_not_whole(folder: Folder, models: list[Path], model: Path) -> None:
+    folder.publish(models[0])
+    file = model / "saved_model" / "variables" / "variables.data-00000-of-00001"
+    file.write_bytes(file.read_bytes()[:-1])
+    assert "is not whole: saved_model/variables/variables.data-00000-of-00001 has" in refused(folder, model)
+
+
+@pytest.mark.slow
+def test_refuses_wrong_answers(folder: Folder, models: list[Path], tmp_path: Path) -> None:
+    folder.publish(models[0])
+    said = refused(folder, save(tmp_path / "worse", -1.0))
+    assert "answers 0.0000 of 6 requests rightly, 0.9 is asked for" in said
+    said = refused(folder, save(tmp_path / "infinite", float("inf")))
+    assert "output scores has a number that is not finite in the answer to request 0" in said
+    assert "not one row for each" in refused(folder, save(tmp_path / "means", module=Means()))
+    assert "one's answer may not depend on the others" in refused(
+        folder, save(tmp_path / "batch", module=OfTheBatch())
+    )
+
+
+def test_refuses_requests_that_do_not_fit(folder: Folder, models: list[Path], tmp_path: Path) -> None:
+    folder.publish(models[0])
+    assert "it has numbers, right" in refused(folder, models[1], "--truth", "labels")
+    assert "no such input, but numbers" in refused(folder, models[1], "--input", "image=numbers")
+    file = tmp_path / "wide.json"
+    file.write_text(json.dumps({"numbers": [[1, 2, 3]], "right": [1]}), encoding="utf-8")
+    assert "has the shape [1, 3], the input takes [None, 2]" in refused(folder, models[1], "--requests", file)
+
+
+def test_refuses_to_serve_what_is_not_there(folder: Folder, models: list[Path]) -> None:
+    folder.publish(models[0])
+    assert "version 7, which is not there; published: 1" in refused(folder, models[0], "--serve", "7")
+    assert "there is none; published: 1" in refused(folder, models[0], "--serve", "previous")
+
+
+def test_refuses_to_roll_back_to_a_version_copied_by_half(folder: Folder, models: list[Path]) -> None:
+    folder.publish(models[0])
+    folder.publish(models[1])
+    (folder.versions / "1" / "saved_model.pb").write_bytes(b"half")
+    said = refused(folder, models[1], "--serve", "previous")
+    assert "version 1, for stable, is not whole: saved_model.pb was altered, or copied by half" in said
+
+
+def test_a_damaged_version_of_the_same_training_is_published_anew(folder: Folder, models: list[Path]) -> None:
+    folder.publish(models[0])
+    (folder.versions / "1" / "saved_model.pb").write_bytes(b"half")
+    assert folder.publish(models[0])["serves"] == {"stable": 2}
+
+
+def test_a_folder_without_its_record_is_no_version(folder: Folder, models: list[Path]) -> None:
+    shutil.copytree(models[0], folder.versions / "4")
+    assert folder.publish(models[0])["serves"] == {"stable": 5}
+
+
+def test_fills_a_version_in_place_where_folders_cannot_be_renamed(
+    folder: Folder, models: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+
+    def of_files_alone(self: Path, target: Path) -> Path:
+        if self.is_dir():
+            raise OSError(24, os.strerror(24))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", of_files_alone)
+    for model in models[:3]:
+        folder.publish(model, "--keep", "1")
+    assert folder.numbers == [2, 3]
+    assert {path.name for path in folder.versions.iterdir()} == {"2", "3", "models.config", "monitoring.config"}
+
+
+def test_leaves_what_servers_read_beside_it(folder: Folder, models: list[Path]) -> None:
+    folder.publish(models[0], "--batch-largest", "32", "--batch-wait", "500")
+    content = folder.content()
+    assert b"enable: true" in content["monitoring.config"]
+    batching = content["batching-32-500-100.config"].decode()
+    assert "max_batch_size { value: 32 }" in batching
+    assert "batch_timeout_micros { value: 500 }" in batching
+
+
+def test_leftovers_of_killed_publishers_go_once_they_are_old(folder: Folder, models: list[Path]) -> None:
+    for name, age in (("old", 7200), ("young", 0)):
+        left = folder.versions / f".slipway-9-{name}"
+        left.mkdir(parents=True)
+        os.utime(left, (time.time() - age, time.time() - age))
+    folder.publish(models[0])
+    assert [path.name for path in folder.versions.glob(".*")] == [".slipway-9-young"]
+
+
+def test_says_an_error_in_one_line(folder: Folder, tmp_path: Path) -> None:
+    arguments = folder.arguments(tmp_path / "nowhere")
+    process = start("apps.tensorflow_serving.publish", *arguments)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 4
+    assert "there is no SavedModel" in only_error(output)
