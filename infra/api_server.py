@@ -47,8 +47,8 @@ class ApiServer:
     def all_of(self, api_version: str, kind: str) -> Sequence[Mapping[str, Any]]:
         """All objects of a kind, of every namespace. Raises UnreadableError."""
         path = self._path(api_version, kind, "")
-        found = (self._get(path) if path else None) or {}
-        return cast("Sequence[Mapping[str, Any]]", found.get("items") or [])
+        content = (self._get(path) if path else None) or {}
+        return cast("Sequence[Mapping[str, Any]]", content.get("items") or [])
 
     def get(self, path: str, **query: str) -> Mapping[str, Any] | None:
         """What the API answers at ``path``, or None where there is nothing. Raises UnreadableError."""
@@ -71,7 +71,7 @@ class ApiServer:
             if not chunk:
                 break
             *whole, left = (left + chunk).split(b"\n")
-            yield from (each.decode("utf-8", "replace") for each in whole)
+            yield from (line.decode("utf-8", "replace") for line in whole)
         answer.release_conn()
         if left:
             yield left.decode("utf-8", "replace")

@@ -60,10 +60,10 @@ def copy_problem(name: str, place: str, version: str | None) -> str | None:
     if path.is_dir():
         return None if (path / "Chart.yaml").is_file() else "it is a folder without a Chart.yaml"
     try:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
     chart = charts()[name]
-    if version in (None, chart.version) and found != chart.digest:
-        return f"its SHA-256 is {found}, and that of {name} {chart.version} is {chart.digest}"
+    if version in (None, chart.version) and digest != chart.digest:
+        return f"its SHA-256 is {digest}, and that of {name} {chart.version} is {chart.digest}"
     return None

@@ -5,7 +5,7 @@ from typing import TypedDict
 import pulumi_kubernetes as k8s
 
 from infra.charts import Chart
-from infra.platform import Door
+from infra.platform import Backend
 
 # What every Helm release of a pinned chart says alike: which chart it is, from where, and with which image.
 
@@ -33,14 +33,14 @@ def image(reference: str) -> dict[str, str]:
 # What every Ingress says alike: the host, and the Service to which all of its paths lead.
 
 
-def rule(door: Door) -> k8s.networking.v1.IngressRuleArgs:
-    """All paths of the host of ``door`` lead to its Service."""
-    backend = k8s.networking.v1.IngressBackendArgs(
+def rule(backend: Backend) -> k8s.networking.v1.IngressRuleArgs:
+    """All paths of the host of ``backend`` lead to its Service."""
+    service = k8s.networking.v1.IngressBackendArgs(
         service=k8s.networking.v1.IngressServiceBackendArgs(
-            name=door.service, port=k8s.networking.v1.ServiceBackendPortArgs(number=door.port)
+            name=backend.service, port=k8s.networking.v1.ServiceBackendPortArgs(number=backend.port)
         )
     )
-    path = k8s.networking.v1.HTTPIngressPathArgs(path="/", path_type="Prefix", backend=backend)
+    path = k8s.networking.v1.HTTPIngressPathArgs(path="/", path_type="Prefix", backend=service)
     return k8s.networking.v1.IngressRuleArgs(
-        host=door.host, http=k8s.networking.v1.HTTPIngressRuleValueArgs(paths=[path])
+        host=backend.host, http=k8s.networking.v1.HTTPIngressRuleValueArgs(paths=[path])
     )

@@ -244,14 +244,14 @@ class Step:
 
 def with_those_before(steps: Iterable[Step]) -> list[Step]:
     """``steps`` and all that they need, gates included, each once."""
-    found: dict[int, Step] = {}
+    collected: dict[int, Step] = {}
     waiting = list(steps)
     while waiting:
         step = waiting.pop()
-        if id(step) not in found:
-            found[id(step)] = step
+        if id(step) not in collected:
+            collected[id(step)] = step
             waiting += [*step.inputs.values(), *step.after]
-    return list(found.values())
+    return list(collected.values())
 
 
 # An app of a pipeline on its cluster: what runs after its steps, where, with what, and who may connect to it.
@@ -360,6 +360,6 @@ class App:
         return self.declared.placed_by.follow or ""
 
     @property
-    def supplies(self) -> dict[str, Step]:
+    def supplements(self) -> dict[str, Step]:
         """The inputs that publish what its image lacks, by their names."""
-        return {name: each for name, each in self.inputs.items() if each.supplements}
+        return {name: step for name, step in self.inputs.items() if step.supplements}

@@ -67,13 +67,13 @@ class RequestRules:
     ratio: tuple[float, float] | None = None
     step: int = 1
 
-    def admitted(self, asked: Resources) -> Resources:
+    def admitted(self, requests: Resources) -> Resources:
         """The requests that the cluster takes unchanged for a pod that asks for ``asked``: never less."""
-        cpu, memory = max(asked.cpu, self.least.cpu), max(asked.memory, self.least.memory)
+        cpu, memory = max(requests.cpu, self.least.cpu), max(requests.memory, self.least.memory)
         low, high = [1.024 * gib for gib in self.ratio] if self.ratio else (0, math.inf)  # MiB for each millicore.
         cpu = math.ceil(max(cpu, memory / high) / self.step) * self.step
-        scratch = max(asked.ephemeral_storage, self.least.ephemeral_storage)
-        return replace(asked, cpu=cpu, memory=max(memory, math.ceil(cpu * low)), ephemeral_storage=scratch)
+        scratch = max(requests.ephemeral_storage, self.least.ephemeral_storage)
+        return replace(requests, cpu=cpu, memory=max(memory, math.ceil(cpu * low)), ephemeral_storage=scratch)
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,9 @@ class Pool:
     interconnect: Interconnect | None = None
     provisioning: str = ""
 
-    def admitted(self, asked: Resources) -> Resources:
+    def admitted(self, requests: Resources) -> Resources:
         """What a pod has to ask for that needs ``asked``, so that the cluster takes it unchanged."""
-        return self.requests.admitted(asked) if self.requests else asked
+        return self.requests.admitted(requests) if self.requests else requests
 
 
 @dataclass(frozen=True)
@@ -243,13 +243,13 @@ def dns_of(namespace: str, *ports: int) -> Egress:
 
 
 @dataclass(frozen=True)
-class Door:
-    """An app as what opens it to people sees it.
+class Backend:
+    """An app, as an Ingress controller sees it.
 
-    ``name`` begins the logical names of what is declared for it, ``object_name`` the names of its Kubernetes
-    objects, which have the ``labels``. People come to ``path`` of ``host``. What they reach is ``port`` of
-    ``service``, which answers at the path ``probe`` while it is well; None: nobody says a path. ``proxied`` says
-    that this is a proxy, which asks people to log in. ``secret`` is what the login needs, where it needs any.
+    ``name`` is the prefix of the logical names of its resources, ``object_name`` that of the names of its
+    Kubernetes objects, which have the ``labels``. People open ``path`` of ``host``. They reach ``port`` of
+    ``service``, which answers at the path ``probe`` while it is healthy; None: no path is known. ``proxied``: the
+    service is a proxy, which asks people to log in. ``secret`` is the client secret of the login, where it has one.
     """
 
     name: str
@@ -267,8 +267,8 @@ class Door:
     def metadata(self, word: str = "", annotations: "Mapping[str, pulumi.Input[str]] | None" = None) -> Any:
         """That of a Kubernetes object of the app, as keywords; ``word`` stands behind its name."""
         name = f"{self.object_name}-{word}" if word else self.object_name
-        found = {"name": name, "namespace": self.namespace, "labels": self.labels}
-        return {**found, **({"annotations": annotations} if annotations else {})}
+        metadata = {"name": name, "namespace": self.namespace, "labels": self.labels}
+        return {**metadata, **({"annotations": annotations} if annotations else {})}
 
 
 @dataclass(frozen=True)
@@ -284,18 +284,18 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Entrance:
-    """How people outside a cluster reach its apps.
+class IngressController:
+    """What people outside a cluster reach its apps through: a load balancer or a router.
 
-    ``open`` declares what stands between people and an app: a load balancer or a router, with a certificate of the
-    host. It asks people to log in at the hosts ``asks``; elsewhere a proxy in the cluster does. It connects to
-    pods from addresses in ``networks``, or as a pod of a namespace with the labels ``namespace``. ``outside`` says
-    that it is no part of the cluster, and learns late which pods there are. ``marks`` are labels of namespaces
-    whose new pods are ready only once it has learnt of them. ``ready`` are the resources to wait for. Of each
-    request it appends so many ``entries`` to `X-Forwarded-For`, the visitor's address first.
+    ``open`` declares an Ingress, a Gateway or a Route for an app, with a certificate of the host. The controller
+    asks people to log in at the hosts ``asks``; at other hosts a proxy in the cluster does. It connects to pods
+    from addresses in ``networks``, or as a pod of a namespace with the labels ``namespace``. ``outside``: it runs
+    outside the cluster, and so learns late of new pods. ``marks`` are labels of namespaces whose new pods become
+    ready only once it knows them. ``ready`` are the resources to wait for. It appends ``entries`` addresses to
+    `X-Forwarded-For` of every request, the visitor's first.
     """
 
-    open: "Callable[[Door, pulumi.ResourceOptions], Opened]"
+    open: "Callable[[Backend, pulumi.ResourceOptions], Opened]"
     asks: frozenset[str] = frozenset()
     networks: Sequence[str] = ()
     namespace: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -389,8 +389,8 @@ class Platform:
     """What the cloud itself reads metrics with; None: nothing does."""
     registry: Registry | None = None
     """The cloud's own registry, where the stack builds images for it."""
-    entrance: Entrance | None = None
-    """How people outside reach its apps; None: it has no way in."""
+    ingress_controller: IngressController | None = None
+    """What people outside reach its apps through; None: it has no Ingress controller."""
 
     @property
     def declares_cluster_objects(self) -> bool:

@@ -287,7 +287,9 @@ def published(
     """
     return {
         "version": VERSION,
-        "teams": {name: each.model_dump(include={*TeamFacts.model_fields}) for name, each in teams.items()},
+        "teams": {
+            name: team_facts.model_dump(include={*TeamFacts.model_fields}) for name, team_facts in teams.items()
+        },
         "clusters": {
             name: _cluster(
                 cloud,
@@ -295,8 +297,8 @@ def published(
                 devices.get(name, ""),
                 {
                     team: queue
-                    for team, each in teams.items()
-                    if (queue := queues.get(name, {}).get(each.namespace))
+                    for team, access in teams.items()
+                    if (queue := queues.get(name, {}).get(access.namespace))
                 },
             )
             for name, (cloud, platform) in platforms.items()
@@ -307,21 +309,21 @@ def published(
 def _cluster(cloud: str, platform: Platform, devices: str, queues: Mapping[str, QueueAccess]) -> dict[str, Any]:
     return {
         "cloud": cloud,
-        "pools": {name: _pool(each, devices) for name, each in platform.pools.items()},
+        "pools": {name: _pool(pool, devices) for name, pool in platform.pools.items()},
         "teams": {
             name: {
-                "store": _store(each.store),
-                "service_account_annotations": dict(each.service_account_annotations),
+                "store": _store(access.store),
+                "service_account_annotations": dict(access.service_account_annotations),
                 **({"queue": _queue(queues[name])} if name in queues else {}),
-                **({"apps": {key: _app(app) for key, app in each.apps.items()}} if each.apps else {}),
+                **({"apps": {key: _app(app) for key, app in access.apps.items()}} if access.apps else {}),
             }
-            for name, each in platform.teams.items()
+            for name, access in platform.teams.items()
         },
         "connect": platform.connect,
         "kubectl": platform.kubectl,
         "context": platform.context,
         "pod_user": platform.pod_user,
-        "egress": [_plain(each) for each in platform.egress],
+        "egress": [_plain(egress) for egress in platform.egress],
         "creates_namespace": platform.creates_namespace,
         "reads_nodes": platform.reads_nodes,
     }
@@ -347,10 +349,10 @@ def _pool(pool: Pool, devices: str) -> dict[str, Any]:
     }
 
 
-def _interconnect(found: Interconnect) -> dict[str, Any]:
+def _interconnect(interconnect: Interconnect) -> dict[str, Any]:
     return {
-        **{field.name: getattr(found, field.name) for field in fields(found)},
-        "environment": {**found.environment},
+        **{field.name: getattr(interconnect, field.name) for field in fields(interconnect)},
+        "environment": {**interconnect.environment},
     }
 
 
@@ -370,14 +372,14 @@ def _rules(rules: RequestRules) -> dict[str, Any]:
 def _store(store: Store) -> dict[str, Any]:
     """As `StoreFacts`. A volume is one that a CSI driver mounts, or claimed: the program has no others."""
     volume: Any = store.volume
-    found: dict[str, Any] = {"name": volume.name}
+    facts: dict[str, Any] = {"name": volume.name}
     if volume.csi:
-        found["csi"] = {"driver": volume.csi.driver, "volumeAttributes": volume.csi.volume_attributes}
+        facts["csi"] = {"driver": volume.csi.driver, "volumeAttributes": volume.csi.volume_attributes}
     if volume.persistent_volume_claim:
-        found["persistentVolumeClaim"] = {"claimName": volume.persistent_volume_claim.claim_name}
+        facts["persistentVolumeClaim"] = {"claimName": volume.persistent_volume_claim.claim_name}
     return {
         "url": store.url,
-        "volume": found,
+        "volume": facts,
         "pod_annotations": dict(store.pod_annotations),
         "sidecar": _plain(store.sidecar),
         "claim": _plain(store.claim) if store.claim else None,
@@ -387,5 +389,5 @@ def _store(store: Store) -> dict[str, Any]:
 
 def _plain(facts: Taint | NodeResources | Egress | Claim) -> dict[str, Any]:
     """The fields of a dataclass; unlike `dataclasses.asdict`, without copies of outputs."""
-    found: dict[str, Any] = {field.name: getattr(facts, field.name) for field in fields(facts)}
-    return {name: [*each] if isinstance(each, tuple) else each for name, each in found.items()}
+    values: dict[str, Any] = {field.name: getattr(facts, field.name) for field in fields(facts)}
+    return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}

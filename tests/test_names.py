@@ -13,6 +13,9 @@ WORDS = frozenset({"each", "found", "own", "there", "asked"})
 """Names that do not say what a variable holds."""
 
 CLEAN = (
+    "infra/clouds",
+    "infra/review",
+    "infra/stack",
     "offline/engine",
     "offline/evaluated",
     "offline/evaluation",

@@ -79,7 +79,7 @@ def _ingress(app: App) -> list[k8s.networking.v1.NetworkPolicyIngressRuleArgs]:
 
 
 def _egress(app: App, egress: Sequence[Egress] | None) -> list[k8s.networking.v1.NetworkPolicyEgressRuleArgs]:
-    asked = [
+    rules = [
         k8s.networking.v1.NetworkPolicyEgressRuleArgs(
             to=[
                 k8s.networking.v1.NetworkPolicyPeerArgs(
@@ -93,10 +93,13 @@ def _egress(app: App, egress: Sequence[Egress] | None) -> list[k8s.networking.v1
         for connect in app.connects.values()
     ]
     if not (app.uses_store or app.declared.requirements):
-        return [*asked, *(rule(each) for each in app.platform.egress if each.namespace or DNS in each.ports)]
+        return [
+            *rules,
+            *(rule(egress) for egress in app.platform.egress if egress.namespace or DNS in egress.ports),
+        ]
     if egress is None:
-        return [*asked, k8s.networking.v1.NetworkPolicyEgressRuleArgs()]
-    return [*asked, *map(rule, egress)]
+        return [*rules, k8s.networking.v1.NetworkPolicyEgressRuleArgs()]
+    return [*rules, *map(rule, egress)]
 
 
 def _ports(app: App) -> list[k8s.networking.v1.NetworkPolicyPortArgs]:
@@ -161,8 +164,8 @@ class PipelineApp(pulumi.ComponentResource):
                         *([image.built] if image else []),
                         *app.pool.resources,
                         *([workspace.devices[app.pool.name]] if _waits_for_devices(args) else []),
-                        *(each.job for each in args.after),
-                        *(resource for each in args.connected for resource in each.ready),
+                        *(step_job.job for step_job in args.after),
+                        *(resource for server in args.connected for resource in server.ready),
                     ],
                     # Both would have the same labels, and the Service would lead to either.
                     delete_before_replace=True,
@@ -266,10 +269,10 @@ def _maps(args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Re
     """
     planned, namespace = args.planned, args.workspace.namespace
     labels = app_labels(planned.app.pipeline, planned.app.name)
-    files = {folder_map(planned, name): each for name, each in planned.folders.items()}
+    files = {folder_map(planned, name): folder for name, folder in planned.folders.items()}
     if planned.bundle:
         files[bundle_map(planned)] = planned.bundle
-    return [config_map(name, each, namespace, labels, opts) for name, each in files.items()]
+    return [config_map(name, data, namespace, labels, opts) for name, data in files.items()]
 
 
 def _given(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
@@ -385,8 +388,8 @@ def _host(
             type="ClusterIP",
             selector=app_labels(app.pipeline, app.name),
             ports=[
-                k8s.core.v1.ServicePortArgs(name=each, port=port, target_port=each, protocol="TCP")
-                for each, port in app.all_ports.items()
+                k8s.core.v1.ServicePortArgs(name=name, port=port, target_port=name, protocol="TCP")
+                for name, port in app.all_ports.items()
             ],
         ),
         # Pulumi waits until a ready pod stands behind it. Declared before its pods, it would wait in vain where

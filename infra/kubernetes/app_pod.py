@@ -87,7 +87,7 @@ def plan(app: App, root: Path, runs: Mapping[str, Run]) -> PlannedApp:
     """
     folders = {name: image_folder(folder, root) for name, folder in app.folders.items()}
     inputs = {name: runs[step.job] for name, step in app.inputs.items()}
-    starters = [*([SUPPLIED] if app.supplies else []), *([READER] if is_told(app) else [])]
+    starters = [*([SUPPLIED] if app.supplements else []), *([READER] if is_told(app) else [])]
     return PlannedApp(app, app_bundle(app.declared, app.command, root, starters), folders, inputs)
 
 
@@ -178,7 +178,7 @@ def template(
     annotations: dict[str, pulumi.Input[str]] = dict(app.platform.store.pod_annotations if app.uses_store else {})
     # Pods of an app that follows the newest run start anew by themselves.
     if planned.inputs and not app.follows:
-        annotations[INPUTS_ANNOTATION] = json.dumps({name: each.path for name, each in planned.inputs.items()})
+        annotations[INPUTS_ANNOTATION] = json.dumps({name: step.path for name, step in planned.inputs.items()})
     if token_hash is not None:
         annotations[TOKEN_ANNOTATION] = token_hash
     return k8s.core.v1.PodTemplateSpecArgs(
@@ -204,24 +204,24 @@ def template(
 def words(planned: PlannedApp) -> list[str]:
     """The command line of the container, with the paths that it has in the pod."""
     declared = planned.app.declared
-    own = [word(argument, planned) for argument in declared.arguments]
+    arguments = [word(argument, planned) for argument in declared.arguments]
     if declared.module:
-        own = ["python3", "-m", declared.module, *own]
+        arguments = ["python3", "-m", declared.module, *arguments]
     told = is_told(planned.app)
     if told:
-        own = ["python3", "-m", READER, *map(escaped, _results(planned)), "--", *own]
-    for name in planned.app.supplies:
+        arguments = ["python3", "-m", READER, *map(escaped, _results(planned)), "--", *arguments]
+    for name in planned.app.supplements:
         published = f"{STORE}/{planned.inputs[name].path}"
         starts = ["--code", BUNDLE if declared.module or told else _code(planned)]
         flags = [f"--{name}", published, "--into", f"{TEMPORARY}/{name}", *starts]
-        own = ["python3", "-m", SUPPLIED, *flags, "--", *own]
-    return own
+        arguments = ["python3", "-m", SUPPLIED, *flags, "--", *arguments]
+    return arguments
 
 
 def _results(planned: PlannedApp) -> list[str]:
     """What tells `READER` which results the program reads."""
     app = planned.app
-    read = {name: step for name, step in app.inputs.items() if name not in app.supplies}
+    read = {name: step for name, step in app.inputs.items() if name not in app.supplements}
     flags = ["--into", RESULTS, "--code", BUNDLE if app.declared.module else _code(planned)]
     for name, step in read.items():
         flags += ["--input", f"{name}={step.name if app.follows else f'{STORE}/{planned.inputs[name].path}'}"]
@@ -241,7 +241,7 @@ def _code(planned: PlannedApp) -> str:
 def word(text: str, planned: PlannedApp) -> str:
     """``text`` with what its references stand for in the pod, where the kubelet fills in the token."""
     app = planned.app
-    inputs = {name: f"{STORE}/{each.path}" for name, each in planned.inputs.items()}
+    inputs = {name: f"{STORE}/{step.path}" for name, step in planned.inputs.items()}
     if is_told(app):
         inputs |= {name: f"{RESULTS}/{name}" for name in (*app.inputs, *app.choices)}
     return filled_in(text, app.pipeline, app.declared, inputs)
@@ -250,7 +250,7 @@ def word(text: str, planned: PlannedApp) -> str:
 def filled_in(text: str, pipeline: str, declared: AppDeclaration, inputs: Mapping[str, str]) -> str:
     """``text`` as it stands in the pod of an app; ``inputs`` are the directories there of what it reads."""
     mark = "\0"
-    there = {
+    values = {
         "store": STORE,
         "pipeline": f"{STORE}/{pipeline}",
         "port": str(declared.port),
@@ -259,10 +259,10 @@ def filled_in(text: str, pipeline: str, declared: AppDeclaration, inputs: Mappin
         **inputs,
         **{name: f"{FOLDERS}/{name}" for name in declared.folders},
     }
-    *before, last = text.format_map(there).split(mark)
+    *before, last = text.format_map(values).split(mark)
     variable = f"$({token_variable(declared.name)})"
     # A `$` in front of the variable is one in front of its parenthesis.
-    return "".join(escaped(f"{each}(")[:-1] + variable for each in before) + escaped(last)
+    return "".join(escaped(f"{text}(")[:-1] + variable for text in before) + escaped(last)
 
 
 def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
@@ -311,7 +311,7 @@ def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
 
 
 def _working_directory(planned: PlannedApp) -> str | None:
-    if planned.app.declared.module or planned.app.supplies or is_told(planned.app):
+    if planned.app.declared.module or planned.app.supplements or is_told(planned.app):
         return BUNDLE
     return f"{BUNDLE}/{CODE}" if planned.app.command else None
 

@@ -182,12 +182,12 @@ def image_folder(folder: Path, root: Path) -> Files:
         raise ShippingError(
             str(folder), "there is no PNG or JPEG file in it", "put the images there as .png, .jpg or .jpeg files"
         )
-    found = {path.relative_to(folder).as_posix(): path for path in paths}
+    files = {path.relative_to(folder).as_posix(): path for path in paths}
     require_fit(
-        {name: path.stat().st_size for name, path in found.items()},
+        {name: path.stat().st_size for name, path in files.items()},
         "copy the folder into the store and write `store:<path>`",
     )
-    return Files({name: path.read_bytes() for name, path in found.items()})
+    return Files({name: path.read_bytes() for name, path in files.items()})
 
 
 def left_out(folder: Path) -> list[str]:
@@ -271,10 +271,10 @@ def collect(modules: Sequence[str], root: Path, extra: Sequence[str] = ()) -> Fi
             continue
         name = path.relative_to(root).as_posix()
         contents[name] = normalised(path)
-        for each in imports(contents[name], name, module, is_package=_is_package(module, root)):
-            ours = each.module.partition(".")[0] in packages
-            if ours and (each.certain or _exists(each.module, root)):
-                pending.append((each.module, f"{name} imports it in line {each.line}"))
+        for imported in imports(contents[name], name, module, is_package=_is_package(module, root)):
+            ours = imported.module.partition(".")[0] in packages
+            if ours and (imported.certain or _exists(imported.module, root)):
+                pending.append((imported.module, f"{name} imports it in line {imported.line}"))
     for name in extra:
         # Unlike pathlib, this takes any text for a path, even one that is too long.
         if not os.path.isfile(root / name):  # noqa: PTH113
@@ -385,14 +385,14 @@ def code_files(command: Command, words: Sequence[str]) -> Mapping[str, bytes]:
     folder = command.code
     if not folder.is_dir():
         raise ShippingError(str(folder), "there is no such folder", "name the folder that has the program: `code`")
-    found = {path.relative_to(folder).as_posix(): path for path in _files(command)}
+    files = {path.relative_to(folder).as_posix(): path for path in _files(command)}
     program = _program(words)
-    chosen = set(found) if program is None else {name for name in found if not name.endswith(".py")}
+    chosen = set(files) if program is None else {name for name in files if not name.endswith(".py")}
     if program is not None:
-        chosen |= _named(found, command, str(folder))
-        chosen |= _imported_files(found, program, folder, chosen)
-    _refuse({name: found[name] for name in chosen}, folder)
-    return {name: _content(found[name]) for name in sorted(chosen)}
+        chosen |= _named(files, command, str(folder))
+        chosen |= _imported_files(files, program, folder, chosen)
+    _refuse({name: files[name] for name in chosen}, folder)
+    return {name: _content(files[name]) for name in sorted(chosen)}
 
 
 def _content(path: Path) -> bytes:
@@ -435,7 +435,7 @@ def _program(words: Sequence[str]) -> _Program | None:
     return None
 
 
-def _named(found: Mapping[str, Path], command: Command, folder: str) -> set[str]:
+def _named(files: Mapping[str, Path], command: Command, folder: str) -> set[str]:
     """The files that the patterns of ``command.files`` name."""
     chosen: set[str] = set()
     for pattern in command.files:
@@ -445,20 +445,20 @@ def _named(found: Mapping[str, Path], command: Command, folder: str) -> set[str]
             matching = list(command.code.glob(pattern))
         except (ValueError, NotImplementedError) as error:
             raise ShippingError(pattern, f"not a pattern of files below {folder}", "correct it") from error
-        named = {path.relative_to(command.code).as_posix() for path in matching} & set(found)
+        named = {path.relative_to(command.code).as_posix() for path in matching} & set(files)
         if not named:
             raise ShippingError(pattern, f"it names no file in {folder}", "correct the pattern, or remove it")
         chosen |= named
     return chosen
 
 
-def _imported_files(found: Mapping[str, Path], program: _Program, folder: Path, more: Iterable[str]) -> set[str]:
+def _imported_files(files: Mapping[str, Path], program: _Program, folder: Path, more: Iterable[str]) -> set[str]:
     """The Python files that ``program`` starts, with those that they, and the Python files of ``more``, import."""
-    modules = _Modules(found, program.path)
+    modules = _Modules(files, program.path)
     pending = [name for name in more if name.endswith(".py")]
     if program.is_module:
         pending += _started(modules, program, folder)
-    elif program.start in found:
+    elif program.start in files:
         pending.append(program.start)
     else:
         raise ShippingError(program.start, f"there is no such file in {folder}", "add it, or correct `run`")
@@ -469,15 +469,15 @@ def _imported_files(found: Mapping[str, Path], program: _Program, folder: Path, 
             continue
         chosen.add(name)
         module = modules.name_of(name)
-        for each in imports(normalised(found[name]), name, module, is_package=name.endswith("__init__.py")):
-            if each.relative and not module.rpartition(".")[0] and not name.endswith("__init__.py"):
-                reason = f"line {each.line} imports from the file's package, and it is in none"
+        for imported in imports(normalised(files[name]), name, module, is_package=name.endswith("__init__.py")):
+            if imported.relative and not module.rpartition(".")[0] and not name.endswith("__init__.py"):
+                reason = f"line {imported.line} imports from the file's package, and it is in none"
                 raise ShippingError(name, reason, "write `import x` or `from x import y`")
-            ours = each.relative or modules.files_of(each.module.partition(".")[0])
-            if ours and each.certain and not modules.exists(each.module):
-                reason = f"{name} imports it in line {each.line}, but there is no such module"
-                raise ShippingError(each.module, reason, "add it, or correct the import")
-            pending += modules.files_of(each.module)
+            ours = imported.relative or modules.files_of(imported.module.partition(".")[0])
+            if ours and imported.certain and not modules.exists(imported.module):
+                reason = f"{name} imports it in line {imported.line}, but there is no such module"
+                raise ShippingError(imported.module, reason, "add it, or correct the import")
+            pending += modules.files_of(imported.module)
     return chosen
 
 
@@ -492,7 +492,7 @@ def _started(modules: "_Modules", program: _Program, folder: Path) -> list[str]:
 class _Modules:
     """The modules that can be imported from ``path``, a folder in the folder of code."""
 
-    found: Mapping[str, Path]
+    files: Mapping[str, Path]
     path: PurePosixPath
 
     def name_of(self, file: str) -> str:
@@ -509,13 +509,13 @@ class _Modules:
         for count in range(1, len(parts) + 1):
             base = self.path.joinpath(*parts[:count])
             candidates = ((base / "__init__.py").as_posix(), f"{base.as_posix()}.py")
-            files += [name for name in candidates if name in self.found][:1]
+            files += [name for name in candidates if name in self.files][:1]
         return files
 
     def exists(self, module: str) -> bool:
         """Whether ``module`` is a file or a folder of the folder of code."""
         base = self.path.joinpath(*module.split(".")).as_posix()
-        return f"{base}.py" in self.found or any(name.startswith(f"{base}/") for name in self.found)
+        return f"{base}.py" in self.files or any(name.startswith(f"{base}/") for name in self.files)
 
 
 def _refuse(chosen: Mapping[str, Path], folder: Path) -> None:

@@ -126,7 +126,7 @@ def release_name(pool: Pool) -> str:
 def values(pool: Pool, plugin: DevicePlugin) -> dict[str, Any]:
     """The chart's values for one pool (deployments/helm/nvidia-device-plugin/values.yaml of v0.20.0)."""
     chart = charts()[CHART]
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "nodeSelector": dict(pool.selector),
         # In place of the chart's, which asks for labels of node feature discovery or of GKE's kind.
         "affinity": {
@@ -145,12 +145,12 @@ def values(pool: Pool, plugin: DevicePlugin) -> dict[str, Any]:
         "deviceListStrategy": "envvar",
     }
     if plugin.version in (None, chart.version):
-        found["image"] = image(chart.image)
+        values["image"] = image(chart.image)
     if pool.gpu_clients > 1:
-        found["config"] = {"map": {"default": json.dumps(_sharing(pool))}}
+        values["config"] = {"map": {"default": json.dumps(_sharing(pool))}}
     if plugin.openshift:
-        found["podSecurityContext"] = {"seLinuxOptions": {"type": SELINUX_TYPE}}
-    return found
+        values["podSecurityContext"] = {"seLinuxOptions": {"type": SELINUX_TYPE}}
+    return values
 
 
 def _sharing(pool: Pool) -> dict[str, Any]:

@@ -147,8 +147,8 @@ def _policies(
     """Lets the pod that looks connect to the app and to the Kubernetes API. Policies add up."""
     app = args.app
     port = k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=app.declared.port)
-    own = k8s.meta.v1.LabelSelectorArgs(match_labels=labels)
-    asked = k8s.networking.v1.NetworkPolicy(
+    pods = k8s.meta.v1.LabelSelectorArgs(match_labels=labels)
+    policy = k8s.networking.v1.NetworkPolicy(
         f"{name}-asked",
         metadata=k8s.meta.v1.ObjectMetaArgs(
             name=f"{app.object_name}-idle", namespace=args.workspace.namespace, labels=labels
@@ -158,24 +158,24 @@ def _policies(
             policy_types=["Ingress"],
             ingress=[
                 k8s.networking.v1.NetworkPolicyIngressRuleArgs(
-                    from_=[k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=own)], ports=[port]
+                    from_=[k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=pods)], ports=[port]
                 )
             ],
         ),
         opts=opts,
     )
     if not args.workspace.limits_egress:
-        return [asked]
+        return [policy]
     asks = k8s.networking.v1.NetworkPolicy(
         f"{name}-asks",
         metadata=k8s.meta.v1.ObjectMetaArgs(
             name=f"{app.object_name}-idle-egress", namespace=args.workspace.namespace, labels=labels
         ),
         spec=k8s.networking.v1.NetworkPolicySpecArgs(
-            pod_selector=own,
+            pod_selector=pods,
             policy_types=["Egress"],
             egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs()],
         ),
         opts=opts,
     )
-    return [asked, asks]
+    return [policy, asks]

@@ -137,9 +137,9 @@ class StepJob(pulumi.ComponentResource):
                     *maps,
                     *group,
                     *([args.secret] if args.secret else []),
-                    *(each for service in args.services for each in service.ready),
+                    *(resource for service in args.services for resource in service.ready),
                     *([workspace.images[step.image].built] if step.image in workspace.images else []),
-                    *(each.job for each in args.after),
+                    *(step_job.job for step_job in args.after),
                 ],
                 # The successor would wait for the GPU that its predecessor holds.
                 delete_before_replace=True,
@@ -216,25 +216,25 @@ def disruptions_ignored(*codes: int, container: str | None = None) -> k8s.batch.
 
 def job_annotations(run: Run) -> dict[str, str]:
     """What people and tools learn of the run from its Job. They decide nothing: where they change, no Job runs."""
-    found: dict[str, str] = {}
+    annotations: dict[str, str] = {}
     if run.step.publishes:
-        found[RUN_ANNOTATION] = run.path
+        annotations[RUN_ANNOTATION] = run.path
     if run.usage and run.step.uses_store:
-        found[USAGE_ANNOTATION] = usage_folder(run)
+        annotations[USAGE_ANNOTATION] = usage_folder(run)
     if run.inputs:
-        found[INPUTS_ANNOTATION] = json.dumps({name: each.path for name, each in run.inputs.items()})
+        annotations[INPUTS_ANNOTATION] = json.dumps({name: before.path for name, before in run.inputs.items()})
     if run.step.results:
         results = [
             {"kind": result.kind, **result.model_dump(mode="json", exclude_defaults=True)}
             for result in run.step.results
         ]
-        found[RESULTS_ANNOTATION] = json.dumps(results)
+        annotations[RESULTS_ANNOTATION] = json.dumps(results)
     if run.step.is_own and run.step.requests != run.step.resources:
-        found[ASKED_ANNOTATION] = json.dumps(requests(run.step.resources))
+        annotations[ASKED_ANNOTATION] = json.dumps(requests(run.step.resources))
     if variant := run.step.variant:
         best = {"best": {"by": run.step.best.by, "of": run.step.best.of}} if run.step.best else {}
-        found[VARIANT_ANNOTATION] = json.dumps({"of": variant.of, "values": dict(variant.values), **best})
-    return found
+        annotations[VARIANT_ANNOTATION] = json.dumps({"of": variant.of, "values": dict(variant.values), **best})
+    return annotations
 
 
 def _devices(step: Step, workspace: Workspace) -> list[pulumi.Resource]:
@@ -263,10 +263,10 @@ def _declare_services(
 ) -> dict[tuple[str, str], PipelineService]:
     """Declares the services that ``steps`` connect to, by platform and name."""
     return {
-        (each.platform.name, each.object_name): PipelineService(
-            f"{each.pipeline}-{each.name}", PipelineServiceArgs(each, workspaces[each.platform.name])
+        (service.platform.name, service.object_name): PipelineService(
+            f"{service.pipeline}-{service.name}", PipelineServiceArgs(service, workspaces[service.platform.name])
         )
-        for each in services_of(steps)
+        for service in services_of(steps)
     }
 
 
@@ -276,19 +276,19 @@ def _priorities(steps: Sequence[Step]) -> Mapping[str, Priority]:
     Gates, and what installs packages, have none of their own: they have that of the most urgent step behind them,
     since a gate that came before others would only make its step wait on their nodes.
     """
-    found: dict[str, Priority] = {}
+    priorities: dict[str, Priority] = {}
 
     def need(step: Step, priority: Priority) -> None:
-        own = step.priority if step.is_own else priority
-        if step.job in found and PRIORITIES.index(own) <= PRIORITIES.index(found[step.job]):
+        priority_ = step.priority if step.is_own else priority
+        if step.job in priorities and PRIORITIES.index(priority_) <= PRIORITIES.index(priorities[step.job]):
             return
-        found[step.job] = own
-        for each in (*step.inputs.values(), *step.after):
-            need(each, own)
+        priorities[step.job] = priority_
+        for before in (*step.inputs.values(), *step.after):
+            need(before, priority_)
 
     for step in steps:
         need(step, step.priority)
-    return found
+    return priorities
 
 
 def declare(
@@ -304,7 +304,9 @@ def declare(
     stack's by name. Raises ShippingError.
     """
     declared: dict[str, StepJob] = {}
-    known = Known(next((each.measured.usage for each in workspaces.values() if each.measured), None))
+    known = Known(
+        next((workspace.measured.usage for workspace in workspaces.values() if workspace.measured), None)
+    )
     priorities = _priorities(steps)
     given = declare_secrets(steps, workspaces, secrets)
     services = _declare_services(steps, workspaces)
@@ -312,8 +314,8 @@ def declare(
     def declare_one(step: Step) -> StepJob:
         run = plan(step, root, known)
         if run.name not in declared:
-            before = [declare_one(each) for each in (*step.inputs.values(), *step.after)]
-            unique = tuple({each.run.name: each for each in before}.values())
+            before = [declare_one(other) for other in (*step.inputs.values(), *step.after)]
+            unique = tuple({made.run.name: made for made in before}.values())
             secret = given[step.platform.name, step.pipeline] if step.secrets else None
             connected = tuple(
                 services[connect.platform.name, connect.object_name] for connect in step.connects.values()

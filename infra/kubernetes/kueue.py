@@ -33,30 +33,35 @@ def resources(pools: Iterable[Pool]) -> list[str]:
     Kueue admits no Job that asks for another one (`QuotaCheckStrategy`, default ``BlockUndeclared``, in
     apis/config/v1beta2/configuration_types.go of Kueue 0.19).
     """
-    found = [CPU, MEMORY, SCRATCH]
+    resources = [CPU, MEMORY, SCRATCH]
     for pool in pools:
         more = [GPU_RESOURCE] if pool.allocatable.gpus else []
         if pool.interconnect and pool.interconnect.resource:
             more.append(pool.interconnect.resource)
-        found += [each for each in more if each not in found]
-    return found
+        resources += [resource for resource in more if resource not in resources]
+    return resources
 
 
-def amounts(asked: Resources) -> dict[str, int]:
+def amounts(resources: Resources) -> dict[str, int]:
     """Resources by Kubernetes' names: CPU in millicores, memory and storage in MiB."""
-    return {CPU: asked.cpu, MEMORY: asked.memory, SCRATCH: asked.ephemeral_storage, GPU_RESOURCE: asked.gpus}
+    return {
+        CPU: resources.cpu,
+        MEMORY: resources.memory,
+        SCRATCH: resources.ephemeral_storage,
+        GPU_RESOURCE: resources.gpus,
+    }
 
 
 def most(pool: Pool, held: Iterable[Resident] = ()) -> dict[str, int]:
     """What all nodes of ``pool`` that there can be leave to Jobs, beside what is ``held``."""
-    found = {name: amount * pool.max_nodes for name, amount in amounts(pool.allocatable).items()}
+    quotas = {name: amount * pool.max_nodes for name, amount in amounts(pool.allocatable).items()}
     if pool.interconnect and pool.interconnect.resource:
-        found[pool.interconnect.resource] = pool.interconnect.count * pool.max_nodes
+        quotas[pool.interconnect.resource] = pool.interconnect.count * pool.max_nodes
     for resident in held:
         if resident.pool == pool.name:
             for name, amount in amounts(resident.most).items():
-                found[name] = max(0, found[name] - amount)
-    return found
+                quotas[name] = max(0, quotas[name] - amount)
+    return quotas
 
 
 def divided(amount: int, shares: Sequence[int]) -> list[int]:
@@ -82,15 +87,15 @@ def nominal(
 
     ``shares`` are by namespace. Raises ValueError where all of them are 0.
     """
-    found: dict[str, dict[str, dict[str, int]]] = {share: {} for share in shares}
+    quotas: dict[str, dict[str, dict[str, int]]] = {share: {} for share in shares}
     named = resources(pools)
     for pool in pools:
-        there = most(pool, held)
+        room = most(pool, held)
         for name in named:
-            parts = divided(there.get(name, 0), list(shares.values()))
+            parts = divided(room.get(name, 0), list(shares.values()))
             for namespace, part in zip(shares, parts, strict=True):
-                found[namespace].setdefault(pool.name, {})[name] = part
-    return found
+                quotas[namespace].setdefault(pool.name, {})[name] = part
+    return quotas
 
 
 def quantity(resource: str, amount: int) -> str:
@@ -222,7 +227,7 @@ class Kueue(pulumi.ComponentResource):
         self, name: str, pools: Sequence[Pool], args: KueueArgs, opts: pulumi.ResourceOptions
     ) -> list[pulumi.Resource]:
         """An admission check for each class by which an autoscaler brings all nodes at once."""
-        found: list[pulumi.Resource] = []
+        made: list[pulumi.Resource] = []
         for kind in dict.fromkeys(pool.provisioning for pool in pools if pool.provisioning):
             called = check_name(args.namespace, kind)
             config = k8s.apiextensions.CustomResource(
@@ -252,8 +257,8 @@ class Kueue(pulumi.ComponentResource):
                 },
                 opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[config])),
             )
-            found += [config, check]
-        return found
+            made += [config, check]
+        return made
 
 
 def priorities(namespace: str) -> dict[Priority, str]:
@@ -276,12 +281,12 @@ def check_name(namespace: str, kind: str) -> str:
 
 def flavor(pool: Pool) -> dict[str, Any]:
     """The ResourceFlavor's specification: which nodes it stands for, and which pods may be on them."""
-    found: dict[str, Any] = {
+    spec: dict[str, Any] = {
         "nodeTaints": [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in pool.taints]
     }
     if pool.selector:
-        found["nodeLabels"] = dict(pool.selector)
-    return found
+        spec["nodeLabels"] = dict(pool.selector)
+    return spec
 
 
 def cluster_queue(namespace: str, quotas: Mapping[str, Mapping[str, int]], args: KueueArgs) -> dict[str, Any]:
@@ -291,7 +296,7 @@ def cluster_queue(namespace: str, quotas: Mapping[str, Mapping[str, int]], args:
     """
     pools = args.platform.pools
     named = resources(pools.values())
-    found: dict[str, Any] = {
+    spec: dict[str, Any] = {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
         # A Job that waits for GPUs holds up none that needs a CPU.
         "queueingStrategy": "BestEffortFIFO",
@@ -303,7 +308,8 @@ def cluster_queue(namespace: str, quotas: Mapping[str, Mapping[str, int]], args:
                     {
                         "name": flavor_name(args.namespace, pool),
                         "resources": [
-                            {"name": each, "nominalQuota": quantity(each, quotas[pool][each])} for each in named
+                            {"name": resource, "nominalQuota": quantity(resource, quotas[pool][resource])}
+                            for resource in named
                         ],
                     }
                     for pool in pools
@@ -312,18 +318,18 @@ def cluster_queue(namespace: str, quotas: Mapping[str, Mapping[str, int]], args:
         ],
     }
     if len(args.shares) > 1:
-        found["cohortName"] = args.namespace
-        found["fairSharing"] = {"weight": str(args.shares[namespace])}
+        spec["cohortName"] = args.namespace
+        spec["fairSharing"] = {"weight": str(args.shares[namespace])}
     on: dict[str, list[str]] = {}
     for pool in pools.values():
         if pool.provisioning:
             kind = check_name(args.namespace, pool.provisioning)
             on.setdefault(kind, []).append(flavor_name(args.namespace, pool.name))
     if on:
-        found["admissionChecksStrategy"] = {
+        spec["admissionChecksStrategy"] = {
             "admissionChecks": [{"name": kind, "onFlavors": flavors} for kind, flavors in on.items()]
         }
-    return found
+    return spec
 
 
 def _team_rights(name: str, namespace: str, opts: pulumi.ResourceOptions) -> k8s.rbac.v1.ClusterRole:

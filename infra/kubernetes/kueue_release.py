@@ -107,7 +107,7 @@ def values(args: KueueReleaseArgs, pool: Pool | None) -> dict[str, Any]:
 
 def configuration(args: KueueReleaseArgs) -> dict[str, Any]:
     """Kueue's configuration (apis/config/v1beta2/configuration_types.go of v0.19.2)."""
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
         "health": {"healthProbeBindAddress": ":8081"},
@@ -138,5 +138,5 @@ def configuration(args: KueueReleaseArgs) -> dict[str, Any]:
         },
     }
     if args.fair:
-        found["fairSharing"] = {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]}
-    return found
+        values["fairSharing"] = {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]}
+    return values

@@ -82,12 +82,12 @@ def job_labels(pipeline: str, step: str, queue: str | None, priority: str | None
 
     ``priority`` is the WorkloadPriorityClass by which it comes before others there.
     """
-    found = step_labels(pipeline, step)
+    labels = step_labels(pipeline, step)
     if queue:
-        found[QUEUE_LABEL] = queue
+        labels[QUEUE_LABEL] = queue
         if priority:
-            found[PRIORITY_LABEL] = priority
-    return found
+            labels[PRIORITY_LABEL] = priority
+    return labels
 
 
 def service_labels(pipeline: str, service: str) -> dict[str, str]:
@@ -103,10 +103,10 @@ def app_labels(pipeline: str, app: str) -> dict[str, str]:
 def inputs_of(annotations: Mapping[str, object]) -> dict[str, str]:
     """The directories of the results that a Job with these annotations reads, by the input's name."""
     try:
-        found: Any = json.loads(str(annotations.get(INPUTS_ANNOTATION, "")))
+        content: Any = json.loads(str(annotations.get(INPUTS_ANNOTATION, "")))
     except ValueError:
         return {}
-    items = cast("dict[str, object]", found).items() if isinstance(found, dict) else ()
+    items = cast("dict[str, object]", content).items() if isinstance(content, dict) else ()
     return {name: path for name, path in items if isinstance(path, str)}
 
 

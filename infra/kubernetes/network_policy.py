@@ -76,7 +76,7 @@ def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.Resource
                         ],
                     ),
                     policy_types=["Egress"],
-                    egress=[rule(each) for each in args.egress],
+                    egress=[rule(egress) for egress in args.egress],
                 ),
                 opts=opts,
             )
@@ -101,7 +101,7 @@ def service_policies(
         ],
     )
     port = k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=service.port)
-    own = k8s.networking.v1.NetworkPolicy(
+    policy = k8s.networking.v1.NetworkPolicy(
         name,
         metadata=k8s.meta.v1.ObjectMetaArgs(name=service.object_name, namespace=namespace, labels=labels),
         spec=k8s.networking.v1.NetworkPolicySpecArgs(
@@ -117,7 +117,7 @@ def service_policies(
     )
     if not limited:
         # A policy for what the clients connect to would take everything else from them.
-        return [own]
+        return [policy]
     of_clients = k8s.networking.v1.NetworkPolicy(
         f"{name}-clients",
         metadata=k8s.meta.v1.ObjectMetaArgs(
@@ -134,7 +134,7 @@ def service_policies(
         ),
         opts=opts,
     )
-    return [own, of_clients]
+    return [policy, of_clients]
 
 
 def group_policy(
@@ -145,10 +145,10 @@ def group_policy(
     NCCL listens on ports that the system chooses. ``limited`` says that pods may connect only to what a policy
     allows, so that one has to allow this; where they may connect to everything, a policy would take it from them.
     """
-    own = k8s.meta.v1.LabelSelectorArgs(
+    pods = k8s.meta.v1.LabelSelectorArgs(
         match_labels=step_labels(step.pipeline, step.name), match_expressions=[_no_service()]
     )
-    peers = [k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=own)]
+    peers = [k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=pods)]
     out = [k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=peers)] if limited else None
     return k8s.networking.v1.NetworkPolicy(
         name,
@@ -156,7 +156,7 @@ def group_policy(
             name=group_name(step), namespace=namespace, labels=step_labels(step.pipeline, step.name)
         ),
         spec=k8s.networking.v1.NetworkPolicySpecArgs(
-            pod_selector=own,
+            pod_selector=pods,
             policy_types=["Ingress", "Egress"] if limited else ["Ingress"],
             ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=peers)],
             egress=out,

@@ -111,7 +111,7 @@ class Ownership:
         metadata = cast("Mapping[str, Any]", inputs["metadata"])
         kind, name, namespace = inputs["kind"], metadata["name"], metadata.get("namespace", "")
         try:
-            found = await cluster.find(kubeconfig, inputs["apiVersion"], kind, name, namespace)
+            live = await cluster.find(kubeconfig, inputs["apiVersion"], kind, name, namespace)
         except UnreadableError as error:
             what = f"{_spelt(kind, name, namespace)} may be there already, and cannot be read: {error}"
             if not self.preview:
@@ -120,8 +120,8 @@ class Ownership:
                 pulumi.log.warn(f"Cluster {cluster.name}: {what}. `pulumi up` refuses what is not this stack's.")
             cluster.said = error is cluster.lost
             return
-        labels: Mapping[str, str] = (found or {}).get("metadata", {}).get("labels") or {}
-        if found is None or self._may_take(labels):
+        labels: Mapping[str, str] = (live or {}).get("metadata", {}).get("labels") or {}
+        if live is None or self._may_take(labels):
             return
         raise ForeignObjectError(self._refusal(kind, name, namespace, labels))
 

@@ -48,18 +48,18 @@ PER_ITEM = ("item", "output", "previous")
 
 def arguments(run: Run) -> list[str]:
     """The arguments of the step's container, with the paths that they have in the pod."""
-    step, there = run.step, places(run)
+    step, values = run.step, places(run)
     of_nodes = launcher_flags(step)
     if step.command is None:
-        own = [in_pod(argument, there) for argument in step.arguments]
+        arguments = [in_pod(argument, values) for argument in step.arguments]
         if not of_nodes:
-            return own
+            return arguments
         # A module publishes itself; its launcher only looks at the directory.
         shared = ["--shared", f"{STORE}/{run.path}"] if step.publishes else []
         flags = [*map(escaped, [*_named(step), *shared, *_secrets(step)]), *of_nodes]
-        return [*flags, "--", step.interpreter, "-m", step.module or "", *own]
-    words = [in_pod(argument, there | filled_in(step)) for argument in step.arguments]
-    return [*map(escaped, [*_flags(run), *_items_flags(run, there)]), *of_nodes, "--", *words]
+        return [*flags, "--", step.interpreter, "-m", step.module or "", *arguments]
+    words = [in_pod(argument, values | filled_in(step)) for argument in step.arguments]
+    return [*map(escaped, [*_flags(run), *_items_flags(run, values)]), *of_nodes, "--", *words]
 
 
 def places(run: Run) -> dict[str, str]:
@@ -67,7 +67,7 @@ def places(run: Run) -> dict[str, str]:
     return {
         "store": STORE,
         "output": f"{STORE}/{run.path}",
-        **{name: f"{STORE}/{each.path}" for name, each in run.inputs.items()},
+        **{name: f"{STORE}/{before.path}" for name, before in run.inputs.items()},
         **{name: f"{FOLDERS}/{name}" for name in run.folders},
     }
 
@@ -78,9 +78,9 @@ def filled_in(step: Step) -> dict[str, str]:
     return best | ({name: f"{{{name}}}" for name in PER_ITEM} if step.items else {})
 
 
-def in_pod(text: str, there: Mapping[str, str]) -> str:
+def in_pod(text: str, values: Mapping[str, str]) -> str:
     """``text`` with directories in place of its references, as Kubernetes has to be given it."""
-    return escaped(text.format_map(there))
+    return escaped(text.format_map(values))
 
 
 def escaped(text: str) -> str:
@@ -95,8 +95,8 @@ def _flags(run: Run) -> list[str]:
     step = run.step
     flags = ["--output", f"{STORE}/{run.path}", *_named(step)]
     flags += ["--code", f"{BUNDLE}/{CODE}"]
-    for name, each in run.inputs.items():
-        place = f"{STORE}/{each.path}"
+    for name, before in run.inputs.items():
+        place = f"{STORE}/{before.path}"
         flags += [f"--{name}", place] if name in {PACKAGES, LIBRARIES} else ["--input", f"{name}={place}"]
     for name, choice in step.choices.items():
         flags += ["--best", f"{name}={choice.of}:{choice.path}#{choice.select}:{','.join(choice.among)}"]
@@ -115,12 +115,12 @@ def _secrets(step: Step) -> list[str]:
     return [word for variable in variables for word in ("--secret", variable)]
 
 
-def _items_flags(run: Run, there: Mapping[str, str]) -> list[str]:
+def _items_flags(run: Run, values: Mapping[str, str]) -> list[str]:
     """What the worker of a step with items has to know beside that."""
     step, items = run.step, run.step.items
     if items is None:
         return []
-    flags = ["--items", items.files.format_map(there), "--mode", items.mode, "--attempts", str(items.attempts)]
+    flags = ["--items", items.files.format_map(values), "--mode", items.mode, "--attempts", str(items.attempts)]
     flags += ["--allow-failed", str(items.allow_failed), "--lease", str(items.lease)]
     flags += ["--workers", str(step.workers), "--fingerprint", run.surroundings]
     if items.queue:
@@ -279,11 +279,11 @@ def tolerations(pool: Pool) -> list[k8s.core.v1.TolerationArgs]:
 
 def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.ContainerArgs:
     step = run.step
-    there = places(run) | filled_in(step)
-    own = {name: in_pod(value, there) for name, value in step.environment.items()}
+    values = places(run) | filled_in(step)
+    declared = {name: in_pod(value, values) for name, value in step.environment.items()}
     addresses = {connect.address_variable: connect.address for connect in step.connects.values()}
     devices, network = fast_network(step)
-    environment: dict[str, pulumi.Input[str]] = {**python_environment(), **network, **own, **addresses}
+    environment: dict[str, pulumi.Input[str]] = {**python_environment(), **network, **declared, **addresses}
     if step.publishes:
         environment[RECORD_VARIABLE] = pulumi.Output.concat(STORE, "/", record(run))
     mounts = [mount("bundle", BUNDLE, read_only=True), mount("tmp", TEMPORARY)]
@@ -468,14 +468,14 @@ def empty(name: str, size: int, medium: str | None = None) -> k8s.core.v1.Volume
 
 def requests(resources: Resources) -> dict[str, str]:
     """What a container asks for."""
-    asked = {
+    requests = {
         "cpu": cpu_quantity(resources.cpu),
         "memory": size_quantity(resources.memory),
         "ephemeral-storage": size_quantity(resources.ephemeral_storage),
     }
     if resources.gpus:
-        asked[GPU_RESOURCE] = str(resources.gpus)
-    return asked
+        requests[GPU_RESOURCE] = str(resources.gpus)
+    return requests
 
 
 def limits(resources: Resources) -> dict[str, str]:

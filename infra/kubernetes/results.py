@@ -82,14 +82,14 @@ class Outputs:
         store = job.run.step.platform.store
         path = f"{job.run.path}/{result.path}"
 
-        def found(text: str | None) -> Any:
+        def value_in(text: str | None) -> Any:
             try:
                 return None if text is None else _picked(result, json.loads(text))
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
                 return None
 
-        def shown(text: str | None) -> pulumi.Output[Any]:
-            picked = found(text)
+        def show(text: str | None) -> pulumi.Output[Any]:
+            picked = value_in(text)
             if number := infinite(picked):
                 # The engine writes its state as JSON, which has no such numbers.
                 step = f"{job.run.step.pipeline}.{job.run.step.name}"
@@ -105,7 +105,7 @@ class Outputs:
             )
 
         assert store.read is not None
-        return store.read(path, job.job).apply(shown)
+        return store.read(path, job.job).apply(show)
 
     def _command(self, name: str, job: StepJob, path: str, select: str = "", then: str = "") -> pulumi.Output[Any]:
         """The command that reads ``path`` through a pod and shows it, or copies a folder here.
@@ -135,14 +135,14 @@ def app_outputs(apps: Sequence[PipelineApp]) -> dict[str, pulumi.Input[Any]]:
     tokens = {app.app.name: app.token for app in apps if app.token is not None}
     starts = {app.app.name: app.start for app in apps if app.start is not None}
     opened = {app.app.name: app.opened for app in apps if app.opened is not None}
-    found: dict[str, Mapping[str, pulumi.Input[Any]]] = {
-        "addresses": {name: each.url for name, each in opened.items()},
-        "to_do": {name: each.to_do for name, each in opened.items()},
+    outputs: dict[str, Mapping[str, pulumi.Input[Any]]] = {
+        "addresses": {name: app.url for name, app in opened.items()},
+        "to_do": {name: app.to_do for name, app in opened.items()},
         "apps": forwards,
         "tokens": tokens,
         "start": starts,
     }
-    return {name: each for name, each in found.items() if each}
+    return {name: output for name, output in outputs.items() if output}
 
 
 def _is_read(job: StepJob) -> bool:
@@ -158,10 +158,10 @@ def _used(job: StepJob) -> pulumi.Output[str]:
 
     def said(text: str | None) -> str:
         try:
-            found = None if text is None else json.loads(text)
-            idle = found["gpu_idle"] if found else None
-            seconds = found["seconds"] if found else 0.0
-            words = _use_in_words(found) if found else "nothing was kept"
+            content = None if text is None else json.loads(text)
+            idle = content["gpu_idle"] if content else None
+            seconds = content["seconds"] if content else 0.0
+            words = _use_in_words(content) if content else "nothing was kept"
         except (ValueError, LookupError, TypeError, RecursionError):
             return "what was kept is damaged"
         if idle is not None and 100 * idle > usage.idle_share:
@@ -174,30 +174,30 @@ def _used(job: StepJob) -> pulumi.Output[str]:
     return store.read(f"{usage_folder(job.run)}/0.json", job.job).apply(said)
 
 
-def _use_in_words(found: Mapping[str, Any]) -> str:
+def _use_in_words(usage: Mapping[str, Any]) -> str:
     parts: list[str] = []
-    if found["gpu_busy"] is not None:
-        parts.append(f"GPU busy {100 * found['gpu_busy']:.0f} %, idle {100 * found['gpu_idle']:.0f} %")
-    elif found["gpus_emulated"]:
-        parts.append(f"GPU emulated ({found['gpus_emulated']})")
-    elif found["gpus_asked"]:
-        parts.append(f"GPU unknown: {found['gpus_unknown']}")
-    if found["cpu_cores"] is not None:
-        parts.append(f"CPU {found['cpu_cores']:.2f} cores")
-    return ", ".join([*parts, f"memory at most {found['memory_peak_mib']} MiB", f"{found['seconds']:.0f} s"])
+    if usage["gpu_busy"] is not None:
+        parts.append(f"GPU busy {100 * usage['gpu_busy']:.0f} %, idle {100 * usage['gpu_idle']:.0f} %")
+    elif usage["gpus_emulated"]:
+        parts.append(f"GPU emulated ({usage['gpus_emulated']})")
+    elif usage["gpus_asked"]:
+        parts.append(f"GPU unknown: {usage['gpus_unknown']}")
+    if usage["cpu_cores"] is not None:
+        parts.append(f"CPU {usage['cpu_cores']:.2f} cores")
+    return ", ".join([*parts, f"memory at most {usage['memory_peak_mib']} MiB", f"{usage['seconds']:.0f} s"])
 
 
 def _picked(result: Number | Table | Curves, content: Any) -> Any:
     """What is shown of a file's ``content``: of a table's rows the values that the table is declared to show."""
-    found = selected(content, result.select)
-    if isinstance(result, Number) and found is not None and result.remark and not infinite(found):
+    value = selected(content, result.select)
+    if isinstance(result, Number) and value is not None and result.remark and not infinite(value):
         with contextlib.suppress(LookupError):
-            return f"{found:.6g} ({selected(content, result.remark)})"
+            return f"{value:.6g} ({selected(content, result.remark)})"
     if not isinstance(result, Table):
-        return found
+        return value
     beside = filter(None, [*(result.compare or ()), result.bars, result.spread, result.caveat_when])
     keys = dict.fromkeys([*(column.key for column in result.columns), *beside])
-    rows = cast("Sequence[Mapping[str, Any]]", found)
+    rows = cast("Sequence[Mapping[str, Any]]", value)
     return [{key: row[key] for key in keys if key in row} for row in rows]
 
 
@@ -206,13 +206,13 @@ def infinite(value: Any) -> str:
     # Not by calls within calls: what a program wrote may be nested as deeply as JSON can be read.
     values: list[Any] = [value]
     while values:
-        each = values.pop()
-        if isinstance(each, float) and not math.isfinite(each):
-            return str(each)
-        if isinstance(each, Mapping):
-            values += cast("Mapping[str, Any]", each).values()
-        elif isinstance(each, list):
-            values += cast("list[Any]", each)
+        member = values.pop()
+        if isinstance(member, float) and not math.isfinite(member):
+            return str(member)
+        if isinstance(member, Mapping):
+            values += cast("Mapping[str, Any]", member).values()
+        elif isinstance(member, list):
+            values += cast("list[Any]", member)
     return ""
 
 

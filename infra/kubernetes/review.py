@@ -64,7 +64,7 @@ _ADDRESS = re.compile(r"(?<![\w.-])([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)(?:\.[a-z0-9
 def addresses(spec: object) -> Iterator[tuple[str, int]]:
     """The hosts, without the domain, and ports that the containers of a pod's spec name."""
     for container in (*mappings(at(spec, "initContainers")), *mappings(at(spec, "containers"))):
-        values = [text(each.get("value")) for each in mappings(container.get("env"))]
+        values = [text(variable.get("value")) for variable in mappings(container.get("env"))]
         for word in (*texts(container.get("command")), *texts(container.get("args")), *values):
             yield from ((host, int(port)) for host, port in _ADDRESS.findall(word))
 
@@ -72,10 +72,10 @@ def addresses(spec: object) -> Iterator[tuple[str, int]]:
 def secrets_of(spec: object) -> set[str]:
     """The names of the Secrets that the pods of this spec are given as variables or files."""
     containers = (*mappings(at(spec, "initContainers")), *mappings(at(spec, "containers")))
-    names = [at(each, "secret", "secretName") for each in mappings(at(spec, "volumes"))]
+    names = [at(volume, "secret", "secretName") for volume in mappings(at(spec, "volumes"))]
     for container in containers:
-        names += [at(each, "valueFrom", "secretKeyRef", "name") for each in mappings(container.get("env"))]
-        names += [at(each, "secretRef", "name") for each in mappings(container.get("envFrom"))]
+        names += [at(variable, "valueFrom", "secretKeyRef", "name") for variable in mappings(container.get("env"))]
+        names += [at(source, "secretRef", "name") for source in mappings(container.get("envFrom"))]
     return {text(name) for name in names} - {""}
 
 
@@ -85,15 +85,15 @@ def queued_items(set_: Resource, stack: Stack) -> list[str]:
     Empty where another Job connects to it, too: what that keeps there nobody knows.
     """
     name = text(at(set_.properties, "spec", "serviceName"))
-    found: list[str] = []
+    lines: list[str] = []
     for job in stack.of_type(JOB):
         spec = at(job.properties, "spec", "template", "spec")
         if job.provider != set_.provider or name not in {host for host, _ in addresses(spec)}:
             continue
         if name not in _queues(spec):
             return []
-        found.append(job.name)
-    return found
+        lines.append(job.name)
+    return lines
 
 
 def _queues(spec: object) -> Iterator[str]:
@@ -198,10 +198,12 @@ def _claim(claim: Resource, stack: Stack) -> Holding:
 def volume_of(claim: Resource, stack: Stack) -> Resource | None:
     """The volume that the stack declares for the claim; None where the cluster makes one or has it already."""
     name = at(claim.properties, "spec", "volumeName")
-    for each in stack.of_type(VOLUME):
-        named = isinstance(name, str) and at(each.properties, "metadata", "name") == name
-        if each.provider == claim.provider and (named or each.urn in claim.property_dependencies.get("spec", ())):
-            return each
+    for volume in stack.of_type(VOLUME):
+        named = isinstance(name, str) and at(volume.properties, "metadata", "name") == name
+        if volume.provider == claim.provider and (
+            named or volume.urn in claim.property_dependencies.get("spec", ())
+        ):
+            return volume
     return None
 
 
@@ -218,11 +220,11 @@ def storage_class(name: object, resource: Resource, stack: Stack) -> Resource | 
     """The class of that name on the cluster of ``resource``, where the stack declares it."""
     return next(
         (
-            each
-            for each in stack.of_type(STORAGE_CLASS)
+            class_
+            for class_ in stack.of_type(STORAGE_CLASS)
             if text(name)
-            and each.provider == resource.provider
-            and at(each.properties, "metadata", "name") == name
+            and class_.provider == resource.provider
+            and at(class_.properties, "metadata", "name") == name
         ),
         None,
     )
@@ -233,20 +235,20 @@ def _namespaces(resource: Resource, stack: Stack) -> list[Resource]:
     path = ("namespace",) if resource.type == RELEASE else ("metadata", "namespace")
     name = at(resource.properties, *path)
     return [
-        each
-        for each in stack.of_type(NAMESPACE)
+        namespace_
+        for namespace_ in stack.of_type(NAMESPACE)
         if isinstance(name, str)
-        and each.provider == resource.provider
-        and at(each.properties, "metadata", "name") == name
+        and namespace_.provider == resource.provider
+        and at(namespace_.properties, "metadata", "name") == name
     ]
 
 
 def _with_claims(namespace: Resource, stack: Stack) -> list[Resource]:
     """What makes claims in the namespace: StatefulSets without queues, whose items are found again, and releases
     with Prometheus."""
-    sets = [each for each in stack.of_type(STATEFUL_SET) if _claims(each) and not queued_items(each, stack)]
-    releases = [each for each in stack.of_type(RELEASE) if at(each.properties, *METRICS_CLAIM)]
-    return [each for each in (*sets, *releases) if namespace in _namespaces(each, stack)]
+    sets = [set_ for set_ in stack.of_type(STATEFUL_SET) if _claims(set_) and not queued_items(set_, stack)]
+    releases = [release for release in stack.of_type(RELEASE) if at(release.properties, *METRICS_CLAIM)]
+    return [resource for resource in (*sets, *releases) if namespace in _namespaces(resource, stack)]
 
 
 # What Kubernetes objects make a cloud bill.

@@ -165,14 +165,14 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
         raise ValueError(
             f"{step.pipeline} {step.name}: {', '.join(sorted(taken))} would mean two things in arguments"
         )
-    inputs = {name: plan(each, root, known) for name, each in step.inputs.items()}
+    inputs = {name: plan(before, root, known) for name, before in step.inputs.items()}
     bundle = _bundle(step, root, known)
     folders = {name: image_folder(folder, root) for name, folder in step.folders.items()}
     decisive = {
         **_surroundings(step, folders),
         **_program(step, bundle),
         "arguments": list(step.arguments),
-        "inputs": {name: each.digest for name, each in inputs.items()},
+        "inputs": {name: before.digest for name, before in inputs.items()},
     }
     shipped = _with_files_of(LAUNCHER, bundle, root) if step.nodes else bundle
     usage = known.usage if step.is_own else None
@@ -205,18 +205,18 @@ def _surroundings(step: Step, folders: Mapping[str, Files]) -> dict[str, object]
 def _bundle(step: Step, root: Path, known: Known) -> Files:
     shipped: object
     if step.command is not None:
-        module, own = runner(step), step.command
-        shipped = (module, own.code, tuple(own.files), own.left_out, tuple(step.arguments))
-        found = known.bundles.get(shipped) or command_bundle(own, step.arguments, root, module)
+        module, command = runner(step), step.command
+        shipped = (module, command.code, tuple(command.files), command.left_out, tuple(step.arguments))
+        bundle = known.bundles.get(shipped) or command_bundle(command, step.arguments, root, module)
     else:
         assert step.module is not None
         shipped = (step.module, step.requirements, tuple(step.files), tuple(step.attached.items()))
-        found = known.bundles.get(shipped) or bundle_of(step.module, step.requirements, root, step.files)
+        bundle = known.bundles.get(shipped) or bundle_of(step.module, step.requirements, root, step.files)
         if step.attached:
             attached = {path: normalised(place) for path, place in step.attached.items()}
-            found = Files({**found.contents, **attached})
-    known.bundles[shipped] = found
-    return found
+            bundle = Files({**bundle.contents, **attached})
+    known.bundles[shipped] = bundle
+    return bundle
 
 
 def _with_files_of(module: str, bundle: Files, root: Path) -> Files:
@@ -229,7 +229,9 @@ def _program(step: Step, bundle: Files) -> dict[str, object]:
     if step.command is None:
         return {"module": step.module, "bundle": bundle.digest}
     code = Files({path: content for path, content in bundle.contents.items() if path.startswith(f"{CODE}/")})
-    choices = {name: [list(each.among), each.path, each.select, each.of] for name, each in step.choices.items()}
+    choices = {
+        name: [list(choice.among), choice.path, choice.select, choice.of] for name, choice in step.choices.items()
+    }
     decisive: dict[str, object] = {"runner": RUNNER_FORMAT, "code": code.digest, "choices": choices}
     if step.items:
         decisive["items"] = {"files": step.items.files, "mode": step.items.mode}
@@ -290,9 +292,9 @@ def record(run: Run) -> pulumi.Input[str]:
     if files is None:
         return f"{folder}/1"
 
-    def due(found: Sequence[Sequence[str]]) -> str:
-        records, results = found
-        last = max((_number(each) for each in records), default=0)
+    def due(listings: Sequence[Sequence[str]]) -> str:
+        records, results = listings
+        last = max((_number(record) for record in records), default=0)
         if not last:
             return f"{folder}/1"
         files = dict.fromkeys([MANIFEST, *(result.path for result in run.step.results)])

@@ -124,13 +124,15 @@ def admit_only(
 def _variables(pods: Mapping[str, Any]) -> dict[str, pulumi.Input[str]]:
     """The variables of the policy. Each pod has its own, for an expression has up to 100,000 characters
     (github.com/google/cel-go, parser/options.go, seen November 2026)."""
-    own = {f"pod{index}": pulumi.Output.json_dumps(pod).apply(_literal) for index, pod in enumerate(pods.values())}
-    planned = ", ".join(f"{json.dumps(name)}: variables.{pod}" for name, pod in zip(pods, own, strict=True))
+    values = {
+        f"pod{index}": pulumi.Output.json_dumps(pod).apply(_literal) for index, pod in enumerate(pods.values())
+    }
+    planned = ", ".join(f"{json.dumps(name)}: variables.{pod}" for name, pod in zip(pods, values, strict=True))
     return {
         "mark": f"object.metadata.name.find({json.dumps(MARK)})",
         "name": "object.metadata.name.substring(0, size(object.metadata.name) - size(variables.mark))",
         "known": f'variables.mark != "" && variables.name in {json.dumps(list(pods))}',
-        **own,
+        **values,
         "planned": f"{{{planned}}}[variables.name]",
         # Without `dyn` the API server warns that a pod is no map.
         "given": "dyn(object.spec.template)",
@@ -146,9 +148,9 @@ def _expression(value: Any) -> str:
     """CEL refuses values of several types in one map or list, unless it is told not to look."""
     if isinstance(value, dict):
         items = cast("dict[str, Any]", value).items()
-        return "{" + ", ".join(f"{json.dumps(key)}: dyn({_expression(each)})" for key, each in items) + "}"
+        return "{" + ", ".join(f"{json.dumps(key)}: dyn({_expression(member)})" for key, member in items) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(f"dyn({_expression(each)})" for each in cast("list[Any]", value)) + "]"
+        return "[" + ", ".join(f"dyn({_expression(element)})" for element in cast("list[Any]", value)) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -372,7 +374,7 @@ def _pod(job: StepJob, workspace: Workspace) -> dict[str, Any]:
     """The pod template of the Job in a run by the clock: the record is of the run that Pulumi knows."""
     pod = _plain(job_spec(job.run, workspace).template)
     for container in pod["spec"]["containers"]:
-        container["env"] = [each for each in container["env"] if each["name"] != RECORD_VARIABLE]
+        container["env"] = [variable for variable in container["env"] if variable["name"] != RECORD_VARIABLE]
     return pod
 
 
@@ -413,13 +415,13 @@ def _step(called: str, args: PipelineScheduleArgs) -> Step:
 def _planned(job: StepJob, args: PipelineScheduleArgs) -> dict[str, Any]:
     """The Job as `workloads.schedule.run` reads it."""
     run, step = job.run, job.run.step
-    own = {each.run.name: _planned_name(each.run) for each in args.jobs}
-    needed = {each.job for each in (*step.inputs.values(), *step.after)}
+    names = {job.run.name: _planned_name(job.run) for job in args.jobs}
+    needed = {before.job for before in (*step.inputs.values(), *step.after)}
     spec = _plain(job_spec(run, args.workspace)) | {"template": _pod(job, args.workspace)}
     return {
-        "name": own[run.name],
+        "name": names[run.name],
         "path": run.path if step.publishes else "",
-        "after": sorted(own[each] for each in needed & own.keys()),
+        "after": sorted(names[job] for job in needed & names.keys()),
         "manifest": {
             "apiVersion": "batch/v1",
             "kind": "Job",
@@ -446,14 +448,14 @@ def _plain(value: Any) -> Any:
     """A typed argument as the Kubernetes API spells it: ``backoffLimit`` for ``backoff_limit``. Outputs stay."""
     if type(value).__module__.startswith(k8s.__name__):
         return {
-            _camel(key): _plain(each)
-            for key, each in cast("dict[str, Any]", vars(value)).items()
-            if each is not None
+            _camel(key): _plain(member)
+            for key, member in cast("dict[str, Any]", vars(value)).items()
+            if member is not None
         }
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in cast("Mapping[str, Any]", value).items()}
+        return {key: _plain(member) for key, member in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in cast("Sequence[Any]", value)]
+        return [_plain(element) for element in cast("Sequence[Any]", value)]
     return value
 
 

@@ -242,7 +242,7 @@ def _container(service: Service) -> k8s.core.v1.ContainerArgs:
 def _probe(service: Service, failures: int) -> k8s.core.v1.ProbeArgs:
     path = service.probe.path
     # The kubelet puts no variables in place of references here.
-    command = [each.format_map({PORT: str(service.port)}) for each in service.probe.command]
+    command = [word.format_map({PORT: str(service.port)}) for word in service.probe.command]
     return k8s.core.v1.ProbeArgs(
         exec_=k8s.core.v1.ExecActionArgs(command=command) if command else None,
         http_get=k8s.core.v1.HTTPGetActionArgs(path=path, port=service.port) if path else None,
@@ -260,14 +260,14 @@ def word(text: str, port: int, password_variable: str) -> str:
     *before, last = text.format_map(places).split(mark)
     variable = f"$({password_variable})"
     # A `$` in front of the variable is one in front of its parenthesis.
-    return "".join(escaped(f"{each}(")[:-1] + variable for each in before) + escaped(last)
+    return "".join(escaped(f"{text}(")[:-1] + variable for text in before) + escaped(last)
 
 
 def services_of(steps: Iterable[Step]) -> list[Service]:
     """The services that ``steps`` connect to, each once."""
-    found = {
+    spec = {
         (connect.platform.name, connect.object_name): connect
         for step in steps
         for connect in step.connects.values()
     }
-    return list(found.values())
+    return list(spec.values())

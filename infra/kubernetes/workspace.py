@@ -229,8 +229,8 @@ class Workspace(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         on_cluster = pulumi.ResourceOptions(parent=self, provider=platform.provider)
 
-        own = _own_namespace(name, args, on_cluster) if platform.creates_namespace else []
-        in_namespace = pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=own))
+        created = _own_namespace(name, args, on_cluster) if platform.creates_namespace else []
+        in_namespace = pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=created))
         service_account = k8s.core.v1.ServiceAccount(
             f"{name}-service-account",
             metadata=k8s.meta.v1.ObjectMetaArgs(
@@ -243,7 +243,7 @@ class Workspace(pulumi.ComponentResource):
             opts=in_namespace,
         )
         # A namespace that was there before may hold pods of others.
-        pods = None if own else PART_OF
+        pods = None if created else PART_OF
         limits = NetworkPoliciesArgs(
             args.namespace,
             _egress(args),
@@ -253,7 +253,7 @@ class Workspace(pulumi.ComponentResource):
             apps=args.apps > 0,
         )
         policies = network_policies(name, limits, in_namespace)
-        ready: list[pulumi.Resource] = [*own, service_account, *policies]
+        ready: list[pulumi.Resource] = [*created, service_account, *policies]
         claim = _claim(name, platform.store.claim, args, in_namespace) if platform.store.claim else None
         # Kubernetes keeps a claim while a pod names it, one that is done included.
         self.frees_claim: Sequence[pulumi.Resource] = (*platform.store.replaced_with, claim) if claim else ()
@@ -264,7 +264,7 @@ class Workspace(pulumi.ComponentResource):
             ready.append(_pull_secret(name, args, args.pull, in_namespace))
         if reads_nodes(platform):
             ready.extend(
-                NodeReader(f"{name}-nodes", NodeReaderArgs(platform, args.namespace, tuple(own)), child).ready
+                NodeReader(f"{name}-nodes", NodeReaderArgs(platform, args.namespace, tuple(created)), child).ready
             )
         self.ready: Sequence[pulumi.Resource] = (*ready, *platform.ready)
         self.devices: Mapping[str, pulumi.Resource] = _devices(name, args, child)
@@ -315,7 +315,7 @@ def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions)
 
 
 def _marks(args: WorkspaceArgs) -> Mapping[str, str]:
-    return args.platform.entrance.marks if args.platform.entrance else {}
+    return args.platform.ingress_controller.marks if args.platform.ingress_controller else {}
 
 
 def pod_security_labels() -> dict[str, str]:

@@ -119,16 +119,16 @@ def reviewed(stack: Stack, reviews: Sequence[Review]) -> Stack:
         grants=[grant for review in reviews for grant in review.grants(stack)],
         endpoints={name: how for review in reviews for name, how in review.endpoints(stack).items()},
         holdings={
-            urn: found
+            urn: held
             for review in reversed(reviews)
-            for urn, each in resources
-            if (found := review.holding(each, stack)) is not None
+            for urn, resource in resources
+            if (held := review.holding(resource, stack)) is not None
         },
         creation={
-            urn: found
+            urn: held
             for review in reversed(reviews)
-            for urn, each in resources
-            if (found := review.creation(each)) is not None
+            for urn, resource in resources
+            if (held := review.creation(resource)) is not None
         },
     )
 
@@ -147,7 +147,7 @@ def _priced(charge: Charge, reviews: Sequence[Review], stack: Stack) -> Sequence
         return [charge]
     else:
         prices = ()
-    price = next((each for each in prices if each is not None), None)
+    price = next((candidate for candidate in prices if candidate is not None), None)
     if price is None and charge.metered:
         return []
     what = charge.what if price is not None else f"{charge.what}, whose price is not recorded"

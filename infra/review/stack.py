@@ -71,8 +71,8 @@ class Resource:
     @property
     def metadata(self) -> Mapping[str, Any]:
         """The ``metadata`` of a Kubernetes object's inputs; empty for other resources."""
-        found = self.inputs.get("metadata")
-        return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+        metadata = self.inputs.get("metadata")
+        return cast("Mapping[str, Any]", metadata) if isinstance(metadata, Mapping) else {}
 
 
 @dataclass(frozen=True)
@@ -165,20 +165,20 @@ class Stack:
 
     def source(self, resource: Resource, key: str, type_: str) -> Resource | None:
         """The resource of that type that a property comes from; None without one."""
-        found = (self.resources.get(urn) for urn in sorted(resource.property_dependencies.get(key, ())))
-        return next((each for each in found if each is not None and each.type == type_), None)
+        sources = (self.resources.get(urn) for urn in sorted(resource.property_dependencies.get(key, ())))
+        return next((source for source in sources if source is not None and source.type == type_), None)
 
     def called(self, cluster: Resource) -> str:
         """The name by which Kubernetes objects know a declared cluster: that of the provider which comes from it.
 
         Without such a provider it is the cluster's own logical name.
         """
-        found = (
+        dependents = (
             resource.name
             for resource in self.resources.values()
             if resource.type == KUBERNETES_PROVIDER and cluster.urn in resource.dependencies
         )
-        return next(found, cluster.name)
+        return next(dependents, cluster.name)
 
     def cluster_of(self, resource: Resource) -> str:
         """For a Kubernetes object: the cluster it is on, by the logical name of its provider; else empty."""
@@ -266,7 +266,7 @@ def items(value: object) -> Sequence[Any]:
 
 def mappings(value: object) -> list[Properties]:
     """The mappings in a list; none for anything else."""
-    return [cast("Properties", each) for each in items(value) if isinstance(each, Mapping)]
+    return [cast("Properties", element) for element in items(value) if isinstance(element, Mapping)]
 
 
 def text(value: object) -> str:
@@ -276,12 +276,12 @@ def text(value: object) -> str:
 
 def texts(value: object) -> list[str]:
     """The texts in a list, or a single one; none for anything else."""
-    return [value] if isinstance(value, str) else [each for each in items(value) if isinstance(each, str)]
+    return [value] if isinstance(value, str) else [element for element in items(value) if isinstance(element, str)]
 
 
 def strings(value: object) -> dict[str, str]:
     """A mapping of texts, such as labels, without those that are not known."""
-    return {str(key): str(each) for key, each in mapping(value).items() if not isinstance(each, Unknown)}
+    return {str(key): str(member) for key, member in mapping(value).items() if not isinstance(member, Unknown)}
 
 
 def whole(value: object, otherwise: int = 0) -> int:
@@ -316,11 +316,11 @@ def json_document(value: object) -> Any:
 def leaves(value: object, place: str = "") -> Iterator[tuple[str, object]]:
     """Every value in ``value`` that is neither a mapping nor a list, with its place: ``users[0].token``."""
     if isinstance(value, Mapping):
-        for key, each in cast("Mapping[Any, Any]", value).items():
-            yield from leaves(each, f"{place}.{key}" if place else str(key))
+        for key, member in cast("Mapping[Any, Any]", value).items():
+            yield from leaves(member, f"{place}.{key}" if place else str(key))
     elif isinstance(value, list | tuple):
-        for index, each in enumerate(cast("list[Any]", value)):
-            yield from leaves(each, f"{place}[{index}]")
+        for index, member in enumerate(cast("list[Any]", value)):
+            yield from leaves(member, f"{place}[{index}]")
     else:
         yield place, value
 

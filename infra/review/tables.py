@@ -139,10 +139,10 @@ class Row:
     def _restore(self, resource: Resource) -> str:
         if not self.window:
             return self.restore or NOT_RESTORED
-        found = at(resource.properties, *self.window.split("."))
+        window = at(resource.properties, *self.window.split("."))
         days = self.default
-        if isinstance(found, int | float):
-            days = int(found / _SECONDS_A_DAY) if self.unit == "seconds" else int(found)
+        if isinstance(window, int | float):
+            days = int(window / _SECONDS_A_DAY) if self.unit == "seconds" else int(window)
         return self.restore.format(days=days) if days else NOT_RESTORED
 
 
@@ -232,11 +232,11 @@ def hourly(price: Price) -> float | None:
 
 def node_price(charges: Iterable[Charge], pool: str) -> float | None:
     """What a node of the pool with that URN costs for an hour; None where a price of it is not known."""
-    found = [charge for charge in charges if charge.pool == pool and not charge.metered]
-    known = [hourly(charge.price) for charge in found if charge.price is not None]
-    if not found or len(known) < len(found) or None in known:
+    matching = [charge for charge in charges if charge.pool == pool and not charge.metered]
+    known = [hourly(charge.price) for charge in matching if charge.price is not None]
+    if not matching or len(known) < len(matching) or None in known:
         return None
-    return sum(rate * charge.quantity for rate, charge in zip(known, found, strict=True) if rate is not None)
+    return sum(rate * charge.quantity for rate, charge in zip(known, matching, strict=True) if rate is not None)
 
 
 def scaled(price: Price | None, by: float) -> Price | None:

@@ -105,21 +105,21 @@ def _instance_types() -> dict[str, Any]:
 def instance_types() -> Mapping[str, InstanceType]:
     """Every instance type by name."""
     data = _instance_types()
-    found: dict[str, InstanceType] = {}
+    types: dict[str, InstanceType] = {}
     for family, facts in data["families"].items():
         sizes = facts.get("types") or {
             size: (_vcpus(size), facts["gib_per_vcpu"] * _vcpus(size), data["pods"][facts["pods"]][size])
             for size in facts["sizes"]
         }
         for size, (vcpus, gib, pods) in sizes.items():
-            found[f"{family}.{size}"] = InstanceType(f"{family}.{size}", vcpus, gib * 1024, pods)
+            types[f"{family}.{size}"] = InstanceType(f"{family}.{size}", vcpus, gib * 1024, pods)
     for accelerator, facts in sold_by(CLOUD).items():
         for family, sizes in facts["families"].items():
             for size, machine in sizes["types"].items():
                 name = f"{family}.{size}"
                 offered = facts.get("offered", {}).get(name, {})
                 zones = frozenset[str](offered.get("zones", ()))
-                found[name] = InstanceType(
+                types[name] = InstanceType(
                     name=name,
                     vcpus=machine["vcpus"],
                     memory=machine["gib"] * 1024,
@@ -135,7 +135,7 @@ def instance_types() -> Mapping[str, InstanceType]:
                     quota=sizes.get("quota", {}).get("on_demand"),
                     spot_quota=sizes.get("quota", {}).get("spot"),
                 )
-    return MappingProxyType(found)
+    return MappingProxyType(types)
 
 
 def records(region: str) -> bool:

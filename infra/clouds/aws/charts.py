@@ -24,7 +24,7 @@ from infra.clouds.aws.pools import interconnect, labels, scales, taints
 from infra.clouds.aws.roles import Condition, PodIdentityArgs, Statement, allow, node_group_name, pod_identity
 from infra.clouds.aws.settings import AwsCluster, AwsPool
 from infra.objects import image, source
-from infra.platform import GPU_RESOURCE, Entrance
+from infra.platform import GPU_RESOURCE, IngressController
 from infra.schema.names import fit
 from infra.schema.request import Exposed
 
@@ -143,7 +143,7 @@ def _statements(args: AutoscalerArgs) -> list[Statement]:
 
 def _autoscaler_release(name: str, args: AutoscalerArgs, after: Sequence[pulumi.Resource]) -> k8s.helm.v3.Release:
     chart = charts()[AUTOSCALER_CHART]
-    own = args.settings.charts.cluster_autoscaler
+    pinned = args.settings.charts.cluster_autoscaler
     # The autoscaler runs the scheduler's own code, so its minor version is to be the cluster's.
     values: dict[str, Any] = {
         "fullnameOverride": SERVICE_ACCOUNT,
@@ -172,7 +172,7 @@ def _autoscaler_release(name: str, args: AutoscalerArgs, after: Sequence[pulumi.
     return k8s.helm.v3.Release(
         f"{name}-autoscaler",
         name=SERVICE_ACCOUNT,
-        **source(chart, own.chart, own.version),
+        **source(chart, pinned.chart, pinned.version),
         namespace=SYSTEM,
         values=values,
         opts=pulumi.ResourceOptions(parent=args.cluster, provider=args.cluster.provider, depends_on=after),
@@ -200,11 +200,11 @@ def efa_plugins(name: str, settings: AwsCluster, cluster: EksCluster) -> list[pu
 def _efa_release(
     logical_name: str, key: str, pool: AwsPool, settings: AwsCluster, cluster: EksCluster
 ) -> k8s.helm.v3.Release:
-    chart, own, name = charts()[EFA_CHART], settings.charts.efa_device_plugin, release_name(key)
+    chart, pinned, name = charts()[EFA_CHART], settings.charts.efa_device_plugin, release_name(key)
     return k8s.helm.v3.Release(
         logical_name,
         name=name,
-        **source(chart, own.chart, own.version),
+        **source(chart, pinned.chart, pinned.version),
         namespace=SYSTEM,
         values=values(key, pool),
         # A pool may have no node yet, and Helm's time-out would name none. Pods that ask for interfaces wait.
@@ -332,7 +332,7 @@ class LoadBalancersArgs:
     exposed: Sequence[Exposed]
 
 
-def load_balancers(name: str, args: LoadBalancersArgs) -> Entrance:
+def load_balancers(name: str, args: LoadBalancersArgs) -> IngressController:
     """Declares the controller with its identity. Load balancers are in the public subnets, where no pod is."""
     cluster, settings = args.cluster, args.settings
     below = pulumi.ResourceOptions(parent=cluster)
@@ -351,10 +351,10 @@ def load_balancers(name: str, args: LoadBalancersArgs) -> Entrance:
     )
     release = _release(name, args, [*identity.ready, *cluster.ready, *args.network.ready])
     networks = subnet_blocks(settings.network.vpc_cidr, len(settings.zones)).public
-    ingresses = {each.ingress.host: each.ingress for each in args.exposed}
-    return Entrance(
-        lambda door, opts: load_balancer(door, ingresses[door.host], opts),
-        frozenset(host for host, each in ingresses.items() if asks(each.login)),
+    ingresses = {app.ingress.host: app.ingress for app in args.exposed}
+    return IngressController(
+        lambda backend, opts: load_balancer(backend, ingresses[backend.host], opts),
+        frozenset(host for host, ingress in ingresses.items() if asks(ingress.login)),
         networks,
         outside=True,
         marks={READINESS: "enabled"},
@@ -373,11 +373,11 @@ def _load_balancer_statements(args: LoadBalancersArgs) -> list[Statement]:
     """
     name, group, vpc = args.cluster.eks_name, args.cluster.security_group, args.network.vpc.arn
     made: Condition = {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": name}}
-    own: Condition = {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": name}}
+    tagged: Condition = {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": name}}
     # A listener is made below a load balancer, a rule below a listener.
-    below: Condition = {"StringEquals": {**made["StringEquals"], **own["StringEquals"]}}
+    below: Condition = {"StringEquals": {**made["StringEquals"], **tagged["StringEquals"]}}
     # The tag itself stays as it is.
-    tags: Condition = {**own, "Null": {f"aws:RequestTag/{CLUSTER_TAG}": "true"}}
+    tags: Condition = {**tagged, "Null": {f"aws:RequestTag/{CLUSTER_TAG}": "true"}}
     groups = ["arn:aws:ec2:*:*:security-group/*"]
     return [
         allow(["iam:CreateServiceLinkedRole"], ["*"], {"StringEquals": {"iam:AWSServiceName": ELB}}),
@@ -386,13 +386,13 @@ def _load_balancer_statements(args: LoadBalancersArgs) -> list[Statement]:
         allow(["ec2:CreateSecurityGroup"], groups, made),
         allow(["ec2:CreateTags"], groups, _with_creation(made, "ec2", ["CreateSecurityGroup"])),
         allow(["ec2:CreateTags", "ec2:DeleteTags"], groups, tags),
-        allow([*GROUP_RULES, "ec2:DeleteSecurityGroup"], groups, own),
+        allow([*GROUP_RULES, "ec2:DeleteSecurityGroup"], groups, tagged),
         allow(GROUP_RULES, [pulumi.Output.format("arn:aws:ec2:*:*:security-group/{0}", group)]),
         allow(_elb("CreateLoadBalancer", "CreateTargetGroup"), ["*"], made),
         allow(_elb("CreateListener", "CreateRule"), ["*"], below),
         allow(_elb("AddTags"), ["*"], _with_creation(made, "elasticloadbalancing", CREATIONS)),
         allow(_elb("AddTags", "RemoveTags"), ["*"], tags),
-        allow(_elb(*CHANGES), ["*"], own),
+        allow(_elb(*CHANGES), ["*"], tagged),
     ]
 
 
@@ -407,7 +407,7 @@ def _with_creation(condition: Condition, service: str, actions: Sequence[str]) -
 
 def _release(name: str, args: LoadBalancersArgs, after: Sequence[pulumi.Resource]) -> k8s.helm.v3.Release:
     chart = charts()[CHART]
-    own = args.settings.charts.load_balancer_controller
+    pinned = args.settings.charts.load_balancer_controller
     values = {
         "fullnameOverride": LOAD_BALANCER_SERVICE_ACCOUNT,
         "clusterName": args.cluster.eks_name,
@@ -431,7 +431,7 @@ def _release(name: str, args: LoadBalancersArgs, after: Sequence[pulumi.Resource
     return k8s.helm.v3.Release(
         f"{name}-load-balancers",
         name=LOAD_BALANCER_SERVICE_ACCOUNT,
-        **source(chart, own.chart, own.version),
+        **source(chart, pinned.chart, pinned.version),
         namespace=SYSTEM,
         values=values,
         opts=pulumi.ResourceOptions(parent=args.cluster, provider=args.cluster.provider, depends_on=after),

@@ -154,8 +154,8 @@ def profile_option() -> list[str]:
 def kubeconfig(cluster: aws.eks.Cluster, name: str, region: str) -> pulumi.Output[str]:
     """A kubeconfig as a secret output; its context is the cluster's ``name``."""
     profile = profile_option()
-    found = pulumi.Output.all(cluster.endpoint, cluster.certificate_authority.data)
-    return pulumi.Output.secret(found.apply(lambda api: _render(name, region, api, profile)))
+    reached = pulumi.Output.all(cluster.endpoint, cluster.certificate_authority.data)
+    return pulumi.Output.secret(reached.apply(lambda api: _render(name, region, api, profile)))
 
 
 def _render(name: str, region: str, api: list[Any], profile: list[str]) -> str:
@@ -277,8 +277,8 @@ class EksCluster(pulumi.ComponentResource):
         nodes = self._node_role(name, args.cluster)
         pools = args.cluster.pools
         made: dict[str, aws.eks.NodeGroup] = {}
-        for pool in sorted(pools, key=lambda each: pools[each].has_gpus):
-            ordinary = [made[each] for each in made if pools[pool].has_gpus and not pools[each].has_gpus]
+        for pool in sorted(pools, key=lambda other: pools[other].has_gpus):
+            ordinary = [made[other] for other in made if pools[pool].has_gpus and not pools[other].has_gpus]
             made[pool] = node_group(
                 f"{name}-{pool}",
                 pool,
@@ -313,7 +313,7 @@ class EksCluster(pulumi.ComponentResource):
             account, who = principal.split(":", 5)[4:]
             admin = f"{name}-{account}-{who}"
             # Their earlier name, which roles of one name in two accounts would share.
-            alike = [each for each in cluster.admins if each.endswith(f":{who}")]
+            alike = [admin for admin in cluster.admins if admin.endswith(f":{who}")]
             earlier = pulumi.ResourceOptions(
                 parent=self, aliases=[pulumi.Alias(name=f"{name}-{who}")] if len(alike) == 1 else None
             )
@@ -386,7 +386,7 @@ class EksCluster(pulumi.ComponentResource):
         EKS keeps the key with which a cluster was created, whatever its configuration says later. So the stack's
         own key stays where another one is named: deleted, it would take all Secrets with it.
         """
-        own = aws.kms.Key(
+        key = aws.kms.Key(
             name,
             region=self._region,
             description=f"Secrets of the EKS cluster {self.eks_name}",
@@ -397,7 +397,7 @@ class EksCluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, protect=args.protect),
         ).arn
         chosen = args.cluster.control_plane.secrets_key
-        return [chosen, own] if chosen else [own]
+        return [chosen, key] if chosen else [key]
 
     def _control_plane_role(self, name: str, cluster: AwsCluster, keys: Sequence[pulumi.Input[str]]) -> Granted:
         return role(

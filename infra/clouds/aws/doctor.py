@@ -128,8 +128,8 @@ def region_of(stack: Stack) -> str:
 
 
 def _helper() -> Iterator[Observation]:
-    if found := shutil.which("aws"):
-        yield fine(HELPER, f"is {found}; version 2 is needed, which was not asked")
+    if path := shutil.which("aws"):
+        yield fine(HELPER, f"is {path}; version 2 is needed, which was not asked")
     else:
         yield wrong(HELPER, "is not on PATH; Pulumi signs in to EKS clusters with it", INSTALL)
 
@@ -195,8 +195,8 @@ def forget() -> None:
 
 
 def _account_of(stack: Stack, account: str) -> Iterator[Observation]:
-    allowed = [str(each) for each in items(stack.configuration.get("aws:allowedAccountIds"))]
-    forbidden = [str(each) for each in items(stack.configuration.get("aws:forbiddenAccountIds"))]
+    allowed = [str(account_id) for account_id in items(stack.configuration.get("aws:allowedAccountIds"))]
+    forbidden = [str(account_id) for account_id in items(stack.configuration.get("aws:forbiddenAccountIds"))]
     if (allowed and account not in allowed) or account in forbidden:
         which = f"allows {', '.join(allowed)}" if allowed else "forbids it"
         yield wrong(ACCOUNT, f"is {account}, and the stack {which}", "aws configure list-profiles")
@@ -216,20 +216,20 @@ def _actions(stack: Stack, account: Account, caller: str) -> Iterator[Observatio
 
     rules = _rules()
     types = {resource.type for resource in stack.resources.values() if resource.custom and not resource.read}
-    asked = sorted({action for each in types & rules.keys() for action in rules[each]})
-    if not asked:
+    needed = sorted({action for type_ in types & rules.keys() for action in rules[type_]})
+    if not needed:
         return
     source, denied = principal(caller), list[str]()
     if source.endswith(":root"):
         yield fine(ACTIONS, "are those of the account's root user, who may do everything")
         return
-    for start in range(0, len(asked), BATCH):
+    for start in range(0, len(needed), BATCH):
         try:
-            found = account.call(
+            simulated = account.call(
                 "iam",
                 "simulate_principal_policy",
                 PolicySourceArn=source,
-                ActionNames=asked[start : start + BATCH],
+                ActionNames=needed[start : start + BATCH],
                 MaxItems=1000,
             )
         except ClientError as error:
@@ -238,7 +238,7 @@ def _actions(stack: Stack, account: Account, caller: str) -> Iterator[Observatio
             return
         denied += [
             text(evaluation_result.get("EvalActionName"))
-            for evaluation_result in mappings(found.get("EvaluationResults"))
+            for evaluation_result in mappings(simulated.get("EvaluationResults"))
             if evaluation_result.get("EvalDecision") != "allowed"
         ]
     if denied:
@@ -250,7 +250,7 @@ def _actions(stack: Stack, account: Account, caller: str) -> Iterator[Observatio
             "--policy-arn <a policy with these>",
         )
     else:
-        yield fine(ACTIONS, f"of {source} include the {len(asked)} actions asked about")
+        yield fine(ACTIONS, f"of {source} include the {len(needed)} actions asked about")
 
 
 def principal(caller: str) -> str:
@@ -307,12 +307,12 @@ def _limit(account: Account, service: str, code: str, region: str) -> float | No
 
     for operation in ("get_service_quota", "get_aws_default_service_quota"):
         try:
-            found = account.call("service-quotas", operation, region, ServiceCode=service, QuotaCode=code)
+            answer = account.call("service-quotas", operation, region, ServiceCode=service, QuotaCode=code)
         except ClientError as error:
             if text(error.response.get("Error", {}).get("Code")) in DENIED:
                 return None
             continue
-        return float(found["Quota"]["Value"])
+        return float(answer["Quota"]["Value"])
     return None
 
 
@@ -322,7 +322,7 @@ def _offers(clusters: Mapping[str, AwsCluster], account: Account) -> Iterator[Ob
     Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html, November
     2026.
     """
-    lacking = asked = 0
+    lacking = count = 0
     for name, cluster in clusters.items():
         for key, pool in cluster.pools.items():
             zones = pool.zones or cluster.zones or []
@@ -330,32 +330,32 @@ def _offers(clusters: Mapping[str, AwsCluster], account: Account) -> Iterator[Ob
                 wanted = [zone for zone in zones if ("-az" in zone) == by_id]
                 if not wanted:
                     continue
-                found = account.call(
+                answer = account.call(
                     "ec2",
                     "describe_instance_type_offerings",
                     cluster.region,
                     LocationType="availability-zone-id" if by_id else "availability-zone",
                     Filters=[{"Name": "instance-type", "Values": [pool.instance_type]}],
                 )
-                there = {
+                names = {
                     text(instance_type_offering.get("Location"))
-                    for instance_type_offering in mappings(found.get("InstanceTypeOfferings"))
+                    for instance_type_offering in mappings(answer.get("InstanceTypeOfferings"))
                 }
-                asked += 1
-                if there.isdisjoint(wanted):
+                count += 1
+                if names.isdisjoint(wanted):
                     lacking += 1
                     yield wrong(
                         OFFERS,
                         f"pool `{name}.{key}`: {', '.join(wanted)} do not offer {pool.instance_type}; "
-                        f"{', '.join(sorted(there)) or 'no zone of the region'} do",
+                        f"{', '.join(sorted(names)) or 'no zone of the region'} do",
                         f"pulumi config set --path 'slipway:clusters.{name}.pools.{key}.zones[0]' <zone> "
                         f"-s {STACK}",
                     )
-    if asked and not lacking:
+    if count and not lacking:
         yield fine(OFFERS, "are offered in the zones of every pool")
 
 
 @cache
 def _rules() -> Mapping[str, Sequence[str]]:
     actions = tomllib.loads(DATA.read_text(encoding="utf-8"))["actions"]
-    return {name: texts(each) for name, each in actions.items()}
+    return {name: texts(action) for name, action in actions.items()}

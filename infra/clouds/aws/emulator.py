@@ -108,8 +108,8 @@ def _arn(service: str, inputs: Inputs, resource: str) -> str:
 
 def _ec2(prefix: str, kind: str, **more: Any) -> Outputs:
     def outputs(name: str, inputs: Inputs) -> Mapping[str, Any]:
-        found = _id(prefix, name)
-        return {"id": found, "arn": _arn("ec2", inputs, f"{kind}/{found}"), "ownerId": ACCOUNT, **more}
+        id_ = _id(prefix, name)
+        return {"id": id_, "arn": _arn("ec2", inputs, f"{kind}/{id_}"), "ownerId": ACCOUNT, **more}
 
     return outputs
 

@@ -12,7 +12,7 @@ import pulumi_kubernetes as k8s
 
 from infra.clouds.aws.cluster import SYSTEM
 from infra.objects import rule
-from infra.platform import Door, Opened
+from infra.platform import Backend, Opened
 from infra.schema.ingress import CognitoSettings, IngressSettings, LoginSettings, OidcSettings
 
 SERVICE_ACCOUNT = "aws-load-balancer-controller"
@@ -42,13 +42,13 @@ def asks(login: LoginSettings) -> bool:
     return login.cognito is not None or (login.oidc is not None and login.oidc.everyone and login.oidc.endpoints)
 
 
-def load_balancer(door: Door, ingress: IngressSettings, opts: pulumi.ResourceOptions) -> Opened:
+def load_balancer(backend: Backend, ingress: IngressSettings, opts: pulumi.ResourceOptions) -> Opened:
     """An Application Load Balancer with a certificate of ACM, which asks for the login unless a proxy does."""
-    before = _oidc_client(door, ingress.login.oidc, opts)
-    check = {f"{ALB}healthcheck-path": door.probe, f"{ALB}success-codes": "200"}
-    if door.probe is None:
+    before = _oidc_client(backend, ingress.login.oidc, opts)
+    check = {f"{ALB}healthcheck-path": backend.probe, f"{ALB}success-codes": "200"}
+    if backend.probe is None:
         # A load balancer always checks a path. A page that redirects people, to log in for example, is healthy.
-        check = {f"{ALB}healthcheck-path": door.path, f"{ALB}success-codes": "200-399"}
+        check = {f"{ALB}healthcheck-path": backend.path, f"{ALB}success-codes": "200-399"}
     annotations: dict[str, str | None] = {
         f"{ALB}scheme": "internet-facing",
         f"{ALB}target-type": "ip",
@@ -57,27 +57,27 @@ def load_balancer(door: Door, ingress: IngressSettings, opts: pulumi.ResourceOpt
         f"{ALB}ssl-policy": TLS_POLICY,
         f"{ALB}load-balancer-attributes": "routing.http.drop_invalid_header_fields.enabled=true",
         **check,
-        **_login(door, ingress.login),
+        **_login(backend, ingress.login),
     }
     made = _ingress(
-        door,
+        backend,
         {key: value for key, value in annotations.items() if value is not None},
         pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=before)),
     )
     return Opened(
         [*before, made],
-        f"CNAME of the load balancer that `kubectl get ingress {door.object_name}` shows",
+        f"CNAME of the load balancer that `kubectl get ingress {backend.object_name}` shows",
         made.status,
-        f"https://{door.host}/oauth2/idpresponse",
+        f"https://{backend.host}/oauth2/idpresponse",
     )
 
 
-def _login(door: Door, login: LoginSettings) -> dict[str, str]:
+def _login(backend: Backend, login: LoginSettings) -> dict[str, str]:
     provider: dict[str, str] = {}
     if login.cognito:
         provider = {f"{ALB}auth-type": "cognito", f"{ALB}auth-idp-cognito": _cognito(login.cognito)}
-    elif login.oidc and not door.proxied:
-        provider = {f"{ALB}auth-type": "oidc", f"{ALB}auth-idp-oidc": _oidc(login.oidc, _client_secret(door))}
+    elif login.oidc and not backend.proxied:
+        provider = {f"{ALB}auth-type": "oidc", f"{ALB}auth-idp-oidc": _oidc(login.oidc, _client_secret(backend))}
     if not provider:
         return {}
     return {
@@ -109,25 +109,27 @@ def _json(value: Mapping[str, object]) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _client_secret(door: Door) -> str:
-    return f"{door.object_name}-oidc"
+def _client_secret(backend: Backend) -> str:
+    return f"{backend.object_name}-oidc"
 
 
-def _oidc_client(door: Door, login: OidcSettings | None, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+def _oidc_client(
+    backend: Backend, login: OidcSettings | None, opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
     """The Secret of the load balancer's own login, and the controller's right to read that one and no other."""
-    if login is None or door.proxied or door.secret is None:
+    if login is None or backend.proxied or backend.secret is None:
         return []
-    metadata, secret = k8s.meta.v1.ObjectMetaArgs(**door.metadata("oidc")), _client_secret(door)
+    metadata, secret = k8s.meta.v1.ObjectMetaArgs(**backend.metadata("oidc")), _client_secret(backend)
     return [
         k8s.core.v1.Secret(
-            f"{door.name}-oidc",
+            f"{backend.name}-oidc",
             metadata=metadata,
             type="Opaque",
-            string_data={"clientID": login.client_id, "clientSecret": door.secret},
+            string_data={"clientID": login.client_id, "clientSecret": backend.secret},
             opts=opts,
         ),
         k8s.rbac.v1.Role(
-            f"{door.name}-oidc",
+            f"{backend.name}-oidc",
             metadata=metadata,
             rules=[
                 k8s.rbac.v1.PolicyRuleArgs(
@@ -140,7 +142,7 @@ def _oidc_client(door: Door, login: OidcSettings | None, opts: pulumi.ResourceOp
             opts=opts,
         ),
         k8s.rbac.v1.RoleBinding(
-            f"{door.name}-oidc",
+            f"{backend.name}-oidc",
             metadata=metadata,
             role_ref=k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="Role", name=secret),
             subjects=[k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=SERVICE_ACCOUNT, namespace=SYSTEM)],
@@ -150,11 +152,11 @@ def _oidc_client(door: Door, login: OidcSettings | None, opts: pulumi.ResourceOp
 
 
 def _ingress(
-    door: Door, annotations: Mapping[str, str], opts: pulumi.ResourceOptions
+    backend: Backend, annotations: Mapping[str, str], opts: pulumi.ResourceOptions
 ) -> k8s.networking.v1.Ingress:
     return k8s.networking.v1.Ingress(
-        door.name,
-        metadata=k8s.meta.v1.ObjectMetaArgs(**door.metadata(annotations=annotations)),
-        spec=k8s.networking.v1.IngressSpecArgs(ingress_class_name=CLASS, rules=[rule(door)]),
+        backend.name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(**backend.metadata(annotations=annotations)),
+        spec=k8s.networking.v1.IngressSpecArgs(ingress_class_name=CLASS, rules=[rule(backend)]),
         opts=opts,
     )

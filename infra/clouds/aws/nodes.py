@@ -88,8 +88,8 @@ def node_resources(group: Inputs, template: Inputs, clients: int = 1) -> Resourc
 def disk_size(group: Inputs, template: Inputs) -> int:
     """Of a node's root disk, in GiB."""
     disks = mappings(template.get("blockDeviceMappings"))
-    own = whole(at(disks[0], "ebs", "volumeSize")) if disks else whole(group.get("diskSize"))
-    return own or DEFAULT_DISK
+    size = whole(at(disks[0], "ebs", "volumeSize")) if disks else whole(group.get("diskSize"))
+    return size or DEFAULT_DISK
 
 
 def fewest_nodes(group: Inputs) -> int:
@@ -132,13 +132,13 @@ HELM_RELEASE = "kubernetes:helm.sh/v3:Release"
 
 def pools(stack: Stack) -> Sequence[NodePool]:
     """The node groups that the stack declares."""
-    return [_pool(stack, each) for each in stack.of_type(NODE_GROUP)]
+    return [_pool(stack, group) for group in stack.of_type(NODE_GROUP)]
 
 
 def template(stack: Stack, group: Resource) -> Properties:
     """The properties of a group's launch template; empty where the stack does not declare it."""
-    found = stack.source(group, "launchTemplate", LAUNCH_TEMPLATE)
-    return found.properties if found else {}
+    template = stack.source(group, "launchTemplate", LAUNCH_TEMPLATE)
+    return template.properties if template else {}
 
 
 def _pool(stack: Stack, group: Resource) -> NodePool:
@@ -168,24 +168,24 @@ def _pool(stack: Stack, group: Resource) -> NodePool:
 
 def _could_have_efa(machine: str, machines: Properties) -> bool:
     """Whether the machine type has EFA and GPUs, and the launch template no interface of the kind."""
-    found = instance_type(machine)
+    known = instance_type(machine)
     kinds = {
         text(network_interface.get("interfaceType"))
         for network_interface in mappings(machines.get("networkInterfaces"))
     }
-    return bool(found and found.gpus and found.network_cards and not kinds & {"efa", "efa-only"})
+    return bool(known and known.gpus and known.network_cards and not kinds & {"efa", "efa-only"})
 
 
 def _zones(stack: Stack, group: Resource) -> list[str]:
     """Those of the group's subnets, by their ids or names; none where one of them is not declared here."""
     subnets = [stack.resources.get(urn) for urn in sorted(group.property_dependencies.get("subnetIds", ()))]
     keys = ("availabilityZoneId", "availabilityZone")
-    found = [
+    taints = [
         next((zone for key in keys if (zone := text(subnet.properties.get(key)))), "")
         for subnet in subnets
         if subnet is not None and subnet.type == SUBNET
     ]
-    return sorted(set(found)) if found and all(found) else []
+    return sorted(set(taints)) if taints and all(taints) else []
 
 
 def _allocatable(declared: Properties, machines: Properties, clients: int) -> Resources:

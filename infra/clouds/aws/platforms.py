@@ -129,13 +129,13 @@ def registry(images: aws.ecr.Repository, args: BuildsArgs) -> Registry:
     identity = pod_identity("image-builds", replace(args.identity, service_account=BUILDER, statements=statements))
 
     def digest(tag: str, after: pulumi.CustomResource) -> pulumi.Output[str]:
-        found = aws.ecr.get_image_output(
+        image = aws.ecr.get_image_output(
             repository_name=images.name,
             image_tag=tag,
             region=args.cluster.region,
             opts=pulumi.InvokeOutputOptions(depends_on=[after]),
         )
-        return found.image_digest
+        return image.image_digest
 
     return Registry(
         repository=images.repository_url,
@@ -243,7 +243,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         *autoscaler(name, AutoscalerArgs(declared, cluster, account)),
         *efa_plugins(name, declared, cluster),
     ]
-    own = PodIdentityArgs(
+    stacks = PodIdentityArgs(
         cluster=cluster.cluster,
         cluster_name=eks_name,
         region=declared.region,
@@ -253,30 +253,30 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         statements=store.statements,
     )
     if store.statements:
-        ready.extend(pod_identity("run", own).ready)
-    for team, each in request.teams.items():
+        ready.extend(pod_identity("run", stacks).ready)
+    for team, access in request.teams.items():
         if statements := store.teams[team].statements:
             theirs = replace(
-                own, namespace=each.namespace, service_account=each.service_account, statements=statements
+                stacks, namespace=access.namespace, service_account=access.service_account, statements=statements
             )
             pod_identity(f"run-{team}", theirs)
         for app in request.team_apps.get(team, ()):
             if statements := store.teams[team].app(app.folder):
                 theirs = replace(
-                    own, namespace=each.namespace, service_account=app.service_account, statements=statements
+                    stacks, namespace=access.namespace, service_account=app.service_account, statements=statements
                 )
                 pod_identity(f"app-{app.name}", theirs)
     for app in request.apps:
         if statements := store.app(app.folder):
-            theirs = replace(own, service_account=app.service_account, statements=statements)
+            theirs = replace(stacks, service_account=app.service_account, statements=statements)
             ready.extend(pod_identity(f"app-{app.name}", theirs).ready)
     builds = request.builds_on == name
     images = image_repository("images", declared, request.protect) if declared.registry or builds else None
-    pushed = replace(own, namespace=request.builds_in)
-    entrance = None
+    pushed = replace(stacks, namespace=request.builds_in)
+    controller = None
     if exposed := request.exposed_on(name):
-        entrance = load_balancers(name, LoadBalancersArgs(declared, cluster, network, exposed))
-    profile = "".join(f" {each}" for each in profile_option())
+        controller = load_balancers(name, LoadBalancersArgs(declared, cluster, network, exposed))
+    profile = "".join(f" {option}" for option in profile_option())
     return {
         name: Platform(
             name=name,
@@ -296,17 +296,18 @@ def platforms(request: Request) -> Mapping[str, Platform]:
             device_plugin=DevicePlugin(declared.charts.device_plugin.chart, declared.charts.device_plugin.version),
             creates_namespace=declared.owns_namespace,
             teams={
-                team: TeamAccess(each.store, apps=_team_apps(request, team)) for team, each in store.teams.items()
+                team: TeamAccess(access.store, apps=_team_apps(request, team))
+                for team, access in store.teams.items()
             },
             volume_class=DISK_CLASS if disks else None,
-            entrance=entrance,
+            ingress_controller=controller,
         )
     }
 
 
 def _team_apps(request: Request, team: str) -> dict[str, TeamApp]:
     """The apps of a team's stack, none of which needs annotations, by their service accounts."""
-    return {each.service_account: TeamApp(each.folder is not None) for each in request.team_apps.get(team, ())}
+    return {app.service_account: TeamApp(app.folder is not None) for app in request.team_apps.get(team, ())}
 
 
 def _pools(name: str, settings: AwsCluster, cluster: EksCluster) -> dict[str, Pool]:

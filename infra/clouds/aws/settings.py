@@ -358,11 +358,11 @@ def starter(wish: Wish) -> Starter | Sequence[Problem]:
 
 def _starter_machines(name: str, step: Resources) -> Sequence[InstanceType]:
     """The instance types with the GPU that have room for the step, smallest first; all where none has."""
-    found = sorted(
-        (each for each in instance_types().values() if each.accelerator == name),
-        key=lambda each: (each.gpus, each.vcpus, each.memory),
+    machines = sorted(
+        (machine for machine in instance_types().values() if machine.accelerator == name),
+        key=lambda machine: (machine.gpus, machine.vcpus, machine.memory),
     )
-    return [each for each in found if _has_room(each, step)] or found
+    return [machine for machine in machines if _has_room(machine, step)] or machines
 
 
 def _has_room(machine: InstanceType, step: Resources) -> bool:
@@ -385,14 +385,16 @@ def _choices(machines: Sequence[InstanceType], region: str) -> Iterator[Choice]:
 def _starter_region(machines: Sequence[InstanceType]) -> str:
     """The first choice where it sells the smallest type as Spot, else the first region that sells any so."""
     for machine in machines:
-        for region in (STARTER_REGION, *(each for each in regions() if records(each))):
+        for region in (STARTER_REGION, *(name for name in regions() if records(name))):
             if any(choice.spot for choice in _choices([machine], region)):
                 return region
     return STARTER_REGION
 
 
 def _starter_problems(name: str | None, region: str, choice: Choice | None, wish: Wish) -> Iterator[Problem]:
-    known = list(dict.fromkeys(each.accelerator for each in instance_types().values() if each.accelerator))
+    known = list(
+        dict.fromkeys(machine.accelerator for machine in instance_types().values() if machine.accelerator)
+    )
     if name and name not in known:
         reason = "no instance type of AWS has it" if name in accelerators() else "no GPU of the catalogue"
         yield Problem("GPU", name, reason, did_you_mean(name, known, f"write {listed(known)}"))
@@ -404,17 +406,17 @@ def _starter_problems(name: str | None, region: str, choice: Choice | None, wish
     elif name in known and choice is None:
         step = wish.gpu_steps or wish.cpu_steps
         having = [
-            each
-            for each in regions()
-            if records(each) and next(_choices(_starter_machines(name, step), each), None)
+            place
+            for place in regions()
+            if records(place) and next(_choices(_starter_machines(name, step), place), None)
         ]
-        there = [other for other in known if next(_choices(_starter_machines(other, step), region), None)]
+        others = [other for other in known if next(_choices(_starter_machines(other, step), region), None)]
         yield Problem(
             "GPU",
             wish.accelerator,
             f"AWS sells no `{name}` in `{region}` as Spot or on demand, as of the catalogue",
             f"take a region that has it: {', '.join(having)}"
-            f"{f'; or a GPU that is there: {listed(there)}' if there else ''}",
+            f"{f'; or a GPU that is there: {listed(others)}' if others else ''}",
         )
 
 
@@ -428,6 +430,8 @@ def _starter_zones(region: str, choice: Choice | None) -> Sequence[str]:
 
 def _starter_cpu(step: Resources) -> InstanceType:
     """The smallest type that has room for the step, or else the largest, which the settings then refuse."""
-    found = [each for name, each in instance_types().items() if name.partition(".")[0] == STARTER_FAMILY]
-    ordered = sorted((each for each in found if each.vcpus >= STARTER_VCPUS), key=lambda each: each.vcpus)
-    return next((each for each in ordered if _has_room(each, step)), ordered[-1])
+    machines = [machine for name, machine in instance_types().items() if name.partition(".")[0] == STARTER_FAMILY]
+    ordered = sorted(
+        (machine for machine in machines if machine.vcpus >= STARTER_VCPUS), key=lambda machine: machine.vcpus
+    )
+    return next((machine for machine in ordered if _has_room(machine, step)), ordered[-1])

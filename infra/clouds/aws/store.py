@@ -162,7 +162,7 @@ def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountabl
     group, rule = nfs_security_group(f"{name}-mount", args)
     targets = mount_targets(aws.efs.MountTarget, name, args, files, group)
 
-    def entrance_to(label: str, folder: str) -> aws.efs.AccessPoint:
+    def access_point_to(label: str, folder: str) -> aws.efs.AccessPoint:
         return aws.efs.AccessPoint(
             label,
             region=region,
@@ -178,9 +178,9 @@ def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountabl
             opts=child,
         )
 
-    entrance = entrance_to(name, ROOT)
-    teams = {team: entrance_to(f"{name}-{team}", team_root(team)) for team in args.teams}
-    entrances = [entrance.arn, *(each.arn for each in teams.values())]
+    access_point = access_point_to(name, ROOT)
+    teams = {team: access_point_to(f"{name}-{team}", team_root(team)) for team in args.teams}
+    points = [access_point.arn, *(access.arn for access in teams.values())]
     # Without a policy, whoever reaches a mount target may do everything.
     policy = aws.efs.FileSystemPolicy(
         name,
@@ -193,7 +193,9 @@ def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountabl
                     [files.arn],
                     {
                         "Bool": {"aws:SecureTransport": "true"},
-                        "StringEquals": {"elasticfilesystem:AccessPointArn": entrances if teams else entrance.arn},
+                        "StringEquals": {
+                            "elasticfilesystem:AccessPointArn": points if teams else access_point.arn
+                        },
                     },
                 ),
                 "Principal": {"AWS": args.cluster.storage.node_role.arn},
@@ -202,11 +204,11 @@ def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountabl
         opts=child,
     )
     return Mountable(
-        handle=pulumi.Output.concat(files.id, "::", entrance.id),
-        ready=[rule, *targets, entrance, *teams.values(), policy],
+        handle=pulumi.Output.concat(files.id, "::", access_point.id),
+        ready=[rule, *targets, access_point, *teams.values(), policy],
         mount_options=MOUNT_OPTIONS,
-        teams={team: pulumi.Output.concat(files.id, "::", each.id) for team, each in teams.items()},
-        made_of=[files, entrance],
+        teams={team: pulumi.Output.concat(files.id, "::", point.id) for team, point in teams.items()},
+        made_of=[files, access_point],
     )
 
 
@@ -289,7 +291,7 @@ def s3_files(name: str, store: S3Store, bucket: StoreBucket, args: MountArgs) ->
     group, rule = nfs_security_group(f"{name}-mount", args)
     targets = mount_targets(aws.s3.FilesMountTarget, name, args, files, group)
 
-    def entrance_to(label: str, folder: str) -> aws.s3.FilesAccessPoint:
+    def access_point_to(label: str, folder: str) -> aws.s3.FilesAccessPoint:
         return aws.s3.FilesAccessPoint(
             label,
             region=region,
@@ -309,12 +311,12 @@ def s3_files(name: str, store: S3Store, bucket: StoreBucket, args: MountArgs) ->
             opts=child,
         )
 
-    entrance = entrance_to(name, ROOT)
-    teams = {team: entrance_to(f"{name}-{team}", team_root(team)) for team in args.teams}
+    access_point = access_point_to(name, ROOT)
+    teams = {team: access_point_to(f"{name}-{team}", team_root(team)) for team in args.teams}
     driver = args.cluster.storage.node_role
     mount = ["s3files:ClientMount", "s3files:ClientWrite"]
-    entrances = [entrance.arn, *(each.arn for each in teams.values())]
-    through_it = {"ArnEquals": {"s3files:AccessPointArn": entrances if teams else entrance.arn}}
+    points = [access_point.arn, *(access.arn for access in teams.values())]
+    through_it = {"ArnEquals": {"s3files:AccessPointArn": points if teams else access_point.arn}}
     # Without a policy, whoever reaches a mount target may mount.
     policy = aws.s3.FilesFileSystemPolicy(
         name,
@@ -335,10 +337,10 @@ def s3_files(name: str, store: S3Store, bucket: StoreBucket, args: MountArgs) ->
         ],
     )
     return Mountable(
-        handle=pulumi.Output.concat("s3files:", files.id, "::", entrance.id),
-        ready=[synchronized, rule, *targets, entrance, *teams.values(), policy, mounting],
-        teams={team: pulumi.Output.concat("s3files:", files.id, "::", each.id) for team, each in teams.items()},
-        made_of=[bucket.bucket, files, entrance],
+        handle=pulumi.Output.concat("s3files:", files.id, "::", access_point.id),
+        ready=[synchronized, rule, *targets, access_point, *teams.values(), policy, mounting],
+        teams={team: pulumi.Output.concat("s3files:", files.id, "::", point.id) for team, point in teams.items()},
+        made_of=[bucket.bucket, files, access_point],
     )
 
 
@@ -447,11 +449,11 @@ def s3_store(name: str, settings: S3Store, namespace: str, args: MountArgs) -> A
         app=partial(_app_statements, settings, bucket, region, ROOT),
         teams={
             team: TeamStore(
-                store(team_root(team), each),
+                store(team_root(team), volume),
                 _bucket_statements(settings, bucket, region, team_root(team)),
                 partial(_app_statements, settings, bucket, region, team_root(team)),
             )
-            for team, each in _team_volumes(name, mountable, args).items()
+            for team, volume in _team_volumes(name, mountable, args).items()
         },
     )
 
@@ -460,7 +462,7 @@ def efs_store(name: str, settings: EfsStore, namespace: str, args: MountArgs) ->
     """An EFS file system. Pods have it through the mount only, and need no rights of their own."""
     mountable = elastic_file_system(name, settings, args)
     volume = _volume(name, namespace, mountable, args)
-    handle = mountable.handle.apply(lambda found: found.partition(":")[0])
+    handle = mountable.handle.apply(lambda handle: handle.partition(":")[0])
 
     def url(root: str) -> pulumi.Output[str]:
         return pulumi.Output.concat("efs://", handle, f"/{root}")
@@ -469,8 +471,8 @@ def efs_store(name: str, settings: EfsStore, namespace: str, args: MountArgs) ->
         store=_store(url(ROOT), volume, mountable),
         ready=[volume],
         teams={
-            team: TeamStore(_store(url(team_root(team)), each, mountable))
-            for team, each in _team_volumes(name, mountable, args).items()
+            team: TeamStore(_store(url(team_root(team)), volume, mountable))
+            for team, volume in _team_volumes(name, mountable, args).items()
         },
     )
 

@@ -33,20 +33,20 @@ PART_OF = ("app.kubernetes.io/part-of", "slipway")
 
 def servers(_stack: Stack, request: Request | None) -> Mapping[str, ApiServer]:
     """The clusters whose kubeconfig can be used."""
-    found: dict[str, ApiServer] = {}
+    reachable: dict[str, ApiServer] = {}
     for name, cluster in _clusters(request).items():
         try:
-            found[name] = _server(cluster)
+            reachable[name] = _server(cluster)
         except KubeconfigError:
             continue
-    return found
+    return reachable
 
 
 def probes(_stack: Stack, request: Request | None) -> Sequence[Probe]:
     """The kubeconfig of each cluster, then what its nodes and storage say of the stack file."""
     return [
-        Probe(f"cluster {name}", partial(_cluster, name, each, request))
-        for name, each in _clusters(request).items()
+        Probe(f"cluster {name}", partial(_cluster, name, cluster, request))
+        for name, cluster in _clusters(request).items()
     ]
 
 
@@ -114,18 +114,18 @@ def _helper(subject: str, cluster: ExistingCluster, context: str) -> Iterator[Ob
 
 
 def _named(content: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:
-    return next((each for each in mappings(content.get(key)) if each.get("name") == name), dict[str, Any]())
+    return next((entry for entry in mappings(content.get(key)) if entry.get("name") == name), dict[str, Any]())
 
 
 def _nodes(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[Observation]:
     subject = f"nodes of `{name}`"
     objects = server.all_of("v1", "Node")
-    found, warnings = live_cluster.examine(name, cluster, objects)
-    for each in found:
-        yield _of_finding(subject, each, f"{_kubectl(cluster, server)} get nodes --show-labels")
+    findings, warnings = live_cluster.examine(name, cluster, objects)
+    for finding in findings:
+        yield _of_finding(subject, finding, f"{_kubectl(cluster, server)} get nodes --show-labels")
     for warning in warnings:
         yield wrong(subject, warning, f"{_kubectl(cluster, server)} get nodes")
-    if not found and not warnings:
+    if not findings and not warnings:
         yield fine(subject, f"are {len(objects)}, and every pool has its own")
 
 
@@ -141,7 +141,7 @@ def _storage(name: str, cluster: ExistingCluster, server: ApiServer, request: Re
     store, subject = request.store, f"storage of `{name}`"
     see = f"{_kubectl(cluster, server)} get storageclass"
     refused = list(live_cluster.check_claims(server, request, name))
-    yield from (_of_finding(subject, each, see) for each in refused)
+    yield from (_of_finding(subject, finding, see) for finding in refused)
     if isinstance(store, S3CompatibleStore):
         yield from _driver(subject, cluster, server, store)
         return
@@ -152,23 +152,23 @@ def _storage(name: str, cluster: ExistingCluster, server: ApiServer, request: Re
         yield unknown(subject, f"is {store.host_path} of a node, which nobody can look into from here")
         return
     classes = {
-        text(mapping(each["metadata"]).get("name")): each
-        for each in server.all_of("storage.k8s.io/v1", "StorageClass")
+        text(mapping(class_["metadata"]).get("name")): class_
+        for class_ in server.all_of("storage.k8s.io/v1", "StorageClass")
     }
     defaults = [
         key
-        for key, each in classes.items()
-        if mapping(mapping(each["metadata"]).get("annotations")).get(DEFAULT_CLASS) == "true"
+        for key, class_ in classes.items()
+        if mapping(mapping(class_["metadata"]).get("annotations")).get(DEFAULT_CLASS) == "true"
     ]
     chosen = store.storage_class or next(iter(defaults), "")
-    there = ", ".join(sorted(classes)) or "none"
+    names = ", ".join(sorted(classes)) or "none"
     if store.storage_class and store.storage_class not in classes:
-        yield wrong(subject, f"has no StorageClass `{store.storage_class}`; there is {there}", see)
+        yield wrong(subject, f"has no StorageClass `{store.storage_class}`; there is {names}", see)
     elif not chosen:
         some = next(iter(sorted(classes)), "<name>")
         yield wrong(
             subject,
-            f"has no default StorageClass, so that the store's claim waits for ever; there is {there}",
+            f"has no default StorageClass, so that the store's claim waits for ever; there is {names}",
             f"{_kubectl(cluster, server)} annotate storageclass {some} {DEFAULT_CLASS}=true",
         )
     elif store.access_mode == "ReadWriteMany" and (why := single_node_classes().get(chosen)):
@@ -207,9 +207,9 @@ def _plugin(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[
         return
     others = [
         f"{text(metadata.get('namespace'))}/{text(metadata.get('name'))}"
-        for each in server.all_of("apps/v1", "DaemonSet")
-        if _is_plugin(each)
-        and (metadata := mapping(each.get("metadata")))
+        for daemon_set in server.all_of("apps/v1", "DaemonSet")
+        if _is_plugin(daemon_set)
+        and (metadata := mapping(daemon_set.get("metadata")))
         and mapping(metadata.get("labels")).get(PART_OF[0]) != PART_OF[1]
     ]
     foreign = [other for other in others if other.rpartition("/")[2] != OPERATOR]

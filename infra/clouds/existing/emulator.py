@@ -26,10 +26,10 @@ class Emulator(emulator.Emulator):
         nodes: list[Node] = []
         for name, cluster in self._clusters.items():
             same: dict[frozenset[tuple[str, str]], list[Pool]] = {}
-            for key, each in cluster.pools.items():
-                pool = pool_of(name, key, each)
+            for key, settings in cluster.pools.items():
+                pool = pool_of(name, key, settings)
                 same.setdefault(frozenset(pool.selector.items()), []).append(pool)
-            nodes += [_nodes(each) for each in same.values()]
+            nodes += [_nodes(pools) for pools in same.values()]
         return nodes
 
     def standing_namespaces(self) -> Sequence[tuple[str, str]]:

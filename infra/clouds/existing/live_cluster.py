@@ -74,7 +74,7 @@ def check_nodes(
     Warns of what may pass without a change of the stack file: a node that is cordoned, one that is yet to come;
     without ``warn``, in Pulumi's log.
     """
-    nodes = [_node(each, cluster) for each in objects]
+    nodes = [_node(node, cluster) for node in objects]
     for key, pool in cluster.pools.items():
         at: Path = ("clusters", name, "pools", key)
         missing = list(_missing(at, pool, nodes))
@@ -88,13 +88,13 @@ def check_nodes(
             yield _unmatched(at, pool, nodes)
 
 
-def _node(found: Mapping[str, Any], cluster: ExistingCluster) -> LiveNode:
+def _node(node: Mapping[str, Any], cluster: ExistingCluster) -> LiveNode:
     # The kubernetes package takes two seconds to import, and is there already where its nodes were read.
     from kubernetes.utils import parse_quantity  # noqa: PLC0415  # pyright: ignore  # It has no types.
 
-    name = str(found["metadata"]["name"])
-    labels: dict[str, str] = dict(found["metadata"].get("labels") or {})
-    listed_taints: Sequence[Any] = found.get("spec", {}).get("taints") or []
+    name = str(node["metadata"]["name"])
+    labels: dict[str, str] = dict(node["metadata"].get("labels") or {})
+    listed_taints: Sequence[Any] = node.get("spec", {}).get("taints") or []
     taints = {
         Taint(listed_taint["key"], listed_taint.get("value") or "", listed_taint["effect"])
         for listed_taint in listed_taints
@@ -103,7 +103,7 @@ def _node(found: Mapping[str, Any], cluster: ExistingCluster) -> LiveNode:
         if name in pool.label_nodes:
             labels |= pool.selector
             taints |= set(as_taints(pool.taints)) if pool.taint_nodes else set()
-    allocatable: Mapping[str, str] = found.get("status", {}).get("allocatable") or {}
+    allocatable: Mapping[str, str] = node.get("status", {}).get("allocatable") or {}
     return LiveNode(
         name,
         labels,
@@ -126,14 +126,14 @@ def _missing(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Iterato
 
 def _unmatched(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Finding:
     """No node has all labels of the selector: names what the nodes have instead."""
-    there: list[str] = []
+    labels: list[str] = []
     for key, value in pool.selector.items():
         values = sorted({node.labels[key] for node in nodes if key in node.labels})
         if not values:
-            there.append(f"no node has a label `{key}`")
+            labels.append(f"no node has a label `{key}`")
         elif value not in values:
-            there.append(f"the nodes have {_some([f'{key}={each}' for each in values])}")
-    reason = "; ".join(there) or "each of the labels is on a node, and all of them on none"
+            labels.append(f"the nodes have {_some([f'{key}={labelled}' for labelled in values])}")
+    reason = "; ".join(labels) or "each of the labels is on a node, and all of them on none"
     return Finding(
         (*at, "selector"),
         pool.selector,
@@ -163,7 +163,9 @@ def _unusable(
             f"every node with these labels has a taint that the pool does not name, so that its pods would wait "
             f"for their time limit; node `{fewest.name}`: {listed(map(_spelt, taints), 'and')}",
             "if steps may run there, list it under `taints`: "
-            + ", ".join(f'`{{key: {each.key}, value: "{each.value}", effect: {each.effect}}}`' for each in taints)
+            + ", ".join(
+                f'`{{key: {taint.key}, value: "{taint.value}", effect: {taint.effect}}}`' for taint in taints
+            )
             + "; otherwise select other nodes",
         )
         return
@@ -280,8 +282,8 @@ def check_claims(server: ApiServer, request: Request, cluster: str) -> Iterator[
     StatefulSet with another claim. Nothing where there is no claim yet. Raises UnreadableError where the claims
     may not be read. A change of the store to another class, access mode or folder is another claim.
     """
-    for asked in _asked(request, cluster):
-        yield from _check(server, asked, request.namespace)
+    for request_ in _asked(request, cluster):
+        yield from _check(server, request_, request.namespace)
 
 
 def _asked(request: Request, cluster: str) -> Iterator[_Asked]:
@@ -297,28 +299,28 @@ def _asked(request: Request, cluster: str) -> Iterator[_Asked]:
         yield _Asked(volume.claim, volume.size, volume.at)
 
 
-def _check(server: ApiServer, asked: _Asked, namespace: str) -> Iterator[Finding]:
-    claim = server.find("v1", "PersistentVolumeClaim", asked.name, namespace)
+def _check(server: ApiServer, wish: _Asked, namespace: str) -> Iterator[Finding]:
+    claim = server.find("v1", "PersistentVolumeClaim", wish.name, namespace)
     if claim is None:
         return
     size = str(claim["spec"]["resources"]["requests"]["storage"])
     capacity = str(claim.get("status", {}).get("capacity", {}).get("storage") or size)
-    wanted, old = size_in_bytes(asked.size), _bytes(size)
-    key = asked.at[-1]
+    wanted, old = size_in_bytes(wish.size), _bytes(size)
+    key = wish.at[-1]
     # A size whose growth failed may shrink again to anything above what the volume has (Kubernetes 1.34,
     # kubernetes.io/docs/concepts/storage/persistent-volumes, "Recovering from failure when expanding volumes").
     if wanted < old and wanted <= _bytes(capacity):
         yield _refused(
-            asked,
-            f"the claim `{asked.name}` in namespace `{namespace}` has {size}, and Kubernetes shrinks no volume",
+            wish,
+            f"the claim `{wish.name}` in namespace `{namespace}` has {size}, and Kubernetes shrinks no volume",
             f"write `{key}: {size}`",
         )
     elif wanted > old and (reason := _fixed(server, claim)):
         yield _refused(
-            asked,
-            f"the claim `{asked.name}` in namespace `{namespace}` has {size} and cannot grow: {reason}",
+            wish,
+            f"the claim `{wish.name}` in namespace `{namespace}` has {size} and cannot grow: {reason}",
             f"write `{key}: {size}`, or have an administrator set `allowVolumeExpansion: true` on the class, if "
-            f"its driver can expand volumes{asked.other}",
+            f"its driver can expand volumes{wish.other}",
         )
 
 
@@ -328,16 +330,16 @@ def _fixed(server: ApiServer, claim: Mapping[str, Any]) -> str | None:
     if not name:
         return "it has no StorageClass"
     with suppress(UnreadableError):
-        found = server.find("storage.k8s.io/v1", "StorageClass", name)
-        if found is None:
+        class_ = server.find("storage.k8s.io/v1", "StorageClass", name)
+        if class_ is None:
             return f"its StorageClass `{name}` is gone"
-        if found.get("allowVolumeExpansion") is not True:
+        if class_.get("allowVolumeExpansion") is not True:
             return f"its StorageClass `{name}` does not set `allowVolumeExpansion`"
     return None
 
 
-def _refused(asked: _Asked, reason: str, fix: str) -> Finding:
-    return Finding(asked.at, asked.size, reason, fix)
+def _refused(wish: _Asked, reason: str, fix: str) -> Finding:
+    return Finding(wish.at, wish.size, reason, fix)
 
 
 def _bytes(amount: str) -> Fraction:
@@ -379,7 +381,7 @@ def context_of(kubeconfig: str, context: str | None) -> str:
         raise KubeconfigError(f"{kubeconfig} is no YAML: {error}") from error
     content = cast("dict[str, Any]", loaded if isinstance(loaded, dict) else {})
     contexts: list[dict[str, Any]] = content.get("contexts") or []
-    names = [str(each["name"]) for each in contexts]
+    names = [str(entry["name"]) for entry in contexts]
     wanted = context or str(content.get("current-context") or "")
     if wanted not in names:
         have = ", ".join(names) or "none"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.clouds.existing.ingress import entrance
+from infra.clouds.existing.ingress import ingress_controller
 from infra.clouds.existing.live_cluster import UNREAD, KubeconfigError, as_argument, context_of
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool
 from infra.clouds.existing.store import MountedStore, declare_store, folder_of
@@ -35,8 +35,8 @@ def mark_nodes(name: str, pool: ExistingPool, opts: pulumi.ResourceOptions) -> l
     patches: list[pulumi.Resource] = []
     for node in pool.label_nodes:
         # A patch of a node that is not there would create it.
-        there = k8s.core.v1.Node.get(f"{name}-{node}", node, opts)
-        on_node = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[there]))
+        node_ = k8s.core.v1.Node.get(f"{name}-{node}", node, opts)
+        on_node = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[node_]))
         patches.append(
             k8s.core.v1.NodePatch(
                 f"{name}-{node}-labels",
@@ -79,16 +79,16 @@ def platforms(request: Request) -> Mapping[str, Platform]:
 
     Raises ValueError for a store that is no volume; the settings' own checks come first.
     """
-    store, found = request.store, dict[str, Platform]()
+    store, platforms = request.store, dict[str, Platform]()
     for name, cluster in request.clusters_of(ExistingCluster).items():
         if not isinstance(store, MountedStore):
             raise ValueError(f"cluster {name} cannot mount a store of kind {store and store.kind}")
-        exposed = {each.ingress.host: each for each in request.exposed_on(name)}
+        exposed = {app.ingress.host: app for app in request.exposed_on(name)}
         args = ClusterArgs(
             cluster, store, request.namespace, request.protect, request.teams, request.has_secrets, exposed
         )
-        found[name] = Cluster(name, args).platform
-    return found
+        platforms[name] = Cluster(name, args).platform
+    return platforms
 
 
 def pool_of(cluster: str, name: str, pool: ExistingPool, resources: Sequence[pulumi.Resource] = ()) -> Pool:
@@ -168,10 +168,10 @@ class Cluster(pulumi.ComponentResource):
         teams = {
             team: TeamAccess(
                 declare_store(
-                    f"{name}-store-volume-{team}", folder_of(args.store, team), each.namespace, of_store
+                    f"{name}-store-volume-{team}", folder_of(args.store, team), access.namespace, of_store
                 )[0]
             )
-            for team, each in args.teams.items()
+            for team, access in args.teams.items()
         }
         pools = {
             key: pool_of(name, key, pool, mark_nodes(f"{name}-{key}", pool, on_cluster))
@@ -197,7 +197,7 @@ class Cluster(pulumi.ComponentResource):
             reads_nodes=cluster.access == "cluster",
             context=context,
             teams=teams,
-            entrance=entrance(cluster, args.exposed),
+            ingress_controller=ingress_controller(cluster, args.exposed),
         )
         self.register_outputs({"kubectl": kubectl})
 

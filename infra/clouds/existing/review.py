@@ -32,19 +32,19 @@ def charges(stack: Stack) -> Sequence[Charge]:
 
 def identities(stack: Stack) -> Sequence[Identity]:
     """The Secrets with which CSI drivers mount the volumes that the stack declares: all that asks for keys."""
-    found: list[Identity] = []
+    identities: list[Identity] = []
     for volume in stack.of_type(VOLUME):
         driver = text(at(volume.properties, "spec", "csi", "driver"))
         secret = at(volume.properties, "spec", "csi", "nodeStageSecretRef")
         if name := text(at(secret, "name")):
             owner = f"Secret {text(at(secret, 'namespace')) or 'default'}/{name}"
             may = "mount the store's volume"
-            found.append(Identity(owner, f"driver {driver}", may, [stack.cluster_of(volume)], store=True))
-    return found
+            identities.append(Identity(owner, f"driver {driver}", may, [stack.cluster_of(volume)], store=True))
+    return identities
 
 
 def _cannot_rename(stack: Stack) -> Iterator[Violation]:
-    unable = {name: each for name, each in s3_drivers().items() if not (each.renames and each.appends)}
+    unable = {name: driver for name, driver in s3_drivers().items() if not (driver.renames and driver.appends)}
     for resource in stack.resources.values():
         if resource.package != "kubernetes" or resource.read or _only_read(resource.properties):
             continue
@@ -66,7 +66,7 @@ def _lacking(driver: S3Driver) -> str:
 
 def _only_read(properties: Properties) -> bool:
     modes = texts(at(properties, "spec", "accessModes"))
-    options = {each.removeprefix("--") for each in texts(at(properties, "spec", "mountOptions"))}
+    options = {option.removeprefix("--") for option in texts(at(properties, "spec", "mountOptions"))}
     return modes == ["ReadOnlyMany"] or bool(options & {"read-only", "ro"})
 
 
@@ -74,11 +74,11 @@ def _volumes(properties: Properties) -> Iterator[Properties]:
     """The CSI volumes of an object: a PersistentVolume's own, or those of a pod template anywhere in it."""
     pending = [properties]
     while pending:
-        found = pending.pop()
-        for volume in (found, *mappings(found.get("volumes"))):
+        value = pending.pop()
+        for volume in (value, *mappings(value.get("volumes"))):
             if csi := mapping(volume.get("csi")):
                 yield csi
-        pending.extend(filter(None, map(mapping, found.values())))
+        pending.extend(filter(None, map(mapping, value.values())))
 
 
 POLICIES: Sequence[Policy] = (

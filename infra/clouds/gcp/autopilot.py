@@ -63,18 +63,18 @@ class Way:
 
 def selector(way: Way) -> dict[str, str]:
     """The labels that a pod selects. General-purpose nodes have none that others lack: those are tainted."""
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     if way.accelerator:
-        found[ACCELERATOR_LABEL] = way.accelerator
+        labels[ACCELERATOR_LABEL] = way.accelerator
         if way.driver:
-            found[DRIVER_LABEL] = way.driver
+            labels[DRIVER_LABEL] = way.driver
     elif way.compute_class != GENERAL_PURPOSE:
-        found[CLASS_LABEL] = way.compute_class
+        labels[CLASS_LABEL] = way.compute_class
     if way.machine_family:
-        found[FAMILY_LABEL] = way.machine_family
+        labels[FAMILY_LABEL] = way.machine_family
     if way.spot:
-        found[SPOT_LABEL] = "true"
-    return found
+        labels[SPOT_LABEL] = "true"
+    return labels
 
 
 def labels(way: Way) -> dict[str, str]:
@@ -84,8 +84,8 @@ def labels(way: Way) -> dict[str, str]:
 
 def taints(way: Way) -> list[Taint]:
     """The taints of the nodes that Autopilot brings for such pods."""
-    found = [GPU_TAINT] if way.accelerator else []
-    return [*found, *(Taint(key, value, "NoSchedule") for key, value in selector(way).items() if key in _TAINTED)]
+    taints = [GPU_TAINT] if way.accelerator else []
+    return [*taints, *(Taint(key, value, "NoSchedule") for key, value in selector(way).items() if key in _TAINTED)]
 
 
 _TAINTED = frozenset({SPOT_LABEL, CLASS_LABEL})
@@ -100,8 +100,8 @@ def most(way: Way) -> Resources | None:
     refused = offers().get(way.accelerator or "", Offer()).autopilot_most.get(str(way.gpus))
     if refused:
         return replace(_amounts(refused["vcpus"], refused["gib"], scratch), gpus=way.gpus)
-    found = [_leaves(machine, way) for machine in machines(way)]
-    return max(found, key=lambda each: (each.cpu, each.memory), default=None)
+    sizes = [_leaves(machine, way) for machine in machines(way)]
+    return max(sizes, key=lambda size: (size.cpu, size.memory), default=None)
 
 
 def rules(way: Way) -> RequestRules:
@@ -119,15 +119,15 @@ def rules(way: Way) -> RequestRules:
 
 def machines(way: Way) -> list[MachineType]:
     """The machine types that a node for one such pod can have, smallest first; none where pods share nodes."""
-    return sorted(_machines(way), key=lambda each: (each.gpus, each.vcpus, each.memory))
+    return sorted(_machines(way), key=lambda machine: (machine.gpus, machine.vcpus, machine.memory))
 
 
-def machine_for(way: Way, asked: Resources) -> MachineType | None:
+def machine_for(way: Way, wanted: Resources) -> MachineType | None:
     """The smallest machine type with room for a pod that asks for ``asked``; None where none is known."""
-    needed = replace(way, gpus=max(asked.gpus, 1)) if way.accelerator else way
+    needed = replace(way, gpus=max(wanted.gpus, 1)) if way.accelerator else way
     for machine in machines(needed):
-        there = _leaves(machine, needed)
-        if there.cpu >= asked.cpu and there.memory >= asked.memory and there.gpus >= asked.gpus:
+        room = _leaves(machine, needed)
+        if room.cpu >= wanted.cpu and room.memory >= wanted.memory and room.gpus >= wanted.gpus:
             return machine
     return None
 
@@ -144,7 +144,7 @@ def families() -> Sequence[str]:
 
 def counts(accelerator: str) -> Sequence[int]:
     """How many of an accelerator one pod may ask for."""
-    built_in = {each.gpus for each in machine_types().values() if each.accelerator == accelerator}
+    built_in = {machine.gpus for machine in machine_types().values() if machine.accelerator == accelerator}
     offer = offers().get(accelerator)
     return sorted({*built_in, *(offer.attach if offer else ())})
 
@@ -153,18 +153,21 @@ def _machines(way: Way) -> Iterator[MachineType]:
     if way.accelerator:
         offer = offers().get(way.accelerator)
         limit = offer.attach.get(way.gpus) if offer else None
-        for each in machine_types().values():
+        for machine in machine_types().values():
             attached = (
-                limit and each.family == "n1" and each.vcpus <= limit.vcpus and each.memory <= limit.gib * 1024
+                limit
+                and machine.family == "n1"
+                and machine.vcpus <= limit.vcpus
+                and machine.memory <= limit.gib * 1024
             )
-            if attached or (each.accelerator == way.accelerator and each.gpus == way.gpus):
-                yield each
+            if attached or (machine.accelerator == way.accelerator and machine.gpus == way.gpus):
+                yield machine
     elif way.compute_class == PERFORMANCE:
-        for each in machine_types().values():
-            if each.family == way.machine_family and not (
-                each.accelerator or each.shared_core or is_arm(each.name)
+        for machine in machine_types().values():
+            if machine.family == way.machine_family and not (
+                machine.accelerator or machine.shared_core or is_arm(machine.name)
             ):
-                yield each
+                yield machine
 
 
 def _leaves(machine: MachineType, way: Way) -> Resources:

@@ -167,18 +167,18 @@ def offers() -> Mapping[str, Offer]:
 def machine_types() -> Mapping[str, MachineType]:
     """Every predefined machine type by name."""
     data = _machine_types()
-    found: dict[str, MachineType] = {}
+    types: dict[str, MachineType] = {}
     for family, facts in data["families"].items():
         for shape, rule in facts["shapes"].items():
             for vcpus in rule["vcpus"]:
                 name = f"{family}-{shape}-{vcpus}"
-                found[name] = _of_family(name, family, vcpus, round(vcpus * rule["gib_per_vcpu"] * 1024))
+                types[name] = _of_family(name, family, vcpus, round(vcpus * rule["gib_per_vcpu"] * 1024))
         for name, (vcpus, gib) in facts.get("types", {}).items():
-            found[name] = _of_family(name, family, vcpus, gib * 1024)
+            types[name] = _of_family(name, family, vcpus, gib * 1024)
     for accelerator_name, offered in sold_by(CLOUD).items():
         for name, facts in offered.get("machines", {}).items():
             bundled = facts.get("bundled", 0)
-            found[name] = MachineType(
+            types[name] = MachineType(
                 name=name,
                 family=name.split("-")[0],
                 vcpus=facts["vcpus"],
@@ -192,7 +192,7 @@ def machine_types() -> Mapping[str, MachineType]:
                 gbps=facts.get("gbps", 0),
                 all_gbps=facts.get("all_gbps", 0),
             )
-    return MappingProxyType(found)
+    return MappingProxyType(types)
 
 
 def machine_type(name: str) -> MachineType | None:
@@ -200,8 +200,8 @@ def machine_type(name: str) -> MachineType | None:
 
     Custom types (``n2-custom-8-32768``, memory in MiB) are read from their name.
     """
-    if found := machine_types().get(name):
-        return found
+    if known := machine_types().get(name):
+        return known
     match = re.fullmatch(r"(?:([a-z0-9]+)-)?custom-([1-9][0-9]*)-([1-9][0-9]*)(-ext)?", name)
     if match is None:
         return None
@@ -377,9 +377,9 @@ def sidecar(annotations: Mapping[str, str]) -> Resources:
     """What it adds to the requests of a pod with these annotations; nothing where they do not ask for it."""
     if annotations.get(f"{PREFIX}/volumes") != "true":
         return Resources(cpu=0, memory=0)
-    asked = {key: annotations.get(f"{PREFIX}/{key}", default) for key, default in DEFAULTS.items()}
+    values = {key: annotations.get(f"{PREFIX}/{key}", default) for key, default in DEFAULTS.items()}
     return Resources(
-        cpu=cpu_millicores(asked["cpu-request"]),
-        memory=mebibytes(asked["memory-request"]),
-        ephemeral_storage=mebibytes(asked["ephemeral-storage-request"]),
+        cpu=cpu_millicores(values["cpu-request"]),
+        memory=mebibytes(values["memory-request"]),
+        ephemeral_storage=mebibytes(values["ephemeral-storage-request"]),
     )

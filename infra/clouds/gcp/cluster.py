@@ -47,13 +47,13 @@ def kubeconfig(cluster: gcp.container.Cluster, context: str, use_dns_endpoint: b
         api = dns_endpoint(cluster).apply(lambda host: {"server": f"https://{host}"})
     else:
         api = pulumi.Output.all(cluster.endpoint, cluster.master_auth.cluster_ca_certificate).apply(
-            lambda found: {"server": f"https://{found[0]}", "certificate-authority-data": found[1]}
+            lambda reached: {"server": f"https://{reached[0]}", "certificate-authority-data": reached[1]}
         )
-    return pulumi.Output.secret(api.apply(lambda found: _render(context, found)))
+    return pulumi.Output.secret(api.apply(lambda reached: _render(context, reached)))
 
 
-def _second(found: list[Any]) -> str:
-    return found[1]
+def _second(values: list[Any]) -> str:
+    return values[1]
 
 
 def _render(context: str, api: dict[str, str]) -> str:
@@ -135,7 +135,7 @@ class GkeCluster(pulumi.ComponentResource):
         """CPU pools first: system pods need a node without the GPU taint, and GKE taints GPU pools only then."""
         pools = {} if args.cluster.autopilot else args.cluster.pools
         made: dict[str, gcp.container.NodePool] = {}
-        for pool in sorted(pools, key=lambda each: pools[each].accelerator is not None):
+        for pool in sorted(pools, key=lambda other: pools[other].accelerator is not None):
             made[pool] = node_pool(
                 f"{name}-{pool}",
                 pool_name(pool),
@@ -145,7 +145,7 @@ class GkeCluster(pulumi.ComponentResource):
                 service_account=args.service_account,
                 protect=args.protect,
                 parent=self,
-                after=[made[each] for each in made if pools[pool].accelerator and not pools[each].accelerator],
+                after=[made[other] for other in made if pools[pool].accelerator and not pools[other].accelerator],
             )
         return made
 

@@ -46,13 +46,13 @@ _signing_in = Lock()
 def probes(stack: Stack, _request: Request | None) -> Sequence[Probe]:
     """What is checked for ``stack``. Whatever needs an answer of Google is passed over without a sign-in."""
     project = project_of(stack)
-    found = [
+    observations = [
         Probe(AUTH_PLUGIN, _helper),
         Probe("gcloud sign-in", _gcloud_login),
         Probe(PROJECT, lambda: _named(project)),
         Probe(SIGN_IN, lambda: _signed_in(stack)),
     ]
-    return [*found, Probe(PROJECT, lambda: _asked(stack, project))]
+    return [*observations, Probe(PROJECT, lambda: _asked(stack, project))]
 
 
 def project_of(stack: Stack) -> str:
@@ -63,8 +63,8 @@ def project_of(stack: Stack) -> str:
 
 
 def _helper() -> Iterator[Observation]:
-    if found := shutil.which(AUTH_PLUGIN):
-        yield fine(AUTH_PLUGIN, f"is {found}")
+    if path := shutil.which(AUTH_PLUGIN):
+        yield fine(AUTH_PLUGIN, f"is {path}")
     else:
         how = f"gcloud components install {AUTH_PLUGIN}"
         if not shutil.which("gcloud"):
@@ -79,8 +79,8 @@ def _gcloud_login() -> Iterator[Observation]:
     """
     subject, file = "gcloud sign-in", gcloud_folder() / "credentials.db"
     if any(
-        os.environ.get(each)
-        for each in ("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE", "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE")
+        os.environ.get(variable)
+        for variable in ("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE", "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE")
     ):
         yield fine(subject, "is in the environment")
         return
@@ -143,18 +143,18 @@ def _asked(stack: Stack, project: str) -> Iterator[Observation]:
         yield unknown(everything, "were not asked for: the stack names no project")
         return
     patient = Patient(stack, project, google)
-    there = list(_project(patient))
-    yield from there
-    if any(each.state == "wrong" for each in there):
+    observations = list(_project(patient))
+    yield from observations
+    if any(observation.state == "wrong" for observation in observations):
         return
     for check in (_billing, _apis, _roles, _offers):
         yield from _answered(check(patient), check.__name__.strip("_"))
     yield from _answered(quotas(google, stack, project), "quotas")
 
 
-def _answered(found: Iterator[Observation], subject: str) -> Iterator[Observation]:
+def _answered(observations: Iterator[Observation], subject: str) -> Iterator[Observation]:
     try:
-        yield from found
+        yield from observations
     except (RefusedError, UnreachableError, NoCredentialsError) as error:
         yield unknown(subject, f"could not be told: {error}")
 
@@ -163,7 +163,7 @@ def _project(patient: Patient) -> Iterator[Observation]:
     """Source of the answer: https://cloud.google.com/resource-manager/reference/rest/v1/projects/get."""
     project = patient.project
     try:
-        found = patient.google.get("cloudresourcemanager.googleapis.com", f"v1/projects/{project}")
+        answer = patient.google.get("cloudresourcemanager.googleapis.com", f"v1/projects/{project}")
     except RefusedError as error:
         if error.reason == "SERVICE_DISABLED":
             yield _switch_on(
@@ -183,7 +183,7 @@ def _project(patient: Patient) -> Iterator[Observation]:
     except (UnreachableError, NoCredentialsError) as error:
         yield unknown(PROJECT, f"`{project}` could not be read: {error}", f"gcloud projects describe {project}")
     else:
-        state = text(found.get("lifecycleState"))
+        state = text(answer.get("lifecycleState"))
         if state == "ACTIVE":
             yield fine(PROJECT, f"`{project}` is there")
         else:
@@ -197,11 +197,11 @@ def _billing(patient: Patient) -> Iterator[Observation]:
     project = patient.project
     see = f"gcloud billing projects describe {project}"
     try:
-        found = patient.google.get("cloudbilling.googleapis.com", f"v1/projects/{project}/billingInfo")
+        answer = patient.google.get("cloudbilling.googleapis.com", f"v1/projects/{project}/billingInfo")
     except (RefusedError, UnreachableError) as error:
         yield unknown("billing", f"of `{project}` could not be read: {error}", see)
         return
-    if is_true(found.get("billingEnabled")):
+    if is_true(answer.get("billingEnabled")):
         yield fine("billing", f"is on for `{project}`")
     else:
         link = f"gcloud billing projects link {project} --billing-account=<account>"
@@ -210,12 +210,12 @@ def _billing(patient: Patient) -> Iterator[Observation]:
 
 def _apis(patient: Patient) -> Iterator[Observation]:
     """Source: https://cloud.google.com/service-usage/docs/reference/rest/v1/services/batchGet."""
-    declared = [text(each.properties.get("service")) for each in patient.stack.of_type(SERVICE)]
-    names = [*FIRST_SERVICES, *(each for each in declared if each and each not in FIRST_SERVICES)]
+    declared = [text(service.properties.get("service")) for service in patient.stack.of_type(SERVICE)]
+    names = [*FIRST_SERVICES, *(name for name in declared if name and name not in FIRST_SERVICES)]
     prefix = f"projects/{patient.project}"
     query = "&".join(f"names={prefix}/services/{name}" for name in names)
     try:
-        found = patient.google.get("serviceusage.googleapis.com", f"v1/{prefix}/services:batchGet?{query}")
+        answer = patient.google.get("serviceusage.googleapis.com", f"v1/{prefix}/services:batchGet?{query}")
     except RefusedError as error:
         if error.reason == "SERVICE_DISABLED":
             yield _switch_on(
@@ -226,7 +226,7 @@ def _apis(patient: Patient) -> Iterator[Observation]:
         return
     on = {
         text(service.get("name")).rpartition("/")[2]
-        for service in mappings(found.get("services"))
+        for service in mappings(answer.get("services"))
         if service.get("state") == "ENABLED"
     }
     if first := [name for name in FIRST_SERVICES if name not in on]:
@@ -250,7 +250,9 @@ def _roles(patient: Patient) -> Iterator[Observation]:
         resource.type for resource in patient.stack.resources.values() if resource.custom and not resource.read
     }
     needed = {
-        name: rules[each]["role"] for each in sorted(types & rules.keys()) for name in rules[each]["permissions"]
+        name: rules[type_]["role"]
+        for type_ in sorted(types & rules.keys())
+        for name in rules[type_]["permissions"]
     }
     answer = patient.google.post(
         "cloudresourcemanager.googleapis.com",
@@ -277,14 +279,14 @@ def _offers(patient: Patient) -> Iterator[Observation]:
 
     Source: https://cloud.google.com/compute/docs/reference/rest/v1/machineTypes/get and acceleratorTypes/get.
     """
-    asked: set[tuple[str, str, str]] = set()
+    seen: set[tuple[str, str, str]] = set()
     for pool in patient.stack.of_type(nodes.NODE_POOL):
         for zone in _zones(pool.properties):
-            asked.add((zone, "machineTypes", nodes.machine_of(pool.properties)))
+            seen.add((zone, "machineTypes", nodes.machine_of(pool.properties)))
             if accelerator := nodes.accelerator_of(pool.properties):
-                asked.add((zone, "acceleratorTypes", accelerator))
+                seen.add((zone, "acceleratorTypes", accelerator))
     lacking = 0
-    for zone, kind, name in sorted(asked):
+    for zone, kind, name in sorted(seen):
         path = f"compute/v1/projects/{patient.project}/zones/{zone}/{kind}/{name}"
         try:
             patient.google.get("compute.googleapis.com", path)
@@ -303,8 +305,8 @@ def _offers(patient: Patient) -> Iterator[Observation]:
             yield wrong(
                 OFFERS, f"{zone} does not offer {name}", f"gcloud compute {noun} list --filter='name={name}'"
             )
-    if asked and not lacking:
-        yield fine(OFFERS, f"{len({zone for zone, _, _ in asked})} zones offer what the pools ask for")
+    if seen and not lacking:
+        yield fine(OFFERS, f"{len({zone for zone, _, _ in seen})} zones offer what the pools ask for")
 
 
 def _zones(pool: Mapping[str, Any]) -> Sequence[str]:
@@ -322,13 +324,13 @@ def _rules() -> Mapping[str, Any]:
 
 def _google(stack: Stack) -> Google:
     """One session for all stacks that sign in alike."""
-    own = {
+    usable = {
         key: stack.configuration[key]
         for key in ("gcp:accessToken", "gcp:credentials")
         if key in stack.configuration
     }
     with _signing_in:
-        return signed_in(own) if own else _default()
+        return signed_in(usable) if usable else _default()
 
 
 @cache

@@ -127,12 +127,12 @@ def _ways(cluster: str, settings: GcpCluster) -> list[Node]:
             pool=name,
             labels=autopilot.labels(pool.way),
             taints=autopilot.taints(pool.way),
-            allocatable=there,
+            allocatable=largest,
             count=pool.pods_at_once,
             accelerator=pool.accelerator,
         )
         for name, pool in settings.pools.items()
-        if (there := autopilot.most(pool.way)) is not None
+        if (largest := autopilot.most(pool.way)) is not None
     ]
 
 

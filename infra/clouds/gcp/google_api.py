@@ -111,7 +111,7 @@ class Google:
 
 def _refused(status: int, error: Mapping[str, Any]) -> RefusedError:
     """As https://google.aip.dev/193 has errors."""
-    info = next((each for each in map(mapping, items(error.get("details"))) if each.get("reason")), {})
+    info = next((detail for detail in map(mapping, items(error.get("details"))) if detail.get("reason")), {})
     service = text(mapping(info.get("metadata")).get("service"))
     return RefusedError(status, text(error.get("message")) or str(status), text(info.get("reason")), service)
 
@@ -268,16 +268,16 @@ def _standing(
         if quota.where != ALL_REGIONS:
             path += f"/regions/{quota.where}"
         # https://cloud.google.com/compute/docs/reference/rest/v1/regions/get and projects/get, November 2026.
-        found = google.get("compute.googleapis.com", path, fields="quotas")
+        answer = google.get("compute.googleapis.com", path, fields="quotas")
         places[quota.where] = {
-            text(each.get("metric")): (float(each.get("limit") or 0), float(each.get("usage") or 0))
-            for each in mappings(found.get("quotas"))
+            text(quota.get("metric")): (float(quota.get("limit") or 0), float(quota.get("usage") or 0))
+            for quota in mappings(answer.get("quotas"))
         }
-    there = places[quota.where]
+    limits = places[quota.where]
     # A project without a quota of its own for Spot counts Spot vCPUs with the others (data/quotas.toml).
-    if name == SPOT_CPUS and not there.get(name, (0, 0))[0] and "CPUS" in there:
-        return there["CPUS"]
-    return there[name]
+    if name == SPOT_CPUS and not limits.get(name, (0, 0))[0] and "CPUS" in limits:
+        return limits["CPUS"]
+    return limits[name]
 
 
 def _of_family(google: Google, project: str, region: str, name: str, family: str) -> float:
@@ -287,8 +287,8 @@ def _of_family(google: Google, project: str, region: str, name: str, family: str
     November 2026. Entries come from the most special to the most general.
     """
     path = f"v1/projects/{project}/locations/global/services/compute.googleapis.com/quotaInfos/{name}"
-    found = google.get("cloudquotas.googleapis.com", path)
-    for dimensions_info in mappings(found.get("dimensionsInfos")):
+    answer = google.get("cloudquotas.googleapis.com", path)
+    for dimensions_info in mappings(answer.get("dimensionsInfos")):
         dimensions = {"region": region, "gpu_family": family, "vm_family": family}
         if all(dimensions.get(key) == value for key, value in mapping(dimensions_info.get("dimensions")).items()):
             return float(text(mapping(dimensions_info.get("details")).get("value")) or 0)

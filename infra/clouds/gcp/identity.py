@@ -266,7 +266,9 @@ class Keys(pulumi.ComponentResource):
             )
             for region in sorted({key.region for key in args.keys.values()})
         }
-        self.keys = {key: self._key(key, rings[each.region], each, kept) for key, each in args.keys.items()}
+        self.keys = {
+            key: self._key(key, rings[key_args.region], key_args, kept) for key, key_args in args.keys.items()
+        }
         self.register_outputs({})
 
     def _key(self, name: str, ring: gcp.kms.KeyRing, args: KeyArgs, kept: pulumi.ResourceOptions) -> Key:

@@ -17,7 +17,7 @@ import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
 from infra.clouds.gcp.network import resource_name
-from infra.platform import Door, Entrance, Opened
+from infra.platform import Backend, IngressController, Opened
 from infra.schema.ingress import IapSettings
 from infra.schema.names import short_digest
 from infra.schema.request import Exposed
@@ -35,7 +35,7 @@ CONNECTION = 3600
 
 
 @dataclass(frozen=True)
-class Opening:
+class HostedParts:
     """What Google has for a host: names of an address, a certificate map and a TLS policy, and who gets in.
 
     ``number`` is the address itself. ``iap`` is None where a proxy in the cluster asks people to log in.
@@ -48,7 +48,7 @@ class Opening:
     iap: IapSettings | None
 
 
-def gateway(door: Door, made: Opening, opts: pulumi.ResourceOptions) -> Opened:
+def gateway(backend: Backend, made: HostedParts, opts: pulumi.ResourceOptions) -> Opened:
     """A Gateway of GKE with what Google has made for the host, and with Identity-Aware Proxy unless a proxy stands
     behind it.
 
@@ -56,33 +56,33 @@ def gateway(door: Door, made: Opening, opts: pulumi.ResourceOptions) -> Opened:
     For the same reason those of the proxy have names of their own: where the login becomes another one, a policy
     that moved to the proxy's Service would leave the app's open, until the route has moved, too.
     """
-    name, word = door.name, "login" if door.proxied else ""
+    name, word = backend.name, "login" if backend.proxied else ""
     of = f"{name}-{word}" if word else name
-    policies = [*_iap_client(door, made, opts)]
+    policies = [*_iap_client(backend, made, opts)]
     policies.append(
         _custom(
             f"{of}-backend",
             (GKE_API, "GCPBackendPolicy"),
-            _metadata(door.metadata(word)),
-            {"default": {"timeoutSec": CONNECTION, **_iap(door, made)}, "targetRef": _target(door)},
+            _metadata(backend.metadata(word)),
+            {"default": {"timeoutSec": CONNECTION, **_iap(backend, made)}, "targetRef": _target(backend)},
             pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=policies)),
         )
     )
-    check = {"type": "HTTP", "httpHealthCheck": {"port": door.port, "requestPath": door.probe}}
-    if door.probe is None:
-        check = {"type": "TCP", "tcpHealthCheck": {"port": door.port}}
+    check = {"type": "HTTP", "httpHealthCheck": {"port": backend.port, "requestPath": backend.probe}}
+    if backend.probe is None:
+        check = {"type": "TCP", "tcpHealthCheck": {"port": backend.port}}
     health = _custom(
         f"{of}-health",
         (GKE_API, "HealthCheckPolicy"),
-        _metadata(door.metadata(word)),
-        {"default": {"config": check}, "targetRef": _target(door)},
+        _metadata(backend.metadata(word)),
+        {"default": {"config": check}, "targetRef": _target(backend)},
         opts,
     )
     after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[*policies, health]))
     opened = _custom(
         name,
         (GATEWAY_API, "Gateway"),
-        _metadata(door.metadata(annotations={"networking.gke.io/certmap": made.certificates})),
+        _metadata(backend.metadata(annotations={"networking.gke.io/certmap": made.certificates})),
         {
             "gatewayClassName": GATEWAY_CLASS,
             "addresses": [{"type": "NamedAddress", "value": made.address}],
@@ -91,7 +91,7 @@ def gateway(door: Door, made: Opening, opts: pulumi.ResourceOptions) -> Opened:
                     "name": "https",
                     "protocol": "HTTPS",
                     "port": 443,
-                    "hostname": door.host,
+                    "hostname": backend.host,
                     "allowedRoutes": {"namespaces": {"from": "Same"}},
                 }
             ],
@@ -101,24 +101,24 @@ def gateway(door: Door, made: Opening, opts: pulumi.ResourceOptions) -> Opened:
     tls = _custom(
         f"{name}-tls",
         (GKE_API, "GCPGatewayPolicy"),
-        _metadata(door.metadata()),
+        _metadata(backend.metadata()),
         {
             "default": {"sslPolicy": made.tls_policy},
-            "targetRef": {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": door.object_name},
+            "targetRef": {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": backend.object_name},
         },
         pulumi.ResourceOptions.merge(after, pulumi.ResourceOptions(depends_on=[opened])),
     )
     route = _custom(
         f"{name}-route",
         (GATEWAY_API, "HTTPRoute"),
-        _metadata(door.metadata()),
+        _metadata(backend.metadata()),
         {
-            "parentRefs": [{"name": door.object_name}],
-            "hostnames": [door.host],
+            "parentRefs": [{"name": backend.object_name}],
+            "hostnames": [backend.host],
             "rules": [
                 {
                     "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
-                    "backendRefs": [{"name": door.service, "port": door.port}],
+                    "backendRefs": [{"name": backend.service, "port": backend.port}],
                 }
             ],
         },
@@ -133,7 +133,7 @@ def gateway(door: Door, made: Opening, opts: pulumi.ResourceOptions) -> Opened:
     )
 
 
-def _iap(door: Door, made: Opening) -> dict[str, object]:
+def _iap(backend: Backend, made: HostedParts) -> dict[str, object]:
     """Identity-Aware Proxy, with the OAuth client that Google manages or one of the stack's own.
 
     The ID stands in the policy, and the Secret has one key (ingress-gce's `GCPBackendPolicy`, seen November 2026).
@@ -143,28 +143,28 @@ def _iap(door: Door, made: Opening) -> dict[str, object]:
         return {}
     if iap.client_id is None:
         return {"iap": {"enabled": True}}
-    secret = {"name": f"{door.object_name}-iap"}
+    secret = {"name": f"{backend.object_name}-iap"}
     return {"iap": {"enabled": True, "clientID": iap.client_id, "oauth2ClientSecret": secret}}
 
 
-def _iap_client(door: Door, made: Opening, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+def _iap_client(backend: Backend, made: HostedParts, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
     iap = made.iap
-    if iap is None or iap.client_id is None or door.secret is None:
+    if iap is None or iap.client_id is None or backend.secret is None:
         return []
     return [
         k8s.core.v1.Secret(
-            f"{door.name}-iap",
-            metadata=_metadata(door.metadata("iap")),
+            f"{backend.name}-iap",
+            metadata=_metadata(backend.metadata("iap")),
             type="Opaque",
-            string_data={"client_secret": door.secret},
+            string_data={"client_secret": backend.secret},
             opts=opts,
         )
     ]
 
 
-def _target(door: Door) -> dict[str, str]:
+def _target(backend: Backend) -> dict[str, str]:
     """The Service, as a policy of GKE refers to it."""
-    return {"group": "", "kind": "Service", "name": door.service}
+    return {"group": "", "kind": "Service", "name": backend.service}
 
 
 def _metadata(values: Any) -> k8s.meta.v1.ObjectMetaArgs:
@@ -186,7 +186,7 @@ def _custom(
 # What Google's load balancer has for an app that people reach: an address, a certificate, and who gets in.
 
 
-DATA = Path(__file__).parent / "data" / "entrance.toml"
+DATA = Path(__file__).parent / "data" / "ingress.toml"
 
 NAME_LIMIT = 63
 """Of addresses, certificates and TLS policies (RFC 1035, as each of their references says)."""
@@ -201,7 +201,7 @@ ACCESS_ROLE = "roles/iap.httpsResourceAccessor"
 
 
 @dataclass(frozen=True)
-class EntranceArgs:
+class IngressArgs:
     """``exposed`` are the apps of one cluster that people reach; ``after`` is what has to be there first."""
 
     project: str
@@ -209,7 +209,7 @@ class EntranceArgs:
     after: Sequence[pulumi.Resource]
 
 
-def entrances(clusters: Mapping[str, EntranceArgs]) -> dict[str, Entrance]:
+def ingress_controllers(clusters: Mapping[str, IngressArgs]) -> dict[str, IngressController]:
     """Declares, for the apps of each cluster that people reach, what Google's load balancers have for them.
 
     A cluster without such an app is not in the result.
@@ -226,21 +226,21 @@ def entrances(clusters: Mapping[str, EntranceArgs]) -> dict[str, Entrance]:
         min_tls_version="TLS_1_2",
         opts=pulumi.ResourceOptions(depends_on=first.after),
     )
-    return {name: _entrance(args, policy) for name, args in open_ones.items()}
+    return {name: _ingress_controller(args, policy) for name, args in open_ones.items()}
 
 
-def _entrance(args: EntranceArgs, policy: gcp.compute.SSLPolicy) -> Entrance:
+def _ingress_controller(args: IngressArgs, policy: gcp.compute.SSLPolicy) -> IngressController:
     opts = pulumi.ResourceOptions(depends_on=args.after)
-    openings: dict[str, Opening] = {}
+    parts: dict[str, HostedParts] = {}
     ready: list[pulumi.Resource] = [policy]
-    for each in args.exposed:
-        opening, made = _opening(args, each, policy, opts)
-        openings[each.ingress.host] = opening
-        ready += [*made, *_grants(args, each, opts)]
+    for app in args.exposed:
+        hosted, made = _hosted_parts(args, app, policy, opts)
+        parts[app.ingress.host] = hosted
+        ready += [*made, *_grants(args, app, opts)]
     networks = tomllib.loads(DATA.read_text(encoding="utf-8"))["networks"]
-    return Entrance(
-        lambda door, opts: gateway(door, openings[door.host], opts),
-        frozenset(host for host, opening in openings.items() if opening.iap),
+    return IngressController(
+        lambda backend, opts: gateway(backend, parts[backend.host], opts),
+        frozenset(host for host, hosted in parts.items() if hosted.iap),
         networks,
         outside=True,
         ready=ready,
@@ -248,26 +248,26 @@ def _entrance(args: EntranceArgs, policy: gcp.compute.SSLPolicy) -> Entrance:
     )
 
 
-def _opening(
-    args: EntranceArgs, each: Exposed, policy: gcp.compute.SSLPolicy, opts: pulumi.ResourceOptions
-) -> tuple[Opening, list[pulumi.Resource]]:
-    name, called = f"ingress-{each.name}", resource_name(NAME_LIMIT, "ingress", each.name)
+def _hosted_parts(
+    args: IngressArgs, app: Exposed, policy: gcp.compute.SSLPolicy, opts: pulumi.ResourceOptions
+) -> tuple[HostedParts, list[pulumi.Resource]]:
+    name, called = f"ingress-{app.name}", resource_name(NAME_LIMIT, "ingress", app.name)
     address = gcp.compute.GlobalAddress(
         # Its description would replace it: nothing of it depends on the host, whose record it stands in.
         name,
         name=called,
         project=args.project,
-        description=f"People reach {each.name} here",
+        description=f"People reach {app.name} here",
         opts=opts,
     )
     # Of another host both are made anew, and Google takes no two of one name.
-    mark = short_digest(sha256(each.ingress.host.encode()).hexdigest())
-    host = resource_name(NAME_LIMIT, "ingress", each.name, mark)
+    mark = short_digest(sha256(app.ingress.host.encode()).hexdigest())
+    host = resource_name(NAME_LIMIT, "ingress", app.name, mark)
     certificate = gcp.certificatemanager.Certificate(
         name,
         name=host,
         project=args.project,
-        managed=gcp.certificatemanager.CertificateManagedArgs(domains=[each.ingress.host]),
+        managed=gcp.certificatemanager.CertificateManagedArgs(domains=[app.ingress.host]),
         opts=opts,
     )
     certificates = gcp.certificatemanager.CertificateMap(name, name=called, project=args.project, opts=opts)
@@ -277,31 +277,31 @@ def _opening(
         project=args.project,
         map=certificates.name,
         certificates=[certificate.id],
-        hostname=each.ingress.host,
+        hostname=app.ingress.host,
         opts=opts,
     )
-    opening = Opening(address.name, address.address, certificates.name, policy.name, each.ingress.login.iap)
-    return opening, [address, entry]
+    hosted = HostedParts(address.name, address.address, certificates.name, policy.name, app.ingress.login.iap)
+    return hosted, [address, entry]
 
 
-def _grants(args: EntranceArgs, each: Exposed, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+def _grants(args: IngressArgs, app: Exposed, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
     """Lets the members in at this host alone. A grant on the backend would be narrower, but its name is the
     controller's, and not known before.
 
     Identity-Aware Proxy knows conditions on a request's host (docs.cloud.google.com/iap/docs/
     cloud-iap-context-aware-access-howto, seen November 2026).
     """
-    login = each.ingress.login.iap
+    login = app.ingress.login.iap
     if login is None:
         return []
     condition = gcp.iap.WebIamMemberConditionArgs(
-        title=f"slipway-{each.name}",
-        description=f"The app {each.name}",
-        expression=f'request.host == "{each.ingress.host}"',
+        title=f"slipway-{app.name}",
+        description=f"The app {app.name}",
+        expression=f'request.host == "{app.ingress.host}"',
     )
     return [
         gcp.iap.WebIamMember(
-            f"ingress-{each.name}-{member}",
+            f"ingress-{app.name}-{member}",
             project=args.project,
             role=ACCESS_ROLE,
             member=member,

@@ -99,8 +99,8 @@ def is_spot(inputs: Inputs) -> bool:
 
 def run_limit(inputs: Inputs) -> int | None:
     """The longest that a node may run, in seconds."""
-    own = text(_config(inputs, "maxRunDuration")).removesuffix("s")
-    limits = [int(own)] if own.isdigit() else []
+    seconds = text(_config(inputs, "maxRunDuration")).removesuffix("s")
+    limits = [int(seconds)] if seconds.isdigit() else []
     if is_true(_config(inputs, "preemptible")):
         limits.append(PREEMPTIBLE_LIMIT)
     if is_true(_config(inputs, "flexStart")) or is_true(at(inputs, "queuedProvisioning", "enabled")):
@@ -150,8 +150,8 @@ def local_ssds(inputs: Inputs) -> int:
     """Local SSDs of a node: those asked for, or those that its machine type comes with."""
     known = machine_type(machine_of(inputs))
     keys = ("ephemeralStorageLocalSsdConfig", "localNvmeSsdBlockConfig")
-    asked = sum(whole(at(inputs, "nodeConfig", key, "localSsdCount")) for key in keys)
-    return asked or (known.bundled_local_ssds if known else 0)
+    count = sum(whole(at(inputs, "nodeConfig", key, "localSsdCount")) for key in keys)
+    return count or (known.bundled_local_ssds if known else 0)
 
 
 def fewest_nodes(inputs: Inputs) -> int:
@@ -187,7 +187,7 @@ def labels_of(inputs: Inputs) -> dict[str, str]:
     Source: https://cloud.google.com/kubernetes-engine/docs/how-to/creating-managing-labels, 2026-11-20.
     """
     location = text(inputs.get("location"))
-    found = {
+    labels = {
         **strings(_config(inputs, "labels")),
         POOL_LABEL: text(inputs.get("name")),
         "cloud.google.com/gke-boot-disk": disk_type(inputs),
@@ -199,11 +199,11 @@ def labels_of(inputs: Inputs) -> dict[str, str]:
     }
     found_in = texts(inputs.get("nodeLocations")) or [location]
     if len(found_in) == 1 and is_zone(found_in[0]):
-        found["topology.kubernetes.io/zone"] = found_in[0]
+        labels["topology.kubernetes.io/zone"] = found_in[0]
     for key, label in (("spot", "spot"), ("preemptible", "preemptible"), ("flexStart", "flex-start")):
         if is_true(_config(inputs, key)):
-            found[f"cloud.google.com/gke-{label}"] = "true"
-    return {**found, **_gpu_labels(inputs)}
+            labels[f"cloud.google.com/gke-{label}"] = "true"
+    return {**labels, **_gpu_labels(inputs)}
 
 
 def _gpu_labels(inputs: Inputs) -> dict[str, str]:
@@ -211,16 +211,16 @@ def _gpu_labels(inputs: Inputs) -> dict[str, str]:
     if kind is None:
         return {}
     guest = _guest(inputs)
-    found = {"cloud.google.com/gke-accelerator": kind}
+    labels = {"cloud.google.com/gke-accelerator": kind}
     if partition := text(guest.get("gpuPartitionSize")):
-        found["cloud.google.com/gke-gpu-partition-size"] = partition
+        labels["cloud.google.com/gke-gpu-partition-size"] = partition
     if sharing := mapping(guest.get("gpuSharingConfig")):
         strategy = text(sharing.get("gpuSharingStrategy"))
-        found["cloud.google.com/gke-gpu-sharing-strategy"] = strategy.lower().replace("_", "-")
-        found["cloud.google.com/gke-max-shared-clients-per-gpu"] = str(
+        labels["cloud.google.com/gke-gpu-sharing-strategy"] = strategy.lower().replace("_", "-")
+        labels["cloud.google.com/gke-max-shared-clients-per-gpu"] = str(
             whole(sharing.get("maxSharedClientsPerGpu"))
         )
-    return found
+    return labels
 
 
 def _fixed_count(inputs: Inputs) -> int:
@@ -229,8 +229,8 @@ def _fixed_count(inputs: Inputs) -> int:
 
 
 def _guest(inputs: Inputs) -> Inputs:
-    found = mappings(at(inputs, "nodeConfig", "guestAccelerators"))
-    return found[0] if found else {}
+    accelerators = mappings(at(inputs, "nodeConfig", "guestAccelerators"))
+    return accelerators[0] if accelerators else {}
 
 
 def _config(inputs: Inputs, key: str) -> Any:
@@ -298,7 +298,7 @@ def declared_ways(stack: Stack) -> Iterator[DeclaredWay]:
 
 def declared_pools(stack: Stack) -> list[DeclaredPool]:
     """Those that are resources, and those that clusters declare within themselves."""
-    found = [
+    taints = [
         DeclaredPool(cluster, stack.called(cluster), text(inputs.get("name")), inputs)
         for cluster in stack.of_type(CLUSTER)
         for inputs in _within(cluster.properties)
@@ -307,8 +307,8 @@ def declared_pools(stack: Stack) -> list[DeclaredPool]:
         source = stack.source(pool, "cluster", CLUSTER)
         cluster = stack.called(source) if source else text(pool.properties.get("cluster"))
         inputs = _located(pool.properties, source.properties if source else {})
-        found.append(DeclaredPool(pool, cluster, pool.name.removeprefix(f"{cluster}-"), inputs))
-    return found
+        taints.append(DeclaredPool(pool, cluster, pool.name.removeprefix(f"{cluster}-"), inputs))
+    return taints
 
 
 def _within(cluster: Properties) -> list[Properties]:
@@ -377,8 +377,8 @@ def _zones(inputs: Properties) -> list[str]:
 
 def _asked(way: DeclaredWay) -> NodePool | None:
     """Nodes as large as the largest pods; None where the catalogue has no machine for them."""
-    there = autopilot.most(way.way)
-    if there is None:
+    largest = autopilot.most(way.way)
+    if largest is None:
         return None
     return NodePool(
         urn=way.resource.urn,
@@ -386,7 +386,7 @@ def _asked(way: DeclaredWay) -> NodePool | None:
         name=way.name,
         labels=autopilot.labels(way.way),
         taints=autopilot.taints(way.way),
-        allocatable=there,
+        allocatable=largest,
         min_nodes=0,
         max_nodes=way.most_pods,
         accelerator=way.way.accelerator,

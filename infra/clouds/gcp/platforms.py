@@ -24,7 +24,7 @@ from infra.clouds.gcp.identity import (
     workload_identity,
     workload_pool,
 )
-from infra.clouds.gcp.ingress import EntranceArgs, entrances
+from infra.clouds.gcp.ingress import IngressArgs, ingress_controllers
 from infra.clouds.gcp.network import (
     SERVICE_ACCOUNT_LIMIT,
     Network,
@@ -57,10 +57,10 @@ from infra.schema.request import Request
 
 def project() -> str:
     """The project that everything is created in; raises SettingsError where the stack has none."""
-    found = gcp.config.project
-    if not found:
+    project = gcp.config.project
+    if not project:
         raise SettingsError([no_project(pulumi.get_stack())])
-    return found
+    return project
 
 
 def preflight_problems(_: Request | None = None) -> list[Problem]:
@@ -138,7 +138,7 @@ def artifact_registry(args: ArtifactRegistryArgs) -> Registry:
     host = f"{args.region}-docker.pkg.dev/{args.project}"
 
     def digest(tag: str, after: pulumi.CustomResource) -> pulumi.Output[str]:
-        found = gcp.artifactregistry.get_docker_image_output(
+        image = gcp.artifactregistry.get_docker_image_output(
             project=args.project,
             location=args.region,
             repository_id=images.repository_id,
@@ -146,7 +146,7 @@ def artifact_registry(args: ArtifactRegistryArgs) -> Registry:
             opts=pulumi.InvokeOutputOptions(depends_on=[after]),
         )
         # `…/images@sha256:…` (the data source's `self_link`, pulumi-gcp 9.35).
-        return found.self_link.apply(lambda link: link.rpartition("@")[2])
+        return image.self_link.apply(lambda link: link.rpartition("@")[2])
 
     return Registry(
         repository=pulumi.Output.concat(host, "/", images.repository_id, f"/{IMAGE}"),
@@ -324,25 +324,29 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     else:
         assert bucket is not None
         access = _in_clusters(request, _bucket(project_id, request, stored, bucket, made), made)
-    doors = entrances(
-        {name: EntranceArgs(project_id, request.exposed_on(name), [each.cluster]) for name, each in made.items()}
+    controllers = ingress_controllers(
+        {
+            name: IngressArgs(project_id, request.exposed_on(name), [cluster.cluster])
+            for name, cluster in made.items()
+        }
     )
-    found = {
+    platforms = {
         name: replace(
-            _platform(name, ours[name], each, project_id=project_id, access=access[name]), entrance=doors.get(name)
+            _platform(name, ours[name], cluster, project_id=project_id, access=access[name]),
+            ingress_controller=controllers.get(name),
         )
-        for name, each in made.items()
+        for name, cluster in made.items()
     }
-    if (name := request.builds_on) in found:
+    if (name := request.builds_on) in platforms:
         args = ArtifactRegistryArgs(
             project_id,
             region_of(ours[name].location),
             request.builds_in,
             request.protect,
-            [*services, *(each.cluster for each in made.values())],
+            [*services, *(cluster.cluster for cluster in made.values())],
         )
-        found[name] = replace(found[name], registry=artifact_registry(args))
-    return found
+        platforms[name] = replace(platforms[name], registry=artifact_registry(args))
+    return platforms
 
 
 @dataclass(frozen=True)
@@ -363,7 +367,7 @@ def _bucket(
     bucket: gcp.storage.Bucket,
     clusters: Mapping[str, GkeCluster],
 ) -> _Access:
-    own = WorkloadIdentityArgs(
+    stacks = WorkloadIdentityArgs(
         project=project_id,
         namespace=request.namespace,
         service_account=request.service_account,
@@ -371,41 +375,45 @@ def _bucket(
         bucket=bucket,
         after=[cluster.cluster for cluster in clusters.values()],
     )
-    identity = workload_identity(own)
+    identity = workload_identity(stacks)
     store = gcs_store(bucket)
     teams = {
         team: TeamAccess(
             team_store(bucket, team),
             workload_identity(
-                replace(own, namespace=each.namespace, service_account=each.service_account, team=team)
+                replace(stacks, namespace=access.namespace, service_account=access.service_account, team=team)
             ).annotations,
             {
                 app.service_account: TeamApp(
                     app.folder is not None,
                     workload_identity(
                         replace(
-                            own, namespace=each.namespace, service_account=app.service_account, team=team, app=app
+                            stacks,
+                            namespace=access.namespace,
+                            service_account=app.service_account,
+                            team=team,
+                            app=app,
                         )
                     ).annotations,
                 )
                 for app in request.team_apps.get(team, ())
             },
         )
-        for team, each in request.teams.items()
+        for team, access in request.teams.items()
     }
     apps = {
-        each.service_account: workload_identity(replace(own, service_account=each.service_account, app=each))
-        for each in request.apps
+        app.service_account: workload_identity(replace(stacks, service_account=app.service_account, app=app))
+        for app in request.apps
     }
     return _Access(store, identity, teams, apps)
 
 
 def _in_clusters(request: Request, access: _Access, clusters: Iterable[str]) -> dict[str, _Access]:
     """``access`` as each cluster has it: with the apps whose pods run there."""
-    on = {name: {each.service_account for each in request.apps_on(name)} for name in clusters}
+    on = {name: {app.service_account for app in request.apps_on(name)} for name in clusters}
     return {
-        name: replace(access, apps={key: each for key, each in access.apps.items() if key in there})
-        for name, there in on.items()
+        name: replace(access, apps={key: app for key, app in access.apps.items() if key in accounts})
+        for name, accounts in on.items()
     }
 
 
@@ -417,7 +425,7 @@ def _file_system(args: FilestoreArgs, namespace: str, clusters: Mapping[str, Gke
         volume = filestore_volume(f"{name}-store-volume", args, instance, namespace, cluster.provider)
         return _Access(filestore_store(args, instance, volume), WorkloadIdentity({}, []), {}, volumes=[volume])
 
-    return {name: access(name, each) for name, each in clusters.items()}
+    return {name: access(name, cluster) for name, cluster in clusters.items()}
 
 
 def _platform(
@@ -449,7 +457,7 @@ def _platform(
         egress=EGRESS,
         creates_namespace=settings.owns_namespace,
         teams=access.teams,
-        app_annotations={name: each.annotations for name, each in access.apps.items() if each.annotations},
+        app_annotations={name: app.annotations for name, app in access.apps.items() if app.annotations},
         collector=COLLECTOR,
     )
 
@@ -473,15 +481,15 @@ def _pool(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: Gke
 
 def _way(cluster: str, name: str, pool: GcpPool, gke: GkeCluster) -> Pool:
     """A way to ask Autopilot for nodes, as a pool whose nodes come with its pods."""
-    there = autopilot.most(pool.way)
-    if there is None:
+    largest = autopilot.most(pool.way)
+    if largest is None:
         raise ValueError(f"{pool.way} has no machine type in the catalogue")
     return Pool(
         name=name,
         cluster=cluster,
         selector=autopilot.selector(pool.way),
         taints=autopilot.taints(pool.way),
-        allocatable=there,
+        allocatable=largest,
         max_nodes=pool.pods_at_once,
         accelerator=pool.accelerator,
         fingerprint=fingerprint(pool),

@@ -369,11 +369,11 @@ class GcpCluster(ClusterSettings):
 
         GKE would choose for a GPU pool without asking where its accelerator is offered.
         """
-        own = [self.location] if is_zone(self.location) else []
+        zones = [self.location] if is_zone(self.location) else []
         if pool.zones or self.zones:
-            return pool.zones or sorted({*(self.zones or []), *own})
-        if own:
-            return own
+            return pool.zones or sorted({*(self.zones or []), *zones})
+        if zones:
+            return zones
         offer = offers().get(pool.accelerator or "")
         offered = list(offer.zones_in(self.location)) if offer else []
         # With limits per zone, more zones than GKE would choose would be more nodes than anyone counted on.
@@ -499,13 +499,14 @@ def _starter_problems(name: str | None, offer: Offer, region: str, wish: Wish) -
         )
         yield Problem("REGION", region, reason, fix)
     elif name and offer.zones and not offer.zones_in(region):
-        there = [other for other, each in offers().items() if each.zones_in(region)]
+        others = [other for other, other_offer in offers().items() if other_offer.zones_in(region)]
         having = ", ".join(sorted({region_of(zone) for zone in offer.zones}))
         yield Problem(
             "GPU",
             wish.accelerator,
             f"`{name}` is not offered in `{region}`, as of the catalogue",
-            f"take a region that has it: {having}{f'; or a GPU that is there: {listed(there)}' if there else ''}",
+            f"take a region that has it: {having}"
+            + (f"; or a GPU that is there: {listed(others)}" if others else ""),
         )
 
 
@@ -525,7 +526,7 @@ def _cpu_pools() -> Iterator[GcpPool]:
 
 def _gpu_pools(name: str, offer: Offer) -> Iterator[GcpPool]:
     if not offer.attach:
-        for machine in sorted(machine_types().values(), key=lambda each: (each.gpus, each.vcpus)):
+        for machine in sorted(machine_types().values(), key=lambda machine_: (machine_.gpus, machine_.vcpus)):
             if machine.accelerator == name and "spot" in machine.sold:
                 yield GcpPool(machine_type=machine.name, accelerator=name, gpus=machine.gpus, spot=True)
     for count, limit in sorted(offer.attach.items()):
@@ -536,13 +537,18 @@ def _gpu_pools(name: str, offer: Offer) -> Iterator[GcpPool]:
 
 def _ordered(family: str) -> Sequence[MachineType]:
     """The machine types of a family that have the memory most steps want for their CPUs, smallest first."""
-    found = [each for each in machine_types().values() if each.family == family and "-highcpu-" not in each.name]
+    machines = [
+        machine
+        for machine in machine_types().values()
+        if machine.family == family and "-highcpu-" not in machine.name
+    ]
     return sorted(
-        (each for each in found if each.vcpus >= STARTER_VCPUS), key=lambda each: (each.vcpus, each.memory)
+        (machine for machine in machines if machine.vcpus >= STARTER_VCPUS),
+        key=lambda machine: (machine.vcpus, machine.memory),
     )
 
 
 def _smallest(pools: Iterable[GcpPool], step: Resources) -> GcpPool:
     """The first pool that has room for the step, or else the largest, which the settings then refuse."""
-    found = list(pools)
-    return next((pool for pool in found if has_room(pool.node(), step, GCS_FUSE_SIDECAR)), found[-1])
+    choices = list(pools)
+    return next((pool for pool in choices if has_room(pool.node(), step, GCS_FUSE_SIDECAR)), choices[-1])

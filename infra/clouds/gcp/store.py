@@ -89,22 +89,22 @@ def _with_reading(
     root = f"{folder}/" if folder else ""
 
     def listed(prefix: pulumi.Input[str], after: Sequence[pulumi.Resource]) -> pulumi.Output[Sequence[str]]:
-        found = gcp.storage.get_bucket_objects_output(
+        listing = gcp.storage.get_bucket_objects_output(
             bucket=bucket,
             prefix=pulumi.Output.concat(root, prefix) if root else prefix,
             opts=pulumi.InvokeOutputOptions(depends_on=after),
         )
-        return found.bucket_objects.apply(lambda objects: [each.name.removeprefix(root) for each in objects])
+        return listing.bucket_objects.apply(lambda objects: [entry.name.removeprefix(root) for entry in objects])
 
     def read(path: pulumi.Input[str], after: pulumi.Resource) -> pulumi.Output[str | None]:
-        def content(found: tuple[str, Sequence[str]]) -> pulumi.Output[str | None]:
+        def content(pair: tuple[str, Sequence[str]]) -> pulumi.Output[str | None]:
             # Asking for the content of an object that is gone would fail the whole program.
-            wanted, names = found
+            wanted, names = pair
             if wanted not in names:
                 return pulumi.Output.from_input(None)
             return gcp.storage.get_bucket_object_content_output(bucket=bucket, name=f"{root}{wanted}").content
 
-        return pulumi.Output.all(path, listed(path, [after])).apply(lambda found: content((found[0], found[1])))
+        return pulumi.Output.all(path, listed(path, [after])).apply(lambda pair: content((pair[0], pair[1])))
 
     def files(below: str) -> pulumi.Output[Sequence[str]]:
         return listed(f"{below}/", created)
@@ -297,7 +297,7 @@ def filestore_volume(
                     "modeInstance/", args.store.location, "/", instance.name, "/", SHARE
                 ),
                 volume_attributes={
-                    "ip": instance.networks.apply(lambda found: (found[0].ip_addresses or [""])[0]),
+                    "ip": instance.networks.apply(lambda networks: (networks[0].ip_addresses or [""])[0]),
                     "volume": SHARE,
                 },
             ),

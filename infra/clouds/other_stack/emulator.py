@@ -33,4 +33,4 @@ class Emulator(emulator.Emulator):
 
     def standing_namespaces(self) -> Sequence[tuple[str, str]]:
         """The namespace, in clusters where the stack does not create it."""
-        return [(name, self._namespace) for name, each in self._clusters.items() if not each.owns_namespace]
+        return [(name, self._namespace) for name, cluster in self._clusters.items() if not cluster.owns_namespace]

@@ -57,7 +57,7 @@ def outputs_of(stack: str) -> Mapping[str, Any]:
     """
     name = full_name(stack)
     try:
-        found = pulumi.runtime.invoke(READ_STACK_OUTPUTS, {"name": name}).value
+        outputs = pulumi.runtime.invoke(READ_STACK_OUTPUTS, {"name": name}).value
     except Exception as error:
         # The SDK's text repeats the function's name before the engine's own words.
         reason = str(error).rpartition("returned an error: ")[2]
@@ -65,14 +65,14 @@ def outputs_of(stack: str) -> Mapping[str, Any]:
             f"the outputs of `{name}` cannot be read: {reason}",
             "correct the name (`pulumi stack ls --all` lists what you may read), or bring that stack up first",
         ) from error
-    secret = set(found.get("secretOutputNames") or ())
-    return {key: value for key, value in found["outputs"].items() if key not in secret}
+    secret = set(outputs.get("secretOutputNames") or ())
+    return {key: value for key, value in outputs["outputs"].items() if key not in secret}
 
 
 def kubeconfig(stack: str, cluster: str) -> pulumi.Output[str]:
     """The kubeconfig of a cluster of ``stack``, as a secret."""
-    found = reference(stack).require_output(KUBECONFIG)
-    return pulumi.Output.secret(found.apply(lambda by_cluster: str(by_cluster[cluster])))
+    kubeconfig = reference(stack).require_output(KUBECONFIG)
+    return pulumi.Output.secret(kubeconfig.apply(lambda by_cluster: str(by_cluster[cluster])))
 
 
 def platforms(request: Request, clouds: Mapping[str, Cloud]) -> Mapping[str, Platform]:
@@ -176,16 +176,14 @@ class OtherCluster(pulumi.ComponentResource):
             device_plugin=None,
             pod_user=facts.pod_user,
             egress=[
-                Egress(each.cidr, each.ports, each.protocols, each.excepted, each.namespace)
-                for each in facts.egress
+                Egress(rule.cidr, rule.ports, rule.protocols, rule.excepted, rule.namespace)
+                for rule in facts.egress
             ],
             creates_namespace=cluster.owns_namespace,
             reads_nodes=facts.reads_nodes,
             context=context,
             owned=False,
-            app_annotations={
-                account: each.annotations for account, each in access.apps.items() if each.annotations
-            },
+            app_annotations={account: app.annotations for account, app in access.apps.items() if app.annotations},
             queue=access.queue.access() if access.queue else None,
         )
         self.register_outputs({"stack": cluster.stack})

@@ -58,16 +58,16 @@ def _apps(request: Request, name: str, cluster: OtherStackCluster) -> Iterator[F
     access = cluster.access
     if access is None or access.store.volume.csi is None:
         return
-    for each in request.apps_on(name):
-        there = access.apps.get(each.service_account)
-        if there and (there.writes or each.folder is None):
+    for exposed in request.apps_on(name):
+        given = access.apps.get(exposed.service_account)
+        if given and (given.writes or exposed.folder is None):
             continue
-        does, rights = ("writes to", "write") if each.folder else ("reads", "read")
-        kind = "may only read it" if there else "lets no app of that name at it"
-        pipeline = str(each.at[1])
-        app = each.name.removeprefix(f"{pipeline}-")
+        does, rights = ("writes to", "write") if exposed.folder else ("reads", "read")
+        kind = "may only read it" if given else "lets no app of that name at it"
+        pipeline = str(exposed.at[1])
+        app = exposed.name.removeprefix(f"{pipeline}-")
         yield Finding(
-            each.at,
+            exposed.at,
             None,
             f"it {does} the store, as a service account of its own, and stack `{cluster.stack}` {kind}",
             f"write `slipway:teams.{cluster.team}.apps.{pipeline}.{app}: {rights}` into the file of "

@@ -17,7 +17,7 @@ from infra.kubernetes.ingress.login_proxy import CALLBACK, PORT, LoginProxyArgs,
 from infra.kubernetes.labels import app_labels, step_labels
 from infra.kubernetes.workspace import Workspace
 from infra.placed import App
-from infra.platform import Door, Entrance, Opened
+from infra.platform import Backend, IngressController, Opened
 from infra.schema.ingress import IngressSettings
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
@@ -34,10 +34,10 @@ def leads_to(status: pulumi.Output[Any], otherwise: pulumi.Input[str]) -> pulumi
 
 def _addresses(status: object) -> Sequence[Mapping[str, Any]]:
     """The SDK hands the status over as mappings that its own types are, with the keys as it writes them."""
-    there: object = status
+    value: object = status
     for key in ("load_balancer", "ingress"):
-        there = cast("Mapping[str, Any]", there).get(key) if isinstance(there, Mapping) else None
-    return cast("Sequence[Mapping[str, Any]]", there or ())
+        value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
+    return cast("Sequence[Mapping[str, Any]]", value or ())
 
 
 def _record(addresses: Sequence[Mapping[str, Any]]) -> str:
@@ -53,17 +53,17 @@ class ExposureArgs:
     workspace: Workspace
     service: k8s.core.v1.Service
     ingress: IngressSettings
-    entrance: Entrance
+    controller: IngressController
     secrets: Mapping[str, SecretStr] = field(default_factory=dict[str, SecretStr])
 
     @property
     def by_proxy(self) -> bool:
         """Whether a proxy in the cluster asks people to log in."""
-        return self.ingress.host not in self.entrance.asks
+        return self.ingress.host not in self.controller.asks
 
 
 class Exposure(pulumi.ComponentResource):
-    """The way in to an app.
+    """What lets people outside the cluster reach an app.
 
     ``ready`` are the resources behind which people reach it, ``url`` is the address at which they do, and
     ``to_do`` what is left for a person before they can: the DNS record first.
@@ -75,13 +75,13 @@ class Exposure(pulumi.ComponentResource):
         on_cluster = pulumi.ResourceOptions(
             parent=self,
             provider=workspace.platform.provider,
-            depends_on=[*workspace.ready, *args.entrance.ready, args.service],
+            depends_on=[*workspace.ready, *args.controller.ready, args.service],
         )
         policies = _policies(name, args, on_cluster)
         behind = pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=policies))
-        door, before = _door(name, args, behind)
+        backend, before = _backend(name, args, behind)
         after = pulumi.ResourceOptions.merge(behind, pulumi.ResourceOptions(depends_on=before))
-        opened = args.entrance.open(door, after)
+        opened = args.controller.open(backend, after)
         self.ready: tuple[pulumi.Resource, ...] = (*policies, *before, *opened.resources)
         self.url = f"https://{args.ingress.host}{args.app.declared.path}"
         self.to_do = _to_do(args, opened)
@@ -99,48 +99,48 @@ def expose(
 ) -> Exposure | None:
     """Declares what opens ``app`` to people outside the cluster; None where its settings name no ``ingress``.
 
-    ``secrets`` are the stack's by name. Raises ValueError on a cluster without a way in; the settings' own checks
+    ``secrets`` are the stack's by name. Raises ValueError on a cluster without an Ingress controller; the settings' own checks
     come first.
     """
     ingress = app.declared.placed_by.ingress
     if ingress is None:
         return None
-    entrance = workspace.platform.entrance
-    if entrance is None:
-        raise ValueError(f"cluster {workspace.platform.name} has no way in for {name}")
-    args = ExposureArgs(app, workspace, service, ingress, entrance, secrets)
+    controller = workspace.platform.ingress_controller
+    if controller is None:
+        raise ValueError(f"cluster {workspace.platform.name} has no Ingress controller for {name}")
+    args = ExposureArgs(app, workspace, service, ingress, controller, secrets)
     return Exposure(f"{name}-ingress", args, opts)
 
 
 def proxied(app: App) -> bool:
     """Whether a proxy with a Service of its own asks people to log in to ``app``."""
-    ingress, entrance = app.declared.placed_by.ingress, app.platform.entrance
-    return ingress is not None and entrance is not None and ingress.host not in entrance.asks
+    ingress, controller = app.declared.placed_by.ingress, app.platform.ingress_controller
+    return ingress is not None and controller is not None and ingress.host not in controller.asks
 
 
 def proxies(app: App) -> int:
     """The entries that stand at the end of `X-Forwarded-For` when a request reaches ``app``: none are a visitor's
     own. The proxy appends whom it talks to (oauth2-proxy v7.15, pkg/upstream/http.go, seen November 2026).
     """
-    ingress, entrance = app.declared.placed_by.ingress, app.platform.entrance
-    return entrance.entries + int(proxied(app)) if ingress and entrance else 0
+    ingress, controller = app.declared.placed_by.ingress, app.platform.ingress_controller
+    return controller.entries + int(proxied(app)) if ingress and controller else 0
 
 
 def _to_do(args: ExposureArgs, opened: Opened) -> list[pulumi.Input[str]]:
     """What the stack cannot do for people to get in."""
     host, login = args.ingress.host, args.ingress.login
     record = opened.leads_to if opened.status is None else leads_to(opened.status, opened.leads_to)
-    found: list[pulumi.Input[str]] = [
+    lines: list[pulumi.Input[str]] = [
         pulumi.Output.concat(f"the DNS record of {host}, which is for you to make: ", record),
     ]
     if opened.certificate:
-        found.append(f"the certificate: {opened.certificate}")
+        lines.append(f"the certificate: {opened.certificate}")
     callback = f"https://{host}{CALLBACK}" if args.by_proxy else opened.callback
     if callback:
         known_as = login.oidc or login.cognito or login.iap
         client = f"the client {known_as.client_id}" if known_as and known_as.client_id else "the client"
-        found.append(f"whoever asks for the login has to have this callback for {client}: {callback}")
-    return found
+        lines.append(f"whoever asks for the login has to have this callback for {client}: {callback}")
+    return lines
 
 
 def _secret(args: ExposureArgs) -> pulumi.Output[str] | None:
@@ -148,11 +148,13 @@ def _secret(args: ExposureArgs) -> pulumi.Output[str] | None:
     return pulumi.Output.secret(args.secrets[name].get_secret_value()) if name else None
 
 
-def _door(name: str, args: ExposureArgs, opts: pulumi.ResourceOptions) -> tuple[Door, Sequence[pulumi.Resource]]:
+def _backend(
+    name: str, args: ExposureArgs, opts: pulumi.ResourceOptions
+) -> tuple[Backend, Sequence[pulumi.Resource]]:
     """What people are led to, and the resources behind it: the app, or the proxy in front of it."""
     app, host, login = args.app, args.ingress.host, args.ingress.login.oidc
     labels, secret = step_labels(app.pipeline, app.name), _secret(args)
-    door = Door(
+    backend = Backend(
         name=name,
         object_name=app.object_name,
         namespace=args.workspace.namespace,
@@ -166,16 +168,16 @@ def _door(name: str, args: ExposureArgs, opts: pulumi.ResourceOptions) -> tuple[
         secret=secret,
     )
     if not args.by_proxy:
-        return door, []
+        return backend, []
     if login is None or secret is None:
         raise ValueError(f"nothing asks people to log in at {host}")
     made = login_proxy(name, LoginProxyArgs(app, args.workspace, args.ingress, login, secret), opts)
-    return replace(door, service=made.service, port=PORT, probe="/ping"), made.ready
+    return replace(backend, service=made.service, port=PORT, probe="/ping"), made.ready
 
 
 def _policies(name: str, args: ExposureArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
-    """Lets the entrance connect to what asks for the login, and lets that connect to the app; nothing else may."""
-    app, way_in = args.app, _peers(args.entrance)
+    """The controller may connect to what asks for the login, and that to the app; nothing else may."""
+    app, way_in = args.app, _peers(args.controller)
     of_app, port = app_labels(app.pipeline, app.name), app.declared.port
     if not args.by_proxy:
         metadata = _metadata(args, "ingress", of_app)
@@ -249,18 +251,18 @@ def _pods(labels: Mapping[str, str]) -> k8s.networking.v1.NetworkPolicyPeerArgs:
     return k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels))
 
 
-def _peers(entrance: Entrance) -> list[k8s.networking.v1.NetworkPolicyPeerArgs]:
-    """What stands at the entrance: addresses, or all pods of a namespace.
+def _peers(controller: IngressController) -> list[k8s.networking.v1.NetworkPolicyPeerArgs]:
+    """The controller, as a peer: its addresses, or all pods of its namespace.
 
-    Raises ValueError where nothing does: a rule without peers lets everybody in.
+    Raises ValueError where it has neither: a rule without peers lets everybody in.
     """
     peers = [
         k8s.networking.v1.NetworkPolicyPeerArgs(ip_block=k8s.networking.v1.IPBlockArgs(cidr=network))
-        for network in entrance.networks
+        for network in controller.networks
     ]
-    if entrance.namespace:
-        selector = k8s.meta.v1.LabelSelectorArgs(match_labels=entrance.namespace)
+    if controller.namespace:
+        selector = k8s.meta.v1.LabelSelectorArgs(match_labels=controller.namespace)
         peers.append(k8s.networking.v1.NetworkPolicyPeerArgs(namespace_selector=selector))
     if not peers:
-        raise ValueError("nobody says what stands at the entrance")
+        raise ValueError("the controller has neither networks nor a namespace")
     return peers

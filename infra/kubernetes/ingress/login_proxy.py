@@ -46,10 +46,10 @@ OF_LOAD_BALANCER = 40
 
 def draining(app: App, *, proxy: bool = False) -> int:
     """Seconds for which a pod of ``app`` goes on; with ``proxy``, one of the proxy that asks people to log in."""
-    ingress, entrance = app.declared.placed_by.ingress, app.platform.entrance
-    if ingress is None or entrance is None or not entrance.outside:
+    ingress, controller = app.declared.placed_by.ingress, app.platform.ingress_controller
+    if ingress is None or controller is None or not controller.outside:
         return IN_CLUSTER
-    asks = ingress.host in entrance.asks
+    asks = ingress.host in controller.asks
     return IN_CLUSTER if asks == proxy else OF_LOAD_BALANCER
 
 

@@ -124,7 +124,7 @@ def values(platform: Platform, version: str | None) -> dict[str, Any]:
     pools = gpu_pools(platform)
     taints = list(dict.fromkeys((taint.key, taint.value, taint.effect) for pool in pools for taint in pool.taints))
     not_operated = {"key": OPERATED, "operator": "DoesNotExist"}
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "affinity": {
             "nodeAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -168,8 +168,8 @@ def values(platform: Platform, version: str | None) -> dict[str, Any]:
         },
     }
     if version in (None, chart.version):
-        found["image"] = image(chart.image)
-    return found
+        values["image"] = image(chart.image)
+    return values
 
 
 # What answers Prometheus for a service that does not itself: a pod beside it, so that switching metrics on or off
@@ -201,14 +201,14 @@ def declare_exporter(
     name: str, service: Service, workspace: Workspace, opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
     """Declares the exporter of ``service``, and that it connects to it and nothing else."""
-    exporter, asked = service.exporter, service.exporter_requests
+    exporter, claimed = service.exporter, service.exporter_requests
     assert exporter is not None
-    assert asked is not None
+    assert claimed is not None
     labels = exporter_labels(service)
     metadata = k8s.meta.v1.ObjectMetaArgs(name=object_name(service), namespace=workspace.namespace, labels=labels)
     of_service = k8s.meta.v1.LabelSelectorArgs(match_labels=service_labels(service.pipeline, service.name))
     port = k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=service.port)
-    names = [rule(each) for each in service.platform.egress if each.namespace or DNS in each.ports]
+    names = [rule(egress) for egress in service.platform.egress if egress.namespace or DNS in egress.ports]
     outward = k8s.networking.v1.NetworkPolicy(
         f"{name}-egress",
         metadata=metadata,
@@ -289,7 +289,7 @@ def declare_exporter(
                                 http_get=k8s.core.v1.HTTPGetActionArgs(path="/health", port=exporter.port)
                             ),
                             resources=k8s.core.v1.ResourceRequirementsArgs(
-                                requests=requests(asked), limits=limits(asked)
+                                requests=requests(claimed), limits=limits(claimed)
                             ),
                             security_context=container_security(),
                         )

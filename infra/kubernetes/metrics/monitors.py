@@ -84,8 +84,8 @@ class Metrics(pulumi.ComponentResource):
                 exporters.PORT,
                 honors=True,
             )
-            there = pulumi.ResourceOptions.merge(after, pulumi.ResourceOptions(depends_on=exported))
-            _monitor(f"{name}-gpus", target, args.gpus.namespace, args.measured, there)
+            after_exporter = pulumi.ResourceOptions.merge(after, pulumi.ResourceOptions(depends_on=exported))
+            _monitor(f"{name}-gpus", target, args.gpus.namespace, args.measured, after_exporter)
         for service in args.services:
             exporters.declare_exporter(
                 f"{name}-{service.pipeline}-{exporters.component(service)}", service, workspace, after
@@ -104,7 +104,7 @@ class Metrics(pulumi.ComponentResource):
 
 def targets(args: MetricsArgs) -> list[Target]:
     """What is read of the workspace's pods."""
-    found = [
+    values = [
         Target(
             app.object_name,
             app_labels(app.pipeline, app.name),
@@ -115,7 +115,7 @@ def targets(args: MetricsArgs) -> list[Target]:
         for app in args.apps
         if app.declared.metrics
     ]
-    found += [
+    values += [
         Target(
             exporters.object_name(service),
             exporters.exporter_labels(service),
@@ -127,8 +127,8 @@ def targets(args: MetricsArgs) -> list[Target]:
     ]
     usage = args.measured.usage
     if usage and usage.port:
-        found.append(Target("steps", {**PART_OF, MEASURED: "true"}, USAGE_PORT, usage.port))
-    return found
+        values.append(Target("steps", {**PART_OF, MEASURED: "true"}, USAGE_PORT, usage.port))
+    return values
 
 
 def monitor(target: Target, measured: Measured) -> tuple[str, str, dict[str, Any]]:

@@ -62,21 +62,21 @@ STORES = frozenset(TARGETS) - {"aws:kms/key:Key"}
 
 def identities(stack: Stack) -> Sequence[Identity]:
     """The roles; those through which pods reach the store first."""
-    found = [_identity(stack, role) for role in stack.of_type(ROLE)]
-    return sorted(found, key=lambda each: not each.store)
+    identities = [_identity(stack, role) for role in stack.of_type(ROLE)]
+    return sorted(identities, key=lambda identity: not identity.store)
 
 
 def endpoints(stack: Stack) -> Mapping[str, str]:
     """From where each cluster's API can be reached."""
-    return {stack.called(each): _endpoint(each) for each in stack.of_type(EKS_CLUSTER)}
+    return {stack.called(cluster): _endpoint(cluster) for cluster in stack.of_type(EKS_CLUSTER)}
 
 
 def _identity(stack: Stack, role: Resource) -> Identity:
-    policies = [each for each in stack.of_type(INLINE) if stack.source(each, "role", ROLE) == role]
+    policies = [policy for policy in stack.of_type(INLINE) if stack.source(policy, "role", ROLE) == role]
     managed = [
-        text(each.properties.get("policyArn")).rpartition("/")[2]
-        for each in stack.of_type(ATTACHMENT)
-        if stack.source(each, "role", ROLE) == role
+        text(attachment.properties.get("policyArn")).rpartition("/")[2]
+        for attachment in stack.of_type(ATTACHMENT)
+        if stack.source(attachment, "role", ROLE) == role
     ]
     may = [MANAGED.get(name, name) for name in managed]
     may += [words for policy in policies for words in _about(stack, policy)]
@@ -98,14 +98,16 @@ def _of(stack: Stack, role: Resource) -> tuple[str, list[str], bool]:
         (nodes.NODE_GROUP, "nodeRoleArn", "clusterName", "nodes"),
         (EKS_CLUSTER, "roleArn", "", "control plane"),
     ):
-        using = [each for each in stack.of_type(type_) if stack.source(each, key, ROLE) == role]
+        using = [user for user in stack.of_type(type_) if stack.source(user, key, ROLE) == role]
         if not using:
             continue
-        clusters = [stack.source(each, cluster_key, EKS_CLUSTER) if cluster_key else each for each in using]
+        clusters = [stack.source(user, cluster_key, EKS_CLUSTER) if cluster_key else user for user in using]
         called = sorted({stack.called(cluster) for cluster in clusters if cluster is not None})
-        names = dict.fromkeys(_service_account(each) for each in using)
+        names = dict.fromkeys(_service_account(user) for user in using)
         return whose or f"pods of {', '.join(names)}", called, not whose
-    services = [service for each in _trusted(role) for service in texts(at(each, "Principal", "Service"))]
+    services = [
+        service for statement in _trusted(role) for service in texts(at(statement, "Principal", "Service"))
+    ]
     return ", ".join(dict.fromkeys(services)) or "whoever it trusts", [], False
 
 
@@ -119,8 +121,8 @@ def _trusted(role: Resource) -> Sequence[Mapping[str, object]]:
 
 def _targets(stack: Stack, policy: Resource) -> Iterator[Resource]:
     for urn in sorted(policy.property_dependencies.get("policy", ())):
-        if (found := stack.resources.get(urn)) is not None and found.type in TARGETS:
-            yield found
+        if (target := stack.resources.get(urn)) is not None and target.type in TARGETS:
+            yield target
 
 
 def _about(stack: Stack, policy: Resource) -> list[str]:
@@ -131,7 +133,7 @@ def _about(stack: Stack, policy: Resource) -> list[str]:
     actions = [action for statement in statements for action in texts(statement.get("Action"))]
     if "*" in actions:
         return ["do everything"]
-    services = dict.fromkeys(each.partition(":")[0] for each in actions)
+    services = dict.fromkeys(action.partition(":")[0] for action in actions)
     return [f"call {', '.join(services)}"] if services else []
 
 
@@ -150,7 +152,7 @@ def _endpoint(cluster: Resource) -> str:
     parts: list[str] = []
     if at(vpc, "endpointPublicAccess") is not False:
         blocks = at(vpc, "publicAccessCidrs")
-        listed = ", ".join(text(each) for each in items(blocks)) or "every address"
+        listed = ", ".join(text(block) for block in items(blocks)) or "every address"
         parts.append(f"public endpoint, for {'some networks' if blocks == UNKNOWN else listed}")
     if at(vpc, "endpointPrivateAccess") is True:
         parts.append("from the VPC")
@@ -180,21 +182,24 @@ MOST_ACTIONS = 3
 
 def outside_grants(stack: Stack) -> Sequence[Grant]:
     """Everything that lets somebody in, in the order of declaration."""
-    inside = {SYSTEM, *(text(at(each.properties, "metadata", "namespace")) for each in stack.resources.values())}
-    found: list[Grant] = []
+    inside = {
+        SYSTEM,
+        *(text(at(resource.properties, "metadata", "namespace")) for resource in stack.resources.values()),
+    }
+    grants: list[Grant] = []
     for resource in stack.resources.values():
         if resource.package != "aws" or resource.read:
             continue
         if resource.type == CLUSTER:
-            found += _networks(stack, resource)
+            grants += _networks(stack, resource)
         elif resource.type in {ENTRY, ACCESS}:
-            found += _administrators(stack, resource)
+            grants += _administrators(stack, resource)
         elif resource.type == ASSOCIATION:
-            found += _pods(stack, resource, inside)
+            grants += _pods(stack, resource, inside)
         elif resource.type == INGRESS_RULE:
-            found += _connections(resource)
-        found += _by_documents(resource)
-    return found
+            grants += _connections(resource)
+        grants += _by_documents(resource)
+    return grants
 
 
 def _networks(stack: Stack, cluster: Resource) -> Iterator[Grant]:
@@ -251,7 +256,9 @@ def _by_documents(resource: Resource) -> Iterator[Grant]:
 
 
 def _actions(resource: Resource, statement: Properties) -> str:
-    actions = texts(statement.get("Action")) or [f"all but {each}" for each in texts(statement.get("NotAction"))]
+    actions = texts(statement.get("Action")) or [
+        f"all but {action}" for action in texts(statement.get("NotAction"))
+    ]
     more = f" and {len(actions) - MOST_ACTIONS} more" if actions[MOST_ACTIONS:] else ""
     return f"{', '.join(actions[:MOST_ACTIONS])}{more} by {resource.name} ({resource.type.rpartition(':')[2]})"
 
@@ -265,7 +272,9 @@ def _principals(statement: Properties) -> Iterator[str]:
         yield f"everybody but {json.dumps(excluded, sort_keys=True, default=str)}"
     principal = statement.get("Principal")
     named = texts(principal) or [
-        each for kind in ("AWS", "Federated", "CanonicalUser") for each in texts(mapping(principal).get(kind))
+        principal_name
+        for kind in ("AWS", "Federated", "CanonicalUser")
+        for principal_name in texts(mapping(principal).get(kind))
     ]
     for who in named:
         if not unknown(who) and not who.startswith("["):
@@ -313,10 +322,10 @@ def holding(resource: Resource, stack: Stack) -> Holding | None:
     row = HOLDINGS.get(resource.type)
     if row is None:
         return None
-    found = row.of(resource)
+    duration = row.of(resource)
     if resource.type == FILE_SYSTEM and _backed_up(resource, stack):
-        return replace(found, restore=BACKED_UP)
-    return found
+        return replace(duration, restore=BACKED_UP)
+    return duration
 
 
 def _backed_up(system: Resource, stack: Stack) -> bool:

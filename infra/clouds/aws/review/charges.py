@@ -67,7 +67,9 @@ def disk_price(disk: Disk, stack: Stack) -> Price | None:
     Source for what the driver makes for a class without a type:
     https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md, read 2026-11-22.
     """
-    cluster = next((each for each in stack.of_type(CLUSTER) if stack.called(each) == disk.cluster), None)
+    cluster = next(
+        (candidate for candidate in stack.of_type(CLUSTER) if stack.called(candidate) == disk.cluster), None
+    )
     if cluster is None or disk.provisioner != "ebs.csi.aws.com":
         return None
     return TABLE.price("disks", disk.kind or "gp3", _region(cluster), "per_gib_month")
@@ -78,7 +80,9 @@ def balancer_price(balancer: Balancer, stack: Stack) -> Price | None:
 
     Not here: the public addresses that it has, one in each zone at least.
     """
-    cluster = next((each for each in stack.of_type(CLUSTER) if stack.called(each) == balancer.cluster), None)
+    cluster = next(
+        (candidate for candidate in stack.of_type(CLUSTER) if stack.called(candidate) == balancer.cluster), None
+    )
     if cluster is None or (balancer.kind, balancer.named) != ("Ingress", "alb"):
         return None
     column = "per_lcu_hour" if balancer.used else "per_hour"
@@ -157,12 +161,12 @@ def _key(_: Stack, resource: Resource) -> Iterator[Charge]:
 def _metered(kind: str, name: str, columns: Mapping[str, str]) -> Callable[[Stack, Resource], Iterator[Charge]]:
     """What is paid by use, by the column of the table that prices it."""
 
-    def found(_: Stack, resource: Resource) -> Iterator[Charge]:
+    def charge(_: Stack, resource: Resource) -> Iterator[Charge]:
         for column, what in columns.items():
             price = TABLE.price(kind, name, _region(resource), column)
             yield Charge(resource.urn, what, price, metered=True)
 
-    return found
+    return charge
 
 
 _BILLED: Mapping[str, Callable[[Stack, Resource], Iterator[Charge]]] = {
@@ -227,18 +231,18 @@ def quotas(stack: Stack) -> Sequence[Quota]:
         needed[need] += amount
         regions[need] = region
     rules = _rules()
-    found: list[Quota] = []
+    quotas: list[Quota] = []
     for (code, where), amount in sorted(needed.items()):
         if code not in rules and amount:
             see = (
                 f"aws service-quotas list-service-quotas --service-code ec2 --region {regions[code, where]} "
                 "--query 'Quotas[].[QuotaName,Value]' --output table"
             )
-            found.append(Quota(code, where, amount, "vCPUs", see, known=False))
-    for need in (each for code in rules for each in sorted(needed) if each[0] == code and needed[each]):
+            quotas.append(Quota(code, where, amount, "vCPUs", see, known=False))
+    for need in (key for code in rules for key in sorted(needed) if key[0] == code and needed[key]):
         code, where = need
         rule = rules[code]
-        found.append(
+        quotas.append(
             Quota(
                 metric=rule["name"],
                 where=where,
@@ -252,7 +256,7 @@ def quotas(stack: Stack) -> Sequence[Quota]:
                 key=(rule["service"], code, regions[need]),
             )
         )
-    return found
+    return quotas
 
 
 def _vcpus(stack: Stack) -> Iterator[tuple[str, Need, int]]:
@@ -309,8 +313,8 @@ def _quota_cluster(stack: Stack, group: Resource) -> str:
 def _zone(stack: Stack, resource: Resource) -> str:
     """The zone of the resource's subnet; empty where it is not known."""
     subnet = stack.source(resource, "subnetId", SUBNET)
-    found = [subnet.properties.get(key) for key in ("availabilityZone", "availabilityZoneId")] if subnet else []
-    return next((zone for each in found if (zone := text(each))), "")
+    zones = [subnet.properties.get(key) for key in ("availabilityZone", "availabilityZoneId")] if subnet else []
+    return next((zone for zone_name in zones if (zone := text(zone_name))), "")
 
 
 def _quota_region(stack: Stack, resource: Resource) -> str:

@@ -228,8 +228,8 @@ def allowing(document: object) -> list[Properties]:
             document = json.loads(document)
         except ValueError:
             return []
-    found = mapping(document).get("Statement")
-    statements = mappings(found) or ([mapping(found)] if mapping(found) else [])
+    content = mapping(document).get("Statement")
+    statements = mappings(content) or ([mapping(content)] if mapping(content) else [])
     return [statement for statement in statements if statement.get("Effect") == "Allow"]
 
 
@@ -287,7 +287,7 @@ def _public(stack: Stack) -> Iterator[Violation]:
         if acl := _open_acl(resource):
             yield Violation(resource.urn, f"its ACL {acl} lets everybody in", "remove it: buckets need no ACLs")
     for policy in stack.of_type(POLICY, *BUCKETS):
-        if any(for_everybody(each) for each in allowing(policy.properties.get("policy"))):
+        if any(for_everybody(statement) for statement in allowing(policy.properties.get("policy"))):
             yield Violation(
                 policy.urn,
                 "a statement of its policy allows everybody something, on no condition that says who",
@@ -296,7 +296,7 @@ def _public(stack: Stack) -> Iterator[Violation]:
 
 
 def _is_of(stack: Stack, block: Resource, bucket: Resource) -> bool:
-    if any(stack.source(block, "bucket", each) is bucket for each in BUCKETS):
+    if any(stack.source(block, "bucket", type_) is bucket for type_ in BUCKETS):
         return True
     name = text(block.properties.get("bucket"))
     return bool(name) and name == bucket.properties.get("bucket")
@@ -398,8 +398,8 @@ def attached(resource: Resource) -> list[str]:
 
 def too_much(resource: Resource) -> str:
     """Why a policy, an attachment or a role grants too much; empty where it does not, or that is not known."""
-    if found := sorted(ADMINISTERS & set(attached(resource))):
-        return f"{' and '.join(found)}: whoever has it can change everything, or give itself the right to"
+    if administering := sorted(ADMINISTERS & set(attached(resource))):
+        return f"{' and '.join(administering)}: whoever has it can change everything, or give itself the right to"
     if full := sorted(name for name in attached(resource) if name.endswith("FullAccess")):
         return f"{' and '.join(full)} allows every action of a service on every resource"
     documents = [resource.properties.get("policy")] if resource.type in IDENTITY_POLICIES else []
@@ -423,7 +423,7 @@ def _wildcard(statement: Properties) -> str:
         service, _, what = action.partition(":")
         if what == "*":
             return f"a statement allows every action of {service} on every resource"
-        if hit := next((each for each in SENSITIVE if _matches(action, each)), ""):
+        if hit := next((sensitive for sensitive in SENSITIVE if _matches(action, sensitive)), ""):
             return f"a statement allows {hit} on every resource of the account"
     return ""
 
@@ -435,7 +435,7 @@ def _matches(pattern: str, action: str) -> bool:
 
 def _wildcards(stack: Stack) -> Iterator[Violation]:
     # What the nodes have is a policy of its own.
-    nodes = {each.urn for _, each in node_grants(stack)}
+    nodes = {grant.urn for _, grant in node_grants(stack)}
     for resource in stack.of_type(ROLE, *IDENTITY_POLICIES, *ATTACHMENTS):
         if resource.urn not in nodes and (why := too_much(resource)):
             yield Violation(

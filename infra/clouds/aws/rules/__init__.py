@@ -81,19 +81,19 @@ def _tags(place: Path, tags: Mapping[str, str]) -> Iterator[Finding]:
 def check(request: Request) -> Iterator[Finding]:
     """Findings about what AWS's load balancer cannot do."""
     for name, cluster in request.clusters_of(AwsCluster).items():
-        for each in request.exposed_on(name):
-            yield from _certificate(each, name, cluster)
-            yield from _login(each, name, cluster)
+        for app in request.exposed_on(name):
+            yield from _certificate(app, name, cluster)
+            yield from _login(app, name, cluster)
 
 
-def _certificate(each: Exposed, name: str, cluster: AwsCluster) -> Iterator[Finding]:
-    tls, at = each.ingress.tls, (*each.at, "tls")
+def _certificate(app: Exposed, name: str, cluster: AwsCluster) -> Iterator[Finding]:
+    tls, at = app.ingress.tls, (*app.at, "tls")
     if tls.kind not in (None, "acm"):
         yield Finding(
             at,
             None,
             f"`{tls.chosen[0]}` is not for AWS's load balancer, which has certificates of AWS Certificate Manager",
-            f"request one for {each.ingress.host} there, and write `tls: {{certificate: arn:aws:acm:…}}`",
+            f"request one for {app.ingress.host} there, and write `tls: {{certificate: arn:aws:acm:…}}`",
             read=(("clusters", name, "cloud"),),
         )
     elif tls.certificate and (region := tls.certificate.split(":")[3]) != cluster.region:
@@ -106,8 +106,8 @@ def _certificate(each: Exposed, name: str, cluster: AwsCluster) -> Iterator[Find
         )
 
 
-def _login(each: Exposed, name: str, cluster: AwsCluster) -> Iterator[Finding]:
-    login, at = each.ingress.login, (*each.at, "login")
+def _login(app: Exposed, name: str, cluster: AwsCluster) -> Iterator[Finding]:
+    login, at = app.ingress.login, (*app.at, "login")
     if login.kind == "iap":
         yield Finding(
             (*at, "iap"),

@@ -103,16 +103,20 @@ def _charts(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
         "efa_device_plugin": ("aws-efa-k8s-device-plugin", cluster.charts.efa_device_plugin),
         "load_balancer_controller": ("aws-load-balancer-controller", cluster.charts.load_balancer_controller),
     }
-    for key, (name, own) in pinned.items():
-        if own.chart and (why := copy_problem(name, own.chart, own.version)):
+    for key, (name, pinned_chart) in pinned.items():
+        if pinned_chart.chart and (why := copy_problem(name, pinned_chart.chart, pinned_chart.version)):
             place = (*at, key, "chart")
             yield Finding(
-                place, own.chart, why, "fetch it again, or name its `version`", read=((*at, key, "version"),)
+                place,
+                pinned_chart.chart,
+                why,
+                "fetch it again, or name its `version`",
+                read=((*at, key, "version"),),
             )
-        elif own.version and not own.chart:
+        elif pinned_chart.version and not pinned_chart.chart:
             yield Finding(
                 (*at, key, "version"),
-                own.version,
+                pinned_chart.version,
                 "the version of a chart of your own, and which is not said; the public one's is pinned",
                 "remove it, or name its `chart`",
                 read=((*at, key, "chart"),),
@@ -400,12 +404,12 @@ def _room(at: Path, cluster: AwsCluster, vpc: ipaddress.IPv4Network) -> Iterator
         machine = pool.machine
         nodes += pool.most_nodes
         taken += pool.most_nodes * (1 + (machine.pods if machine else 0))
-    there = len(cluster.zones) * (vpc.num_addresses // 4 - OWN_ADDRESSES)
-    if taken > there:
+    addresses = len(cluster.zones) * (vpc.num_addresses // 4 - OWN_ADDRESSES)
+    if taken > addresses:
         yield Finding(
             (*at, "network", "vpc_cidr"),
             str(vpc),
-            f"its private subnets have {there} addresses, and up to {nodes} nodes and their pods take {taken}",
+            f"its private subnets have {addresses} addresses, and up to {nodes} nodes and their pods take {taken}",
             "choose a larger block, fewer nodes, or smaller instance types",
             read=((*at, "zones"),),
         )

@@ -292,8 +292,8 @@ def _types_like(machine: InstanceType) -> list[str]:
 def _unsold(subject: Subject, machine: InstanceType) -> Finding | None:
     """What is wrong where AWS does not sell the instance type in the way that the pool asks for it."""
     pool, region = subject.pool, subject.cluster.region
-    asked = {"capacity_block": pool.capacity_block, "reservation": pool.capacity_reservation, "spot": pool.spot}
-    way = next((key for key, value in asked.items() if value), "on_demand")
+    ways = {"capacity_block": pool.capacity_block, "reservation": pool.capacity_reservation, "spot": pool.spot}
+    way = next((key for key, value in ways.items() if value), "on_demand")
     read = subject.on("spot", *RESERVATIONS)
     if way not in machine.sold:
         offered = [WAYS[key] for key in WAYS if key in machine.sold]

@@ -109,16 +109,16 @@ def check(request: Request) -> Iterator[Finding]:
                 "it does not say where its pods are, so that every pod of the cluster could connect past it",
                 "write the `namespace` of its pods, or `networks` where they use the network of their nodes",
             )
-        for each in request.exposed_on(name):
-            yield from _way_in(each, cluster, place)
-            yield from _certificate(each, cluster, place)
-            yield from _login(each, place)
+        for app in request.exposed_on(name):
+            yield from _way_in(app, cluster, place)
+            yield from _certificate(app, cluster, place)
+            yield from _login(app, place)
 
 
-def _way_in(each: Exposed, cluster: ExistingCluster, place: Path) -> Iterator[Finding]:
+def _way_in(app: Exposed, cluster: ExistingCluster, place: Path) -> Iterator[Finding]:
     if cluster.ingress is None and not cluster.openshift:
         yield Finding(
-            each.at,
+            app.at,
             None,
             "nothing is known of the cluster that could carry it out",
             f"write `{'.'.join(map(str, place))}: {{class_name: …, namespace: …}}`, as `kubectl get ingressclass` "
@@ -127,8 +127,8 @@ def _way_in(each: Exposed, cluster: ExistingCluster, place: Path) -> Iterator[Fi
         )
 
 
-def _certificate(each: Exposed, cluster: ExistingCluster, place: Path) -> Iterator[Finding]:
-    tls, at = each.ingress.tls, (*each.at, "tls")
+def _certificate(app: Exposed, cluster: ExistingCluster, place: Path) -> Iterator[Finding]:
+    tls, at = app.ingress.tls, (*app.at, "tls")
     by_route = cluster.openshift and cluster.ingress is None
     if by_route and tls.kind not in (None, "managed"):
         yield Finding(
@@ -148,11 +148,11 @@ def _certificate(each: Exposed, cluster: ExistingCluster, place: Path) -> Iterat
         )
 
 
-def _login(each: Exposed, place: Path) -> Iterator[Finding]:
-    login = each.ingress.login
+def _login(app: Exposed, place: Path) -> Iterator[Finding]:
+    login = app.ingress.login
     if login.kind in ("iap", "cognito"):
         yield Finding(
-            (*each.at, "login", login.kind),
+            (*app.at, "login", login.kind),
             None,
             "a login of a cloud's load balancer, and there is none here",
             "write `oidc`: a proxy in the cluster asks for it",
@@ -179,13 +179,13 @@ def check_interconnect(request: Request) -> Iterator[Finding]:
                 yield from _environment(at, pool.interconnect)
 
 
-def _resource(at: Path, found: InterconnectSettings) -> Iterator[Finding]:
-    resource = found.resource
+def _resource(at: Path, interconnect: InterconnectSettings) -> Iterator[Finding]:
+    resource = interconnect.resource
     if resource is None:
-        if found.count != 1:
+        if interconnect.count != 1:
             yield Finding(
                 (*at, "count"),
-                found.count,
+                interconnect.count,
                 "a number of no resource",
                 "name the `resource`, or remove it",
                 read=((*at, "resource"),),
@@ -203,8 +203,8 @@ def _resource(at: Path, found: InterconnectSettings) -> Iterator[Finding]:
         )
 
 
-def _environment(at: Path, found: InterconnectSettings) -> Iterator[Finding]:
-    for name in found.environment:
+def _environment(at: Path, interconnect: InterconnectSettings) -> Iterator[Finding]:
+    for name in interconnect.environment:
         if not VARIABLE.fullmatch(name):
             reason, fix = "not the name of an environment variable", "use letters, digits and `_`: `NCCL_IB_HCA`"
         elif name.startswith(OURS):
@@ -328,7 +328,7 @@ def _same_nodes(place: Path, pools: dict[str, ExistingPool]) -> Iterator[Finding
     names = list(pools)
     for index, name in enumerate(names):
         pool = pools[name]
-        first = next((each for each in names[:index] if pools[each].selector == pool.selector), None)
+        first = next((other for other in names[:index] if pools[other].selector == pool.selector), None)
         if first is not None:
             yield from _contradictions(place, first, pools[first], name, pool)
 

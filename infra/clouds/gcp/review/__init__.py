@@ -64,19 +64,19 @@ SYSTEM = "kube-system"
 
 def outside_grants(stack: Stack) -> Sequence[Grant]:
     """Everything that lets somebody in, in the order of declaration."""
-    found: list[Grant] = []
+    grants: list[Grant] = []
     for resource in stack.resources.values():
         if resource.package != "gcp" or resource.read:
             continue
         if resource.type == CLUSTER:
-            found += _reaching(stack, resource)
+            grants += _reaching(stack, resource)
         elif resource.type == FILESTORE:
-            found += _mounting(resource)
+            grants += _mounting(resource)
         elif resource.type == FIREWALL:
-            found += _connecting(resource)
+            grants += _connecting(resource)
         elif GRANT.search(resource.type):
-            found += _members(stack, resource)
-    return found
+            grants += _members(stack, resource)
+    return grants
 
 
 def _reaching(stack: Stack, cluster: Resource) -> Iterator[Grant]:
@@ -89,7 +89,7 @@ def _reaching(stack: Stack, cluster: Resource) -> Iterator[Grant]:
     authorized = at(cluster.properties, "masterAuthorizedNetworksConfig")
     if is_true(at(authorized, "gcpPublicCidrsAccessEnabled")):
         yield Grant(cluster.urn, "every machine on Google Cloud", may)
-    blocks = [text(each.get("cidrBlock")) for each in mappings(at(authorized, "cidrBlocks"))]
+    blocks = [text(block.get("cidrBlock")) for block in mappings(at(authorized, "cidrBlocks"))]
     if not blocks and not is_true(at(cluster.properties, "privateClusterConfig", "enablePrivateEndpoint")):
         blocks = [EVERYWHERE]
     yield from (Grant(cluster.urn, block, may) for block in blocks if block)
@@ -125,12 +125,12 @@ def _members(stack: Stack, grant: Resource) -> Iterator[Grant]:
 
 def _outside(stack: Stack, member: str) -> str:
     """The member as people call it; empty for pods of the stack's own clusters and namespaces."""
-    found = IN_POOL.match(member)
-    if found is None:
+    match = IN_POOL.match(member)
+    if match is None:
         return "" if member.startswith("[") or "[" in member.partition(":")[2] else member
-    project, namespace, account = found[1], found[2] or found[4], found[3] or found[5]
-    own = {text(each.properties.get("project")) for each in stack.of_type(CLUSTER)}
-    if project not in own:
+    project, namespace, account = match[1], match[2] or match[4], match[3] or match[5]
+    projects = {text(cluster.properties.get("project")) for cluster in stack.of_type(CLUSTER)}
+    if project not in projects:
         return f"pods of {namespace}/{account} in the project {project}"
     inside = {
         SYSTEM,
@@ -175,13 +175,13 @@ WORDS: Mapping[str, str] = {
 def identities(stack: Stack) -> Sequence[Identity]:
     """The Google service accounts, and the pods that have rights under their own name."""
     pods = _mounting_pods(stack)
-    accounts = [_account(stack, each, pods) for each in stack.of_type(ACCOUNT)]
+    accounts = [_account(stack, account, pods) for account in stack.of_type(ACCOUNT)]
     return [*_direct(stack, pods), *accounts]
 
 
 def endpoints(stack: Stack) -> Mapping[str, str]:
     """From where each cluster's API can be reached."""
-    return {stack.called(each): _endpoint(each) for each in stack.of_type(CLUSTER)}
+    return {stack.called(cluster): _endpoint(cluster) for cluster in stack.of_type(CLUSTER)}
 
 
 def _direct(stack: Stack, pods: Mapping[str, Sequence[str]]) -> Iterator[Identity]:
@@ -197,11 +197,11 @@ def _direct(stack: Stack, pods: Mapping[str, Sequence[str]]) -> Iterator[Identit
 
 
 def _account(stack: Stack, account: Resource, pods: Mapping[str, Sequence[str]]) -> Identity:
-    grants = [each for each in stack.of_type(*PROJECT_GRANTS) if _granted_to(stack, each) == account.urn]
-    of_buckets = [each for each in stack.of_type(*BUCKET_GRANTS) if _granted_to(stack, each) == account.urn]
-    members = [each for each in stack.of_type(IMPERSONATION) if account.urn in each.dependencies]
+    grants = [grant for grant in stack.of_type(*PROJECT_GRANTS) if _granted_to(stack, grant) == account.urn]
+    of_buckets = [grant for grant in stack.of_type(*BUCKET_GRANTS) if _granted_to(stack, grant) == account.urn]
+    members = [grant for grant in stack.of_type(IMPERSONATION) if account.urn in grant.dependencies]
     users = list(dict.fromkeys(filter(None, (_member(member.properties.get("member")) for member in members))))
-    node_pools = [each for each in stack.of_type(nodes.NODE_POOL) if stack.source(each, "nodeConfig", ACCOUNT)]
+    node_pools = [pool for pool in stack.of_type(nodes.NODE_POOL) if stack.source(pool, "nodeConfig", ACCOUNT)]
     with_nodes = {
         stack.called(cluster)
         for node_pool in node_pools
@@ -232,20 +232,20 @@ def _granted_to(stack: Stack, grant: Resource) -> str | None:
 
 def _mounting_pods(stack: Stack) -> dict[str, list[str]]:
     """The Kubernetes service accounts as which pods mount buckets, each with its clusters."""
-    found: dict[str, dict[str, None]] = {}
+    accounts: dict[str, dict[str, None]] = {}
     for job in stack.of_type(JOB):
         pod = at(job.properties, "spec", "template", "spec")
         drivers = [at(volume, "csi", "driver") for volume in mappings(at(pod, "volumes"))]
         if FUSE_DRIVER in drivers:
             namespace = text(at(job.properties, "metadata", "namespace")) or "default"
             account = text(at(pod, "serviceAccountName")) or "default"
-            found.setdefault(f"{namespace}/{account}", {})[stack.cluster_of(job)] = None
-    return {owner: sorted(clusters) for owner, clusters in found.items()}
+            accounts.setdefault(f"{namespace}/{account}", {})[stack.cluster_of(job)] = None
+    return {owner: sorted(clusters) for owner, clusters in accounts.items()}
 
 
 def _member(member: object) -> str:
-    found = MEMBER.search(text(member))
-    return "/".join(group for group in found.groups() if group) if found else ""
+    match = MEMBER.search(text(member))
+    return "/".join(group for group in match.groups() if group) if match else ""
 
 
 def _may(grants: Iterable[Resource]) -> str:
@@ -356,11 +356,11 @@ def _of_autopilot(stack: Stack) -> Iterator[tuple[Need, int]]:
     """For each way to ask Autopilot for nodes: as many of its largest pod as there may be at once."""
     pods = [*declared_pods(stack)]
     for way in declared_ways(stack):
-        asked = [pod for pod in pods if pod.way == way]
-        if not asked:
+        of_way = [pod for pod in pods if pod.way == way]
+        if not of_way:
             continue
         region = region_of(text(way.resource.properties.get("location"))) or "<region>"
-        largest = max(asked, key=lambda pod: (pod.requests.gpus, pod.requests.cpu))
+        largest = max(of_way, key=lambda pod: (pod.requests.gpus, pod.requests.cpu))
         machine, gpus = machine_of(largest), largest.requests.gpus
         vcpus = machine.vcpus if machine else math.ceil(largest.requests.cpu / 1000)
         yield (ALL_REGIONS, "CPUS_ALL_REGIONS", "vCPUs"), vcpus * way.most_pods

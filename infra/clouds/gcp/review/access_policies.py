@@ -94,7 +94,7 @@ def _open(cluster: Resource) -> str:
     if allowed is None:
         return "the control plane's IP endpoint has no authorized networks, so it is open to the whole Internet"
     if whole_internet(
-        block for each in mappings(at(allowed, "cidrBlocks")) for block in texts(each.get("cidrBlock"))
+        block for network in mappings(at(allowed, "cidrBlocks")) for block in texts(network.get("cidrBlock"))
     ):
         return "its authorized networks are the whole Internet"
     if is_true(at(allowed, "gcpPublicCidrsAccessEnabled")):
@@ -104,13 +104,13 @@ def _open(cluster: Resource) -> str:
 
 def _network_nodes(stack: Stack) -> Iterator[Violation]:
     for pool in stack.of_type(NODE_POOL):
-        own = at(pool.properties, "networkConfig", "enablePrivateNodes")
+        private = at(pool.properties, "networkConfig", "enablePrivateNodes")
         cluster = stack.source(pool, "cluster", CLUSTER)
-        if own is None and cluster is not None:
-            own = at(cluster.properties, "privateClusterConfig", "enablePrivateNodes")
-        elif own is None:
+        if private is None and cluster is not None:
+            private = at(cluster.properties, "privateClusterConfig", "enablePrivateNodes")
+        elif private is None:
             continue
-        if own != UNKNOWN and not is_true(own):
+        if private != UNKNOWN and not is_true(private):
             yield Violation(
                 pool.urn,
                 "its nodes have public addresses",
@@ -310,7 +310,7 @@ def _everyone(stack: Stack) -> Iterator[Violation]:
 
 
 def _broad(stack: Stack) -> Iterator[Violation]:
-    nodes = {each.urn for _, _, grants in _node_accounts(stack) for each in grants}
+    nodes = {grant.urn for _, _, grants in _node_accounts(stack) for grant in grants}
     for grant in _grants(stack):
         # A condition can limit a role to single resources; the basic roles take none.
         if not OF_EVERYTHING.match(grant.type) or grant.urn in nodes or grant.properties.get("condition"):

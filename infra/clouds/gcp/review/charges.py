@@ -58,7 +58,7 @@ class DeclaredPod:
     spec: Properties
     declared: Resources
     requests: Resources
-    asked: Resources | None
+    of_step: Resources | None
     count: int
     stays: bool
     way: DeclaredWay | None
@@ -78,19 +78,19 @@ def declared_pods(stack: Stack) -> Iterator[DeclaredPod]:
         try:
             declared = _declared(spec)
             added = sidecar(strings(mapping(template.get("metadata")).get("annotations")))
-            asked = _step(resource)
+            of_step = _step(resource)
         except ValueError:
             continue
         requests = _sum(declared, added)
         selected = strings(spec.get("nodeSelector"))
         of_cluster = (way for way in ways if way.resource is cluster)
-        way = next((each for each in of_cluster if autopilot.selector(each.way) == selected), None)
+        way = next((candidate for candidate in of_cluster if autopilot.selector(candidate.way) == selected), None)
         if way:
             # A sidecar may leave a class with one ratio beside it.
             requests = autopilot.rules(way.way).admitted(requests)
         count = whole(at(resource.properties, *path[:-1], number), 1)
         stays = number == "replicas"
-        yield DeclaredPod(resource, cluster, spec, declared, requests, asked, count, stays, way)
+        yield DeclaredPod(resource, cluster, spec, declared, requests, of_step, count, stays, way)
 
 
 def machine_of(pod: DeclaredPod) -> MachineType | None:
@@ -128,12 +128,12 @@ def _combined(combine: Callable[[list[int]], int], amounts: Sequence[Resources])
 
 
 def _amounts(requests: object) -> Resources:
-    asked = strings(requests)
+    amounts = strings(requests)
     return Resources(
-        cpu=cpu_millicores(asked.get("cpu", "0")),
-        memory=mebibytes(asked.get("memory", "0")),
-        ephemeral_storage=mebibytes(asked.get("ephemeral-storage", "0")),
-        gpus=int(asked.get(GPU_RESOURCE, "0")),
+        cpu=cpu_millicores(amounts.get("cpu", "0")),
+        memory=mebibytes(amounts.get("memory", "0")),
+        ephemeral_storage=mebibytes(amounts.get("ephemeral-storage", "0")),
+        gpus=int(amounts.get(GPU_RESOURCE, "0")),
     )
 
 
@@ -215,7 +215,9 @@ def charges(stack: Stack) -> Sequence[Charge]:
 
 def disk_price(disk: Disk, stack: Stack) -> Price | None:
     """Of a GiB of a persistent disk that a cluster of GKE makes for a claim."""
-    cluster = next((each for each in stack.of_type(CLUSTER) if stack.called(each) == disk.cluster), None)
+    cluster = next(
+        (candidate for candidate in stack.of_type(CLUSTER) if stack.called(candidate) == disk.cluster), None
+    )
     if cluster is None or disk.provisioner not in {"", DISK_DRIVER}:
         return None
     kind = disk.kind or DISK_OF_CLASS.get(DEFAULT_CLASS if disk.storage_class is None else disk.storage_class, "")
@@ -230,7 +232,9 @@ def balancer_price(balancer: Balancer, stack: Stack) -> Price | None:
 
     Of more than five forwarding rules in a project those above cost less.
     """
-    cluster = next((each for each in stack.of_type(CLUSTER) if stack.called(each) == balancer.cluster), None)
+    cluster = next(
+        (candidate for candidate in stack.of_type(CLUSTER) if stack.called(candidate) == balancer.cluster), None
+    )
     if cluster is None or balancer.kind != "Gateway" or not balancer.named.startswith(GLOBAL_CLASS):
         return None
     column = "per_gib" if balancer.used else "per_hour"
@@ -274,20 +278,22 @@ def _nodes(pool: DeclaredPool) -> Iterator[Charge]:
     least, most = nodes.fewest_nodes(pool.inputs), nodes.most_nodes(pool.inputs)
     way, column = _way(config)
 
-    def each(what: str, price: Price | None, quantity: float = 1, *, reserved: bool = way == RESERVED) -> Charge:
+    def charge(what: str, price: Price | None, quantity: float = 1, *, reserved: bool = way == RESERVED) -> Charge:
         urn, idle = pool.resource.urn, most if reserved else least
         return Charge(urn, what, price, idle=idle, most=most, quantity=quantity, pool=urn)
 
-    yield each(f"{name or 'a machine of unknown type'}, {way}", _machine(name, region, column) if column else None)
+    yield charge(
+        f"{name or 'a machine of unknown type'}, {way}", _machine(name, region, column) if column else None
+    )
     machine = machine_type(name)
     for gpu in mappings(at(config, "guestAccelerators")):
         if machine is None or not machine.gpus:
             kind, count = text(gpu.get("type")), whole(gpu.get("count"), 1)
             price = TABLE.price("accelerators", kind, region, column) if column else None
-            yield each(f"{count} {kind}, {way}", price, count)
+            yield charge(f"{count} {kind}, {way}", price, count)
     kind, size = nodes.disk_type(pool.inputs) or "of unknown type", at(config, "diskSizeGb")
     gib = 0 if isinstance(size, Unknown) else nodes.disk_size(pool.inputs)
-    yield each(
+    yield charge(
         f"boot disk, {gib or 'unknown'} GiB {kind}",
         TABLE.price("disks", kind, region, "per_gib_month") if gib else None,
         gib,
@@ -297,23 +303,23 @@ def _nodes(pool: DeclaredPool) -> Iterator[Charge]:
     if (ssds := nodes.local_ssds(pool.inputs)) and (alone or machine is None or not machine.bundled_local_ssds):
         monthly = "spot_per_gib_month" if column == "spot" else "per_gib_month"
         price = TABLE.price("disks", "local-ssd", region, monthly) if column and not alone else None
-        yield each(f"{ssds} local SSDs", price, ssds * LOCAL_SSD_GB)
+        yield charge(f"{ssds} local SSDs", price, ssds * LOCAL_SSD_GB)
 
 
 def _pod(pod: DeclaredPod, region: str) -> Iterator[Charge]:
     """What pods on Autopilot cost while they run: what they ask for, or the node that each has to itself."""
     idle = pod.count if pod.stays else 0
 
-    def each(what: str, price: Price | None, quantity: float = 1) -> Charge:
+    def charge(what: str, price: Price | None, quantity: float = 1) -> Charge:
         return Charge(pod.resource.urn, what, price, idle=idle, most=pod.count, quantity=quantity)
 
     if pod.way is None:
-        yield each("a pod on Autopilot that the stack file has no pool for", None)
+        yield charge("a pod on Autopilot that the stack file has no pool for", None)
         return
-    way, asked = pod.way.way, pod.requests
+    way, requests = pod.way.way, pod.requests
     bought, column = ("Spot", "spot") if way.spot else ("on demand", "on_demand")
     if not way.has_own_node:
-        vcpus, gib, scratch = asked.cpu / 1000, asked.memory / 1024, asked.ephemeral_storage / 1024
+        vcpus, gib, scratch = requests.cpu / 1000, requests.memory / 1024, requests.ephemeral_storage / 1024
         size = f"{vcpus:.4g} vCPU, {gib:.4g} GiB"
         prefix = "spot_" if way.spot else ""
         by_vcpu, by_gib, by_scratch = (
@@ -322,29 +328,29 @@ def _pod(pod: DeclaredPod, region: str) -> Iterator[Charge]:
         )
         amount = sum(price.amount * of for price, of in ((by_vcpu, vcpus), (by_gib, gib)) if price)
         total = Price(amount, by_vcpu.unit, by_vcpu.source) if by_vcpu and by_gib else None
-        yield each(f"{way.compute_class} pod of {size}, {bought}", total)
-        yield each(f"{scratch:.4g} GiB of its scratch space", by_scratch, scratch)
+        yield charge(f"{way.compute_class} pod of {size}, {bought}", total)
+        yield charge(f"{scratch:.4g} GiB of its scratch space", by_scratch, scratch)
         return
     machine = machine_of(pod)
     name = machine.name if machine else "a machine that no catalogue has"
-    yield each(f"{name} for one pod, {bought}", _machine(name, region, column) if machine else None)
+    yield charge(f"{name} for one pod, {bought}", _machine(name, region, column) if machine else None)
     if way.accelerator and machine and not machine.gpus:
         price = TABLE.price("accelerators", way.accelerator, region, column)
-        yield each(f"{asked.gpus} {way.accelerator}, {bought}", price, asked.gpus)
-    yield each(f"Autopilot's premium for {name} and its boot disk", None)
+        yield charge(f"{requests.gpus} {way.accelerator}, {bought}", price, requests.gpus)
+    yield charge(f"Autopilot's premium for {name} and its boot disk", None)
 
 
 def _nat(declared: Declared, resource: Resource) -> Iterator[Charge]:
     region = _region(resource.properties)
     behind = [pool.inputs for pool in declared.pools if _region(pool.inputs) == region]
     # On Autopilot as many at most as there are pods.
-    asked = sum(way.most_pods for way in declared.ways if _region(way.resource.properties) == region)
+    pods_ = sum(way.most_pods for way in declared.ways if _region(way.resource.properties) == region)
     yield Charge(
         resource.urn,
         "Cloud NAT, for each node behind it",
         TABLE.price("fixed", "nat-gateway", region, "per_vm_hour"),
         idle=min(sum(map(nodes.fewest_nodes, behind)), MOST_NAT_VMS),
-        most=min(sum(map(nodes.most_nodes, behind)) + asked, MOST_NAT_VMS),
+        most=min(sum(map(nodes.most_nodes, behind)) + pods_, MOST_NAT_VMS),
     )
     yield Charge(resource.urn, "external address", TABLE.price("fixed", "external-ipv4", region, "per_hour"))
     through = TABLE.price("fixed", "nat-gateway", region, "per_gib")

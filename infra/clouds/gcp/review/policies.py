@@ -80,11 +80,11 @@ def _size(pod: DeclaredPod) -> Iterator[tuple[str, str]]:
         # Without an accelerator in its selector, that is what is said of it.
         *((("gpus", "", "GPUs"),) if most.gpus else ()),
     ):
-        asked, there = getattr(pod.requests, key), getattr(most, key)
-        if asked > there:
-            reason = f"its pod asks for {asked}{unit} of {words}, what a cloud adds to it included"
+        wanted, largest = getattr(pod.requests, key), getattr(most, key)
+        if wanted > largest:
+            reason = f"its pod asks for {wanted}{unit} of {words}, what a cloud adds to it included"
             yield (
-                f"{reason}; in pool `{pod.way.name}` the most is {there}{unit}",
+                f"{reason}; in pool `{pod.way.name}` the most is {largest}{unit}",
                 "ask for less, or take another pool",
             )
 
@@ -92,13 +92,13 @@ def _size(pod: DeclaredPod) -> Iterator[tuple[str, str]]:
 def _raised(stack: Stack) -> Iterator[Violation]:
     billed = charges(stack)
     for pod in declared_pods(stack):
-        changes = ", ".join(_changes(pod.asked, pod.declared)) if pod.asked else ""
+        changes = ", ".join(_changes(pod.of_step, pod.declared)) if pod.of_step else ""
         if not changes:
             continue
         known = [
-            rate * each.quantity
-            for each in billed
-            if each.urn == pod.resource.urn and each.price and (rate := hourly(each.price)) is not None
+            rate * charge.quantity
+            for charge in billed
+            if charge.urn == pod.resource.urn and charge.price and (rate := hourly(charge.price)) is not None
         ]
         costs = f", for ${sum(known):.3f} an hour" if known else ""
         yield Violation(
@@ -108,13 +108,13 @@ def _raised(stack: Stack) -> Iterator[Violation]:
         )
 
 
-def _changes(asked: Resources, declared: Resources) -> Iterator[str]:
+def _changes(wanted: Resources, declared: Resources) -> Iterator[str]:
     for key, unit, words in (
         ("cpu", "m", "cpu"),
         ("memory", "Mi", "memory"),
         ("ephemeral_storage", "Mi", "ephemeral_storage"),
     ):
-        before, after = getattr(asked, key), getattr(declared, key)
+        before, after = getattr(wanted, key), getattr(declared, key)
         if before < after:
             yield f"{words} {before}{unit} → {after}{unit}"
 
@@ -146,19 +146,19 @@ BUCKET = "gcp:storage/bucket:Bucket"
 
 def _elsewhere(stack: Stack) -> Iterator[Violation]:
     for bucket in stack.of_type(BUCKET):
-        there = text(bucket.properties.get("location")).lower()
+        location = text(bucket.properties.get("location")).lower()
         # A name such as `US` is of several regions.
-        if there not in regions():
+        if location not in regions():
             continue
         for cluster in stack.of_type(CLUSTER):
             here = region_of(text(cluster.properties.get("location")))
-            if not here or here == there:
+            if not here or here == location:
                 continue
             price = TABLE.price("fixed", "inter-region-egress", "", "per_gib")
             cost = f"${price.amount:.2f} per GB on the same continent, more to another one" if price else "billed"
             yield Violation(
                 cluster.urn,
-                f"it is in {here} and the bucket {bucket.name} in {there}: what its pods read crosses regions, "
+                f"it is in {here} and the bucket {bucket.name} in {location}: what its pods read crosses regions, "
                 f"which is slow and {cost}",
                 "put the bucket where most is read, or the cluster where the bucket is",
             )
@@ -173,8 +173,8 @@ def _in_every_zone(stack: Stack) -> Iterator[Violation]:
         count = whole(inputs.get("nodeCount"))
         if chosen or not location or not count:
             continue
-        each = node_price(billed, pool.resource.urn)
-        costs = f", ${each:.2f} an hour each" if each else ""
+        charge = node_price(billed, pool.resource.urn)
+        costs = f", ${charge:.2f} an hour each" if charge else ""
         yield Violation(
             pool.resource.urn,
             f"{count} {'node' if count == 1 else 'nodes'} per zone and no zones named: GKE spreads them over "

@@ -127,8 +127,8 @@ def tiers() -> Mapping[str, Tier]:
     """The tiers by the name that Google's API has for them."""
     content = tomllib.loads(DATA.read_text(encoding="utf-8"))["tiers"]
     return {
-        name: Tier(each["place"], [(least, most, unit) for least, most, unit in each["sizes"]], each["shrinks"])
-        for name, each in content.items()
+        name: Tier(value["place"], [(least, most, unit) for least, most, unit in value["sizes"]], value["shrinks"])
+        for name, value in content.items()
     }
 
 
@@ -238,8 +238,8 @@ def _key(place: Path, key: str | None, region: str, location: Path) -> Iterator[
     """A cluster and a bucket only take a key of their own region."""
     if key is None or key == OWN:
         return
-    found = KEY.fullmatch(key)
-    if found is None:
+    match = KEY.fullmatch(key)
+    if match is None:
         yield Finding(
             place,
             key,
@@ -247,11 +247,11 @@ def _key(place: Path, key: str | None, region: str, location: Path) -> Iterator[
             f"write `{OWN}` for one that the stack creates, or "
             "`projects/<project>/locations/<region>/keyRings/<ring>/cryptoKeys/<key>`",
         )
-    elif found[1] != region:
+    elif match[1] != region:
         yield Finding(
             place,
             key,
-            f"a key in {found[1]}, and it has to be in {region}, where what it encrypts is",
+            f"a key in {match[1]}, and it has to be in {region}, where what it encrypts is",
             f"name a key in {region}, or write `{OWN}` for one that the stack creates",
             read=(location,),
         )
@@ -264,11 +264,11 @@ def check_ingress(request: Request) -> Iterator[Finding]:
     """Findings about what Google's load balancer cannot do."""
     for name in request.clusters_of(GcpCluster):
         read = (("clusters", name, "cloud"),)
-        for each in request.exposed_on(name):
-            tls, login = each.ingress.tls, each.ingress.login
+        for app in request.exposed_on(name):
+            tls, login = app.ingress.tls, app.ingress.login
             if tls.kind not in (None, "managed"):
                 yield Finding(
-                    (*each.at, "tls"),
+                    (*app.at, "tls"),
                     None,
                     f"`{tls.chosen[0]}` is not for Google's load balancer, which has a certificate of Google's",
                     "write `tls: {managed: true}`",
@@ -276,7 +276,7 @@ def check_ingress(request: Request) -> Iterator[Finding]:
                 )
             if login.kind == "cognito":
                 yield Finding(
-                    (*each.at, "login", "cognito"),
+                    (*app.at, "login", "cognito"),
                     None,
                     "Amazon Cognito is a login of AWS's load balancers",
                     "write `iap`, or `oidc` with the issuer of the user pool",
@@ -293,7 +293,7 @@ BY_DAY = re.compile(r"([+-]?[1-5])?(MO|TU|WE|TH|FR|SA|SU)")
 YEAR = timedelta(days=366)
 """How long a rule is followed. What has a longer period comes too seldom anyway."""
 
-Opening = tuple[datetime, datetime]
+Window = tuple[datetime, datetime]
 """When a window opens and closes."""
 
 
@@ -317,7 +317,7 @@ def _window(place: Path, window: Maintenance) -> Iterator[Finding]:
             read=((*place, "start"),),
         )
     try:
-        openings = _openings(window.recurrence, start, end)
+        windows = _windows(window.recurrence, start, end)
     except (ValueError, OverflowError) as error:
         yield Finding(
             (*place, "recurrence"),
@@ -326,7 +326,7 @@ def _window(place: Path, window: Maintenance) -> Iterator[Finding]:
             "write for example `FREQ=WEEKLY;BYDAY=SA,SU`",
         )
         return
-    hours = _fewest_hours(openings, start, timedelta(days=limits.days))
+    hours = _fewest_hours(windows, start, timedelta(days=limits.days))
     if long_enough and hours < limits.least_hours:
         yield Finding(
             (*place, "recurrence"),
@@ -338,7 +338,7 @@ def _window(place: Path, window: Maintenance) -> Iterator[Finding]:
         )
 
 
-def _openings(rule: str, start: datetime, end: datetime) -> list[Opening]:
+def _windows(rule: str, start: datetime, end: datetime) -> list[Window]:
     """The windows of a year and of the days that GKE looks at after it, those that touch as one.
 
     Raises:
@@ -359,28 +359,28 @@ def _openings(rule: str, start: datetime, end: datetime) -> list[Opening]:
     if not re.fullmatch(r"0*[1-9][0-9]{0,2}", parts.get("INTERVAL", "1")):
         raise ValueError("`INTERVAL` is a number from 1 to 999")
     last = start + YEAR + timedelta(days=maintenance_limits().days)
-    openings: list[Opening] = []
+    windows: list[Window] = []
     for opens in takewhile(lambda time: time <= last, rrulestr(rule, dtstart=start)):
         closes = opens + (end - start)
-        if openings and opens <= openings[-1][1]:
-            openings[-1] = (openings[-1][0], closes)
+        if windows and opens <= windows[-1][1]:
+            windows[-1] = (windows[-1][0], closes)
         else:
-            openings.append((opens, closes))
-    return openings
+            windows.append((opens, closes))
+    return windows
 
 
-def _fewest_hours(openings: Sequence[Opening], start: datetime, span: timedelta) -> float:
+def _fewest_hours(windows: Sequence[Window], start: datetime, span: timedelta) -> float:
     """The fewest hours of maintenance in any ``span`` of the year; there are the fewest right after a window."""
     # A last window begins it, too, after which the rule has ended.
-    hours = [_hours(openings, start, start + span)]
-    for index, (_, closes) in enumerate(openings):
+    hours = [_hours(windows, start, start + span)]
+    for index, (_, closes) in enumerate(windows):
         if closes < start + YEAR:
-            hours.append(_hours(openings[index + 1 :], closes, closes + span))
+            hours.append(_hours(windows[index + 1 :], closes, closes + span))
     return round(min(hours), 2)
 
 
-def _hours(openings: Sequence[Opening], start: datetime, end: datetime) -> float:
-    coming = takewhile(lambda opening: opening[0] < end, openings)
+def _hours(windows: Sequence[Window], start: datetime, end: datetime) -> float:
+    coming = takewhile(lambda window: window[0] < end, windows)
     return sum((min(closes, end) - max(opens, start)) / timedelta(hours=1) for opens, closes in coming)
 
 

@@ -490,5 +490,5 @@ def _placement(cluster_at: Path, cluster: GcpCluster, key: str, pool: GcpPool) -
 
 def _zones(cluster: GcpCluster, pool: GcpPool) -> Sequence[str]:
     """The zones that are named for the pool; none where the choice is left to others."""
-    own = [cluster.location] if is_zone(cluster.location) else []
-    return pool.zones or sorted({*(cluster.zones or ()), *own})
+    zones = [cluster.location] if is_zone(cluster.location) else []
+    return pool.zones or sorted({*(cluster.zones or ()), *zones})

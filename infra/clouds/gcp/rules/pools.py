@@ -314,12 +314,12 @@ WAYS = {
 
 def _sold(subject: Subject) -> Iterator[Finding]:
     pool, machine = subject.pool, subject.machine
-    asked = [key for key in ("spot", "preemptible", "flex_start") if getattr(pool, key)]
+    ways = [key for key in ("spot", "preemptible", "flex_start") if getattr(pool, key)]
     if pool.reservation is not None:
-        asked.append("reservation")
-    if machine is None or any(way in machine.sold for way in asked):
+        ways.append("reservation")
+    if machine is None or any(way in machine.sold for way in ways):
         return
-    way = asked[0] if asked else "on_demand"
+    way = ways[0] if ways else "on_demand"
     if way in machine.sold:
         return
     offered = [WAYS[key] for key in WAYS if key in machine.sold]
@@ -386,9 +386,9 @@ def _disks(subject: Subject) -> Iterator[Finding]:
             read=subject.on("local_ssd_count"),
         )
         return
-    asked = pool.local_ssd_count or pool.local_ssd_block_count
+    count = pool.local_ssd_count or pool.local_ssd_block_count
     key = "local_ssd_count" if pool.local_ssd_count else "local_ssd_block_count"
-    if asked and asked not in machine.local_ssds:
+    if count and count not in machine.local_ssds:
         has = f"it has {listed(machine.local_ssds)}" if machine.local_ssds else "it has none"
         yield Finding(
             (*at, key),
