@@ -146,7 +146,7 @@ def _add_pictures(preview: Preview, place: str) -> Preview:
 
 def _write(preview: Preview, format: Format, file: Path | None) -> None:
     if format is Format.TEXT:
-        from offline.preview.text import show  # noqa: PLC0415
+        from offline.preview.terminal import show  # noqa: PLC0415
 
         if file is None:
             _speak(sys.stdout.encoding)

@@ -1,6 +1,6 @@
 """The verdict at the beginning of a preview: losses, failures and new findings. Also orders the stacks."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from offline.evaluated import phrasing
@@ -39,12 +39,12 @@ class Line:
 
     @property
     def subject(self) -> str:
-        """How many resources of its stacks it is about: ``24 NodePools of``; empty for one of each stack."""
+        """How many resources of its stacks it is about: ``24 NodePools``; empty for one of each stack."""
         names = [name for names_of_stack in self.names.values() for name in names_of_stack]
         if len(set(names)) < 2:
             return ""
         kinds = {phrasing.kind_of(name) for name in names}
-        return f"{len(names)} {phrasing.plural(kinds.pop()) if len(kinds) == 1 else 'resources'} of "
+        return f"{len(names)} {phrasing.plural(kinds.pop()) if len(kinds) == 1 else 'resources'}"
 
     @property
     def short(self) -> bool:
@@ -130,28 +130,3 @@ def _key(finding: Finding | Failure) -> tuple[str, ...]:
     if isinstance(finding, Failure):
         return finding.revision, finding.message
     return finding.policy, finding.severity, finding.harm_kind or "", finding.reason, finding.fix
-
-
-@dataclass(frozen=True)
-class Group:
-    """Stacks with the same text. ``places`` says whether their Jobs run on the same pools, too."""
-
-    stacks: Sequence[StackPreview]
-    places: bool
-
-    @property
-    def first(self) -> StackPreview:
-        """The first of the stacks."""
-        return self.stacks[0]
-
-
-def alike(preview: Preview, written: Callable[[StackPreview, bool], str]) -> list[Group]:
-    """Groups the stacks by their text from ``written``, with or without the places of Jobs."""
-    previews_by_changes: dict[str, list[StackPreview]] = {}
-    for stack_preview in preview.stacks:
-        if text := written(stack_preview, False):
-            previews_by_changes.setdefault(text, []).append(stack_preview)
-    return [
-        Group(stacks_alike, len({written(stack, True) for stack in stacks_alike}) == 1)
-        for stacks_alike in previews_by_changes.values()
-    ]

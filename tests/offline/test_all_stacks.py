@@ -31,7 +31,7 @@ from offline.preview.cli import WIDTH, Format
 from offline.preview.job_durations import exported
 from offline.preview.markdown import comment
 from offline.preview.revisions import Evaluations, checked_out, evaluate_trees, stacks_of
-from offline.preview.text import show
+from offline.preview.terminal import show
 from tests.support.checkout import ROOT
 from tests.support.clones import LOCAL, committed, configure, edit
 from tests.support.exports import last_runs

@@ -1,5 +1,9 @@
 """Previews made by hand, with something in every place."""
 
+import io
+
+from rich.console import Console
+
 from infra.review.contract import Severity
 from offline.evaluated.model import (
     Changes,
@@ -22,6 +26,7 @@ from offline.evaluated.model import (
     Suppressed,
     Timeline,
 )
+from offline.preview.terminal import show
 
 POOL = "urn:pulumi:dev::slipway::slipway:gcp:GkeCluster$gcp:container/nodePool:NodePool::dev-train"
 JOB = "urn:pulumi:dev::slipway::slipway:kubernetes:StepJob$kubernetes:batch/v1:Job::mnist-train"
@@ -163,3 +168,10 @@ def broken(name: str = "wrong") -> StackPreview:
 
 def preview(*stacks: StackPreview, base: str = "origin/main (1a2b3c4)") -> Preview:
     return Preview(base=base, prices_as_of="2026-01-05", stacks=list(stacks))
+
+
+def printed(content: Preview, width: int = 160) -> str:
+    """What a terminal shows."""
+    file = io.StringIO()
+    show(content, Console(file=file, width=width, highlight=False))
+    return file.getvalue()

@@ -20,7 +20,7 @@ from rich.console import Console
 from offline.evaluated.model import Preview
 from offline.preview.cli import WIDTH
 from offline.preview.markdown import comment
-from offline.preview.text import show
+from offline.preview.terminal import show
 from tests.support.clones import LOCAL, committed, configure, edit, git
 from tests.support.exports import last_runs
 

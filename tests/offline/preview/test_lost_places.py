@@ -17,7 +17,7 @@ from offline.evaluation.decoding import ClusterElsewhere, EvaluatedStack, Failed
 from offline.preview.build import NOT_EVALUATED, Options, build, exit_code, lost_places
 from offline.preview.markdown import comment
 from offline.preview.revisions import Evaluations
-from offline.preview.text import show
+from offline.preview.terminal import show
 from tests.support.reviewing import declared
 
 URN = "urn:pulumi:platform::slipway::gcp:container/nodePool:NodePool::main-{}"

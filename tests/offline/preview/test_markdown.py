@@ -49,7 +49,7 @@ def test_an_unknown_price_is_never_a_zero() -> None:
 
 def test_a_stack_that_cannot_be_evaluated_shows_its_problems_beside_the_others() -> None:
     text = comment(preview(broken(), stack()))
-    assert "🟡 **wrong**: **cannot be evaluated** at the base: 1 problem in the stack's settings" in text
+    assert "🟡 **wrong**: **cannot be evaluated** at the base" in text
     assert "`slipway:store.kind`" in text
     assert "write `gcs`" in text
     assert "<b>gcp-dev</b>" in text
@@ -128,15 +128,16 @@ def test_links_to_the_picture_where_it_can_be_reached() -> None:
 
 def test_a_fix_is_shown_below_its_reason() -> None:
     (line,) = [line for line in comment(preview(stack())).splitlines() if "error: `public-bucket`" in line]
-    assert line == (
-        "- 🔴 **gcp-dev**: everybody can read it<br>error: `public-bucket` `store`<br>"
-        "**Fix:** enforce `publicAccessPrevention`"
-    )
+    assert line.startswith("- 🔴 **gcp-dev**: ")
+    assert line.split("<br>")[1:] == [
+        "error: `public-bucket` `store`",
+        "**Fix:** enforce `publicAccessPrevention`",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("remark", "written"),
+    ("remark", "markdown"),
     [("sign in (`oc login`) @all", "sign in (`oc login`) @\u200ball"), ("a `lone one", "a \\`lone one")],
 )
-def test_code_in_a_remark_is_code(remark: str, written: str) -> None:
-    assert written in comment(preview(StackPreview(stack="dev", remarks=[remark])))
+def test_code_in_a_remark_is_code(remark: str, markdown: str) -> None:
+    assert markdown in comment(preview(StackPreview(stack="dev", remarks=[remark])))

@@ -7,9 +7,9 @@ import pytest
 from infra.review.contract import Harm, Severity
 from offline.evaluated.model import Failure, Finding, Level, Preview, StackPreview
 from offline.preview.markdown import comment
+from offline.preview.page import NAMED
 from offline.preview.verdict import MOST, first, known, untold, verdict
-from tests.offline.preview.samples import finding, preview
-from tests.offline.preview.test_text import shown
+from tests.offline.preview.samples import finding, preview, printed
 
 WARNING, ERROR = Severity.WARNING, Severity.ERROR
 
@@ -24,9 +24,9 @@ def pools(count: int, stack: str) -> StackPreview:
     return StackPreview(stack=stack, findings=found)
 
 
-@pytest.mark.parametrize("written", [shown, comment])
+@pytest.mark.parametrize("text_of", [printed, comment])
 def test_a_lost_bucket_comes_before_the_warnings_about_24_pools_of_another_stack(
-    written: Callable[[Preview], str],
+    text_of: Callable[[Preview], str],
 ) -> None:
     lost = StackPreview(stack="gcp-dev", findings=[harmful("deletes-data", ERROR, Harm.LOSS)])
     content = preview(pools(24, "aws-dev"), lost)
@@ -34,7 +34,7 @@ def test_a_lost_bucket_comes_before_the_warnings_about_24_pools_of_another_stack
         (Level.LOSS, ["gcp-dev"]),
         (Level.WARNING, ["aws-dev"]),
     ]
-    text = written(content)
+    text = text_of(content)
     assert text.index("deletes-data") < text.index("24 NodePools")
     assert len(text.partition("deletes-data")[0].splitlines()) <= 4
 
@@ -42,23 +42,23 @@ def test_a_lost_bucket_comes_before_the_warnings_about_24_pools_of_another_stack
 def test_findings_with_one_reason_are_one_line_for_all_resources_and_stacks() -> None:
     (line,) = verdict(preview(pools(2, "gcp-prod"), pools(3, "aws-prod")))
     assert line.stacks == ["gcp-prod", "aws-prod"]
-    assert line.subject == "5 NodePools of "
+    assert line.subject == "5 NodePools"
     assert line.resources == ["pool0", "pool1", "pool2"]
     assert untold(pools(2, "gcp-prod"), [line]) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "count"),
     [
         ("slipway:pipelines.a.pool", "2 keys"),
         ("a (NetworkPolicy)", "2 NetworkPolicies"),
         ("a (Ingress)", "2 Ingresses"),
     ],
 )
-def test_kinds_are_counted_in_english(name: str, said: str) -> None:
+def test_kinds_are_counted_in_english(name: str, count: str) -> None:
     stack = StackPreview(stack="dev", findings=[finding(name=name), finding(name=name.replace("a", "b", 1))])
     (line,) = verdict(preview(stack))
-    assert line.subject.startswith(f"{said} of")
+    assert line.subject == count
 
 
 def test_one_resource_of_several_stacks_is_not_counted() -> None:
@@ -100,12 +100,12 @@ def test_no_limit_leaves_out_an_error() -> None:
     lines = first(verdict(content))
     assert len(lines) == 3 * MOST
     assert {line.level for line in lines} == {Level.ERROR}
-    head = shown(content).partition("Stack ")[0]
+    head = printed(content).partition("Stack ")[0]
     assert all(f"policy-{index} " in head for index in range(3 * MOST))
 
 
 def test_warnings_over_the_limit_are_counted_and_stay_with_their_stack() -> None:
-    text = shown(preview(several(3 * MOST, WARNING)))
+    text = printed(preview(several(3 * MOST, WARNING)))
     assert f"{2 * MOST} warnings more" in text
     assert all(f"policy-{index} " in text for index in range(3 * MOST))
 
@@ -119,14 +119,16 @@ def test_every_stack_that_cannot_be_evaluated_keeps_its_reason(revision: str) ->
         )
         for index in range(3 * MOST)
     ]
-    for text in (shown(preview(*stacks)), comment(preview(*stacks))):
+    for text in (printed(preview(*stacks)), comment(preview(*stacks))):
         assert all(f"reason number {index}." in text for index in range(3 * MOST))
 
 
 def test_every_resource_of_an_error_is_named_and_of_a_warning_some() -> None:
     names = [f"bucket-{index} (Bucket)" for index in range(24)]
-    for severity, named in ((ERROR, 24), (WARNING, 3)):
-        text = shown(preview(StackPreview(stack="dev", findings=[finding("p", severity, name) for name in names])))
+    for severity, named in ((ERROR, 24), (WARNING, NAMED)):
+        text = printed(
+            preview(StackPreview(stack="dev", findings=[finding("p", severity, name) for name in names]))
+        )
         assert sum(f"bucket-{index}" in text for index in range(24)) == named
 
 
@@ -148,4 +150,4 @@ def test_errors_that_are_not_new_are_all_listed() -> None:
     old = [each.model_copy(update={"new": False}) for each in stack.findings]
     content = preview(stack.model_copy(update={"findings": old}))
     assert len(known(content)) == 50
-    assert all(f"policy-{index} " in shown(content) for index in range(50))
+    assert all(f"policy-{index} " in printed(content) for index in range(50))
