@@ -1,133 +1,124 @@
-"""Kueue's flavors: which of them a Job gets, and whether its pods fit now or can ever fit.
+"""Whether a queue's quota is enough for a Job, and which Jobs have their turn: what Kueue does with one workload.
 
-After pkg/scheduler/flavorassigner/flavorassigner.go of github.com/kubernetes-sigs/kueue at commit ff69552 (22
-August 2026, API version v1beta2), for Jobs with one set of pods.
+A sum in place of Kueue's scheduler: what all pods of a Job ask for, against the quota of each flavor whose nodes
+they can be on. As a stack declares it, a ClusterQueue has one resource group, and quotas that cohorts lend whole.
+After pkg/scheduler of github.com/kubernetes-sigs/kueue at commit ff69552 (22 August 2026, API version v1beta2).
+docs/kueue.md says what is left out.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 
-from infra.review.stack import Properties, mapping, whole
-from offline.evaluated import queue_objects
-from offline.evaluated.queue_objects import (
-    NAMESPACE_NAME,
-    PODS,
-    ClusterQueue,
-    Flavor,
-    FlavorResource,
-    Group,
-    Holder,
-    QueuedJob,
-    Quota,
-    is_stopped,
+from infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
+from infra.platform import Taint
+from infra.review.stack import Properties, at, mapping, mappings, strings, whole
+from offline.evaluated.scheduling import (
+    Expression,
+    Toleration,
+    affinity,
+    amount,
+    holds,
+    pod_amounts,
+    selector_picks,
+    shown,
+    tolerations,
+    untolerated,
 )
-from offline.evaluated.scheduling import holds, selector_picks, shown, untolerated
 
-# How much of a quota is left, and how much it has at most, where queues lend one another unused quota.
-#
-# After pkg/cache/scheduler/resource_node.go of github.com/kubernetes-sigs/kueue at commit ff69552 (22 August
-# 2026): a holder keeps what it does not lend, and the rest of its quota is available to its whole cohort.
+GROUP = "kueue.x-k8s.io"
+VERSION = "v1beta2"
+"""The one version that Kueue 0.20 serves, and the storage version of 0.19."""
 
+KINDS = frozenset(
+    {
+        *("ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort", "WorkloadPriorityClass", "Topology"),
+        *("AdmissionCheck", "ProvisioningRequestConfig"),
+    }
+)
+"""The kinds of this version that people declare."""
+
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""The label that every namespace has with its name."""
+
+PODS = "pods"
+"""The resource of which each pod takes one, where a ClusterQueue covers it."""
+
+FlavorResource = tuple[str, str]
+"""Names of a flavor and of a resource."""
 
 Used = Mapping[str, Mapping[FlavorResource, int]]
 """What is in use of each flavor's resources, by ClusterQueue."""
-
-
-@dataclass(frozen=True)
-class Quotas:
-    """The quotas of ClusterQueues and cohorts, by name."""
-
-    cluster_queues: Mapping[str, ClusterQueue]
-    cohorts: Mapping[str, Holder]
-
-    def _children(self, cohort: str) -> list[Holder]:
-        holders: list[Holder] = [*self.cluster_queues.values(), *self._all_cohorts().values()]
-        return [holder for holder in holders if holder.parent == cohort and not self._is_cohort(holder, cohort)]
-
-    def _is_cohort(self, holder: Holder, cohort: str) -> bool:
-        return not isinstance(holder, ClusterQueue) and holder.name == cohort
-
-    def _all_cohorts(self) -> dict[str, Holder]:
-        """Those with an object, and those that only others name."""
-        named = {
-            cluster_queue.parent for cluster_queue in (*self.cluster_queues.values(), *self.cohorts.values())
-        } - {""}
-        return {name: self.cohorts.get(name, Holder(name, "", {})) for name in (*named, *self.cohorts)}
-
-    def _subtree(self, holder: Holder, key: FlavorResource) -> int:
-        nominal = holder.quotas.get(key, Quota(0)).nominal
-        if isinstance(holder, ClusterQueue):
-            return nominal
-        lent = (self._subtree(child, key) - self._kept(child, key) for child in self._children(holder.name))
-        return nominal + sum(lent)
-
-    def _kept(self, holder: Holder, key: FlavorResource) -> int:
-        """What is not lent."""
-        limit = holder.quotas.get(key, Quota(0)).lending
-        return 0 if limit is None else max(0, self._subtree(holder, key) - limit)
-
-    def _usage(self, holder: Holder, key: FlavorResource, used: Used) -> int:
-        if isinstance(holder, ClusterQueue):
-            return used_of(used, holder.name, key)
-        children = self._children(holder.name)
-        return sum(max(0, self._usage(child, key, used) - self._kept(child, key)) for child in children)
-
-    def left(self, holder: Holder, key: FlavorResource, used: Used) -> int:
-        """What is left of a quota, with what others lend."""
-        subtree, usage = self._subtree(holder, key), self._usage(holder, key, used)
-        if not holder.parent:
-            return subtree - usage
-        kept = self._kept(holder, key)
-        above = self.left(self._all_cohorts()[holder.parent], key, used)
-        limit = holder.quotas.get(key, Quota(0)).borrowing
-        if limit is not None:
-            above = min(above, subtree - kept - max(0, usage - kept) + limit)
-        return max(0, kept - usage) + above
-
-    def most(self, holder: Holder, key: FlavorResource, used: Used) -> int:
-        """The quota if no Job uses any of it, with the quota that others lend."""
-        subtree = self._subtree(holder, key)
-        if not holder.parent:
-            return subtree
-        available = self._kept(holder, key) + self.most(self._all_cohorts()[holder.parent], key, used)
-        limit = holder.quotas.get(key, Quota(0)).borrowing
-        return available if limit is None else min(subtree + limit, available)
-
-
-def used_of(used: Used, queue: str, key: FlavorResource) -> int:
-    """What is in use of a queue's flavor."""
-    return used.get(queue, {}).get(key, 0)
-
-
-API = "kueue.x-k8s.io/v1beta2"
 
 Objects = Callable[[str], Iterable[tuple[str, Properties]]]
 """By a kind: the names and properties of the objects of that kind."""
 
 
-class Mode(IntEnum):
-    """How well flavors fit; the higher the better."""
+@dataclass(frozen=True)
+class Flavor:
+    """The nodes that a part of a quota stands for."""
 
-    NEVER = 0
-    NO_FIT = 1
-    PREEMPT = 2
-    FIT = 3
+    labels: Mapping[str, str]
+    taints: Sequence[Taint]
+    tolerations: Sequence[Toleration]
 
 
 @dataclass(frozen=True)
-class Assignment:
-    """The flavors for a Job of a ClusterQueue, by resource, and what it then uses of them.
+class ClusterQueue:
+    """What the Jobs of some namespaces may have.
 
-    ``reasons`` are why it has to wait.
+    ``nominal`` is its quota, ``borrowing`` how much it may have at most of what its ``cohort`` does not use; a key
+    that is missing there has no limit. ``flavors`` are in the order in which they are tried. A queue that
+    ``preempts`` stops its own Jobs of lower priority for a waiting one; one that ``reclaims`` stops Jobs of other
+    queues that use more than their shares. ``selector`` picks its namespaces by their labels; without one there
+    are none.
     """
 
-    mode: Mode
-    flavors: Mapping[str, str] = field(default_factory=dict[str, str])
-    usage: Mapping[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
-    borrows: bool = False
-    reasons: Sequence[str] = ()
-    queue: str = ""
+    name: str
+    cohort: str
+    flavors: Sequence[str]
+    nominal: Mapping[FlavorResource, int]
+    borrowing: Mapping[FlavorResource, int]
+    preempts: bool
+    reclaims: bool
+    selector: Properties | None
+    stopped: bool
+    checks: Sequence[str]
+
+    @property
+    def resources(self) -> set[str]:
+        """The resources that its Jobs may ask for."""
+        return {resource for _, resource in self.nominal}
+
+
+@dataclass(frozen=True)
+class QueuedJob:
+    """What Kueue knows of a Job: what all of its pods ask for together, and which nodes they may be on.
+
+    ``amounts`` are by resource, in units of `offline.evaluated.scheduling`, for all its ``pods``. Jobs of the same
+    ``priority`` have their turn by ``order``.
+    """
+
+    name: str
+    namespace: str
+    queue: str
+    pods: int
+    amounts: Mapping[str, int]
+    selector: Mapping[str, str] = field(default_factory=dict[str, str])
+    tolerations: Sequence[Toleration] = ()
+    affinity: Sequence[Sequence[Expression]] = ()
+    priority: int = 0
+    order: int = 0
+
+
+@dataclass(frozen=True)
+class AdmittedJob:
+    """A Job that has quota of a ``flavor``. ``since`` counts admissions. While it is ``stopping`` it keeps its
+    quota until its pods end."""
+
+    job: QueuedJob
+    flavor: str
+    since: int = 0
+    stopping: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,7 +126,7 @@ class Queues:
     """The queues of one cluster."""
 
     flavors: Mapping[str, Flavor]
-    quotas: Quotas
+    cluster_queues: Mapping[str, ClusterQueue]
     local_queues: Mapping[tuple[str, str], str]
     """Names of ClusterQueues by namespace and name of a LocalQueue."""
     stopped: frozenset[tuple[str, str]]
@@ -145,19 +136,19 @@ class Queues:
 
     def of(self, job: QueuedJob) -> ClusterQueue | None:
         """The ClusterQueue of a Job; None where there is none."""
-        return self.quotas.cluster_queues.get(self.local_queues.get((job.namespace, job.queue), ""))
+        return self.cluster_queues.get(self.local_queues.get((job.namespace, job.queue), ""))
 
     def obstacle(self, job: QueuedJob, labels: Mapping[str, str]) -> str:
         """Why the Job waits whatever others use; empty where nothing but quota is in its way.
 
         ``labels`` are those of its namespace.
         """
-        if (job.namespace, job.queue) not in self.local_queues:
+        local = (job.namespace, job.queue)
+        if local not in self.local_queues:
             return f"LocalQueue {job.queue} doesn't exist in {job.namespace}"
         queue = self.of(job)
         if queue is None:
-            name = self.local_queues[job.namespace, job.queue]
-            return f"ClusterQueue {name} of LocalQueue {job.queue} doesn't exist"
+            return f"ClusterQueue {self.local_queues[local]} of LocalQueue {job.queue} doesn't exist"
         named = {NAMESPACE_NAME: job.namespace, **labels}
         if queue.selector is None or not selector_picks(queue.selector, named):
             return f"Workload namespace doesn't match ClusterQueue selector of {queue.name}"
@@ -175,12 +166,7 @@ class Queues:
     def never(self, job: QueuedJob) -> str:
         """Why quota alone keeps the Job waiting for ever, with the figures; empty where it does not."""
         queue = self.of(job)
-        if queue is None or (empty := self.assign(job, {})).mode > Mode.NEVER:
-            return ""
-        lacking = list(self._find_exceeded(queue, job))
-        if not lacking:
-            return f"no quota of queue {queue.name} is for its pods: {'; '.join(empty.reasons)}"
-        return f"it asks for {', '.join(lacking)}"
+        return self._excess(queue, job) if queue else ""
 
     def beyond_share(self, job: QueuedJob) -> str:
         """Why the Job takes nothing back that others borrow, with the figures; empty where it may.
@@ -189,117 +175,85 @@ class Queues:
         flavorassigner.go). Seen with Kueue 0.19.2, with fair sharing, too.
         """
         queue = self.of(job)
-        if queue is None or not queue.parent or not queue.reclaims or self.never(job):
+        if queue is None or not queue.cohort or not queue.reclaims or self.never(job):
             return ""
-        lacking = list(self._find_exceeded(queue, job, own_share=True))
-        return f"it asks for {', '.join(lacking)}" if lacking else ""
+        return self._excess(queue, job, own_share=True)
 
-    def _find_exceeded(self, queue: ClusterQueue, job: QueuedJob, *, own_share: bool = False) -> Iterator[str]:
-        """A sentence for each resource that no suitable flavor has enough of: the request and the limit.
+    def _excess(self, queue: ClusterQueue, job: QueuedJob, *, own_share: bool = False) -> str:
+        """Why no flavor has as much as the Job asks for; empty where one has.
 
         With ``own_share``, what others lend does not count.
         """
-        for group in queue.groups:
-            fitting = [name for name in group.flavors if not self._mismatch(name, job)]
-            wanted = {
-                name: value for name, value in _wanted_amounts(queue, job).items() if name in group.resources
-            }
-            for resource, value in wanted.items():
-                most = max(
-                    (self._most(queue, (name, resource), own_share=own_share) for name in fitting), default=None
-                )
-                if most is not None and value > most:
-                    pods_words = f" ({job.pods} pods)" if job.pods > 1 and resource != PODS else ""
-                    limit_words = (
-                        f"the {'share' if own_share else 'quota'} of queue {queue.name} is {shown(resource, most)}"
-                    )
-                    yield f"{shown(resource, value)} {resource} in all{pods_words}, and {limit_words}"
 
-    def _most(self, queue: ClusterQueue, key: FlavorResource, *, own_share: bool) -> int:
-        return queue.quotas.get(key, Quota(0)).nominal if own_share else self.quotas.most(queue, key, {})
+        def limit(flavor: str, resource: str) -> int:
+            key = flavor, resource
+            return queue.nominal.get(key, 0) if own_share else self._most(queue, key)
 
-    def assign(self, job: QueuedJob, used: Used) -> Assignment:
-        """The flavors for a Job beside what is ``used``, by ClusterQueue. The Job has one."""
-        queue = self.quotas.cluster_queues[self.local_queues[job.namespace, job.queue]]
-        covered = {resource: group for group in queue.groups for resource in group.resources}
-        wanted = _wanted_amounts(queue, job)
-        flavors: dict[str, str] = {}
-        usage: dict[FlavorResource, int] = {}
-        assignments: list[Assignment] = []
-        for resource in wanted:
-            group = covered.get(resource)
-            if group is None:
-                return Assignment(Mode.NEVER, reasons=[f"resource {resource} unavailable in ClusterQueue"])
-            if resource in flavors:
-                continue
-            group_wants = {name: wanted[name] for name in group.resources if name in wanted}
-            best = self._assign_group(queue, group, group_wants, job, used)
-            if best.mode <= Mode.NO_FIT:
-                return best
-            assignments.append(best)
-            flavors |= best.flavors
-            usage |= best.usage
-        return Assignment(
-            min((assignment.mode for assignment in assignments), default=Mode.FIT),
-            flavors,
-            usage,
-            any(assignment.borrows for assignment in assignments),
-            [reason for assignment in assignments for reason in assignment.reasons],
-            queue.name,
-        )
-
-    def _assign_group(
-        self,
-        queue: ClusterQueue,
-        group: Group,
-        wanted: Mapping[str, int],
-        job: QueuedJob,
-        used: Used,
-    ) -> Assignment:
-        """The best flavor of a group: the first that fits, or whose Jobs may be stopped."""
-        reasons: list[str] = []
-        best: Assignment | None = None
-        for name in group.flavors:
-            if reason := self._mismatch(name, job):
-                reasons.append(reason)
-                continue
-            tried = self._assign_flavor(queue, name, wanted, used)
-            reasons += tried.reasons
-            if best is None or (tried.mode, not tried.borrows) > (best.mode, not best.borrows):
-                best = tried
-            if tried.mode is Mode.FIT and not (tried.borrows and queue.tries_next):
-                break
-        if best is None:
-            return Assignment(Mode.NEVER, reasons=reasons)
-        return Assignment(
-            best.mode, best.flavors, best.usage, best.borrows, [] if best.mode is Mode.FIT else reasons
-        )
-
-    def _assign_flavor(
-        self,
-        queue: ClusterQueue,
-        flavor: str,
-        wanted: Mapping[str, int],
-        used: Used,
-    ) -> Assignment:
-        modes, borrows, reasons = [Mode.FIT], False, list[str]()
+        wanted = _wanted(queue, job)
+        unavailable = [name for name in wanted if name not in queue.resources]
+        reasons = [f"resource {name} unavailable in ClusterQueue" for name in unavailable]
+        mismatches = {name: self._mismatch(name, job) for name in queue.flavors}
+        flavors = [name for name, mismatch in mismatches.items() if not mismatch]
+        if reasons or not flavors:
+            return f"no quota of queue {queue.name} is for its pods: {'; '.join(reasons or mismatches.values())}"
+        if any(all(value <= limit(name, key) for key, value in wanted.items()) for name in flavors):
+            return ""
+        lacking: list[str] = []
         for resource, value in wanted.items():
-            key = (flavor, resource)
-            most, left = self.quotas.most(queue, key, used), self.quotas.left(queue, key, used)
-            nominal = queue.quotas.get(key, Quota(0)).nominal
+            most = max(limit(name, resource) for name in flavors)
             if value > most:
-                modes.append(Mode.NEVER)
-                reasons.append(
-                    f"insufficient quota for {resource} in flavor {flavor}, request ({shown(resource, value)}) > "
-                    f"maximum capacity ({shown(resource, most)})"
-                )
-            elif value > left:
-                modes.append(Mode.PREEMPT if queue.preempts and value <= nominal else Mode.NO_FIT)
-                more = shown(resource, value - left)
-                reasons.append(f"insufficient unused quota for {resource} in flavor {flavor}, {more} more needed")
-            borrows = borrows or used_of(used, queue.name, key) + value > nominal
-        usage = {(flavor, resource): value for resource, value in wanted.items()}
-        return Assignment(min(modes), dict.fromkeys(wanted, flavor), usage, borrows, reasons)
+                pods = f" ({job.pods} pods)" if job.pods > 1 and resource != PODS else ""
+                has = f"the {'share' if own_share else 'quota'} of queue {queue.name} is {shown(resource, most)}"
+                lacking.append(f"{shown(resource, value)} {resource} in all{pods}, and {has}")
+        return f"it asks for {', '.join(lacking or ['more than any one flavor has'])}"
+
+    def choose(self, job: QueuedJob, used: Used) -> tuple[str, str]:
+        """The first flavor that has enough beside what is ``used``, or "", and then why the Job waits."""
+        queue = self.queue(job)
+        reasons: list[str] = []
+        for flavor in queue.flavors:
+            reason = self._mismatch(flavor, job) or self._shortage(queue, flavor, job, used)
+            if not reason:
+                return flavor, ""
+            reasons.append(reason)
+        return "", "; ".join(reasons)
+
+    def queue(self, job: QueuedJob) -> ClusterQueue:
+        """The ClusterQueue of a Job that has one."""
+        queue = self.of(job)
+        assert queue is not None
+        return queue
+
+    def usage(self, job: QueuedJob, flavor: str) -> dict[FlavorResource, int]:
+        """What the Job uses of its queue's quota with this flavor."""
+        return {(flavor, resource): value for resource, value in _wanted(self.queue(job), job).items()}
+
+    def _shortage(self, queue: ClusterQueue, flavor: str, job: QueuedJob, used: Used) -> str:
+        """What of the flavor is too little now; empty if nothing is."""
+        reasons: list[str] = []
+        for key, value in self.usage(job, flavor).items():
+            others = sum(used.get(other.name, {}).get(key, 0) for other in self._cohort(queue))
+            own = used.get(queue.name, {}).get(key, 0)
+            left = min(self._whole(queue, key) - others, self._most(queue, key) - own)
+            if value > left:
+                more = shown(key[1], value - left)
+                reasons.append(f"insufficient unused quota for {key[1]} in flavor {flavor}, {more} more needed")
+        return "; ".join(reasons)
+
+    def _cohort(self, queue: ClusterQueue) -> list[ClusterQueue]:
+        """The queues that lend one another unused quota, this one included."""
+        if not queue.cohort:
+            return [queue]
+        return [other for other in self.cluster_queues.values() if other.cohort == queue.cohort]
+
+    def _whole(self, queue: ClusterQueue, key: FlavorResource) -> int:
+        return sum(other.nominal.get(key, 0) for other in self._cohort(queue))
+
+    def _most(self, queue: ClusterQueue, key: FlavorResource) -> int:
+        """The quota if no other Job uses any of it, with the quota that others lend."""
+        whole_quota = self._whole(queue, key)
+        borrowing = queue.borrowing.get(key)
+        return whole_quota if borrowing is None else min(whole_quota, queue.nominal.get(key, 0) + borrowing)
 
     def _mismatch(self, name: str, job: QueuedJob) -> str:
         """Why pods cannot be on the nodes of a flavor. Of labels only those count that the flavor names."""
@@ -314,71 +268,21 @@ class Queues:
         return "" if chosen and fits else f"flavor {name} doesn't match node affinity"
 
 
-def _wanted_amounts(queue: ClusterQueue, job: QueuedJob) -> dict[str, int]:
-    """The amounts of resources that a Job needs from the queue, with the number of pods where the queue counts
-    pods."""
-    covered = {resource for group in queue.groups for resource in group.resources}
-    wanted = {name: value for name, value in job.amounts.items() if value or name in covered}
-    return {**wanted, PODS: job.pods} if PODS in covered else wanted
-
-
-def queues_of(cluster_wide: Objects, local_queues: Iterable[tuple[str, str, Properties]]) -> Queues:
-    """The queues that these objects are; ``local_queues`` are by namespace and name.
-
-    Raises ValueError for an amount that is no quantity.
-    """
-    local = [(namespace, name, mapping(resource.get("spec"))) for namespace, name, resource in local_queues]
-    return Queues(
-        flavors={
-            name: queue_objects.flavor(mapping(resource.get("spec")))
-            for name, resource in cluster_wide("ResourceFlavor")
-        },
-        quotas=Quotas(
-            {
-                name: queue_objects.cluster_queue(name, mapping(resource.get("spec")))
-                for name, resource in cluster_wide("ClusterQueue")
-            },
-            {name: _cohort(name, mapping(resource.get("spec"))) for name, resource in cluster_wide("Cohort")},
-        ),
-        local_queues={(namespace, name): str(spec.get("clusterQueue") or "") for namespace, name, spec in local},
-        stopped=frozenset((namespace, name) for namespace, name, spec in local if is_stopped(spec)),
-        priorities={
-            name: whole(resource.get("value"), 0) for name, resource in cluster_wide("WorkloadPriorityClass")
-        },
-        checks=frozenset(name for name, _ in cluster_wide("AdmissionCheck")),
-    )
-
-
-def _cohort(name: str, spec: Properties) -> Holder:
-    return Holder(name, str(spec.get("parentName") or ""), queue_objects.quotas(spec))
-
-
-# Which Job Kueue admits next, and which Jobs it preempts for one that waits.
-#
-# After pkg/scheduler/scheduler.go, pkg/cache/queue/cluster_queue.go and pkg/scheduler/preemption of
-# github.com/kubernetes-sigs/kueue at commit ff69552 (22 August 2026). What is left out: fair sharing, Jobs of
-# other ClusterQueues that are stopped for one (``reclaimWithinCohort``, ``borrowWithinCohort``), admission checks.
-
-
-@dataclass(frozen=True)
-class AdmittedJob:
-    """A Job that has quota. ``since`` counts admissions. While it is ``stopping`` it keeps its quota until its
-    pods end."""
-
-    job: QueuedJob
-    assignment: Assignment
-    since: int = 0
-    stopping: bool = False
+def _wanted(queue: ClusterQueue, job: QueuedJob) -> dict[str, int]:
+    """What a Job needs from the queue, with the number of pods where the queue counts pods."""
+    wanted = {name: value for name, value in job.amounts.items() if value}
+    return {**wanted, PODS: job.pods} if PODS in queue.resources else wanted
 
 
 @dataclass
 class Decision:
     """What one look at the queues comes to: who starts, who is stopped for whom, and why the others wait.
 
-    ``stopped`` are pairs of the Job that is stopped and the one for which; ``reasons`` are by `QueuedJob.order`.
+    ``admitted`` are Jobs with their flavors. ``stopped`` are pairs of the Job that is stopped and the one for
+    which; ``reasons`` are by `QueuedJob.order`.
     """
 
-    admitted: list[tuple[QueuedJob, Assignment]] = field(default_factory=list[tuple[QueuedJob, Assignment]])
+    admitted: list[tuple[QueuedJob, str]] = field(default_factory=list[tuple[QueuedJob, str]])
     stopped: list[tuple[AdmittedJob, QueuedJob]] = field(default_factory=list[tuple[AdmittedJob, QueuedJob]])
     reasons: dict[int, str] = field(default_factory=dict[int, str])
 
@@ -386,53 +290,60 @@ class Decision:
 def decide(queues: Queues, waiting: Iterable[QueuedJob], running: Sequence[AdmittedJob]) -> Decision:
     """Looks at all queues once. ``waiting`` are Jobs whose queues exist and are active.
 
-    Each ClusterQueue offers its Job with the highest priority, or the oldest of several. Of the offered Jobs,
-    those that borrow nothing come first. A Job that does not fit lets later ones pass, unless its queue is strict.
+    The highest priority comes first, and of one priority the oldest. A Job that does not fit lets later ones pass.
     """
     decision = Decision()
-    used = _usage(running)
-    lines = _lines(queues, waiting)
-    while heads := [(line[0], queues.assign(line[0], used)) for line in lines.values() if line]:
-        job, assignment = min(heads, key=lambda head: (head[1].borrows, -head[0].priority, head[0].order))
-        queue = _queue(queues, job)
-        line = lines[queue.name]
-        line.pop(0)
-        if assignment.mode is Mode.FIT:
-            decision.admitted.append((job, assignment))
-            _add(used, queue.name, assignment.usage)
-            continue
-        decision.reasons[job.order] = "; ".join(assignment.reasons)
-        if assignment.mode is Mode.PREEMPT and (targets := _targets(queues, job, running, used)):
+    used: dict[str, dict[FlavorResource, int]] = {}
+    for entry in running:
+        _add(used, queues.queue(entry.job).name, queues.usage(entry.job, entry.flavor))
+    for job in sorted(waiting, key=lambda entry: (-entry.priority, entry.order)):
+        flavor, reason = queues.choose(job, used)
+        if flavor:
+            decision.admitted.append((job, flavor))
+        else:
+            decision.reasons[job.order] = reason
+            targets, flavor = _preemption(queues, job, running, used)
+            if not targets:
+                continue
             decision.stopped += [(target, job) for target in targets if not target.stopping]
             names = ", ".join(target.job.name for target in targets)
             decision.reasons[job.order] += f"; Pending the preemption of {names}"
-            # Nobody else gets what is freed for it.
-            _add(used, queue.name, assignment.usage)
-        if queue.strict:
-            for later in line:
-                decision.reasons[later.order] = f"waits behind {job.name} (StrictFIFO)"
-            line.clear()
+        # Nobody else gets what is freed for it, either.
+        _add(used, queues.queue(job).name, queues.usage(job, flavor))
     return decision
 
 
-def _lines(queues: Queues, waiting: Iterable[QueuedJob]) -> dict[str, list[QueuedJob]]:
-    lines: dict[str, list[QueuedJob]] = {}
-    for job in sorted(waiting, key=lambda entry: (-entry.priority, entry.order)):
-        lines.setdefault(_queue(queues, job).name, []).append(job)
-    return lines
+def _preemption(
+    queues: Queues, job: QueuedJob, running: Sequence[AdmittedJob], used: Used
+) -> tuple[list[AdmittedJob], str]:
+    """The Jobs of lower priority to stop so that ``job`` fits, as few as possible, and its flavor then.
 
+    No Jobs if it may stop none, or if stopping all is not enough. It stops the lowest priority first, and the
+    newest first where priorities are equal.
+    """
+    queue = queues.queue(job)
+    lower = [
+        entry
+        for entry in running
+        if queues.queue(entry.job).name == queue.name and entry.job.priority < job.priority
+    ]
+    lower.sort(key=lambda entry: (not entry.stopping, entry.job.priority, -entry.since))
 
-def _queue(queues: Queues, job: QueuedJob) -> ClusterQueue:
-    queue = queues.of(job)
-    assert queue is not None
-    return queue
+    def flavor_without(targets: Iterable[AdmittedJob]) -> str:
+        left = {name: dict(usage) for name, usage in used.items()}
+        for target in targets:
+            _add(left, queue.name, queues.usage(target.job, target.flavor), -1)
+        return queues.choose(job, left)[0]
 
-
-def _usage(running: Iterable[AdmittedJob]) -> dict[str, dict[FlavorResource, int]]:
-    used: dict[str, dict[FlavorResource, int]] = {}
-    for admitted in running:
-        _add(used, admitted.assignment.queue, admitted.assignment.usage)
-    return used
+    if not queue.preempts or not flavor_without(lower):
+        return [], ""
+    count = next(count for count in range(1, len(lower) + 1) if flavor_without(lower[:count]))
+    targets = lower[:count]
+    for target in targets[-2::-1]:
+        others = [other for other in targets if other is not target]
+        if flavor_without(others):
+            targets = others
+    return targets, flavor_without(targets)
 
 
 def _add(
@@ -443,37 +354,101 @@ def _add(
         queue_usage[key] = queue_usage.get(key, 0) + sign * value
 
 
-def _targets(
-    queues: Queues,
-    job: QueuedJob,
-    running: Sequence[AdmittedJob],
-    used: Mapping[str, Mapping[FlavorResource, int]],
-) -> list[AdmittedJob]:
-    """The Jobs of lower priority to stop so that ``job`` fits, as few as possible; none where stopping all is not
-    enough.
+# The objects that a stack declares.
 
-    It stops the lowest priority first, and the newest first where priorities are equal.
+
+def is_served(kind: str, version: str) -> bool:
+    """Whether Kueue has this kind in this version of its API."""
+    return kind in KINDS and version == f"{GROUP}/{VERSION}"
+
+
+def queues_of(cluster_wide: Objects, local_queues: Iterable[tuple[str, str, Properties]]) -> Queues:
+    """The queues that these objects are; ``local_queues`` are by namespace and name.
+
+    Raises ValueError for an amount that is no quantity.
     """
-    queue = _queue(queues, job)
-    left = {name: dict(usage) for name, usage in used.items()}
-    lower = [
-        admitted
-        for admitted in running
-        if admitted.assignment.queue == queue.name and admitted.job.priority < job.priority
+
+    def specs(kind: str) -> dict[str, Properties]:
+        return {name: mapping(properties.get("spec")) for name, properties in cluster_wide(kind)}
+
+    local = {(namespace, name): mapping(properties.get("spec")) for namespace, name, properties in local_queues}
+    return Queues(
+        flavors={name: _flavor(spec) for name, spec in specs("ResourceFlavor").items()},
+        cluster_queues={name: _cluster_queue(name, spec) for name, spec in specs("ClusterQueue").items()},
+        local_queues={key: str(spec.get("clusterQueue") or "") for key, spec in local.items()},
+        stopped=frozenset(key for key, spec in local.items() if _is_stopped(spec)),
+        priorities={
+            name: whole(properties.get("value"), 0) for name, properties in cluster_wide("WorkloadPriorityClass")
+        },
+        checks=frozenset(specs("AdmissionCheck")),
+    )
+
+
+def _flavor(spec: Properties) -> Flavor:
+    taints = [
+        Taint(str(taint.get("key", "")), str(taint.get("value", "")), taint.get("effect", "NoSchedule"))
+        for taint in mappings(spec.get("nodeTaints"))
     ]
-    lower.sort(key=lambda entry: (not entry.stopping, entry.job.priority, -entry.since))
-    targets: list[AdmittedJob] = []
-    for candidate in lower:
-        targets.append(candidate)
-        _add(left, queue.name, candidate.assignment.usage, -1)
-        if queues.assign(job, left).mode is Mode.FIT:
-            break
-    else:
-        return []
-    for target in targets[-2::-1]:
-        _add(left, queue.name, target.assignment.usage)
-        if queues.assign(job, left).mode is Mode.FIT:
-            targets.remove(target)
-        else:
-            _add(left, queue.name, target.assignment.usage, -1)
-    return targets
+    return Flavor(strings(spec.get("nodeLabels")), taints, tolerations(spec.get("tolerations")))
+
+
+def _cluster_queue(name: str, spec: Properties) -> ClusterQueue:
+    flavors = [
+        flavor for group in mappings(spec.get("resourceGroups")) for flavor in mappings(group.get("flavors"))
+    ]
+
+    def limits(key: str) -> dict[FlavorResource, int]:
+        return {
+            (str(flavor.get("name")), str(entry.get("name"))): amount(str(entry.get("name")), entry[key])
+            for flavor in flavors
+            for entry in mappings(flavor.get("resources"))
+            if entry.get(key) is not None
+        }
+
+    selector = spec.get("namespaceSelector")
+    checks = mappings(at(spec, "admissionChecksStrategy", "admissionChecks"))
+    return ClusterQueue(
+        name=name,
+        cohort=str(spec.get("cohortName") or ""),
+        flavors=[str(flavor.get("name")) for flavor in flavors],
+        nominal=limits("nominalQuota"),
+        borrowing=limits("borrowingLimit"),
+        preempts=at(spec, "preemption", "withinClusterQueue") in {"LowerPriority", "LowerOrNewerEqualPriority"},
+        reclaims=at(spec, "preemption", "reclaimWithinCohort") in {"LowerPriority", "Any"},
+        selector=None if selector is None else mapping(selector),
+        stopped=_is_stopped(spec),
+        checks=[str(check.get("name", "")) for check in checks],
+    )
+
+
+def _is_stopped(spec: Properties) -> bool:
+    return spec.get("stopPolicy", "None") != "None"
+
+
+def queued_job(
+    name: str,
+    namespace: str,
+    labels: Mapping[str, str],
+    *,
+    pods: int,
+    spec: Properties,
+    priorities: Mapping[str, int],
+) -> QueuedJob | None:
+    """What a Job with these ``labels`` and this pod ``spec`` asks of its queue; None where it names none.
+
+    Raises ValueError for an amount that is no quantity.
+    """
+    if QUEUE_LABEL not in labels:
+        return None
+    required = at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    return QueuedJob(
+        name=name,
+        namespace=namespace,
+        queue=labels[QUEUE_LABEL],
+        pods=pods,
+        amounts={key: value * pods for key, value in pod_amounts(spec).items()},
+        selector=strings(spec.get("nodeSelector")),
+        tolerations=tolerations(spec.get("tolerations")),
+        affinity=affinity(mapping(required).get("nodeSelectorTerms")),
+        priority=priorities.get(labels.get(PRIORITY_LABEL, ""), 0),
+    )

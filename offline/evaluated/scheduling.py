@@ -1,11 +1,12 @@
 """Placement: whether a node can take a pod, and why not, in kube-scheduler's terms."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from infra.platform import GPU_RESOURCE, Node, Resources, Taint
-from infra.review.stack import NodePool, Stack, at, mappings, strings, texts
+from infra.review.stack import NodePool, Properties, Stack, at, mappings, strings, texts
 from infra.schema.quantities import cpu_millicores, mebibytes, size_in_bytes
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
@@ -296,3 +297,31 @@ def shown(resource: str, value: int) -> str:
             if value and value % size == 0:
                 return f"{value // size}{unit}"
     return str(value)
+
+
+def pod_amounts(spec: Properties) -> Counter[str]:
+    """What a pod asks for, of every resource: as the scheduler counts it, with limits in place of requests.
+
+    Init containers run one after another; those with the restart policy Always keep running
+    (kubernetes.io/docs/concepts/workloads/pods/sidecar-containers, November 2026). What only an update knows is
+    left out. Raises ValueError for what is no quantity.
+    """
+    staying, peak = Counter[str](), Counter[str]()
+    for init_container in mappings(spec.get("initContainers")):
+        wanted = _container_amounts(init_container)
+        if init_container.get("restartPolicy") == "Always":
+            staying += wanted
+            wanted = Counter[str]()
+        peak |= staying + wanted
+    return peak | sum(map(_container_amounts, mappings(spec.get("containers"))), staying)
+
+
+def _container_amounts(container: Properties) -> Counter[str]:
+    limits, requests = (strings(at(container, "resources", key)) for key in ("limits", "requests"))
+    return Counter({name: amount(name, quantity) for name, quantity in {**limits, **requests}.items()})
+
+
+def resources_of(amounts: Mapping[str, int]) -> Resources:
+    """The amounts in the units of `Resources`, rounded up."""
+    memory, storage = (math.ceil(amounts.get(name, 0) / 2**20) for name in ("memory", "ephemeral-storage"))
+    return Resources(amounts.get(CPU, 0), memory, storage, amounts.get(GPU_RESOURCE, 0))

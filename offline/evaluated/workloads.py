@@ -27,12 +27,11 @@ from infra.review.stack import (
 from offline.evaluated.scheduling import (
     AMOUNTS,
     PodRequest,
-    add,
     affinity,
-    amounts,
     lacking,
-    largest,
+    pod_amounts,
     pools_of,
+    resources_of,
     selector_picks,
     subtract,
     suitable,
@@ -144,21 +143,9 @@ class Workload:
 
     @cached_property
     def requests(self) -> Resources | None:
-        """What the scheduler counts, in the units of `Resources`; None if it cannot be read.
-
-        Init containers run one after another; those with the restart policy Always keep running
-        (kubernetes.io/docs/concepts/workloads/pods/sidecar-containers, November 2026).
-        """
+        """What the scheduler counts, in the units of `Resources`; None if it cannot be read."""
         try:
-            staying = add()
-            peak = add()
-            for init_container in mappings(self.spec.get("initContainers")):
-                totals = _requests(init_container)
-                if init_container.get("restartPolicy") == "Always":
-                    staying = add(staying, totals)
-                    totals = add()
-                peak = largest(peak, add(staying, totals))
-            return largest(peak, add(staying, *map(_requests, mappings(self.spec.get("containers")))))
+            return resources_of(pod_amounts(self.spec))
         except ValueError:
             return None
 
@@ -247,12 +234,6 @@ def _allows_none(budget: Properties, pods: int) -> bool:
 def gpus_of(workload: Workload) -> int:
     """The number of GPUs that its pod requests; 0 if it cannot be read."""
     return workload.requests.gpus if workload.requests is not None else 0
-
-
-def _requests(container: Properties) -> Resources:
-    resources = mapping(container.get("resources"))
-    # A limit without a request counts as the request.
-    return amounts({**strings(resources.get("limits")), **strings(resources.get("requests"))})
 
 
 # Kubernetes objects with their patches applied.

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from infra.review.contract import Policy, Severity, Violation
 from infra.review.stack import JOB, Properties, Resource, Stack, at, known, strings
 from offline.engine.provider_outputs import kind_of, object_name
-from offline.evaluated.queue_objects import GROUP, QueuedJob, queued_job
-from offline.evaluated.queues import Queues, queues_of
+from offline.evaluated.queues import GROUP, QueuedJob, Queues, queued_job, queues_of
 from offline.evaluated.workloads import CRON_JOB, Workload, workloads
 
 PREFIX = f"kubernetes:{GROUP}/"

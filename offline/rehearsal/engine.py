@@ -13,8 +13,7 @@ from infra.emulator import Emulator
 from infra.kubernetes.labels import PRIORITY_LABEL, RUN_ANNOTATION, inputs_of
 from infra.review.stack import JOB, Properties, Resource, mapping, strings
 from offline.engine.monitor import NotCreatedError, Observer
-from offline.evaluated.queue_objects import QueuedJob, queued_job
-from offline.evaluated.queues import AdmittedJob, Assignment, Queues, decide, queues_of
+from offline.evaluated.queues import AdmittedJob, QueuedJob, Queues, decide, queued_job, queues_of
 from offline.evaluated.scheduling import PodRequest, Toleration, add
 from offline.evaluated.workloads import STATEFUL_SET, Workload
 from offline.policies.images import built_image
@@ -58,19 +57,15 @@ class Ticket:
     admitted: AdmittedJob | None = None
     reason: str = ""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Labels of the flavors that it was given: Kueue adds them to the pods' node selector."""
+    """Labels of its flavor: Kueue adds them to the pods' node selector."""
     tolerations: Sequence[Toleration] = ()
-    """Tolerations of these flavors, which Kueue adds, too."""
+    """Tolerations of its flavor, which Kueue adds, too."""
 
     @property
-    def flavors(self) -> str:
-        """What it was given, as people read it: resources and the flavor of each."""
-        by_flavor: dict[str, list[str]] = {}
-        if self.admitted is None:
-            return ""
-        for resource, flavor in self.admitted.assignment.flavors.items():
-            by_flavor.setdefault(flavor, []).append(resource)
-        return "; ".join(f"{flavor}: {', '.join(resources)}" for flavor, resources in by_flavor.items())
+    def quota(self) -> str:
+        """The flavor that it was given, and the resources that it has of it."""
+        resources = ", ".join(name for name, value in self.job.amounts.items() if value)
+        return f"{self.admitted.flavor}: {resources}" if self.admitted else ""
 
 
 @dataclass
@@ -148,8 +143,8 @@ class JobQueues:
         queues = self._queues(cluster)
         decision = decide(queues, [entry.job for entry in waiting], running)
         by_order = {entry.job.order: entry for entry in here}
-        for admitted_job, assignment in decision.admitted:
-            self._admit(by_order[admitted_job.order], assignment, queues)
+        for admitted_job, flavor in decision.admitted:
+            self._admit(by_order[admitted_job.order], flavor, queues)
         for waiting_ticket in waiting:
             waiting_ticket.reason = decision.reasons.get(waiting_ticket.job.order, "")
         for stopped, preemptor in decision.stopped:
@@ -158,12 +153,11 @@ class JobQueues:
             ticket.preempt(preemptor.name)
         self._changed.notify_all()
 
-    def _admit(self, ticket: Ticket, assignment: Assignment, queues: Queues) -> None:
+    def _admit(self, ticket: Ticket, flavor: str, queues: Queues) -> None:
         # As `PodSetInfo.Merge` does it (pkg/podset/podset.go of Kueue v0.19.2).
-        flavors = [queues.flavors[name] for name in dict.fromkeys(assignment.flavors.values())]
-        ticket.labels = {key: value for flavor in flavors for key, value in flavor.labels.items()}
-        ticket.tolerations = [toleration for flavor in flavors for toleration in flavor.tolerations]
-        ticket.admitted = AdmittedJob(ticket.job, assignment, next(self._count))
+        ticket.labels = queues.flavors[flavor].labels
+        ticket.tolerations = queues.flavors[flavor].tolerations
+        ticket.admitted = AdmittedJob(ticket.job, flavor, next(self._count))
 
     def _queues(self, cluster: str) -> Queues:
         def cluster_wide(kind: str) -> list[tuple[str, Properties]]:
@@ -437,13 +431,13 @@ class Engine(Observer):
         record.queued += time.time() - began
         if record.phase is Phase.QUEUED:
             record.phase = Phase.PENDING
-            self.note(record, f"admitted after {time.time() - began:.1f} s ({ticket.flavors})")
+            self.note(record, f"admitted after {time.time() - began:.1f} s ({ticket.quota})")
 
     def _inject_programs(self, request: PodRequest, ticket: Ticket, record: JobRecord) -> PodRequest:
         """``request`` with what Kueue adds to the pods of a Job that it admits."""
         if added := {key: value for key, value in ticket.labels.items() if key not in request.selector}:
             listed = ", ".join(f"{key}={value}" for key, value in added.items())
-            self.note(record, f"Kueue adds the labels of flavor {ticket.flavors} to its node selector: {listed}")
+            self.note(record, f"Kueue adds the labels of flavor {ticket.quota} to its node selector: {listed}")
         return replace(
             request,
             selector={**request.selector, **ticket.labels},

@@ -12,7 +12,7 @@ from infra.schema.names import KUBERNETES_NAME_LIMIT
 from infra.schema.quantities import cpu_millicores, mebibytes
 from offline.engine.provider_outputs import kind_of, namespace_of, object_name
 from offline.evaluated.pod_security import breaches, words
-from offline.evaluated.queue_objects import GROUP, problems
+from offline.evaluated.queues import GROUP, is_served
 from offline.evaluated.scheduling import Toleration, tolerations, untolerated
 from offline.rehearsal.cluster.pods import Container, PodSpec
 
@@ -85,8 +85,9 @@ class Objects:
             )
         if namespace and not self._has_namespace(cluster_of(resource), namespace):
             raise RefusedError(f'namespaces "{namespace}" not found')
-        if resource.type.startswith(f"kubernetes:{GROUP}/") and (reasons := problems(kind, resource.inputs)):
-            raise RefusedError(f"{kind} {name!r} is invalid: {'; '.join(reasons)}")
+        version = str(resource.inputs.get("apiVersion", ""))
+        if resource.type.startswith(f"kubernetes:{GROUP}/") and not is_served(kind, version):
+            raise RefusedError(f'no matches for kind "{kind}" in version "{version}"')
         if kind == "ConfigMap" and (size := sum(map(len, contents(resource).values()))) > CONFIG_MAP_LIMIT:
             raise RefusedError(
                 f"ConfigMap {name!r} is invalid: {size} bytes, must have at most {CONFIG_MAP_LIMIT}"

@@ -216,69 +216,15 @@ def test_a_job_of_higher_priority_stops_another_which_then_goes_on(tmp_path: Pat
     assert int(log.rsplit("starting after ", 1)[1].split()[0]) > 0
 
 
-FLAVOR = {"name": "cpu", "resources": [{"name": "cpu", "nominalQuota": "1"}]}
-
-
-@pytest.mark.parametrize(
-    ("kind", "spec", "says"),
-    [
-        ("ClusterQueue", {"cohort": "all"}, ".spec.cohort: field not declared in schema"),
-        ("ClusterQueue", {"queueingStrategy": "Fifo"}, 'spec.queueingStrategy: Unsupported value: "Fifo"'),
-        ("ClusterQueue", {"cohortName": "My Team"}, 'spec.cohortName: Invalid value: "My Team"'),
-        (
-            "ClusterQueue",
-            {"resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": [FLAVOR]}]},
-            "flavors must have the same number of resources as the coveredResources",
-        ),
-        (
-            "ClusterQueue",
-            {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [FLAVOR, FLAVOR]}]},
-            'flavors[1].name: Duplicate value: "cpu"',
-        ),
-        (
-            "ClusterQueue",
-            {"resourceGroups": [{"coveredResources": ["memory"], "flavors": [FLAVOR]}]},
-            'Invalid value: "cpu": must match the name in coveredResources',
-        ),
-        (
-            "ClusterQueue",
-            {"admissionChecksStrategy": {"admissionChecks": [{"name": "nodes", "onFlavors": ["t4"]}]}},
-            'onFlavors[0]: Unsupported value: "t4"',
-        ),
-        ("ResourceFlavor", {"nodeLabels": {str(each): "" for each in range(9)}}, "must have at most 8 items"),
-        (
-            "ResourceFlavor",
-            {"nodeTaints": [{"key": "a", "effect": "Never"}]},
-            'effect: Unsupported value: "Never"',
-        ),
-        (
-            "AdmissionCheck",
-            {"controllerName": "nodes", "parameters": {"name": "ml.queued"}},
-            'spec.parameters.name: Invalid value: "ml.queued"',
-        ),
-        ("AdmissionCheck", {}, "spec.controllerName: Required value"),
-        ("Workload", {}, f'no matches for kind "Workload" in version "{API}"'),
-    ],
-)
-def test_objects_that_kueue_would_refuse_are_refused(
-    tmp_path: Path, kind: str, spec: Mapping[str, Any], says: str
-) -> None:
-    def program() -> None:
-        custom(Toys(), kind, "wrong", spec)
-
-    outcome, printed = rehearse(program, tmp_path)
-    assert outcome.exit_code == 1
-    assert says in printed, printed
-
-
-def test_a_version_that_kueue_does_not_serve_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "kind"), [("v1beta1", "ResourceFlavor"), ("v1beta2", "Workload")])
+def test_objects_that_kueue_does_not_serve_are_refused(tmp_path: Path, version: str, kind: str) -> None:
     def program() -> None:
         toys = Toys()
         metadata = k8s.meta.v1.ObjectMetaArgs(name="old")
-        version = "kueue.x-k8s.io/v1beta1"
         k8s.apiextensions.CustomResource(
-            "old", api_version=version, kind="ResourceFlavor", metadata=metadata, opts=toys.options()
+            "old", api_version=f"kueue.x-k8s.io/{version}", kind=kind, metadata=metadata, opts=toys.options()
         )
 
-    _, printed = rehearse(program, tmp_path)
-    assert 'no matches for kind "ResourceFlavor" in version "kueue.x-k8s.io/v1beta1"' in printed
+    outcome, output = rehearse(program, tmp_path)
+    assert outcome.exit_code == 1
+    assert f'no matches for kind "{kind}"' in output
