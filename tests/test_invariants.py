@@ -215,7 +215,7 @@ def test_gpus_are_limited_to_what_is_asked_for(recording: Recording) -> None:
 def test_no_gpu_node_is_asked_for_before_the_data_is_there(running: Recording) -> None:
     recording = running
     # A gate is that of its image's first pipeline, and waits for its data.
-    first = {"inpainting": "inpainting-prepare", "mnist": "mnist-prepare"}
+    first = {"handwriting": "handwriting-prepare", "mnist": "mnist-prepare"}
     images = {image(job): name for job in recording.of(JOB) if (name := job.name.partition("-")[0]) in first}
     for job in recording.of(JOB):
         if asked(job).gpus:

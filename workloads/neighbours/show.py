@@ -25,11 +25,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--neighbours", type=int, default=3)
-    parser.add_argument("--fit", type=Path, required=True, help="the result of the step `fit`")
+    parser.add_argument("--fit", type=Path, required=True, help="the best result of the step `fit`")
     options = parser.parse_args()
-    accuracy = json.loads((options.fit / "metrics.json").read_text(encoding="utf-8"))["accuracy"]
-    answer = page(options.neighbours, accuracy).encode()
+    metrics = json.loads((options.fit / "metrics.json").read_text(encoding="utf-8"))
+    answer = page(metrics["neighbours"], metrics["accuracy"]).encode()
 
     class Handler(BaseHTTPRequestHandler):
         # Seconds: who says nothing holds a thread no longer.
@@ -47,6 +46,8 @@ def main() -> None:
             self.end_headers()
             self.wfile.write(body)
 
+    print(f"The best asks {metrics['neighbours']} neighbours: {metrics['accuracy']:.2%} read right", flush=True)
+
     # The first process of a container ends at no signal that it does not handle.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ThreadingHTTPServer((options.host, options.port), Handler) as server:
@@ -58,27 +59,27 @@ def main() -> None:
 
 def page(neighbours: int, accuracy: float) -> str:
     """The page, of the digits that ``neighbours`` read; ``accuracy`` is what the step measured."""
-    known, asked, of_known, truth = split()
+    known, unknown, of_known, truth = split()
     model = KNeighborsClassifier(n_neighbors=neighbours).fit(known, of_known)
-    found = model.predict(asked)
-    wrong = [index for index in range(len(asked)) if found[index] != truth[index]]
-    nearest = model.kneighbors(asked[wrong], return_distance=False) if wrong else []
+    predictions = model.predict(unknown)
+    wrong = [index for index in range(len(unknown)) if predictions[index] != truth[index]]
+    nearest = model.kneighbors(unknown[wrong], return_distance=False) if wrong else []
     rows = "".join(
-        f"<tr><td>{drawn(asked[index])}</td><td>{truth[index]}</td><td>{found[index]}</td>"
-        f"<td>{''.join(drawn(known[other]) for other in beside)}</td></tr>"
+        f"<tr><td>{draw(unknown[index])}</td><td>{truth[index]}</td><td>{predictions[index]}</td>"
+        f"<td>{''.join(draw(known[other]) for other in beside)}</td></tr>"
         for index, beside in zip(wrong, nearest, strict=True)
     )
-    said = f"{accuracy:.2%} of {len(asked)} digits were read right, {len(wrong)} were not"
+    summary = f"{accuracy:.2%} of {len(unknown)} digits were read right, {len(wrong)} were not"
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><title>Digits and their neighbours</title>"
         "<meta name=viewport content='width=device-width'><style>body{font:1rem sans-serif;margin:2rem}"
         "td,th{padding:.3rem 1rem;text-align:left}svg{width:3rem;margin-right:.3rem}</style>"
-        f"<h1>Digits and their neighbours</h1><p>{said}.</p><table>"
+        f"<h1>Digits and their neighbours</h1><p>{summary}.</p><table>"
         f"<tr><th>digit<th>is<th>read as<th>nearest</tr>{rows}</table></html>"
     )
 
 
-def drawn(digit: Any) -> str:
+def draw(digit: Any) -> str:
     """A digit as a picture in SVG."""
     squares = "".join(
         f"<rect x={index % SIDE} y={index // SIDE} width=1 height=1 fill-opacity={value / DARKEST:.2f} />"

@@ -58,7 +58,7 @@ def test_every_key_says_what_it_is() -> None:
     assert all(each["properties"] for each in schema["$defs"].values())
 
 
-@pytest.mark.parametrize("folder", ["diagnosis", "inpainting"])
+@pytest.mark.parametrize("folder", ["neighbours", "handwriting"])
 def test_the_schema_takes_the_pipelines_of_this_repository(folder: str) -> None:
     import jsonschema  # Its import takes seconds, which each worker would wait for.
 
