@@ -1,7 +1,7 @@
 """Mutated code: whether the tests notice that one place of `infra` or `offline` says something else.
 
     python -m tests.mutants --count 60 --seed 1
-    python -m tests.mutants --count 5 -- -m "not long" tests/infra
+    python -m tests.mutants --count 5 --room infra/schema -- -m "not long" tests/infra/schema
 
 Comparisons are turned round, numbers are one larger, `and` and `or` stand for each other, and a `not` is gone: one
 place at a time, in a copy of the working tree. What follows `--` is for pytest, by default what `make test` runs.
@@ -103,9 +103,9 @@ def mutations(content: bytes) -> list[Mutation]:
     return found
 
 
-def chosen(root: Path, count: int, seed: int) -> list[tuple[Path, Mutation]]:
-    """Mutations of files below ``root``, each place as probable as any other."""
-    files = sorted(path for room in ROOMS for path in (root / room).rglob("*.py"))
+def chosen(root: Path, count: int, seed: int, rooms: Sequence[str] = ROOMS) -> list[tuple[Path, Mutation]]:
+    """Mutations of the files of ``rooms``, folders below ``root``, each place as probable as any other."""
+    files = sorted(path for room in rooms for path in (root / room).rglob("*.py"))
     places = [(path.relative_to(root), mutation) for path in files for mutation in mutations(path.read_bytes())]
     return random.Random(seed).sample(places, count)
 
@@ -132,6 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--room", action="append", help="a folder to mutate, by default infra and offline")
     parser.add_argument("pytest", nargs="*", default=LANE, help="which tests are run")
     options = parser.parse_args(arguments)
     survivors = 0
@@ -145,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("The tests have to pass before anything is mutated", file=sys.stderr)
             return 2
         longest = PATIENCE * (time.monotonic() - begun)
-        for path, mutation in chosen(clone, options.count, options.seed):
+        for path, mutation in chosen(clone, options.count, options.seed, options.room or ROOMS):
             file = clone / path
             content = file.read_bytes()
             file.write_bytes(mutation.applied(content))
