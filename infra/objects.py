@@ -1,11 +1,22 @@
 """What several clouds, and what is the same everywhere, declare alike in clusters."""
 
-from typing import TypedDict
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
+import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.charts import Chart
-from infra.platform import Backend
+from infra.platform import Backend, Claim, Store
+
+
+def wait_for(
+    opts: pulumi.ResourceOptions | None, *resources: pulumi.Resource, **more: Any
+) -> pulumi.ResourceOptions:
+    """``opts``, and ``more`` of them, for what is created after ``resources`` and deleted before them."""
+    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[*resources], **more))
+
 
 # What every Helm release of a pinned chart says alike: which chart it is, from where, and with which image.
 
@@ -43,4 +54,68 @@ def rule(backend: Backend) -> k8s.networking.v1.IngressRuleArgs:
     path = k8s.networking.v1.HTTPIngressPathArgs(path="/", path_type="Prefix", backend=service)
     return k8s.networking.v1.IngressRuleArgs(
         host=backend.host, http=k8s.networking.v1.HTTPIngressRuleValueArgs(paths=[path])
+    )
+
+
+# The kubeconfig of a cluster whose users sign in with a program: never a token itself.
+
+
+def kubeconfig_text(context: str, cluster: Mapping[str, Any], program: Mapping[str, Any]) -> str:
+    """A kubeconfig with one ``context``; ``cluster`` says where its API is, and ``program`` gets a token."""
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", **program, "interactiveMode": "Never"}}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": context, "cluster": cluster}],
+            "users": [{"name": context, "user": user}],
+            "contexts": [{"name": context, "context": {"cluster": context, "user": context}}],
+            "current-context": context,
+        },
+        indent=2,
+    )
+
+
+# A file system that the stack declares itself, as a volume that is there before its claim.
+
+
+CLAIM = "store"
+"""Name of the PersistentVolumeClaim, and of the volume in pods."""
+
+
+def file_system_volume(size: str, namespace: str, **source: Any) -> k8s.core.v1.PersistentVolumeSpecArgs:
+    """The volume for the claim of ``namespace``. Its files outlive the cluster; ``source`` says where they are."""
+    return k8s.core.v1.PersistentVolumeSpecArgs(
+        capacity={"storage": size},
+        access_modes=["ReadWriteMany"],
+        volume_mode="Filesystem",
+        persistent_volume_reclaim_policy="Retain",
+        storage_class_name="",
+        claim_ref=k8s.core.v1.ObjectReferenceArgs(
+            api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=CLAIM
+        ),
+        **source,
+    )
+
+
+def file_system_store(
+    url: pulumi.Input[str], size: str, volume: k8s.core.v1.PersistentVolume, made_of: Sequence[pulumi.Resource]
+) -> Store:
+    """The store as the pods have it that claim ``volume``; ``made_of`` are what holds its files."""
+    return Store(
+        url=url,
+        volume=k8s.core.v1.VolumeArgs(
+            name=CLAIM,
+            persistent_volume_claim=k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=CLAIM),
+        ),
+        claim=Claim(
+            name=CLAIM,
+            size=size,
+            access_mode="ReadWriteMany",
+            # None at all, unlike the cluster's default: the claim is for this volume.
+            storage_class="",
+            # Not the name itself: the claim is deleted before the volume, which waits for it.
+            volume_name=volume.metadata.name.apply(str),
+        ),
+        replaced_with=[*made_of, volume],
     )

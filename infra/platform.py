@@ -68,7 +68,7 @@ class RequestRules:
     step: int = 1
 
     def admitted(self, requests: Resources) -> Resources:
-        """The requests that the cluster takes unchanged for a pod that asks for ``asked``: never less."""
+        """The requests that the cluster takes unchanged for a pod that asks for ``requests``: never less."""
         cpu, memory = max(requests.cpu, self.least.cpu), max(requests.memory, self.least.memory)
         low, high = [1.024 * gib for gib in self.ratio] if self.ratio else (0, math.inf)  # MiB for each millicore.
         cpu = math.ceil(max(cpu, memory / high) / self.step) * self.step
@@ -126,7 +126,7 @@ class Pool:
     provisioning: str = ""
 
     def admitted(self, requests: Resources) -> Resources:
-        """What a pod has to ask for that needs ``asked``, so that the cluster takes it unchanged."""
+        """What a pod has to ask for that needs ``requests``, so that the cluster takes it unchanged."""
         return self.requests.admitted(requests) if self.requests else requests
 
 
@@ -249,7 +249,7 @@ class Backend:
     ``name`` is the prefix of the logical names of its resources, ``object_name`` that of the names of its
     Kubernetes objects, which have the ``labels``. People open ``path`` of ``host``. They reach ``port`` of
     ``service``, which answers at the path ``probe`` while it is healthy; None: no path is known. ``proxied``: the
-    service is a proxy, which asks people to log in. ``secret`` is the client secret of the login, where it has one.
+    service is a proxy, which asks people to log in. ``secret`` is the client secret of the login, if it has one.
     """
 
     name: str

@@ -4,28 +4,25 @@ A stack exports it where its file names teams under ``slipway:teams``. It has no
 the output ``kubeconfig``, which is a secret. `docs/teams.md` describes the format.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from infra.platform import (
-    Claim,
     Egress,
     Interconnect,
     MigStrategy,
     Platform,
     Pool,
-    Priority,
     QueueAccess,
     RequestRules,
     Store,
     Taint,
     TaintEffect,
-    TeamApp,
 )
 from infra.platform import Resources as NodeResources
 from infra.schema.base import PoolSettings, Team
@@ -60,19 +57,6 @@ class _Fact(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Amounts(_Fact):
-    """Resources of a node or a container: CPU in millicores, memory and storage in MiB, GPUs or shares of one."""
-
-    cpu: int
-    memory: int
-    ephemeral_storage: int = 0
-    gpus: int = 0
-
-    def resources(self) -> NodeResources:
-        """As the rest of the program has them."""
-        return NodeResources(self.cpu, self.memory, self.ephemeral_storage, self.gpus)
-
-
 class TaintFact(_Fact):
     """A node taint, with the effect in Kubernetes' spelling."""
 
@@ -83,32 +67,6 @@ class TaintFact(_Fact):
     def taint(self) -> Taint:
         """As the rest of the program has it."""
         return Taint(self.key, self.value, self.effect)
-
-
-class RequestRulesFact(_Fact):
-    """What the cluster makes of pods' requests: the fields of `infra.platform.RequestRules`."""
-
-    least: Amounts
-    ratio: tuple[float, float] | None = None
-    step: int = 1
-
-    def rules(self) -> RequestRules:
-        """As the rest of the program has them."""
-        return RequestRules(self.least.resources(), self.ratio, self.step)
-
-
-class InterconnectFact(_Fact):
-    """The network between a pool's nodes: the fields of `infra.platform.Interconnect`."""
-
-    name: str
-    bandwidth: float
-    resource: str = ""
-    count: int = 0
-    environment: dict[str, str] = Field(default_factory=dict[str, str])
-
-    def interconnect(self) -> Interconnect:
-        """As the rest of the program has it."""
-        return Interconnect(self.name, self.bandwidth, self.resource, self.count, self.environment)
 
 
 class PoolFacts(PoolSettings):
@@ -122,7 +80,7 @@ class PoolFacts(PoolSettings):
 
     selector: dict[str, str]
     taints: tuple[TaintFact, ...] = ()
-    allocatable: Amounts
+    allocatable: NodeResources
     max_nodes: int
     min_nodes: int = 0
     accelerator: str | None = None
@@ -130,13 +88,13 @@ class PoolFacts(PoolSettings):
     shared_gpus: bool = False
     gpu_clients: int = 1
     mig_strategy: MigStrategy = "none"
-    requests: RequestRulesFact | None = None
+    requests: RequestRules | None = None
     movable: bool = False
-    interconnect: InterconnectFact | None = None
+    interconnect: Interconnect | None = None
 
     def node(self) -> NodeResources:
         """What one node leaves to pods."""
-        return self.allocatable.resources()
+        return self.allocatable
 
     @property
     def has_gpus(self) -> bool:
@@ -194,20 +152,9 @@ class StoreFacts(_Fact):
     url: str
     volume: Volume
     pod_annotations: dict[str, str] = Field(default_factory=dict[str, str])
-    sidecar: Amounts = Amounts(cpu=0, memory=0)
+    sidecar: NodeResources = NodeResources(cpu=0, memory=0)
     claim: ClaimFact | None = None
     reader: dict[str, str] | None = None
-
-
-class QueueFact(_Fact):
-    """What Kueue has for the team's Jobs: the fields of `infra.platform.QueueAccess`."""
-
-    cluster_queue: str
-    priorities: dict[Priority, str]
-
-    def access(self) -> QueueAccess:
-        """As the rest of the program has it."""
-        return QueueAccess(self.cluster_queue, self.priorities)
 
 
 class TeamAppFact(_Fact):
@@ -225,17 +172,7 @@ class TeamAccess(_Fact):
     store: StoreFacts
     service_account_annotations: dict[str, str] = Field(default_factory=dict[str, str])
     apps: dict[str, TeamAppFact] = Field(default_factory=dict[str, TeamAppFact])
-    queue: QueueFact | None = None
-
-
-class EgressFact(_Fact):
-    """Where pods have to be able to connect to: the fields of `infra.platform.Egress`."""
-
-    cidr: str
-    ports: tuple[int, ...]
-    protocols: tuple[Literal["TCP", "UDP"], ...] = ("TCP",)
-    excepted: tuple[str, ...] = ()
-    namespace: str = ""
+    queue: QueueAccess | None = None
 
 
 class ClusterFacts(_Fact):
@@ -254,7 +191,7 @@ class ClusterFacts(_Fact):
     kubectl: str
     context: str | None = None
     pod_user: int | None = None
-    egress: tuple[EgressFact, ...]
+    egress: tuple[Egress, ...]
     creates_namespace: bool = True
     reads_nodes: bool = True
 
@@ -314,8 +251,8 @@ def _cluster(cloud: str, platform: Platform, devices: str, queues: Mapping[str, 
             name: {
                 "store": _store(access.store),
                 "service_account_annotations": dict(access.service_account_annotations),
-                **({"queue": _queue(queues[name])} if name in queues else {}),
-                **({"apps": {key: _app(app) for key, app in access.apps.items()}} if access.apps else {}),
+                **({"queue": _plain(queues[name])} if name in queues else {}),
+                **({"apps": _plain(access.apps)} if access.apps else {}),
             }
             for name, access in platform.teams.items()
         },
@@ -323,7 +260,7 @@ def _cluster(cloud: str, platform: Platform, devices: str, queues: Mapping[str, 
         "kubectl": platform.kubectl,
         "context": platform.context,
         "pod_user": platform.pod_user,
-        "egress": [_plain(egress) for egress in platform.egress],
+        "egress": _plain(platform.egress),
         "creates_namespace": platform.creates_namespace,
         "reads_nodes": platform.reads_nodes,
     }
@@ -334,7 +271,7 @@ def _pool(pool: Pool, devices: str) -> dict[str, Any]:
     mark = f" {short_digest(sha256(devices.encode()).hexdigest())}" if devices and pool.accelerator else ""
     return {
         "selector": dict(pool.selector),
-        "taints": [_plain(taint) for taint in pool.taints],
+        "taints": _plain(pool.taints),
         "allocatable": _plain(pool.allocatable),
         "max_nodes": pool.max_nodes,
         "min_nodes": pool.min_nodes,
@@ -343,30 +280,10 @@ def _pool(pool: Pool, devices: str) -> dict[str, Any]:
         "shared_gpus": pool.shared_gpus,
         "gpu_clients": pool.gpu_clients,
         "mig_strategy": pool.mig_strategy,
-        **({"requests": _rules(pool.requests)} if pool.requests else {}),
+        **({"requests": _plain(pool.requests)} if pool.requests else {}),
         **({"movable": True} if pool.movable else {}),
-        **({"interconnect": _interconnect(pool.interconnect)} if pool.interconnect else {}),
+        **({"interconnect": _plain(pool.interconnect)} if pool.interconnect else {}),
     }
-
-
-def _interconnect(interconnect: Interconnect) -> dict[str, Any]:
-    return {
-        **{field.name: getattr(interconnect, field.name) for field in fields(interconnect)},
-        "environment": {**interconnect.environment},
-    }
-
-
-def _queue(queue: QueueAccess) -> dict[str, Any]:
-    return {"cluster_queue": queue.cluster_queue, "priorities": dict(queue.priorities)}
-
-
-def _app(app: TeamApp) -> dict[str, Any]:
-    return {"writes": app.writes, "annotations": dict(app.annotations)}
-
-
-def _rules(rules: RequestRules) -> dict[str, Any]:
-    ratio = list(rules.ratio) if rules.ratio else None
-    return {"least": _plain(rules.least), "ratio": ratio, "step": rules.step}
 
 
 def _store(store: Store) -> dict[str, Any]:
@@ -387,7 +304,10 @@ def _store(store: Store) -> dict[str, Any]:
     }
 
 
-def _plain(facts: Taint | NodeResources | Egress | Claim) -> dict[str, Any]:
-    """The fields of a dataclass; unlike `dataclasses.asdict`, without copies of outputs."""
-    values: dict[str, Any] = {field.name: getattr(facts, field.name) for field in fields(facts)}
-    return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
+def _plain(value: Any) -> Any:
+    """``value`` with dataclasses as mappings; unlike `dataclasses.asdict`, without copies of outputs."""
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(member) for key, member in cast("Mapping[str, Any]", value).items()}
+    return [*map(_plain, cast("Sequence[Any]", value))] if isinstance(value, tuple | list) else value

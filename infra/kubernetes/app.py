@@ -25,17 +25,23 @@ from infra.kubernetes.idle import IdleWatch, IdleWatchArgs
 from infra.kubernetes.ingress.exposure import Exposure, expose
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.labels import APP, NAME, PART_OF, PEOPLE, app_labels
-from infra.kubernetes.network_policy import rule
+from infra.kubernetes.network_policy import (
+    allow_from,
+    allow_to,
+    name_servers,
+    network_policy,
+    peer,
+    rule,
+    select,
+)
 from infra.kubernetes.service import PASSWORD_LENGTH, PATIENCE
 from infra.kubernetes.workspace import Workspace
+from infra.objects import wait_for
 from infra.placed import DATA, App
 from infra.platform import Egress
 from infra.schema.quantities import size_quantity
 
 # Who may connect to an app, and where it may connect to: as little as it says that it needs.
-
-
-DNS = 53
 
 
 def declare_policies(
@@ -48,16 +54,14 @@ def declare_policies(
     """
     labels = app_labels(app.pipeline, app.name)
     return [
-        k8s.networking.v1.NetworkPolicy(
+        network_policy(
             name,
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=app.object_name, namespace=namespace, labels=labels),
-            spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),
-                policy_types=["Ingress", "Egress"],
-                ingress=_ingress(app),
-                egress=_egress(app, egress),
-            ),
-            opts=opts,
+            k8s.meta.v1.ObjectMetaArgs(name=app.object_name, namespace=namespace, labels=labels),
+            select(labels),
+            ["Ingress", "Egress"],
+            opts,
+            ingress=_ingress(app),
+            egress=_egress(app, egress),
         )
     ]
 
@@ -65,45 +69,23 @@ def declare_policies(
 def _ingress(app: App) -> list[k8s.networking.v1.NetworkPolicyIngressRuleArgs]:
     if not app.clients:
         return []
-    clients = k8s.meta.v1.LabelSelectorArgs(
-        match_labels={**PART_OF, NAME: app.pipeline},
-        match_expressions=[
-            k8s.meta.v1.LabelSelectorRequirementArgs(key=APP, operator="In", values=sorted(app.clients))
-        ],
+    clients = select(
+        {**PART_OF, NAME: app.pipeline},
+        k8s.meta.v1.LabelSelectorRequirementArgs(key=APP, operator="In", values=sorted(app.clients)),
     )
-    return [
-        k8s.networking.v1.NetworkPolicyIngressRuleArgs(
-            from_=[k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=clients)], ports=_ports(app)
-        )
-    ]
+    return [allow_from([peer(clients)], *app.all_ports.values())]
 
 
 def _egress(app: App, egress: Sequence[Egress] | None) -> list[k8s.networking.v1.NetworkPolicyEgressRuleArgs]:
     rules = [
-        k8s.networking.v1.NetworkPolicyEgressRuleArgs(
-            to=[
-                k8s.networking.v1.NetworkPolicyPeerArgs(
-                    pod_selector=k8s.meta.v1.LabelSelectorArgs(
-                        match_labels=app_labels(connect.pipeline, connect.name)
-                    )
-                )
-            ],
-            ports=_ports(connect),
-        )
-        for connect in app.connects.values()
+        allow_to([peer(select(app_labels(server.pipeline, server.name)))], *server.all_ports.values())
+        for server in app.connects.values()
     ]
     if not (app.uses_store or app.declared.requirements):
-        return [
-            *rules,
-            *(rule(egress) for egress in app.platform.egress if egress.namespace or DNS in egress.ports),
-        ]
+        return [*rules, *name_servers(app.platform)]
     if egress is None:
         return [*rules, k8s.networking.v1.NetworkPolicyEgressRuleArgs()]
     return [*rules, *map(rule, egress)]
-
-
-def _ports(app: App) -> list[k8s.networking.v1.NetworkPolicyPortArgs]:
-    return [k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=port) for port in app.all_ports.values()]
 
 
 @dataclass(frozen=True)
@@ -155,24 +137,20 @@ class PipelineApp(pulumi.ComponentResource):
             name,
             args,
             spec,
-            pulumi.ResourceOptions.merge(
+            wait_for(
                 on_cluster,
-                pulumi.ResourceOptions(
-                    depends_on=[
-                        *before,
-                        *([token] if token else []),
-                        *([image.built] if image else []),
-                        *app.pool.resources,
-                        *([workspace.devices[app.pool.name]] if _waits_for_devices(args) else []),
-                        *(step_job.job for step_job in args.after),
-                        *(resource for server in args.connected for resource in server.ready),
-                    ],
-                    # Both would have the same labels, and the Service would lead to either.
-                    delete_before_replace=True,
-                    # The claim of a store that is replaced goes once no pod holds it.
-                    replace_with=[*app.platform.store.replaced_with] if app.uses_store else None,
-                    custom_timeouts=pulumi.CustomTimeouts(create=f"{PATIENCE}s", update=f"{PATIENCE}s"),
-                ),
+                *before,
+                *([token] if token else []),
+                *([image.built] if image else []),
+                *app.pool.resources,
+                *([workspace.devices[app.pool.name]] if _waits_for_devices(args) else []),
+                *(step_job.job for step_job in args.after),
+                *(resource for server in args.connected for resource in server.ready),
+                # Both would have the same labels, and the Service would lead to either.
+                delete_before_replace=True,
+                # The claim of a store that is replaced goes once no pod holds it.
+                replace_with=[*app.platform.store.replaced_with] if app.uses_store else None,
+                custom_timeouts=pulumi.CustomTimeouts(create=f"{PATIENCE}s", update=f"{PATIENCE}s"),
             ),
         )
         host = _host(name, args, pods, on_cluster)
@@ -394,7 +372,7 @@ def _host(
         ),
         # Pulumi waits until a ready pod stands behind it. Declared before its pods, it would wait in vain where
         # one resource is created at a time.
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[pods])),
+        opts=wait_for(opts, pods),
     )
 
 

@@ -262,7 +262,7 @@ def filled_in(text: str, pipeline: str, declared: AppDeclaration, inputs: Mappin
     *before, last = text.format_map(values).split(mark)
     variable = f"$({token_variable(declared.name)})"
     # A `$` in front of the variable is one in front of its parenthesis.
-    return "".join(escaped(f"{text}(")[:-1] + variable for text in before) + escaped(last)
+    return "".join(escaped(f"{part}(")[:-1] + variable for part in before) + escaped(last)
 
 
 def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:

@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 
 from infra.charts import charts
 from infra.kubernetes.labels import PART_OF
-from infra.objects import image, source
+from infra.objects import image, source, wait_for
 from infra.platform import GPU_RESOURCE, DevicePlugin, Platform, Pool
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
@@ -71,7 +71,7 @@ class NvidiaDevicePlugin(pulumi.ComponentResource):
                     ),
                 },
             ),
-            opts=pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=list(args.after))),
+            opts=wait_for(on_cluster, *args.after),
         )
         self.releases: Mapping[str, k8s.helm.v3.Release] = {
             pool.name: self._release(name, pool, args, namespace, on_cluster) for pool in gpu_pools(args.platform)
@@ -100,7 +100,7 @@ class NvidiaDevicePlugin(pulumi.ComponentResource):
             # Helm takes a DaemonSet for ready while one node still lacks it (3.20, pkg/kube/ready.go), and its
             # time-out names no node. The devices gate waits for every GPU instead, where it may read nodes.
             skip_await=args.platform.reads_nodes,
-            opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=after)),
+            opts=wait_for(opts, *after),
         )
 
 
@@ -191,5 +191,5 @@ def _privileged(
                 namespace=namespace_name,
             )
         ],
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace])),
+        opts=wait_for(opts, namespace),
     )

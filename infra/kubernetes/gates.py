@@ -137,7 +137,7 @@ class Gates:
         key = ("accelerator", pool.name, step.image, module)
         if key not in self._made:
             wanted = _tested(pool)
-            supplements = {name: before for name, before in step.inputs.items() if before.supplements}
+            supplements = {name: source for name, source in step.inputs.items() if source.supplements}
             # By its module, so that the gate of TensorFlow's image keeps its name whatever other images join it.
             name = pool.name if tensorflow else f"{pool.name}-driver"
             others = sum(1 for made in self._made if made[:2] == key[:2] and made[-1] == module)
@@ -165,7 +165,7 @@ class Gates:
         pool = step.pool
         key = ("network", pool.name, step.image)
         if key not in self._made and step.nodes is not None:
-            supplements = {name: before for name, before in step.inputs.items() if before.supplements}
+            supplements = {name: source for name, source in step.inputs.items() if source.supplements}
             others = sum(1 for made in self._made if made[:2] == key[:2])
             network = pool.interconnect or Interconnect("network", 0)
             self._made[key] = replace(

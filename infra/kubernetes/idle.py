@@ -14,10 +14,12 @@ from infra.kubernetes.app_pod import TOKEN, token_secret_name
 from infra.kubernetes.bundle import config_map
 from infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
 from infra.kubernetes.labels import app_labels, step_labels
+from infra.kubernetes.network_policy import allow_from, network_policy, peer, select
 from infra.kubernetes.pod import bundle_map, from_secret, template
 from infra.kubernetes.run import plan
-from infra.kubernetes.schedule import CRON_JOB_NAME_LIMIT, RUNNER
+from infra.kubernetes.schedule import CRON_JOB_NAME_LIMIT, RUNNER, identity
 from infra.kubernetes.workspace import Workspace
+from infra.objects import wait_for
 from infra.pipelines.apps import Idle
 from infra.placed import IDLE_WATCH, App, Step
 from infra.schema.names import fit
@@ -63,29 +65,13 @@ class IdleWatch(pulumi.ComponentResource):
         on_cluster = pulumi.ResourceOptions(
             parent=self, provider=workspace.platform.provider, depends_on=[*workspace.ready, *args.ready]
         )
-        account = k8s.core.v1.ServiceAccount(
-            f"{name}-account", metadata=metadata, automount_service_account_token=False, opts=on_cluster
+        rule = k8s.rbac.v1.PolicyRuleArgs(
+            api_groups=["apps"],
+            resources=["statefulsets/scale"],
+            resource_names=[args.stateful_set],
+            verbs=["patch"],
         )
-        role = k8s.rbac.v1.Role(
-            f"{name}-role",
-            metadata=metadata,
-            rules=[
-                k8s.rbac.v1.PolicyRuleArgs(
-                    api_groups=["apps"],
-                    resources=["statefulsets/scale"],
-                    resource_names=[args.stateful_set],
-                    verbs=["patch"],
-                )
-            ],
-            opts=on_cluster,
-        )
-        binding = k8s.rbac.v1.RoleBinding(
-            f"{name}-binding",
-            metadata=metadata,
-            role_ref=k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="Role", name=called),
-            subjects=[k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=called, namespace=workspace.namespace)],
-            opts=pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=[account, role])),
-        )
+        binding = identity(name, called, workspace.namespace, labels=labels, rules=[rule], opts=on_cluster)
         run = plan(_step(args), args.root)
         before = [
             binding,
@@ -110,7 +96,7 @@ class IdleWatch(pulumi.ComponentResource):
                     ),
                 ),
             ),
-            opts=pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=before)),
+            opts=wait_for(on_cluster, *before),
         )
         self.start = pulumi.Output.concat(
             workspace.platform.kubectl,
@@ -145,37 +131,23 @@ def _policies(
     name: str, args: IdleWatchArgs, labels: dict[str, str], opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
     """Lets the pod that looks connect to the app and to the Kubernetes API. Policies add up."""
-    app = args.app
-    port = k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=app.declared.port)
-    pods = k8s.meta.v1.LabelSelectorArgs(match_labels=labels)
-    policy = k8s.networking.v1.NetworkPolicy(
+    app, namespace, pods = args.app, args.workspace.namespace, select(labels)
+    to_app = network_policy(
         f"{name}-asked",
-        metadata=k8s.meta.v1.ObjectMetaArgs(
-            name=f"{app.object_name}-idle", namespace=args.workspace.namespace, labels=labels
-        ),
-        spec=k8s.networking.v1.NetworkPolicySpecArgs(
-            pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=app_labels(app.pipeline, app.name)),
-            policy_types=["Ingress"],
-            ingress=[
-                k8s.networking.v1.NetworkPolicyIngressRuleArgs(
-                    from_=[k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=pods)], ports=[port]
-                )
-            ],
-        ),
-        opts=opts,
+        k8s.meta.v1.ObjectMetaArgs(name=f"{app.object_name}-idle", namespace=namespace, labels=labels),
+        select(app_labels(app.pipeline, app.name)),
+        ["Ingress"],
+        opts,
+        ingress=[allow_from([peer(pods)], app.declared.port)],
     )
     if not args.workspace.limits_egress:
-        return [policy]
-    asks = k8s.networking.v1.NetworkPolicy(
+        return [to_app]
+    everywhere = network_policy(
         f"{name}-asks",
-        metadata=k8s.meta.v1.ObjectMetaArgs(
-            name=f"{app.object_name}-idle-egress", namespace=args.workspace.namespace, labels=labels
-        ),
-        spec=k8s.networking.v1.NetworkPolicySpecArgs(
-            pod_selector=pods,
-            policy_types=["Egress"],
-            egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs()],
-        ),
-        opts=opts,
+        k8s.meta.v1.ObjectMetaArgs(name=f"{app.object_name}-idle-egress", namespace=namespace, labels=labels),
+        pods,
+        ["Egress"],
+        opts,
+        egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs()],
     )
-    return [policy, asks]
+    return [to_app, everywhere]

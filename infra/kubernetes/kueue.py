@@ -16,6 +16,7 @@ import pulumi_kubernetes as k8s
 from infra.kubernetes.kueue_release import KueueReleaseArgs, kueue_release
 from infra.kubernetes.labels import PART_OF
 from infra.kubernetes.workspace import KUEUE_API as API
+from infra.objects import wait_for
 from infra.pipelines.residents import Resident
 from infra.platform import GPU_RESOURCE, Platform, Pool, Priority, QueueAccess, Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
@@ -177,7 +178,7 @@ class Kueue(pulumi.ComponentResource):
         installed = [kueue_release(name, args.release, args.platform, on_cluster)] if args.release else []
         # Kueue has to be there for as long as they are: it keeps a queue or flavor from being deleted while
         # something uses it, and nobody else lets it go.
-        after = pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=installed))
+        after = wait_for(on_cluster, *installed)
         pools = list(args.platform.pools.values())
         classes = [
             WorkloadPriorityClass(
@@ -192,7 +193,7 @@ class Kueue(pulumi.ComponentResource):
         flavors = [self._flavor(name, pool, args, after) for pool in pools]
         checks = self._checks(name, pools, args, after)
         quotas = nominal(pools, args.shares, args.held)
-        behind = pulumi.ResourceOptions.merge(after, pulumi.ResourceOptions(depends_on=[*flavors, *checks]))
+        behind = wait_for(after, *flavors, *checks)
         queues = [
             k8s.apiextensions.CustomResource(
                 f"{name}-queue-{namespace}",
@@ -255,7 +256,7 @@ class Kueue(pulumi.ComponentResource):
                         "name": called,
                     },
                 },
-                opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[config])),
+                opts=wait_for(opts, config),
             )
             made += [config, check]
         return made

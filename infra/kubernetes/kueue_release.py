@@ -11,7 +11,7 @@ import pulumi_kubernetes as k8s
 
 from infra.charts import charts
 from infra.kubernetes.labels import PART_OF
-from infra.objects import image
+from infra.objects import image, wait_for
 from infra.platform import Platform, Pool, Resources
 
 CHART = "kueue"
@@ -55,7 +55,7 @@ def kueue_release(
         metadata=k8s.meta.v1.ObjectMetaArgs(
             name=args.namespace, labels={**PART_OF, "pod-security.kubernetes.io/enforce": "restricted"}
         ),
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=nodes)),
+        opts=wait_for(opts, *nodes),
     )
     return k8s.helm.v3.Release(
         f"{name}-release",
@@ -66,7 +66,7 @@ def kueue_release(
         values=values(args, pool),
         # A first node may have to come.
         timeout=900,
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace])),
+        opts=wait_for(opts, namespace),
     )
 
 

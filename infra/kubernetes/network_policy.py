@@ -7,6 +7,7 @@ addresses, not hosts.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -15,13 +16,15 @@ from infra.kubernetes.gates import DEVICES_GATE
 from infra.kubernetes.labels import APP, COMPONENT, NAME, PART_OF, SERVICE, service_labels, step_labels
 from infra.kubernetes.node_group import group_name
 from infra.placed import SCHEDULED_RUN, Service, Step
-from infra.platform import Egress
+from infra.platform import Egress, Platform
 
 PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")
 """Addresses of networks of one's own (RFC 1918), of carriers (RFC 6598) and of single links (RFC 3927)."""
 
 PUBLIC_HTTPS = Egress("0.0.0.0/0", (443,), excepted=PRIVATE)
 """What the package index, the data sets and the clouds' storage are reached by."""
+
+DNS = 53
 
 
 @dataclass(frozen=True)
@@ -41,46 +44,82 @@ class NetworkPoliciesArgs:
     apps: bool = False
 
 
+def network_policy(
+    name: str,
+    metadata: k8s.meta.v1.ObjectMetaArgs,
+    pods: k8s.meta.v1.LabelSelectorArgs,
+    types: Sequence[Literal["Ingress", "Egress"]],
+    opts: pulumi.ResourceOptions,
+    *,
+    ingress: Sequence[k8s.networking.v1.NetworkPolicyIngressRuleArgs] | None = None,
+    egress: Sequence[k8s.networking.v1.NetworkPolicyEgressRuleArgs] | None = None,
+) -> k8s.networking.v1.NetworkPolicy:
+    """Declares a policy of ``types`` for ``pods``: whatever no rule allows is forbidden."""
+    spec = k8s.networking.v1.NetworkPolicySpecArgs(
+        pod_selector=pods,
+        policy_types=list(types),
+        ingress=None if ingress is None else list(ingress),
+        egress=None if egress is None else list(egress),
+    )
+    return k8s.networking.v1.NetworkPolicy(name, metadata=metadata, spec=spec, opts=opts)
+
+
+def allow_from(
+    peers: Sequence[k8s.networking.v1.NetworkPolicyPeerArgs], *ports: int
+) -> k8s.networking.v1.NetworkPolicyIngressRuleArgs:
+    """Lets ``peers`` connect to ``ports``, by default to every port. Without peers it lets everybody in."""
+    return k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=list(peers), ports=tcp(*ports))
+
+
+def allow_to(
+    peers: Sequence[k8s.networking.v1.NetworkPolicyPeerArgs], *ports: int
+) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
+    """Lets pods connect to ``ports`` of ``peers``; to every port where none is named."""
+    return k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=list(peers), ports=tcp(*ports))
+
+
+def tcp(*ports: int) -> list[k8s.networking.v1.NetworkPolicyPortArgs] | None:
+    """``ports`` of a rule; None, which stands for every port, where there are none."""
+    return [k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=port) for port in ports] or None
+
+
+def select(
+    labels: Mapping[str, str] | None, *requirements: k8s.meta.v1.LabelSelectorRequirementArgs
+) -> k8s.meta.v1.LabelSelectorArgs:
+    """Selects the pods with ``labels`` that meet the ``requirements``."""
+    return k8s.meta.v1.LabelSelectorArgs(match_labels=labels, match_expressions=list(requirements) or None)
+
+
+def peer(pods: k8s.meta.v1.LabelSelectorArgs) -> k8s.networking.v1.NetworkPolicyPeerArgs:
+    """Pods of the same namespace, as the other side of a connection."""
+    return k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=pods)
+
+
 def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
     """Declares that nothing may connect to a pod, and that pods may connect only to ``args.egress``."""
     policies: list[pulumi.Resource] = [
-        k8s.networking.v1.NetworkPolicy(
+        network_policy(
             f"{name}-deny-ingress",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name="deny-ingress", namespace=args.namespace, labels=PART_OF),
-            spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=args.pods), policy_types=["Ingress"]
-            ),
-            opts=opts,
+            k8s.meta.v1.ObjectMetaArgs(name="deny-ingress", namespace=args.namespace, labels=PART_OF),
+            select(args.pods),
+            ["Ingress"],
+            opts,
         )
     ]
     if args.egress is not None:
-        policies.append(
-            k8s.networking.v1.NetworkPolicy(
-                f"{name}-limit-egress",
-                metadata=k8s.meta.v1.ObjectMetaArgs(name="limit-egress", namespace=args.namespace, labels=PART_OF),
-                spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                    # The devices gate and scheduled runs talk to the Kubernetes API, which no policy can name: its
-                    # address is the control plane's, and plugins disagree on whether a block of addresses can hold
-                    # it.
-                    pod_selector=k8s.meta.v1.LabelSelectorArgs(
-                        match_labels=args.pods,
-                        match_expressions=[
-                            k8s.meta.v1.LabelSelectorRequirementArgs(
-                                key=NAME,
-                                operator="NotIn",
-                                values=[DEVICES_GATE, *([SCHEDULED_RUN] if args.scheduled else [])],
-                            ),
-                            # Policies add up, and a service may connect to less than a step.
-                            *([_no_service()] if args.services else []),
-                            *([_no_app()] if args.apps else []),
-                        ],
-                    ),
-                    policy_types=["Egress"],
-                    egress=[rule(egress) for egress in args.egress],
-                ),
-                opts=opts,
-            )
+        # The devices gate and scheduled runs talk to the Kubernetes API, which no policy can name: its address is
+        # the control plane's, and plugins disagree on whether a block of addresses can hold it.
+        calling = [DEVICES_GATE, *([SCHEDULED_RUN] if args.scheduled else [])]
+        limited = select(
+            args.pods,
+            k8s.meta.v1.LabelSelectorRequirementArgs(key=NAME, operator="NotIn", values=calling),
+            # Policies add up, and a service may connect to less than a step.
+            *([_lacks(SERVICE)] if args.services else []),
+            *([_lacks(APP)] if args.apps else []),
         )
+        metadata = k8s.meta.v1.ObjectMetaArgs(name="limit-egress", namespace=args.namespace, labels=PART_OF)
+        rules = [rule(egress) for egress in args.egress]
+        policies.append(network_policy(f"{name}-limit-egress", metadata, limited, ["Egress"], opts, egress=rules))
     return policies
 
 
@@ -92,47 +131,25 @@ def service_policies(
     ``limited`` says that pods may connect only to what a policy allows, so that one has to allow this.
     """
     labels = service_labels(service.pipeline, service.name)
-    pods = k8s.meta.v1.LabelSelectorArgs(match_labels=labels)
-    clients = k8s.meta.v1.LabelSelectorArgs(
-        match_labels={**PART_OF, NAME: service.pipeline},
-        match_expressions=[
-            k8s.meta.v1.LabelSelectorRequirementArgs(key=COMPONENT, operator="In", values=sorted(service.clients)),
-            _no_service(),
-        ],
+    pods = select(labels)
+    clients = select(
+        {**PART_OF, NAME: service.pipeline},
+        k8s.meta.v1.LabelSelectorRequirementArgs(key=COMPONENT, operator="In", values=sorted(service.clients)),
+        _lacks(SERVICE),
     )
-    port = k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=service.port)
-    policy = k8s.networking.v1.NetworkPolicy(
-        name,
-        metadata=k8s.meta.v1.ObjectMetaArgs(name=service.object_name, namespace=namespace, labels=labels),
-        spec=k8s.networking.v1.NetworkPolicySpecArgs(
-            pod_selector=pods,
-            policy_types=["Ingress", "Egress"],
-            ingress=[
-                k8s.networking.v1.NetworkPolicyIngressRuleArgs(
-                    from_=[k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=clients)], ports=[port]
-                )
-            ],
-        ),
-        opts=opts,
-    )
+    metadata = k8s.meta.v1.ObjectMetaArgs(name=service.object_name, namespace=namespace, labels=labels)
+    inwards = [allow_from([peer(clients)], service.port)]
+    policy = network_policy(name, metadata, pods, ["Ingress", "Egress"], opts, ingress=inwards)
     if not limited:
         # A policy for what the clients connect to would take everything else from them.
         return [policy]
-    of_clients = k8s.networking.v1.NetworkPolicy(
+    of_clients = network_policy(
         f"{name}-clients",
-        metadata=k8s.meta.v1.ObjectMetaArgs(
-            name=f"{service.object_name}-clients", namespace=namespace, labels=labels
-        ),
-        spec=k8s.networking.v1.NetworkPolicySpecArgs(
-            pod_selector=clients,
-            policy_types=["Egress"],
-            egress=[
-                k8s.networking.v1.NetworkPolicyEgressRuleArgs(
-                    to=[k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=pods)], ports=[port]
-                )
-            ],
-        ),
-        opts=opts,
+        k8s.meta.v1.ObjectMetaArgs(name=f"{service.object_name}-clients", namespace=namespace, labels=labels),
+        clients,
+        ["Egress"],
+        opts,
+        egress=[allow_to([peer(pods)], service.port)],
     )
     return [policy, of_clients]
 
@@ -145,47 +162,38 @@ def group_policy(
     NCCL listens on ports that the system chooses. ``limited`` says that pods may connect only to what a policy
     allows, so that one has to allow this; where they may connect to everything, a policy would take it from them.
     """
-    pods = k8s.meta.v1.LabelSelectorArgs(
-        match_labels=step_labels(step.pipeline, step.name), match_expressions=[_no_service()]
-    )
-    peers = [k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=pods)]
-    out = [k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=peers)] if limited else None
-    return k8s.networking.v1.NetworkPolicy(
+    labels = step_labels(step.pipeline, step.name)
+    pods = select(labels, _lacks(SERVICE))
+    return network_policy(
         name,
-        metadata=k8s.meta.v1.ObjectMetaArgs(
-            name=group_name(step), namespace=namespace, labels=step_labels(step.pipeline, step.name)
-        ),
-        spec=k8s.networking.v1.NetworkPolicySpecArgs(
-            pod_selector=pods,
-            policy_types=["Ingress", "Egress"] if limited else ["Ingress"],
-            ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=peers)],
-            egress=out,
-        ),
-        opts=opts,
+        k8s.meta.v1.ObjectMetaArgs(name=group_name(step), namespace=namespace, labels=labels),
+        pods,
+        ["Ingress", "Egress"] if limited else ["Ingress"],
+        opts,
+        ingress=[allow_from([peer(pods)])],
+        egress=[allow_to([peer(pods)])] if limited else None,
     )
 
 
-def _no_service() -> k8s.meta.v1.LabelSelectorRequirementArgs:
-    return k8s.meta.v1.LabelSelectorRequirementArgs(key=SERVICE, operator="DoesNotExist")
+def _lacks(label: str) -> k8s.meta.v1.LabelSelectorRequirementArgs:
+    return k8s.meta.v1.LabelSelectorRequirementArgs(key=label, operator="DoesNotExist")
 
 
-def _no_app() -> k8s.meta.v1.LabelSelectorRequirementArgs:
-    return k8s.meta.v1.LabelSelectorRequirementArgs(key=APP, operator="DoesNotExist")
+def name_servers(platform: Platform) -> list[k8s.networking.v1.NetworkPolicyEgressRuleArgs]:
+    """What lets pods connect to the cluster's name servers."""
+    return [rule(egress) for egress in platform.egress if egress.namespace or DNS in egress.ports]
 
 
 def rule(egress: Egress) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
     """What lets pods connect to ``egress``."""
     if egress.namespace:
-        peer = k8s.networking.v1.NetworkPolicyPeerArgs(
-            namespace_selector=k8s.meta.v1.LabelSelectorArgs(
-                match_labels={"kubernetes.io/metadata.name": egress.namespace}
-            )
-        )
+        namespace = select({"kubernetes.io/metadata.name": egress.namespace})
+        target = k8s.networking.v1.NetworkPolicyPeerArgs(namespace_selector=namespace)
     else:
         block = k8s.networking.v1.IPBlockArgs(cidr=egress.cidr, except_=list(egress.excepted) or None)
-        peer = k8s.networking.v1.NetworkPolicyPeerArgs(ip_block=block)
+        target = k8s.networking.v1.NetworkPolicyPeerArgs(ip_block=block)
     return k8s.networking.v1.NetworkPolicyEgressRuleArgs(
-        to=[peer],
+        to=[target],
         ports=[
             k8s.networking.v1.NetworkPolicyPortArgs(protocol=protocol, port=port)
             for port in egress.ports

@@ -17,6 +17,7 @@ from infra.kubernetes.labels import NAME, PART_OF, job_labels
 from infra.kubernetes.pod import RECORD_VARIABLE, bundle_map, from_secret, template
 from infra.kubernetes.run import Run, plan
 from infra.kubernetes.workspace import Workspace
+from infra.objects import wait_for
 from infra.placed import SCHEDULED_RUN, Step
 from infra.platform import Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
@@ -116,7 +117,7 @@ def admit_only(
         spec=k8s.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpecArgs(
             policy_name=f"{namespace}.{account}", validation_actions=["Deny"]
         ),
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[policy])),
+        opts=wait_for(opts, policy),
     )
     return [policy, binding]
 
@@ -258,6 +259,30 @@ class PipelineScheduleArgs:
     webhook: str | None = None
 
 
+def identity(
+    name: str,
+    called: str,
+    namespace: str,
+    *,
+    labels: Mapping[str, str],
+    rules: Sequence[k8s.rbac.v1.PolicyRuleArgs],
+    opts: pulumi.ResourceOptions,
+) -> pulumi.Resource:
+    """Declares a service account with the right to ``rules`` in its ``namespace``; returns what gives it that."""
+    metadata = k8s.meta.v1.ObjectMetaArgs(name=called, namespace=namespace, labels=labels)
+    account = k8s.core.v1.ServiceAccount(
+        f"{name}-account", metadata=metadata, automount_service_account_token=False, opts=opts
+    )
+    role = k8s.rbac.v1.Role(f"{name}-role", metadata=metadata, rules=list(rules), opts=opts)
+    return k8s.rbac.v1.RoleBinding(
+        f"{name}-binding",
+        metadata=metadata,
+        role_ref=k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="Role", name=called),
+        subjects=[k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=called, namespace=namespace)],
+        opts=wait_for(opts, account, role),
+    )
+
+
 class PipelineSchedule(pulumi.ComponentResource):
     """Runs a pipeline by the clock, never twice at a time.
 
@@ -275,22 +300,8 @@ class PipelineSchedule(pulumi.ComponentResource):
         on_cluster = pulumi.ResourceOptions(
             parent=self, provider=workspace.platform.provider, depends_on=[*workspace.ready]
         )
-        account = k8s.core.v1.ServiceAccount(
-            f"{name}-account", metadata=metadata, automount_service_account_token=False, opts=on_cluster
-        )
-        role = k8s.rbac.v1.Role(
-            f"{name}-role",
-            metadata=metadata,
-            rules=_rules(called, notifies=args.webhook is not None),
-            opts=on_cluster,
-        )
-        binding = k8s.rbac.v1.RoleBinding(
-            f"{name}-binding",
-            metadata=metadata,
-            role_ref=k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="Role", name=called),
-            subjects=[k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=called, namespace=workspace.namespace)],
-            opts=pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=[account, role])),
-        )
+        rules = _rules(called, notifies=args.webhook is not None)
+        binding = identity(name, called, workspace.namespace, labels=labels, rules=rules, opts=on_cluster)
         jobs = k8s.core.v1.ConfigMap(
             f"{name}-jobs",
             metadata=metadata,
@@ -323,17 +334,20 @@ class PipelineSchedule(pulumi.ComponentResource):
                     ),
                 ),
             ),
-            opts=pulumi.ResourceOptions.merge(
+            opts=wait_for(
                 on_cluster,
+                binding,
+                jobs,
+                bundle,
+                *limits,
+                *told,
                 # What a run reads beside the pipeline's own results, such as packages, is there once these are.
-                pulumi.ResourceOptions(
-                    depends_on=[binding, jobs, bundle, *limits, *told, *(job.job for job in args.jobs)],
-                    # The pods of its runs hold the store's claim, and go with it.
-                    replace_with=[*workspace.frees_claim],
-                    # Else Pulumi creates it first: the provider takes over the one of that name, and the delete
-                    # that follows leaves no schedule (seen with Pulumi 3.260, November 2026).
-                    delete_before_replace=True,
-                ),
+                *(job.job for job in args.jobs),
+                # The pods of its runs hold the store's claim, and go with it.
+                replace_with=[*workspace.frees_claim],
+                # Else Pulumi creates it first: the provider takes over the one of that name, and the delete
+                # that follows leaves no schedule (seen with Pulumi 3.260, November 2026).
+                delete_before_replace=True,
             ),
         )
         self.register_outputs({"cronJob": called})
@@ -421,7 +435,7 @@ def _planned(job: StepJob, args: PipelineScheduleArgs) -> dict[str, Any]:
     return {
         "name": names[run.name],
         "path": run.path if step.publishes else "",
-        "after": sorted(names[job] for job in needed & names.keys()),
+        "after": sorted(names[earlier] for earlier in needed & names.keys()),
         "manifest": {
             "apiVersion": "batch/v1",
             "kind": "Job",

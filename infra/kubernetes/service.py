@@ -25,6 +25,7 @@ from infra.kubernetes.pod import (
 )
 from infra.kubernetes.run import PodImage, inside, pulled_with
 from infra.kubernetes.workspace import Workspace
+from infra.objects import wait_for
 from infra.placed import DATA, PASSWORD, PORT, Service, Step
 from infra.schema.names import fit, short_digest
 from infra.schema.quantities import size_quantity
@@ -94,19 +95,15 @@ class PipelineService(pulumi.ComponentResource):
             name,
             metadata=_metadata(args, _stateful_set_name(service)),
             spec=_stateful_set(service, pulumi.Output.unsecret(made.bcrypt_hash), image),
-            opts=pulumi.ResourceOptions.merge(
+            opts=wait_for(
                 on_cluster,
-                pulumi.ResourceOptions(
-                    depends_on=[
-                        secret,
-                        *policies,
-                        *([image.built] if image else []),
-                        *service.pool.resources,
-                    ],
-                    # Both would have the same labels, and the Service would lead to either.
-                    delete_before_replace=True,
-                    custom_timeouts=pulumi.CustomTimeouts(create=f"{PATIENCE}s", update=f"{PATIENCE}s"),
-                ),
+                secret,
+                *policies,
+                *([image.built] if image else []),
+                *service.pool.resources,
+                # Both would have the same labels, and the Service would lead to either.
+                delete_before_replace=True,
+                custom_timeouts=pulumi.CustomTimeouts(create=f"{PATIENCE}s", update=f"{PATIENCE}s"),
             ),
         )
         host = k8s.core.v1.Service(
@@ -119,7 +116,7 @@ class PipelineService(pulumi.ComponentResource):
             ),
             # Pulumi waits until a ready pod stands behind it. Declared before its pod, it would wait in vain where
             # one resource is created at a time.
-            opts=pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=[stateful_set])),
+            opts=wait_for(on_cluster, stateful_set),
         )
         k8s.policy.v1.PodDisruptionBudget(
             name,
@@ -260,7 +257,7 @@ def word(text: str, port: int, password_variable: str) -> str:
     *before, last = text.format_map(places).split(mark)
     variable = f"$({password_variable})"
     # A `$` in front of the variable is one in front of its parenthesis.
-    return "".join(escaped(f"{text}(")[:-1] + variable for text in before) + escaped(last)
+    return "".join(escaped(f"{part}(")[:-1] + variable for part in before) + escaped(last)
 
 
 def services_of(steps: Iterable[Step]) -> list[Service]:

@@ -10,6 +10,7 @@ from infra.kubernetes.device_plugin import NvidiaDevicePlugin, NvidiaDevicePlugi
 from infra.kubernetes.labels import PART_OF
 from infra.kubernetes.network_policy import PUBLIC_HTTPS, NetworkPoliciesArgs, network_policies
 from infra.kubernetes.run import PodImage, Usage
+from infra.objects import wait_for
 from infra.platform import GPU_RESOURCE, Claim, Collector, Egress, Platform, Priority, QueueAccess
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.schema.quantities import canonical, cpu_quantity, size_quantity
@@ -43,7 +44,7 @@ class NodeReader(pulumi.ComponentResource):
             f"{name}-account",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=args.namespace, labels=PART_OF),
             automount_service_account_token=False,
-            opts=pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=list(args.after))),
+            opts=wait_for(on_cluster, *args.after),
         )
         self.ready: tuple[pulumi.Resource, ...] = (account,)
         if args.platform.owned:
@@ -80,7 +81,7 @@ def grant(
             api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=cluster_wide
         ),
         subjects=[k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=namespace)],
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[*accounts, role])),
+        opts=wait_for(opts, *accounts, role),
     )
     return role, binding
 
@@ -230,7 +231,7 @@ class Workspace(pulumi.ComponentResource):
         on_cluster = pulumi.ResourceOptions(parent=self, provider=platform.provider)
 
         created = _own_namespace(name, args, on_cluster) if platform.creates_namespace else []
-        in_namespace = pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=created))
+        in_namespace = wait_for(on_cluster, *created)
         service_account = k8s.core.v1.ServiceAccount(
             f"{name}-service-account",
             metadata=k8s.meta.v1.ObjectMetaArgs(
@@ -293,15 +294,10 @@ def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions)
         metadata=k8s.meta.v1.ObjectMetaArgs(
             name=args.namespace, labels={**PART_OF, **pod_security_labels(), **_marks(args)}
         ),
-        opts=pulumi.ResourceOptions.merge(
-            opts,
-            # Deleted before the nodes of the cluster's own services: once the metrics API has no node left,
-            # the deletion of a namespace does not end.
-            # And before Kueue, without which nothing that it looks after in the namespace goes.
-            pulumi.ResourceOptions(
-                protect=_protected(args), depends_on=[*_service_nodes(args.platform), *_kueue(args)]
-            ),
-        ),
+        # Deleted before the nodes of the cluster's own services: once the metrics API has no node left,
+        # the deletion of a namespace does not end.
+        # And before Kueue, without which nothing that it looks after in the namespace goes.
+        opts=wait_for(opts, *_service_nodes(args.platform), *_kueue(args), protect=_protected(args)),
     )
     quota = k8s.core.v1.ResourceQuota(
         f"{name}-quota",
@@ -309,7 +305,7 @@ def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions)
         spec=k8s.core.v1.ResourceQuotaSpecArgs(
             hard=quota_of(args.platform, args.services + args.groups + args.apps)
         ),
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace])),
+        opts=wait_for(opts, namespace),
     )
     return [namespace, quota]
 
@@ -382,14 +378,12 @@ def _local_queue(
         kind="LocalQueue",
         metadata=k8s.meta.v1.ObjectMetaArgs(name=queue, namespace=args.namespace, labels=PART_OF),
         spec={"clusterQueue": access.cluster_queue},
-        opts=pulumi.ResourceOptions.merge(
+        opts=wait_for(
             opts,
-            pulumi.ResourceOptions(
-                depends_on=[*_kueue(args)],
-                # Kueue refuses to change it.
-                replace_on_changes=["spec.clusterQueue"],
-                delete_before_replace=True,
-            ),
+            *_kueue(args),
+            # Kueue refuses to change it.
+            replace_on_changes=["spec.clusterQueue"],
+            delete_before_replace=True,
         ),
     )
 

@@ -180,6 +180,10 @@ class Stack:
         )
         return next(dependents, cluster.name)
 
+    def cluster_called(self, name: str, type_: str) -> Resource | None:
+        """The declared cluster that Kubernetes objects know by ``name``; None where it is of another type."""
+        return next((cluster for cluster in self.of_type(type_) if self.called(cluster) == name), None)
+
     def cluster_of(self, resource: Resource) -> str:
         """For a Kubernetes object: the cluster it is on, by the logical name of its provider; else empty."""
         return resource.provider.rpartition("::")[2] if resource.package == "kubernetes" else ""

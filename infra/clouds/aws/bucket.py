@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws.roles import bucket_name, deny, document, named
+from infra.clouds.aws.roles import Statement, bucket_name, deny, document, named
 from infra.clouds.aws.settings import AwsCluster, S3Store
 
 
@@ -40,23 +40,7 @@ def store_bucket(name: str, args: StoreBucketArgs) -> StoreBucket:
         opts=pulumi.ResourceOptions(protect=args.protect),
     )
     child = pulumi.ResourceOptions(parent=bucket)
-    private = aws.s3.BucketPublicAccessBlock(
-        name,
-        region=region,
-        bucket=bucket.bucket,
-        block_public_acls=True,
-        block_public_policy=True,
-        ignore_public_acls=True,
-        restrict_public_buckets=True,
-        opts=child,
-    )
-    owned = aws.s3.BucketOwnershipControls(
-        name,
-        region=region,
-        bucket=bucket.bucket,
-        rule=aws.s3.BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced"),
-        opts=child,
-    )
+    private, owned = no_public_access(name, bucket, region)
     versioned = aws.s3.BucketVersioning(
         name,
         region=region,
@@ -87,13 +71,7 @@ def store_bucket(name: str, args: StoreBucketArgs) -> StoreBucket:
         name,
         region=region,
         bucket=bucket.bucket,
-        policy=document(
-            deny(
-                ["s3:*"],
-                [bucket.arn, pulumi.Output.concat(bucket.arn, "/*")],
-                {"Bool": {"aws:SecureTransport": "false"}},
-            )
-        ),
+        policy=document(tls_only(bucket)),
         # Both change who may do what to the bucket, and S3 refuses two such changes at once.
         opts=pulumi.ResourceOptions(parent=bucket, depends_on=[private]),
     )
@@ -106,6 +84,37 @@ def store_bucket(name: str, args: StoreBucketArgs) -> StoreBucket:
         opts=pulumi.ResourceOptions(parent=bucket, depends_on=[versioned]),
     )
     return StoreBucket(bucket, [private, owned, versioned, encrypted, encrypted_on_the_way])
+
+
+def no_public_access(
+    name: str, bucket: aws.s3.Bucket, region: str
+) -> tuple[aws.s3.BucketPublicAccessBlock, aws.s3.BucketOwnershipControls]:
+    """Keeps strangers from ``bucket``: neither a policy nor an ACL can let them in."""
+    child = pulumi.ResourceOptions(parent=bucket)
+    block = aws.s3.BucketPublicAccessBlock(
+        name,
+        region=region,
+        bucket=bucket.bucket,
+        block_public_acls=True,
+        block_public_policy=True,
+        ignore_public_acls=True,
+        restrict_public_buckets=True,
+        opts=child,
+    )
+    owned = aws.s3.BucketOwnershipControls(
+        name,
+        region=region,
+        bucket=bucket.bucket,
+        rule=aws.s3.BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced"),
+        opts=child,
+    )
+    return block, owned
+
+
+def tls_only(bucket: aws.s3.Bucket) -> Statement:
+    """Refuses requests to ``bucket`` that are not encrypted on the way."""
+    objects = pulumi.Output.concat(bucket.arn, "/*")
+    return deny(["s3:*"], [bucket.arn, objects], {"Bool": {"aws:SecureTransport": "false"}})
 
 
 def _lifecycle(store: S3Store) -> list[aws.s3.BucketLifecycleConfigurationRuleArgs]:

@@ -15,13 +15,13 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
 from infra.charts import charts
-from infra.clouds.aws.cluster import SYSTEM, EksCluster
+from infra.clouds.aws.cluster import SYSTEM, EksCluster, system_identity
 from infra.clouds.aws.ingress import SERVICE_ACCOUNT as LOAD_BALANCER_SERVICE_ACCOUNT
 from infra.clouds.aws.ingress import asks, load_balancer
 from infra.clouds.aws.network import Network, subnet_blocks
 from infra.clouds.aws.nodes import POOL_LABEL
 from infra.clouds.aws.pools import interconnect, labels, scales, taints
-from infra.clouds.aws.roles import Condition, PodIdentityArgs, Statement, allow, node_group_name, pod_identity
+from infra.clouds.aws.roles import Condition, Statement, allow, node_group_name, pod_identity
 from infra.clouds.aws.settings import AwsCluster, AwsPool
 from infra.objects import image, source
 from infra.platform import GPU_RESOURCE, IngressController
@@ -79,15 +79,7 @@ def autoscaler(name: str, args: AutoscalerArgs) -> list[pulumi.Resource]:
     ]
     identity = pod_identity(
         f"{name}-autoscaler",
-        PodIdentityArgs(
-            cluster=cluster.cluster,
-            cluster_name=cluster.eks_name,
-            region=region,
-            namespace=SYSTEM,
-            service_account=SERVICE_ACCOUNT,
-            tags=args.settings.tags,
-            statements=_statements(args),
-        ),
+        system_identity(cluster.addons, SERVICE_ACCOUNT, statements=_statements(args)),
         below,
     )
     return [_autoscaler_release(name, args, [*tags, *identity.ready, *cluster.ready])]
@@ -338,15 +330,7 @@ def load_balancers(name: str, args: LoadBalancersArgs) -> IngressController:
     below = pulumi.ResourceOptions(parent=cluster)
     identity = pod_identity(
         f"{name}-load-balancers",
-        PodIdentityArgs(
-            cluster=cluster.cluster,
-            cluster_name=cluster.eks_name,
-            region=settings.region,
-            namespace=SYSTEM,
-            service_account=LOAD_BALANCER_SERVICE_ACCOUNT,
-            tags=settings.tags,
-            statements=_load_balancer_statements(args),
-        ),
+        system_identity(cluster.addons, LOAD_BALANCER_SERVICE_ACCOUNT, statements=_load_balancer_statements(args)),
         below,
     )
     release = _release(name, args, [*identity.ready, *cluster.ready, *args.network.ready])

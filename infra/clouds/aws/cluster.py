@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -12,8 +11,19 @@ import pulumi_kubernetes as k8s
 from infra.clouds.aws.catalogue import addon_version
 from infra.clouds.aws.network import Network
 from infra.clouds.aws.pools import NodeGroupArgs, node_group
-from infra.clouds.aws.roles import Granted, PodIdentityArgs, RoleArgs, allow, named, pod_identity, role, trust
+from infra.clouds.aws.roles import (
+    Granted,
+    PodIdentityArgs,
+    RoleArgs,
+    Statement,
+    allow,
+    named,
+    pod_identity,
+    role,
+    trust,
+)
 from infra.clouds.aws.settings import AwsCluster
+from infra.objects import kubeconfig_text
 
 # EKS add-ons at pinned versions, in the order in which nodes and one another need them.
 
@@ -39,7 +49,7 @@ def before_nodes(name: str, args: AddonsArgs, parent: pulumi.Resource) -> list[p
     agent = _addon(name, "eks-pod-identity-agent", args, parent)
     identity = pod_identity(
         f"{name}-vpc-cni",
-        _identity(args, "aws-node", ["AmazonEKS_CNI_Policy"]),
+        system_identity(args, "aws-node", ["AmazonEKS_CNI_Policy"]),
         pulumi.ResourceOptions(parent=parent),
     )
     network = _addon(
@@ -51,13 +61,6 @@ def before_nodes(name: str, args: AddonsArgs, parent: pulumi.Resource) -> list[p
         after=[agent, *identity.ready],
     )
     return [agent, network, _addon(name, "kube-proxy", args, parent)]
-
-
-def core_dns(
-    name: str, args: AddonsArgs, parent: pulumi.Resource, after: Sequence[pulumi.Resource]
-) -> aws.eks.Addon:
-    """Names for pods. It is a Deployment, so ``after`` has to include nodes without a GPU's taint."""
-    return _addon(name, "coredns", args, parent, after=after)
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def storage_driver(
     """
     identity = pod_identity(
         f"{name}-storage",
-        _identity(args, "efs-csi-node-sa", []),
+        system_identity(args, "efs-csi-node-sa"),
         pulumi.ResourceOptions(parent=parent),
     )
     addon = _addon(name, "aws-efs-csi-driver", args, parent, after=[*after, *identity.ready])
@@ -95,13 +98,16 @@ def disk_driver(
     """
     identity = pod_identity(
         f"{name}-disks",
-        _identity(args, "ebs-csi-controller-sa", ["service-role/AmazonEBSCSIDriverPolicy"]),
+        system_identity(args, "ebs-csi-controller-sa", ["service-role/AmazonEBSCSIDriverPolicy"]),
         pulumi.ResourceOptions(parent=parent),
     )
     return _addon(name, "aws-ebs-csi-driver", args, parent, after=[*after, *identity.ready])
 
 
-def _identity(args: AddonsArgs, service_account: str, managed: Sequence[str]) -> PodIdentityArgs:
+def system_identity(
+    args: AddonsArgs, service_account: str, managed: Sequence[str] = (), statements: Sequence[Statement] = ()
+) -> PodIdentityArgs:
+    """What pods of the cluster's own services are allowed, as ``service_account`` of the namespace `SYSTEM`."""
     return PodIdentityArgs(
         cluster=args.eks,
         cluster_name=args.cluster_name,
@@ -110,6 +116,7 @@ def _identity(args: AddonsArgs, service_account: str, managed: Sequence[str]) ->
         service_account=service_account,
         tags=args.cluster.tags,
         managed=managed,
+        statements=statements,
     )
 
 
@@ -153,39 +160,12 @@ def profile_option() -> list[str]:
 
 def kubeconfig(cluster: aws.eks.Cluster, name: str, region: str) -> pulumi.Output[str]:
     """A kubeconfig as a secret output; its context is the cluster's ``name``."""
-    profile = profile_option()
-    reached = pulumi.Output.all(cluster.endpoint, cluster.certificate_authority.data)
-    return pulumi.Output.secret(reached.apply(lambda api: _render(name, region, api, profile)))
-
-
-def _render(name: str, region: str, api: list[Any], profile: list[str]) -> str:
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": name, "cluster": {"server": api[0], "certificate-authority-data": api[1]}}],
-            "users": [
-                {
-                    "name": name,
-                    "user": {
-                        "exec": {
-                            "apiVersion": "client.authentication.k8s.io/v1beta1",
-                            "command": "aws",
-                            "args": [
-                                *("eks", "get-token", "--cluster-name", name, "--region", region),
-                                *("--output", "json", *profile),
-                            ],
-                            "installHint": INSTALL_HINT,
-                            "interactiveMode": "Never",
-                        }
-                    },
-                }
-            ],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-            "current-context": name,
-        },
-        indent=2,
+    words = ["eks", "get-token", "--cluster-name", name, "--region", region, "--output", "json", *profile_option()]
+    program = {"command": "aws", "args": words, "installHint": INSTALL_HINT}
+    reached = pulumi.Output.all(cluster.endpoint, cluster.certificate_authority.data).apply(
+        lambda api: {"server": api[0], "certificate-authority-data": api[1]}
     )
+    return pulumi.Output.secret(reached.apply(lambda api: kubeconfig_text(name, api, program)))
 
 
 NODE_POLICIES = (
@@ -231,6 +211,7 @@ class EksCluster(pulumi.ComponentResource):
 
     eks_name: str
     cluster: aws.eks.Cluster
+    addons: AddonsArgs
     pools: Mapping[str, aws.eks.NodeGroup]
     storage: StorageDriver
     disks: Sequence[aws.eks.Addon]
@@ -246,13 +227,14 @@ class EksCluster(pulumi.ComponentResource):
         self.cluster = self._control_plane(name, args)
         self.security_group = self.cluster.vpc_config.cluster_security_group_id
         self._admins(name, args.cluster)
-        addons = AddonsArgs(args.cluster, self.eks_name, self.cluster)
+        self.addons = addons = AddonsArgs(args.cluster, self.eks_name, self.cluster)
         base = [*args.network.ready, *before_nodes(name, addons, self)]
         self.pools = self._pools(name, args, base)
         service_nodes = [
             self.pools[pool] for pool, settings in args.cluster.pools.items() if not settings.has_gpus
         ]
-        dns = core_dns(name, addons, self, service_nodes)
+        # A Deployment, which needs nodes without a GPU's taint.
+        dns = _addon(name, "coredns", addons, self, after=service_nodes)
         self.storage = storage_driver(name, addons, self, [*service_nodes, dns])
         self.disks = [disk_driver(name, addons, self, [*service_nodes, dns])] if args.has_services else []
         self.ready = [dns, *service_nodes]
@@ -313,7 +295,7 @@ class EksCluster(pulumi.ComponentResource):
             account, who = principal.split(":", 5)[4:]
             admin = f"{name}-{account}-{who}"
             # Their earlier name, which roles of one name in two accounts would share.
-            alike = [admin for admin in cluster.admins if admin.endswith(f":{who}")]
+            alike = [other for other in cluster.admins if other.endswith(f":{who}")]
             earlier = pulumi.ResourceOptions(
                 parent=self, aliases=[pulumi.Alias(name=f"{name}-{who}")] if len(alike) == 1 else None
             )

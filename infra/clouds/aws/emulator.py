@@ -114,9 +114,16 @@ def _ec2(prefix: str, kind: str, **more: Any) -> Outputs:
     return outputs
 
 
-def _named(form: str) -> Outputs:
-    """The outputs of what is identified by its inputs alone."""
-    return lambda _, inputs: {"id": form.format_map(inputs)}
+def _named(id_: str, arn: tuple[str, str] | None = None, **more: str) -> Outputs:
+    """The outputs of what is identified by its inputs alone: all texts, and the path of the ``arn`` of a service,
+    are formats of them.
+    """
+
+    def outputs(_: str, inputs: Inputs) -> Mapping[str, Any]:
+        made = {key: form.format_map(inputs) for key, form in {"id": id_, **more}.items()}
+        return {**made, "arn": _arn(arn[0], inputs, arn[1].format_map(inputs))} if arn else made
+
+    return outputs
 
 
 def _vpc(name: str, inputs: Inputs) -> Mapping[str, Any]:
@@ -182,11 +189,6 @@ def _node_group(name: str, inputs: Inputs) -> Mapping[str, Any]:
     }
 
 
-def _addon(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    made = f"{inputs['clusterName']}:{inputs['addonName']}"
-    return {"id": made, "arn": _arn("eks", inputs, f"addon/{made.replace(':', '/')}/emulated")}
-
-
 def _access(_: str, inputs: Inputs) -> Mapping[str, Any]:
     made = f"{inputs['clusterName']}:{inputs['principalArn']}"
     return {"id": f"{made}:{inputs['policyArn']}" if inputs.get("policyArn") else made}
@@ -198,29 +200,10 @@ def _pod_identity(name: str, inputs: Inputs) -> Mapping[str, Any]:
     return {"id": arn, "associationId": made, "associationArn": arn}
 
 
-def _log_group(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    return {"id": inputs["name"], "arn": _arn("logs", inputs, f"log-group:{inputs['name']}")}
-
-
 def _key(name: str, inputs: Inputs) -> Mapping[str, Any]:
     digest = hashlib.sha256(name.encode()).hexdigest()
     made = f"00000000-0000-0000-0000-{digest[:12]}"
     return {"id": made, "keyId": made, "arn": _arn("kms", inputs, f"key/{made}")}
-
-
-def _role(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    name = inputs["name"]
-    return {"id": name, "arn": _arn("iam", inputs, f"role/{name}"), "uniqueId": "AROAEMULATED00000000"}
-
-
-def _bucket(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    name = inputs["bucket"]
-    return {
-        "id": name,
-        "arn": _arn("s3", inputs, name),
-        "bucketDomainName": f"{name}.s3.amazonaws.com",
-        "bucketRegionalDomainName": f"{name}.s3.{inputs['region']}.amazonaws.com",
-    }
 
 
 def _file_system(service: str) -> Outputs:
@@ -245,24 +228,6 @@ def _access_point(service: str, path: str) -> Outputs:
     return outputs
 
 
-def _repository(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    name = inputs["name"]
-    return {
-        "id": name,
-        "arn": _arn("ecr", inputs, f"repository/{name}"),
-        "registryId": ACCOUNT,
-        "repositoryUrl": f"{ACCOUNT}.dkr.ecr.{inputs['region']}.amazonaws.com/{name}",
-    }
-
-
-def _lifecycle_policy(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    return {"id": inputs["repository"], "registryId": ACCOUNT}
-
-
-def _group_tag(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    return {"id": f"{inputs['autoscalingGroupName']},{inputs['tag']['key']}"}
-
-
 _OUTPUTS: Mapping[str, Outputs] = {
     "aws:ec2/vpc:Vpc": _vpc,
     "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": _ec2("sg", "security-group"),
@@ -282,16 +247,23 @@ _OUTPUTS: Mapping[str, Outputs] = {
     LAUNCH_TEMPLATE: _launch_template,
     "aws:eks/cluster:Cluster": _cluster,
     NODE_GROUP: _node_group,
-    "aws:eks/addon:Addon": _addon,
+    "aws:eks/addon:Addon": _named(
+        "{clusterName}:{addonName}", ("eks", "addon/{clusterName}/{addonName}/emulated")
+    ),
     "aws:eks/accessEntry:AccessEntry": _access,
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": _access,
     "aws:eks/podIdentityAssociation:PodIdentityAssociation": _pod_identity,
-    "aws:cloudwatch/logGroup:LogGroup": _log_group,
+    "aws:cloudwatch/logGroup:LogGroup": _named("{name}", ("logs", "log-group:{name}")),
     "aws:kms/key:Key": _key,
-    "aws:iam/role:Role": _role,
+    "aws:iam/role:Role": _named("{name}", ("iam", "role/{name}"), uniqueId="AROAEMULATED00000000"),
     "aws:iam/rolePolicy:RolePolicy": _named("{role}:{name}"),
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": _named("{role}/{policyArn}"),
-    "aws:s3/bucket:Bucket": _bucket,
+    "aws:s3/bucket:Bucket": _named(
+        "{bucket}",
+        ("s3", "{bucket}"),
+        bucketDomainName="{bucket}.s3.amazonaws.com",
+        bucketRegionalDomainName="{bucket}.s3.{region}.amazonaws.com",
+    ),
     "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": _named("{bucket}"),
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls": _named("{bucket}"),
     "aws:s3/bucketVersioning:BucketVersioning": _named("{bucket}"),
@@ -311,7 +283,12 @@ _OUTPUTS: Mapping[str, Outputs] = {
     "aws:efs/mountTarget:MountTarget": _mount_target,
     "aws:efs/accessPoint:AccessPoint": _access_point("elasticfilesystem", "access-point/{point}"),
     "aws:efs/fileSystemPolicy:FileSystemPolicy": _named("{fileSystemId}"),
-    "aws:ecr/repository:Repository": _repository,
-    "aws:ecr/lifecyclePolicy:LifecyclePolicy": _lifecycle_policy,
-    "aws:autoscaling/tag:Tag": _group_tag,
+    "aws:ecr/repository:Repository": _named(
+        "{name}",
+        ("ecr", "repository/{name}"),
+        registryId=ACCOUNT,
+        repositoryUrl=f"{ACCOUNT}.dkr.ecr.{{region}}.amazonaws.com/{{name}}",
+    ),
+    "aws:ecr/lifecyclePolicy:LifecyclePolicy": _named("{repository}", registryId=ACCOUNT),
+    "aws:autoscaling/tag:Tag": _named("{autoscalingGroupName},{tag[key]}"),
 }

@@ -11,7 +11,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.clouds.aws.cluster import SYSTEM
-from infra.objects import rule
+from infra.objects import rule, wait_for
 from infra.platform import Backend, Opened
 from infra.schema.ingress import CognitoSettings, IngressSettings, LoginSettings, OidcSettings
 
@@ -62,7 +62,7 @@ def load_balancer(backend: Backend, ingress: IngressSettings, opts: pulumi.Resou
     made = _ingress(
         backend,
         {key: value for key, value in annotations.items() if value is not None},
-        pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=before)),
+        wait_for(opts, *before),
     )
     return Opened(
         [*before, made],

@@ -8,11 +8,11 @@ from itertools import islice
 import pulumi
 import pulumi_aws as aws
 
+from infra.clouds.aws.bucket import no_public_access, tls_only
 from infra.clouds.aws.catalogue import is_zone_id
 from infra.clouds.aws.roles import (
     RoleArgs,
     allow,
-    deny,
     document,
     log_bucket_name,
     named,
@@ -328,24 +328,7 @@ def access_logs(name: str, args: AccessLogsArgs) -> None:
         tags=named(args.cluster.tags, f"{name}-logs"),
         opts=pulumi.ResourceOptions(protect=args.protect),
     )
-    child = pulumi.ResourceOptions(parent=logs)
-    private = aws.s3.BucketPublicAccessBlock(
-        f"{name}-logs",
-        region=region,
-        bucket=logs.bucket,
-        block_public_acls=True,
-        block_public_policy=True,
-        ignore_public_acls=True,
-        restrict_public_buckets=True,
-        opts=child,
-    )
-    aws.s3.BucketOwnershipControls(
-        f"{name}-logs",
-        region=region,
-        bucket=logs.bucket,
-        rule=aws.s3.BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced"),
-        opts=child,
-    )
+    private, _ = no_public_access(f"{name}-logs", logs, region)
     aws.s3.BucketLifecycleConfiguration(
         f"{name}-logs",
         region=region,
@@ -363,13 +346,12 @@ def access_logs(name: str, args: AccessLogsArgs) -> None:
                 ),
             )
         ],
-        opts=child,
+        opts=pulumi.ResourceOptions(parent=logs),
     )
-    everything = pulumi.Output.concat(logs.arn, "/*")
     delivered = {
         **allow(
             ["s3:PutObject"],
-            [everything],
+            [pulumi.Output.concat(logs.arn, "/*")],
             {
                 "ArnLike": {"aws:SourceArn": args.bucket.arn},
                 "StringEquals": {"aws:SourceAccount": args.account},
@@ -381,9 +363,7 @@ def access_logs(name: str, args: AccessLogsArgs) -> None:
         f"{name}-logs",
         region=region,
         bucket=logs.bucket,
-        policy=document(
-            delivered, deny(["s3:*"], [logs.arn, everything], {"Bool": {"aws:SecureTransport": "false"}})
-        ),
+        policy=document(delivered, tls_only(logs)),
         # Both change who may do what to the bucket, and S3 refuses two such changes at once.
         opts=pulumi.ResourceOptions(parent=logs, depends_on=[private]),
     )

@@ -7,6 +7,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
+from infra.objects import wait_for
 from infra.schema.names import spell
 
 # IAM policy documents: statements, and the JSON that AWS takes.
@@ -210,6 +211,6 @@ def pod_identity(name: str, args: PodIdentityArgs, opts: pulumi.ResourceOptions 
         service_account=args.service_account,
         role_arn=granted.role.arn,
         tags=named(args.tags, name),
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=granted.grants)),
+        opts=wait_for(opts, *granted.grants),
     )
     return PodIdentity(granted.role, [association, *granted.grants])

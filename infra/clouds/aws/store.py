@@ -26,7 +26,8 @@ from infra.clouds.aws.roles import (
     trust,
 )
 from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
-from infra.platform import POD_USER, Claim, Store
+from infra.objects import file_system_store, file_system_volume
+from infra.platform import POD_USER, Store
 from infra.schema.base import Team
 from infra.schema.names import KUBERNETES_NAME_LIMIT
 
@@ -390,9 +391,6 @@ def _sync_statements(store: S3Store, bucket: aws.s3.Bucket, args: MountArgs) -> 
 
 DRIVER = "efs.csi.aws.com"
 
-CLAIM = "store"
-"""Name of the PersistentVolumeClaim, and of the volume in pods."""
-
 SIZE = "1Gi"
 """Kubernetes wants one; the file systems have no size."""
 
@@ -438,7 +436,8 @@ def s3_store(name: str, settings: S3Store, namespace: str, args: MountArgs) -> A
     volume = _volume(name, namespace, mountable, args)
 
     def store(root: str, volume: k8s.core.v1.PersistentVolume) -> Store:
-        mounted = _store(pulumi.Output.concat("s3://", bucket.bucket, f"/{root}"), volume, mountable)
+        url = pulumi.Output.concat("s3://", bucket.bucket, f"/{root}")
+        mounted = file_system_store(url, SIZE, volume, mountable.made_of)
         arguments = {"region": region, "bucket": bucket.bucket, "folder": root}
         return replace(mounted, browse=_browse(region, bucket.bucket, root), reader=arguments)
 
@@ -464,14 +463,15 @@ def efs_store(name: str, settings: EfsStore, namespace: str, args: MountArgs) ->
     volume = _volume(name, namespace, mountable, args)
     handle = mountable.handle.apply(lambda handle: handle.partition(":")[0])
 
-    def url(root: str) -> pulumi.Output[str]:
-        return pulumi.Output.concat("efs://", handle, f"/{root}")
+    def store(root: str, volume: k8s.core.v1.PersistentVolume) -> Store:
+        url = pulumi.Output.concat("efs://", handle, f"/{root}")
+        return file_system_store(url, SIZE, volume, mountable.made_of)
 
     return AwsStore(
-        store=_store(url(ROOT), volume, mountable),
+        store=store(ROOT, volume),
         ready=[volume],
         teams={
-            team: TeamStore(_store(url(team_root(team)), volume, mountable))
+            team: TeamStore(store(team_root(team), volume))
             for team, volume in _team_volumes(name, mountable, args).items()
         },
     )
@@ -500,44 +500,15 @@ def _team_volumes(name: str, mountable: Mountable, args: MountArgs) -> dict[str,
     }
 
 
-def _store(
-    url: pulumi.Input[str],
-    volume: k8s.core.v1.PersistentVolume,
-    mountable: Mountable,
-) -> Store:
-    return Store(
-        url=url,
-        volume=k8s.core.v1.VolumeArgs(
-            name=CLAIM,
-            persistent_volume_claim=k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=CLAIM),
-        ),
-        claim=Claim(
-            name=CLAIM,
-            size=SIZE,
-            access_mode="ReadWriteMany",
-            # None at all, unlike the cluster's default: the claim is for this volume.
-            storage_class="",
-            volume_name=volume.metadata.name.apply(str),
-        ),
-        replaced_with=[*mountable.made_of, volume],
-    )
-
-
 def _volume(name: str, namespace: str, mountable: Mountable, args: MountArgs) -> k8s.core.v1.PersistentVolume:
     """Goes before anything that it is mounted through, which the driver still needs to unmount it."""
     return k8s.core.v1.PersistentVolume(
         name,
         metadata=k8s.meta.v1.ObjectMetaArgs(name=resource_name(KUBERNETES_NAME_LIMIT, name)),
-        spec=k8s.core.v1.PersistentVolumeSpecArgs(
-            capacity={"storage": SIZE},
-            access_modes=["ReadWriteMany"],
-            volume_mode="Filesystem",
-            persistent_volume_reclaim_policy="Retain",
-            storage_class_name="",
+        spec=file_system_volume(
+            SIZE,
+            namespace,
             mount_options=list(mountable.mount_options) or None,
-            claim_ref=k8s.core.v1.ObjectReferenceArgs(
-                api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=CLAIM
-            ),
             csi=k8s.core.v1.CSIPersistentVolumeSourceArgs(driver=DRIVER, volume_handle=mountable.handle),
         ),
         opts=pulumi.ResourceOptions(

@@ -11,6 +11,7 @@ from infra.clouds.existing.ingress import ingress_controller
 from infra.clouds.existing.live_cluster import UNREAD, KubeconfigError, as_argument, context_of
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool
 from infra.clouds.existing.store import MountedStore, declare_store, folder_of
+from infra.objects import wait_for
 from infra.platform import POD_USER, DevicePlugin, Egress, Interconnect, Platform, Pool, TeamAccess, dns_of
 from infra.schema.base import Team
 from infra.schema.request import Exposed, Request
@@ -36,7 +37,7 @@ def mark_nodes(name: str, pool: ExistingPool, opts: pulumi.ResourceOptions) -> l
     for node in pool.label_nodes:
         # A patch of a node that is not there would create it.
         node_ = k8s.core.v1.Node.get(f"{name}-{node}", node, opts)
-        on_node = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[node_]))
+        on_node = wait_for(opts, node_)
         patches.append(
             k8s.core.v1.NodePatch(
                 f"{name}-{node}-labels",

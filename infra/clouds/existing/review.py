@@ -44,7 +44,7 @@ def identities(stack: Stack) -> Sequence[Identity]:
 
 
 def _cannot_rename(stack: Stack) -> Iterator[Violation]:
-    unable = {name: driver for name, driver in s3_drivers().items() if not (driver.renames and driver.appends)}
+    unable = {name: known for name, known in s3_drivers().items() if not (known.renames and known.appends)}
     for resource in stack.resources.values():
         if resource.package != "kubernetes" or resource.read or _only_read(resource.properties):
             continue

@@ -1,6 +1,5 @@
 """A GKE cluster: its control plane, its node pools in order where it has any, and the provider that reaches it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from infra.clouds.gcp.identity import Key, workload_pool
 from infra.clouds.gcp.network import CLUSTER_LIMIT, PODS_RANGE, SERVICES_RANGE, pool_name, resource_name
 from infra.clouds.gcp.pools import CLOUD_PLATFORM_SCOPE, node_pool
 from infra.clouds.gcp.settings import ControlPlane, GcpCluster
+from infra.objects import kubeconfig_text
 
 # The kubeconfig of a GKE cluster: where its API is, and how to ask Google for a token; never a token itself.
 
@@ -35,7 +35,7 @@ def dns_endpoint(cluster: gcp.container.Cluster) -> pulumi.Output[str]:
     # The link is there to wait for: the endpoints' own settings are known before the cluster has a host name.
     return pulumi.Output.all(
         cluster.self_link, cluster.control_plane_endpoints_config.dns_endpoint_config.endpoint
-    ).apply(_second)
+    ).apply(lambda both: both[1])
 
 
 def kubeconfig(cluster: gcp.container.Cluster, context: str, use_dns_endpoint: bool) -> pulumi.Output[str]:
@@ -49,38 +49,8 @@ def kubeconfig(cluster: gcp.container.Cluster, context: str, use_dns_endpoint: b
         api = pulumi.Output.all(cluster.endpoint, cluster.master_auth.cluster_ca_certificate).apply(
             lambda reached: {"server": f"https://{reached[0]}", "certificate-authority-data": reached[1]}
         )
-    return pulumi.Output.secret(api.apply(lambda reached: _render(context, reached)))
-
-
-def _second(values: list[Any]) -> str:
-    return values[1]
-
-
-def _render(context: str, api: dict[str, str]) -> str:
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": context, "cluster": api}],
-            "users": [
-                {
-                    "name": context,
-                    "user": {
-                        "exec": {
-                            "apiVersion": "client.authentication.k8s.io/v1beta1",
-                            "command": AUTH_PLUGIN,
-                            "installHint": INSTALL_HINT,
-                            "provideClusterInfo": True,
-                            "interactiveMode": "Never",
-                        }
-                    },
-                }
-            ],
-            "contexts": [{"name": context, "context": {"cluster": context, "user": context}}],
-            "current-context": context,
-        },
-        indent=2,
-    )
+    program = {"command": AUTH_PLUGIN, "installHint": INSTALL_HINT, "provideClusterInfo": True}
+    return pulumi.Output.secret(api.apply(lambda reached: kubeconfig_text(context, reached, program)))
 
 
 @dataclass(frozen=True)

@@ -270,8 +270,8 @@ def _standing(
         # https://cloud.google.com/compute/docs/reference/rest/v1/regions/get and projects/get, November 2026.
         answer = google.get("compute.googleapis.com", path, fields="quotas")
         places[quota.where] = {
-            text(quota.get("metric")): (float(quota.get("limit") or 0), float(quota.get("usage") or 0))
-            for quota in mappings(answer.get("quotas"))
+            text(entry.get("metric")): (float(entry.get("limit") or 0), float(entry.get("usage") or 0))
+            for entry in mappings(answer.get("quotas"))
         }
     limits = places[quota.where]
     # A project without a quota of its own for Spot counts Spot vCPUs with the others (data/quotas.toml).

@@ -9,6 +9,7 @@ import pulumi_gcp as gcp
 from infra.clouds.gcp.catalogue import region_of
 from infra.clouds.gcp.network import KEY_RING_LIMIT, SERVICE_ACCOUNT_LIMIT, resource_name
 from infra.clouds.gcp.settings import OWN, GcpCluster, GcsStore, Impersonation
+from infra.objects import wait_for
 from infra.schema.base import StoreSettings
 from infra.schema.request import AppAccess
 
@@ -262,7 +263,7 @@ class Keys(pulumi.ComponentResource):
                 resource_name(KEY_RING_LIMIT, region),
                 project=args.project,
                 location=region,
-                opts=pulumi.ResourceOptions.merge(kept, pulumi.ResourceOptions(depends_on=args.after)),
+                opts=wait_for(kept, *args.after),
             )
             for region in sorted({key.region for key in args.keys.values()})
         }

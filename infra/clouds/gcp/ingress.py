@@ -17,6 +17,7 @@ import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
 from infra.clouds.gcp.network import resource_name
+from infra.objects import wait_for
 from infra.platform import Backend, IngressController, Opened
 from infra.schema.ingress import IapSettings
 from infra.schema.names import short_digest
@@ -65,7 +66,7 @@ def gateway(backend: Backend, made: HostedParts, opts: pulumi.ResourceOptions) -
             (GKE_API, "GCPBackendPolicy"),
             _metadata(backend.metadata(word)),
             {"default": {"timeoutSec": CONNECTION, **_iap(backend, made)}, "targetRef": _target(backend)},
-            pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=policies)),
+            wait_for(opts, *policies),
         )
     )
     check = {"type": "HTTP", "httpHealthCheck": {"port": backend.port, "requestPath": backend.probe}}
@@ -78,7 +79,7 @@ def gateway(backend: Backend, made: HostedParts, opts: pulumi.ResourceOptions) -
         {"default": {"config": check}, "targetRef": _target(backend)},
         opts,
     )
-    after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[*policies, health]))
+    after = wait_for(opts, *policies, health)
     opened = _custom(
         name,
         (GATEWAY_API, "Gateway"),
@@ -106,7 +107,7 @@ def gateway(backend: Backend, made: HostedParts, opts: pulumi.ResourceOptions) -
             "default": {"sslPolicy": made.tls_policy},
             "targetRef": {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": backend.object_name},
         },
-        pulumi.ResourceOptions.merge(after, pulumi.ResourceOptions(depends_on=[opened])),
+        wait_for(after, opened),
     )
     route = _custom(
         f"{name}-route",
@@ -122,7 +123,7 @@ def gateway(backend: Backend, made: HostedParts, opts: pulumi.ResourceOptions) -
                 }
             ],
         },
-        pulumi.ResourceOptions.merge(after, pulumi.ResourceOptions(depends_on=[opened, tls])),
+        wait_for(after, opened, tls),
     )
     client = made.iap and made.iap.client_id
     return Opened(

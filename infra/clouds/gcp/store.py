@@ -11,7 +11,8 @@ from infra.clouds.gcp.identity import Key
 from infra.clouds.gcp.network import INSTANCE_LIMIT, bucket_name, resource_name
 from infra.clouds.gcp.settings import GCS_FUSE_SIDECAR as SIDECAR
 from infra.clouds.gcp.settings import FilestoreStore, GcsStore
-from infra.platform import POD_USER, Claim, Store
+from infra.objects import file_system_store, file_system_volume
+from infra.platform import POD_USER, Store
 from infra.schema.names import KUBERNETES_NAME_LIMIT
 from infra.schema.quantities import mebibytes
 
@@ -210,8 +211,6 @@ SHARE = "store"
 """Name of the one file share of the instance: 16 characters at most (`FileShareConfig.name` of Filestore's REST
 reference, seen November 2026)."""
 
-CLAIM = "store"
-
 
 @dataclass(frozen=True)
 class FilestoreArgs:
@@ -281,16 +280,10 @@ def filestore_volume(
     """
     return k8s.core.v1.PersistentVolume(
         name,
-        metadata=k8s.meta.v1.ObjectMetaArgs(name=_volume_name()),
-        spec=k8s.core.v1.PersistentVolumeSpecArgs(
-            capacity={"storage": args.store.size},
-            access_modes=["ReadWriteMany"],
-            volume_mode="Filesystem",
-            persistent_volume_reclaim_policy="Retain",
-            storage_class_name="",
-            claim_ref=k8s.core.v1.ObjectReferenceArgs(
-                api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=CLAIM
-            ),
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=resource_name(KUBERNETES_NAME_LIMIT, "store")),
+        spec=file_system_volume(
+            args.store.size,
+            namespace,
             csi=k8s.core.v1.CSIPersistentVolumeSourceArgs(
                 driver=FILESTORE_DRIVER,
                 volume_handle=pulumi.Output.concat(
@@ -316,24 +309,6 @@ def filestore_store(
     args: FilestoreArgs, instance: gcp.filestore.Instance, volume: k8s.core.v1.PersistentVolume
 ) -> Store:
     """The store as the pods of the cluster have it that has ``volume``."""
-    return Store(
-        url=pulumi.Output.concat("filestore://", instance.name, "/", SHARE),
-        volume=k8s.core.v1.VolumeArgs(
-            name=CLAIM,
-            persistent_volume_claim=k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=CLAIM),
-        ),
-        claim=Claim(
-            name=CLAIM,
-            size=args.store.size,
-            access_mode="ReadWriteMany",
-            # None at all, unlike the cluster's default: the claim is for this volume.
-            storage_class="",
-            # Not the name itself: the claim is deleted before the volume, which waits for it.
-            volume_name=volume.metadata.name.apply(str),
-        ),
-        replaced_with=[instance, volume],
+    return file_system_store(
+        pulumi.Output.concat("filestore://", instance.name, "/", SHARE), args.store.size, volume, [instance]
     )
-
-
-def _volume_name() -> str:
-    return resource_name(KUBERNETES_NAME_LIMIT, "store")

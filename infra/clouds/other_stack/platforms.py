@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 
 from infra.clouds.contract import Cloud
 from infra.clouds.other_stack.settings import OtherStackCluster
-from infra.platform import Claim, Egress, Platform, Pool, Store
+from infra.platform import Claim, Platform, Pool, Store
 from infra.platform_output import PoolFacts, StoreFacts, UnreadableStackError
 from infra.schema.request import Request
 
@@ -101,9 +101,9 @@ def pool_of(cluster: str, name: str, facts: PoolFacts) -> Pool:
         min_nodes=facts.min_nodes,
         gpu_clients=facts.gpu_clients,
         mig_strategy=facts.mig_strategy,
-        requests=facts.requests.rules() if facts.requests else None,
+        requests=facts.requests,
         movable=facts.movable,
-        interconnect=facts.interconnect.interconnect() if facts.interconnect else None,
+        interconnect=facts.interconnect,
     )
 
 
@@ -124,7 +124,7 @@ def store_of(facts: StoreFacts, cloud: str, clouds: Mapping[str, Cloud]) -> Stor
             else None,
         ),
         pod_annotations=facts.pod_annotations,
-        sidecar=facts.sidecar.resources(),
+        sidecar=facts.sidecar,
         claim=Claim(claim.name, claim.size, claim.access_mode, claim.storage_class, claim.volume_name)
         if claim
         else None,
@@ -175,15 +175,12 @@ class OtherCluster(pulumi.ComponentResource):
             # The other stack declares it: two stacks cannot both.
             device_plugin=None,
             pod_user=facts.pod_user,
-            egress=[
-                Egress(rule.cidr, rule.ports, rule.protocols, rule.excepted, rule.namespace)
-                for rule in facts.egress
-            ],
+            egress=facts.egress,
             creates_namespace=cluster.owns_namespace,
             reads_nodes=facts.reads_nodes,
             context=context,
             owned=False,
             app_annotations={account: app.annotations for account, app in access.apps.items() if app.annotations},
-            queue=access.queue.access() if access.queue else None,
+            queue=access.queue,
         )
         self.register_outputs({"stack": cluster.stack})

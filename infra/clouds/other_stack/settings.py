@@ -76,7 +76,7 @@ class OtherStackCluster(ClusterSettings):
     @property
     def sidecar(self) -> Resources | None:
         """What the store's mount adds to a pod's requests."""
-        return self.access.store.sidecar.resources() if self.access else None
+        return self.access.store.sidecar if self.access else None
 
     @property
     def other_stack(self) -> str:

@@ -15,7 +15,9 @@ from pydantic import SecretStr
 
 from infra.kubernetes.ingress.login_proxy import CALLBACK, PORT, LoginProxyArgs, login_proxy, proxy_labels
 from infra.kubernetes.labels import app_labels, step_labels
+from infra.kubernetes.network_policy import allow_from, allow_to, network_policy, peer, select
 from infra.kubernetes.workspace import Workspace
+from infra.objects import wait_for
 from infra.placed import App
 from infra.platform import Backend, IngressController, Opened
 from infra.schema.ingress import IngressSettings
@@ -78,9 +80,9 @@ class Exposure(pulumi.ComponentResource):
             depends_on=[*workspace.ready, *args.controller.ready, args.service],
         )
         policies = _policies(name, args, on_cluster)
-        behind = pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=policies))
+        behind = wait_for(on_cluster, *policies)
         backend, before = _backend(name, args, behind)
-        after = pulumi.ResourceOptions.merge(behind, pulumi.ResourceOptions(depends_on=before))
+        after = wait_for(behind, *before)
         opened = args.controller.open(backend, after)
         self.ready: tuple[pulumi.Resource, ...] = (*policies, *before, *opened.resources)
         self.url = f"https://{args.ingress.host}{args.app.declared.path}"
@@ -99,8 +101,8 @@ def expose(
 ) -> Exposure | None:
     """Declares what opens ``app`` to people outside the cluster; None where its settings name no ``ingress``.
 
-    ``secrets`` are the stack's by name. Raises ValueError on a cluster without an Ingress controller; the settings' own checks
-    come first.
+    ``secrets`` are the stack's by name. Raises ValueError on a cluster without an Ingress controller, which the
+    settings' own checks refuse before.
     """
     ingress = app.declared.placed_by.ingress
     if ingress is None:
@@ -177,78 +179,52 @@ def _backend(
 
 def _policies(name: str, args: ExposureArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
     """The controller may connect to what asks for the login, and that to the app; nothing else may."""
-    app, way_in = args.app, _peers(args.controller)
+    app, controller = args.app, _peers(args.controller)
     of_app, port = app_labels(app.pipeline, app.name), app.declared.port
     if not args.by_proxy:
-        metadata = _metadata(args, "ingress", of_app)
-        return [_way_in(name, metadata, of_app, peers=way_in, port=port, opts=opts)]
+        inwards = [allow_from(controller, port)]
+        return [
+            network_policy(
+                name, _metadata(args, "ingress", of_app), select(of_app), ["Ingress"], opts, ingress=inwards
+            )
+        ]
     of_proxy = proxy_labels(app)
-    to_proxy, to_app = _metadata(args, "login", of_proxy), _metadata(args, "from-login", of_app)
     policies: list[pulumi.Resource] = [
-        _way_in(f"{name}-login", to_proxy, of_proxy, peers=way_in, port=PORT, opts=opts),
-        _way_in(name, to_app, of_app, peers=[_pods(of_proxy)], port=port, opts=opts),
+        network_policy(
+            f"{name}-login",
+            _metadata(args, "login", of_proxy),
+            select(of_proxy),
+            ["Ingress"],
+            opts,
+            ingress=[allow_from(controller, PORT)],
+        ),
+        network_policy(
+            name,
+            _metadata(args, "from-login", of_app),
+            select(of_app),
+            ["Ingress"],
+            opts,
+            ingress=[allow_from([peer(select(of_proxy))], port)],
+        ),
     ]
     if args.workspace.limits_egress:
         # Where pods may connect to everything, a policy that allows this connection would forbid all others.
-        policies.append(_way_out(name, args, of_proxy, _pods(of_app), opts))
+        policies.append(
+            network_policy(
+                f"{name}-to-app",
+                _metadata(args, "to-app", of_proxy),
+                select(of_proxy),
+                ["Egress"],
+                opts,
+                egress=[allow_to([peer(select(of_app))], port)],
+            )
+        )
     return policies
-
-
-def _way_in(
-    name: str,
-    metadata: k8s.meta.v1.ObjectMetaArgs,
-    pods: Mapping[str, str],
-    *,
-    peers: Sequence[k8s.networking.v1.NetworkPolicyPeerArgs],
-    port: int,
-    opts: pulumi.ResourceOptions,
-) -> k8s.networking.v1.NetworkPolicy:
-    """Lets ``peers`` connect to one port of ``pods``."""
-    return k8s.networking.v1.NetworkPolicy(
-        name,
-        metadata=metadata,
-        spec=k8s.networking.v1.NetworkPolicySpecArgs(
-            pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=pods),
-            policy_types=["Ingress"],
-            ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=list(peers), ports=[_port(port)])],
-        ),
-        opts=opts,
-    )
-
-
-def _way_out(
-    name: str,
-    args: ExposureArgs,
-    pods: Mapping[str, str],
-    peer: k8s.networking.v1.NetworkPolicyPeerArgs,
-    opts: pulumi.ResourceOptions,
-) -> k8s.networking.v1.NetworkPolicy:
-    """Lets ``pods`` connect to the app, beside what every pod may connect to."""
-    return k8s.networking.v1.NetworkPolicy(
-        f"{name}-to-app",
-        metadata=_metadata(args, "to-app", pods),
-        spec=k8s.networking.v1.NetworkPolicySpecArgs(
-            pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=pods),
-            policy_types=["Egress"],
-            egress=[
-                k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[peer], ports=[_port(args.app.declared.port)])
-            ],
-        ),
-        opts=opts,
-    )
 
 
 def _metadata(args: ExposureArgs, word: str, labels: Mapping[str, str]) -> k8s.meta.v1.ObjectMetaArgs:
     name = fit(f"{args.app.object_name}-{word}", KUBERNETES_NAME_LIMIT)
     return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=args.workspace.namespace, labels=labels)
-
-
-def _port(number: int) -> k8s.networking.v1.NetworkPolicyPortArgs:
-    return k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=number)
-
-
-def _pods(labels: Mapping[str, str]) -> k8s.networking.v1.NetworkPolicyPeerArgs:
-    return k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels))
 
 
 def _peers(controller: IngressController) -> list[k8s.networking.v1.NetworkPolicyPeerArgs]:
@@ -261,8 +237,7 @@ def _peers(controller: IngressController) -> list[k8s.networking.v1.NetworkPolic
         for network in controller.networks
     ]
     if controller.namespace:
-        selector = k8s.meta.v1.LabelSelectorArgs(match_labels=controller.namespace)
-        peers.append(k8s.networking.v1.NetworkPolicyPeerArgs(namespace_selector=selector))
+        peers.append(k8s.networking.v1.NetworkPolicyPeerArgs(namespace_selector=select(controller.namespace)))
     if not peers:
         raise ValueError("the controller has neither networks nor a namespace")
     return peers

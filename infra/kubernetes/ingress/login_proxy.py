@@ -20,6 +20,7 @@ from infra.kubernetes.pod import (
     TEMPORARY,
     container_security,
     empty,
+    from_secret,
     home,
     limits,
     pod_security,
@@ -27,6 +28,7 @@ from infra.kubernetes.pod import (
     tolerations,
 )
 from infra.kubernetes.workspace import Workspace
+from infra.objects import wait_for
 from infra.placed import App
 from infra.platform import Resources
 from infra.schema.ingress import IngressSettings, OidcSettings
@@ -173,12 +175,8 @@ def login_proxy(name: str, args: LoginProxyArgs, opts: pulumi.ResourceOptions) -
                 spec=_pod(args),
             ),
         ),
-        opts=pulumi.ResourceOptions.merge(
-            opts,
-            pulumi.ResourceOptions(
-                depends_on=[secret],
-                custom_timeouts=pulumi.CustomTimeouts(create=f"{PATIENCE}s", update=f"{PATIENCE}s"),
-            ),
+        opts=wait_for(
+            opts, secret, custom_timeouts=pulumi.CustomTimeouts(create=f"{PATIENCE}s", update=f"{PATIENCE}s")
         ),
     )
     service = k8s.core.v1.Service(
@@ -189,7 +187,7 @@ def login_proxy(name: str, args: LoginProxyArgs, opts: pulumi.ResourceOptions) -
             selector=labels,
             ports=[k8s.core.v1.ServicePortArgs(name="http", port=PORT, target_port="http", protocol="TCP")],
         ),
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[pods])),
+        opts=wait_for(opts, pods),
     )
     return LoginProxy(proxy_name(app), labels, (pods, service))
 
@@ -214,8 +212,8 @@ def _pod(args: LoginProxyArgs) -> k8s.core.v1.PodSpecArgs:
                 args=options(args.app, args.ingress, args.login),
                 env=[
                     *(k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in home().items()),
-                    _from_secret("OAUTH2_PROXY_CLIENT_SECRET", args.app, CLIENT_SECRET),
-                    _from_secret("OAUTH2_PROXY_COOKIE_SECRET", args.app, COOKIE_SECRET),
+                    from_secret(proxy_name(args.app), CLIENT_SECRET, "OAUTH2_PROXY_CLIENT_SECRET"),
+                    from_secret(proxy_name(args.app), COOKIE_SECRET, "OAUTH2_PROXY_COOKIE_SECRET"),
                 ],
                 ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=PORT, protocol="TCP")],
                 readiness_probe=k8s.core.v1.ProbeArgs(
@@ -267,8 +265,3 @@ def options(app: App, ingress: IngressSettings, login: OidcSettings) -> list[str
         "--pass-access-token=false",
         "--silence-ping-logging=true",
     ]
-
-
-def _from_secret(variable: str, app: App, key: str) -> k8s.core.v1.EnvVarArgs:
-    selector = k8s.core.v1.SecretKeySelectorArgs(name=proxy_name(app), key=key)
-    return k8s.core.v1.EnvVarArgs(name=variable, value_from=k8s.core.v1.EnvVarSourceArgs(secret_key_ref=selector))

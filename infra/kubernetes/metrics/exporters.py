@@ -12,9 +12,10 @@ import pulumi_kubernetes as k8s
 from infra.charts import charts
 from infra.kubernetes.device_plugin import gpu_pools
 from infra.kubernetes.labels import PART_OF, service_labels
-from infra.kubernetes.network_policy import rule
+from infra.kubernetes.network_policy import allow_from, allow_to, name_servers, network_policy, peer, select
 from infra.kubernetes.pod import (
     container_security,
+    from_secret,
     limits,
     password_secret_name,
     pod_security,
@@ -22,7 +23,7 @@ from infra.kubernetes.pod import (
     tolerations,
 )
 from infra.kubernetes.workspace import Measured, Workspace, scrapers
-from infra.objects import image, source
+from infra.objects import image, source, wait_for
 from infra.placed import ADDRESS, PASSWORD, Service
 from infra.platform import Platform
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
@@ -80,25 +81,17 @@ def gpu_exporter(name: str, args: GpuExporterArgs, opts: pulumi.ResourceOptions)
             # allows host paths.
             labels={**PART_OF, "pod-security.kubernetes.io/enforce": "privileged"},
         ),
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=nodes)),
+        opts=wait_for(opts, *nodes),
     )
-    inside = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace]))
+    inside = wait_for(opts, namespace)
     peers = scrapers(args.measured)
-    policy = k8s.networking.v1.NetworkPolicy(
+    policy = network_policy(
         f"{name}-gpus-ingress",
-        metadata=k8s.meta.v1.ObjectMetaArgs(name="collector", namespace=args.namespace, labels=PART_OF),
-        spec=k8s.networking.v1.NetworkPolicySpecArgs(
-            pod_selector=k8s.meta.v1.LabelSelectorArgs(),
-            policy_types=["Ingress"],
-            ingress=[
-                k8s.networking.v1.NetworkPolicyIngressRuleArgs(
-                    from_=peers, ports=[k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=PORT)]
-                )
-            ]
-            if peers
-            else [],
-        ),
-        opts=inside,
+        k8s.meta.v1.ObjectMetaArgs(name="collector", namespace=args.namespace, labels=PART_OF),
+        select(None),
+        ["Ingress"],
+        inside,
+        ingress=[allow_from(peers, PORT)] if peers else [],
     )
     release = k8s.helm.v3.Release(
         f"{name}-gpus",
@@ -108,7 +101,7 @@ def gpu_exporter(name: str, args: GpuExporterArgs, opts: pulumi.ResourceOptions)
         values=values(args.platform, args.version),
         # A DaemonSet is ready when its nodes are, and GPU nodes come with Jobs.
         skip_await=True,
-        opts=pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(depends_on=[policy])),
+        opts=wait_for(inside, policy),
     )
     return [namespace, release]
 
@@ -178,8 +171,6 @@ def values(platform: Platform, version: str | None) -> dict[str, Any]:
 
 SERVICE_EXPORTER_PORT_NAME = "metrics"
 
-DNS = 53
-
 
 def component(service: Service) -> str:
     """What the exporter of ``service`` is called in its pipeline."""
@@ -206,46 +197,23 @@ def declare_exporter(
     assert claimed is not None
     labels = exporter_labels(service)
     metadata = k8s.meta.v1.ObjectMetaArgs(name=object_name(service), namespace=workspace.namespace, labels=labels)
-    of_service = k8s.meta.v1.LabelSelectorArgs(match_labels=service_labels(service.pipeline, service.name))
-    port = k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=service.port)
-    names = [rule(egress) for egress in service.platform.egress if egress.namespace or DNS in egress.ports]
-    outward = k8s.networking.v1.NetworkPolicy(
+    of_service = select(service_labels(service.pipeline, service.name))
+    outward = network_policy(
         f"{name}-egress",
-        metadata=metadata,
-        spec=k8s.networking.v1.NetworkPolicySpecArgs(
-            pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),
-            policy_types=["Ingress", "Egress"],
-            egress=[
-                k8s.networking.v1.NetworkPolicyEgressRuleArgs(
-                    to=[k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=of_service)], ports=[port]
-                ),
-                *names,
-            ],
-        ),
-        opts=opts,
+        metadata,
+        select(labels),
+        ["Ingress", "Egress"],
+        opts,
+        egress=[allow_to([peer(of_service)], service.port), *name_servers(service.platform)],
     )
-    inward = k8s.networking.v1.NetworkPolicy(
+    access = fit(f"{object_name(service)}-access", KUBERNETES_NAME_LIMIT)
+    inward = network_policy(
         f"{name}-of-service",
-        metadata=k8s.meta.v1.ObjectMetaArgs(
-            name=fit(f"{object_name(service)}-access", KUBERNETES_NAME_LIMIT),
-            namespace=workspace.namespace,
-            labels=labels,
-        ),
-        spec=k8s.networking.v1.NetworkPolicySpecArgs(
-            pod_selector=of_service,
-            policy_types=["Ingress"],
-            ingress=[
-                k8s.networking.v1.NetworkPolicyIngressRuleArgs(
-                    from_=[
-                        k8s.networking.v1.NetworkPolicyPeerArgs(
-                            pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels)
-                        )
-                    ],
-                    ports=[port],
-                )
-            ],
-        ),
-        opts=opts,
+        k8s.meta.v1.ObjectMetaArgs(name=access, namespace=workspace.namespace, labels=labels),
+        of_service,
+        ["Ingress"],
+        opts,
+        ingress=[allow_from([peer(select(labels))], service.port)],
     )
     deployment = k8s.apps.v1.Deployment(
         name,
@@ -270,16 +238,7 @@ def declare_exporter(
                             args=[
                                 argument.format_map({ADDRESS: service.address}) for argument in exporter.arguments
                             ],
-                            env=[
-                                k8s.core.v1.EnvVarArgs(
-                                    name=exporter.password_variable,
-                                    value_from=k8s.core.v1.EnvVarSourceArgs(
-                                        secret_key_ref=k8s.core.v1.SecretKeySelectorArgs(
-                                            name=password_secret_name(service), key=PASSWORD
-                                        )
-                                    ),
-                                )
-                            ],
+                            env=[from_secret(password_secret_name(service), PASSWORD, exporter.password_variable)],
                             ports=[
                                 k8s.core.v1.ContainerPortArgs(
                                     name=SERVICE_EXPORTER_PORT_NAME, container_port=exporter.port
@@ -297,13 +256,13 @@ def declare_exporter(
                 ),
             ),
         ),
-        opts=pulumi.ResourceOptions.merge(
+        opts=wait_for(
             opts,
-            pulumi.ResourceOptions(
-                depends_on=[outward, inward, *service.pool.resources],
-                # Nothing of a run needs it: an image that does not come is no reason to hold up steps.
-                custom_timeouts=pulumi.CustomTimeouts(create="20m", update="20m"),
-            ),
+            outward,
+            inward,
+            *service.pool.resources,
+            # Nothing of a run needs it: an image that does not come is no reason to hold up steps.
+            custom_timeouts=pulumi.CustomTimeouts(create="20m", update="20m"),
         ),
     )
     return [deployment]

@@ -19,8 +19,10 @@ from infra.kubernetes.metrics.prometheus import (
     config_maps,
     prometheus_release,
 )
+from infra.kubernetes.network_policy import allow_from, network_policy, select
 from infra.kubernetes.pod import USAGE_PORT
 from infra.kubernetes.workspace import OPERATOR_API, Measured, Workspace, scrapers
+from infra.objects import wait_for
 from infra.placed import App, Service
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
@@ -71,10 +73,7 @@ class Metrics(pulumi.ComponentResource):
         installed = (
             prometheus_release(name, args.prometheus, workspace.platform, on_cluster) if args.prometheus else None
         )
-        after = pulumi.ResourceOptions.merge(
-            on_cluster,
-            pulumi.ResourceOptions(depends_on=[*workspace.ready, *(installed.ready if installed else ())]),
-        )
+        after = wait_for(on_cluster, *workspace.ready, *(installed.ready if installed else ()))
         if args.gpus:
             exported = exporters.gpu_exporter(name, args.gpus, on_cluster)
             target = Target(
@@ -84,7 +83,7 @@ class Metrics(pulumi.ComponentResource):
                 exporters.PORT,
                 honors=True,
             )
-            after_exporter = pulumi.ResourceOptions.merge(after, pulumi.ResourceOptions(depends_on=exported))
+            after_exporter = wait_for(after, *exported)
             _monitor(f"{name}-gpus", target, args.gpus.namespace, args.measured, after_exporter)
         for service in args.services:
             exporters.declare_exporter(
@@ -165,22 +164,14 @@ def _let_in(
     name: str, target: Target, namespace: str, measured: Measured, opts: pulumi.ResourceOptions
 ) -> k8s.networking.v1.NetworkPolicy:
     """Lets the collector, and nobody else, connect to the port of ``target``."""
-    return k8s.networking.v1.NetworkPolicy(
+    called = fit(f"{target.name}-metrics", KUBERNETES_NAME_LIMIT)
+    return network_policy(
         name,
-        metadata=k8s.meta.v1.ObjectMetaArgs(
-            name=fit(f"{target.name}-metrics", KUBERNETES_NAME_LIMIT), namespace=namespace, labels=PART_OF
-        ),
-        spec=k8s.networking.v1.NetworkPolicySpecArgs(
-            pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=dict(target.labels)),
-            policy_types=["Ingress"],
-            ingress=[
-                k8s.networking.v1.NetworkPolicyIngressRuleArgs(
-                    from_=scrapers(measured),
-                    ports=[k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=target.number)],
-                )
-            ],
-        ),
-        opts=opts,
+        k8s.meta.v1.ObjectMetaArgs(name=called, namespace=namespace, labels=PART_OF),
+        select(dict(target.labels)),
+        ["Ingress"],
+        opts,
+        ingress=[allow_from(scrapers(measured), target.number)],
     )
 
 

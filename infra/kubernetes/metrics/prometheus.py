@@ -22,8 +22,9 @@ from pulumi_random import RandomPassword
 from infra.charts import charts
 from infra.kubernetes.kueue_release import host_pool
 from infra.kubernetes.labels import PART_OF
+from infra.kubernetes.network_policy import allow_from, network_policy, peer, select
 from infra.kubernetes.workspace import NAMESPACE_NAME
-from infra.objects import source
+from infra.objects import source, wait_for
 from infra.platform import Platform, Pool
 from infra.schema.names import fit
 from infra.schema.quantities import mebibytes
@@ -95,13 +96,10 @@ def prometheus_release(
         metadata=k8s.meta.v1.ObjectMetaArgs(
             name=args.namespace, labels={**PART_OF, "pod-security.kubernetes.io/enforce": "restricted"}
         ),
-        opts=pulumi.ResourceOptions.merge(
-            opts,
-            # What makes its volume, and deletes it with the namespace, comes before and goes after.
-            pulumi.ResourceOptions(depends_on=[*(pool.resources if pool else ()), *platform.ready]),
-        ),
+        # What makes its volume, and deletes it with the namespace, comes before and goes after.
+        opts=wait_for(opts, *(pool.resources if pool else ()), *platform.ready),
     )
-    inside = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace]))
+    inside = wait_for(opts, namespace)
     password = RandomPassword(
         f"{name}-grafana", length=32, special=False, opts=pulumi.ResourceOptions(parent=opts.parent)
     )
@@ -111,19 +109,13 @@ def prometheus_release(
         string_data={"admin-user": "admin", "admin-password": pulumi.Output.secret(password.result)},
         opts=inside,
     )
-    policy = k8s.networking.v1.NetworkPolicy(
+    policy = network_policy(
         f"{name}-own-pods",
-        metadata=k8s.meta.v1.ObjectMetaArgs(name="own-pods", namespace=args.namespace, labels=PART_OF),
-        spec=k8s.networking.v1.NetworkPolicySpecArgs(
-            pod_selector=k8s.meta.v1.LabelSelectorArgs(),
-            policy_types=["Ingress"],
-            ingress=[
-                k8s.networking.v1.NetworkPolicyIngressRuleArgs(
-                    from_=[k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=k8s.meta.v1.LabelSelectorArgs())]
-                )
-            ],
-        ),
-        opts=inside,
+        k8s.meta.v1.ObjectMetaArgs(name="own-pods", namespace=args.namespace, labels=PART_OF),
+        select(None),
+        ["Ingress"],
+        inside,
+        ingress=[allow_from([peer(select(None))])],
     )
     release = release_name(args.namespace)
     made = k8s.helm.v3.Release(
@@ -134,7 +126,7 @@ def prometheus_release(
         values=values(args, pool, platform.volume_class),
         # A first node may have to come.
         timeout=900,
-        opts=pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(depends_on=[secret, policy])),
+        opts=wait_for(inside, secret, policy),
     )
     return Prometheus([made], f"{release}-grafana", f"{release}-prometheus", pulumi.Output.secret(password.result))
 

@@ -67,9 +67,7 @@ def disk_price(disk: Disk, stack: Stack) -> Price | None:
     Source for what the driver makes for a class without a type:
     https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md, read 2026-11-22.
     """
-    cluster = next(
-        (candidate for candidate in stack.of_type(CLUSTER) if stack.called(candidate) == disk.cluster), None
-    )
+    cluster = stack.cluster_called(disk.cluster, CLUSTER)
     if cluster is None or disk.provisioner != "ebs.csi.aws.com":
         return None
     return TABLE.price("disks", disk.kind or "gp3", _region(cluster), "per_gib_month")
@@ -80,9 +78,7 @@ def balancer_price(balancer: Balancer, stack: Stack) -> Price | None:
 
     Not here: the public addresses that it has, one in each zone at least.
     """
-    cluster = next(
-        (candidate for candidate in stack.of_type(CLUSTER) if stack.called(candidate) == balancer.cluster), None
-    )
+    cluster = stack.cluster_called(balancer.cluster, CLUSTER)
     if cluster is None or (balancer.kind, balancer.named) != ("Ingress", "alb"):
         return None
     column = "per_lcu_hour" if balancer.used else "per_hour"

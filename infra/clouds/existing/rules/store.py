@@ -212,7 +212,7 @@ def _bucket(store: S3CompatibleStore) -> Iterator[Finding]:
 
 def _driver(store: S3CompatibleStore) -> Iterator[Finding]:
     driver = s3_drivers().get(store.driver)
-    able = [name for name, driver in s3_drivers().items() if driver.renames and driver.appends]
+    able = [name for name, known in s3_drivers().items() if known.renames and known.appends]
     if driver is None:
         yield Finding(
             ("store", "driver"),

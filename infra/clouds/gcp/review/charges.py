@@ -215,9 +215,7 @@ def charges(stack: Stack) -> Sequence[Charge]:
 
 def disk_price(disk: Disk, stack: Stack) -> Price | None:
     """Of a GiB of a persistent disk that a cluster of GKE makes for a claim."""
-    cluster = next(
-        (candidate for candidate in stack.of_type(CLUSTER) if stack.called(candidate) == disk.cluster), None
-    )
+    cluster = stack.cluster_called(disk.cluster, CLUSTER)
     if cluster is None or disk.provisioner not in {"", DISK_DRIVER}:
         return None
     kind = disk.kind or DISK_OF_CLASS.get(DEFAULT_CLASS if disk.storage_class is None else disk.storage_class, "")
@@ -232,9 +230,7 @@ def balancer_price(balancer: Balancer, stack: Stack) -> Price | None:
 
     Of more than five forwarding rules in a project those above cost less.
     """
-    cluster = next(
-        (candidate for candidate in stack.of_type(CLUSTER) if stack.called(candidate) == balancer.cluster), None
-    )
+    cluster = stack.cluster_called(balancer.cluster, CLUSTER)
     if cluster is None or balancer.kind != "Gateway" or not balancer.named.startswith(GLOBAL_CLASS):
         return None
     column = "per_gib" if balancer.used else "per_hour"
