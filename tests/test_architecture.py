@@ -372,7 +372,7 @@ def words(nodes: Sequence[ast.AST]) -> Iterator[str]:
                 pass
 
 
-SHAPES = ("infra/settings", "infra/pipelines/file")
+SHAPES = ("infra/settings", "infra/pipelines/file", "infra/pipelines/pods.py", "infra/pipelines/program.py")
 """What reads a key `rehearsal`, checks it, and hands it on."""
 
 

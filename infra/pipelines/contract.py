@@ -229,10 +229,6 @@ class Exporter:
     resources: Resources = field(default_factory=lambda: Resources(cpu=20, memory=48, ephemeral_storage=16))
 
 
-MOST_WORDS = 10_000
-"""Words of a command line. The evaluation of a step with 50,000 takes over ten seconds of CPU time."""
-
-
 @dataclass(frozen=True)
 class ServiceDeclaration:
     """A program that runs beside the steps, and to which only those that name it may connect.

@@ -1,18 +1,19 @@
 """Apps of the kind `notebook`: JupyterLab beside the store, with the pipeline's steps at hand."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
 from infra.pipelines.apps import AppDeclaration, Idle, KeptAppSettings
 from infra.pipelines.contract import StepDeclaration, literal
-from infra.pipelines.pods import Command, Probe
+from infra.pipelines.pods import Command, Probe, Word
+from infra.pipelines.tensorflow_serving import client_findings
 from infra.schema.base import Duration, Size, refuse
+from infra.schema.problems import Finding, Path
 from infra.schema.quantities import seconds
-
-KIND = "notebook"
 
 MODULE = "workloads.apps.notebook.serve"
 """What becomes JupyterLab."""
@@ -32,8 +33,6 @@ PORT = 8888
 OPENED = "/api"
 """What answers without the token: the server's version
 (jupyter_server 2.21, services/api/handlers.py, `allow_unauthenticated`)."""
-
-RESOURCES = {"cpu": "1", "memory": "4Gi"}
 
 GRACE = 25
 """Seconds in which Jupyter ends its kernels."""
@@ -64,6 +63,46 @@ class NotebookSettings(KeptAppSettings):
     )
 
 
+class NotebookApp(AppKind):
+    """JupyterLab beside the store, with the pipeline's steps at hand. It asks for its token, which is an output of
+    the stack; is stopped where nobody uses it; and keeps its folder on a volume.
+    """
+
+    kind: Literal["notebook"] = Field(description="A notebook.")
+    settings = NotebookSettings
+
+    serving: str | None = Field(
+        default=None, description="An app that serves a model, which the notebook may ask."
+    )
+    model: str = Field(default="", description="The model's name there.")
+    examples: Word = Field(
+        default="", description="A pattern of files of the store to ask it with: `{prepare}/images/*.png`."
+    )
+
+    def words(self) -> Sequence[tuple[Path, str]]:
+        """Where its examples are."""
+        return [(("examples",), self.examples)]
+
+    def connections(self) -> Sequence[tuple[Path, str]]:
+        """The app that serves the model, where it has one."""
+        return [(("serving",), self.serving)] if self.serving else []
+
+    def connection_findings(self, app: AppInFile, other: str) -> Iterator[Finding]:
+        """Findings about the model that ``other`` serves."""
+        yield from client_findings(app, other, self.model)
+
+    def declare(self, app: AppInStack) -> AppDeclaration:
+        """The notebook, with all steps of the pipeline's file."""
+        return declaration(
+            app.name,
+            app.placed_by,
+            app.steps,
+            serving=self.serving,
+            model=self.model,
+            examples=app.fill(self.examples),
+        )
+
+
 def declaration(
     name: str,
     settings: NotebookSettings,
@@ -85,7 +124,7 @@ def declaration(
         "JUPYTER_TOKEN": "{token}",
         "SLIPWAY_STORE": "{store}",
         "SLIPWAY_PIPELINE": "{pipeline}",
-        "SLIPWAY_STEPS": literal(json.dumps(_described(at_hand), sort_keys=True)),
+        "SLIPWAY_STEPS": literal(json.dumps(_descriptions(at_hand), sort_keys=True)),
     }
     if serving:
         environment |= {"SLIPWAY_MODEL": literal(model), "SLIPWAY_EXAMPLES": literal(examples)}
@@ -95,7 +134,7 @@ def declaration(
         placed_by=settings,
         port=PORT,
         module=MODULE,
-        modules=[*LIBRARY, *dict.fromkeys(each.module for each in at_hand if each.module)],
+        modules=[*LIBRARY, *dict.fromkeys(step.module for step in at_hand if step.module)],
         # All its Python files: what a notebook imports is not known beforehand.
         command=Command(commands[0].code, files=("**/*.py",)) if commands else None,
         arguments=[
@@ -115,22 +154,22 @@ def declaration(
     )
 
 
-def _described(steps: Sequence[StepDeclaration]) -> Mapping[str, Any]:
+def _descriptions(steps: Sequence[StepDeclaration]) -> Mapping[str, Any]:
     """What `workloads.apps.notebook.runs` knows of each step, by its name."""
     variants: dict[str, list[str]] = {}
-    for each in steps:
-        variants.setdefault(each.variant.of if each.variant else each.name, []).append(each.name)
-    best = {each.variant.of: _best(each) for each in steps if each.variant and each.best}
+    for step in steps:
+        variants.setdefault(step.variant.of if step.variant else step.name, []).append(step.name)
+    best = {step.variant.of: _best(step) for step in steps if step.variant and step.best}
     return {
-        each.name: {
-            "words": [*(["python3", "-m", each.module] if each.module else []), *each.arguments],
-            "inputs": {key: variants.get(step, [step]) for key, step in each.inputs.items()},
-            "best": {key: best[step] for key, step in each.inputs.items() if step in best},
-            "environment": dict(each.environment),
-            "results": [shown.model_dump(mode="json") for shown in each.results],
-            "code": CODE if each.command else None,
+        step.name: {
+            "words": [*(["python3", "-m", step.module] if step.module else []), *step.arguments],
+            "inputs": {name: variants.get(other, [other]) for name, other in step.inputs.items()},
+            "best": {name: best[other] for name, other in step.inputs.items() if other in best},
+            "environment": dict(step.environment),
+            "results": [result.model_dump(mode="json") for result in step.results],
+            "code": CODE if step.command else None,
         }
-        for each in steps
+        for step in steps
     }
 
 

@@ -1,16 +1,17 @@
 """Apps of the kind `page`: a web page where people try the image classifier that another app serves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field
 
+from infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
 from infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
 from infra.pipelines.contract import literal, service_variables
 from infra.pipelines.pods import Probe
+from infra.pipelines.tensorflow_serving import client_findings
 from infra.schema.base import Cpu, Float, Int, Memory, Model, Size
-
-KIND = "page"
+from infra.schema.problems import Finding, Path
 
 MODULE = "workloads.apps.page"
 
@@ -22,6 +23,10 @@ FILES = tuple(f"workloads/apps/page/static/{name}" for name in ("index.html", "p
 
 PORT, METRICS_PORT = 8080, 9464
 """The port for people, and the one for Prometheus, which visitors do not reach."""
+
+METRICS = "metrics"
+
+OTHER_PORTS: Mapping[str, int] = {METRICS: METRICS_PORT}
 
 
 class PageSettings(AppSettings):
@@ -93,6 +98,34 @@ class Page(Model):
     pictures: Pictures = Field(default_factory=Pictures, description="What images the model takes.")
 
 
+class PageApp(AppKind, Page):
+    """A web page where people try the image classifier that another app serves."""
+
+    kind: Literal["page"] = Field(description="The page.")
+    settings = PageSettings
+
+    def words(self) -> Sequence[tuple[Path, str]]:
+        """Where its samples are."""
+        return [(("samples",), self.samples)] if self.samples else []
+
+    def connections(self) -> Sequence[tuple[Path, str]]:
+        """The app that serves its model."""
+        return [(("serving",), self.serving)]
+
+    def other_ports(self) -> Collection[str]:
+        """The one for Prometheus."""
+        return OTHER_PORTS
+
+    def connection_findings(self, app: AppInFile, other: str) -> Iterator[Finding]:
+        """Findings about the model and the version that ``other`` serves."""
+        yield from client_findings(app, other, self.model, self.version)
+
+    def declare(self, app: AppInStack) -> AppDeclaration:
+        """The page, which reads the step of its samples."""
+        page = self.model_copy(update={"samples": self.samples and app.fill(self.samples)})
+        return declaration(app.name, app.placed_by, page, app.inputs(word for _, word in self.words()))
+
+
 def declaration(
     name: str, settings: PageSettings, page: Page, inputs: Mapping[str, str] | None = None
 ) -> AppDeclaration:
@@ -102,7 +135,7 @@ def declaration(
         title=page.title,
         placed_by=settings,
         port=PORT,
-        ports={"metrics": METRICS_PORT},
+        ports=OTHER_PORTS,
         module=MODULE,
         arguments=[
             *("--host", "0.0.0.0", "--port", "{port}", "--metrics-port", str(METRICS_PORT)),
@@ -115,7 +148,7 @@ def declaration(
         requirements=REQUIREMENTS,
         files=FILES,
         probe=Probe("/healthz"),
-        metrics=Metrics(port="metrics"),
+        metrics=Metrics(port=METRICS),
     )
 
 

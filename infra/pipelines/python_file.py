@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from infra.pipelines import pods
 from infra.pipelines.apps import OF_APPS, AppDeclaration, KeptAppSettings, address_variables
 from infra.pipelines.contract import (
-    MOST_WORDS,
     OF_SERVICES,
     RESERVED_INPUTS,
     AnyPipeline,
@@ -25,8 +24,8 @@ from infra.pipelines.contract import (
     StepDeclaration,
     service_variables,
 )
-from infra.pipelines.matrix import MOST_STEPS
-from infra.pipelines.node_roles import ROLES, unsuitable
+from infra.pipelines.matrix import MOST_STEPS, ROLES, unsuitable
+from infra.pipelines.pods import MOST_WORDS
 from infra.pipelines.results import PIPELINE_OUTPUTS, Number
 from infra.schema.problems import Finding, Problem, SettingsError, listed
 
@@ -78,9 +77,9 @@ class _Checked:
             raise
         except Exception as error:
             raise failed(self.file, f"`{self.name}` fails", error) from error
-        for index, each in enumerate(returned):
+        for index, declared in enumerate(returned):
             for key, most in MOST.items():
-                value = getattr(each, key, ())
+                value = getattr(declared, key, ())
                 if isinstance(value, list | tuple) and (count := len(cast("Sequence[object]", value))) > most:
                     raise broken(self.file, f"`{self.name}[{index}].{key}` has {count} parts, and at most {most}")
         # More steps are refused for their number, and reading thousands takes longer than anybody waits.
@@ -119,11 +118,12 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 def failed(file: str, what: str, error: Exception) -> SettingsError:
     """Code of ``file`` raised ``error``."""
-    lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename.endswith(file)]
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename.endswith(file)]
     where = f" in line {lines[-1]}" if lines else ""
-    said = str(error)
-    said = said if len(said) <= LONGEST else f"{said[:LONGEST]}…"
-    return broken(file, f"{what}{where}: {type(error).__name__}: {said}")
+    text = str(error)
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return broken(file, f"{what}{where}: {type(error).__name__}: {text}")
 
 
 def broken(file: str, reason: str) -> SettingsError:
@@ -152,11 +152,11 @@ def step_misfits(steps: Sequence[StepDeclaration], services: Sequence[ServiceDec
         groups.setdefault(step.variant.of if step.variant else step.name, []).append(step)
     names = Counter(step.name for step in steps)
     twice = [name for name, count in names.items() if count > 1]
-    twice += [name for name, group in groups.items() if name in names and any(each.variant for each in group)]
+    twice += [name for name, group in groups.items() if name in names and any(step.variant for step in group)]
     for name in dict.fromkeys(twice):
         yield f"two steps are called `{name}`"
     for step in steps:
-        embedded = several_within(step.inputs, step.arguments, groups)
+        embedded = several_within(step, groups)
         for reason in (*_alone(step, {*groups, *names}), *embedded):
             yield f"step `{step.name}` {reason}"
     of = {step.name: name for name, group in groups.items() for step in group}
@@ -172,7 +172,7 @@ def step_misfits(steps: Sequence[StepDeclaration], services: Sequence[ServiceDec
 
 def _services(steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration]) -> Iterator[str]:
     """What is wrong with services and with the steps that connect to them."""
-    names = Counter(each.name for each in services)
+    names = Counter(service.name for service in services)
     for service in services:
         for reason in pods.misfits(service.arguments, (), OF_SERVICES):
             yield f"service `{service.name}` {reason}"
@@ -241,18 +241,21 @@ def circle_of(needs: Mapping[str, set[str]]) -> Sequence[str]:
 
 
 def several_within(
-    inputs: Mapping[str, str], words: Iterable[str], groups: Mapping[str, Sequence[StepDeclaration]]
+    declared: StepDeclaration | AppDeclaration, groups: Mapping[str, Sequence[StepDeclaration]]
 ) -> Iterator[str]:
-    """What is wrong with ``words`` that have more than the reference to an input that is several steps.
+    """What is wrong with references to an input that is several steps: only an argument can become several.
 
     ``groups`` are all steps by the name of the one that they are made of.
     """
-    texts = list(words)
-    for name, other in inputs.items():
-        group = [each for each in groups.get(other, ()) if each.name != other]
-        embedded = any(name in pods.names(word) and word != f"{{{name}}}" for word in texts)
-        if group and not group[0].best and embedded:
+    for name, other in declared.inputs.items():
+        group = [step for step in groups.get(other, ()) if step.name != other]
+        if not group or group[0].best:
+            continue
+        if any(name in pods.names(word) and word != f"{{{name}}}" for word in declared.arguments):
             yield f"reads `{other}`, which is several steps: write `{{{name}}}` alone, a word for each"
+        for variable, word in declared.environment.items():
+            if name in pods.names(word):
+                yield f"has `{other}`, which is several steps, in the variable `{variable}`, which is one word"
 
 
 def _needs(step: StepDeclaration) -> dict[str, None]:
@@ -266,9 +269,9 @@ def _alone(step: StepDeclaration, known: set[str]) -> Iterator[str]:
     for other in _needs(step):
         if other not in known:
             yield f"needs `{other}`, and there is no such step"
-    own = (*pods.OWN, PIPELINE, *(pods.OF_ITEMS if step.items else ()))
+    everywhere = (*pods.OWN, PIPELINE, *(pods.OF_ITEMS if step.items else ()))
     words = [*step.arguments, *step.environment.values(), *([step.items.files] if step.items else [])]
-    yield from pods.misfits(words, {*step.inputs, *step.folders}, own)
+    yield from pods.misfits(words, {*step.inputs, *step.folders}, everywhere)
     for name in step.inputs:
         if name in RESERVED_INPUTS:
             yield f"has an input `{name}`, a name that means something else in arguments"
@@ -313,7 +316,7 @@ def app_misfits(
 
     An app that another connects to may be left out by the stack file, which `infra.settings.checks.apps` finds.
     """
-    names = Counter(each.name for each in apps)
+    names = Counter(app.name for app in apps)
     taken = {
         **{service.name: "a service" for service in services},
         **{name: "a step" for step in steps for name in (step.name, *([step.variant.of] if step.variant else []))},
@@ -326,7 +329,7 @@ def app_misfits(
     for app in apps:
         for reason in (*_program(app), *_ports(app), *_steps(app, steps), *_connects(app, apps)):
             yield f"app `{app.name}` {reason}"
-    if circle := circle_of({each.name: ({*each.connects} & {*names}) - {each.name} for each in apps}):
+    if circle := circle_of({app.name: ({*app.connects} & {*names}) - {app.name} for app in apps}):
         yield f"the apps {listed(circle, 'and')} wait for one another"
 
 
@@ -341,8 +344,8 @@ def _program(app: AppDeclaration) -> Iterator[str]:
     used = {name for word in words for name in pods.names(word)}
     for name in sorted({*OF_APPS} & {*app.inputs, *app.folders}):
         yield f"has an input or a folder `{name}`, a name that means something else in its command line"
-    for name, there in (("data", app.keeps_data), ("token", app.token)):
-        if name in used and not there:
+    for name, given in (("data", app.keeps_data), ("token", app.token)):
+        if name in used and not given:
             yield f"refers to `{name}`, and has none"
     for name in sorted({*app.environment} & {*app.secrets}):
         yield f"has the variable `{name}` in both `environment` and `secrets`"
@@ -370,7 +373,7 @@ def _steps(app: AppDeclaration, steps: Sequence[StepDeclaration]) -> Iterator[st
     for other in dict.fromkeys((*app.inputs.values(), *app.after)):
         if other not in known:
             yield f"needs the step `{other}`, and there is none"
-    yield from several_within(app.inputs, [*app.arguments, *app.environment.values()], groups)
+    yield from several_within(app, groups)
 
 
 def _connects(app: AppDeclaration, apps: Sequence[AppDeclaration]) -> Iterator[str]:

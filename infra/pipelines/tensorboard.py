@@ -1,13 +1,16 @@
 """Apps of the kind `tensorboard`: TensorBoard over the runs of a pipeline, finished and in progress."""
 
+from collections.abc import Iterator
+from typing import Literal
+
 from pydantic import Field
 
+from infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
 from infra.pipelines.apps import AppDeclaration, AppSettings
 from infra.pipelines.contract import literal
 from infra.pipelines.pods import Probe
 from infra.schema.base import Cpu, Memory, Size
-
-KIND = "tensorboard"
+from infra.schema.problems import Finding
 
 MODULE = "workloads.apps.tensorboard.serve"
 """What becomes TensorBoard."""
@@ -19,18 +22,34 @@ November 2026)."""
 PORT = 6006
 """TensorBoard's own."""
 
-RESOURCES = {"cpu": "250m", "memory": "1Gi", "ephemeral_storage": "1Gi"}
-"""What it asks for where nobody says it: 120 MB with a hundred runs of a thousand points, and its packages."""
-
 
 class TensorBoardSettings(AppSettings):
     """Where TensorBoard runs."""
 
-    cpu: Cpu = Field(default=RESOURCES["cpu"], description="CPU asked for, as a Kubernetes quantity.")
-    memory: Memory = Field(default=RESOURCES["memory"], description="Memory asked for, and its limit.")
-    ephemeral_storage: Size = Field(
-        default=RESOURCES["ephemeral_storage"], description="Scratch space, with the packages."
+    cpu: Cpu = Field(default="250m", description="CPU asked for, as a Kubernetes quantity.")
+    # 120 MB with a hundred runs of a thousand points.
+    memory: Memory = Field(default="1Gi", description="Memory asked for, and its limit.")
+    ephemeral_storage: Size = Field(default="1Gi", description="Scratch space, with the packages.")
+
+
+class TensorBoardApp(AppKind):
+    """TensorBoard over the runs of the pipeline, finished and in progress."""
+
+    kind: Literal["tensorboard"] = Field(description="TensorBoard.")
+    settings = TensorBoardSettings
+
+    step: str | None = Field(
+        default=None, description="The step whose runs it shows; default: those of all steps."
     )
+
+    def findings(self, app: AppInFile) -> Iterator[Finding]:
+        """A finding about its step."""
+        if self.step is not None:
+            yield from app.step_findings(("step",), self.step)
+
+    def declare(self, app: AppInStack) -> AppDeclaration:
+        """TensorBoard over all variants of its step."""
+        return declaration(app.name, app.placed_by, *(app.variants_of(self.step) if self.step else []))
 
 
 def declaration(name: str, settings: AppSettings, *steps: str, title: str = "TensorBoard") -> AppDeclaration:

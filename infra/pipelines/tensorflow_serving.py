@@ -4,21 +4,24 @@ The server reads which versions there are from `models.config` alone, which the 
 copied by half is never seen, on a bucket either. Its flags are those of 2.21 (`model_servers/main.cc`).
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
+from infra.pipelines import pods
+from infra.pipelines.app_kind import APPS, AppInFile, AppInStack, AppKind
 from infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
 from infra.pipelines.contract import StepDeclaration, StepSettings, literal
 from infra.pipelines.images import references
 from infra.pipelines.pods import Probe
 from infra.pipelines.results import Column, Table
 from infra.schema.base import Cpu, Float, Int, Memory, Model, refuse
+from infra.schema.paths import below_problem
+from infra.schema.problems import Finding, Path, listed
 from infra.schema.quantities import cpu_millicores
-
-KIND = "tensorflow-serving"
 
 MODULE = "workloads.apps.tensorflow_serving.publish"
 
@@ -28,6 +31,8 @@ CPU_IMAGE, GPU_IMAGE = references("serving")
 REST, RPC = 8501, 8500
 """The ports of the official image."""
 
+OTHER_PORTS: Mapping[str, int] = {"grpc": RPC}
+
 METRICS = "/monitoring/prometheus/metrics"
 """Where Prometheus reads the server (`kPrometheusPath` in util/prometheus_exporter.cc of 2.21)."""
 
@@ -36,6 +41,9 @@ LABEL = "stable"
 
 LABELS = (LABEL, "canary")
 """The labels that the publishing step gives to versions (`workloads.apps.tensorflow_serving.model_config`)."""
+
+MODEL_NAME = re.compile(r"[A-Za-z][\w.-]{0,62}", re.ASCII)
+"""A model's name: a folder's of the store, and in the paths of the server's REST."""
 
 SETTLE = 3
 """Times that servers look at `models.config` before a label moves: one may be late."""
@@ -150,6 +158,75 @@ class Served(Model):
     signature: str = Field(default="serving_default", description="The signature that people ask.")
 
 
+class ServingApp(AppKind, Served):
+    """TensorFlow Serving over the versions of a model. A step, `<app>-publish`, makes a version of each training
+    that answers real requests as it should; what is published before stays.
+    """
+
+    kind: Literal["tensorflow-serving"] = Field(description="The server, with the step that publishes for it.")
+    settings = ServingSettings
+
+    def words(self) -> Sequence[tuple[Path, str]]:
+        """Where the requests are."""
+        return [(("requests",), self.requests)]
+
+    def other_ports(self) -> Collection[str]:
+        """The one of gRPC."""
+        return OTHER_PORTS
+
+    def findings(self, app: AppInFile) -> Iterator[Finding]:
+        """Findings about what the step that publishes cannot read, or would write into another step's result."""
+        at = app.at
+        yield from app.step_findings(("step",), self.step)
+        if self.step in app.variants:
+            reason = f"`{self.step}` becomes several steps, and a version is made of one"
+            fix = f"add `best` to `{self.step}`"
+            yield Finding((*at, "step"), self.step, reason, fix, read=(("steps", self.step),))
+        if not MODEL_NAME.fullmatch(self.model):
+            reason = "it names a folder of the store and a part of addresses"
+            fix = "write letters, digits, `-`, `_` and `.`, a letter first"
+            yield Finding((*at, "model"), self.model, reason, fix)
+        if why := below_problem(self.path):
+            reason = f"not a folder of the result of `{self.step}`: {why}"
+            yield Finding((*at, "path"), self.path, reason, "write a path such as `saved_model`")
+        names = set(pods.names(self.requests))
+        if not pods.single_brace(self.requests) and names.isdisjoint(app.steps) and names <= {*app.parameters}:
+            reason = "no step is named whose result has them"
+            yield Finding((*at, "requests"), self.requests, reason, "write for example `{prepare}/test.npz`")
+        step = step_name(app.name)
+        if step in app.steps:
+            reason = f"the step that publishes for the app `{app.name}` has that name"
+            yield Finding(("steps", step), step, reason, "rename one of them", read=((*at, "kind"),))
+
+    def steps(self, app: AppInStack) -> Sequence[StepDeclaration]:
+        """The step that publishes."""
+        requests = app.fill(self.requests)
+        served = self.model_copy(update={"requests": requests})
+        return [publishing(app.name, app.placed_by, served, app.inputs([requests]))]
+
+    def declare(self, app: AppInStack) -> AppDeclaration:
+        """The server."""
+        return declaration(app.name, app.placed_by, self)
+
+
+def client_findings(app: AppInFile, other: str, model: str, version: str | None = None) -> Iterator[Finding]:
+    """Findings about an app that asks for a ``model`` and a ``version`` which ``other`` does not serve.
+
+    Nothing would ever answer it.
+    """
+    server = app.apps[other]
+    if not isinstance(server, ServingApp):
+        return
+    if model != server.model:
+        reason = f"the app `{other}` serves the model `{server.model}`"
+        read = ((APPS, other, "model"),)
+        yield Finding((*app.at, "model"), model or None, reason, f"write `{server.model}`", read=read)
+    if version not in (None, *LABELS):
+        reason = f"the app `{other}` has no version with that label, so that nothing would ever answer"
+        fix = f"write {listed(LABELS)}, or `null` for the newest"
+        yield Finding((*app.at, "version"), version, reason, fix, read=((APPS, other, "kind"),))
+
+
 def step_name(app: str) -> str:
     """The name of the step that publishes what ``app`` serves."""
     return f"{app}-publish"
@@ -171,7 +248,7 @@ def publishing(name: str, settings: ServingSettings, served: Served, reads: Mapp
         arguments=[
             *("--name", literal(served.model), "--model", f"{{{served.step}}}/{literal(served.path)}"),
             *("--versions", _versions(served), "--requests", served.requests, "--output", "{output}"),
-            *(f"--input={literal(each)}={literal(array)}" for each, array in sorted(served.inputs.items())),
+            *(f"--input={literal(name)}={literal(array)}" for name, array in sorted(served.inputs.items())),
             *(
                 "--signature",
                 literal(served.signature),
@@ -215,7 +292,7 @@ def declaration(name: str, settings: ServingSettings, served: Served) -> AppDecl
     It is ready once it answers for the version that has the label `LABEL`. New versions come without a restart,
     so it waits for the step only before it starts for the first time.
     """
-    every, model = settings.poll, literal(served.model)
+    model = literal(served.model)
     folder = _versions(served)
     return AppDeclaration(
         name=name,
@@ -223,13 +300,13 @@ def declaration(name: str, settings: ServingSettings, served: Served) -> AppDecl
         placed_by=settings,
         image=GPU_IMAGE if settings.gpus else CPU_IMAGE,
         port=REST,
-        ports={"grpc": RPC},
+        ports=OTHER_PORTS,
         arguments=[
             "tensorflow_model_server",
             *("--port=" + str(RPC), "--rest_api_port={port}"),
             f"--model_config_file={folder}/models.config",
-            f"--model_config_file_poll_wait_seconds={every}",
-            f"--file_system_poll_wait_seconds={every}",
+            f"--model_config_file_poll_wait_seconds={settings.poll}",
+            f"--file_system_poll_wait_seconds={settings.poll}",
             # A label that is new to a server may come with its version, as all of them do when it starts.
             "--allow_version_labels_for_unavailable_models=true",
             f"--monitoring_config_file={folder}/monitoring.config",
@@ -256,11 +333,11 @@ def _batching(batching: Batching | None) -> dict[str, int | None]:
 
 
 def _batching_flags(settings: ServingSettings, folder: str) -> Sequence[str]:
-    if settings.batching is None:
+    batching = settings.batching
+    if batching is None:
         return []
-    each = settings.batching
     # The name says what is in it: another one starts the server anew, which reads it only then.
-    file = f"batching-{each.largest}-{each.wait}-{each.queued}.config"
+    file = f"batching-{batching.largest}-{batching.wait}-{batching.queued}.config"
     return ["--enable_batching=true", f"--batching_parameters_file={folder}/{file}"]
 
 

@@ -11,8 +11,8 @@ from infra.kubernetes.run import bundle_of, command_bundle
 from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import ServiceDeclaration, StepDeclaration
 from infra.pipelines.discovery import DeclaredPipeline, location
-from infra.pipelines.file.shape import SUBSTITUTE
 from infra.pipelines.images import compiling, unpinned
+from infra.pipelines.pods import SUBSTITUTE
 from infra.placed import CODE, Command, Requirements
 from infra.schema.problems import Problem, SettingsError
 

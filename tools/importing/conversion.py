@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from infra.pipelines.contract import literal
-from infra.pipelines.file.settings import SECTION_KEYS
+from infra.pipelines.file.shape import SECTION_KEYS
 from infra.platform import GPU_RESOURCE
 from infra.schema.images import REFERENCE
 from infra.schema.quantities import cpu_millicores, size_in_bytes

@@ -8,8 +8,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from infra.pipelines.file.settings import SECTION_KEYS
-from infra.pipelines.file.shape import PipelineFile
+from infra.pipelines.file.shape import SECTION_KEYS, PipelineFile
 from infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT
 from infra.pipelines.results import ITEMS_FILE
 from infra.schema.problems import listed

@@ -1,4 +1,7 @@
-"""What is wrong with a ``pipeline.yaml`` whose keys are right each by itself."""
+"""What is wrong with a ``pipeline.yaml`` whose keys are right each by itself.
+
+What is wrong with a part of it that has a class of its own (an app, a build, a result, nodes) is said by that.
+"""
 
 import math
 import re
@@ -8,125 +11,46 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from infra.pipelines import pods
-from infra.pipelines.apps import OF_APPS, address_variables
+from infra.pipelines.app_kind import APPS, AppInFile, app_findings, circle_findings, program_name_findings
+from infra.pipelines.apps import OF_APPS
 from infra.pipelines.contract import (
     OF_SERVICES,
     RESERVED_INPUTS,
     MultiNodeSettings,
-    PipelineSettings,
     Section,
     service_variables,
 )
-from infra.pipelines.file.app_shapes import PipelineApp, ProgramApp
-from infra.pipelines.file.parts import VARIABLE, Build
-from infra.pipelines.file.settings import (
+from infra.pipelines.file.shape import (
     MODE,
-    NODES,
     SECTION_KEYS,
     WORKERS,
+    Parameter,
+    PipelineFile,
+    PipelineService,
+    PipelineStep,
     annotation,
     axis,
     is_parameter,
     used_in,
 )
-from infra.pipelines.file.shape import Parameter, PipelineFile, PipelineStep, StepNodes
-from infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT, POOL, Axes, variant_name
-from infra.pipelines.node_roles import ROLES, WORKER, fewest, meant, unsuitable
+from infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT, NODES, POOL, Axes, variant_name
+from infra.pipelines.pods import (
+    SUBSTITUTE,
+    build_findings,
+    environment_findings,
+    path_findings,
+    reference_findings,
+    url_findings,
+)
 from infra.pipelines.python_file import circle_of
 from infra.pipelines.results import ITEM_COLUMNS, ITEMS, ITEMS_FILE
+from infra.schema.base import Model
 from infra.schema.names import name_findings
-from infra.schema.paths import below_problem, pattern_problem
-from infra.schema.problems import Finding, Path, did_you_mean, listed, nearest
+from infra.schema.paths import pattern_problem
+from infra.schema.problems import Finding, Path, did_you_mean, listed
 from infra.schema.validation import findings as shape_findings
 
-# What is wrong with the nodes of the steps of a ``pipeline.yaml`` that run on several.
-#
-# The same holds for what a stack file says of them, which `node_settings` checks.
-
-
-def check_nodes(declared: PipelineFile) -> Iterator[Finding]:
-    """Findings about roles, and about what a step on several nodes cannot have."""
-    for name, step in declared.steps.items():
-        if step.nodes is None:
-            continue
-        at: Path = ("steps", name, NODES)
-        if step.items is not None:
-            reason = "the pods of a step with `items` know nothing of one another, and each works on its own"
-            fix = "remove it, and write how many pods work on the items as `workers`; or remove `items`"
-            yield Finding(at, step.nodes.count, reason, fix, read=((*at[:2], "items"),))
-        yield from _roles((*at, "roles"), step.nodes)
-
-
-def node_settings(declared: PipelineFile, section: Section[Any]) -> Iterator[Finding]:
-    """Findings about what a stack file says of steps on several nodes."""
-    for name, step in declared.steps.items():
-        settings = getattr(getattr(section.settings, "steps", None), name, None)
-        if step.nodes is None or not isinstance(settings, MultiNodeSettings):
-            continue
-        roles, count = step.nodes.roles, settings.nodes
-        if count != step.nodes.count and count < fewest(roles):
-            yield Finding(
-                section.key("steps", name, NODES),
-                count,
-                f"its pods have the roles {listed(_counted(roles), 'and')}: on fewer nodes fewer have the role "
-                f"`{WORKER}`, and there has to be one",
-                f"write `{NODES}: {fewest(roles)}` or more",
-            )
-
-
-def _counted(roles: dict[str, int]) -> list[str]:
-    return [f"{role}: {count}" for role, count in roles.items()]
-
-
-def _roles(at: Path, nodes: StepNodes) -> Iterator[Finding]:
-    unknown = [role for role in nodes.roles if role not in ROLES]
-    for role in unknown:
-        same = meant(role)
-        fix = f"write `{same}`" if same else did_you_mean(role, ROLES, f"write {listed(ROLES)}")
-        yield Finding((*at, role), nodes.roles[role], f"TensorFlow knows no role `{role}`", fix)
-    if nodes.roles and not unknown:
-        for reason, fix in unsuitable(nodes.roles, nodes.count):
-            yield Finding(
-                at, nodes.roles, reason, fix, read=((*at[:-1], "count"), *((*at, each) for each in ROLES))
-            )
-
-
-# What is wrong with the images that a ``pipeline.yaml`` has built: of steps, of services and of apps alike.
-
-
-def own_build(at: Path, image: str | None, build: Build | None) -> Iterator[Finding]:
-    """What is wrong with the ``build`` of the program at ``at``, which may have an ``image`` too."""
-    yield from build_findings((*at, "build"), build)
-    if build and image:
-        reason = f"the {_KINDS[str(at[0])]} has a `build` too, and only one of them can be its image"
-        yield Finding((*at, "image"), image, reason, "remove one of them", read=((*at, "build"),))
-
-
-_KINDS = {"steps": "step", "services": "service", "apps": "app"}
-
-
-def build_findings(at: Path, build: Build | None) -> Iterator[Finding]:
-    """Paths of the build at ``at`` that lead out of the pipeline's folder, and names that no ``ARG`` can have."""
-    if build is None:
-        return
-    context = None if build.context in {".", "./"} else build.context
-    for key, path in (("context", context), ("dockerfile", build.dockerfile)):
-        if path is not None and (why := below_problem(path.removeprefix("./"))):
-            around = "the pipeline's folder" if key == "context" else "the context"
-            reason = f"not a path below {around}: {why}"
-            yield Finding(
-                (*at, key), path, reason, "write a path relative to it; move or copy what it names there"
-            )
-    for name in build.args:
-        if not VARIABLE.fullmatch(name):
-            fix = "write letters, digits and `_`, and begin with a letter or `_`"
-            yield Finding((*at, "args", name), name, "not the name of an argument", fix)
-
-
-# What is wrong with the references in a ``pipeline.yaml``: in words of commands, and in patterns of files.
-
-
-SINGLE_BRACE = ("a brace that belongs to no reference", "write `{{` and `}}` for braces")
+# References in words of commands, and in patterns of files.
 
 
 def in_step(at: Path, word: str, name: str, declared: PipelineFile) -> Iterator[Finding]:
@@ -140,18 +64,24 @@ def in_step(at: Path, word: str, name: str, declared: PipelineFile) -> Iterator[
             fix = "write `mode: ordered` in `items`, or remove it"
             yield Finding(at, word, reason, fix, read=((*at[:2], "items"),))
             return
-    others = [each for each in declared.steps if each != name]
+    others = [other for other in declared.steps if other != name]
     yield from _in_word(at, word, [*pods.OWN, *of_items, *declared.parameters, *others], name, declared)
 
 
 def in_environment(at: Path, word: str, name: str, declared: PipelineFile) -> Iterator[Finding]:
     """Findings about ``word``, the value of an environment variable of the step ``name``."""
     of_item = (*pods.OF_ITEMS, pods.OUTPUT)
-    used = [each for each in pods.names(word) if each in of_item and each not in declared.parameters]
-    if declared.steps[name].items and used:
-        reason = f"`{{{used[0]}}}` is another for each item, and all items have one environment"
+    names = [part for part in pods.names(word) if part in of_item and part not in declared.parameters]
+    if declared.steps[name].items and names:
+        reason = f"`{{{names[0]}}}` is another for each item, and all items have one environment"
         yield Finding(at, word, reason, "write it in `run`", read=((*at[:2], "items"),))
         return
+    for part in pods.names(word):
+        other = declared.steps.get(part)
+        if other and part != name and other.matrix and not other.best:
+            reason = f"`{part}` has a matrix, and so is several steps, and a variable is one word"
+            yield Finding(at, word, reason, "add `best` to the step", read=(("steps", part, "matrix"),))
+            return
     yield from in_step(at, word, name, declared)
 
 
@@ -171,43 +101,13 @@ def in_service(at: Path, word: str, declared: PipelineFile) -> Iterator[Finding]
     yield from _in_word(at, word, [*OF_SERVICES, *declared.parameters], "", declared)
 
 
-def in_app(at: Path, word: str, app: PipelineApp, declared: PipelineFile) -> Iterator[Finding]:
-    """Findings about ``word``, which stands in the command, the environment or another key of an app."""
-    for name in pods.names(word):
-        if name in declared.services:
-            reason = f"`{name}` is a service, to which steps alone connect"
-            yield Finding(at, word, reason, "remove it", read=(("services", name),))
-            return
-        if name in declared.apps and name not in declared.steps:
-            variable = address_variables(name)[0]
-            reason = f"`{name}` is an app, whose address other apps find in their environment"
-            fix = f"name it in `connects`, and read `{variable}`"
-            yield Finding(at, word, reason, fix, read=(("apps", name),))
-            return
-        step = declared.steps.get(name)
-        if step and step.matrix and not step.best and not _alone(word):
-            reason = f"`{name}` has a matrix, and so is several steps"
-            fix = f"add `best` to the step, or write `{{{name}}}` alone, which becomes one word for each"
-            yield Finding(at, word, reason, fix, read=(("steps", name, "matrix"),))
-            return
-    own = OF_APPS if isinstance(app, ProgramApp) else ()
-    yield from _in_word(at, word, [*own, *declared.parameters, *declared.steps], "", declared)
-
-
-def _alone(word: str) -> bool:
-    """Whether ``word`` is nothing but one reference."""
-    return f"{{{next(pods.names(word), '')}}}" == word
-
-
 def _in_word(at: Path, word: str, known: Collection[str], step: str, declared: PipelineFile) -> Iterator[Finding]:
     """Findings about ``word``, which may refer to what is ``known``; it stands in ``step``, or in a service."""
     if pods.single_brace(word):
-        yield Finding(at, word, *SINGLE_BRACE)
+        yield from reference_findings(at, word, known)
         return
-    for name in dict.fromkeys(pods.names(word)):
-        read: tuple[Path, ...] = ((*at[:2], "items"),)
-        if name in known:
-            continue
+    unknown = [name for name in dict.fromkeys(pods.names(word)) if name not in known]
+    for name in unknown:
         if name == step:
             reason, fix = f"`{{{name}}}` is the step itself", "write `{output}` for the directory that it writes"
         elif name in declared.services:
@@ -218,23 +118,13 @@ def _in_word(at: Path, word: str, known: Collection[str], step: str, declared: P
             reason = f"only a step with `items` has `{{{name}}}`, and this has none"
             fix = "add `items`, with a pattern of `files`, or remove it"
         else:
-            yield _unknown(at, word, name, known)
             continue
-        yield Finding(at, word, reason, fix, read)
+        known = [*known, name]
+        yield Finding(at, word, reason, fix, read=((*at[:2], "items"),))
+    yield from reference_findings(at, word, known)
 
 
-def _unknown(at: Path, word: str, name: str, known: Collection[str]) -> Finding:
-    near = nearest(name, known)
-    fix = f"did you mean `{{{near}}}`?" if near else f"write one of {listed(known)}, or `{{{{{name}}}}}`"
-    fix += f"{'' if near else '.'} A new parameter is declared as `parameters: {{{name}: …}}`"
-    if f"${{{name}}}" in word:
-        fix = f"write `${{{{{name}}}}}` for a variable of the shell"
-    read = (("parameters", name), ("steps", name), ("services", name))
-    return Finding(at, word, f"no step and no parameter is called `{name}`", fix, read)
-
-
-OWN_VARIABLES = "SLIPWAY_"
-"""What the environment variables begin with that Slipway sets."""
+# Steps: names, references, parameters, matrices, and their order.
 
 
 def check_steps(declared: PipelineFile) -> Iterator[Finding]:
@@ -248,14 +138,35 @@ def check_steps(declared: PipelineFile) -> Iterator[Finding]:
         yield from _step_name(at, name)
         yield from _references(at, name, step, declared, readers.get(name, []))
         yield from environment_findings(at, step.environment, step.secrets)
-        yield from _paths(at, step)
+        yield from path_findings((*at, "code"), step.code, folder=True)
+        yield from path_findings((*at, "requirements"), step.requirements)
+        for index, pattern in enumerate(step.files):
+            yield from path_findings((*at, "files", index), pattern)
         yield from _after(at, name, step, declared)
         yield from _matrix(at, step, declared)
         yield from _substitute(at, step, declared)
-        yield from own_build(at, step.image, step.build)
+        yield from build_findings((*at, "build"), step.build, step.image)
+        if step.nodes is not None:
+            yield from _nodes((*at, NODES), step)
+        for key, result in step.results.items():
+            yield from result.findings((*at, "results", key), key)
+        yield from _best(at, step)
     yield from build_findings(("build",), declared.build)
     yield from _same_names(declared)
     yield from _circle(declared)
+
+
+def check_section(declared: PipelineFile, section: Section[Any]) -> Iterator[Finding]:
+    """Findings about what a stack file says of the items, the workers and the nodes of steps."""
+    for name, step in declared.steps.items():
+        settings = getattr(getattr(section.settings, "steps", None), name, None)
+        at = section.key("steps", name)
+        if step.nodes is not None and isinstance(settings, MultiNodeSettings):
+            yield from step.nodes.count_findings((*at, NODES), settings.nodes)
+        if step.items is not None and settings is not None:
+            mode, workers = getattr(settings, MODE), getattr(settings, WORKERS)
+            if (mode, workers) != (step.items.mode, step.workers or 1):
+                yield from _waiting((*at, WORKERS), mode, workers, read=((*at, MODE),))
 
 
 def _parameter_name(name: str, declared: PipelineFile) -> Iterator[Finding]:
@@ -318,12 +229,12 @@ def _step_name(at: Path, name: str) -> Iterator[Finding]:
 
 def _readers(declared: PipelineFile) -> dict[str, list[str]]:
     """The steps that refer to each step."""
-    found: dict[str, list[str]] = {}
+    readers: dict[str, list[str]] = {}
     for name, step in declared.steps.items():
         for other in used_in(step):
             if other != name:
-                found.setdefault(other, []).append(name)
-    return found
+                readers.setdefault(other, []).append(name)
+    return readers
 
 
 def _references(
@@ -337,8 +248,7 @@ def _references(
         yield Finding(
             (*at, "run", 0), step.run[0], "the program has no name", "write it first: `[python, train.py]`"
         )
-    own = (*pods.OWN, *pods.OF_ITEMS)
-    misspelt = set(used_in(step)) - {*own, *declared.steps, *declared.parameters}
+    misspelt = set(used_in(step)) - {*pods.OWN, *pods.OF_ITEMS, *declared.steps, *declared.parameters}
     if (step.results or readers) and step.run and not misspelt and "output" not in used_in(step):
         what = "its results" if step.results else f"what {listed(readers, 'and')} read{'s' * (len(readers) == 1)}"
         yield Finding(
@@ -350,41 +260,8 @@ def _references(
         )
 
 
-def environment_findings(
-    at: Path, environment: Mapping[str, str], secrets: Mapping[str, str]
-) -> Iterator[Finding]:
-    """What is wrong with the names of environment variables of a step or app at ``at``, and with its secrets."""
-    for section, names in (("environment", list(environment)), ("secrets", list(secrets))):
-        for name in names:
-            if not VARIABLE.fullmatch(name):
-                fix = "write letters, digits and `_`, and no digit first"
-                yield Finding((*at, section, name), name, "not the name of an environment variable", fix)
-            elif name.startswith(OWN_VARIABLES):
-                reason = f"variables that begin with `{OWN_VARIABLES}` are Slipway's"
-                yield Finding((*at, section, name), name, reason, "choose another name")
-    for name, secret in secrets.items():
-        place = (*at, "secrets", name)
-        yield from name_findings(place, secret)
-        if name in environment:
-            yield Finding(place, secret, "`environment` has that variable too", "remove one of them")
-
-
-def _paths(at: Path, step: PipelineStep) -> Iterator[Finding]:
-    """Paths that lead out of the pipeline's folder."""
-    named: list[tuple[Path, str | None]] = [
-        ((*at, "code"), None if step.code in {".", "./"} else step.code),
-        ((*at, "requirements"), step.requirements),
-        ((*at, "rehearsal", "requirements"), step.rehearsal and step.rehearsal.requirements),
-        *(((*at, "files", index), pattern) for index, pattern in enumerate(step.files)),
-    ]
-    for place, path in named:
-        if path is not None and (why := below_problem(path.removeprefix("./"))):
-            reason = f"not a path below the pipeline's folder: {why}"
-            yield Finding(place, path, reason, "write a path relative to it; move or copy what it names there")
-
-
 def _after(at: Path, name: str, step: PipelineStep, declared: PipelineFile) -> Iterator[Finding]:
-    others = [each for each in declared.steps if each != name]
+    others = [other for other in declared.steps if other != name]
     for index, other in enumerate(step.after):
         place = (*at, "after", index)
         if other == name:
@@ -420,11 +297,9 @@ def _matrix(at: Path, step: PipelineStep, declared: PipelineFile) -> Iterator[Fi
 def _substitute(at: Path, step: PipelineStep, declared: PipelineFile) -> Iterator[Finding]:
     if step.rehearsal is None:
         return
-    place = (*at, "rehearsal")
-    if step.rehearsal.run is None and step.rehearsal.requirements is None:
-        fix = "write `run`, `requirements` or both, or remove it"
-        yield Finding(place, None, "empty", fix, all_of=(place,))
+    place = (*at, SUBSTITUTE)
     read = [name for name in used_in(step) if name in declared.steps]
+    yield from step.rehearsal.findings(place)
     for index, word in enumerate(step.rehearsal.run or ()):
         yield from in_step((*place, "run", index), word, str(at[-1]), declared)
         for name in pods.names(word):
@@ -432,6 +307,24 @@ def _substitute(at: Path, step: PipelineStep, declared: PipelineFile) -> Iterato
                 reason = f"`run` of the step does not read `{name}`, so a rehearsal has no directory of it"
                 fix = "write the same inputs in both"
                 yield Finding((*place, "run", index), word, reason, fix, read=((*at, "run"),))
+
+
+def _nodes(at: Path, step: PipelineStep) -> Iterator[Finding]:
+    assert step.nodes is not None
+    if step.items is not None:
+        reason = "the pods of a step with `items` know nothing of one another, and each works on its own"
+        fix = "remove it, and write how many pods work on the items as `workers`; or remove `items`"
+        yield Finding(at, step.nodes.count, reason, fix, read=((*at[:2], "items"),))
+    yield from step.nodes.findings(at)
+
+
+def _best(at: Path, step: PipelineStep) -> Iterator[Finding]:
+    numbers = [name for name, result in step.results.items() if result.number is not None]
+    if step.best is not None and step.best.by not in numbers:
+        reason = "no number among the step's results has that name"
+        fix = did_you_mean(step.best.by, numbers, f"write {listed(numbers)}" if numbers else "add it to `results`")
+        place = (*at, "best", "by")
+        yield Finding(place, step.best.by, reason, fix, read=((*at, "results", step.best.by),))
 
 
 def _same_names(declared: PipelineFile) -> Iterator[Finding]:
@@ -452,7 +345,7 @@ def _same_names(declared: PipelineFile) -> Iterator[Finding]:
 
 def _circle(declared: PipelineFile) -> Iterator[Finding]:
     needs: Mapping[str, set[str]] = {
-        name: {each for each in (*used_in(step), *step.after) if each in declared.steps and each != name}
+        name: {other for other in (*used_in(step), *step.after) if other in declared.steps and other != name}
         for name, step in declared.steps.items()
     }
     circle: Sequence[str] = circle_of(needs)
@@ -462,9 +355,7 @@ def _circle(declared: PipelineFile) -> Iterator[Finding]:
         yield Finding(("steps", first), first, words, "remove one of the references, or an `after`")
 
 
-# What is wrong with the items of the steps of a ``pipeline.yaml``, and with the workers on them.
-#
-# The same holds for what a stack file says of workers, which `of_section` checks.
+# Items of steps, and the workers on them.
 
 
 ORDERED = "ordered"
@@ -491,22 +382,6 @@ def check_items(declared: PipelineFile) -> Iterator[Finding]:
         yield from _names(declared)
 
 
-def of_section(declared: PipelineFile, section: Section[Any]) -> Iterator[Finding]:
-    """Findings about what a stack file says of steps with items."""
-    for name, step in declared.steps.items():
-        settings = getattr(_steps_of(section.settings), name, None)
-        if step.items is None or settings is None:
-            continue
-        at = section.key("steps", name)
-        mode, workers = getattr(settings, MODE), getattr(settings, WORKERS)
-        if (mode, workers) != (step.items.mode, step.workers or 1):
-            yield from _waiting((*at, WORKERS), mode, workers, read=((*at, MODE),))
-
-
-def _steps_of(settings: PipelineSettings) -> object:
-    return getattr(settings, "steps", None)
-
-
 def _waiting(at: Path, mode: str, workers: int, read: tuple[Path, ...]) -> Iterator[Finding]:
     """More workers than can work, however the items are handed out."""
     if mode == ORDERED and workers > 1:
@@ -523,7 +398,7 @@ def _files(at: Path, name: str, step: PipelineStep, declared: PipelineFile) -> I
         return
     match = PATTERN.fullmatch(pattern)
     if match is None or match["root"] in declared.parameters or ".." in match["rest"].split("/"):
-        roots = [f"{{{each}}}" for each in (*(each for each in declared.steps if each != name), pods.STORE)]
+        roots = [f"{{{root}}}" for root in (*declared.steps, pods.STORE) if root != name]
         reason = "not a pattern of files below the output of a step, or below the store"
         yield Finding(at, pattern, reason, f"begin it with {listed(roots)}: `{roots[0]}/days/*.csv`")
         return
@@ -549,8 +424,8 @@ def _told(at: Path, step: PipelineStep) -> Iterator[Finding]:
 def _results(at: Path, step: PipelineStep) -> Iterator[Finding]:
     assert step.items is not None
     for key, result in step.results.items():
-        where = [result.number, result.table, result.curves, result.picture, result.file]
-        path = next((each for each in where if each is not None), "").partition("#")[0]
+        paths = [result.number, result.table, result.curves, result.picture, result.file]
+        path = next((path for path in paths if path is not None), "").partition("#")[0]
         if key == ITEMS:
             reason = "the table of the items has that name, and every step with items has one"
             yield Finding((*at, "results", key), key, reason, "choose another name; `items.columns` adds columns")
@@ -567,7 +442,128 @@ def _results(at: Path, step: PipelineStep) -> Iterator[Finding]:
 
 def _names(declared: PipelineFile) -> Iterator[Finding]:
     for name in pods.OF_ITEMS:
-        for section, there in (("steps", declared.steps), ("parameters", declared.parameters)):
-            if name in there:
+        for section, names in (("steps", declared.steps), ("parameters", declared.parameters)):
+            if name in names:
                 reason = f"`{{{name}}}` means something else in commands of steps with items"
                 yield Finding((section, name), name, reason, "choose another name", read=(("steps",),))
+
+
+# Services, and the steps that connect to them.
+
+
+NEEDED = {
+    "image": "`<registry>/<name>@sha256:<64 hexadecimal digits>`, or `build: <folder>` with a Dockerfile",
+    "run": "the program and its arguments",
+    "port": "the port on which it listens",
+}
+"""What a service of the kind `program` has to say, and what that is."""
+
+OF_A_PROGRAM = ("run", "port", "probe", "build")
+"""Keys of which every other kind has its own."""
+
+
+def check_services(declared: PipelineFile) -> Iterator[Finding]:
+    """Findings about names, kinds and references of services, and about the steps that name them."""
+    connected = {name for step in declared.steps.values() for name in service_connections(step)}
+    for name, service in declared.services.items():
+        at: Path = ("services", name)
+        yield from program_name_findings(at, name, "a service's", {"steps": ("a step", declared.steps)})
+        yield from _kind(at, service, declared)
+        yield from _service_references(at, service, declared)
+        if service.rehearsal:
+            yield from service.rehearsal.findings((*at, SUBSTITUTE))
+        if name not in connected:
+            fix = "name it in `connects`, or as `queue` of `items`, of a step, or remove it"
+            yield Finding(at, name, "no step connects to it", fix, read=(("steps",),), all_of=(("steps",),))
+    for name, step in declared.steps.items():
+        yield from _service_connects(("steps", name), step, declared)
+    yield from _reserved_parameters(declared, OF_SERVICES, "services")
+
+
+def service_connections(step: PipelineStep) -> dict[str, Path]:
+    """The services that a step names, each with its place below that of the step."""
+    queue: dict[str, Path] = {step.items.queue: ("items", "queue")} if step.items and step.items.queue else {}
+    return {**queue, **{name: ("connects", index) for index, name in enumerate(step.connects)}}
+
+
+def _kind(at: Path, service: PipelineService, declared: PipelineFile) -> Iterator[Finding]:
+    if service.kind == "program":
+        yield from build_findings((*at, "build"), service.build, service.image)
+        built = service.build or declared.build
+        for key, what in NEEDED.items():
+            if getattr(service, key) is None and not (key == "image" and built):
+                fix = f"add it: {what}; or write `kind: valkey` for a Valkey server"
+                yield Finding((*at, key), None, "required, and not there", fix, read=((*at, "kind"),))
+        return
+    for key in OF_A_PROGRAM:
+        if (value := getattr(service, key)) is not None:
+            reason = f"a service of the kind `{service.kind}` has its own"
+            shown = value.model_dump() if isinstance(value, Model) else value
+            yield Finding((*at, key), shown, reason, "remove it", read=((*at, "kind"),))
+
+
+def _service_references(at: Path, service: PipelineService, declared: PipelineFile) -> Iterator[Finding]:
+    commands: list[tuple[Path, list[str]]] = [((*at, "run"), service.run or [])]
+    if service.rehearsal and service.rehearsal.run:
+        commands.append(((*at, SUBSTITUTE, "run"), service.rehearsal.run))
+    for place, words in commands:
+        wrong = [
+            finding for index, word in enumerate(words) for finding in in_service((*place, index), word, declared)
+        ]
+        yield from wrong
+        if words and not wrong and not any("port" in pods.names(word) for word in words):
+            fix = 'add `{port}` where it takes the port: `--port, "{port}"`'
+            yield Finding(place, words, "nothing tells the program on which port to listen", fix)
+    yield from url_findings((*at, "probe", "path"), service.probe and service.probe.path)
+
+
+def _service_connects(at: Path, step: PipelineStep, declared: PipelineFile) -> Iterator[Finding]:
+    known = list(declared.services)
+    for index, name in enumerate(step.connects):
+        if name in step.connects[:index]:
+            yield Finding((*at, "connects", index), name, "it stands here twice", "remove one of them")
+    for name, below in service_connections(step).items():
+        if name not in declared.services:
+            add = f"add it: `services: {{{name}: {{kind: valkey}}}}`"
+            fix = did_you_mean(name, known, f"write {listed(known)}, or {add}" if known else add)
+            yield Finding((*at, *below), name, "there is no such service", fix, read=(("services", name),))
+            continue
+        for variable in service_variables(name):
+            for section, variables in (("environment", step.environment), ("secrets", step.secrets)):
+                if variable in variables:
+                    reason = f"the step is told of the service `{name}` in that variable"
+                    yield Finding((*at, section, variable), variable, reason, "remove it, or rename the service")
+
+
+def _reserved_parameters(declared: PipelineFile, references: Collection[str], section: str) -> Iterator[Finding]:
+    """Parameters whose reference means something else in the commands of services or apps."""
+    for name in references if getattr(declared, section) else ():
+        if name in declared.parameters:
+            reason = f"`{{{name}}}` means something else in commands of {section}"
+            yield Finding(("parameters", name), name, reason, "choose another name", read=((section,),))
+
+
+# Apps of all kinds.
+
+
+def check_apps(declared: PipelineFile) -> Iterator[Finding]:
+    """Findings about names, references and connections of apps, and about what is peculiar to their kind."""
+    variants = [name for name, step in declared.steps.items() if step.matrix and not step.best]
+    others = {"steps": ("a step", declared.steps), "services": ("a service", declared.services)}
+    for name, app in declared.apps.items():
+        at: Path = (APPS, name)
+        yield from program_name_findings(at, name, "an app's", others)
+        yield from app_findings(
+            app,
+            AppInFile(
+                at,
+                name,
+                parameters=declared.parameters,
+                steps=declared.steps,
+                variants=variants,
+                services=declared.services,
+                apps=declared.apps,
+            ),
+        )
+    yield from circle_findings(declared.apps)
+    yield from _reserved_parameters(declared, [name for name in OF_APPS if name not in pods.OWN], APPS)

@@ -1,89 +1,55 @@
-"""The shape of ``pipeline.yaml``, by which a folder declares a pipeline without Python.
+"""The shape of ``pipeline.yaml``, by which a folder declares a pipeline without Python, and of its section of a
+stack file.
 
 What its keys mean is in their descriptions, of which docs/pipeline.schema.json is made.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, cast, get_args
+import re
+import warnings
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import AfterValidator, BeforeValidator, Field, create_model
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
+from pydantic.fields import FieldInfo
 
-from infra.pipelines.contract import MOST_NODES
-from infra.pipelines.file.app_shapes import PipelineApp
-from infra.pipelines.file.parts import (
-    Bound,
-    Built,
-    RehearsalCommand,
-    Scalar,
-    ServiceProbe,
-    ServiceResources,
-    StepResources,
-    Word,
-    Words,
+from infra.pipelines import pods, valkey
+from infra.pipelines.app_kind import APPS, AppKind
+from infra.pipelines.apps import AppSettings
+from infra.pipelines.contract import PipelineSettings, ServiceSettings, StepSettings
+from infra.pipelines.matrix import (
+    MATRIX,
+    NODES,
+    Axes,
+    Axis,
+    DeclaredNodes,
+    MatrixNodesSettings,
+    MatrixStepSettings,
 )
-from infra.pipelines.node_roles import ROLES
-from infra.pipelines.results import Format
-from infra.schema.base import Duration, Int, Model, Size, refuse
+from infra.pipelines.notebook import NotebookApp
+from infra.pipelines.page import PageApp
+from infra.pipelines.pods import Built, PodSettings, RehearsalCommand, Word, Words
+from infra.pipelines.program import ProgramApp
+from infra.pipelines.results import DeclaredColumn, DeclaredResult, StepResult, TableColumn
+from infra.pipelines.tensorboard import TensorBoardApp
+from infra.pipelines.tensorflow_serving import ServingApp
+from infra.schema.base import Cpu, Duration, Float, Int, Memory, Model, Size, no_truth, refuse
 from infra.schema.images import Image
-from infra.schema.problems import did_you_mean, listed
+from infra.schema.problems import Path
 from infra.schema.quantities import seconds
 
-# The shape of ``nodes`` of a step in ``pipeline.yaml``.
+APP_KINDS = (ProgramApp, PageApp, NotebookApp, TensorBoardApp, ServingApp)
+"""The kinds of apps."""
 
-
-FIRST_PORT = 1025
-"""The lowest port of a program on several nodes: a user's, as that below it is, at which the pods meet."""
-
-
-def nodes_section(value: Any) -> Any:
-    """The section that ``value``, plain YAML, stands for: ``count: 2`` for ``2``.
-
-    Raises what pydantic shows for what is neither a section nor a number of nodes.
-    """
-    if isinstance(value, dict):
-        return cast("dict[Any, Any]", value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise refuse("neither a number nor a section", "write `2`, or a section with `count`: `{count: 2}`")
-    if not 1 <= value <= MOST_NODES:
-        raise refuse(f"a step runs on 1 to {MOST_NODES} nodes", f"write a number from 1 to {MOST_NODES}")
-    return {"count": value}
-
-
-class StepNodes(Model):
-    """The nodes on which a step runs at once: a pod on each, which asks for what `resources` say, and on a pool
-    with GPUs for all of its node's. Each program finds the others in `TF_CONFIG`, and its place among them in
-    `RANK` and `WORLD_SIZE`; `MASTER_ADDR` and `MASTER_PORT` are where those of PyTorch meet, and
-    `JAX_COORDINATOR_ADDRESS` is where those of JAX do. All start together. Where a pod is lost, all start again
-    once it is replaced: programs save checkpoints, and go on with the newest. `{output}` is one directory for all.
-    """
-
-    count: Int = Field(ge=1, le=MOST_NODES, description="Number of nodes; on one the step runs as any step.")
-    roles: dict[str, Annotated[Int, Field(ge=1)]] = Field(
-        default_factory=dict[str, int],
-        description=f"How many pods have each of TensorFlow's roles ({listed(ROLES, 'and')}), in the order of "
-        "their ranks: `{chief: 1, worker: 3}`. They add up to `count`. Default: all are workers.",
-    )
-    wait: Duration = Field(
-        default="10m",
-        description="Pods that are there wait so long for those that are missing; then the step fails, and frees "
-        "its nodes.",
-    )
-    port: Int = Field(
-        default=2222,
-        ge=FIRST_PORT,
-        le=65535,
-        description="The port that the program of each pod has to itself; the pods meet at the one below it.",
-    )
-
+if TYPE_CHECKING:
+    App = AppKind
+else:
+    App = Annotated[Union[APP_KINDS], Field(discriminator="kind")]  # noqa: UP007
 
 NAMES = ("pipeline.yaml", "pipeline.yml")
 """The file, and how it is misspelt."""
 
 PAGE = "docs/pipeline.md"
 """The page that describes its keys."""
-
-SUBSTITUTE = "rehearsal"
-"""The key of a step or service with what runs in place of its command."""
 
 MOST_WORKERS = 1000
 """Pods of one step: a namespace of so many is still a small one for Kubernetes, and a mistake has more."""
@@ -99,16 +65,25 @@ def _sentence(value: str) -> str:
     return value.strip()
 
 
-FORMATS = get_args(Format)
+def _scalar(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        raise refuse("not a single value", "write a number, a text, or `true` or `false`")
+    if value is None:
+        raise refuse("empty", "write a value, or remove it")
+    return value
 
-RESULT_KINDS: Mapping[str, Sequence[str]] = {
-    "number": ("format",),
-    "table": ("columns", "compare"),
-    "curves": ("draw", "unit", "logs"),
-    "picture": (),
-    "file": (),
-}
-"""The kinds of results, each with the keys that it alone may have."""
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refuse("not a number", "write a number")
+    return value
+
+
+Scalar = Annotated[Any, WithJsonSchema({"type": ["boolean", "number", "string"]}), BeforeValidator(_scalar)]
+"""A value of a parameter, of whatever type."""
+
+Bound = Annotated[Any, WithJsonSchema({"type": "number"}), BeforeValidator(_number)]
+"""A number, whole or not."""
 
 
 class Parameter(Model):
@@ -131,67 +106,6 @@ class BestVariant(Model):
 
     by: str = Field(description="A number among the step's results.")
     of: Literal["max", "min"] = Field(default="max", description="Whether the largest or the smallest is best.")
-
-
-class TableColumn(Model):
-    """A column of a table."""
-
-    format: Format = Field(default="text", description="How its values are written.")
-    title: str | None = Field(default=None, description="Its heading; default: the key.")
-
-
-def _column(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    if value not in FORMATS:
-        raise refuse("not one of the values it can have", did_you_mean(value, FORMATS, f"write {listed(FORMATS)}"))
-    return {"format": value}
-
-
-def _result(value: Any) -> Any:
-    """``metrics.json#/accuracy`` is a number, ``curve.png`` a picture, and any other path a file."""
-    if not isinstance(value, str | dict):
-        raise refuse("neither a path nor a section", "write a path: `metrics.json#/accuracy`, `curve.png`")
-    if isinstance(value, dict):
-        return cast("dict[Any, Any]", value)
-    path, mark, _ = value.partition("#")
-    if mark and path.lower().endswith(".json"):
-        return {"number": value}
-    return {"picture" if value.lower().endswith(".png") else "file": value}
-
-
-class StepResult(Model):
-    """What a step leaves that is worth showing. One of the first five keys says what it is, and where: a path
-    below the step's output, for a part of a JSON file with ``#`` and a JSON pointer (RFC 6901).
-    """
-
-    number: str | None = Field(default=None, description="A number of a JSON file: `metrics.json#/test/accuracy`.")
-    table: str | None = Field(default=None, description="A list of objects of a JSON file, a row each.")
-    curves: str | None = Field(
-        default=None, description="A list of objects of a JSON file, one for each epoch, with a number by curve."
-    )
-    picture: str | None = Field(default=None, description="A PNG file.")
-    file: str | None = Field(default=None, description="Any other file, of which the place is shown.")
-    title: str | None = Field(default=None, description="What people read above it; default: its name.")
-    format: Format | None = Field(default=None, description="How a number is written.")
-    columns: (
-        dict[
-            str,
-            Annotated[TableColumn, BeforeValidator(_column, json_schema_input_type=Format | TableColumn)],
-        ]
-        | None
-    ) = Field(
-        default=None, description="A table's columns, which it needs: how each is written, by the rows' keys."
-    )
-    compare: Annotated[list[str], Field(min_length=2, max_length=2)] | None = Field(
-        default=None,
-        description="Two keys of a table's rows, the value and the truth; rows that differ are marked.",
-    )
-    draw: list[str] | None = Field(
-        default=None, description="The names of the curves that are drawn; default: all."
-    )
-    unit: str | None = Field(default=None, description="What an object of the curves stands for: `epoch`.")
-    logs: str | None = Field(default=None, description="The folder with the curves that TensorBoard reads.")
 
 
 def _lease(value: str) -> str:
@@ -227,13 +141,34 @@ class StepItems(Model):
     lease: Annotated[Duration, AfterValidator(_lease)] = Field(
         default="60s", description="A worker that is silent for so long loses its item to another one."
     )
-    columns: dict[
-        str,
-        Annotated[TableColumn, BeforeValidator(_column, json_schema_input_type=Format | TableColumn)],
-    ] = Field(
+    columns: dict[str, DeclaredColumn] = Field(
         default_factory=dict[str, TableColumn],
         description="More columns of the table of items: values of the `summary.json` that the program leaves.",
     )
+
+
+class ServiceResources(Model):
+    """What a service asks for where the stack file does not say it. Where neither does, it gets one CPU, 4Gi of
+    memory and 4Gi of scratch space; a Valkey server gets 250m of CPU and 256Mi of memory.
+    """
+
+    cpu: Cpu | None = Field(default=None, description="CPU asked for, as a Kubernetes quantity.")
+    memory: Memory | None = Field(default=None, description="Memory asked for, and its limit.")
+    ephemeral_storage: Size | None = Field(default=None, description="Scratch space for temporary files.")
+
+
+class StepResources(ServiceResources):
+    """What a step asks for where the stack file does not say it. Where neither does, it gets one CPU, 4Gi of
+    memory, 4Gi of scratch space and no GPU.
+    """
+
+    gpus: Int | None = Field(default=None, ge=0, description="GPUs, or shares of one.")
+
+
+class ServiceProbe(Model):
+    """How a service shows that it is ready."""
+
+    path: str = Field(description="The path at which it answers HTTP with a status below 400: `/healthz`.")
 
 
 class PipelineStep(Model):
@@ -289,22 +224,17 @@ class PipelineStep(Model):
         le=MOST_WORKERS,
         description="Pods that work on the items at once; default: 1.",
     )
-    nodes: Annotated[StepNodes, BeforeValidator(nodes_section, json_schema_input_type=Int | StepNodes)] | None = (
-        Field(
-            default=None,
-            description="Runs it on several nodes at once, as one training whose pods know one another: a number, "
-            "or a section; default: it runs in one pod.",
-        )
+    nodes: DeclaredNodes | None = Field(
+        default=None,
+        description="Runs it on several nodes at once, as one training whose pods know one another: a number, "
+        "or a section; default: it runs in one pod.",
     )
     connects: list[str] = Field(
         default_factory=list[str],
         description="Services that its program connects to. It has their host and port as `<SERVICE>_ADDRESS` in "
         "its environment, and their password as `<SERVICE>_PASSWORD`. That of `items` need not be here.",
     )
-    results: dict[
-        str,
-        Annotated[StepResult, BeforeValidator(_result, json_schema_input_type=str | StepResult)],
-    ] = Field(
+    results: dict[str, DeclaredResult] = Field(
         default_factory=dict[str, StepResult],
         description="Files worth showing, by a name. A text is a picture (`*.png`), a number (`*.json#/pointer`), "
         "or any other file.",
@@ -364,8 +294,8 @@ class PipelineFile(Model):
         default_factory=dict[str, PipelineService], description="Programs that run beside the steps, by name."
     )
     steps: dict[str, PipelineStep] = Field(min_length=1, description="The steps by name.")
-    apps: dict[str, PipelineApp] = Field(
-        default_factory=dict[str, PipelineApp],
+    apps: dict[str, App] = Field(
+        default_factory=dict[str, AppKind],
         description="Programs that run after the steps and stay, by name: a model server, a page, a notebook.",
     )
 
@@ -386,3 +316,227 @@ PartialFile: type[PipelineFile] = create_model(
     steps=(dict[str, _PartialStep], Field(default_factory=dict)),
 )
 """A file with mistakes, without what is wrong. A parameter without a type can have any value."""
+
+
+# The settings that stack files have for a pipeline of a ``pipeline.yaml``.
+
+
+KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+SERVICES = "services"
+"""The section of a pipeline's section that says where its services run."""
+
+SECTION_KEYS = ("uses", "steps", SERVICES, APPS, "schedule", "description")
+"""Keys of a pipeline's section that are no parameters of its own."""
+
+WORKERS, MODE, ASSIGNMENT = "workers", "mode", "assignment"
+"""Keys of a step with items in a pipeline's section."""
+
+QUEUE, STATIC = "queue", "static"
+"""How items come to workers: a service hands them out, or each has its own share."""
+
+KINDS: Mapping[str, Any] = {"integer": Int, "number": Float, "string": str, "boolean": bool}
+
+
+IGNORING = ConfigDict(extra="ignore", frozen=True)
+
+
+class _PartialSection(PipelineSettings):
+    model_config = IGNORING
+
+
+class _PartialModel(Model):
+    model_config = IGNORING
+
+
+class _PartialAxes(Axes):
+    model_config = IGNORING
+
+
+def section_of(name: str, declared: PipelineFile, lost: Collection[Path] = ()) -> type[PipelineSettings]:
+    """The pipeline's section, called ``name``: a key for each parameter, and one for each step below ``steps``,
+    for each service below ``services`` and for each app below ``apps``.
+
+    ``lost`` are the places of the file that could not be read. The section may then have keys of which nobody can
+    tell what they are.
+    """
+    parameters = {key: parameter for key, parameter in declared.parameters.items() if is_parameter(key)}
+    steps = {
+        key: (_step_settings(key, step, parameters, lost), Field(description=_about(step)))
+        for key, step in declared.steps.items()
+    }
+    model = _PartialModel if _any_at(lost, "steps") else Model
+    base = _PartialSection if _any_at(lost, "parameters") else PipelineSettings
+    below = _model(f"{name}Steps", model, "Where each step runs.", steps)
+    fields = {
+        **{key: (annotation(parameter), _field(parameter)) for key, parameter in parameters.items()},
+        "steps": (below, Field(description="Where each step runs.")),
+    }
+    if declared.services or _any_at(lost, SERVICES):
+        fields[SERVICES] = _services(name, declared, lost)
+    if declared.apps or _any_at(lost, APPS):
+        fields[APPS] = _apps(name, declared, lost)
+    return _model(name, base, declared.description, fields)
+
+
+def _services(name: str, declared: PipelineFile, lost: Collection[Path]) -> Any:
+    """The key ``services`` of the pipeline's section."""
+    unsure = _any_at(lost, SERVICES)
+    fields = {
+        key: (
+            _service_settings(key, service),
+            Field(description=service.description or f"Where `{key}` runs."),
+        )
+        for key, service in declared.services.items()
+    }
+    about = "Where each service runs."
+    model = _model(f"{name}Services", _PartialModel if unsure else Model, about, fields)
+    return (
+        (model, Field(default_factory=model, description=about)) if unsure else (model, Field(description=about))
+    )
+
+
+def _apps(name: str, declared: PipelineFile, lost: Collection[Path]) -> Any:
+    """The key ``apps`` of the pipeline's section."""
+    fields = {
+        key: (
+            _app_settings(key, app) | None,
+            Field(
+                default=None, description=f"{app.description or f'Where `{key}` runs.'} Default: it does not run."
+            ),
+        )
+        for key, app in declared.apps.items()
+    }
+    about = "The apps that run, and where each does."
+    model = _model(f"{name}Apps", _PartialModel if _any_at(lost, APPS) else Model, about, fields)
+    return (model, Field(default_factory=model, description=about))
+
+
+def _app_settings(name: str, app: AppKind) -> type[AppSettings]:
+    base = app.settings_model()
+    return _model(name, base, base.__doc__, _fields(base, app.defaults()))
+
+
+def _service_settings(name: str, service: PipelineService) -> type[ServiceSettings]:
+    preset = valkey.RESOURCES if service.kind == valkey.KIND else {}
+    defaults = {**preset, **service.resources.model_dump(exclude_none=True), "storage": service.storage}
+    return _model(name, ServiceSettings, ServiceSettings.__doc__, _fields(ServiceSettings, defaults))
+
+
+def _fields(model: type[PodSettings], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Those fields of ``model`` that have one of ``defaults`` in place of the model's own."""
+    known = model.model_fields
+    return {
+        key: (_annotation(known[key]), Field(default=default, description=known[key].description))
+        for key, default in defaults.items()
+        if default is not None
+    }
+
+
+def _any_at(lost: Collection[Path], *section: str) -> bool:
+    """Whether a part of ``section`` is lost as a whole."""
+    return any(place[: len(section)] == section[: len(place)] and len(place) <= len(section) + 1 for place in lost)
+
+
+def is_parameter(name: str) -> bool:
+    """Whether a key of a pipeline's section can have that name."""
+    return bool(KEY.fullmatch(name)) and name not in SECTION_KEYS and not name.startswith("model_")
+
+
+def is_field(name: str) -> bool:
+    """Whether a settings model can have a key of that name; pydantic has a meaning of its own for the others."""
+    return not name.startswith("_") and name != "model_config"
+
+
+def annotation(parameter: Parameter) -> Any:
+    """The type of a parameter's values, with its bounds and choices."""
+    kind: Any = KINDS.get(parameter.type, Any)
+    if parameter.choices is not None:
+        chosen: Any = Literal[tuple(parameter.choices)]
+        # Of the choices 0 and 1, a literal would take a truth value.
+        return chosen if parameter.type == "string" else Annotated[chosen, BeforeValidator(no_truth)]
+    if kind not in {Int, Float} or (parameter.minimum is None and parameter.maximum is None):
+        return kind
+    return Annotated[kind, Field(ge=parameter.minimum, le=parameter.maximum)]
+
+
+def axis(parameter: Parameter) -> Any:
+    """The type of a matrix's values of a parameter."""
+    return Axis[annotation(parameter)]
+
+
+def used_in(step: PipelineStep) -> dict[str, None]:
+    """What the command, the environment and the items of ``step`` refer to, each once and in their order."""
+    words = [*step.run, *step.environment.values(), *([step.items.files] if step.items else [])]
+    return dict.fromkeys(name for word in words for name in pods.names(word))
+
+
+def _step_settings(
+    name: str, step: PipelineStep, parameters: Mapping[str, Parameter], lost: Collection[Path]
+) -> type[StepSettings]:
+    unsure = _any_at(lost, "parameters") or _any_at(lost, "steps", name)
+    base = MatrixNodesSettings if step.nodes or unsure else MatrixStepSettings
+    known = base.model_fields
+    defaults = {**step.resources.model_dump(), "time_limit": step.time_limit, "image": step.image}
+    if step.nodes:
+        defaults |= {NODES: step.nodes.count, "wait": step.nodes.wait}
+    fields = _fields(base, defaults)
+    axes: dict[str, Any] = {}
+    for key in dict.fromkeys([*step.matrix, *parameters]):
+        if key in used_in(step) and key in parameters:
+            about = f"Values of `{key}`, in place of those of the pipeline."
+            default = step.matrix.get(key)
+            axes[key] = (axis(parameters[key]) | None, Field(default=default, description=about))
+    if axes or unsure:
+        matrix = _model(f"{name}Axes", _PartialAxes if unsure else Axes, Axes.__doc__, axes)
+        fields[MATRIX] = (matrix, Field(default_factory=matrix, description=known[MATRIX].description))
+    if step.items or unsure:
+        fields |= _of_items(step)
+    return _model(name, base, base.__doc__, fields)
+
+
+def _of_items(step: PipelineStep) -> dict[str, Any]:
+    """The keys that a step with items has beside those of any step."""
+    mode = step.items.mode if step.items else "parallel"
+    queue = step.items and step.items.queue
+    workers = Annotated[Int, Field(ge=1, le=MOST_WORKERS)]
+    about = {
+        WORKERS: "Pods that work on its items at once.",
+        MODE: "Whether its items wait for one another.",
+        ASSIGNMENT: "Whether a service hands its items out, or each worker has its own share.",
+    }
+
+    def assigned(value: str) -> str:
+        if value == QUEUE and step.items and not queue:
+            fix = f"write `{STATIC}`, or add `queue: <service>` to the `items` of the step in `pipeline.yaml`"
+            raise refuse("the pipeline names no service that hands out the items of this step", fix)
+        return value
+
+    assignment = Annotated[Literal["queue", "static"], AfterValidator(assigned)]
+    return {
+        WORKERS: (workers, Field(default=step.workers or 1, description=about[WORKERS])),
+        MODE: (Literal["parallel", "ordered"], Field(default=mode, description=about[MODE])),
+        ASSIGNMENT: (assignment, Field(default=QUEUE if queue else STATIC, description=about[ASSIGNMENT])),
+    }
+
+
+def _annotation(field: FieldInfo) -> Any:
+    return Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+
+
+def _field(parameter: Parameter) -> Any:
+    if parameter.default is None:
+        return Field(description=parameter.description)
+    return Field(default=parameter.default, description=parameter.description)
+
+
+def _about(step: PipelineStep) -> str:
+    return step.description or f"Where `{' '.join(step.run[:2])}` runs."
+
+
+def _model(name: str, base: type[Model], about: str | None, fields: Mapping[str, Any]) -> Any:
+    """A settings model with ``fields`` beside those of ``base``."""
+    with warnings.catch_warnings():
+        # A parameter may be called `copy`, like a method that pydantic's models have; it is read as a field alone.
+        warnings.filterwarnings("ignore", "Field name .* shadows an attribute", UserWarning)
+        return create_model(name, __base__=base, __doc__=about, **dict[str, Any](fields))

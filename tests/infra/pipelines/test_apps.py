@@ -156,20 +156,59 @@ def test_apps_that_wait_for_one_another_are_refused(tmp_path: Path) -> None:
     assert "wait for one another" in problems(tmp_path / "shop", circle)["apps.model"]
 
 
-def test_a_reference_to_several_steps_stands_alone(tmp_path: Path) -> None:
-    several = {
-        "steps.train.matrix": {"colour": ["red", "blue"]},
-        "steps.train.run": ["python", "train.py", "{prepare}", "--output", "{output}", "{colour}"],
-    }
-    found = problems(tmp_path / "shop", several)
-    assert "write `{train}` alone" in found["apps.model.run[1]"]
+SEVERAL: dict[str, Any] = {
+    "steps.train.matrix": {"colour": ["red", "blue"]},
+    "steps.train.run": ["python", "train.py", "{prepare}", "--output", "{output}", "{colour}"],
+    "steps.show.run": ["python", "show.py"],
+    "apps.model.run": ["serve", "--port", "{port}"],
+}
+"""Two steps `train`, which neither an app nor the step `show` reads."""
+
+SERVER = {"kind": "tensorflow-serving", "model": "risk", "step": "train", "requests": "{prepare}/requests.npz"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"apps.model.run": ["serve", "--model={train}", "{port}"]}, "apps.model.run[1]"),
+        ({"apps.model.environment": {"MODEL": "{train}"}}, "apps.model.environment.MODEL"),
+        (
+            {"apps.page": {"kind": "page", "serving": "model", "model": "it", "samples": "{train}"}},
+            "apps.page.samples",
+        ),
+        ({"apps.book": {"kind": "notebook", "examples": "{train}/*.png"}}, "apps.book.examples"),
+        ({"apps.server": SERVER}, "apps.server.step"),
+        ({"steps.show.environment": {"MODEL": "{train}"}}, "steps.show.environment.MODEL"),
+    ],
+)
+def test_several_steps_are_refused_where_one_is_read(tmp_path: Path, changes: Mapping[str, Any], key: str) -> None:
+    shown = {"steps.show": {"pool": "cpu"}}
+    assert problems(tmp_path / "shop", {**SEVERAL, **changes}, shown).keys() == {key}
+
+
+def test_a_word_of_a_command_becomes_one_for_each_of_several_steps(tmp_path: Path) -> None:
+    several = {**SEVERAL, "apps.model.run": ["serve", "{train}", "{port}"]}
+    assert problems(tmp_path / "shop", several, {"steps.show": {"pool": "cpu"}}) == {}
+
+
+@pytest.mark.parametrize(("server", "variable"), [(SERVER, "SERVER_GRPC_ADDRESS"), (None, "MODEL_GRPC_ADDRESS")])
+def test_a_variable_with_the_address_of_another_app_is_refused(
+    tmp_path: Path, server: Mapping[str, Any] | None, variable: str
+) -> None:
+    changes = {"apps.server": server} if server else {}
+    connects = ["server", "model"] if server else ["model"]
+    found = problems(
+        tmp_path / "shop",
+        {**changes, "apps.shop.connects": connects, "apps.shop.environment": {variable: "x"}},
+        {"apps.server": {"pool": "cpu"}} if server else {},
+    )
+    assert found.keys() == {f"apps.shop.environment.{variable}"}
 
 
 def test_a_model_that_the_server_does_not_have_is_refused(tmp_path: Path) -> None:
-    server = {"kind": "tensorflow-serving", "model": "risk", "step": "train", "requests": "{prepare}/requests.npz"}
     page = {"kind": "page", "serving": "server", "model": "rsk"}
     notebook = {"kind": "notebook", "serving": "server"}
-    found = problems(tmp_path / "shop", {"apps.server": server, "apps.page": page, "apps.book": notebook})
+    found = problems(tmp_path / "shop", {"apps.server": SERVER, "apps.page": page, "apps.book": notebook})
     said = "the app `server` serves the model `risk`\nwrite `risk`"
     assert found == {"apps.page.model": said, "apps.book.model": said}
 
@@ -186,9 +225,8 @@ def test_a_model_that_could_not_be_published_or_never_answers_is_refused(tmp_pat
 
 
 def test_a_step_with_the_name_of_the_one_that_publishes_is_refused(tmp_path: Path) -> None:
-    server = {"kind": "tensorflow-serving", "model": "risk", "step": "train", "requests": "{prepare}/requests.npz"}
     step = {"run": ["python", "train.py", "{output}"]}
-    found = problems(tmp_path / "shop", {"apps.server": server, "steps.server-publish": step})
+    found = problems(tmp_path / "shop", {"apps.server": SERVER, "steps.server-publish": step})
     assert "publishes for the app `server`" in found["steps.server-publish"]
 
 

@@ -70,6 +70,10 @@ def test_steps_that_fit(steps: Sequence[StepDeclaration]) -> None:
             [PREPARE, *TRAIN, replace(step("x", train="train"), arguments=["{train}/m"])],
             "reads `train`, which is several",
         ),
+        (
+            [PREPARE, *TRAIN, replace(step("x", train="train"), environment={"MODEL": "{train}"})],
+            "has `train`, which is several steps, in the variable `MODEL`",
+        ),
         ([replace(PREPARE, best=Best("accuracy"))], "its best by `accuracy`, which is no `Number`"),
         (
             [replace(PREPARE, results=(File(name="model", title="M", path="m"),), best=Best("model"))],

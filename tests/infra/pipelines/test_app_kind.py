@@ -1,0 +1,77 @@
+"""The contract of a kind of app: its example works, and nothing else asks of which kind an app is."""
+
+import re
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from infra.pipelines import app_kind
+from infra.pipelines.app_kind import AppInFile, AppInStack, AppKind, app_findings
+from infra.pipelines.file.shape import APP_KINDS
+from tests.support.checkout import ROOT
+
+IMPORTS = """
+from typing import Literal
+from pydantic import Field
+from infra.pipelines.apps import AppDeclaration, AppSettings
+from infra.pipelines.app_kind import AppInStack, AppKind
+from infra.pipelines.contract import literal
+from infra.schema.base import Cpu
+"""
+
+
+@pytest.fixture(scope="module")
+def example() -> Any:
+    """The class `HelloApp` of the docstring."""
+    _, code = (app_kind.AppKind.__doc__ or "").split("::\n", 1)
+    names: dict[str, Any] = {"__name__": __name__}
+    exec(IMPORTS + textwrap.dedent(code), names)
+    return names["HelloApp"]
+
+
+def app_in_file(apps: Mapping[str, AppKind]) -> AppInFile:
+    return AppInFile(
+        ("apps", "hello"), "hello", parameters=(), steps=["train"], variants=(), services=(), apps=apps
+    )
+
+
+def test_the_example_declares_an_app(example: Any) -> None:
+    app = example.model_validate({"kind": "hello", "text": "Hi {name}"})
+    settings = app.settings_model()(pool="cpu")
+    assert settings.cpu == "50m"
+    stack = AppInStack("hello", settings, [], ["hello"], None, lambda word: word.replace("{name}", "you"), str)
+    declaration = app.declare(stack)
+    assert (declaration.name, declaration.placed_by) == ("hello", settings)
+    assert declaration.arguments == ["--port", "{port}", "--text", "Hi you"]
+    assert [*app_findings(app, app_in_file({"hello": app}))] == []
+
+
+def test_the_example_refuses_what_it_does_not_know(example: Any) -> None:
+    with pytest.raises(ValidationError):
+        example.model_validate({"kind": "hello", "texts": "Hi"})
+
+
+def test_a_kind_without_a_declaration_is_none() -> None:
+    class Silent(AppKind):
+        """Declares nothing."""
+
+    with pytest.raises(TypeError, match="declare"):
+        Silent.model_validate({})
+
+
+def test_each_kind_is_known_in_its_file_and_in_the_list_alone() -> None:
+    names = "|".join(kind.__name__ for kind in APP_KINDS)
+    asking = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for room in ("infra", "offline", "tools")
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for name in re.findall(rf"\b(?:{names})\b", path.read_text(encoding="utf-8"))
+    }
+    homes = {
+        (Path(*kind.__module__.split(".")).with_suffix(".py").as_posix(), kind.__name__) for kind in APP_KINDS
+    }
+    assert asking - homes == {("infra/pipelines/file/shape.py", kind.__name__) for kind in APP_KINDS}
