@@ -55,7 +55,7 @@ def unfinished_jobs(stack: str) -> set[tuple[str, str, str]]:
     return found
 
 
-def opened(value: object) -> Any:
+def decrypt(value: object) -> Any:
     """A value of the state, of which a secret is the text that it hides."""
     found = mapping(value)
     if SECRET in found and isinstance(found.get("plaintext"), str):

@@ -17,10 +17,10 @@ from rich.markup import escape
 
 from tools.pulumi_cli import unfinished_jobs
 from tools.watch.observed import Clusters
-from tools.watch.plan import Plan, PlanError, evaluated, plan
-from tools.watch.screen import Changes, Key, Keys, pressed, screen, summary
+from tools.watch.plan import Plan, PlanError, evaluate, plan_of
+from tools.watch.screen import Changes, Key, keyboard, screen, summary
 from tools.watch.session import Session
-from tools.watch.states import View
+from tools.watch.states import Phase, View
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,7 +55,7 @@ def main(
     # What the Kubernetes client logs of a login that failed would be drawn across the screen.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
-        session = opened(stack, kubeconfig, context)
+        session = open_session(stack, kubeconfig, context)
         if once:
             raise typer.Exit(print_once(session))
         if sys.stdout.isatty():
@@ -68,29 +68,28 @@ def main(
         raise typer.Exit(130) from None
 
 
-def opened(stack: str, kubeconfig: Path | None = None, context: str = "") -> Session:
+def open_session(stack: str, kubeconfig: Path | None = None, context: str = "") -> Session:
     """A session for the stack. Raises WatchError, PlanError."""
-    found = planned(stack)
-    places = {place.name: place for place in found.places}
-    clusters = Clusters(stack, places, kubeconfig, context or None)
-    return Session(found, clusters, unfinished=partial(unfinished_jobs, stack))
+    plan = load_plan(stack)
+    clusters = Clusters(stack, {place.name: place for place in plan.places}, kubeconfig, context or None)
+    return Session(plan, clusters, unfinished=partial(unfinished_jobs, stack))
 
 
-def planned(stack: str) -> Plan:
+def load_plan(stack: str) -> Plan:
     """What the program declares for the stack. Raises WatchError, PlanError."""
     if not stack:
         raise WatchError("name the stack: make watch STACK=local")
-    found = plan(evaluated(stack, ROOT))
-    if not found.steps:
+    declared = plan_of(evaluate(stack, ROOT))
+    if not declared.steps:
         raise WatchError(f"the stack {stack} declares no Job")
-    return found
+    return declared
 
 
 def print_once(session: Session) -> int:
     """Prints the steps as they are now."""
     view = session.look()
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-    console.print(screen(view, _most_telling(view), len(view.steps) + 40, console.width, keys=False))
+    console.print(screen(view, _most_important(view), len(view.steps) + 40, console.width, keys=False))
     if view.earlier:
         console.print(f"[dim]{view.earlier} finished Jobs of earlier runs are still there[/]")
     return UNREADABLE if view.trouble else FAILED if view.failed else OK
@@ -113,59 +112,54 @@ def show(session: Session) -> int:
     """Draws the screen until somebody leaves it."""
     console = Console(highlight=False)
     views: queue.Queue[View | Exception] = queue.Queue()
-    ending = threading.Event()
+    end = threading.Event()
 
     def look() -> None:
-        while not ending.is_set():
+        # A daemon, so that nobody who leaves waits for a cluster that does not answer.
+        while not end.is_set():
             try:
                 views.put(session.look())
             except Exception as error:
                 views.put(error)
                 return
-            ending.wait(PAUSE)
+            end.wait(PAUSE)
+
+    def newest(view: View | None) -> View:
+        """The last view that came; waits for the first."""
+        while view is None or not views.empty():
+            result = views.get()
+            if isinstance(result, Exception):
+                raise result
+            view = result
+        return view
 
     console.print(f"[dim]Looking at {escape(session.plan.stack)} …[/]")
     threading.Thread(target=look, name="look", daemon=True).start()
-    first = _taken(views.get())
-    with pressed() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
-        last = _drawn(live, console, views, keys, first)
-        ending.set()
-    console.print(f"{session.plan.stack}: {summary(last)}", markup=False)
-    return FAILED if last.failed else OK
+    view = newest(None)
+    cursor: int | None = None
+    with keyboard() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            # Until somebody moves the cursor, it follows what happens.
+            selected = min(_most_important(view) if cursor is None else cursor, max(len(view.steps) - 1, 0))
+            live.update(screen(view, selected, console.height, console.width), refresh=True)
+            key = keys.wait(0.25)
+            if key is Key.QUIT:
+                break
+            if key is not None and view.steps:
+                cursor = (selected + (1 if key is Key.DOWN else -1)) % len(view.steps)
+            view = newest(view)
+    end.set()
+    console.print(f"{session.plan.stack}: {summary(view)}", markup=False)
+    return FAILED if view.failed else OK
 
 
-def _drawn(live: Live, console: Console, views: "queue.Queue[View | Exception]", keys: Keys, view: View) -> View:
-    selected, chosen = _most_telling(view), False
-    while True:
-        selected = min(selected, max(len(view.steps) - 1, 0))
-        live.update(screen(view, selected, console.height, console.width), refresh=True)
-        key = keys.wait(0.25)
-        if key is Key.QUIT:
-            return view
-        if key is not None and view.steps:
-            chosen = True
-            selected = (selected + (1 if key is Key.DOWN else -1)) % len(view.steps)
-        while not views.empty():
-            view = _taken(views.get())
-            if not chosen:
-                # Until somebody moves the cursor, it follows what happens.
-                selected = _most_telling(view)
-
-
-def _taken(found: View | Exception) -> View:
-    if isinstance(found, Exception):
-        raise found
-    return found
-
-
-def _most_telling(view: View) -> int:
+def _most_important(view: View) -> int:
     """The step to look at: one that failed, else that goes on, else the next."""
-    for number, step in enumerate(view.steps):
-        if step.phase.over and step.phase.value == "failed":
-            return number
-    going = [number for number, step in enumerate(view.steps) if step.began and not step.phase.over]
-    waiting = [number for number, step in enumerate(view.steps) if not step.phase.over]
-    return (going or waiting or [max(len(view.steps) - 1, 0)])[0]
+    numbers = range(len(view.steps))
+    failed = [number for number in numbers if view.steps[number].phase is Phase.FAILED]
+    waiting = [number for number in numbers if not view.steps[number].phase.over]
+    active = [number for number in waiting if view.steps[number].began]
+    return (failed or active or waiting or [max(len(view.steps) - 1, 0)])[0]
 
 
 # Typer's own tracebacks print the values of variables, which include secrets.

@@ -2,14 +2,16 @@
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from infra.review.stack import Properties, at, items, mappings, strings, text, whole
 from offline.evaluated.scheduling import amount
 from tools.watch.observed import (
+    LONG_AGO,
     Event,
+    Observed,
     conditions,
     created,
     deleted,
@@ -22,7 +24,7 @@ from tools.watch.observed import (
 )
 from tools.watch.plan import Expected
 from tools.watch.pod_states import Around, explained, pod_state, table
-from tools.watch.queue_states import evictions, flavor_of, queued
+from tools.watch.queue_states import evictions, flavor_of, why_suspended, workload_of
 from tools.watch.states import NOTHING, Phase, PodState, Reason, StepState, duration
 
 NEIGHBOUR_FAILED = 15
@@ -52,41 +54,46 @@ _KEYS = {
 }
 """The key of a step's settings that mends a failure of that kind."""
 
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
-
 
 @dataclass(frozen=True)
-class Seen:
-    """What its cluster has of a step. ``events`` are by the UID of what they are about.
+class Snapshot:
+    """What a cluster has of one step: its Job, the pods of that, and all else that was ``observed``.
 
     ``gone`` are pods that were seen before and are deleted since; ``before`` is the step's state at the last look.
     """
 
     job: Properties | None = None
     pods: Sequence[Properties] = ()
-    events: Mapping[str, Sequence[Event]] = field(default_factory=dict[str, Sequence[Event]])
-    workload: Properties | None = None
-    workloads: Sequence[Properties] = ()
-    autoscaler: str = ""
-    gone_nodes: frozenset[str] = frozenset()
+    observed: Observed = field(default_factory=Observed)
     gone: Sequence[PodState] = ()
     before: StepState | None = None
 
+    @property
+    def workload(self) -> Properties | None:
+        """The Workload that Kueue made for the Job."""
+        return workload_of(self.job, self.observed.workloads) if self.job else None
 
-def step_state(step: Expected, seen: Seen, blockers: Sequence[str] = ()) -> StepState:
-    """Where the step stands. ``blockers`` say what keeps its Job from being created."""
-    empty = StepState(step.name, step.job, step.cluster, step.pool, Phase.ABSENT, wanted=step.pods)
-    job = seen.job
+    @property
+    def job_events(self) -> Sequence[Event]:
+        """What was said of the Job itself."""
+        return self.observed.events.get(uid_of(self.job), ()) if self.job else ()
+
+
+def step_state(step: Expected, snapshot: Snapshot) -> StepState:
+    """Where the step stands."""
+    state = StepState(step.name, step.job, step.cluster, step.pool, Phase.ABSENT, wanted=step.pods)
+    job = snapshot.job
     if job is None:
-        return replace(empty, reason=_absent(blockers))
-    pods = [pod_of(each, step, seen) for each in seen.pods]
-    current = newest_of_each(pods)
+        reason = Reason("nothing is in its way: `pulumi up` has not come to it, or does not run", kind="up")
+        return replace(state, reason=reason)
+    pods = [pod_of(pod, step, snapshot) for pod in snapshot.pods]
+    current = newest_of_each_index(pods)
     wanted = max(whole(at(job, "spec", "parallelism"), 1), 1)
-    retries, retried = _retries(job, pods, seen, wanted)
+    retries, retried = _retries(job, pods, snapshot, wanted)
     began = time_of(at(job, "status", "startTime"))
     limit = whole(at(job, "spec", "activeDeadlineSeconds"))
     state = replace(
-        empty,
+        state,
         job=name_of(job),
         began=began,
         ended=time_of(at(job, "status", "completionTime")),
@@ -97,96 +104,98 @@ def step_state(step: Expected, seen: Seen, blockers: Sequence[str] = ()) -> Step
         retries=retries,
         retried=retried,
     )
-    return _judged(state, step, seen, pods)
+    return _judge(state, step, snapshot, job, pods)
 
 
-def newest_of_each(pods: Sequence[PodState]) -> list[PodState]:
+def newest_of_each_index(pods: Sequence[PodState]) -> list[PodState]:
     """The newest pod of each completion index; of a Job without any, the newest of all that are not replaced."""
-    ordered = sorted(pods, key=lambda pod: pod.created or _LONG_AGO)
+    ordered = sorted(pods, key=lambda pod: pod.created or LONG_AGO)
     if any(pod.index is not None for pod in ordered):
         by_index = {pod.index: pod for pod in ordered if pod.index is not None}
-        return [by_index[each] for each in sorted(by_index)]
+        return [by_index[index] for index in sorted(by_index)]
     active = [pod for pod in ordered if not pod.over]
     return active or ordered[-1:]
 
 
-def pod_of(pod: Properties, step: Expected, seen: Seen) -> PodState:
+def pod_of(pod: Properties, step: Expected, snapshot: Snapshot) -> PodState:
     """Where one of the step's pods stands."""
-    flavor, selected = flavor_of(seen.workload)
-    selects = strings(at(pod, "spec", "nodeSelector"))
-    added = {key: value for key, value in selects.items() if flavor and key not in selected}
-    events = seen.events.get(uid_of(pod), ())
-    return pod_state(pod, Around(events, step.pool, seen.autoscaler, seen.gone_nodes, flavor, added))
+    flavor, template_selector = flavor_of(snapshot.workload)
+    selector = strings(at(pod, "spec", "nodeSelector"))
+    added = {key: value for key, value in selector.items() if flavor and key not in template_selector}
+    observed = snapshot.observed
+    events = observed.events.get(uid_of(pod), ())
+    return pod_state(pod, Around(events, step.pool, observed.autoscaler, observed.gone_nodes, flavor, added))
 
 
-def _absent(blockers: Sequence[str]) -> Reason:
-    if blockers:
-        return Reason("; ".join(blockers), kind="after")
-    return Reason("nothing is in its way: `pulumi up` has not come to it, or does not run", kind="up")
-
-
-def _judged(state: StepState, step: Expected, seen: Seen, pods: Sequence[PodState]) -> StepState:
-    job = seen.job
-    assert job is not None
-    found = conditions(job)
-    if complete := holds(found, "Complete"):
+def _judge(
+    state: StepState, step: Expected, snapshot: Snapshot, job: Properties, pods: Sequence[PodState]
+) -> StepState:
+    job_conditions = conditions(job)
+    if complete := holds(job_conditions, "Complete"):
         return replace(state, phase=Phase.DONE, since=since(complete), ended=state.ended or since(complete))
-    if failed := holds(found, "Failed") or holds(found, "FailureTarget"):
-        before = seen.before
+    if failed := holds(job_conditions, "Failed") or holds(job_conditions, "FailureTarget"):
+        before = snapshot.before
         if before and before.phase is Phase.FAILED and before.since == since(failed):
             # What it did before it failed was known then.
             reason = before.reason
         else:
             reason = _failure(job, failed, state, pods, before)
-        reason = replace(reason, fix=_with_key(reason, step))
+        reason = replace(reason, fix=_fix_with_key(reason, step))
         return replace(state, phase=Phase.FAILED, reason=reason, since=since(failed), ended=since(failed))
-    if going := deleted(job):
-        return replace(state, phase=Phase.ENDING, reason=Reason("its Job is being deleted"), since=going)
-    own = seen.events.get(uid_of(job), ())
+    if deletion := deleted(job):
+        return replace(state, phase=Phase.ENDING, reason=Reason("its Job is being deleted"), since=deletion)
     if at(job, "spec", "suspend") is True:
-        reason = queued(job, seen.workload, seen.workloads, own)
-        going_on = [pod for pod in state.pods if not pod.over]
-        phase = Phase.ENDING if going_on else Phase.QUEUED
-        held = since(holds(found, "Suspended")) or created(job)
-        return replace(state, phase=phase, reason=reason, since=held, began=None, deadline=None)
-    return _active(state, step, job, own)
+        reason = why_suspended(job, snapshot.workload, snapshot.observed.workloads, snapshot.job_events)
+        phase = Phase.QUEUED if all(pod.over for pod in state.pods) else Phase.ENDING
+        suspension = since(holds(job_conditions, "Suspended")) or created(job)
+        return replace(state, phase=phase, reason=reason, since=suspension, began=None, deadline=None)
+    return _judge_active(state, step, job, snapshot.job_events)
 
 
-def _active(state: StepState, step: Expected, job: Properties, own: Sequence[Event]) -> StepState:
-    """Of a Job that goes on."""
+def _judge_active(state: StepState, step: Expected, job: Properties, events: Sequence[Event]) -> StepState:
     active = [pod for pod in state.pods if not pod.over]
     done = sum(pod.phase is Phase.DONE for pod in state.pods)
-    missing = state.wanted - len(active) - done
     if not active:
-        return _without_pods(state, job, own, created(job), done)
+        return _judge_without_pods(state, job, events, done)
     slowest = min(active, key=lambda pod: (_FIRST.index(pod.phase), pod.index or 0))
+    waits = state.wanted - done - state.running
     if step.items and state.running:
         # Each worker has its own share of the items: those that run are at work whatever the others do.
-        slowest = next(pod for pod in active if pod.phase is Phase.RUNNING)
+        running = next(pod for pod in active if pod.phase is Phase.RUNNING)
+        state = replace(state, phase=Phase.RUNNING, reason=running.reason, since=running.since)
+        if state.wanted == 1 or not waits:
+            return state
+        why = f", {slowest.reason.says}" if slowest.reason.says else ""
+        return replace(state, remark=f"{waits} of {state.wanted} workers not yet: {slowest.phase}{why}")
     phase, reason = slowest.phase, slowest.reason
-    if missing > 0 and phase is Phase.RUNNING and not step.items:
-        phase, reason = Phase.CREATING, _created(own)
+    if state.wanted > len(active) + done and phase is Phase.RUNNING:
+        phase, reason = Phase.CREATING, _creation_problem(events)
         if state.retries or state.retried:
-            phase, reason = Phase.RETRYING, Reason(_again(state), _fix(state))
-    waits = state.wanted - done - state.running
+            phase, reason = Phase.RETRYING, _retry_reason(state)
     if state.wanted > 1 and waits and phase is not Phase.RUNNING:
-        who = f"{waits} of {state.wanted} pods" if waits > 1 else f"1 of {state.wanted} pods"
+        who = f"{waits} of {state.wanted} pods"
         others = f", the {'others wait' if state.running > 1 else 'other waits'} for it" if state.running else ""
-        says = f"{who}{others}: {reason.says}" if reason.says else f"{who}{others}"
-        reason = replace(reason, says=says)
-    elif state.wanted > 1 and waits and step.items:
-        worst = min(active, key=lambda pod: _FIRST.index(pod.phase))
-        return replace(
-            state,
-            phase=phase,
-            since=slowest.since,
-            remark=f"{waits} of {state.wanted} workers not yet: {worst.phase}"
-            + (f", {worst.reason.says}" if worst.reason.says else ""),
-        )
+        reason = replace(reason, says=f"{who}{others}" + (f": {reason.says}" if reason.says else ""))
     return replace(state, phase=phase, reason=reason, since=slowest.since)
 
 
-def ignored(job: Properties, pod: PodState) -> bool:
+def _judge_without_pods(state: StepState, job: Properties, events: Sequence[Event], done: int) -> StepState:
+    if done >= state.wanted:
+        return replace(state, phase=Phase.ENDING, reason=Reason("its pods have ended well"), since=created(job))
+    failed = [pod for pod in state.pods if pod.phase is Phase.FAILED]
+    last = max((pod.ended for pod in failed if pod.ended), default=None)
+    if last and state.deadline and last >= state.deadline and all(pod.code in LOST_CODES for pod in failed):
+        # The Job is not told to have failed yet. What its program says of going on is for another end.
+        return replace(state, phase=Phase.ENDING, reason=Reason("its time limit is over"), since=last)
+    if causes := [pod for pod in failed if not is_replaced(job, pod)]:
+        # The Job is not told to have failed yet, and makes no further pod.
+        return replace(state, phase=Phase.ENDING, reason=causes[0].reason, since=last)
+    if failed or state.retries or state.retried:
+        return replace(state, phase=Phase.RETRYING, reason=_retry_reason(state), since=last)
+    return replace(state, phase=Phase.CREATING, reason=_creation_problem(events), since=created(job))
+
+
+def is_replaced(job: Properties, pod: PodState) -> bool:
     """Whether the Job makes another pod in place of one that failed."""
     if pod.disrupted or whole(at(job, "spec", "backoffLimit")):
         return True
@@ -195,49 +204,31 @@ def ignored(job: Properties, pod: PodState) -> bool:
     return any(pod.code in code for code in codes)
 
 
-def _without_pods(
-    state: StepState, job: Properties, own: Sequence[Event], born: datetime | None, done: int
-) -> StepState:
-    if done >= state.wanted:
-        return replace(state, phase=Phase.ENDING, reason=Reason("its pods have ended well"), since=born)
-    taken = [pod for pod in state.pods if pod.phase is Phase.FAILED]
-    last = max((pod.ended for pod in taken if pod.ended), default=None)
-    if last and state.deadline and last >= state.deadline and all(pod.code in LOST_CODES for pod in taken):
-        # The Job is not told to have failed yet. What its program says of going on is for another end.
-        return replace(state, phase=Phase.ENDING, reason=Reason("its time limit is over"), since=last)
-    if refused := [pod for pod in taken if not ignored(job, pod)]:
-        # The Job is not told to have failed yet, and makes no further pod.
-        return replace(state, phase=Phase.ENDING, reason=refused[0].reason, since=last)
-    if taken or state.retries or state.retried:
-        return replace(state, phase=Phase.RETRYING, reason=Reason(_again(state), _fix(state)), since=last)
-    return replace(state, phase=Phase.CREATING, reason=_created(own), since=born)
-
-
-def _again(state: StepState) -> str:
+def _retry_reason(state: StepState) -> Reason:
+    """Why the next pod is not there yet; the fix keeps it from being taken away once more."""
+    failed = [pod for pod in state.pods if pod.phase is Phase.FAILED and pod.disrupted == state.retried]
+    fix = next((pod.reason.fix for pod in failed if pod.reason.kind in _EVICTED), "")
     why = f"{state.retried}; " if state.retried else ""
-    return f"{why}Kubernetes makes the next pod, after a wait that grows from 10 s to ten minutes"
+    return Reason(
+        f"{why}Kubernetes makes the next pod, after a wait that grows from 10 s to ten minutes", fix, kind="retry"
+    )
 
 
-def _fix(state: StepState) -> str:
-    """What keeps the step's pods from being taken away once more; empty where there is only waiting."""
-    taken = [pod for pod in state.pods if pod.phase is Phase.FAILED and pod.disrupted == state.retried]
-    return next((pod.reason.fix for pod in taken if pod.reason.kind in _EVICTED), "")
-
-
-def _created(own: Sequence[Event]) -> Reason:
+def _creation_problem(events: Sequence[Event]) -> Reason:
     """Why the Job has no pod, or fewer than it should."""
-    refused = newest(own, "FailedCreate")
-    if refused is None:
+    refusal = newest(events, "FailedCreate")
+    if refusal is None:
         return NOTHING
-    found = explained(refused.message, table("creation"))
-    if found and found.kind == "namespace quota" and (beyond := beyond_quota(refused.message)):
+    words = refusal.message
+    reason = explained(words, table("creation")) or Reason(words, "", words, "refused")
+    if reason.kind == "namespace quota" and (beyond := beyond_quota(words)):
         return Reason(
-            f"{found.says}. It alone asks for more {beyond} than the quota has: this wait has no end",
+            f"{reason.says}. It alone asks for more {beyond} than the quota has: this wait has no end",
             "raise the quota, or ask for less in the step",
-            refused.message,
+            words,
             "never",
         )
-    return found or Reason(refused.message, "", refused.message, "refused")
+    return reason
 
 
 def beyond_quota(words: str) -> str:
@@ -246,50 +237,49 @@ def beyond_quota(words: str) -> str:
     ``exceeded quota: q, requested: requests.cpu=4,pods=1, used: …, limited: requests.cpu=2,pods=9`` (kubernetes/
     staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go, Kubernetes 1.34).
     """
-    found = re.search(r"requested: (?P<asked>\S+?), used: .*?limited: (?P<most>\S+)", words)
-    if found is None:
+    match = re.search(r"requested: (\S+?), used: .*?limited: (\S+)", words)
+    if match is None:
         return ""
-    asked, most = (dict(re.findall(r"([^=,\s]+)=([^=,\s]+)", found[name])) for name in ("asked", "most"))
+    requested, limited = (dict(re.findall(r"([^=,\s]+)=([^=,\s]+)", amounts)) for amounts in match.groups())
     beyond: list[str] = []
-    for name in asked.keys() & most.keys():
+    for name in requested.keys() & limited.keys():
         resource = name.removeprefix("requests.").removeprefix("limits.")
         with contextlib.suppress(ValueError):
-            if amount(resource, asked[name]) > amount(resource, most[name]):
+            if amount(resource, requested[name]) > amount(resource, limited[name]):
                 beyond.append(name)
     return ", ".join(sorted(beyond))
 
 
-def _retries(job: Properties, pods: Sequence[PodState], seen: Seen, wanted: int) -> tuple[int, str]:
+def _retries(job: Properties, pods: Sequence[PodState], snapshot: Snapshot, wanted: int) -> tuple[int, str]:
     """How many pods were started in place of others, and why the last of these went.
 
     What Kueue stops and lets in again counts once, however many pods the step has.
     """
-    known = {pod.uid: pod for pod in [*seen.gone, *pods]}
-    gone = {each.uid for each in seen.gone if not each.over}
+    known = {pod.uid: pod for pod in [*snapshot.gone, *pods]}
+    gone = {pod.uid for pod in snapshot.gone if not pod.over}
     replaced = [
-        pod for pod in known.values() if pod.uid in gone or (pod.phase is Phase.FAILED and ignored(job, pod))
+        pod for pod in known.values() if pod.uid in gone or (pod.phase is Phase.FAILED and is_replaced(job, pod))
     ]
     if holds(conditions(job), "Failed") or holds(conditions(job), "FailureTarget"):
         # The pods that the Job failed by were not replaced.
         replaced = [pod for pod in replaced if pod.disrupted]
-    made = {
+    names = {pod.name for pod in known.values()} | {
         event.message.removeprefix("Created pod: ")
-        for event in seen.events.get(uid_of(job), ())
+        for event in snapshot.job_events
         if event.reason == "SuccessfulCreate"
     }
-    by_kueue, kueue_says = evictions(seen.workload)
+    by_kueue, kueue_says = evictions(snapshot.workload)
     if by_kueue and at(job, "spec", "suspend") is True:
         by_kueue -= 1
-    more = len(made | {pod.name for pod in known.values()}) - wanted
-    last = max(replaced, key=lambda pod: pod.ended or pod.created or _LONG_AGO, default=None)
+    last = max(replaced, key=lambda pod: pod.ended or pod.created or LONG_AGO, default=None)
     why = last.disrupted or last.reason.says or "it was deleted" if last else ""
-    return by_kueue + max(more - by_kueue * wanted, 0), kueue_says or why
+    return by_kueue + max(len(names) - wanted - by_kueue * wanted, 0), kueue_says or why
 
 
-def _with_key(reason: Reason, step: Expected) -> str:
+def _fix_with_key(reason: Reason, step: Expected) -> str:
     """The fix of a failure with the key in the stack file that mends it, where the step has a section there."""
     key = _KEYS.get(reason.kind)
-    if not key or not step.section or f"`{key}`" not in reason.fix:
+    if not key or not step.section:
         return reason.fix
     return reason.fix.replace(f"the step's `{key}`", f"`{step.section}.{key}`")
 
@@ -314,7 +304,7 @@ def _failure(
         return Reason(f"ended by its time limit of {duration(seconds)}{doing}", fix, words, "time limit")
     causes = [pod for pod in failed if not pod.disrupted and pod.code not in {NEIGHBOUR_FAILED, *LOST_CODES}]
     causes = causes or [pod for pod in failed if not pod.disrupted and pod.code != NEIGHBOUR_FAILED] or failed
-    cause = min(causes, key=lambda pod: (pod.ended or _LONG_AGO, pod.index or 0), default=None)
+    cause = min(causes, key=lambda pod: (pod.ended or LONG_AGO, pod.index or 0), default=None)
     if cause is None:
         return Reason(f"its pods are gone, and with them their words: {words}", "", words, "gone")
     who = f"pod {cause.index}: " if state.wanted > 1 and cause.index is not None else ""

@@ -11,7 +11,7 @@ from infra.kubernetes.labels import COMPONENT, INSTANCE, NAME, VARIANT_ANNOTATIO
 from infra.review.stack import JOB, KUBERNETES_PROVIDER, Resource, Stack, at, mapping, strings, text, texts
 from infra.schema.problems import key_of
 from offline.evaluated.cost import node_rate, pod_rate
-from offline.evaluated.workloads import CRON_JOB, Workload, gpus_of, workload_of
+from offline.evaluated.workloads import Workload, gpus_of, workload_of
 from offline.preview.revisions import evaluate_trees
 from tools.watch.states import Cost, PodState
 
@@ -40,7 +40,6 @@ class Expected:
     cluster: str
     namespace: str
     pool: str = ""
-    accelerator: str = ""
     pods: int = 1
     gpus: int = 0
     items: bool = False
@@ -61,40 +60,44 @@ class Place:
 
 @dataclass(frozen=True)
 class Plan:
-    """``steps`` in the order of their declaration; ``schedules`` are the CronJobs by cluster and namespace."""
+    """``steps`` in the order of their declaration, ``places`` their clusters, ``namespaces`` by the cluster.
+
+    ``instance`` is the value of the label that all objects of the stack have.
+    """
 
     stack: str
     steps: Sequence[Expected]
     places: Sequence[Place]
     namespaces: Mapping[str, str] = field(default_factory=dict[str, str])
-    schedules: Sequence[tuple[str, str]] = ()
     instance: str = ""
 
 
-def evaluated(stack: str, root: Path) -> Stack:
+def evaluate(stack: str, root: Path) -> Stack:
     """The stack as its program declares it, in the checkout at ``root``. Raises PlanError."""
-    found = evaluate_trees(root, None, [stack]).head[stack]
-    if found.stack is not None:
-        return found.stack
-    assert found.failure is not None
-    problems = [f"{problem['key']}: {problem['reason']}; {problem['fix']}" for problem in found.failure.problems]
-    raise PlanError("\n".join(problems) or found.failure.message)
+    evaluated = evaluate_trees(root, None, [stack]).head[stack]
+    if evaluated.stack is not None:
+        return evaluated.stack
+    assert evaluated.failure is not None
+    problems = [
+        f"{problem['key']}: {problem['reason']}; {problem['fix']}" for problem in evaluated.failure.problems
+    ]
+    raise PlanError("\n".join(problems) or evaluated.failure.message)
 
 
-def plan(stack: Stack) -> Plan:
+def plan_of(stack: Stack) -> Plan:
     """What is to be seen in the clusters of ``stack``."""
     jobs = stack.of_type(JOB)
     names = {job.urn: job.name for job in jobs}
-    steps = [_expected(workload_of(job, stack), stack, names) for job in jobs]
-    places = [_place(resource) for resource in stack.resources.values() if resource.type == KUBERNETES_PROVIDER]
+    steps = [_step(workload_of(job, stack), stack, names) for job in jobs]
+    namespaces = {step.cluster: step.namespace for step in steps}
+    providers = [resource for resource in stack.resources.values() if resource.type == KUBERNETES_PROVIDER]
     instances = {strings(at(job.properties, "metadata", "labels")).get(INSTANCE, "") for job in jobs}
     return Plan(
         stack.name,
         steps,
-        [place for place in places if any(step.cluster == place.name for step in steps)],
-        {step.cluster: step.namespace for step in steps},
-        [(stack.cluster_of(each), each.name) for each in stack.of_type(CRON_JOB)],
-        next(iter(sorted(instances)), ""),
+        [_place(provider) for provider in providers if provider.name in namespaces],
+        namespaces,
+        min(instances, default=""),
     )
 
 
@@ -105,7 +108,7 @@ def _place(provider: Resource) -> Place:
     return Place(provider.name, path if isinstance(path, str) else "", context)
 
 
-def _expected(workload: Workload, stack: Stack, names: Mapping[str, str]) -> Expected:
+def _step(workload: Workload, stack: Stack, names: Mapping[str, str]) -> Expected:
     job = workload.resource
     labels = strings(at(job.properties, "metadata", "labels"))
     pool = workload.pool(stack)
@@ -118,31 +121,28 @@ def _expected(workload: Workload, stack: Stack, names: Mapping[str, str]) -> Exp
         cluster=stack.cluster_of(job),
         namespace=text(workload.namespace),
         pool=pool.name if pool else "",
-        accelerator=(pool.accelerator or "") if pool else "",
         pods=workload.pods,
         gpus=gpus_of(workload),
         items=any(WORKER in texts(container.get("command")) for container in workload.containers),
-        section=_section(stack, labels.get(NAME, ""), _declared_as(job, labels.get(COMPONENT, ""))),
+        section=_section(stack, job, labels),
         after=[names[urn] for urn in names if urn in job.dependencies],
         rate=pod_rate(stack, job) if by_pod else node_rate(stack, pool),
         by_pod=by_pod,
     )
 
 
-def _declared_as(job: Resource, step: str) -> str:
-    """The step of the stack file that the Job was made from: of the steps of a matrix, the one that has it."""
+def _section(stack: Stack, job: Resource, labels: Mapping[str, str]) -> str:
+    """The key of the step's settings; empty where the stack file has no such section, as for gates.
+
+    Of the steps of a matrix it is that of the one that has the matrix.
+    """
+    pipeline, step = labels.get(NAME, ""), labels.get(COMPONENT, "")
     with contextlib.suppress(ValueError):
         variant = strings(at(job.properties, "metadata", "annotations")).get(VARIANT_ANNOTATION, "{}")
-        return text(mapping(json.loads(variant)).get("of")) or step
-    return step
-
-
-def _section(stack: Stack, pipeline: str, step: str) -> str:
-    """The key of the step's settings; empty where the stack file has no such section, as for gates."""
+        step = text(mapping(json.loads(variant)).get("of")) or step
     pipelines = mapping(stack.configuration.get("slipway:pipelines"))
-    if step not in mapping(at(pipelines, pipeline, "steps")):
-        return ""
-    return key_of(("pipelines", pipeline, "steps", step))
+    declared = step in mapping(at(pipelines, pipeline, "steps"))
+    return key_of(("pipelines", pipeline, "steps", step)) if declared else ""
 
 
 # What the nodes cost that the pods of a run hold, at list prices.
@@ -152,49 +152,46 @@ def _section(stack: Stack, pipeline: str, step: str) -> str:
 class Stay:
     """A pod on a node, from when it got it until it ended; None while it is there.
 
-    ``rate`` is dollars an hour, None where it is not known; it is that of the pod itself with ``by_pod``.
+    ``billed`` is what is paid for: the node, or the pod itself. ``rate`` is dollars an hour, None where it is not
+    known.
     """
 
-    uid: str
-    node: str
+    billed: str
     began: datetime
     ended: datetime | None
     rate: float | None
-    by_pod: bool = False
 
 
-def stay(pod: PodState, step: Expected) -> Stay | None:
+def stay_of(pod: PodState, step: Expected) -> Stay | None:
     """The stay of a pod; None where it never had a node."""
     if not pod.node or pod.began is None:
         return None
-    node = f"{step.cluster}/{pod.node}"
-    return Stay(pod.uid, node, pod.began, pod.ended, step.rate, step.by_pod)
+    return Stay(pod.uid if step.by_pod else f"{step.cluster}/{pod.node}", pod.began, pod.ended, step.rate)
 
 
 def cost(stays: Iterable[Stay], now: datetime, *, least: bool = False) -> Cost:
     """What the stays cost up to ``now``; a node on which several pods are at once is counted once."""
-    known = list(stays)
-    priced = [each for each in known if each.rate is not None]
-    if not priced:
+    groups: dict[str, list[Stay]] = {}
+    for stay in stays:
+        if stay.rate is None:
+            least = True
+        else:
+            groups.setdefault(stay.billed, []).append(stay)
+    if not groups:
         return Cost(None, least=least)
     total, hourly = 0.0, 0.0
-    groups: dict[str, list[Stay]] = {}
-    for each in priced:
-        groups.setdefault(each.uid if each.by_pod else each.node, []).append(each)
     for group in groups.values():
-        rate = max(each.rate or 0.0 for each in group)
-        total += rate * _covered([(each.began, each.ended or now) for each in group]) / 3600
-        if any(each.ended is None for each in group):
+        rate = max(stay.rate or 0.0 for stay in group)
+        total += rate * _covered_seconds([(stay.began, stay.ended or now) for stay in group]) / 3600
+        if any(stay.ended is None for stay in group):
             hourly += rate
-    return Cost(total, hourly, least or len(priced) < len(known))
+    return Cost(total, hourly, least)
 
 
-def _covered(spans: Sequence[tuple[datetime, datetime]]) -> float:
+def _covered_seconds(spans: Sequence[tuple[datetime, datetime]]) -> float:
     """The seconds that the spans cover, overlaps counted once."""
-    total, until = 0.0, None
-    for begins, ends in sorted(spans):
-        start = begins if until is None else max(begins, until)
-        if ends > start:
-            total += (ends - start).total_seconds()
-        until = ends if until is None else max(until, ends)
+    total, until = 0.0, min(spans)[0]
+    for begin, end in sorted(spans):
+        total += max((end - max(begin, until)).total_seconds(), 0.0)
+        until = max(until, end)
     return total

@@ -2,8 +2,8 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -48,7 +48,15 @@ class Known:
     pattern: str
     says: str
     fix: str
-    source: str
+
+    def explain(self, words: str, **more: str) -> Reason | None:
+        """The reason that ``words`` give; None where the pattern does not find them."""
+        match = re.search(self.pattern, words)
+        if match is None:
+            return None
+        groups = {name: value for name, value in match.groupdict().items() if value}
+        names = {**_OTHERWISE, **more, **groups}
+        return Reason(self.says.format_map(names), self.fix.format_map(names), words, self.kind)
 
 
 DISRUPTIONS: Mapping[str, str] = {
@@ -75,15 +83,15 @@ _OTHERWISE = {
 def files() -> list[Path]:
     """The files with the words that are known, those of clouds first."""
     packages = Path(clouds.__file__).parent
-    found = [packages / name / FILE for name in CLOUDS]
-    return [*(path for path in found if path.is_file()), Path(__file__).parent / FILE]
+    of_clouds = [packages / name / FILE for name in CLOUDS]
+    return [*filter(Path.is_file, of_clouds), Path(__file__).parent / FILE]
 
 
 @cache
 def table(name: str) -> Sequence[Known]:
     """The rows of one name of all files: ``scale_up``, ``scheduling``, ``images``. The first that knows counts."""
     return [
-        Known(**{key: str(value) for key, value in row.items() if key != "read"})
+        Known(row["kind"], row["pattern"], row["says"], row["fix"])
         for content in _contents()
         for row in content.get(name, ())
     ]
@@ -102,12 +110,12 @@ def _contents() -> Sequence[dict[str, Any]]:
 
 def explained(words: str, rows: Sequence[Known], **more: str) -> Reason | None:
     """The first of ``rows`` that knows ``words``; None where none does. ``more`` fills in what rows name."""
-    for row in rows:
-        if found := re.search(row.pattern, words):
-            groups = {name: value for name, value in found.groupdict().items() if value}
-            filled = {**_OTHERWISE, **more, **groups}
-            return Reason(row.says.format_map(filled), row.fix.format_map(filled), words, row.kind)
-    return None
+    return next(filter(None, (row.explain(words, **more) for row in rows)), None)
+
+
+def explained_or(words: str, name: str, says: str, fix: str = "", kind: str = "", **more: str) -> Reason:
+    """The reason that the table ``name`` knows for ``words``; else one that says ``says``."""
+    return explained(words, table(name), **more) or Reason(says, fix, words, kind)
 
 
 # Why a pod has no node: what the autoscaler and the scheduler say of it, as one plain clause.
@@ -134,7 +142,7 @@ class Around:
     added: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def waiting(words: str, around: Around) -> Reason:
+def why_waiting(words: str, around: Around) -> Reason:
     """Why no node takes a pod: what the autoscaler says of that, else the scheduler's ``words``."""
     events = around.events
     scheduler = scheduling(words, around.pool)
@@ -148,31 +156,29 @@ def waiting(words: str, around: Around) -> Reason:
             words,
             "flavor",
         )
-    asked = newest(events, "TriggeredScaleUp", "Nominated")
-    failed = newest(events, "FailedScaleUp")
-    refused = newest(events, "NotTriggerScaleUp")
-    if failed and later(failed, asked):
-        return explained(failed.message, table("scale_up")) or Reason(
-            f"a node could not be made: {failed.message}", "", failed.message, "scale-up"
-        )
-    if asked and later(asked, refused):
-        return Reason(_asked(asked), "", asked.message, "coming")
-    if refused is not None:
-        return _refused(refused, scheduler, around)
-    karpenter = [event for event in events if event.reason == "FailedScheduling" and "karpenter" in event.by]
-    if karpenter:
-        last = karpenter[-1]
-        return explained(last.message, table("scale_up")) or Reason(
-            f"Karpenter can make no node for it: {last.message}", "", last.message, "karpenter"
-        )
+    request = newest(events, "TriggeredScaleUp", "Nominated")
+    failure = newest(events, "FailedScaleUp")
+    refusal = newest(events, "NotTriggerScaleUp")
+    if failure and later(failure, request):
+        words = failure.message
+        return explained_or(words, "scale_up", f"a node could not be made: {words}", kind="scale-up")
+    if request and later(request, refusal):
+        return Reason(_describe_request(request.message), "", request.message, "coming")
+    if refusal is not None:
+        return _refusal(refusal.message, scheduler, around)
+    for event in reversed(events):
+        if event.reason == "FailedScheduling" and "karpenter" in event.by:
+            words = event.message
+            says = f"Karpenter can make no node for it: {words}"
+            return explained_or(words, "scale_up", says, kind="karpenter")
     return scheduler
 
 
-def _asked(event: Event) -> str:
+def _describe_request(words: str) -> str:
     """``pod triggered scale-up: [{…/instanceGroups/gke-dev-train-1-grp 0->1 (max: 1)}]``."""
-    if found := re.search(r"nodeclaim/(\S+)", event.message):
-        return f"a node is being made for it ({found[1]})"
-    groups = re.findall(r"\{(?:\S*/)?([\w.-]+) (\d+)->(\d+) \(max: (\d+)\)\}", event.message)
+    if claim := re.search(r"nodeclaim/(\S+)", words):
+        return f"a node is being made for it ({claim[1]})"
+    groups = re.findall(r"\{(?:\S*/)?([\w.-]+) (\d+)->(\d+) \(max: (\d+)\)\}", words)
     if not groups:
         return "a node is being made for it"
     return "; ".join(
@@ -182,40 +188,35 @@ def _asked(event: Event) -> str:
     )
 
 
-def _refused(event: Event, scheduler: Reason, around: Around) -> Reason:
+def _refusal(words: str, scheduler: Reason, around: Around) -> Reason:
     """``pod didn't trigger scale-up: 1 max node group size reached, 3 node(s) didn't match Pod's node …``."""
-    parts = event.message.partition("scale-up")[2].strip(" :")
-    for row in table("no_scale_up"):
-        if found := explained(parts, [row]):
-            if row.kind == "backoff":
-                detail = _backoff(around)
-                # The scheduler tells nothing of the cause.
-                found = detail or found
-            return Reason(found.says, found.fix, event.message, found.kind)
+    parts = words.partition("scale-up")[2].strip(" :")
+    if reason := explained(parts, table("no_scale_up")):
+        if reason.kind == "backoff":
+            # The scheduler tells nothing of the cause.
+            reason = _backoff(around) or reason
+        return replace(reason, words=words)
     if parts and not ELSEWHERE.sub("", re.sub(r"\d+ node\(s\) ", "", parts)).strip(" ,"):
         return Reason(
             "no pool that can grow has the labels that the step asks for",
             "`make preview` says which pool the step is for; somebody may have changed or deleted it",
-            event.message,
+            words,
             "selector",
         )
-    template = scheduling(parts, around.pool) if parts else None
-    if template and template.kind:
-        return Reason(
-            f"no new node would take it either: {template.says}", template.fix, event.message, template.kind
-        )
-    return Reason(scheduler.says, scheduler.fix, f"{event.message}; {scheduler.words}", scheduler.kind)
+    template = scheduling(parts, around.pool) if parts else NOTHING
+    if template.kind:
+        return Reason(f"no new node would take it either: {template.says}", template.fix, words, template.kind)
+    return replace(scheduler, words=f"{words}; {scheduler.words}")
 
 
 def _backoff(around: Around) -> Reason | None:
     """What the autoscaler's status says of the node group of the pool that it has stopped growing."""
-    text_ = around.autoscaler
-    for block in re.split(r"\n\s*-\s*\n?\s*(?=name:)|\n\s*- (?=name:)", text_):
+    for block in re.split(r"\n\s*-\s*\n?\s*(?=name:)|\n\s*- (?=name:)", around.autoscaler):
         if "Backoff" not in block or (around.pool and around.pool not in block.split("\n", 1)[0]):
             continue
         words = " ".join(re.findall(r"error(?:Code|Message): \"?(.*?)\"?\s*(?=\n|$)", block))
-        if found := explained(words, table("scale_up")):
-            return found
+        if reason := explained(words, table("scale_up")):
+            return reason
     return None
 
 
@@ -223,24 +224,19 @@ def scheduling(words: str, pool: str = "") -> Reason:
     """``0/3 nodes are available: 1 node(s) had untolerated taint {…}, 2 Insufficient cpu. preemption: …``."""
     if "no nodes available" in words:
         return Reason("the cluster has no node yet", "", words, "no node")
-    said = re.split(r"\.? preemption:| no new claims to deallocate", words)[0].strip(" .")
-    head, _, tail = said.partition(": ")
-    parts = _parts(tail if re.match(r"\d+/\d+ nodes", head) else said)
+    sentence = re.split(r"\.? preemption:| no new claims to deallocate", words)[0].strip(" .")
+    head, _, tail = sentence.partition(": ")
     clauses: list[Reason] = []
-    elsewhere = 0
-    for count, part in parts:
+    elsewhere = False
+    for count, part in _count_nodes(tail if re.match(r"\d+/\d+ nodes", head) else sentence):
         if ELSEWHERE.search(part):
-            elsewhere += count
-        elif found := explained(
-            part, table("scheduling"), count="one node is" if count == 1 else f"{count} nodes are"
-        ):
-            clauses.append(found)
+            elsewhere = elsewhere or count > 0
         else:
-            clauses.append(Reason(part))
+            nodes = "one node is" if count == 1 else f"{count} nodes are"
+            clauses.append(explained(part, table("scheduling"), count=nodes) or Reason(part))
     if not clauses and elsewhere:
-        what = f"no node of the pool {pool} is there" if pool else "no node has the labels that it asks for"
         return Reason(
-            what,
+            f"no node of the pool {pool} is there" if pool else "no node has the labels that it asks for",
             "where the pool grows by itself, wait for its node; else look at the nodes' labels: "
             "`kubectl get nodes --show-labels`",
             words,
@@ -250,17 +246,13 @@ def scheduling(words: str, pool: str = "") -> Reason:
         return Reason(words or "no node takes it", "", words)
     # That a step's pods have a node each is meant; what keeps them from the other nodes is to be mended.
     first = next((clause for clause in clauses if clause.kind != "anti-affinity"), clauses[0])
-    return Reason("; ".join(_unique(clause.says for clause in clauses)), first.fix, words, first.kind)
+    return Reason("; ".join(dict.fromkeys(clause.says for clause in clauses)), first.fix, words, first.kind)
 
 
-def _parts(said: str) -> list[tuple[int, str]]:
+def _count_nodes(sentence: str) -> list[tuple[int, str]]:
     """The reasons with the number of nodes that each holds for; a taint may have commas of its own."""
-    found = re.findall(r"(?:^|, )(\d+) (.*?)(?=, \d+ |$)", said)
-    return [(int(count), part) for count, part in found] or ([(0, said)] if said else [])
-
-
-def _unique(found: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(found))
+    parts = re.findall(r"(?:^|, )(\d+) (.*?)(?=, \d+ |$)", sentence)
+    return [(int(count), part) for count, part in parts] or ([(0, sentence)] if sentence else [])
 
 
 PULL_FAILED = frozenset(
@@ -269,62 +261,57 @@ PULL_FAILED = frozenset(
 CONFIG_FAILED = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 """Reasons for which a container waits (kubernetes/pkg/kubelet/images and kuberuntime, Kubernetes 1.34)."""
 
-
 _NONE: Properties = {}
+
+_CONTAINERS = ("initContainers", "containers")
 
 
 def main_container(pod: Properties) -> str:
     """The name of the container that runs the step's program."""
-    names = [text(each.get("name")) for each in mappings(at(pod, "spec", "containers"))]
+    names = [text(container.get("name")) for container in mappings(at(pod, "spec", "containers"))]
     step = labels_of(pod).get(COMPONENT, "")
-    own = [name for name in names if name not in sidecars()]
-    return step if step in names else next(iter(own or names), "")
+    programs = [name for name in names if name not in sidecars()]
+    return step if step in names else next(iter(programs or names), "")
 
 
 def pod_state(pod: Properties, around: Around) -> PodState:
     """Where the pod stands."""
-    found = conditions(pod)
-    disrupted = holds(found, "DisruptionTarget")
     container = main_container(pod)
-    status = next((each for each in _statuses(pod) if each.get("name") == container), _NONE)
+    status = next((status for status in _statuses(pod) if status.get("name") == container), _NONE)
     running = mapping(at(status, "state", "running"))
     terminated = mapping(at(status, "state", "terminated"))
-    phase, reason, at_ = _phase(pod, status, around)
-    ended = time_of(terminated.get("finishedAt")) if phase.over else None
+    phase, reason, moment = _phase(pod, status, around)
+    changes = [since(condition) for condition in conditions(pod).values()]
+    ended = time_of(terminated.get("finishedAt")) or max(filter(None, changes), default=None)
     return PodState(
         name=name_of(pod),
         uid=uid_of(pod),
         phase=phase,
         reason=reason,
-        since=at_,
+        since=moment,
         index=index_of(pod),
         node=text(at(pod, "spec", "nodeName")),
         container=container,
         gpus=gpus_of(pod),
         created=created(pod),
-        began=since(holds(found, "PodScheduled")),
+        began=since(holds(conditions(pod), "PodScheduled")),
         running_since=time_of(running.get("startedAt")) or time_of(terminated.get("startedAt")),
-        ended=ended or (_last_change(pod) if phase.over else None),
+        ended=ended if phase.over else None,
         code=whole(terminated.get("exitCode")) if terminated else None,
-        said=text(terminated.get("message")).strip(),
-        disrupted=_disruption(disrupted, pod),
+        disrupted=_disruption(pod),
     )
 
 
-def _statuses(pod: Properties) -> list[Properties]:
-    return mappings(at(pod, "status", "containerStatuses"))
+def _statuses(pod: Properties, kind: str = "containerStatuses") -> list[Properties]:
+    return mappings(at(pod, "status", kind))
 
 
-def _last_change(pod: Properties) -> datetime | None:
-    times = [since(condition) for condition in conditions(pod).values()]
-    return max((time for time in times if time), default=None)
-
-
-def _disruption(condition: Properties | None, pod: Properties) -> str:
+def _disruption(pod: Properties) -> str:
     """Who took the pod away, and why; empty where nobody did.
 
     An eviction without the condition is one for a limit of the pod's own, which counts as its failure.
     """
+    condition = holds(conditions(pod), "DisruptionTarget")
     if condition is None:
         return ""
     reason, message = text(condition.get("reason")), text(condition.get("message"))
@@ -334,198 +321,155 @@ def _disruption(condition: Properties | None, pod: Properties) -> str:
     return DISRUPTIONS.get(reason) or message or reason or "it was taken away"
 
 
-Found = tuple[Phase, Reason, datetime | None]
+Standing = tuple[Phase, Reason, datetime | None]
+"""Where a pod stands, why, and since when."""
 
 
-def _phase(pod: Properties, status: Properties, around: Around) -> Found:
-    if (ended := at(pod, "status", "phase")) in {"Succeeded", "Failed"}:
-        return (Phase.DONE, NOTHING, None) if ended == "Succeeded" else (Phase.FAILED, failure(pod, status), None)
-    if going := deleted(pod):
-        why = _disruption(holds(conditions(pod), "DisruptionTarget"), pod)
-        return Phase.ENDING, Reason(why), going
-    if not (node := text(at(pod, "spec", "nodeName"))):
+def _phase(pod: Properties, status: Properties, around: Around) -> Standing:
+    phase = at(pod, "status", "phase")
+    if phase == "Succeeded":
+        return Phase.DONE, NOTHING, None
+    if phase == "Failed":
+        return Phase.FAILED, failure(pod, status), None
+    if deletion := deleted(pod):
+        return Phase.ENDING, Reason(_disruption(pod)), deletion
+    node = text(at(pod, "spec", "nodeName"))
+    if not node:
         return _unscheduled(pod, around)
     return _lost(pod, node, around) or _on_its_node(pod, status, around)
 
 
-def _on_its_node(pod: Properties, status: Properties, around: Around) -> Found:
-    terminated = mapping(at(status, "state", "terminated"))
-    if terminated:
+def _on_its_node(pod: Properties, status: Properties, around: Around) -> Standing:
+    if terminated := mapping(at(status, "state", "terminated")):
         return Phase.ENDING, Reason("its program has ended"), time_of(terminated.get("finishedAt"))
     if running := mapping(at(status, "state", "running")):
         return Phase.RUNNING, Reason(""), time_of(running.get("startedAt"))
     return _beginning(pod, around)
 
 
-def _lost(pod: Properties, node: str, around: Around) -> Found | None:
+def _lost(pod: Properties, node: str, around: Around) -> Standing | None:
     """Of a pod whose node is silent or gone."""
     ready = conditions(pod).get("Ready")
     if node in around.gone_nodes:
         # Kubernetes deletes such pods after 40 s, and looks for them every 20 s (pkg/controller/podgc/
         # gc_controller.go, Kubernetes 1.34).
-        reason = Reason(
-            f"its node {node} is gone",
-            "wait: within about a minute its pod is deleted, and another one started",
-            kind="node lost",
-        )
-        return Phase.LOST, reason, since(ready)
+        fix = "wait: within about a minute its pod is deleted, and another one started"
+        return Phase.LOST, Reason(f"its node {node} is gone", fix, kind="node lost"), since(ready)
     # A program has no readiness probe: where its pod is not ready, the node's controller said so, which has not
     # heard from the node for 50 s (kubernetes.io/docs/concepts/architecture/nodes, seen November 2026).
-    lost = newest(around.events, "NodeNotReady")
-    if ready is None or ready.get("status") == "True" or not (lost or ready.get("status") == "Unknown"):
+    silence = newest(around.events, "NodeNotReady")
+    if ready is None or ready.get("status") == "True" or not (silence or ready.get("status") == "Unknown"):
         return None
     reason = Reason(
         f"nothing is heard from its node {node}",
         "wait: after five minutes its pod is started on another node",
-        lost.message if lost else text(ready.get("message")),
+        silence.message if silence else text(ready.get("message")),
         "node lost",
     )
     return Phase.LOST, reason, since(ready)
 
 
-def _beginning(pod: Properties, around: Around) -> Found:
+def _beginning(pod: Properties, around: Around) -> Standing:
     """Of a pod that has a node and whose program has not begun."""
     scheduled = since(holds(conditions(pod), "PodScheduled"))
-    for each in [*mappings(at(pod, "status", "initContainerStatuses")), *_statuses(pod)]:
-        name = text(each.get("name"))
-        waiting = mapping(at(each, "state", "waiting"))
+    specs = {text(spec.get("name")): spec for kind in _CONTAINERS for spec in mappings(at(pod, "spec", kind))}
+    init_statuses = _statuses(pod, "initContainerStatuses")
+    for status in [*init_statuses, *_statuses(pod)]:
+        waiting = mapping(at(status, "state", "waiting"))
         why, words = text(waiting.get("reason")), text(waiting.get("message"))
-        image = text(each.get("image")) or _image(pod, name)
         if why in PULL_FAILED:
-            return Phase.PULLING, _not_pulled(why, words, image, around), scheduled
+            image = text(status.get("image")) or text(specs.get(text(status.get("name")), {}).get("image"))
+            return Phase.PULLING, _pull_failure(why, words, image, around), scheduled
         if why in CONFIG_FAILED:
-            return (
-                Phase.STARTING,
-                explained(words, table("volumes")) or Reason(words or why, kind="container"),
-                scheduled,
-            )
-    if found := _mounting(around):
-        return Phase.STARTING, found, scheduled
-    if found := _pulling(around):
-        return Phase.PULLING, found[0], found[1]
-    for each in mappings(at(pod, "status", "initContainerStatuses")):
-        name, restarts = text(each.get("name")), _sidecar(pod, text(each.get("name")))
-        if not restarts and (running := mapping(at(each, "state", "running"))):
+            return Phase.STARTING, explained_or(words, "volumes", words or why, kind="container"), scheduled
+    if reason := _mount_failure(around):
+        return Phase.STARTING, reason, scheduled
+    pulling = newest(around.events, "Pulling")
+    if pulling and later(pulling, newest(around.events, "Pulled", "Failed")):
+        image = re.search(r'image "([^"]+)"', pulling.message)
+        return Phase.PULLING, Reason(image[1] if image else "", words=pulling.message), pulling.at
+    for status in init_statuses:
+        name, running = text(status.get("name")), mapping(at(status, "state", "running"))
+        # One that is restarted always is a sidecar, which runs beside the program.
+        if running and specs.get(name, {}).get("restartPolicy") != "Always":
             what = "it installs its packages" if name == "packages" else f"its container {name} runs first"
             return Phase.STARTING, Reason(what), time_of(running.get("startedAt"))
     return Phase.STARTING, Reason("its volumes and containers are being made"), scheduled
 
 
-def _sidecar(pod: Properties, name: str) -> bool:
-    return any(
-        each.get("name") == name and each.get("restartPolicy") == "Always"
-        for each in mappings(at(pod, "spec", "initContainers"))
-    )
-
-
-def _image(pod: Properties, container: str) -> str:
-    both = [*mappings(at(pod, "spec", "initContainers")), *mappings(at(pod, "spec", "containers"))]
-    return next((text(each.get("image")) for each in both if each.get("name") == container), "")
-
-
-def _not_pulled(why: str, words: str, image: str, around: Around) -> Reason:
-    failed = [event for event in around.events if event.reason == "Failed" and "pull image" in event.message]
+def _pull_failure(why: str, words: str, image: str, around: Around) -> Reason:
+    failures = [event for event in around.events if event.reason == "Failed" and "pull image" in event.message]
     # `Back-off pulling image "…"` alone says nothing of the cause; newer kubelets add it after a colon.
-    whole_words = " ".join(filter(None, [words, failed[-1].message if failed else ""]))
-    found = explained(whole_words, table("images"), image=image or "the image")
-    if found:
-        return found
-    return Reason(f"{image or 'its image'} cannot be pulled: {words or why}", "", whole_words or why, "image")
+    all_words = " ".join(filter(None, [words, failures[-1].message if failures else ""]))
+    says = f"{image or 'its image'} cannot be pulled: {words or why}"
+    return explained_or(all_words or why, "images", says, kind="image", image=image or "the image")
 
 
-def _pulling(around: Around) -> tuple[Reason, datetime | None] | None:
-    begun, over = newest(around.events, "Pulling"), newest(around.events, "Pulled", "Failed")
-    if begun is None or not later(begun, over):
-        return None
-    image = re.search(r'image "([^"]+)"', begun.message)
-    return Reason(image[1] if image else "", words=begun.message), begun.at
-
-
-def _mounting(around: Around) -> Reason | None:
-    failed = newest(
+def _mount_failure(around: Around) -> Reason | None:
+    failure = newest(
         around.events, "FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox"
     )
-    if not later(failed, newest(around.events, "Pulling", "Pulled", "Created", "Started")):
+    if failure is None or not later(failure, newest(around.events, "Pulling", "Pulled", "Created", "Started")):
         return None
-    assert failed is not None
-    found = explained(failed.message, table("volumes"))
-    if found:
-        return found
-    what = "its network" if failed.reason == "FailedCreatePodSandBox" else "a volume"
-    return Reason(f"{what} cannot be made ready: {failed.message}", "", failed.message, "volume")
+    what = "its network" if failure.reason == "FailedCreatePodSandBox" else "a volume"
+    words = failure.message
+    return explained_or(words, "volumes", f"{what} cannot be made ready: {words}", kind="volume")
 
 
 def failure(pod: Properties, status: Properties) -> Reason:
     """Why the pod failed, its program's own words last."""
     terminated = mapping(at(status, "state", "terminated"))
-    said = text(terminated.get("message")).strip()
-    if terminated.get("reason") == "OOMKilled" or any(
-        at(each, "state", "terminated", "reason") == "OOMKilled" for each in _statuses(pod)
+    message = text(terminated.get("message")).strip()
+    if any(
+        at(container, "state", "terminated", "reason") == "OOMKilled" for container in [status, *_statuses(pod)]
     ):
-        limit = _memory(pod, text(status.get("name")))
+        limit = _memory_limit(pod, text(status.get("name")))
         return Reason(
             f"killed for want of memory: its limit is {limit}" if limit else "killed for want of memory",
             "raise the step's `memory`, or let it read less at a time",
-            said,
+            message,
             "memory",
         )
+    words = text(at(pod, "status", "message"))
     if at(pod, "status", "reason") == "Evicted":
-        words = text(at(pod, "status", "message"))
-        return explained(words, table("taken")) or Reason(
-            f"evicted by its node: {words}",
-            "raise the step's `memory` or `ephemeral_storage`",
-            words,
-            "evicted",
-        )
-    init = [
-        each
-        for each in mappings(at(pod, "status", "initContainerStatuses"))
-        if whole(at(each, "state", "terminated", "exitCode"))
-    ]
-    if not terminated and init:
-        ended = mapping(at(init[0], "state", "terminated"))
-        what = f"its container {init[0].get('name')} ended with exit code {whole(ended.get('exitCode'))}"
-        return Reason(what, "", text(ended.get("message")).strip(), "init")
-    if not terminated:
-        words = text(at(pod, "status", "message")) or text(at(pod, "status", "reason"))
-        return Reason(words or "its containers are gone, and nobody says why", "", words, "gone")
-    code = whole(terminated.get("exitCode"))
-    last = last_words(said)
-    stated = f"exit code {code}"
-    return Reason(f"{stated}: {last}" if last and stated not in last else last or stated, "", said, "failed")
+        fix = "raise the step's `memory` or `ephemeral_storage`"
+        return explained_or(words, "taken", f"evicted by its node: {words}", fix, "evicted")
+    if terminated:
+        code, last = f"exit code {whole(terminated.get('exitCode'))}", last_words(message)
+        return Reason(f"{code}: {last}" if last and code not in last else last or code, "", message, "failed")
+    for container in _statuses(pod, "initContainerStatuses"):
+        ended = mapping(at(container, "state", "terminated"))
+        if code := whole(ended.get("exitCode")):
+            what = f"its container {container.get('name')} ended with exit code {code}"
+            return Reason(what, "", text(ended.get("message")).strip(), "init")
+    words = words or text(at(pod, "status", "reason"))
+    return Reason(words or "its containers are gone, and nobody says why", "", words, "gone")
 
 
-def last_words(said: str) -> str:
+def last_words(message: str) -> str:
     """The line that tells most of the last ones: that of the error, else the last."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(?i)(?:\w*error|fatal|exception)\b", line)]
     return (errors or lines or [""])[-1]
 
 
-def _memory(pod: Properties, container: str) -> str:
-    found = (
-        text(at(each, "resources", "limits", "memory"))
-        for each in mappings(at(pod, "spec", "containers"))
-        if not container or each.get("name") == container
-    )
-    return next(found, "")
+def _memory_limit(pod: Properties, container: str) -> str:
+    specs = mappings(at(pod, "spec", "containers"))
+    spec = next((spec for spec in specs if not container or spec.get("name") == container), _NONE)
+    return text(at(spec, "resources", "limits", "memory"))
 
 
-def _unscheduled(pod: Properties, around: Around) -> Found:
+def _unscheduled(pod: Properties, around: Around) -> Standing:
     """Of a pod without a node."""
-    begun = created(pod)
     if gates := mappings(at(pod, "spec", "schedulingGates")):
         names = ", ".join(text(gate.get("name")) for gate in gates)
-        return Phase.WAITING, Reason(f"held by the scheduling gate {names}", words=names, kind="gate"), begun
+        reason = Reason(f"held by the scheduling gate {names}", words=names, kind="gate")
+        return Phase.WAITING, reason, created(pod)
     condition = conditions(pod).get("PodScheduled")
     if condition is None or condition.get("status") != "False":
-        return Phase.WAITING, Reason("the scheduler has not looked at it yet", kind="new"), begun
+        return Phase.WAITING, Reason("the scheduler has not looked at it yet", kind="new"), created(pod)
+    words = text(condition.get("message"))
     if nominated := text(at(pod, "status", "nominatedNodeName")):
         what = f"pods of lower priority leave {nominated} for it"
-        return (
-            Phase.WAITING,
-            Reason(what, words=text(condition.get("message")), kind="preempting"),
-            since(condition),
-        )
-    words = text(condition.get("message"))
-    return Phase.WAITING, waiting(words, around), since(condition)
+        return Phase.WAITING, Reason(what, words=words, kind="preempting"), since(condition)
+    return Phase.WAITING, why_waiting(words, around), since(condition)

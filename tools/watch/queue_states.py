@@ -1,13 +1,13 @@
-"""What Kueue says of a Job that waits: from its Workload to a plain clause."""
+"""What Kueue says of a Job that waits, which services do not come up, and which runs by the clock failed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from infra.kubernetes.labels import COMPONENT, NAME, SERVICE
 from infra.placed import SCHEDULED_RUN
 from infra.review.stack import Properties, at, mapping, mappings, strings, text, whole
 from tools.watch.observed import (
+    LONG_AGO,
     Event,
     annotations_of,
     conditions,
@@ -21,7 +21,7 @@ from tools.watch.observed import (
     uid_of,
 )
 from tools.watch.pod_states import explained, last_words, table
-from tools.watch.states import Phase, Reason, StepState
+from tools.watch.states import Phase, Reason, StepState, times
 
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 """The label of a Job with the LocalQueue that admits it (kueue.sigs.k8s.io/docs/tasks/run/jobs, seen November
@@ -30,11 +30,11 @@ QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 
 def workload_of(job: Properties, workloads: Sequence[Properties]) -> Properties | None:
     """The Workload that Kueue made for the Job; None where there is none. Of several, the newest counts."""
-    own = [workload for workload in workloads if uid_of(job) in owners(workload)]
-    return max(own, key=lambda each: text(at(each, "metadata", "creationTimestamp")), default=None)
+    candidates = [workload for workload in workloads if uid_of(job) in owners(workload)]
+    return max(candidates, key=lambda workload: created(workload) or LONG_AGO, default=None)
 
 
-def queued(
+def why_suspended(
     job: Properties, workload: Properties | None, workloads: Sequence[Properties], events: Sequence[Event]
 ) -> Reason:
     """Why the suspended Job is not let go."""
@@ -46,101 +46,97 @@ def queued(
             kind="suspended",
         )
     if workload is None:
-        said = newest(events, "FailedCreateWorkload", "ErrWorkloadCompose", "FailedAdmission", "UpdateFailed")
+        event = newest(events, "FailedCreateWorkload", "ErrWorkloadCompose", "FailedAdmission", "UpdateFailed")
+        words = event.message if event else ""
         return Reason(
-            f"Kueue has not taken it up{f': {said.message}' if said else ''}",
+            f"Kueue has not taken it up{words and f': {words}'}",
             f"look whether Kueue runs, and whether the LocalQueue {queue} is there",
-            said.message if said else "",
+            words,
             "kueue",
         )
-    found = conditions(workload)
+    workload_conditions = conditions(workload)
     if at(workload, "spec", "active") is False:
-        words = text((found.get("Evicted") or {}).get("message"))
         return Reason(
             "Kueue has given it up, and admits it no more",
             "set the Workload's `spec.active` to true, or delete the Job: the next `pulumi up` makes it anew",
-            words,
+            text(workload_conditions.get("Evicted", {}).get("message")),
             "deactivated",
         )
-    if holds(found, "Admitted"):
+    if holds(workload_conditions, "Admitted"):
         return Reason("it has been admitted, and starts", kind="admitted")
-    reserved = found.get("QuotaReserved")
-    if reserved is not None and reserved.get("status") == "True":
-        return _checks(workload)
-    return _without_quota(workload, reserved, workloads)
+    if holds(workload_conditions, "QuotaReserved"):
+        return _admission_checks(workload)
+    return _without_quota(workload, workload_conditions, workloads)
 
 
 def evictions(workload: Properties | None) -> tuple[int, str]:
     """How often Kueue took the Job's place away, and why it did so last."""
     if workload is None:
         return 0, ""
-    counted = [
-        whole(each.get("count"))
-        for each in mappings(at(workload, "status", "schedulingStats", "evictions"))
-        if each.get("reason") != "Deactivated"
-    ]
-    evicted = holds(conditions(workload), "Evicted")
-    words = text(evicted.get("message")) if evicted else ""
-    return sum(counted), words
+    statistics = mappings(at(workload, "status", "schedulingStats", "evictions"))
+    count = sum(whole(eviction.get("count")) for eviction in statistics if eviction.get("reason") != "Deactivated")
+    evicted = holds(conditions(workload), "Evicted") or {}
+    return count, text(evicted.get("message"))
 
 
 def flavor_of(workload: Properties | None) -> tuple[str, Mapping[str, str]]:
     """The flavor that Kueue admitted the Job for, and what its pods select by themselves; empty without one."""
-    assigned = mappings(at(workload or {}, "status", "admission", "podSetAssignments"))
-    flavors = dict.fromkeys(flavor for each in assigned for flavor in strings(each.get("flavors")).values())
-    templates = mappings(at(workload or {}, "spec", "podSets"))
-    selectors = [strings(at(template, "template", "spec", "nodeSelector")) for template in templates]
-    return ", ".join(flavors), selectors[0] if selectors else {}
+    assignments = mappings(at(workload or {}, "status", "admission", "podSetAssignments"))
+    flavors = [flavor for assignment in assignments for flavor in strings(assignment.get("flavors")).values()]
+    pod_sets = mappings(at(workload or {}, "spec", "podSets"))
+    selectors = [strings(at(pod_set, "template", "spec", "nodeSelector")) for pod_set in pod_sets]
+    return ", ".join(dict.fromkeys(flavors)), selectors[0] if selectors else {}
 
 
-def _checks(workload: Properties) -> Reason:
+def _admission_checks(workload: Properties) -> Reason:
     """Of a Workload that has its quota and waits for admission checks, such as a ProvisioningRequest."""
-    waiting = [
-        each for each in mappings(at(workload, "status", "admissionChecks")) if each.get("state") != "Ready"
-    ]
-    said = "; ".join(text(each.get("message")) for each in waiting if text(each.get("message")))
-    names = ", ".join(text(each.get("name")) for each in waiting)
-    if not waiting:
+    checks = mappings(at(workload, "status", "admissionChecks"))
+    pending = [check for check in checks if check.get("state") != "Ready"]
+    if not pending:
         return Reason("it has its quota, and is about to be admitted", kind="checks")
+    names = ", ".join(text(check.get("name")) for check in pending)
+    words = "; ".join(filter(None, (text(check.get("message")) for check in pending)))
     what = f"it has its quota, and waits for all its nodes together ({names})"
-    return Reason(f"{what}: {said}" if said else what, words=said, kind="checks")
+    return Reason(f"{what}: {words}" if words else what, words=words, kind="checks")
 
 
-def _without_quota(workload: Properties, reserved: Properties | None, workloads: Sequence[Properties]) -> Reason:
-    words = text((reserved or {}).get("message"))
-    found = explained(words, table("queue")) or Reason(words or "Kueue has not looked at it yet", "", words, "new")
-    says = found.says
-    preempted = holds(conditions(workload), "Preempted") or holds(conditions(workload), "Evicted")
-    if preempted is not None:
-        says = f"{says}; it ran before, and lost its place: {text(preempted.get('message'))}"
-    before = _before(workload, workloads)
-    if before and found.kind in {"quota", "turn", "new"}:
+def _without_quota(
+    workload: Properties, workload_conditions: Mapping[str, Properties], workloads: Sequence[Properties]
+) -> Reason:
+    words = text(workload_conditions.get("QuotaReserved", {}).get("message"))
+    reason = explained(words, table("queue")) or Reason(
+        words or "Kueue has not looked at it yet", "", words, "new"
+    )
+    says = reason.says
+    if lost := holds(workload_conditions, "Preempted") or holds(workload_conditions, "Evicted"):
+        says = f"{says}; it ran before, and lost its place: {text(lost.get('message'))}"
+    before = _count_before(workload, workloads)
+    if before and reason.kind in {"quota", "turn", "new"}:
         says = f"{says}; {before} of this namespace {'comes' if before == 1 else 'come'} before it"
-    return Reason(says, found.fix, found.words, found.kind)
+    return Reason(says, reason.fix, reason.words, reason.kind)
 
 
-def _before(workload: Properties, workloads: Sequence[Properties]) -> int:
+def _count_before(workload: Properties, workloads: Sequence[Properties]) -> int:
     """How many waiting Workloads of the namespace Kueue looks at first: by priority, then by age."""
 
-    def place(each: Properties) -> tuple[int, float]:
-        moment = created(each)
-        return -whole(at(each, "spec", "priority")), moment.timestamp() if moment else 0.0
+    def place(other: Properties) -> tuple[int, datetime]:
+        return -whole(at(other, "spec", "priority")), created(other) or LONG_AGO
 
     return sum(
-        place(each) < place(workload)
-        for each in workloads
-        if uid_of(each) != uid_of(workload)
-        and at(each, "spec", "queueName") == at(workload, "spec", "queueName")
-        and at(each, "spec", "active") is not False
-        and not holds(conditions(each), "QuotaReserved")
-        and not holds(conditions(each), "Finished")
+        place(other) < place(workload)
+        for other in workloads
+        if uid_of(other) != uid_of(workload)
+        and at(other, "spec", "queueName") == at(workload, "spec", "queueName")
+        and at(other, "spec", "active") is not False
+        and not holds(conditions(other), "QuotaReserved")
+        and not holds(conditions(other), "Finished")
     )
 
 
 # Services of pipelines, such as queues, whose program ends again and again.
 
 
-def failing(pods: Sequence[Properties]) -> Iterator[str]:
+def failing_services(pods: Sequence[Properties]) -> Iterator[str]:
     """Of each service whose program has ended and is not ready again: how often, and its own last words."""
     for pod in pods:
         labels = labels_of(pod)
@@ -151,11 +147,12 @@ def failing(pods: Sequence[Properties]) -> Iterator[str]:
             if not ended:
                 continue
             name = f"{labels.get(NAME, '')}.{labels.get(COMPONENT, '')}"
-            count = max(whole(status.get("restartCount")), 1)
-            times = "once" if count == 1 else f"{count} times"
             words = last_words(text(ended.get("message"))) or text(ended.get("reason"))
-            code = whole(ended.get("exitCode"))
-            yield f"service {name} is not ready: its program has ended {times}, with exit code {code}: {words}"
+            yield (
+                f"service {name} is not ready: its program has ended "
+                f"{times(max(whole(status.get('restartCount')), 1))}, "
+                f"with exit code {whole(ended.get('exitCode'))}: {words}"
+            )
 
 
 # Runs of pipelines by the clock: whether the last one failed, and how many before it did.
@@ -165,30 +162,6 @@ TIME_ANNOTATION = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 """The annotation of a CronJob's Job with the time for which it was scheduled
 (kubernetes.io/docs/reference/labels-annotations-taints, seen November 2026)."""
 
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class FailedRun:
-    """The last finished run of a pipeline by the clock, which failed: ``count`` in a row have, at least.
-
-    ``since`` is when a run last succeeded, as far as the cluster tells. ``why`` names the step and its reason.
-    """
-
-    pipeline: str
-    at: datetime | None
-    count: int
-    why: str
-    since: datetime | None = None
-
-    @property
-    def says(self) -> str:
-        """The run on one line."""
-        when = f" of {self.at.astimezone():%Y-%m-%d %H:%M}" if self.at else ""
-        row = f", the last {self.count} in a row" if self.count > 1 else ""
-        good = f"; the last good one ended {self.since.astimezone():%Y-%m-%d %H:%M}" if self.since else ""
-        return f"the scheduled run of {self.pipeline}{when} failed{row}{good}: {self.why}"
-
 
 def is_run(job: Properties) -> bool:
     """Whether the Job is a run by the clock, which starts the Jobs of its pipeline."""
@@ -197,50 +170,49 @@ def is_run(job: Properties) -> bool:
 
 def newest_runs(jobs: Sequence[Properties]) -> set[str]:
     """The UIDs of the newest run by the clock of each pipeline."""
-    return {uid_of(runs[-1]) for runs in _by_pipeline(jobs).values()}
+    return {uid_of(runs[-1]) for runs in _runs_by_pipeline(jobs).values()}
 
 
 def failed_runs(
     jobs: Sequence[Properties], cron_jobs: Sequence[Properties], state_of: Callable[[Properties], StepState]
-) -> list[FailedRun]:
-    """The pipelines whose last finished run by the clock failed. ``state_of`` says where a Job stands."""
-    found: list[FailedRun] = []
-    for pipeline, runs in _by_pipeline(jobs).items():
-        finished = [run for run in runs if _verdict(run) is not None]
-        good = [number for number, run in enumerate(finished) if _verdict(run)]
-        failed = finished[good[-1] + 1 :] if good else finished
+) -> Iterator[str]:
+    """Of each pipeline whose last finished run by the clock failed: when, how many in a row, which step, and why.
+
+    ``state_of`` says where a Job stands.
+    """
+    for pipeline, runs in _runs_by_pipeline(jobs).items():
+        failed: list[Properties] = []
+        for run in runs:
+            if holds(conditions(run), "Complete"):
+                failed = []
+            elif holds(conditions(run), "Failed"):
+                failed.append(run)
         if not failed:
             continue
         schedules = [cron_job for cron_job in cron_jobs if labels_of(cron_job).get(COMPONENT) == pipeline]
-        times = [time_of(at(schedule, "status", "lastSuccessfulTime")) for schedule in schedules]
-        since = max((time for time in times if time), default=None)
-        found.append(FailedRun(pipeline, _time(failed[-1]), len(failed), _why(failed[-1], jobs, state_of), since))
-    return found
+        successes = [time_of(at(schedule, "status", "lastSuccessfulTime")) for schedule in schedules]
+        success = max(filter(None, successes), default=None)
+        scheduled = time_of(annotations_of(failed[-1]).get(TIME_ANNOTATION)) or created(failed[-1])
+        yield (
+            f"the scheduled run of {pipeline}"
+            + (f" of {scheduled.astimezone():%Y-%m-%d %H:%M}" if scheduled else "")
+            + " failed"
+            + (f", the last {len(failed)} in a row" if len(failed) > 1 else "")
+            + (f"; the last good one ended {success.astimezone():%Y-%m-%d %H:%M}" if success else "")
+            + f": {_why(failed[-1], jobs, state_of)}"
+        )
 
 
 def _why(run: Properties, jobs: Sequence[Properties], state_of: Callable[[Properties], StepState]) -> str:
     """The step that failed and its reason; those of the run itself where none of its Jobs failed."""
-    own = [job for job in jobs if uid_of(run) in owners(job)]
-    states = [(labels_of(job).get(COMPONENT, ""), state_of(job)) for job in own]
+    states = [(labels_of(job).get(COMPONENT, ""), state_of(job)) for job in jobs if uid_of(run) in owners(job)]
     failed = [f"{step}: {state.reason.says}" for step, state in states if state.phase is Phase.FAILED]
     return "; ".join(failed) or state_of(run).reason.says
 
 
-def _by_pipeline(jobs: Sequence[Properties]) -> dict[str, list[Properties]]:
+def _runs_by_pipeline(jobs: Sequence[Properties]) -> dict[str, list[Properties]]:
     """The runs of each pipeline, the newest last."""
-    found: dict[str, list[Properties]] = {}
-    for job in sorted(filter(is_run, jobs), key=lambda job: created(job) or _LONG_AGO):
-        found.setdefault(labels_of(job).get(COMPONENT, ""), []).append(job)
-    return found
-
-
-def _verdict(run: Properties) -> bool | None:
-    """Whether the run succeeded; None where it goes on."""
-    found = conditions(run)
-    if holds(found, "Complete"):
-        return True
-    return False if holds(found, "Failed") else None
-
-
-def _time(run: Properties) -> datetime | None:
-    return time_of(annotations_of(run).get(TIME_ANNOTATION)) or created(run)
+    runs: dict[str, list[Properties]] = {}
+    for job in sorted(filter(is_run, jobs), key=lambda job: created(job) or LONG_AGO):
+        runs.setdefault(labels_of(job).get(COMPONENT, ""), []).append(job)
+    return runs

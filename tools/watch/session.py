@@ -5,30 +5,33 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from infra.api_server import ApiServer, UnreadableError
 from infra.kubernetes.labels import COMPONENT, INSTANCE, NAME
 from infra.review.stack import Properties
 from tools.pulumi_cli import CliError
-from tools.watch.job_states import Seen, pod_of, step_state
+from tools.watch.job_states import Snapshot, pod_of, step_state
 from tools.watch.observed import (
+    LONG_AGO,
     AccessError,
     Clusters,
     Namespace,
+    NotCreatedError,
     Observed,
     conditions,
+    explain,
     holds,
     job_uid,
     labels_of,
     name_of,
     owners,
-    plain,
     time_of,
     uid_of,
 )
-from tools.watch.plan import Expected, Plan, Stay, cost, stay
-from tools.watch.queue_states import failed_runs, failing, is_run, newest_runs, workload_of
+from tools.watch.plan import Expected, Plan, Stay, cost, stay_of
+from tools.watch.queue_states import failed_runs, failing_services, is_run, newest_runs
 from tools.watch.states import KEPT, Phase, PodState, Reading, Reason, StepState, View, together
 
 # The logs of pods, read on from where they were read before.
@@ -53,60 +56,49 @@ class Line:
         return time_of(f"{whole}.{rest.rstrip('Z')[:6]}+00:00" if dot else self.stamp)
 
 
-def log_path(namespace: str, pod: str) -> str:
-    """Where the API has the log of a pod."""
-    return f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
-
-
 def lines(
-    server: ApiServer, namespace: str, pod: str, container: str, after: str = "", **query: str
+    server: ApiServer, namespace: str, pod: PodState, after: str = "", **query: str
 ) -> Iterator[Line] | None:
-    """The lines of a container's log that came after the stamp ``after``; None where there is no log (any more).
+    """The lines of a pod's log that came after the stamp ``after``; None where there is no log (any more).
 
     Raises UnreadableError.
     """
-    asked = {"container": container, "timestamps": "true", **query}
+    query |= {"container": pod.container, "timestamps": "true"}
     if after:
         # The API takes whole seconds.
-        asked["sinceTime"] = f"{after.partition('.')[0].rstrip('Z')}Z"
-    found = server.lines(log_path(namespace, pod), **asked)
-    return None if found is None else (each for each in map(_line, found) if not after or each.stamp > after)
+        query["sinceTime"] = f"{after.partition('.')[0].rstrip('Z')}Z"
+    log = server.lines(f"/api/v1/namespaces/{namespace}/pods/{pod.name}/log", **query)
+    return None if log is None else (line for line in map(_line, log) if not after or line.stamp > after)
 
 
-def _line(written: str) -> Line:
-    stamp, _, rest = written.partition(" ")
+def _line(text: str) -> Line:
+    stamp, _, rest = text.partition(" ")
     if len(stamp) >= 20 and stamp[4:5] == "-" and "T" in stamp and stamp.endswith("Z"):
         return Line(stamp, rest)
-    return Line("", written)
+    return Line("", text)
 
 
 @dataclass
 class PodLog:
-    """What was read of one pod's log so far. ``cut`` says that its beginning was not read."""
+    """What was read of one pod's log so far.
+
+    ``cut`` says that its beginning was not read, ``complete`` that the pod has ended and all of it was.
+    """
 
     reading: Reading = field(default_factory=Reading)
     after: str = ""
     cut: bool = False
-    whole: bool = False
-    """Whether all of the log of a pod that has ended was read."""
+    complete: bool = False
     last: datetime | None = None
 
     def read_on(self, server: ApiServer, namespace: str, pod: PodState) -> str:
         """Takes up what came since; returns why it could not be read, empty where it was."""
-        if self.whole:
+        if self.complete:
             return ""
-        first = not self.after
+        query = {} if self.after else {"tailLines": str(FIRST)}
+        count = 0
         try:
-            found = lines(
-                server,
-                namespace,
-                pod.name,
-                pod.container,
-                self.after,
-                **({"tailLines": str(FIRST)} if first else {}),
-            )
-            count = 0
-            for line in found or ():
+            for line in lines(server, namespace, pod, self.after, **query) or ():
                 if not count and not line.stamp:
                     # Who serves logs without times serves them whole each time.
                     self.reading = Reading()
@@ -116,16 +108,16 @@ class PodLog:
                 self.last = line.at or self.last
         except UnreadableError as error:
             return str(error)
-        self.cut = self.cut or (first and count >= FIRST)
-        self.whole = pod.over
+        self.cut = self.cut or (bool(query) and count >= FIRST)
+        self.complete = pod.over
         return ""
 
 
-STATE_PAUSE = 15.0
-"""Seconds between two looks at the stack's state for a cluster that is not there yet."""
+STATE_PAUSE = timedelta(seconds=15)
+"""Between two looks at the stack's state for a cluster that is not there yet."""
 
-UNFINISHED_PAUSE = 60.0
-"""Seconds between two looks at the stack's state for Jobs that did not succeed."""
+UNFINISHED_PAUSE = timedelta(seconds=60)
+"""Between two looks at the stack's state for Jobs that did not succeed."""
 
 _DELETED = Reason(
     "its Job failed or was interrupted, and somebody has deleted it since: `pulumi preview` and `pulumi up` end "
@@ -140,53 +132,62 @@ READERS = 8
 ITEM_LOGS = 32
 """Workers of a step whose logs are read for the items that they finished."""
 
+SILENT = 600
+"""Seconds without a line after which a log is called silent."""
+
 
 @dataclass
 class _Cluster:
-    """What is remembered of a cluster between two looks."""
+    """What is remembered of a cluster: ``error`` is why it could not be read at the last look."""
 
     namespace: Namespace | None = None
-    seen: Observed | None = None
-    trouble: str = ""
-    missing: bool = False
-    again: float = 0.0
+    observed: Observed | None = None
+    error: Exception | None = None
+    again: datetime = LONG_AGO
+
+
+@dataclass
+class _Memory:
+    """All pods of a Job that were ever seen, and their stays on nodes, by the UIDs of the pods."""
+
+    pods: dict[str, PodState] = field(default_factory=dict[str, PodState])
+    stays: dict[str, Stay] = field(default_factory=dict[str, Stay])
 
 
 @dataclass
 class Session:
-    """``look`` gives a `View` of the stack. Usable from one thread."""
+    """``look`` gives a `View` of the stack. Usable from one thread.
+
+    ``unfinished`` asks the stack's state for the Jobs whose `up` did not see them succeed, by cluster, namespace
+    and name.
+    """
 
     plan: Plan
     clusters: Clusters
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     logs: bool = True
     unfinished: Callable[[], AbstractSet[tuple[str, str, str]]] = frozenset
-    """Asks the stack's state for the Jobs whose `up` did not see them succeed, by cluster, namespace and name."""
     _unfinished: AbstractSet[tuple[str, str, str]] = frozenset()
-    _state_again: float = 0.0
-    _places: dict[str, _Cluster] = field(default_factory=dict[str, _Cluster])
-    _pods: dict[str, dict[str, PodState]] = field(default_factory=dict[str, dict[str, PodState]])
-    """By the UID of their Job and their own, all pods that were ever seen."""
+    _state_again: datetime = LONG_AGO
+    _clusters: dict[str, _Cluster] = field(default_factory=dict[str, _Cluster])
+    _memories: dict[str, _Memory] = field(default_factory=dict[str, _Memory])
+    """By the UID of the Job."""
     _jobs: dict[str, str] = field(default_factory=dict[str, str])
     """The UID of the Job of each step."""
-    _stays: dict[str, dict[str, Stay]] = field(default_factory=dict[str, dict[str, Stay]])
     _before: dict[str, StepState] = field(default_factory=dict[str, StepState])
     _logs: dict[str, PodLog] = field(default_factory=dict[str, PodLog])
-    _extra: dict[str, Expected] = field(default_factory=dict[str, Expected])
 
     def look(self) -> View:
         """The stack as it is now; what cannot be read is as it was, and said to be."""
         now = self.clock()
-        trouble: list[str] = []
-        for place in self.plan.places:
-            self._read(place.name, now, trouble)
+        trouble = [line for place in self.plan.places for line in self._read(place.name, now)]
         known = {step.name: self._state(step, now) for step in self.plan.steps}
-        states = [self._with_blockers(known[step.name], step, known) for step in self.plan.steps]
-        others, earlier = self._others(now)
+        states = [self._with_blockers(known[step.name], step, known, now) for step in self.plan.steps]
+        others, earlier = self._other_jobs(now)
         states += others
         self._before = {state.name: state for state in states}
-        steps = [self._told(state, now) for state in states]
-        whole = cost([each for job in self._stays.values() for each in job.values()], now)
+        steps = [self._with_log(state, now) for state in states]
+        whole = cost([stay for memory in self._memories.values() for stay in memory.stays.values()], now)
         return View(
             self.plan.stack,
             now,
@@ -201,105 +202,88 @@ class Session:
 
     def pods_of(self, step: Expected) -> list[PodState]:
         """All pods that the step's Job has had, as far as they were seen, in the order of their creation."""
-        known = self._pods.get(self._jobs.get(step.name, ""), {})
-        return sorted(known.values(), key=lambda pod: pod.created or datetime.min.replace(tzinfo=UTC))
+        pods = self._memories.get(self._jobs.get(step.name, ""), _Memory()).pods.values()
+        return sorted(pods, key=lambda pod: pod.created or LONG_AGO)
 
-    def server(self, cluster: str) -> ApiServer:
-        """The API server of a cluster. Raises AccessError."""
-        return self.clusters.server(cluster)
-
-    def _read(self, cluster: str, now: datetime, trouble: list[str]) -> None:
-        place = self._places.setdefault(cluster, _Cluster())
-        if place.namespace is None and now.timestamp() < place.again:
-            trouble.append(f"cluster {cluster}: {place.trouble}")
+    def _read(self, name: str, now: datetime) -> Iterator[str]:
+        """Looks at a cluster; what could not be read is said."""
+        cluster = self._clusters.setdefault(name, _Cluster())
+        if cluster.error and now < cluster.again:
+            yield f"cluster {name}: {explain(cluster.error)}"
             return
         try:
-            if place.namespace is None:
-                name = self.plan.namespaces[cluster]
-                place.namespace = Namespace(self.clusters.server(cluster), name)
-            place.seen = replace(place.namespace.read(), at=now)
-            place.trouble, place.missing = "", False
-            trouble.extend(f"cluster {cluster}: {each}" for each in place.seen.trouble)
+            if cluster.namespace is None:
+                cluster.namespace = Namespace(self.clusters.server(name), self.plan.namespaces[name])
+            cluster.observed, cluster.error = cluster.namespace.read(now), None
+            yield from (f"cluster {name}: {line}" for line in cluster.observed.trouble)
         except (AccessError, UnreadableError) as error:
-            place.trouble = plain(error)
-            place.missing = isinstance(error, AccessError)
-            if place.missing:
-                place.again = now.timestamp() + STATE_PAUSE
-            stale = f"; shown is {place.seen.at.astimezone():%H:%M:%S}" if place.seen else ""
-            trouble.append(f"cluster {cluster}: {place.trouble}{stale}")
+            cluster.error = error
+            if isinstance(error, AccessError):
+                cluster.again = now + STATE_PAUSE
+            seen = cluster.observed
+            stale = f"; shown is {seen.at.astimezone():%H:%M:%S}" if seen else ""
+            yield f"cluster {name}: {explain(error)}{stale}"
 
     def _state(self, step: Expected, now: datetime) -> StepState:
-        place = self._places.get(step.cluster, _Cluster())
-        empty = StepState(step.name, step.job, step.cluster, step.pool, Phase.UNKNOWN, wanted=step.pods)
-        if place.seen is None:
-            phase = Phase.ABSENT if place.missing and "has not made it" in place.trouble else Phase.UNKNOWN
-            what = f"its cluster {step.cluster} cannot be read"
-            if phase is Phase.ABSENT:
-                what = f"its cluster {step.cluster} is not there yet"
-            return replace(empty, phase=phase, reason=Reason(what, words=place.trouble, kind="cluster"))
-        job = next((each for each in place.seen.jobs if name_of(each) == step.job), None)
-        return self._of_job(step, job, place.seen, now)
+        cluster = self._clusters.get(step.cluster, _Cluster())
+        if cluster.observed is not None:
+            job = next((job for job in cluster.observed.jobs if name_of(job) == step.job), None)
+            return self._job_state(step, job, cluster.observed, now)
+        phase, what = Phase.UNKNOWN, f"its cluster {step.cluster} cannot be read"
+        if isinstance(cluster.error, NotCreatedError):
+            phase, what = Phase.ABSENT, f"its cluster {step.cluster} is not there yet"
+        words = explain(cluster.error) if cluster.error else ""
+        reason = Reason(what, words=words, kind="cluster")
+        return StepState(step.name, step.job, step.cluster, step.pool, phase, reason, wanted=step.pods)
 
-    def _of_job(self, step: Expected, job: Properties | None, seen: Observed, now: datetime) -> StepState:
-        uid = uid_of(job) if job else ""
-        self._jobs[step.name] = uid
-        pods = [pod for pod in seen.pods if uid and job_uid(pod) == uid]
-        there = {uid_of(pod) for pod in pods}
-        gone = [each for key, each in self._pods.get(uid, {}).items() if key not in there]
+    def _job_state(self, step: Expected, job: Properties | None, observed: Observed, now: datetime) -> StepState:
+        if job is None:
+            self._jobs.pop(step.name, None)
+            return step_state(step, Snapshot(observed=observed))
+        uid = self._jobs[step.name] = uid_of(job)
+        memory = self._memories.setdefault(uid, _Memory())
+        pods = [pod for pod in observed.pods if job_uid(pod) == uid]
+        uids = {uid_of(pod) for pod in pods}
+        gone = [pod for pod_uid, pod in memory.pods.items() if pod_uid not in uids]
         before = self._before.get(step.name)
-        found = Seen(
-            job,
-            pods,
-            seen.events,
-            workload_of(job, seen.workloads) if job else None,
-            seen.workloads,
-            seen.autoscaler,
-            seen.gone_nodes,
-            gone,
-            before if before and job and before.job == name_of(job) else None,
-        )
-        state = step_state(step, found)
-        if not uid:
-            return state
-        self._remember(uid, step, [pod_of(pod, step, found) for pod in pods], now)
-        stays = self._stays[uid].values()
+        same_job = before is not None and before.job == name_of(job)
+        snapshot = Snapshot(job, pods, observed, gone, before if same_job else None)
+        state = step_state(step, snapshot)
+        for pod in (pod_of(pod, step, snapshot) for pod in pods):
+            memory.pods[pod.uid] = pod
+            if stay := stay_of(pod, step):
+                memory.stays[pod.uid] = stay
+        for pod in gone:
+            stay = memory.stays.get(pod.uid)
+            if stay and stay.ended is None:
+                memory.stays[pod.uid] = replace(stay, ended=now)
         # Pods that ended before this began to look, and were deleted, held nodes that nobody knows of.
-        unseen = bool(state.began) and not stays and state.phase not in {Phase.WAITING, Phase.CREATING}
-        unseen = unseen or state.retries > max(len(self._pods[uid]) - state.wanted, 0)
-        return replace(state, cost=cost(stays, now, least=unseen))
+        unseen = bool(state.began) and not memory.stays and state.phase not in {Phase.WAITING, Phase.CREATING}
+        unseen = unseen or state.retries > max(len(memory.pods) - state.wanted, 0)
+        return replace(state, cost=cost(memory.stays.values(), now, least=unseen))
 
-    def _remember(self, uid: str, step: Expected, pods: Sequence[PodState], now: datetime) -> None:
-        known, stays = self._pods.setdefault(uid, {}), self._stays.setdefault(uid, {})
-        for pod in pods:
-            known[pod.uid] = pod
-            if found := stay(pod, step):
-                stays[pod.uid] = found
-        there = {pod.uid for pod in pods}
-        for key, each in list(stays.items()):
-            if key not in there and each.ended is None:
-                stays[key] = replace(each, ended=now)
-
-    def _with_blockers(self, state: StepState, step: Expected, known: Mapping[str, StepState]) -> StepState:
+    def _with_blockers(
+        self, state: StepState, step: Expected, known: Mapping[str, StepState], now: datetime
+    ) -> StepState:
         if state.phase is not Phase.ABSENT or state.reason.kind == "cluster":
             return state
         before = [known[name] for name in step.after if name in known]
-        failed = [each.name for each in before if each.phase is Phase.FAILED]
-        waits = [each.name for each in before if each.phase is not Phase.DONE]
-        after = {each.name: set(each.after) for each in self.plan.steps}
+        failed = [other.name for other in before if other.phase is Phase.FAILED]
+        waits = [other.name for other in before if other.phase is not Phase.DONE]
+        after = {other.name: set(other.after) for other in self.plan.steps}
         # Of those that wait for one another, the last says it all.
         waits = [name for name in waits if not any(name in after[other] for other in waits)]
         if failed:
-            says = f"{_listed(failed)} failed"
+            says = f"{_join(failed)} failed"
         elif waits:
-            says = f"{_listed(waits)} {'comes' if len(waits) == 1 else 'come'} before it"
-        elif (state.cluster, self.plan.namespaces[state.cluster], state.job) in self._unfinished_jobs():
+            says = f"{_join(waits)} {'comes' if len(waits) == 1 else 'come'} before it"
+        elif (state.cluster, self.plan.namespaces[state.cluster], state.job) in self._unfinished_jobs(now):
             return replace(state, reason=_DELETED)
         else:
             return state
         return replace(state, reason=Reason(says, kind="after"))
 
-    def _unfinished_jobs(self) -> AbstractSet[tuple[str, str, str]]:
-        now = self.clock().timestamp()
+    def _unfinished_jobs(self, now: datetime) -> AbstractSet[tuple[str, str, str]]:
         if now >= self._state_again:
             self._state_again = now + UNFINISHED_PAUSE
             # Without the CLI, or without a login, the step is as one that `up` has not come to.
@@ -307,125 +291,104 @@ class Session:
                 self._unfinished = self.unfinished()
         return self._unfinished
 
-    def _others(self, now: datetime) -> tuple[list[StepState], int]:
+    def _other_jobs(self, now: datetime) -> tuple[list[StepState], int]:
         """Jobs of the stack that are none of the plan's: those of another revision, or by the clock; and how many
         more of them have ended."""
         planned = {(step.cluster, step.job) for step in self.plan.steps}
         states: list[StepState] = []
         earlier = 0
-        for cluster, place in self._places.items():
-            if place.seen is None:
-                continue
-            newest_run = newest_runs(place.seen.jobs)
-            for job in place.seen.jobs:
-                if (cluster, name_of(job)) in planned or not self._ours(job):
+        for cluster, observed in self._observed():
+            newest = newest_runs(observed.jobs)
+            for job in observed.jobs:
+                if (cluster, name_of(job)) in planned or not self._is_ours(job):
                     continue
-                by_clock = bool(owners(job) & newest_run) or uid_of(job) in newest_run
-                if _over(job) and not by_clock:
+                by_clock = bool(owners(job) & newest) or uid_of(job) in newest
+                over = holds(conditions(job), "Complete") or holds(conditions(job), "Failed")
+                if over and not by_clock:
                     earlier += 1
                     continue
-                step = self._unplanned(cluster, job)
-                remark = "by the clock" if by_clock or is_run(job) else ""
-                state = self._of_job(step, job, place.seen, now)
-                remark = (
-                    remark or "not a Job that this checkout declares: of an earlier run, or of another revision"
-                )
+                remark = "not a Job that this checkout declares: of an earlier run, or of another revision"
+                if by_clock or is_run(job):
+                    remark = "by the clock"
+                state = self._job_state(self._unplanned(cluster, job), job, observed, now)
                 states.append(replace(state, planned=False, remark=state.remark or remark))
         return states, earlier
 
     def _alarms(self) -> Iterator[str]:
         """The scheduled runs that failed last, and the services that do not come up."""
-        for cluster, place in self._places.items():
-            if (seen := place.seen) is None:
-                continue
+        for cluster, observed in self._observed():
+            yield from failing_services([pod for pod in observed.pods if self._is_ours(pod)])
+            jobs = [job for job in observed.jobs if self._is_ours(job)]
+            yield from failed_runs(jobs, observed.cron_jobs, partial(self._state_of_run, cluster, observed))
 
-            def state_of(job: Properties, cluster: str = cluster, seen: Observed = seen) -> StepState:
-                pods = [pod for pod in seen.pods if job_uid(pod) == uid_of(job)]
-                return step_state(self._unplanned(cluster, job), Seen(job, pods, seen.events))
+    def _state_of_run(self, cluster: str, observed: Observed, job: Properties) -> StepState:
+        pods = [pod for pod in observed.pods if job_uid(pod) == uid_of(job)]
+        return step_state(self._unplanned(cluster, job), Snapshot(job, pods, Observed(events=observed.events)))
 
-            yield from failing([pod for pod in seen.pods if self._ours(pod)])
-            own = [job for job in seen.jobs if self._ours(job)]
-            yield from (failed_run.says for failed_run in failed_runs(own, seen.cron_jobs, state_of))
+    def _observed(self) -> Iterator[tuple[str, Observed]]:
+        for name, cluster in self._clusters.items():
+            if cluster.observed is not None:
+                yield name, cluster.observed
 
-    def _ours(self, job: Properties) -> bool:
+    def _is_ours(self, item: Properties) -> bool:
         # Jobs that a CronJob's pod created have no label of a stack. The organization is not known here.
-        found = labels_of(job).get(INSTANCE, "")
-        return not found or found == self.plan.instance or found.endswith(f".{self.plan.instance}")
+        instance = labels_of(item).get(INSTANCE, "")
+        return not instance or instance == self.plan.instance or instance.endswith(f".{self.plan.instance}")
 
     def _unplanned(self, cluster: str, job: Properties) -> Expected:
         """A Job that the plan does not have, with what the plan knows of the step that it was made from."""
-        labels = labels_of(job)
-        name, step = labels.get(NAME, ""), labels.get(COMPONENT, "")
-        like = next((each for each in self.plan.steps if (each.pipeline, each.step) == (name, step)), None)
-        made = like or Expected(name_of(job), name_of(job), name, step, cluster, self.plan.namespaces[cluster])
-        return replace(made, name=name_of(job), job=name_of(job), cluster=cluster)
+        labels, name = labels_of(job), name_of(job)
+        pipeline, step = labels.get(NAME, ""), labels.get(COMPONENT, "")
+        known = [other for other in self.plan.steps if (other.pipeline, other.step) == (pipeline, step)]
+        plain = Expected(name, name, pipeline, step, cluster, self.plan.namespaces[cluster])
+        return replace(next(iter(known), plain), name=name, job=name, cluster=cluster)
 
-    def _told(self, state: StepState, now: datetime) -> StepState:
+    def _with_log(self, state: StepState, now: datetime) -> StepState:
         """The state with what its log says."""
-        if not self.logs or not state.pods:
-            return state
-        step = next((each for each in self.plan.steps if each.name == state.name), None)
+        step = next((step for step in self.plan.steps if step.name == state.name), None)
         started = [pod for pod in state.pods if pod.running_since is not None]
-        chosen = started[: ITEM_LOGS if step and step.items else 1]
-        if not chosen:
+        pods = started[: ITEM_LOGS if step and step.items else 1]
+        if not self.logs or not pods:
             return state
-        namespace = self.plan.namespaces[state.cluster]
-        server = self.clusters.server(state.cluster)
-        read = [self._logs.setdefault(pod.uid, PodLog()) for pod in chosen]
+        server, namespace = self.clusters.server(state.cluster), self.plan.namespaces[state.cluster]
+        logs = [self._logs.setdefault(pod.uid, PodLog()) for pod in pods]
         with ThreadPoolExecutor(READERS, "log") as pool:
             reading = [
-                pool.submit(log.read_on, server, namespace, pod) for log, pod in zip(read, chosen, strict=True)
+                pool.submit(log.read_on, server, namespace, pod) for log, pod in zip(logs, pods, strict=True)
             ]
-        wrong = [each.result() for each in reading]
-        cut = any(each.cut for each in read) or len(chosen) < len(started)
-        tail = list(read[0].reading.tail)[-KEPT:]
-        if not tail and wrong[0]:
-            tail = [f"its log cannot be read: {wrong[0]}"]
-        last = read[0].last
+        errors = [future.result() for future in reading]
+        progress = together(
+            [log.reading for log in logs], cut=any(log.cut for log in logs) or len(pods) < len(started)
+        )
+        assert progress is not None
+        tail = list(logs[0].reading.tail)[-KEPT:]
+        if not tail and errors[0]:
+            tail = [f"its log cannot be read: {errors[0]}"]
+        last, remark, retries = logs[0].last, state.remark, max(state.retries, progress.generation - 1)
         silent = (now - last).total_seconds() if last and state.phase is Phase.RUNNING else 0.0
-        remark = state.remark or (f"its log is silent for {int(silent // 60)} min" if silent >= 600 else "")
-        progress = together([each.reading for each in read], cut=cut)
-        if progress and progress.wasted:
-            remark = wasted(progress.idle, state.cost.dollars)
-        found = replace(state, progress=progress, tail=tail, remark=remark)
-        return _gathered(found) if progress and (progress.generation or progress.gathering) else found
+        if progress.wasted:
+            remark = describe_waste(progress.idle, state.cost.dollars)
+        elif not remark and silent >= SILENT:
+            remark = f"its log is silent for {int(silent // 60)} min"
+        state = replace(state, progress=progress, tail=tail, remark=remark, retries=retries)
+        if state.phase is Phase.RUNNING and progress.gathering:
+            # Of a training on several nodes, the log of the first pod says whether the programs run.
+            return replace(state, phase=Phase.MEETING, reason=Reason(progress.gathering))
+        return state
 
 
-def wasted(idle: float, dollars: float | None) -> str:
+def describe_waste(idle: float, dollars: float | None) -> str:
     """What is said of GPUs that are idle for that share of the time; ``dollars`` is what the nodes cost so far."""
     lost = "" if dollars is None else f": about ${idle * dollars:.2f} of ${dollars:.2f} bought nothing"
     return f"GPU IDLE {100 * idle:.0f} % of the time{lost}"
 
 
-def _gathered(state: StepState) -> StepState:
-    """A training on several nodes, of which the log of the first pod says whether the programs run."""
-    assert state.progress is not None
-    retries = max(state.retries, state.progress.generation - 1)
-    if state.phase is Phase.RUNNING and state.progress.gathering:
-        return replace(state, phase=Phase.MEETING, reason=Reason(state.progress.gathering), retries=retries)
-    return replace(state, retries=retries)
-
-
-def _over(job: Properties) -> bool:
-    found = conditions(job)
-    return bool(holds(found, "Complete") or holds(found, "Failed"))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _join(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _unpriced(steps: Sequence[Expected], states: Sequence[StepState]) -> list[str]:
     """The pools whose price is not known and that were used."""
     used = {state.name for state in states if state.began is not None}
-    return list(
-        dict.fromkeys(step.pool for step in steps if step.rate is None and step.name in used and step.pool)
-    )
-
-
-def looks(session: Session, pause: Callable[[], bool]) -> Iterator[View]:
-    """One view after the other, until ``pause``, which waits in between, says that there are enough."""
-    while True:
-        yield session.look()
-        if pause():
-            return
+    pools = [step.pool for step in steps if step.rate is None and step.name in used]
+    return list(dict.fromkeys(filter(None, pools)))

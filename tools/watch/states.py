@@ -28,6 +28,11 @@ def ago(since: datetime | None, now: datetime) -> str:
     return duration((now - since).total_seconds()) if since else ""
 
 
+def times(number: int) -> str:
+    """``once``, ``twice``, ``3 times``."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
 def dollars(amount: float) -> str:
     """``$0.004``, ``$1.20``, ``$340``."""
     if amount and amount < 0.01:
@@ -45,7 +50,7 @@ LONGEST = 400
 """Characters of a line that are kept: a progress bar without line breaks is one line of many thousands."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Progress:
     """What the newest lines say; None where they say nothing of it.
 
@@ -145,7 +150,7 @@ _CLAIMED = re.compile(r"^(?P<item>.+): claimed \(attempt \d+\)$")
 _ITEM_DONE = re.compile(r"^(?P<item>.+): (?:done in [\d.]+ s|done before|taken from an earlier (?:attempt|run))$")
 _ITEM_FAILED = re.compile(r"^(?P<item>.+): failed: .*; (?P<then>[^;]*)$")
 _SET_ASIDE = "set aside"
-_QUEUED = re.compile(r"^put (?P<added>\d+) items into the queue, of which (?P<done>\d+) are done$")
+_QUEUED = re.compile(r"^put (?P<of>\d+) items into the queue, of which \d+ are done$")
 _PUBLISHED_ITEMS = re.compile(r"^Published \d+ files of (?P<of>\d+) items: ")
 
 
@@ -160,7 +165,7 @@ _USE = re.compile(r"^Use: (?:GPU busy (?P<busy>\d+) %, idle (?P<idle>\d+) % of \
 _WASTED = re.compile(r"^warning: (?:the GPU|\d+ GPUs) did next to nothing for \d+ % of ")
 
 
-def shown(line: str) -> str:
+def as_on_terminal(line: str) -> str:
     """A line as a terminal would leave it: without colours, and of what was overwritten only the last."""
     parts = [_CONTROL.sub("", part).rstrip() for part in line.split("\r")]
     return next((part for part in reversed(parts) if part.strip()), "")
@@ -177,77 +182,74 @@ class Reading:
 
     def feed(self, line: str) -> None:
         """Takes up a line. Of what a carriage return overwrote, only the last counts."""
-        text = shown(line)[-LONGEST:]
+        text = as_on_terminal(line)[-LONGEST:]
         if not text:
             return
         self.tail.append(text)
-        if self._use(text):
+        if self._read_use(text):
             return
-        self.progress = replace(self.progress, last=text.strip())
-        if not self._nodes(text) and not self._items(text):
-            self._training(text)
+        self.progress.last = text.strip()
+        if not self._read_nodes(text) and not self._read_items(text):
+            self._read_training(text)
 
-    def _use(self, line: str) -> bool:
+    def _read_use(self, line: str) -> bool:
         if _WASTED.match(line):
-            self.progress = replace(self.progress, wasted=True)
+            self.progress.wasted = True
             return True
-        found = _USE.match(line)
-        if found and found["busy"]:
-            busy, idle = int(found["busy"]) / 100, int(found["idle"]) / 100
-            self.progress = replace(self.progress, busy=busy, idle=idle, wasted=False)
-        return found is not None
+        use = _USE.match(line)
+        if use and use["busy"]:
+            self.progress.busy, self.progress.idle = int(use["busy"]) / 100, int(use["idle"]) / 100
+            self.progress.wasted = False
+        return use is not None
 
-    def _nodes(self, line: str) -> bool:
-        if found := _STARTED.match(line):
-            self.progress = replace(self.progress, generation=int(found["number"]), gathering="")
-        elif found := _STOPPED.match(line):
-            why = f"all programs were stopped: {found['why']}"
-            self.progress = replace(self.progress, generation=int(found["number"]), gathering=why)
+    def _read_nodes(self, line: str) -> bool:
+        progress = self.progress
+        if started := _STARTED.match(line):
+            progress.generation, progress.gathering = int(started["number"]), ""
+        elif stopped := _STOPPED.match(line):
+            progress.generation = int(stopped["number"])
+            progress.gathering = f"all programs were stopped: {stopped['why']}"
         elif _GATHERING.match(line):
-            self.progress = replace(self.progress, gathering=line)
+            progress.gathering = line
         else:
             return False
         return True
 
-    def _items(self, line: str) -> bool:
-        if _CLAIMED.match(line):
-            # From the first item on, a step's items are counted.
-            self.progress = replace(self.progress, items=self.progress.items or 0)
-            return True
-        if found := _ITEM_DONE.match(line):
-            self.done.add(found["item"])
-            self.failed.discard(found["item"])
-        elif found := _ITEM_FAILED.match(line):
-            if found["then"] == _SET_ASIDE:
-                self.failed.add(found["item"])
-        elif found := _QUEUED.match(line):
-            self.progress = replace(self.progress, of=int(found["added"]))
-        elif found := _PUBLISHED_ITEMS.match(line):
-            self.progress = replace(self.progress, of=int(found["of"]))
-        else:
+    def _read_items(self, line: str) -> bool:
+        progress = self.progress
+        if done := _ITEM_DONE.match(line):
+            self.done.add(done["item"])
+            self.failed.discard(done["item"])
+        elif failed := _ITEM_FAILED.match(line):
+            if failed["then"] == _SET_ASIDE:
+                self.failed.add(failed["item"])
+        elif total := _QUEUED.match(line) or _PUBLISHED_ITEMS.match(line):
+            progress.of = int(total["of"])
+        elif not _CLAIMED.match(line):
             return False
-        self.progress = replace(self.progress, items=len(self.done), failed=len(self.failed))
+        # From the first item that a worker claims on, a step's items are counted.
+        progress.items, progress.failed = len(self.done), len(self.failed)
         return True
 
-    def _training(self, line: str) -> None:
-        found = self.progress
+    def _read_training(self, line: str) -> None:
+        progress = self.progress
         bar = _BAR.search(line) or _TQDM.search(line) or _STEP.search(line)
         if epoch := _EPOCH.search(line):
-            number = float(epoch["epoch"])
-            epochs = int(epoch["epochs"]) if epoch["epochs"] else found.epochs
+            progress.epoch = float(epoch["epoch"])
+            progress.epochs = int(epoch["epochs"]) if epoch["epochs"] else progress.epochs
             # Others write the epoch's number with a loss in the middle of it, and Keras alone at its start.
-            over = bool(_EPOCH_OVER.match(line))
-            found = replace(found, epoch=number, epochs=epochs, epoch_over=over, step=None, steps=None)
+            progress.epoch_over = bool(_EPOCH_OVER.match(line))
+            progress.step = progress.steps = None
         if bar:
-            steps = int(bar["steps"]) if bar["steps"] else None
-            over = found.epoch is not None and steps is not None and int(bar["step"]) >= steps
-            found = replace(found, step=int(bar["step"]), steps=steps, epoch_over=over)
-        for name, pattern in (("loss", _LOSS), ("accuracy", _ACCURACY)):
-            if value := pattern.search(line):
-                found = replace(found, **{name: value["value"]})
+            progress.step, progress.steps = int(bar["step"]), int(bar["steps"]) if bar["steps"] else None
+            whole = progress.steps is not None and progress.step >= progress.steps
+            progress.epoch_over = progress.epoch is not None and whole
+        if loss := _LOSS.search(line):
+            progress.loss = loss["value"]
+        if accuracy := _ACCURACY.search(line):
+            progress.accuracy = accuracy["value"]
         if rate := _RATE.search(line):
-            found = replace(found, rate=f"{rate['value']} {rate['unit']}")
-        self.progress = found
+            progress.rate = f"{rate['value']} {rate['unit']}"
 
 
 def together(readings: list[Reading], *, cut: bool = False) -> Progress | None:
@@ -258,9 +260,8 @@ def together(readings: list[Reading], *, cut: bool = False) -> Progress | None:
     if not readings:
         return None
     first = readings[0].progress
-    counted = [reading for reading in readings if reading.progress.items is not None]
-    if not counted:
-        return first
+    if all(reading.progress.items is None for reading in readings):
+        return replace(first)
     done = {item for reading in readings for item in reading.done}
     failed = {item for reading in readings for item in reading.failed} - done
     of = max(reading.progress.of or 0 for reading in readings) or None
@@ -319,7 +320,7 @@ class PodState:
     """A pod. ``index`` is its completion index, None where its Job has none; ``began`` when it got its node.
 
     ``running_since`` is when its program started. ``disrupted`` says who took it away, empty where nobody did.
-    ``code`` is its program's exit code. ``said`` are the last lines of a program that failed.
+    ``code`` is its program's exit code.
     """
 
     name: str
@@ -336,7 +337,6 @@ class PodState:
     running_since: datetime | None = None
     ended: datetime | None = None
     code: int | None = None
-    said: str = ""
     disrupted: str = ""
 
     @property

@@ -13,7 +13,7 @@ from infra.api_server import UnreachableError, UnreadableError
 from tests.support.api_server import kubeconfig
 from tools import pulumi_cli
 from tools.pulumi_cli import SECRET, unfinished_jobs
-from tools.watch.observed import AccessError, Clusters, plain
+from tools.watch.observed import AccessError, Clusters, explain
 from tools.watch.plan import Place
 
 TEXT = json.dumps(kubeconfig(1))
@@ -130,7 +130,7 @@ def test_a_context_that_is_not_there_is_told_with_those_that_are(
             AccessError, match=f"has no context '{wanted}'; its contexts: here.*KUBE_CONTEXT="
         ) as error:
             found.server("dev")
-        assert "cannot be reached" not in plain(error.value)
+        assert "cannot be reached" not in explain(error.value)
 
 
 def test_a_missing_sign_in_plugin_is_told_with_how_to_install_it(tmp_path: Path) -> None:
@@ -168,4 +168,4 @@ def test_a_kubeconfig_that_is_none_is_told_so(tmp_path: Path, content: str | Non
     ],
 )
 def test_an_error_is_one_sentence(error: Exception, says: str) -> None:
-    assert plain(error).startswith(says)
+    assert explain(error).startswith(says)

@@ -10,20 +10,20 @@ from infra.review.stack import Stack
 from tests.tools.watch.cluster import TAKEN, Cluster, condition, ended, job, pod, running, serving, stamped
 from tools.watch import __main__ as watch
 from tools.watch import logs
-from tools.watch.plan import Plan, plan
+from tools.watch.plan import Plan, plan_of
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(name="local", scope="module")
 def the_local_stack() -> Plan:
-    stack: Stack = watch.evaluated("local", ROOT)
-    return plan(stack)
+    stack: Stack = watch.evaluate("local", ROOT)
+    return plan_of(stack)
 
 
 @pytest.fixture(name="cluster")
 def a_cluster(tmp_path: Path, local: Plan, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    monkeypatch.setattr(watch, "planned", lambda _: local)
+    monkeypatch.setattr(watch, "load_plan", lambda _: local)
     with serving(Cluster(), tmp_path / "kubeconfig") as cluster:
         cluster.logs["kubeconfig"] = str(tmp_path / "kubeconfig")
         for step in local.steps[:2]:

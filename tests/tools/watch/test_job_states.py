@@ -18,8 +18,8 @@ from tests.tools.watch.cluster import (
     unschedulable,
     workload,
 )
-from tools.watch.job_states import Seen, pod_of, step_state
-from tools.watch.observed import by_uid, event_of
+from tools.watch.job_states import Snapshot, pod_of, step_state
+from tools.watch.observed import Event, Observed, event_of
 from tools.watch.plan import Expected
 from tools.watch.states import Phase, StepState
 
@@ -35,13 +35,23 @@ LOST = {"waiting": {"reason": "ContainerCreating"}}
 
 
 def look(
-    step: Expected, made: Mapping[str, Any], *pods: Mapping[str, Any], events: Sequence[Any] = (), **more: Any
+    step: Expected,
+    made: Mapping[str, Any],
+    *pods: Mapping[str, Any],
+    events: Sequence[Any] = (),
+    workloads: Sequence[Any] = (),
+    gone_nodes: Sequence[str] = (),
+    before: StepState | None = None,
 ) -> StepState:
-    return step_state(step, Seen(made, pods, by_uid(map(event_of, events)), **more))
+    by_uid: dict[str, list[Event]] = {}
+    for item in map(event_of, events):
+        by_uid.setdefault(item.uid, []).append(item)
+    observed = Observed(events=dict(by_uid), workloads=workloads, gone_nodes=frozenset(gone_nodes))
+    return step_state(step, Snapshot(made, pods, observed, before=before))
 
 
 def test_a_step_without_a_job_is_not_created() -> None:
-    state = step_state(STEP, Seen())
+    state = step_state(STEP, Snapshot())
     assert state.phase is Phase.ABSENT
     assert state.says.startswith("not created: nothing is in its way")
 
@@ -194,7 +204,7 @@ def test_a_suspended_job_is_queued_and_has_no_deadline() -> None:
     made = job("mnist-train-1", suspend=True, labels={"kueue.x-k8s.io/queue-name": "slipway"})
     words = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor t, 1 more needed"
     own = workload(made, condition("QuotaReserved", "False", "Pending", words))
-    state = look(STEP, made, workload=own, workloads=[own])
+    state = look(STEP, made, workloads=[own])
     assert (state.phase, state.deadline, state.began) == (Phase.QUEUED, None, None)
     assert state.says == "queued: others use the quota: 1 of cpu are missing on t"
 
@@ -206,7 +216,7 @@ def test_a_preempted_job_counts_kueues_evictions() -> None:
         condition("Evicted", reason="Preempted", message="Preempted to accommodate a workload"),
         schedulingStats={"evictions": [{"reason": "Preempted", "underlyingCause": "", "count": 2}]},
     )
-    state = look(STEP, made, pod(made, phase="Running", node="n1", state=running()), workload=own)
+    state = look(STEP, made, pod(made, phase="Running", node="n1", state=running()), workloads=[own])
     assert (state.retries, state.retried) == (2, "Preempted to accommodate a workload")
 
 
@@ -221,10 +231,10 @@ def test_an_eviction_of_all_pods_by_kueue_is_one_start_again() -> None:
         pod(made, name, phase="Running", node="n1", index=index, state=running())
         for index, name in enumerate("cd")
     ]
-    assert look(NODES, made, *there, events=created, workload=own).retries == 1
+    assert look(NODES, made, *there, events=created, workloads=[own]).retries == 1
     # It waits in its queue, and nothing was started again yet.
     suspended = job("mnist-train-1", pods=2, suspend=True, labels={"kueue.x-k8s.io/queue-name": "slipway"})
-    state = look(NODES, suspended, events=created[:2], workload=own, workloads=[own])
+    state = look(NODES, suspended, events=created[:2], workloads=[own])
     assert (state.phase, state.retries) == (Phase.QUEUED, 0)
 
 
@@ -280,9 +290,9 @@ def test_a_pod_that_the_quota_can_never_hold_is_not_told_to_wait(asked: str, kin
 def test_a_pod_on_a_node_that_is_gone_is_lost(phase: str) -> None:
     made = job("mnist-train-1")
     there = pod(made, phase=phase, node="n1", state=running() if phase == "Running" else LOST)
-    state = look(STEP, made, there, gone_nodes=frozenset({"n1"}))
+    state = look(STEP, made, there, gone_nodes=["n1"])
     assert (state.phase, state.running) == (Phase.LOST, 0)
-    assert look(STEP, made, there, gone_nodes=frozenset({"n2"})).phase is not Phase.LOST
+    assert look(STEP, made, there, gone_nodes=["n2"]).phase is not Phase.LOST
 
 
 def test_after_its_time_limit_a_step_is_not_said_to_go_on() -> None:
@@ -307,7 +317,7 @@ def test_a_job_that_kueue_let_in_for_another_pool_names_its_flavor() -> None:
     admission = {"podSetAssignments": [{"name": "main", "flavors": {"cpu": "ml.cpu", "memory": "ml.cpu"}}]}
     own = workload(made, condition("Admitted"), admission=admission)
     own["spec"]["podSets"] = [{"template": {"spec": {"nodeSelector": {"team": "train"}}}}]
-    state = look(STEP, made, there, workload=own)
+    state = look(STEP, made, there, workloads=[own])
     assert (state.phase, state.reason.kind) == (Phase.WAITING, "flavor")
     assert "flavor ml.cpu" in state.reason.says
     assert "role=cpu" in state.reason.says
@@ -334,5 +344,5 @@ def test_the_program_is_found_beside_a_sidecar_of_the_cloud() -> None:
     sidecar = {"name": "gke-gcsfuse-sidecar", "state": running()}
     there["spec"]["containers"].insert(0, {"name": "gke-gcsfuse-sidecar"})
     there["status"]["containerStatuses"] = [sidecar, {"name": "train", "state": LOST}]
-    state = pod_of(there, STEP, Seen(made))
+    state = pod_of(there, STEP, Snapshot(made))
     assert (state.container, state.phase) == ("train", Phase.STARTING)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.watch.session import wasted
+from tools.watch.session import describe_waste
 from tools.watch.states import Reading, together
 
 KERAS_BAR = (
@@ -108,4 +108,4 @@ def test_idle_gpus_are_told_from_the_lines_of_what_measures_them() -> None:
     reading.feed("warning: the GPU did next to nothing for 82 % of 600 s, which are paid all the same")
     assert (reading.progress.idle, reading.progress.wasted) == (0.82, True)
     assert "GPU 12 % busy" in reading.progress.says
-    assert wasted(0.8, 1.75) == "GPU IDLE 80 % of the time: about $1.40 of $1.75 bought nothing"
+    assert describe_waste(0.8, 1.75) == "GPU IDLE 80 % of the time: about $1.40 of $1.75 bought nothing"

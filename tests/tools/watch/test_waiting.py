@@ -11,7 +11,7 @@ import pytest
 from tests.tools.watch.cluster import before, condition, event, job, pod, unschedulable, workload
 from tools.watch.observed import event_of
 from tools.watch.pod_states import Around, explained, pod_state, scheduling, table
-from tools.watch.queue_states import queued, workload_of
+from tools.watch.queue_states import why_suspended, workload_of
 from tools.watch.states import Phase, PodState
 
 JOB = job("mnist-train-1")
@@ -321,7 +321,7 @@ def no_quota(message: str, reason: str = "Pending") -> dict[str, Any]:
 )  # fmt: skip
 def test_kueues_words_become_one_clause(message: str, kind: str, part: str) -> None:
     made = workload(QUEUED, no_quota(message))
-    found = queued(QUEUED, made, [made], [])
+    found = why_suspended(QUEUED, made, [made], [])
     assert (found.kind, found.words) == (kind, message)
     assert part in found.says
 
@@ -331,7 +331,7 @@ def test_who_comes_first_in_the_queue_is_counted() -> None:
     older = workload(job("older"), no_quota("…"), age=500)
     important = workload(job("important"), no_quota("…"), priority=1000, age=5)
     admitted = workload(job("admitted"), condition("QuotaReserved"), age=900)
-    found = queued(QUEUED, own, [own, older, important, admitted], [])
+    found = why_suspended(QUEUED, own, [own, older, important, admitted], [])
     assert found.says.endswith("2 of this namespace come before it")
 
 
@@ -341,11 +341,11 @@ def test_a_job_that_waits_for_its_nodes_together_has_its_quota() -> None:
         condition("QuotaReserved"),
         admissionChecks=[{"name": "flex-start", "state": "Pending", "message": "waiting for capacity"}],
     )
-    says = queued(QUEUED, made, [made], []).says
+    says = why_suspended(QUEUED, made, [made], []).says
     assert says == "it has its quota, and waits for all its nodes together (flex-start): waiting for capacity"
 
 
 def test_a_job_that_kueue_has_not_seen_is_told_so() -> None:
     assert workload_of(QUEUED, []) is None
-    assert queued(QUEUED, None, [], []).says == "Kueue has not taken it up"
-    assert queued(job("other", suspend=True), None, [], []).kind == "suspended"
+    assert why_suspended(QUEUED, None, [], []).says == "Kueue has not taken it up"
+    assert why_suspended(job("other", suspend=True), None, [], []).kind == "suspended"
