@@ -1,10 +1,11 @@
 """What the Pulumi CLI knows of a stack: its outputs, and what is in its state, also while an update runs."""
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,31 @@ class CliError(Exception):
     """The CLI is not there, or refuses. The text says why, and what to do about it."""
 
 
+def run(*words: str) -> str:
+    """What a command of the CLI prints that changes nothing. Raises CliError with the CLI's own words."""
+    try:
+        done = subprocess.run(
+            ["pulumi", *words, "--non-interactive", "--color", "never"],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"},
+            timeout=ANSWER_WITHIN,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CliError(f"no answer within {ANSWER_WITHIN} s") from error
+    except OSError as error:
+        raise CliError(f"it cannot be started: {error.strerror}") from error
+    if done.returncode:
+        raise CliError(" ".join(done.stderr.split()).removeprefix("error: ") or f"exit code {done.returncode}")
+    return done.stdout
+
+
 def outputs_of(stack: str) -> Mapping[str, Any]:
     """The outputs of the stack's last `pulumi up`; empty where it has none. Raises CliError."""
-    return mapping(_asked(["stack", "output", "--json"], stack))
+    return _ask(stack, "output", "--json")
 
 
 def resources_of(stack: str) -> list[Properties]:
@@ -34,8 +57,7 @@ def resources_of(stack: str) -> list[Properties]:
 
     While an update runs, those that it has made so far are among them.
     """
-    found = mapping(_asked(["stack", "export", "--show-secrets"], stack))
-    return mappings(mapping(found.get("deployment")).get("resources"))
+    return _resources(_ask(stack, "export", "--show-secrets"))
 
 
 def unfinished_jobs(stack: str) -> set[tuple[str, str, str]]:
@@ -44,41 +66,37 @@ def unfinished_jobs(stack: str) -> set[tuple[str, str, str]]:
     Such a Job has errors of its creation in the state. Pulumi then reads it from the cluster in every preview and
     `up`, and fails where it is not there (seen with the CLI 3.260 and the Kubernetes provider 4.32).
     """
-    found: set[tuple[str, str, str]] = set()
-    for resource in mappings(
-        mapping(mapping(_asked(["stack", "export"], stack)).get("deployment")).get("resources")
-    ):
+    jobs: set[tuple[str, str, str]] = set()
+    for resource in _resources(_ask(stack, "export")):
         if resource.get("type") == JOB and resource.get("initErrors") and not resource.get("delete"):
             namespace, _, name = text(resource.get("id")).rpartition("/")
             # A provider is referred to by its URN, whose end is its name, and its ID.
-            found.add((text(resource.get("provider")).split("::")[-2:][0], namespace or "default", name))
-    return found
+            jobs.add((text(resource.get("provider")).split("::")[-2:][0], namespace or "default", name))
+    return jobs
 
 
 def decrypt(value: object) -> Any:
     """A value of the state, of which a secret is the text that it hides."""
-    found = mapping(value)
-    if SECRET in found and isinstance(found.get("plaintext"), str):
-        return json.loads(found["plaintext"])
+    secret = mapping(value)
+    if SECRET in secret and isinstance(secret.get("plaintext"), str):
+        return json.loads(secret["plaintext"])
     return value
 
 
-def _asked(words: Sequence[str], stack: str) -> Any:
+def _resources(export: Properties) -> list[Properties]:
+    return mappings(mapping(export.get("deployment")).get("resources"))
+
+
+def _ask(stack: str, *words: str) -> Properties:
     if shutil.which("pulumi") is None:
         raise CliError(
             "the Pulumi CLI is not on PATH, and the stack's outputs are in its state: "
             "https://www.pulumi.com/docs/install"
         )
-    command = ["pulumi", *words, "--stack", stack, "--non-interactive"]
+    command = ["stack", *words, "--stack", stack]
     try:
-        done = subprocess.run(
-            command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=ANSWER_WITHIN
-        )
-    except subprocess.TimeoutExpired as error:
-        raise CliError(f"{shlex.join(command)} gave no answer within {ANSWER_WITHIN} s") from error
-    if done.returncode:
-        raise CliError(f"{shlex.join(command)}: {done.stderr.strip().removeprefix('error: ')}")
-    try:
-        return json.loads(done.stdout)
+        return mapping(json.loads(run(*command) or "{}"))
+    except CliError as error:
+        raise CliError(f"{shlex.join(['pulumi', *command])}: {error}") from error
     except ValueError as error:
-        raise CliError(f"{shlex.join(command)} did not print JSON: {error}") from error
+        raise CliError(f"{shlex.join(['pulumi', *command])} did not print JSON: {error}") from error

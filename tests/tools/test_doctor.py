@@ -60,7 +60,7 @@ def said(observations: Sequence[Observation], state: State) -> list[tuple[str, s
 
 def test_a_cli_of_another_version_is_named_with_the_pinned_one(tmp_path: Path) -> None:
     install(tmp_path, {"version": (0, "v3.200.0", "")}, "pulumi-language-python")
-    first, second = machine.cli("3.260.0", ROOT)
+    first, second = machine.cli("3.260.0")
     assert first.state is State.WRONG
     assert "is 3.200.0, and the programs here are pinned to 3.260.0" in first.said
     assert first.mend == "curl -fsSL https://get.pulumi.com | sh -s -- --version 3.260.0"
@@ -69,7 +69,7 @@ def test_a_cli_of_another_version_is_named_with_the_pinned_one(tmp_path: Path) -
 
 def test_a_cli_without_its_python_host_is_told(tmp_path: Path) -> None:
     install(tmp_path, {"version": (0, "v3.260.0", "")})
-    assert [each.state for each in machine.cli("3.260.0", ROOT)] == [State.FINE, State.WRONG]
+    assert [each.state for each in machine.cli("3.260.0")] == [State.FINE, State.WRONG]
 
 
 def test_plugins_are_held_to_the_versions_of_their_sdks(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -14,50 +13,23 @@ from typing import Any
 import yaml
 from packaging.requirements import InvalidRequirement, Requirement
 
-from infra.review.facts import STACK, Observation, fine, unknown, wrong
+from infra.review.facts import STACK, Observation, State, fine, unknown, wrong
 from infra.review.stack import mapping, mappings, text
+from tools import pulumi_cli
+from tools.pulumi_cli import CliError
 
 CLI, LANGUAGE, PACKAGES = "Pulumi CLI", "Pulumi's Python host", "Python packages"
 
-SECONDS = 30
-"""Most that one command of the Pulumi CLI may take."""
-
-SHOWN = 4
+MOST_PACKAGES = 4
+"""Packages that are named of those that are missing or of another version."""
 
 IGNORE_AMBIENT = "PULUMI_IGNORE_AMBIENT_PLUGINS"
 """Keeps the engine from providers on PATH (github.com/pulumi/pulumi v3.260, sdk/go/common/env)."""
 
 
-class CliError(Exception):
-    """A command of the Pulumi CLI failed; the text has its own words."""
-
-
-def pulumi(*arguments: str, root: Path) -> str:
-    """What a command of the CLI prints that changes nothing. Raises CliError."""
-    environment = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
-    try:
-        done = subprocess.run(
-            ["pulumi", *arguments, "--non-interactive", "--color", "never"],
-            check=False,
-            capture_output=True,
-            text=True,
-            cwd=root,
-            env=environment,
-            timeout=SECONDS,
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise CliError(f"no answer within {SECONDS} s") from error
-    except OSError as error:
-        raise CliError(f"it cannot be started: {error.strerror}") from error
-    if done.returncode:
-        raise CliError(" ".join(done.stderr.split()).removeprefix("error: ") or f"exit code {done.returncode}")
-    return done.stdout
-
-
 def pins(requirements: Path) -> Mapping[str, str]:
     """The pinned version of each package that this Python needs, by its name."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for line in requirements.read_text(encoding="utf-8").splitlines():
         if not re.match(r"[A-Za-z0-9]", line):
             continue
@@ -66,48 +38,42 @@ def pins(requirements: Path) -> Mapping[str, str]:
         except InvalidRequirement:
             continue
         if requirement.marker is None or requirement.marker.evaluate():
-            found[requirement.name] = str(requirement.specifier).removeprefix("==")
-    return found
+            versions[requirement.name] = str(requirement.specifier).removeprefix("==")
+    return versions
 
 
 def packages(requirements: Path) -> Iterator[Observation]:
     """Whether all that the lock file has is installed where this program runs."""
     wanted = pins(requirements)
-    there = {name: _installed(name) for name in wanted}
-    lacking = [
-        f"{name} {each or 'missing'}{f', not {wanted[name]}' if each else ''}"
-        for name, each in there.items()
-        if each != wanted[name]
-    ]
-    if not lacking:
+    bad: list[str] = []
+    for name, version in wanted.items():
+        try:
+            if (installed := metadata.version(name)) != version:
+                bad.append(f"{name} {installed}, not {version}")
+        except metadata.PackageNotFoundError:
+            bad.append(f"{name} missing")
+    if not bad:
         yield fine(PACKAGES, f"are the {len(wanted)} of requirements.txt")
         return
-    more = f" and {len(lacking) - SHOWN} more" if len(lacking) > SHOWN else ""
+    more = f" and {len(bad) - MOST_PACKAGES} more" if len(bad) > MOST_PACKAGES else ""
     yield wrong(
         PACKAGES,
-        f"are not those of requirements.txt: {'; '.join(lacking[:SHOWN])}{more}",
+        f"are not those of requirements.txt: {'; '.join(bad[:MOST_PACKAGES])}{more}",
         ".venv/bin/uv pip install --python .venv/bin/python --require-hashes -r requirements.txt",
     )
 
 
-def _installed(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def cli(wanted: str, root: Path) -> Iterator[Observation]:
+def cli(wanted: str) -> Iterator[Observation]:
     """The Pulumi CLI and what runs Python programs for it."""
     install = f"curl -fsSL https://get.pulumi.com | sh -s -- --version {wanted}"
-    found = shutil.which("pulumi")
-    if found is None:
+    program = shutil.which("pulumi")
+    if program is None:
         yield wrong(CLI, "is not on PATH", install)
         return
     try:
-        version = pulumi("version", root=root).strip().removeprefix("v")
+        version = pulumi_cli.run("version").strip().removeprefix("v")
     except CliError as error:
-        yield wrong(CLI, f"{found} does not say its version: {error}", install)
+        yield wrong(CLI, f"{program} does not say its version: {error}", install)
         return
     if version == wanted:
         yield fine(CLI, f"is {version}")
@@ -157,11 +123,6 @@ def _home(path: Path) -> str:
     return str(path).replace(str(Path.home()), "~", 1)
 
 
-def outputs(stack: str, root: Path) -> Mapping[str, Any]:
-    """The outputs of a stack's last update. Raises CliError."""
-    return mapping(json.loads(pulumi("stack", "output", "--json", "--stack", stack, root=root) or "{}"))
-
-
 # Where the stacks' state is kept: chosen, signed in to, the stack made there, and its secrets within reach.
 
 
@@ -192,15 +153,14 @@ class Backend:
         return Path(self.url.removeprefix("file://")).expanduser() / ".pulumi"
 
 
-def chosen(root: Path) -> Backend:
+def choose_backend(root: Path) -> Backend:
     """The backend as the CLI chooses it: the environment, the project, then the last login.
 
     Source: github.com/pulumi/pulumi v3.260, pkg/workspace (``GetCurrentCloudURL``).
     """
     if url := os.environ.get("PULUMI_BACKEND_URL"):
         return Backend(url, "PULUMI_BACKEND_URL")
-    project = mapping(yaml.safe_load((root / "Pulumi.yaml").read_text(encoding="utf-8")))
-    if url := text(mapping(project.get("backend")).get("url")):
+    if url := text(mapping(_project(root).get("backend")).get("url")):
         return Backend(url, "Pulumi.yaml")
     if url := text(_credentials().get("current")):
         return Backend(url, "the last login")
@@ -216,65 +176,60 @@ def _credentials() -> Mapping[str, Any]:
 
 
 def check(root: Path, stacks: Sequence[str]) -> Mapping[str, Sequence[Observation]]:
-    """What is found of the backend, by stack."""
-    backend = chosen(root)
+    """What there is to say of the backend, by stack."""
+    backend = choose_backend(root)
     if not backend.url:
-        said = wrong(BACKEND, "is not chosen: nobody has signed in on this machine", LOGIN)
+        missing = wrong(BACKEND, "is not chosen: nobody has signed in on this machine", LOGIN)
         rest = unknown(STACKS, "may be there or not: no state backend is chosen")
-        return {name: [said, rest, *_secrets(name, backend, root)] for name in stacks}
-    login = list(_login(backend, root))
-    there: set[str] | None = None
-    why = ""
-    if not any(each.state == "wrong" for each in login):
+        return {name: [missing, rest, *_secrets(name, backend, root)] for name in stacks}
+    login = _login(backend)
+    names: set[str] | None = None
+    why = "the state backend could not be asked"
+    if login.state is not State.WRONG:
         try:
-            there = _there(backend, root)
+            names = _stacks_in(backend, root)
         except CliError as error:
             why = str(error)
-    return {name: [*login, _stack(name, there, why), *_secrets(name, backend, root)] for name in stacks}
+    return {name: [login, _stack(name, names, why), *_secrets(name, backend, root)] for name in stacks}
 
 
-def _login(backend: Backend, root: Path) -> Iterator[Observation]:
-    named = f"is {backend.url}, which {backend.said_by} names"
+def _login(backend: Backend) -> Observation:
+    source = f"is {backend.url}, which {backend.said_by} names"
     if backend.folder is not None:
         if backend.folder.parent.is_dir():
-            yield fine(BACKEND, named)
-        else:
-            yield wrong(BACKEND, f"{named}, and that folder is not there", f"mkdir -p {backend.folder.parent}")
-        return
-    if backend.hosted and not (os.environ.get(TOKEN) or _token(backend)):
-        yield wrong(BACKEND, f"{named}, and nobody has signed in to it", f"pulumi login {backend.url}")
-        return
+            return fine(BACKEND, source)
+        return wrong(BACKEND, f"{source}, and that folder is not there", f"mkdir -p {backend.folder.parent}")
+    token = os.environ.get(TOKEN) or mapping(_credentials().get("accessTokens")).get(backend.url)
+    if backend.hosted and not token:
+        return wrong(BACKEND, f"{source}, and nobody has signed in to it", f"{LOGIN} {backend.url}")
     if not shutil.which("pulumi"):
-        yield unknown(BACKEND, f"{named}; without the CLI nobody can say whether the sign-in still holds")
-        return
+        return unknown(BACKEND, f"{source}; without the CLI nobody can say whether the sign-in still holds")
     try:
-        who = pulumi("whoami", root=root).strip()
+        return fine(BACKEND, f"{source}, signed in as {pulumi_cli.run('whoami').strip()}")
     except CliError as error:
-        yield wrong(BACKEND, f"{named}, and the sign-in fails: {error}", f"pulumi login {backend.url}")
-    else:
-        yield fine(BACKEND, f"{named}, signed in as {who}")
+        return wrong(BACKEND, f"{source}, and the sign-in fails: {error}", f"{LOGIN} {backend.url}")
 
 
-def _token(backend: Backend) -> str:
-    return text(mapping(_credentials().get("accessTokens")).get(backend.url))
-
-
-def _there(backend: Backend, root: Path) -> set[str] | None:
+def _stacks_in(backend: Backend, root: Path) -> set[str] | None:
     """The names of the project's stacks in the backend; None where nobody can tell. Raises CliError."""
     if shutil.which("pulumi"):
-        listed: Any = json.loads(pulumi("stack", "ls", "--json", root=root) or "[]")
-        return {text(each.get("name")).rpartition("/")[2] for each in mappings(listed)}
+        stacks: Any = json.loads(pulumi_cli.run("stack", "ls", "--json") or "[]")
+        return {text(stack.get("name")).rpartition("/")[2] for stack in mappings(stacks)}
     if backend.folder is not None:
-        project = text(mapping(yaml.safe_load((root / "Pulumi.yaml").read_text(encoding="utf-8"))).get("name"))
         # Since version 1 of the layout by project (pkg/backend/diy/meta.go, Pulumi 3.260).
-        return {path.name.partition(".json")[0] for path in (backend.folder / "stacks" / project).glob("*.json*")}
+        folder = backend.folder / "stacks" / text(_project(root).get("name"))
+        return {path.name.partition(".json")[0] for path in folder.glob("*.json*")}
     return None
 
 
-def _stack(name: str, there: set[str] | None, why: str) -> Observation:
-    if there is None:
-        return unknown(STACKS, f"may be there or not: {why or 'the state backend could not be asked'}")
-    if name in there:
+def _project(root: Path) -> Mapping[str, Any]:
+    return mapping(yaml.safe_load((root / "Pulumi.yaml").read_text(encoding="utf-8")))
+
+
+def _stack(name: str, names: set[str] | None, why: str) -> Observation:
+    if names is None:
+        return unknown(STACKS, f"may be there or not: {why}")
+    if name in names:
         return fine(STACKS, "is in the state backend")
     return wrong(STACKS, "is not in the state backend yet", f"pulumi stack init {STACK}")
 
@@ -296,7 +251,7 @@ def _secrets(name: str, backend: Backend, root: Path) -> Iterator[Observation]:
     by_passphrase = "encryptionsalt" in content or provider == "passphrase"
     if not by_passphrase and (backend.hosted or not backend.url):
         return
-    if any(each in os.environ for each in PASSPHRASE):
+    if any(variable in os.environ for variable in PASSPHRASE):
         path = os.environ.get(PASSPHRASE[1])
         if path and PASSPHRASE[0] not in os.environ and not Path(path).is_file():
             yield wrong(SECRETS, f"need a passphrase, and {PASSPHRASE[1]} names no file: {path}", f"ls -l {path}")
