@@ -17,7 +17,7 @@ from infra.schema.problems import without_prefix
 from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.settings.loading import load
 from offline.engine.stack_config import stack_config
-from offline.evaluated.pod_security import breaches, words
+from offline.evaluated.pod_rules import breaches, words
 from tests.support.recording import Recording, record
 from tests.support.stack_values import other_stacks
 from tools.reference import shipped

@@ -14,9 +14,8 @@ from pulumi.runtime.proto import resource_pb2
 
 from infra.emulator import Emulator, StoreFiles
 from infra.review.stack import JOB, Resource, mapping, texts
-from offline.engine.provider_outputs import computed_outputs, physical_id
+from offline.engine.provider_outputs import computed_outputs, is_marked, mark, number_mark, physical_id
 from offline.engine.resources import StackOutput, masked, plain, requested, stood_in
-from offline.engine.unknown_outputs import is_marked, mark, number_mark
 
 STACK_REFERENCE = "pulumi:pulumi:StackReference"
 """The type of the resource that reads the outputs of another stack."""

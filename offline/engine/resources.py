@@ -10,7 +10,7 @@ from pulumi.runtime import rpc
 
 from infra.review import stack as review
 from infra.review.stack import Resource, Secret
-from offline.engine.unknown_outputs import as_marks, is_marked, unmark, whole
+from offline.engine.provider_outputs import as_marks, is_marked, marked_name, unmark
 
 SIGNATURE = "4dabf18193072939515e22adb298388d"
 """The key of a mapping that is no mapping but a secret, an asset, or a resource
@@ -123,7 +123,7 @@ def _read_marks(value: Any) -> Any:
     if isinstance(value, Mapping | list):
         return _map_parts(value, _read_marks)
     marked = as_marks(value)
-    name = whole(marked)
+    name = marked_name(marked)
     return marked if name is None else NamedUnknown(name)
 
 

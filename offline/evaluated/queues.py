@@ -13,6 +13,7 @@ from infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
 from infra.platform import Taint
 from infra.review.stack import Properties, at, mapping, mappings, strings, whole
 from offline.evaluated.scheduling import (
+    NAMESPACE_NAME,
     Expression,
     Toleration,
     affinity,
@@ -36,9 +37,6 @@ KINDS = frozenset(
     }
 )
 """The kinds of this version that people declare."""
-
-NAMESPACE_NAME = "kubernetes.io/metadata.name"
-"""The label that every namespace has with its name."""
 
 PODS = "pods"
 """The resource of which each pod takes one, where a ClusterQueue covers it."""
@@ -233,8 +231,8 @@ class Queues:
         reasons: list[str] = []
         for key, value in self.usage(job, flavor).items():
             others = sum(used.get(other.name, {}).get(key, 0) for other in self._cohort(queue))
-            own = used.get(queue.name, {}).get(key, 0)
-            left = min(self._whole(queue, key) - others, self._most(queue, key) - own)
+            own_usage = used.get(queue.name, {}).get(key, 0)
+            left = min(self._whole(queue, key) - others, self._most(queue, key) - own_usage)
             if value > left:
                 more = shown(key[1], value - left)
                 reasons.append(f"insufficient unused quota for {key[1]} in flavor {flavor}, {more} more needed")

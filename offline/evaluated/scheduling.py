@@ -19,6 +19,9 @@ AMOUNTS: Mapping[str, str] = {
 }
 """Kubernetes' names of the fields of `Resources`, and below them their units."""
 
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""The label that every namespace has with its name."""
+
 ZONE = "topology.kubernetes.io/zone"
 """A label that differs between the nodes of a pool over several zones."""
 

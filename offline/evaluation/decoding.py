@@ -13,7 +13,7 @@ from infra.review.contract import reviewed
 from infra.review.facts import Charge
 from infra.review.stack import UNKNOWN, NodePool, Resource, Secret, Stack, Unknown
 from infra.schema.quantities import canonical
-from offline.engine.unknown_outputs import unmark
+from offline.engine.provider_outputs import unmark
 from offline.evaluated.scheduling import pool_of_nodes
 from offline.evaluation.encoding import LISTS, MARK
 

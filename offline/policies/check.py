@@ -15,18 +15,7 @@ from infra.review.stack import Stack, mapping
 from infra.schema.problems import did_you_mean, key_of
 from infra.settings.model import Suppression
 from offline.evaluated.model import Finding, Suppressed
-from offline.policies import (
-    changes,
-    images,
-    jobs,
-    openings,
-    pods,
-    pools,
-    queues,
-    security,
-    service_changes,
-    services,
-)
+from offline.policies import changes, images, jobs, openings, pods, pools, security, service_changes, services
 from offline.policies import jobs as interconnects
 from offline.policies import jobs as limits
 from offline.policies.changes import Change, ChangePolicy
@@ -53,7 +42,7 @@ EVERYWHERE: Sequence[Policy] = (
     *limits.LIMIT_POLICIES,
     *services.POLICIES,
     *pods.ROOM_POLICIES,
-    *queues.POLICIES,
+    *pools.QUEUE_POLICIES,
     *interconnects.INTERCONNECT_POLICIES,
     *openings.POLICIES,
 )

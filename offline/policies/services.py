@@ -18,7 +18,7 @@ from infra.review.stack import (
     number,
     strings,
 )
-from offline.evaluated.network_policies import EGRESS, lets_all_in, refuses
+from offline.evaluated.pod_rules import EGRESS, lets_all_in, refuses
 from offline.evaluated.scheduling import has_gpus, lacking, pools_of
 from offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, Workload, as_patched, workloads
 

@@ -13,7 +13,7 @@ from infra.program import ROOT, declare
 from infra.review.stack import JOB, Resource, Stack, at, mapping, mappings
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
-from offline.evaluated.pod_security import breaches
+from offline.evaluated.pod_rules import breaches
 from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET
 from offline.preview.build import image_remarks
 from offline.preview.differences import compare

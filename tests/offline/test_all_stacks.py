@@ -27,8 +27,7 @@ from offline.evaluated.operations import Replacing
 from offline.evaluated.timeline import JobDuration
 from offline.evaluation.decoding import EvaluatedStack
 from offline.preview.build import CLEAN, FINDINGS, NOT_EVALUATED, Options, build, exit_code
-from offline.preview.cli import WIDTH, Format
-from offline.preview.job_durations import exported
+from offline.preview.cli import WIDTH, Format, exported
 from offline.preview.markdown import comment
 from offline.preview.revisions import Evaluations, checked_out, evaluate_trees, stacks_of
 from offline.preview.terminal import show

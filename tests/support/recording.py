@@ -17,7 +17,7 @@ from infra.emulator import Emulator
 from infra.review.stack import Resource, Secret
 from offline.engine.evaluate import evaluate
 from offline.engine.monitor import Evaluation, EvaluationError, Hooks, NoStore, Observer
-from offline.engine.unknown_outputs import is_marked
+from offline.engine.provider_outputs import is_marked
 
 PROJECT = "slipway"
 

@@ -11,7 +11,7 @@ from infra.review.stack import Properties, Resource, mapping, mappings, strings,
 from infra.schema.names import KUBERNETES_NAME_LIMIT
 from infra.schema.quantities import cpu_millicores, mebibytes
 from offline.engine.provider_outputs import kind_of, namespace_of, object_name
-from offline.evaluated.pod_security import breaches, words
+from offline.evaluated.pod_rules import breaches, words
 from offline.evaluated.queues import GROUP, is_served
 from offline.evaluated.scheduling import Toleration, tolerations, untolerated
 from offline.rehearsal.cluster.pods import Container, PodSpec

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import IO, Protocol
 
 from infra.review.stack import Resource, Stack, mapping, strings
-from offline.evaluated.network_policies import refuses
+from offline.evaluated.pod_rules import refuses
 from offline.evaluated.scheduling import PodRequest
 from offline.evaluated.workloads import Workload
 from offline.rehearsal.cluster import job_controller

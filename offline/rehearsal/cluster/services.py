@@ -13,7 +13,7 @@ from pathlib import Path
 
 from infra.kubernetes.labels import APP
 from infra.review.stack import Resource, Stack, mapping
-from offline.evaluated.network_policies import refuses
+from offline.evaluated.pod_rules import refuses
 from offline.evaluated.scheduling import PodRequest
 from offline.evaluated.workloads import Workload
 from offline.rehearsal.cluster.cluster_objects import Namespace, Objects, RefusedError, admit, contents

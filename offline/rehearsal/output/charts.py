@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.pipelines.results import heading
-from offline.picture.layout import Style, fitted
+from offline.picture.svg import Style, fitted
 from offline.rehearsal.output.comparison import ComparedVariant, Comparison
 from offline.rehearsal.output.results import ShownCurves
 from offline.rehearsal.records import JobRecord, Phase

@@ -14,7 +14,7 @@ from infra.emulator import Emulator, StoreFiles
 from infra.review.stack import Partial, Secret
 from offline.engine.evaluate import evaluate
 from offline.engine.monitor import Evaluation, EvaluationError
-from offline.engine.unknown_outputs import unmark
+from offline.engine.provider_outputs import unmark
 
 
 def evaluation(program: Callable[[], object], preview: bool = False, **config: Any) -> Evaluation:

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from infra.review.facts import Identity
 from infra.review.stack import UNLIMITED, Resource, Stack
-from offline.picture.layout import STYLES, TIMES, fitted, layout, wrapped
 from offline.picture.scene import NOWHERE, Column, Scene, Work, Zone, scene
-from offline.picture.svg import picture
+from offline.picture.svg import STYLES, TIMES, fitted, layout, picture, wrapped
 from tests.support.costing import CLUSTER, PROVIDER, Pool, job, service, stack
 from tests.support.reviewing import declared
 from tests.support.svg import NAMESPACE, Drawing, Point, parse, turns

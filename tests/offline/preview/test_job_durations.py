@@ -8,7 +8,7 @@ import pytest
 
 from infra.platform import Resources
 from offline.evaluated.timeline import JobDuration
-from offline.preview.job_durations import TimesError, exported, rehearsed
+from offline.preview.cli import TimesError, exported, rehearsed
 from offline.rehearsal.records import JobRecord, Phase
 from offline.rehearsal.state import Place, State
 

@@ -1,1 +1,0 @@
-"""Evaluates a Pulumi program in this process, with emulators in place of the clouds."""

@@ -1,1 +1,0 @@
-"""The architecture picture of a stack: its content, its layout, and its SVG."""
