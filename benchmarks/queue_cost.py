@@ -76,7 +76,7 @@ class Contender:
             if workers:
                 queue = ["--queue", server.address, "--queue-password", "QUEUE_PASSWORD"] if server else []
                 command = [
-                    "-m", "workloads.runtime.worker", "--step", "days", "--output", str(output), "--items",
+                    "-m", "workloads.runtime.items.worker", "--step", "days", "--output", str(output), "--items",
                     f"{data}/*.txt", "--workers", str(workers), *queue,
                     "--", sys.executable, "-c", PROGRAM, "{item}", "{output}",
                 ]  # fmt: skip

@@ -345,7 +345,8 @@ class Run:
         queue = ["--queue", self._server.address, "--queue-password", "QUEUE_PASSWORD"] if self._server else []
         previous = "{previous}" if self._mode == "ordered" else ""
         command = [
-            sys.executable, "-m", "workloads.runtime.worker", "--step", "days", "--output", str(self._output),
+            sys.executable, "-m", "workloads.runtime.items.worker", "--step", "days",
+            "--output", str(self._output),
             "--items", f"{self._data}/*.csv", "--workers", str(WORKERS), "--attempts", str(ATTEMPTS),
             "--lease", str(LEASE), *mode, *queue,
             "--", sys.executable, "-c", PROGRAM, "{item}", "{output}", previous,

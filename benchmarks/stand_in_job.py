@@ -48,7 +48,7 @@ class StandInJob:
         self.meet, *self.ports = free_ports(count + 1)
         nodes = [word for port in self.ports for word in ("--node", f"127.0.0.1:{port}")]
         self.command = [
-            sys.executable, "-m", "workloads.runtime.launcher", "--meet", f"127.0.0.1:{self.meet}", *nodes,
+            sys.executable, "-m", "workloads.runtime.nodes.launcher", "--meet", f"127.0.0.1:{self.meet}", *nodes,
             *map(str, flags), "--", *map(str, words),
         ]  # fmt: skip
         self._environment = {**os.environ, "JOB_UID": uid, "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})}

@@ -135,7 +135,7 @@ class Requirements:
 
 @dataclass(frozen=True)
 class Command:
-    """A program that ``workloads.runtime.command`` starts in the folder ``code``, an absolute path.
+    """A program that ``workloads.runtime.steps.command`` starts in the folder ``code``, an absolute path.
 
     ``files`` are patterns below ``code`` of Python files that ship beside those that the program imports.
     ``left_out`` are files below it that do not ship: the pipeline's lock files.

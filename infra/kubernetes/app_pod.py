@@ -49,13 +49,13 @@ from infra.placed import CODE, DATA, App, Command
 LOCK = "requirements.txt"
 """Where the lock file of an app stands in its bundle."""
 
-INSTALLER = "workloads.runtime.app_packages"
+INSTALLER = "workloads.runtime.steps.packages"
 """The module that an init container runs to install what an app's image lacks."""
 
 SUPPLIED = "workloads.runtime.supplied"
 """The module that starts an app whose image lacks libraries."""
 
-READER = "workloads.runtime.app_inputs"
+READER = "workloads.runtime.apps.inputs"
 """The module that starts an app which reads the best of several results, or those of the newest run."""
 
 IN_IMAGE = "install them as a package into an image and name that as `image`"

@@ -45,7 +45,7 @@ best of them: with ``by``, the name of a result, and ``of``, ``max`` or ``min``.
 
 USAGE_ANNOTATION = "slipway/usage"
 """The annotation of a Job with the folder below the store's root in which its pods keep what they use
-(`workloads.runtime.measure`): a file for each by its index. A Job that is not measured has none."""
+(`workloads.runtime.usage.measure`): a file for each by its index. A Job that is not measured has none."""
 
 MEASURED = "slipway/measured"
 """The label of pods of steps that answer Prometheus while they run."""

@@ -55,7 +55,7 @@ SECRET = "kubernetes:core/v1:Secret"
 
 QUEUE_FLAG = "--queue"
 """The argument of workers before the address of the service that hands their items out
-(`workloads.runtime.worker`)."""
+(`workloads.runtime.items.worker`)."""
 
 _ADDRESS = re.compile(r"(?<![\w.-])([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)(?:\.[a-z0-9.-]+)?:(\d{1,5})(?!\d)")
 """A host, of which the first label counts, and a port."""

@@ -19,13 +19,13 @@ FORMAT = 1
 RESERVED = frozenset({"store", "output", "pipeline"})
 """Names in a step's arguments that are neither inputs nor folders."""
 
-RUNNER = "workloads.runtime.command"
+RUNNER = "workloads.runtime.steps.command"
 """The module that starts a command."""
 
-WORKER = "workloads.runtime.worker"
+WORKER = "workloads.runtime.items.worker"
 """The module that starts a command once for each item."""
 
-LAUNCHER = "workloads.runtime.launcher"
+LAUNCHER = "workloads.runtime.nodes.launcher"
 """The module that starts the program of a step on several nodes in each of its pods, a command or a module."""
 
 LAUNCHER_FORMAT = 1
@@ -36,13 +36,13 @@ RUNNER_FORMAT = 1
 """Part of the digest of every command, in place of the runner's files. Raise it when the runner starts to treat
 the same command differently, and every command runs again."""
 
-MEASURE = "workloads.runtime.measure"
+MEASURE = "workloads.runtime.usage.measure"
 """The module that starts the program of a step, whatever it is, and measures what it uses."""
 
 LIBRARIES = "libraries"
 """The input with the CUDA libraries that an image lacks."""
 
-INSTALLER = "workloads.runtime.packages"
+INSTALLER = "workloads.runtime.steps.packages"
 """The module that an init container runs to install a step's requirements."""
 
 

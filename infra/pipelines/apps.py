@@ -41,7 +41,7 @@ NEWEST = "newest"
 """
 
 RUN = re.compile(rf"\d{{8}}-\d{{4}}|[0-9a-f]{{{DIGEST_LENGTH}}}")
-"""The name of a run, as `workloads.runtime.newest` notes it."""
+"""The name of a run, as `workloads.runtime.apps.newest` notes it."""
 
 
 def _run(value: str) -> str:

@@ -74,7 +74,7 @@ def compiling(lock: Path, root: Path) -> str:
 def unpinned(lock: Path) -> str | None:
     """Why ``lock`` does not say which packages are installed, by its line; None where it does.
 
-    `workloads.runtime.packages` takes the same files, in the pod. Raises OSError where it cannot be read.
+    `workloads.runtime.steps.packages` takes the same files, in the pod. Raises OSError where it cannot be read.
     """
     try:
         text = lock.read_text(encoding="utf-8-sig")

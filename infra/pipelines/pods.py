@@ -84,7 +84,7 @@ class Substitute:
 
 @dataclass(frozen=True)
 class Command:
-    """A program of a step's image that knows nothing of Slipway. ``workloads.runtime.command`` starts it.
+    """A program of a step's image that knows nothing of Slipway. ``workloads.runtime.steps.command`` starts it.
 
     ``code`` is the folder whose files ship with the step, and in which the program starts: a path relative to the
     repository, or absolute. Of its Python files those ship that the program imports, and those that one of

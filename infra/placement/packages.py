@@ -18,7 +18,7 @@ from infra.schema.names import KUBERNETES_NAME_LIMIT, spell
 # The step that notes a good run of a pipeline whose apps follow it.
 
 
-NEWEST_MODULE = "workloads.runtime.newest"
+NEWEST_MODULE = "workloads.runtime.apps.newest"
 
 NEWEST_RESOURCES = Resources(cpu=50, memory=128, ephemeral_storage=64)
 
@@ -88,7 +88,7 @@ def with_room(platform: Platform, pool: Pool, asked: Resources, kept: Kept = NOT
     return next((each for each in pools if at_most(asked, left(platform, each, kept)) == asked), pool)
 
 
-MODULE = "workloads.runtime.environment"
+MODULE = "workloads.runtime.steps.environment"
 
 SHIPPED = "requirements.txt"
 """The lock file's path in the step's bundle, wherever it is on this machine."""

@@ -11,7 +11,7 @@ from infra.review.stack import Properties, Resource, at, mappings, texts, whole
 
 
 ITEMS_FLAG = "--items"
-"""The argument of workers before the pattern of their items (`workloads.runtime.worker`)."""
+"""The argument of workers before the pattern of their items (`workloads.runtime.items.worker`)."""
 
 Again = Literal["", "all", "changed"]
 
@@ -92,10 +92,10 @@ def _flags(job: Resource) -> dict[str, str]:
 # Jobs whose pods work together on several nodes: what an update changes about their group.
 
 
-LAUNCHER = "workloads.runtime.launcher"
+LAUNCHER = "workloads.runtime.nodes.launcher"
 """The module that the pods of such a Job start, and that starts their program."""
 
-RUNNER = "workloads.runtime.command"
+RUNNER = "workloads.runtime.steps.command"
 """The module that starts the same program where there is one pod."""
 
 MEET, WAIT, ROLES, OUTPUT, SHARED = "--meet", "--wait", "--roles", "--output", "--shared"

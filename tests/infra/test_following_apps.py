@@ -130,7 +130,7 @@ def test_one_that_follows_names_no_result_so_that_its_pods_outlive_a_night(folde
     assert "/store/tried/judge/" not in json.dumps(found)
     assert "slipway/inputs" not in found["metadata"]["annotations"]
     started = words(recording, "tried-look")
-    assert started[:3] == ["python3", "-m", "workloads.runtime.app_inputs"]
+    assert started[:3] == ["python3", "-m", "workloads.runtime.apps.inputs"]
     assert started[started.index("--follow") + 1] == "/store/tried/newest/runs.json"
     assert started[started.index("--input") + 1] == "judge=judge"
     assert started[started.index("--") + 1 :] == ["python", "ask.py", "8080", "/tmp/results/judge"]

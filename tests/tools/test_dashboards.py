@@ -19,8 +19,8 @@ from offline.rehearsal.machine.processes import free_ports
 from tools import dashboards
 from tools.dashboards import DASHBOARDS, FOLDER, NAMESPACE, grafana
 from workloads.apps.page.metrics import Metrics
-from workloads.runtime.usage import MIB, Gpu, Usage
-from workloads.runtime.usage_server import METRICS, serve, text
+from workloads.runtime.usage.figures import MIB, Gpu, Usage
+from workloads.runtime.usage.server import METRICS, serve, text
 
 SERVING = {
     ":tensorflow:serving:request_count": {"model_name", "status"},

@@ -28,7 +28,7 @@ EFA = ("--network", "EFA", "--resource", "vpc.amazonaws.com/efa", "--bandwidth",
 def gate(*arguments: str, virtual: str = "nvidia-tesla-t4:2") -> list[tuple[int, str]]:
     """Exit code and output of the gate's two pods, each with its launcher, as their Job runs them."""
     meeting, *own = free_ports(3)
-    launcher = [sys.executable, "-m", "workloads.runtime.launcher", "--meet", f"127.0.0.1:{meeting}"]
+    launcher = [sys.executable, "-m", "workloads.runtime.nodes.launcher", "--meet", f"127.0.0.1:{meeting}"]
     nodes = [word for port in own for word in ("--node", f"127.0.0.1:{port}")]
     program = [sys.executable, "-m", "workloads.gates.allreduce", *arguments]
     pods = [

@@ -17,12 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.kubernetes.bundle import collect as collect_bundle
 from tests.workloads.steps import ROOT, command, environment, errors, only_error, run, start
-from workloads.runtime import outputs
 from workloads.runtime.exits import BAD_INPUT, INTERRUPTED, USAGE
 from workloads.runtime.masking import Masker
-from workloads.runtime.outputs import NO_RESULT, NoResultError
+from workloads.runtime.steps import outputs
+from workloads.runtime.steps.outputs import NO_RESULT, NoResultError
 from workloads.runtime.store import check, publish, staging
 
 TRAIN = """
@@ -60,7 +59,7 @@ def step(tmp_path: Path, script: str, *words: object, flags: tuple[object, ...] 
     """Run a script with `tmp_path / "out"` as its output and its first argument."""
     (tmp_path / "program.py").write_text(script)
     return run(
-        "runtime.command", "--output", tmp_path / "out", "--step", "churn.train", "--code", tmp_path, *flags,
+        "runtime.steps.command", "--output", tmp_path / "out", "--step", "churn.train", "--code", tmp_path, *flags,
         "--", sys.executable, "program.py", tmp_path / "out", *words, code=code,
     )  # fmt: skip
 
@@ -106,8 +105,8 @@ def test_a_result_is_the_same_work_where_the_store_is_mounted_elsewhere(tmp_path
     (tmp_path / "out").rename(tmp_path / "moved" / "out")
 
     assert run(
-        "runtime.command", "--output", tmp_path / "moved" / "out", "--step", "churn.train", "--code", tmp_path,
-        "--input", f"data={tmp_path / 'moved' / 'data'}",
+        "runtime.steps.command", "--output", tmp_path / "moved" / "out", "--step", "churn.train",
+        "--code", tmp_path, "--input", f"data={tmp_path / 'moved' / 'data'}",
         "--", sys.executable, "program.py", tmp_path / "moved" / "out", 0.5, tmp_path / "moved" / "data",
     ).startswith("Nothing to do: ")  # fmt: skip
 
@@ -115,7 +114,7 @@ def test_a_result_is_the_same_work_where_the_store_is_mounted_elsewhere(tmp_path
 def test_only_whole_paths_are_taken_for_directories(tmp_path: Path) -> None:
     words = ("--layout=out", "out/model", "layout", "outer", "x=out:out")
     subprocess.run(
-        [sys.executable, "-m", "workloads.runtime.command", "--output", "out", "--", "true", *words],
+        [sys.executable, "-m", "workloads.runtime.steps.command", "--output", "out", "--", "true", *words],
         cwd=tmp_path,
         env=environment(PYTHONPATH=str(ROOT)),
         check=True,
@@ -131,7 +130,14 @@ def test_a_program_that_writes_nothing_has_an_empty_result(tmp_path: Path) -> No
 
 
 def test_a_step_that_ended_well_leaves_its_record(tmp_path: Path) -> None:
-    run("runtime.command", "--output", tmp_path / "out", "--", "true", SLIPWAY_RECORD=str(tmp_path / "record"))
+    run(
+        "runtime.steps.command",
+        "--output",
+        tmp_path / "out",
+        "--",
+        "true",
+        SLIPWAY_RECORD=str(tmp_path / "record"),
+    )
     assert (tmp_path / "record").exists()
 
 
@@ -223,7 +229,7 @@ def variants(tmp_path: Path, **accuracies: str) -> tuple[str, ...]:
 def test_the_best_of_several_is_taken(tmp_path: Path) -> None:
     flags = variants(tmp_path, a="0.5", b="0.75", c="0.75", d="-1")
     output = run(
-        "runtime.command", "--output", tmp_path / "out", *flags,
+        "runtime.steps.command", "--output", tmp_path / "out", *flags,
         "--", "sh", "-c", "echo {best:train} $IN", IN="{best:train}/model",
     )  # fmt: skip
 
@@ -240,7 +246,9 @@ def test_the_best_of_several_is_taken(tmp_path: Path) -> None:
 
 def test_a_number_that_is_none_is_refused_by_the_name_of_its_variant(tmp_path: Path) -> None:
     flags = variants(tmp_path, a="0.5", b="NaN", c='"high"', d="true", e="null", f="1e999")
-    output = run("runtime.command", "--output", tmp_path / "out", *flags, "--", "echo", "ran", code=BAD_INPUT)
+    output = run(
+        "runtime.steps.command", "--output", tmp_path / "out", *flags, "--", "echo", "ran", code=BAD_INPUT
+    )
 
     error = only_error(output)
     assert 'b: nan is not a finite number; c: "high" is not a number; d: true is not a number; e: null is' in error
@@ -253,11 +261,11 @@ def test_only_what_is_used_of_a_choice_has_to_be_whole(tmp_path: Path) -> None:
     """The models of the others may be large, and nobody reads them."""
     flags = variants(tmp_path, a="0.5", b="0.75")
     (tmp_path / "a" / "model").write_text("y")
-    run("runtime.command", "--output", tmp_path / "out", *flags, "--", "echo", "{best:train}")
+    run("runtime.steps.command", "--output", tmp_path / "out", *flags, "--", "echo", "{best:train}")
 
     (tmp_path / "b" / "model").write_text("y")
     output = run(
-        "runtime.command", "--output", tmp_path / "o", *flags, "--", "echo", "{best:train}", code=BAD_INPUT
+        "runtime.steps.command", "--output", tmp_path / "o", *flags, "--", "echo", "{best:train}", code=BAD_INPUT
     )
     assert "model was altered" in only_error(output)
 
@@ -370,7 +378,7 @@ def test_a_disrupted_training_goes_on_from_its_checkpoint(tmp_path: Path, ending
     words = (tmp_path / "out", 4, tmp_path / "told", 0)
     arguments = ("--output", tmp_path / "out", "--code", tmp_path, "--", sys.executable, "program.py", *words)
     with subprocess.Popen(
-        command("runtime.command", *arguments),
+        command("runtime.steps.command", *arguments),
         cwd=ROOT,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -394,7 +402,7 @@ def test_a_disrupted_training_goes_on_from_its_checkpoint(tmp_path: Path, ending
         assert only_error(rest).startswith(
             "error: command: stopped by SIGTERM: the same command goes on with what"
         )
-    output = run("runtime.command", *arguments)
+    output = run("runtime.steps.command", *arguments)
     assert "starts after epoch 2\nepoch 3 done\nepoch 4 done\n" in output
     assert sorted(check(tmp_path / "out").files) == ["checkpoint", "model"]
 
@@ -424,8 +432,8 @@ def test_a_program_that_cannot_be_started_is_named_with_its_step(
     (tmp_path / "garbage").write_bytes(b"\x00garbage")
     (tmp_path / "garbage").chmod(0o755)
     output = run(
-        "runtime.command", "--output", tmp_path / "out", "--step", "churn.fit", "--code", tmp_path, "--", *words,
-        code=BAD_INPUT,
+        "runtime.steps.command", "--output", tmp_path / "out", "--step", "churn.fit", "--code", tmp_path,
+        "--", *words, code=BAD_INPUT,
     )  # fmt: skip
     error = only_error(output)
     assert error.startswith("error: churn.fit: ")
@@ -445,7 +453,7 @@ def test_a_program_that_cannot_be_started_is_named_with_its_step(
     ],
 )
 def test_a_wrong_command_line_is_refused(tmp_path: Path, arguments: list[str]) -> None:
-    output = run("runtime.command", *arguments, code=USAGE)
+    output = run("runtime.steps.command", *arguments, code=USAGE)
     assert "error: " in output
     assert "Traceback" not in output
     assert not (ROOT / "x").exists()
@@ -471,7 +479,7 @@ raise ValueError(token)
     token = "s3cr3t/täken+of=mine"
     (tmp_path / "program.py").write_text(script)
     output = run(
-        "runtime.command", "--output", tmp_path / "out", "--code", tmp_path,
+        "runtime.steps.command", "--output", tmp_path / "out", "--code", tmp_path,
         "--secret", "TOKEN", "--secret", "KEY", "--", sys.executable, "program.py", code=1, TOKEN=token, KEY=KEY,
     )  # fmt: skip
 
@@ -488,7 +496,7 @@ raise ValueError(token)
 def test_output_that_is_masked_comes_without_delay(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("import time; print('Epoch 1/5: ', end=''); time.sleep(60)")
     process = start(
-        "runtime.command", "--output", tmp_path / "out", "--code", tmp_path, "--secret", "TOKEN",
+        "runtime.steps.command", "--output", tmp_path / "out", "--code", tmp_path, "--secret", "TOKEN",
         "--", sys.executable, "program.py", TOKEN="hunter22",
     )  # fmt: skip
     try:
@@ -500,7 +508,7 @@ def test_output_that_is_masked_comes_without_delay(tmp_path: Path) -> None:
 
 
 def test_no_secret_is_recorded(tmp_path: Path) -> None:
-    run("runtime.command", "--output", tmp_path / "out", "--secret", "TOKEN", "--", "true", TOKEN="hunter22")
+    run("runtime.steps.command", "--output", tmp_path / "out", "--secret", "TOKEN", "--", "true", TOKEN="hunter22")
     assert "hunter22" not in (tmp_path / "out" / "manifest.json").read_text()
 
 
@@ -520,25 +528,33 @@ def test_a_secret_that_is_cut_off_at_the_end_is_masked() -> None:
     assert masker.feed(b"it is 01234567") + masker.finish() == b"it is [secret]"
 
 
-@pytest.mark.parametrize("module", ["command", "environment"])
-def test_the_runner_is_python_3_9_and_needs_nothing_else(module: str) -> None:
-    """It runs in any image. What another module than `packages` imports is of the standard library."""
-    shipped = collect_bundle([f"workloads.runtime.{module}"], ROOT)
+def test_the_runtime_is_python_3_9_and_needs_nothing_else() -> None:
+    """It runs in any image. TensorFlow is for programs that have it, and pip has a copy of `packaging`."""
+    others = {
+        "devices.py": {"tensorflow"},
+        "collectives.py": {"tensorflow", "numpy"},
+        "packages.py": {"packaging"},
+    }
+    files = sorted((ROOT / "workloads" / "runtime").rglob("*.py"))
+    assert files
 
-    for path, content in shipped.contents.items():
-        tree = ast.parse(content, path, feature_version=(3, 9))
-        for node in ast.walk(tree):
+    for path in files:
+        known = {*sys.stdlib_module_names, "workloads", *others.get(path.name, set())}
+        for node in ast.walk(ast.parse(path.read_text(), str(path), feature_version=(3, 9))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names = [str(node.module)]
-            for name in names:
-                known = {*sys.stdlib_module_names, "workloads"}
-                known |= {"packaging"} if path.endswith("/packages.py") else set()
-                assert name.partition(".")[0] in known, path
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            assert {name.partition(".")[0] for name in names} <= known, path
 
 
 def test_it_runs_with_nothing_but_the_standard_library(tmp_path: Path) -> None:
-    command_line = [sys.executable, "-S", "-m", "workloads.runtime.command", "--output", str(tmp_path / "out")]
+    command_line = [
+        sys.executable,
+        "-S",
+        "-m",
+        "workloads.runtime.steps.command",
+        "--output",
+        str(tmp_path / "out"),
+    ]
     result = subprocess.run(
         [*command_line, "--", "true"], cwd=ROOT, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True,
         check=False,

@@ -15,9 +15,9 @@ import pytest
 
 from tests.workloads.steps import ROOT, environment, only_error, run
 from tests.workloads.wheels import offline, pin, write_wheel
-from workloads.runtime.cuda_libraries import SONAMES
 from workloads.runtime.exits import BAD_INPUT, INSTALL_FAILED
 from workloads.runtime.store import MANIFEST, check
+from workloads.runtime.supplied import SONAMES
 
 REQUIREMENTS = ROOT / "workloads" / "cuda" / "requirements.txt"
 COMPILER = shutil.which("cc")
@@ -29,7 +29,7 @@ needs_compiler = pytest.mark.skipif(
 LOAD = """
 import ctypes, sys
 from pathlib import Path
-from workloads.runtime.cuda_libraries import SONAMES, preload
+from workloads.runtime.supplied import SONAMES, preload
 from workloads.runtime.exits import run
 def main():
     preload(Path(sys.argv[1]))
@@ -138,7 +138,7 @@ def test_packages_that_lack_a_library_are_no_result(tmp_path: Path, cuda: dict[s
 
 STAYS = """
 import ctypes, os, sys
-from workloads.runtime.cuda_libraries import SONAMES
+from workloads.runtime.supplied import SONAMES
 print(sum(ctypes.CDLL(soname).answer() for soname in SONAMES), os.getcwd(), sys.argv[1:])
 """
 

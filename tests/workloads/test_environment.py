@@ -15,9 +15,9 @@ import pytest
 
 from tests.workloads.steps import ROOT, only_error, run
 from tests.workloads.wheels import offline, pin, write_wheel
-from workloads.runtime.archives import unpack_packages
 from workloads.runtime.exits import BAD_INPUT, INSTALL_FAILED
 from workloads.runtime.store import NotWholeError, check, publish, staging
+from workloads.runtime.supplied import unpack_packages
 
 SCRIPT = b"[console_scripts]\nprobe = slipway_probe:main\n"
 MODULE = b"import slipway_data\ndef main(): print('probed', slipway_data.__file__)\n"
@@ -42,7 +42,7 @@ def wheels(tmp_path: Path) -> Path:
 
 def install(wheels: Path, output: Path, code: int = 0, **changes: str) -> str:
     return run(
-        "runtime.environment", "--requirements", wheels / "requirements.txt", "--output", output, code=code,
+        "runtime.steps.environment", "--requirements", wheels / "requirements.txt", "--output", output, code=code,
         **{**offline(wheels), "PIP_CONFIG_FILE": "/dev/null", **changes},
     )  # fmt: skip
 
@@ -59,7 +59,7 @@ def test_programs_use_what_the_image_lacked(tmp_path: Path, wheels: Path) -> Non
     assert install(wheels, first).startswith("Nothing to do: ")
 
     flags = ("--packages", first, "--output", tmp_path / "out")
-    probed = run("runtime.command", *flags, "--", "probe").splitlines()[0]
+    probed = run("runtime.steps.command", *flags, "--", "probe").splitlines()[0]
     assert probed.startswith("probed ")
     assert not Path(probed.split()[1]).exists(), "the local copy is still there"
 
@@ -72,7 +72,7 @@ def test_nothing_is_published_where_nothing_is_lacking(tmp_path: Path, wheels: P
     assert check(tmp_path / "packages").files == {}
 
     output = run(
-        "runtime.command", "--packages", tmp_path / "packages", "--output", tmp_path / "out",
+        "runtime.steps.command", "--packages", tmp_path / "packages", "--output", tmp_path / "out",
         "--", "sh", "-c", "echo path=$PYTHONPATH", PYTHONPATH="",
     )  # fmt: skip
     assert output.startswith("path=\n")
@@ -94,7 +94,7 @@ def bare_image(tmp_path: Path, wheels: Path, *, with_pip: bool) -> subprocess.Co
     if with_pip:
         (site / "pip").symlink_to(Path(pip.__file__).parent)
     return subprocess.run(
-        [sys.executable, "-S", "-m", "workloads.runtime.environment", "--requirements",
+        [sys.executable, "-S", "-m", "workloads.runtime.steps.environment", "--requirements",
          wheels / "requirements.txt", "--output", tmp_path / "packages"],
         cwd=ROOT,
         env={"PYTHONPATH": str(site), "PATH": os.environ["PATH"], **offline(wheels)},
@@ -149,7 +149,7 @@ def test_an_altered_archive_is_not_used(tmp_path: Path) -> None:
     (packages / "packages.tar").write_bytes(good.replace(b"x", b"y"))
 
     output = run(
-        "runtime.command",
+        "runtime.steps.command",
         "--packages",
         packages,
         "--output",
@@ -200,7 +200,7 @@ def test_libraries_are_found_in_a_checked_copy(tmp_path: Path) -> None:
     libraries = published(tmp_path / "libraries", "libprobe.so.1", b"library")
     command = ("--output", tmp_path / "out", "--libraries", libraries, "--", "sh", "-c")
 
-    output = run("runtime.command", *command, "echo $LD_LIBRARY_PATH; ls ${LD_LIBRARY_PATH%%:*}",
+    output = run("runtime.steps.command", *command, "echo $LD_LIBRARY_PATH; ls ${LD_LIBRARY_PATH%%:*}",
                  LD_LIBRARY_PATH="/opt/lib")  # fmt: skip
     path, listed = output.splitlines()[:2]
     assert path.endswith(":/opt/lib")
@@ -208,5 +208,7 @@ def test_libraries_are_found_in_a_checked_copy(tmp_path: Path) -> None:
     assert str(libraries) not in path
 
     (libraries / "libprobe.so.1").write_bytes(b"Library")
-    refusal = run("runtime.command", "--output", tmp_path / "other", *command[2:], "echo ran", code=BAD_INPUT)
+    refusal = run(
+        "runtime.steps.command", "--output", tmp_path / "other", *command[2:], "echo ran", code=BAD_INPUT
+    )
     assert "libprobe.so.1 was altered" in only_error(refusal)

@@ -292,7 +292,7 @@ def test_every_step_that_is_too_big_is_a_problem(tmp_path: Path) -> None:
         path = tmp_path / f"workloads/mnist/{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("#" * (LIMIT + 1), encoding="utf-8")
-    for name in ("workloads/runtime/packages.py", "workloads/mnist/requirements.txt"):
+    for name in ("workloads/runtime/steps/packages.py", "workloads/mnist/requirements.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("", encoding="utf-8")
     found = problems(settings(), tmp_path)

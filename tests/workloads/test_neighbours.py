@@ -30,7 +30,7 @@ def settings() -> PipelineSettings:
 @pytest.mark.parametrize(("neighbours", "least"), [(1, 0.95), (3, 0.95)])
 def test_most_digits_are_read_right(tmp_path: Path, neighbours: int, least: float) -> None:
     run(
-        "runtime.command",
+        "runtime.steps.command",
         *("--output", tmp_path / "fit", "--code", FOLDER, "--result", "accuracy=metrics.json#/accuracy"),
         *("--", sys.executable, "fit.py", "--neighbours", neighbours, "--output", tmp_path / "fit"),
     )

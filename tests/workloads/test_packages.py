@@ -77,7 +77,7 @@ def test_the_list_is_what_prepare_needs_beyond_tensorflow() -> None:
 
 
 def test_nothing_is_installed_where_everything_is_here(tmp_path: Path) -> None:
-    output = run("runtime.packages", "--requirements", REQUIREMENTS, "--target", tmp_path / "target")
+    output = run("runtime.steps.packages", "--requirements", REQUIREMENTS, "--target", tmp_path / "target")
 
     assert output.startswith("Nothing to install: all ")
     assert not (tmp_path / "target").exists()
@@ -105,7 +105,7 @@ def require(path: Path, wheels: Path, version: str, digest: str = "") -> Path:
 
 def install(requirements: Path, target: Path, wheels: Path, code: int = 0) -> str:
     return run(
-        "runtime.packages", "--requirements", requirements, "--target", target, code=code,
+        "runtime.steps.packages", "--requirements", requirements, "--target", target, code=code,
         PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheels), PIP_CONFIG_FILE="/dev/null",
     )  # fmt: skip
 
@@ -121,7 +121,12 @@ def test_a_lacking_package_is_installed_once(tmp_path: Path, wheels: Path) -> No
     assert (target / "slipway_probe.py").read_text() == "VERSION = '1.0'\n"
     assert second.startswith("Nothing to install: all 1 packages are in ")
     assert run(
-        "runtime.packages", "--requirements", requirements, "--target", tmp_path / "x", PYTHONPATH=str(target)
+        "runtime.steps.packages",
+        "--requirements",
+        requirements,
+        "--target",
+        tmp_path / "x",
+        PYTHONPATH=str(target),
     ).startswith("Nothing to install: all 1 packages are here")
 
 
@@ -169,7 +174,7 @@ def test_a_wrong_hash_and_a_missing_index_are_one_error(tmp_path: Path, wheels: 
 def test_a_requirement_without_pin_and_hash_is_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "r.txt").write_text(line + "\n")
     output = run(
-        "runtime.packages", "--requirements", tmp_path / "r.txt", "--target", tmp_path / "t", code=BAD_INPUT
+        "runtime.steps.packages", "--requirements", tmp_path / "r.txt", "--target", tmp_path / "t", code=BAD_INPUT
     )
     assert "r.txt" in only_error(output)
 
@@ -182,7 +187,7 @@ def test_the_real_list_installs_from_the_index(tmp_path: Path) -> None:
     import sys
 
     target = tmp_path / "target"
-    code = "import sys, pathlib as p, workloads.runtime.packages as w; w.install(*map(p.Path, sys.argv[1:]))"
+    code = "import sys, pathlib as p, workloads.runtime.steps.packages as w; w.install(*map(p.Path, sys.argv[1:]))"
     result = subprocess.run(
         [sys.executable, "-c", code, str(REQUIREMENTS), str(target)],
         cwd=ROOT,

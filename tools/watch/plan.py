@@ -15,7 +15,7 @@ from offline.evaluated.workloads import Workload, gpus_of, workload_of
 from offline.preview.revisions import evaluate_trees
 from tools.watch.states import Cost, PodState
 
-WORKER = "workloads.runtime.worker"
+WORKER = "workloads.runtime.items.worker"
 """The module that runs a program once for each item."""
 
 

@@ -160,7 +160,7 @@ _STOPPED = re.compile(r"^Generation (?P<number>\d+) ended: (?P<why>.*)$")
 _GATHERING = re.compile(r"^waiting for (?:\d+ of \d+ pods: |pods that check their inputs: ).*$")
 
 
-# What workloads.runtime.measure prints of the use of GPUs.
+# What workloads.runtime.usage.measure prints of the use of GPUs.
 _USE = re.compile(r"^Use: (?:GPU busy (?P<busy>\d+) %, idle (?P<idle>\d+) % of \d+ s)?")
 _WASTED = re.compile(r"^warning: (?:the GPU|\d+ GPUs) did next to nothing for \d+ % of ")
 

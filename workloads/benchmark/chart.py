@@ -1,7 +1,7 @@
 """Put the results of all benchmark runs side by side: a table, and a bar chart of GPU type, count and precision.
 
 Takes every finished run below --results, earlier ones too; of several measurements of one configuration the last
-one counts. Needs matplotlib, which `workloads.runtime.packages` installs. Run as
+one counts. Needs matplotlib, which `workloads.runtime.steps.packages` installs. Run as
 `python -m workloads.benchmark.chart --results DIR --output DIR`.
 """
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workloads.runtime.cuda_libraries import SONAMES, lacking
 from workloads.runtime.exits import INSTALL_FAILED, OK, StepError, run, stop_on_sigterm
-from workloads.runtime.packages import install, read_requirements
+from workloads.runtime.steps.packages import install, read_requirements
 from workloads.runtime.store import finished, publish, staging
+from workloads.runtime.supplied import SONAMES, lacking
 
 STEP = "cuda.install"
 

@@ -7,7 +7,7 @@ is what has to pass the network of a node in each direction however many there a
 doc/PERFORMANCE.md, seen November 2026). Where no GPU is real, the figure is one of this machine's CPUs: it is
 shown, and nothing is refused.
 
-`workloads.runtime.launcher` runs it: `python -m workloads.gates.allreduce --count 2 --bandwidth 50`.
+`workloads.runtime.nodes.launcher` runs it: `python -m workloads.gates.allreduce --count 2 --bandwidth 50`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
     virtual = virtual_request() is not None
     pods, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     if pods < 2:
-        raise StepError(USAGE, "a network is between nodes: run it by workloads.runtime.launcher in two pods")
+        launcher = "workloads.runtime.nodes.launcher"
+        raise StepError(USAGE, f"a network is between nodes: run it by {launcher} in two pods")
     plugin = find_plugin()
     if rank == 0:
         print(_introduction(options, pods, plugin, virtual=virtual), flush=True)

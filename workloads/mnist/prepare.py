@@ -2,7 +2,7 @@
 
 Sources: `mnist` (70,000 images, downloaded by TensorFlow Datasets), `digits` (1,797 scans inside scikit-learn,
 no network) or `idx` (a folder with MNIST-style files). Needs tensorflow-datasets, scikit-learn and pillow,
-which `workloads.runtime.packages` installs. Run as
+which `workloads.runtime.steps.packages` installs. Run as
 `python -m workloads.mnist.prepare --dataset digits --output DIR`.
 """
 
@@ -181,8 +181,8 @@ def _tensorflow_datasets() -> Iterator[Any]:
     except ImportError as error:
         raise StepError(
             BAD_INPUT,
-            f"{error}; run `python -m workloads.runtime.packages --requirements workloads/mnist/requirements.txt "
-            "--target DIR` and put DIR on PYTHONPATH",
+            f"{error}; run `python -m workloads.runtime.steps.packages --requirements "
+            "workloads/mnist/requirements.txt --target DIR` and put DIR on PYTHONPATH",
         ) from error
     tfds.disable_progress_bar()
     # It would advise to install OpenCV.

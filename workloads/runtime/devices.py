@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.runtime.cuda_libraries import preload
 from workloads.runtime.exits import USAGE, StepError
+from workloads.runtime.supplied import preload
 
 if TYPE_CHECKING:
     import tensorflow as tf

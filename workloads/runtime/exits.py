@@ -1,14 +1,17 @@
-"""How a step ends: its exit codes, its one-line errors, and a prompt stop on SIGTERM. Standard library only."""
+"""How a program of a pod begins and ends: its command line, its exit codes, its one-line errors, and a prompt stop
+on SIGTERM. Standard library only, Python 3.9.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -74,6 +77,26 @@ def run(main: Callable[[], int]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def parse_before_program(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
+    """The options before ``--``, and in `words` the program behind it; without one the parser's error."""
+    split_at = list(arguments).index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_args(arguments[:split_at])
+    options.words = list(arguments[split_at + 1 :])
+    if not options.words:
+        parser.error("the program to start is missing: write it after --")
+    return options
+
+
+def parse_pairs(parser: argparse.ArgumentParser, option: str, texts: Sequence[str]) -> dict[str, str]:
+    """The values of an option that is given several times as NAME=DIR; else the parser's error."""
+    pairs = [text.partition("=") for text in texts]
+    if wrong := [text for text, (name, _, place) in zip(texts, pairs) if not name or not place]:  # noqa: B905
+        parser.error(f"{option} {wrong[0]!r}; write NAME=DIR")
+    if len({name for name, _, _ in pairs}) < len(pairs):
+        parser.error(f"{option}: two have one name")
+    return {name: place for name, _, place in pairs}
 
 
 def _leave_record() -> None:

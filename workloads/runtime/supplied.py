@@ -1,23 +1,207 @@
-"""Start a program that stays, with libraries that its image lacks: as `workloads.runtime.command` does for a step.
+"""What an image lacks, packages and libraries, from the store to the local disk: checked on the way, whole or not.
 
-The program takes the place of this one, and gets its signals itself. Run as `python3 -m workloads.runtime.supplied
+`workloads.runtime.steps.command` supplies a step with it. A program that stays, as of an app, is started by this
+module, whose place it takes, so that it gets its signals itself: `python3 -m workloads.runtime.supplied
 --libraries DIR --into DIR --code DIR -- python serve.py`. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import errno
+import hashlib
+import importlib.util
 import os
+import runpy
 import shutil
 import sys
-from collections.abc import Sequence
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
 
-from workloads.runtime.archives import copy_libraries
-from workloads.runtime.exits import BAD_INPUT, USAGE, StepError, run
+from workloads.runtime.exits import BAD_INPUT, USAGE, StepError, parse_before_program, run
+from workloads.runtime.store import (
+    Entry,
+    NotWholeError,
+    StoreError,
+    digest_of,
+    explain,
+    load_manifest,
+    store_errors,
+)
 
-VARIABLE = "LD_LIBRARY_PATH"
-"""Where the loader looks first. An image may have set it, for its driver's libraries too, so that a pod cannot."""
+ARCHIVE = "packages.tar"
+"""The one file that `workloads.runtime.steps.environment` publishes where the image lacks packages."""
+
+_CHUNK = 1 << 20
+
+
+def unpack_packages(directory: Path, target: Path) -> bool:
+    """Unpack what `workloads.runtime.steps.environment` published in `directory` into `target`, an empty folder.
+
+    False where the image lacked nothing. The archive is read once, and unpacked while it is checked.
+
+    Raises:
+        StepError: BAD_INPUT where the archive is missing, altered, or would write outside `target`, or where the
+            local disk is full; StoreError.
+    """
+    entry = load_manifest(directory).files.get(ARCHIVE)
+    if entry is None:
+        return False
+    archive = directory / ARCHIVE
+    with store_errors(directory):
+        try:
+            stream = archive.open("rb")
+        except (FileNotFoundError, IsADirectoryError):
+            raise NotWholeError(directory, f"{ARCHIVE} is missing") from None
+    with stream:
+        reading = _Digesting(stream)
+        try:
+            with tarfile.open(fileobj=reading, mode="r|") as tar:  # type: ignore[call-overload]
+                for member in tar:
+                    _extract(tar, member, target)
+        except (tarfile.TarError, EOFError, ValueError) as error:
+            raise NotWholeError(directory, f"{ARCHIVE} cannot be unpacked: {error}") from error
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise StoreError(f"{error.filename or archive}: {explain(error)}") from error
+            raise StepError(
+                BAD_INPUT,
+                f"the packages of {directory} need {entry.size >> 20:,} MiB, and the disk of {target} is full: "
+                "raise the step's ephemeral_storage",
+            ) from error
+        while reading.read(_CHUNK):
+            pass
+    if reading.entry != entry:
+        raise NotWholeError(directory, f"{ARCHIVE} was altered: its SHA-256 is not the manifest's")
+    return True
+
+
+def copy_libraries(directory: Path, target: Path) -> bool:
+    """Copy every file that `directory` publishes into `target`, side by side; False where there is none.
+
+    Raises:
+        StepError: BAD_INPUT where one is missing or altered; StoreError.
+    """
+    manifest = load_manifest(directory)
+    with store_errors(directory):
+        for name, entry in manifest.files.items():
+            copy = target / Path(name).name
+            try:
+                shutil.copyfile(directory / name, copy)
+            except (FileNotFoundError, IsADirectoryError):
+                raise NotWholeError(directory, f"{name} is missing") from None
+            if digest_of(copy) != entry:
+                raise NotWholeError(directory, f"{name} was altered: its SHA-256 is not the manifest's")
+    return bool(manifest.files)
+
+
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    parts = member.name.split("/")
+    if not member.isreg() or member.name.startswith("/") or {"", ".", ".."} & set(parts):
+        raise ValueError(f"{member.name!r} is not a file below the archive's folder")
+    # Python asks for a filter from 3.12 on and has none before 3.9.17; what `environment` packs needs none.
+    safe: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+    tar.extract(member, target, **safe)
+
+
+class _Digesting:
+    """A stream that takes the digest of what is read from it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._digest = hashlib.sha256()
+        self._size = 0
+
+    def read(self, size: int) -> bytes:
+        chunk = self._stream.read(size)
+        self._digest.update(chunk)
+        self._size += len(chunk)
+        return chunk
+
+    @property
+    def entry(self) -> Entry:
+        return Entry(self._size, self._digest.hexdigest())
+
+
+SONAMES = ("libcudnn.so.9", "libnccl.so.2")
+"""What TensorFlow 2.21 loads by name and its image lacks.
+
+TensorFlow's GPU images from 2.18 on bring cuDNN 8.9 where TensorFlow loads 9, and no NCCL, which it needs for more
+than one GPU; it then finds no GPU at all. (github.com/tensorflow/build, tensorflow_runtime_dockerfiles/
+gpu.packages.txt of February 2026 and issue 221; read November 2026.)
+"""
+
+
+def lacking() -> list[str]:
+    """Those of `SONAMES` that the loader does not find here; empty where TensorFlow is built without CUDA."""
+    return [soname for soname in SONAMES if not _loads(soname)] if _built_for_cuda() else []
+
+
+def preload(directory: Path | None) -> None:
+    """Load the libraries that `workloads.cuda.install` published in `directory`, before TensorFlow asks for them.
+
+    The loader then gives TensorFlow the ones that are in the process already, whatever lies on its search path.
+    They are copied to the local disk first: each copy is checked on the way, and a page of a library that the
+    store cannot deliver would end the process. Does nothing without a directory, or where nothing was lacking.
+
+    Raises:
+        StepError: with BAD_INPUT where a library is missing, altered or cannot be loaded; StoreError.
+    """
+    if directory is None:
+        return
+    if not load_manifest(directory).files:
+        return
+    # Never removed by name: the loader may still open a part of cuDNN; the pod's scratch space goes with the pod.
+    local = Path(tempfile.mkdtemp(prefix="slipway-cuda-"))
+    copy_libraries(directory, local)
+    published = [soname for soname in SONAMES if (local / soname).exists()]
+    for soname in published:
+        try:
+            ctypes.CDLL(str(local / soname), mode=os.RTLD_GLOBAL | os.RTLD_NOW)
+        except OSError as error:
+            raise StepError(BAD_INPUT, f"{soname} of {directory} cannot be loaded: {error}") from error
+    print(f"Loaded {', '.join(published)} from {directory}", flush=True)
+
+
+def _built_for_cuda() -> bool:
+    """Read from TensorFlow's build record, since importing TensorFlow takes seconds."""
+    spec = importlib.util.find_spec("tensorflow")
+    if spec is None or spec.origin is None or sys.platform != "linux":
+        return False
+    record = Path(spec.origin).parent / "python" / "platform" / "build_info.py"
+    return bool(runpy.run_path(str(record))["build_info"].get("is_cuda_build"))
+
+
+def _loads(soname: str) -> bool:
+    try:
+        ctypes.CDLL(soname)
+    except OSError:
+        return False
+    return True
+
+
+def prepend(environment: dict[str, str], variable: str, place: Path) -> None:
+    """Put `place` in front of the folders of a search path."""
+    before = environment.get(variable, os.defpath if variable == "PATH" else "")
+    environment[variable] = f"{place}{os.pathsep}{before}" if before else str(place)
+
+
+def become(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> NoReturn:
+    """Start a program in the place of this one. Raises StepError with USAGE where that cannot be done."""
+    try:
+        os.chdir(folder)
+        os.execvpe(words[0], list(words), dict(environment))
+    except OSError as error:
+        raise not_started(words, folder, error) from error
+
+
+def not_started(words: Sequence[str], folder: Path, error: OSError) -> StepError:
+    """Says that a program cannot be started."""
+    return StepError(USAGE, f"{words[0]} cannot be started in {folder}: {error.strerror}")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,16 +220,10 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         raise StepError(BAD_INPUT, f"{options.into}: {error.strerror}") from error
     if copy_libraries(options.libraries, options.into):
-        before = environment.get(VARIABLE, "")
-        environment[VARIABLE] = f"{options.into}{os.pathsep}{before}" if before else str(options.into)
+        # An image may have set it, for its driver's libraries too, so that a pod cannot.
+        prepend(environment, "LD_LIBRARY_PATH", options.into)
         print(f"Libraries of {options.libraries} are in front of those of the image", flush=True)
-    try:
-        os.chdir(options.code)
-        os.execvpe(options.words[0], options.words, environment)
-    except OSError as error:
-        raise StepError(
-            USAGE, f"{options.words[0]} cannot be started in {options.code}: {error.strerror}"
-        ) from error
+    become(options.words, options.code, environment)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -57,12 +235,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--libraries", type=Path, required=True, help="what workloads.cuda.install published")
     parser.add_argument("--into", type=Path, required=True, help="a folder of the local disk, emptied first")
     parser.add_argument("--code", type=Path, default=Path(), help="where the program starts; default: here")
-    split_at = arguments.index("--") if "--" in arguments else len(arguments)
-    options = parser.parse_args(arguments[:split_at])
-    options.words = list(arguments[split_at + 1 :])
-    if not options.words:
-        parser.error("the program to start is missing: write it after --")
-    return options
+    return parse_before_program(parser, arguments)
 
 
 if __name__ == "__main__":

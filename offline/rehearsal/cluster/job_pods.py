@@ -47,7 +47,8 @@ class Machine(Protocol):
 
 
 GENERATION = re.compile(rb"^Generation (?P<number>\d+): .*\bprograms start\b")
-"""What the launcher of a step's pods writes when all of these begin together (`workloads.runtime.launcher`)."""
+"""What the launcher of a step's pods writes when all of these begin together
+(`workloads.runtime.nodes.launcher`)."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What the pods of Jobs used, as `workloads.runtime.measure` kept it in the rehearsal's store."""
+"""What the pods of Jobs used, as `workloads.runtime.usage.measure` kept it in the rehearsal's store."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -12,8 +12,8 @@ IMAGE = "example/valkey@sha256:" + "1" * 64
 FILES = {
     "workloads/__init__.py": "",
     "workloads/runtime/__init__.py": "",
-    "workloads/runtime/command.py": "",
-    "workloads/runtime/worker.py": "import workloads.runtime.command",
+    "workloads/runtime/steps/command.py": "",
+    "workloads/runtime/items/worker.py": "import workloads.runtime.steps.command",
     "work/prepare.py": "",
     "days/train_day.py": "",
 }

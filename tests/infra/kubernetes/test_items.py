@@ -53,7 +53,7 @@ def flags(job: Resource) -> dict[str, str]:
 
 def test_the_worker_is_told_what_to_do_and_where_the_queue_is(job: Callable[..., Resource]) -> None:
     there = flags(job())
-    assert container(job())["command"] == ["python3", "-m", "workloads.runtime.worker"]
+    assert container(job())["command"] == ["python3", "-m", "workloads.runtime.items.worker"]
     prepared = there["--input"].removeprefix("prepare=")
     assert there["--items"] == f"{prepared}/days/*.csv"
     assert {name: there[f"--{name}"] for name in ("mode", "attempts", "allow-failed", "lease", "workers")} == {

@@ -38,7 +38,7 @@ def root(tmp_path: Path) -> Path:
         "work/model.py": "",
         "work/common.py": "",
         "work/requirements.txt": "numpy==2.0",
-        "workloads/runtime/packages.py": "",
+        "workloads/runtime/steps/packages.py": "",
         "images/3.png": "3",
         "images/labels.json": "{}",
     }
@@ -96,7 +96,7 @@ def test_the_same_program_declares_the_same_jobs(root: Path, preview: bool) -> N
         ("work/model.py", {"digits-train", "digits-predict"}),
         ("work/predict.py", {"digits-predict"}),
         ("work/report.py", {"digits-report"}),
-        ("workloads/runtime/packages.py", set()),
+        ("workloads/runtime/steps/packages.py", set()),
     ],
 )
 def test_one_changed_byte_runs_its_step_and_those_after_it_again_and_no_other(
@@ -319,10 +319,10 @@ def test_several_gpus_get_shared_memory_to_talk_through(root: Path, gpus: int, s
 def test_requirements_are_installed_before_the_step_starts(root: Path) -> None:
     spec = pod(run(lambda: [step(platform(), requirements=Requirements("work/requirements.txt"))], root).one(JOB))
     (installer,) = spec["initContainers"]
-    assert installer["command"] == ["python", "-m", "workloads.runtime.packages"]
+    assert installer["command"] == ["python", "-m", "workloads.runtime.steps.packages"]
     assert installer["args"] == ["--requirements", "work/requirements.txt", "--target", "/packages"]
     bundle = next(volume for volume in spec["volumes"] if volume["name"] == "bundle")
-    assert {"work/requirements.txt", "workloads/runtime/packages.py"} <= {
+    assert {"work/requirements.txt", "workloads/runtime/steps/packages.py"} <= {
         item["path"] for item in bundle["configMap"]["items"]
     }
     environment = {each["name"]: each.get("value") for each in spec["containers"][0]["env"]}

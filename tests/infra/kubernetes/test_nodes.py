@@ -30,8 +30,8 @@ CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 FILES = {
     "workloads/__init__.py": "",
     "workloads/runtime/__init__.py": "",
-    "workloads/runtime/launcher.py": "import workloads.runtime.command\n",
-    "workloads/runtime/command.py": "",
+    "workloads/runtime/nodes/launcher.py": "import workloads.runtime.steps.command\n",
+    "workloads/runtime/steps/command.py": "",
     "workloads/digits/__init__.py": "",
     "workloads/digits/train.py": "",
     "workloads/schedule/__init__.py": "",
@@ -150,7 +150,7 @@ def test_the_pods_are_told_of_one_another_by_names_that_the_service_gives(
 def test_the_launcher_of_a_command_is_told_what_its_runner_would_be(declared: Callable[..., Recording]) -> None:
     found = declared()
     told = words(found)
-    assert pod(found)["containers"][0]["command"] == ["python3", "-m", "workloads.runtime.launcher"]
+    assert pod(found)["containers"][0]["command"] == ["python3", "-m", "workloads.runtime.nodes.launcher"]
     assert told[told.index("--") + 1 :] == ["python", "train.py", "--output", *values(told, "--output")]
     assert values(told, "--step") == ["digits.train"]
     assert not values(told, "--roles")
@@ -164,7 +164,7 @@ def test_a_module_is_started_by_the_launcher_and_publishes_itself(declared: Call
     assert told[told.index("--") + 1 :] == ["python", "-m", "workloads.digits.train", "--out", output]
     assert values(told, "--shared") == [output]
     assert not values(told, "--output")
-    assert pod(found)["containers"][0]["command"] == ["python3", "-m", "workloads.runtime.launcher"]
+    assert pod(found)["containers"][0]["command"] == ["python3", "-m", "workloads.runtime.nodes.launcher"]
     files = {key for each in found.of(CONFIG_MAP) for key in each.inputs["data"]}
     assert any("launcher" in key for key in files)
 
@@ -228,7 +228,9 @@ def test_the_number_of_nodes_and_their_roles_decide_the_result_and_how_long_they
 def test_what_the_launcher_is_made_of_decides_nothing(root: Path) -> None:
     module = {"module": "workloads.digits.train", "command": None, "arguments": ["--out", "{output}"]}
     before = [digest_of(root), digest_of(root, **module)]
-    write_tree(root, {"workloads/runtime/launcher.py": "import workloads.runtime.command\n# Changed.\n"})
+    write_tree(
+        root, {"workloads/runtime/nodes/launcher.py": "import workloads.runtime.steps.command\n# Changed.\n"}
+    )
     assert [digest_of(root), digest_of(root, **module)] == before
 
 

@@ -23,9 +23,9 @@ ACCURACY = Number(name="accuracy", title="Accuracy", path="metrics.json", select
 FILES = {
     "workloads/__init__.py": "",
     "workloads/runtime/__init__.py": "",
-    "workloads/runtime/command.py": "import workloads.runtime.store",
+    "workloads/runtime/steps/command.py": "import workloads.runtime.store",
     "workloads/runtime/store.py": "",
-    "workloads/runtime/environment.py": "import workloads.runtime.store",
+    "workloads/runtime/steps/environment.py": "import workloads.runtime.store",
     "workloads/gates/store.py": "",
     "workloads/gates/devices.py": "",
     "workloads/gates/accelerator.py": "",

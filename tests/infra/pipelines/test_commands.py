@@ -87,7 +87,7 @@ def shipped(recording: Recording, step: str) -> set[str]:
 def test_a_command_runs_behind_the_runner_and_gets_nothing_added_to_its_words(root: Path) -> None:
     found = jobs(declared(root, pipeline(prepare())))["churn-prepare"]
 
-    assert container(found)["command"] == ["python3", "-m", "workloads.runtime.command"]
+    assert container(found)["command"] == ["python3", "-m", "workloads.runtime.steps.command"]
     assert words(found) == ["python", "prepare.py", "--output", result(found)]
     assert flags(found, "--output") == [result(found)]
     assert (flags(found, "--step"), flags(found, "--code")) == (["churn.prepare"], ["/bundle/code"])
@@ -95,7 +95,8 @@ def test_a_command_runs_behind_the_runner_and_gets_nothing_added_to_its_words(ro
 
 def test_a_command_ships_what_it_imports_beside_the_runner_and_the_files_of_its_folder(root: Path) -> None:
     runner = {
-        f"workloads/{each}.py" for each in ("__init__", "runtime/__init__", "runtime/command", "runtime/store")
+        f"workloads/{module}.py"
+        for module in ("__init__", "runtime/__init__", "runtime/steps/command", "runtime/store")
     }
 
     steps = shipped(declared(root, pipeline(prepare(), *variants())), "churn-train-100")
@@ -209,7 +210,7 @@ def test_packages_are_installed_once_for_each_lock_file_and_image_on_a_node_with
         pod = installing[name].inputs["spec"]["template"]["spec"]
         assert pod["nodeSelector"] == {"pool": "cpu"}
         assert container(installing[name])["image"].startswith(image)
-        assert container(installing[name])["command"] == ["python3", "-m", "workloads.runtime.environment"]
+        assert container(installing[name])["command"] == ["python3", "-m", "workloads.runtime.steps.environment"]
     assert flags(found["churn-prepare"], "--packages") == [result(installing["packages-churn"])]
     assert flags(found["other-train-300"], "--packages") == [result(installing["packages-churn"])]
     assert flags(found["churn-deep"], "--packages") == [result(installing["packages-churn-jax"])]

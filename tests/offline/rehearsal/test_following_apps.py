@@ -17,7 +17,7 @@ from offline.rehearsal.engine import Engine
 from offline.rehearsal.output.outcome import Options, Outcome
 from offline.rehearsal.session import Session, configure
 from tests.offline.rehearsal.toy import ROOT
-from workloads.runtime import newest
+from workloads.runtime.apps import newest
 
 pytestmark = pytest.mark.slow
 

@@ -188,7 +188,7 @@ def test_a_failed_item_is_shown_with_its_reason_and_the_others_are_done(pipeline
 def test_killed_workers_and_a_killed_server_lose_nothing(pipeline: Pipeline) -> None:
     process = pipeline.start(seconds=1.5)
     pipeline.until(process, lambda: len(pipeline.worked_on()) >= 2)
-    pipeline.processes("workloads.runtime.worker")[0].kill()
+    pipeline.processes("workloads.runtime.items.worker")[0].kill()
     pipeline.until(process, lambda: len(pipeline.worked_on()) >= 4)
     pipeline.processes("valkey-server")[0].kill()
     printed, _ = process.communicate(timeout=200)
@@ -252,7 +252,7 @@ def test_the_queues_password_is_in_no_command_line(tmp_path: Path, on_path: bool
 
     def seen() -> bool:
         lines.extend(command_lines())
-        for worker in pipeline.processes("workloads.runtime.worker"):
+        for worker in pipeline.processes("workloads.runtime.items.worker"):
             with contextlib.suppress(psutil.Error):
                 passwords.add(worker.environ().get("QUEUE_PASSWORD", ""))
         return bool(pipeline.worked_on()) and bool(passwords - {""})

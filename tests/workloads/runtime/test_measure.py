@@ -18,8 +18,8 @@ import pytest
 
 from offline.rehearsal.machine.processes import free_ports
 from tests.support.checkout import ROOT
-from workloads.runtime.usage import MOST_POINTS, Course, Gpu, Usage
-from workloads.runtime.usage_server import METRICS, serve, text
+from workloads.runtime.usage.figures import MOST_POINTS, Course, Gpu, Usage
+from workloads.runtime.usage.server import METRICS, serve, text
 
 NVML = r"""
 #include <string.h>
@@ -61,7 +61,7 @@ def command(file: Path, *words: str, options: tuple[str, ...] = ()) -> list[str]
     own = [
         sys.executable,
         "-m",
-        "workloads.runtime.measure",
+        "workloads.runtime.usage.measure",
         "--step",
         "mnist.train",
         "--file",

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from workloads.runtime.nodes.environment import parse_roles, variables
 from workloads.runtime.nodes.group import (
     KILLED_AGAIN,
     MOST_KILLS,
@@ -17,6 +16,7 @@ from workloads.runtime.nodes.group import (
     Group,
     Memory,
 )
+from workloads.runtime.nodes.work import parse_roles, variables
 
 NODES = [Address(f"train-{rank}.train", 2222) for rank in range(3)]
 MEET = Address("train-0.train", 2221)

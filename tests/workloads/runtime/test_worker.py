@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.workloads.runtime.workers import Step, alive, ended, wait_until
-from tests.workloads.steps import ROOT, only_error
+from tests.workloads.steps import only_error
 from workloads.runtime.exits import BAD_INPUT, INTERRUPTED, INTERRUPTED_BY_KEYBOARD, USAGE
 from workloads.runtime.items.item_worker import ITEMS_FAILED
-from workloads.runtime.outputs import NO_RESULT
+from workloads.runtime.steps.outputs import NO_RESULT
 from workloads.runtime.store import check
 
 DAYS = {"day-1": "ok", "day-2": "ok", "day-3": "ok"}
@@ -405,13 +405,6 @@ def test_a_program_that_is_not_there_is_named_before_any_item_is_tried(step: Ste
     step.data(DAYS)
     error = only_error(step.run(words=("traim", "{item}"), code=BAD_INPUT))
     assert "there is no program 'traim' in this image" in error
-
-
-def test_the_modules_are_those_of_the_oldest_python_that_images_have() -> None:
-    import ast
-
-    for path in (ROOT / "workloads" / "runtime").glob("*.py"):
-        ast.parse(path.read_text(), feature_version=(3, 9))
 
 
 def test_items_json_is_one_row_a_line(step: Step) -> None:

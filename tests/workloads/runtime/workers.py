@@ -88,7 +88,7 @@ class Step:
             queue = ("--queue", self.queue.address, "--queue-password", "QUEUE_PASSWORD")
         program = words or (sys.executable, "-S", "program.py", "{item}", "{output}")
         process = start(
-            "runtime.worker", "--output", self.output, "--step", "churn.days", "--code", self.code,
+            "runtime.items.worker", "--output", self.output, "--step", "churn.days", "--code", self.code,
             "--input", f"data={data}", "--items", f"{data}/days/*.csv", "--lease", "2", *queue, *flags,
             "--", *program,
             **{"JOB_UID": "round-1", "SEEN": str(self.seen), "QUEUE_PASSWORD": PASSWORD, **variables},

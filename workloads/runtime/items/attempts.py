@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from workloads.runtime.items.items import ITEMS, Record, read_record
-from workloads.runtime.outputs import RECORD, collect
+from workloads.runtime.steps.outputs import RECORD, collect
 from workloads.runtime.store import (
     MANIFEST,
     TEMPORARY_SUFFIX,

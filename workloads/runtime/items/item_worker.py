@@ -20,18 +20,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workloads.runtime import command
 from workloads.runtime.exits import OK, RECORD_VARIABLE, StepError
 from workloads.runtime.items import attempts, items
 from workloads.runtime.items.assignment import Assignment, Outcome, Queued, Run, Share, Task
 from workloads.runtime.items.attempts import EarlierRuns, copy, row
 from workloads.runtime.items.items import ITEMS, Item, Record, Work, at_once, whole_result
-from workloads.runtime.items.program import Ending, Runner, Stopping
+from workloads.runtime.items.program import Ending, ItemRunner, Stopping
 from workloads.runtime.items.queue import ItemQueue, Rules
 from workloads.runtime.items.resp import Connection
 from workloads.runtime.masking import Masker
-from workloads.runtime.outputs import Declared, NoResultError, require
-from workloads.runtime.program import Program
+from workloads.runtime.steps import command
+from workloads.runtime.steps.outputs import Declared, NoResultError, require
+from workloads.runtime.steps.program import Program
 from workloads.runtime.store import (
     MANIFEST,
     Entry,
@@ -171,7 +171,7 @@ def give(options: argparse.Namespace) -> Given:
     inputs = {name: place for name, place in options.inputs.items() if not (apart and name == source)}
     # As one of the words, the pattern gets the directory of the best, too.
     asked = argparse.Namespace(**{**vars(options), "inputs": inputs, "words": [*options.words, options.items]})
-    given = command._given(asked)
+    given = command.take_inputs(asked)
     pattern = given.words.pop()
     source = items.source_of(pattern, options.inputs)
     found = items.find(pattern, options.inputs[source] if source else None)
@@ -180,7 +180,7 @@ def give(options: argparse.Namespace) -> Given:
         for name, place in (("packages", options.packages), ("libraries", options.libraries))
         if place is not None
     }
-    *words, options.pattern = command._portable(
+    *words, options.pattern = command.portable(
         argparse.Namespace(**{**vars(options), "words": [*options.words, options.items]})
     )
     settings = {
@@ -225,7 +225,7 @@ class ItemWorker:
         self._stopping = stopping
         self._output: Path = options.output
         self._whole = given.whole(options)
-        self._runner = Runner()
+        self._runner = ItemRunner()
         self._earlier_runs = EarlierRuns(self._output)
         self._read: set[Record] = set()
         # Where there is no Job, each start is a round of its own.

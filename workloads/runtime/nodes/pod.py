@@ -26,7 +26,6 @@ from workloads.runtime.exits import (
     StepError,
 )
 from workloads.runtime.masking import Masker
-from workloads.runtime.nodes.environment import ENDLESS, variables
 from workloads.runtime.nodes.group import (
     KILLED_AGAIN,
     NEIGHBOUR_FAILED,
@@ -36,10 +35,10 @@ from workloads.runtime.nodes.group import (
     absence,
     free_port,
 )
-from workloads.runtime.nodes.program import Ending, Runner
+from workloads.runtime.nodes.program import Ending, NodeRunner
 from workloads.runtime.nodes.rendezvous import Coordinator, Identity, Member
-from workloads.runtime.nodes.work import Work
-from workloads.runtime.program import Program
+from workloads.runtime.nodes.work import ENDLESS, Work, variables
+from workloads.runtime.steps.program import Program
 
 GRACE = 20.0
 """Seconds that a program has after SIGTERM where its pod is told to end, or all is done. A pod has 25."""
@@ -82,7 +81,7 @@ class Pod:
         self._at_once = True
         for number in _CODES:
             signal.signal(number, self._handle)
-        self._runner = Runner(lambda generation, ending: self._put(type="ended", of=generation, ending=ending))
+        self._runner = NodeRunner(lambda generation, ending: self._put(type="ended", of=generation, ending=ending))
         self._coordinator: Coordinator | None = None
         self._member: Member | None = None
         self._program: Program | None = None

@@ -1,7 +1,7 @@
 """What one pod of several does beside running its program: before it, and with what the programs leave.
 
-A step with a command has all that `workloads.runtime.command` does: every rank checks the inputs and unpacks the
-packages, rank 0 alone publishes. A module publishes by itself. Standard library only.
+A step with a command has all that `workloads.runtime.steps.command` does: every rank checks the inputs and unpacks
+the packages, rank 0 alone publishes. A module publishes by itself. Standard library only.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from workloads.runtime import command, outputs
-from workloads.runtime.outputs import NoResultError, collect, require
-from workloads.runtime.program import Program
+from workloads.runtime.nodes.group import Address
+from workloads.runtime.steps import command, outputs
+from workloads.runtime.steps.outputs import NoResultError, collect, require
+from workloads.runtime.steps.program import Program
 from workloads.runtime.store import (
     MANIFEST,
     TEMPORARY_SUFFIX,
@@ -73,7 +74,7 @@ class Work(Protocol):
 
 
 class CommandWork:
-    """A step with a command, as `workloads.runtime.command` runs it."""
+    """A step with a command, as `workloads.runtime.steps.command` runs it."""
 
     def __init__(self, options: argparse.Namespace, secrets: Sequence[str], rank: int) -> None:
         self._options = options
@@ -82,7 +83,7 @@ class CommandWork:
         self._stack = contextlib.ExitStack()
         self._work: Manifest | None = None
         self._kept: Manifest | None = None
-        self._given: command._Given | None = None
+        self._given: command.Given | None = None
 
     def is_done(self) -> bool:
         """Whether the manifest is there, is of this work, and all its files are whole."""
@@ -97,9 +98,9 @@ class CommandWork:
     def inspect(self) -> bool:
         """Check the inputs; whether the result was there before, which is then said. Raises StepError."""
         options, output = self._options, self._options.output
-        self._given = given = command._given(options)
+        self._given = given = command.take_inputs(options)
         self._work = work = Manifest(
-            options.step, {}, given.inputs, {"command": command._portable(options)}, {"best": given.chosen}
+            options.step, {}, given.inputs, {"command": command.portable(options)}, {"best": given.chosen}
         )
         if self._rank == 0:
             outputs.refuse_other_work(output, work)
@@ -122,7 +123,7 @@ class CommandWork:
                 print(f"{given.words[0]} ended well before, and is not run again", flush=True)
                 return None
             outputs.begin(options.output, self._work)
-        environment = self._stack.enter_context(command._supplied(options, given.environment))
+        environment = self._stack.enter_context(command.supply(options, given.environment))
         program = Program(given.words, options.code, environment, self._secrets)
         program.require()
         return program
@@ -221,3 +222,67 @@ def _files(directory: Path) -> Iterator[tuple[str, int, int]]:
                 with contextlib.suppress(OSError):
                     found = path.stat()
                     yield str(path), found.st_size, found.st_mtime_ns
+
+
+ROLES = ("chief", "worker", "ps", "evaluator")
+"""TensorFlow's roles of a task."""
+
+ENDLESS = ("ps", "evaluator")
+"""Roles whose programs do not end by themselves."""
+
+
+def parse_roles(text: str, count: int) -> list[str]:
+    """The role of each rank, from `chief=1,worker=3`; all are workers where there is none. Raises ValueError."""
+    if not text:
+        return ["worker"] * count
+    roles: list[str] = []
+    for part in text.split(","):
+        role, _, number = part.partition("=")
+        if role not in ROLES or not number.isdigit():
+            raise ValueError(f"{part!r}; write ROLE=NUMBER with one of {', '.join(ROLES)}")
+        roles += [role] * int(number)
+    if len(roles) != count:
+        raise ValueError(f"{text!r} are {len(roles)} pods, and --node names {count}")
+    return roles
+
+
+def variables(
+    rank: int, nodes: Sequence[Address], roles: Sequence[str], gpus: int, generation: int
+) -> dict[str, str]:
+    """What the program of a rank is told of the other pods, in the environment variables that frameworks read.
+
+    | variables | who reads them |
+    | --- | --- |
+    | `TF_CONFIG` | TensorFlow's strategies: the addresses by role, and which of them is this one |
+    | `RANK`, `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT` | `torch.distributed.init_process_group` with `env://`, its default (torch/distributed/rendezvous.py) |
+    | `LOCAL_RANK`, `LOCAL_WORLD_SIZE` | programs written for torchrun: 0 and 1, since a pod is one process here |
+    | `PET_NNODES`, `PET_NODE_RANK`, `PET_NPROC_PER_NODE`, `PET_MASTER_ADDR`, `PET_MASTER_PORT` | torchrun: the defaults of its options, by their names (torch/distributed/run.py and argparse_util.py) |
+    | `JAX_COORDINATOR_ADDRESS` | `jax.distributed.initialize` (jax/_src/distributed.py). Of the number of processes and the index of this one JAX reads nothing: a program passes `WORLD_SIZE` and `RANK` |
+    | `SLIPWAY_GENERATION` | whoever wants to know how often all programs have started: 1, 2, … |
+
+    `gpus` are those of its pod. Sources: PyTorch's repository, stored in 2026, and jax 0.10.2, both read in November
+    2026. Evaluators are not in `TF_CONFIG`'s cluster: TensorFlow allows that they are missing there, and takes them
+    for no part of the training (tensorflow/python/distribute/multi_worker_util.py, TensorFlow 2.21).
+    """  # noqa: E501
+    cluster: dict[str, list[str]] = {}
+    for role, address in zip(roles, nodes):  # noqa: B905
+        if role != "evaluator":
+            cluster.setdefault(role, []).append(str(address))
+    task = {"type": roles[rank], "index": list(roles[:rank]).count(roles[rank])}
+    master = nodes[0]
+    return {
+        "TF_CONFIG": json.dumps({"cluster": cluster, "task": task}),
+        "RANK": str(rank),
+        "WORLD_SIZE": str(len(nodes)),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": master.host,
+        "MASTER_PORT": str(master.port),
+        "PET_NNODES": str(len(nodes)),
+        "PET_NODE_RANK": str(rank),
+        "PET_NPROC_PER_NODE": str(max(gpus, 1)),
+        "PET_MASTER_ADDR": master.host,
+        "PET_MASTER_PORT": str(master.port),
+        "JAX_COORDINATOR_ADDRESS": str(master),
+        "SLIPWAY_GENERATION": str(generation),
+    }

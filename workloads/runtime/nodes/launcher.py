@@ -6,8 +6,8 @@ pod is lost, the others end their program and stay: when all are there again, al
 generation) and go on from their newest checkpoint. A program that fails by itself ends the step, with its own
 words.
 
-Run as `python -m workloads.runtime.launcher --meet HOST:PORT --node HOST:PORT… --wait SECONDS -- PROGRAM`, with
-`--output` and the other options of `workloads.runtime.command` where the step has a command.
+Run as `python -m workloads.runtime.nodes.launcher --meet HOST:PORT --node HOST:PORT… --wait SECONDS -- PROGRAM`,
+with `--output` and the other options of `workloads.runtime.steps.command` where the step has a command.
 `JOB_COMPLETION_INDEX` is the rank of the pod and `JOB_UID` its Job. Standard library only, Python 3.9.
 
 The lines that it writes, which tools may read (`I` stands for a rank, `N` for the number of pods):
@@ -34,13 +34,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from workloads.runtime import command
-from workloads.runtime.exits import USAGE, StepError, run
+from workloads.runtime.exits import USAGE, StepError, parse_before_program, run
 from workloads.runtime.masking import Masker
-from workloads.runtime.nodes.environment import parse_roles
 from workloads.runtime.nodes.group import Address
 from workloads.runtime.nodes.pod import Place, Pod
-from workloads.runtime.nodes.work import CommandWork, ModuleWork, Work
+from workloads.runtime.nodes.work import CommandWork, ModuleWork, Work, parse_roles
+from workloads.runtime.steps import command
 
 WAIT = 600.0
 """Seconds to wait for pods that are missing, where nothing else is said."""
@@ -54,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
             USAGE, BAD_INPUT, STORE_TROUBLE, NO_RESULT; INTERRUPTED after SIGTERM.
     """
     options = _parse(sys.argv[1:] if arguments is None else arguments)
-    secrets = command._values(options.secrets)
+    secrets = command.secret_values(options.secrets)
     masker = Masker(secrets)
     place: Place = options.place
     work: Work
@@ -70,11 +69,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m workloads.runtime.launcher",
+        prog="python -m workloads.runtime.nodes.launcher",
         usage="%(prog)s --meet HOST:PORT --node HOST:PORT [--node …] [options] -- PROGRAM [ARGUMENT...]",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="With --output, the other options are those of workloads.runtime.command.",
+        epilog="With --output, the other options are those of workloads.runtime.steps.command.",
         allow_abbrev=False,
     )
     add = parser.add_argument
@@ -94,17 +93,14 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     split_at = arguments.index("--") if "--" in arguments else len(arguments)
     own, others = parser.parse_known_args(list(arguments[:split_at]))
     if any(other == "--output" or other.startswith("--output=") for other in others):
-        options = command._parse([*others, *arguments[split_at:]])
+        options = command.parse([*others, *arguments[split_at:]])
         if own.shared is not None:
             parser.error("--shared is for modules that publish by themselves, and --output for all others")
     else:
         add("--step", default="step", metavar="NAME", help="whose error it is, as in mnist.train")
         add("--secret", dest="secrets", action="append", default=[], metavar="VARIABLE", help="masked in the log")
-        options = parser.parse_args(list(arguments[:split_at]))
-        options.words = list(arguments[split_at + 1 :])
+        options = parse_before_program(parser, arguments)
         options.output = None
-        if not options.words:
-            parser.error("the program to run is missing: write it after --")
     options.shared = own.shared
     try:
         options.place = _place(own)

@@ -1,8 +1,8 @@
 """Run a program as a step once for each item: one of several workers, or the only one.
 
 The program gets the words of its command line, in which `{item}`, `{output}` and, in order, `{previous}` are
-replaced, and nothing else; docs/steps.md has the contract. Run as `python -m workloads.runtime.worker --items
-'days/*.csv' --output DIR -- python day.py {item} {output}`. Standard library only, Python 3.9.
+replaced, and nothing else; docs/steps.md has the contract. Run as `python -m workloads.runtime.items.worker
+--items 'days/*.csv' --output DIR -- python day.py {item} {output}`. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from workloads.runtime import command
 from workloads.runtime.exits import OK, USAGE, StepError, run
 from workloads.runtime.items import items
 from workloads.runtime.items.assignment import LINGERING
@@ -22,8 +21,9 @@ from workloads.runtime.items.items import Item, Record
 from workloads.runtime.items.program import Stopping
 from workloads.runtime.items.queue import PATIENCE
 from workloads.runtime.masking import Masker
-from workloads.runtime.outputs import require
-from workloads.runtime.program import Program
+from workloads.runtime.steps import command
+from workloads.runtime.steps.outputs import require
+from workloads.runtime.steps.program import Program
 from workloads.runtime.store import MANIFEST, finished, remove_file, store_errors
 
 
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     variable = options.queue_password
     if variable and not os.environ.get(variable):
         raise StepError(USAGE, f"--queue-password: {variable} is not set in the environment")
-    hidden = [*command._values(options.secrets), *([os.environ[variable]] if variable else [])]
+    hidden = [*command.secret_values(options.secrets), *([os.environ[variable]] if variable else [])]
     masker = Masker(hidden)
     stopping = Stopping()
     try:
@@ -59,7 +59,7 @@ def _run(options: argparse.Namespace, hidden: Sequence[str], masker: Masker, sto
             print(f"Nothing to do: {output} holds the result of {options.step}")
             return OK
         altered = _take_back(output, given.items)
-    with command._supplied(options, given.environment) as environment:
+    with command.supply(options, given.environment) as environment:
         program = Program(given.words, options.code, environment, hidden)
         program.require()
         worker = ItemWorker(options, given, program, altered=altered, masker=masker, stopping=stopping)
@@ -87,10 +87,10 @@ def _take_back(output: Path, listed: Sequence[Item]) -> dict[str, Record]:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m workloads.runtime.worker",
+        prog="python -m workloads.runtime.items.worker",
         usage="%(prog)s --items PATTERN --output DIR [options] -- PROGRAM [ARGUMENT...]",
         description=__doc__,
-        epilog="The other options are those of workloads.runtime.command, which has its own --help.",
+        epilog="The other options are those of workloads.runtime.steps.command, which has its own --help.",
         allow_abbrev=False,
     )
     add = parser.add_argument
@@ -113,7 +113,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--fingerprint", default="", metavar="TEXT", help="what else decides the results, as the image does")
     split_at = arguments.index("--") if "--" in arguments else len(arguments)
     own, others = parser.parse_known_args(list(arguments[:split_at]))
-    options = command._parse([*others, *arguments[split_at:]])
+    options = command.parse([*others, *arguments[split_at:]])
     options = argparse.Namespace(**{**vars(options), **vars(own)})
     options.index = _index()
     for name in ("attempts", "workers", "lease"):

@@ -1,37 +1,34 @@
 """Install the Python packages that an image lacks, into a directory that goes on PYTHONPATH.
 
 Does nothing where every package is importable at exactly its pinned version already. Run as `python -m
-workloads.runtime.packages --requirements workloads/mnist/requirements.txt --target /packages`. Needs pip and
-`packaging`, which the TensorFlow images have.
+workloads.runtime.steps.packages --requirements workloads/mnist/requirements.txt --target /packages`. Needs pip.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
+import importlib.util
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
-
-from packaging.requirements import InvalidRequirement, Requirement
 
 from workloads.runtime.exits import BAD_INPUT, INSTALL_FAILED, OK, StepError, run, stop_on_sigterm
 from workloads.runtime.store import StoreError, explain
 
-_MARK = ".slipway-installed"
+INSTALLED_MARK = ".slipway-installed"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the installation; returns the exit code.
 
     Raises:
-        StepError: BAD_INPUT for a requirements file that cannot be used, INSTALL_FAILED where pip fails,
-        STORE_TROUBLE where
-            the target cannot be written.
+        StepError: BAD_INPUT for a requirements file that cannot be used, INSTALL_FAILED where pip fails or is not
+            there, STORE_TROUBLE where the target cannot be written.
     """
     options = _parse(arguments)
     stop_on_sigterm("the same command starts over")
@@ -41,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"Nothing to install: all {len(pinned)} packages are here at their pinned versions")
         return OK
     target: Path = options.target
-    if (target / _MARK).exists() and not missing(pinned, [str(target)]):
+    if (target / INSTALLED_MARK).exists() and not missing(pinned, [str(target)]):
         print(f"Nothing to install: all {len(pinned)} packages are in {target} at their pinned versions")
         return OK
     print(f"Installing {len(pinned)} packages into {target}; lacking here: {', '.join(lacking)}", flush=True)
@@ -60,8 +57,15 @@ def read_requirements(path: Path) -> dict[str, str]:
     """The pinned version of each package of a requirements file whose environment marker holds here.
 
     Raises:
-        StepError: with BAD_INPUT where the file cannot be read, or a line is not `name==version` with a hash.
+        StepError: with BAD_INPUT where the file cannot be read, or a line is not `name==version` with a hash;
+            INSTALL_FAILED where there is neither `packaging` nor pip, which has a copy of it.
     """
+    if importlib.util.find_spec("packaging") is None:
+        require_pip()
+        for module in ("packaging", "packaging.requirements"):
+            sys.modules[module] = importlib.import_module(f"pip._vendor.{module}")
+    from packaging.requirements import InvalidRequirement, Requirement
+
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -76,7 +80,7 @@ def read_requirements(path: Path) -> dict[str, str]:
             requirement = Requirement(name_part.strip())
         except InvalidRequirement as error:
             raise StepError(BAD_INPUT, f"{path}: {name_part.strip()!r} is not a requirement: {error}") from error
-        versions = [one.version for one in requirement.specifier if one.operator == "=="]
+        versions = [pin.version for pin in requirement.specifier if pin.operator == "=="]
         if not hashes or len(versions) != 1 or len(requirement.specifier) != 1:
             raise StepError(BAD_INPUT, f"{path}: {requirement} needs one ==version and at least one --hash")
         if requirement.marker is None or requirement.marker.evaluate():
@@ -92,9 +96,9 @@ def missing(pinned: dict[str, str], path: list[str]) -> list[str]:
     """
     lacking = []
     for name, version in pinned.items():
-        found = _versions(name, path)
-        if version not in found:
-            lacking.append(f"{name}=={version}" + (f" (here: {', '.join(found)})" if found else ""))
+        versions = _versions(name, path)
+        if version not in versions:
+            lacking.append(f"{name}=={version}" + (f" (here: {', '.join(versions)})" if versions else ""))
     return lacking
 
 
@@ -103,20 +107,31 @@ def _versions(name: str, path: list[str]) -> list[str]:
     context: dict[str, object] = {"name": name}
     if path:
         context["path"] = path
-    found: Iterable[importlib.metadata.Distribution] = importlib.metadata.distributions(**context)  # type: ignore[arg-type]
-    versions = [one.version for one in found]
+    installed = importlib.metadata.distributions(**context)  # type: ignore[arg-type]
+    versions = [distribution.version for distribution in installed]
     return versions if path else versions[:1]
+
+
+def require_pip() -> None:
+    """Raise StepError with INSTALL_FAILED where this image has no pip."""
+    if importlib.util.find_spec("pip") is None:
+        raise StepError(
+            INSTALL_FAILED,
+            f"this image's Python, {sys.executable}, has no pip: take an image that has it; or one that has all "
+            "packages, and give no requirements",
+        )
 
 
 def install(requirements: Path, target: Path) -> None:
     """Install what `requirements` pins into `target`, which an earlier try may have left half done.
 
     Raises:
-        StepError: with INSTALL_FAILED where pip fails.
+        StepError: with INSTALL_FAILED where pip fails or is not there.
         OSError: `target` cannot be written.
     """
+    require_pip()
     target.mkdir(parents=True, exist_ok=True)
-    (target / _MARK).unlink(missing_ok=True)
+    (target / INSTALLED_MARK).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix=".slipway-installing-", dir=target) as scratch:
         command = [
             *(sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet"),
@@ -141,11 +156,11 @@ def install(requirements: Path, target: Path) -> None:
             elif place.exists():
                 place.unlink()
             made.replace(place)
-    (target / _MARK).touch()
+    (target / INSTALLED_MARK).touch()
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.runtime.packages", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m workloads.runtime.steps.packages", description=__doc__)
     parser.add_argument("--requirements", type=Path, required=True, help="pinned and hashed: requirements.txt")
     parser.add_argument("--target", type=Path, required=True, help="directory to install into, for PYTHONPATH")
     return parser.parse_args(arguments)

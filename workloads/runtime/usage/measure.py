@@ -5,7 +5,7 @@ measured is kept in the file that `--file` names, which is written again and aga
 leaves it too, and is answered to Prometheus at `--port` of the pod's own address. Nothing that goes wrong with it
 ends the program.
 
-Run as `python3 -m workloads.runtime.measure --step mnist.train --gpus 1 --file FILE -- python -m program`.
+Run as `python3 -m workloads.runtime.usage.measure --step mnist.train --gpus 1 --file FILE -- python -m program`.
 Standard library only, Python 3.9.
 """
 
@@ -28,9 +28,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, cast
 
-from workloads.runtime import usage as processes
-from workloads.runtime.usage import MIB, Gpu, Nvml, UnavailableError, Usage
-from workloads.runtime.usage_server import serve, text
+from workloads.runtime.exits import parse_before_program
+from workloads.runtime.usage import figures as processes
+from workloads.runtime.usage.figures import MIB, Gpu, Nvml, UnavailableError, Usage
+from workloads.runtime.usage.server import serve, text
 
 EMULATED = "SLIPWAY_VIRTUAL_ACCELERATORS"
 """Set where CPUs stand in for GPUs (`workloads.runtime.devices`)."""
@@ -303,7 +304,7 @@ def _records_in(file: Path | None) -> list[dict[str, Any]]:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python3 -m workloads.runtime.measure",
+        prog="python3 -m workloads.runtime.usage.measure",
         usage="%(prog)s --step NAME [options] -- PROGRAM [ARGUMENT...]",
         description=__doc__,
         allow_abbrev=False,
@@ -315,12 +316,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--port", type=int, default=0, help="port at which Prometheus is answered (default: none)")
     add("--idle-below", type=int, default=5, help="percent below which a GPU is idle (default: 5)")
     add("--idle-share", type=int, default=30, help="percent of idle time that is worth a warning (default: 30)")
-    split_at = list(arguments).index("--") if "--" in arguments else len(arguments)
-    options = parser.parse_args(arguments[:split_at])
-    options.words = list(arguments[split_at + 1 :])
-    if not options.words:
-        parser.error("the program to run is missing: write it after --")
-    return options
+    return parse_before_program(parser, arguments)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The good runs of a pipeline, the newest first, for apps that follow them: `runs.json`, whole or as before.
 
 The last step of a pipeline whose apps follow it starts this. All other steps have succeeded by then, whose results
-are looked at once more, and only then is the run noted. Run as `python -m workloads.runtime.newest --output DIR
---runs FILE --step train=DIR`. Standard library only, Python 3.9.
+are looked at once more, and only then is the run noted. Run as `python -m workloads.runtime.apps.newest --output
+DIR --runs FILE --step train=DIR`. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.runtime.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
+from workloads.runtime.exits import BAD_INPUT, OK, StepError, parse_pairs, run, stop_on_sigterm
 from workloads.runtime.store import (
     NotWholeError,
     load_manifest,
@@ -159,7 +159,7 @@ def _without_marks(steps: Mapping[str, str]) -> dict[str, str]:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.runtime.newest", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m workloads.runtime.apps.newest", description=__doc__)
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="where the run is noted")
     parser.add_argument(
         "--runs", type=Path, required=True, metavar="FILE", help="<store>/<pipeline>/newest/runs.json"
@@ -168,10 +168,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--step", dest="steps", action="append", default=[], metavar="NAME=DIR", help="the result of a step"
     )
     options = parser.parse_args(arguments)
-    pairs = [text.partition("=") for text in options.steps]
-    if not pairs or not all(name and place for name, _, place in pairs):
+    if not options.steps:
         parser.error("--step NAME=DIR is required, once for each result")
-    options.steps = {name: Path(place) for name, _, place in pairs}
+    options.steps = {name: Path(place) for name, place in parse_pairs(parser, "--step", options.steps).items()}
     return options
 
 

@@ -2,26 +2,24 @@
 
 Runs in the image of the steps that need them, on a node without GPUs, so that nothing is installed while a GPU
 waits. What the image has at the pinned version is left out; where nothing is lacking, the result is empty. Run as
-`python -m workloads.runtime.environment --requirements requirements.txt --output DIR`. Needs pip.
+`python -m workloads.runtime.steps.environment --requirements requirements.txt --output DIR`. Needs pip.
 """
 
 from __future__ import annotations
 
 import argparse
 import compileall
-import importlib
-import importlib.util
 import os
 import py_compile
 import re
-import sys
+import tarfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from types import ModuleType
 
-from workloads.runtime.archives import ARCHIVE, pack
-from workloads.runtime.exits import INSTALL_FAILED, OK, StepError, run, stop_on_sigterm
+from workloads.runtime.exits import OK, StepError, run, stop_on_sigterm
+from workloads.runtime.steps import packages
 from workloads.runtime.store import StoreError, explain, finished, publish, staging, store_errors
+from workloads.runtime.supplied import ARCHIVE
 
 STEP = "runtime.environment"
 
@@ -34,14 +32,13 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = _parse(arguments)
     stop_on_sigterm("the same command starts over")
-    packages = _reader()
     pinned = packages.read_requirements(options.requirements)
     settings = {"packages": pinned}
     earlier = finished(options.output, STEP, {}, settings)
     if earlier is not None:
         print(f"Nothing to do: {options.output} holds what this image lacks")
         return OK
-    lacking = {name: each for name in pinned for each in packages.missing({name: pinned[name]}, [])}
+    lacking = {name: line for name in pinned for line in packages.missing({name: pinned[name]}, [])}
     with staging() as staged:
         if lacking:
             print(
@@ -49,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
                 f"{', '.join(lacking.values())}",
                 flush=True,
             )
-            _install(packages, options.requirements, lacking, staged / ARCHIVE)
+            _install(options.requirements, lacking, staged / ARCHIVE)
         else:
             print(f"Nothing is lacking: all {len(pinned)} packages are here at their pinned versions")
         summary = {"lacking": list(lacking.values())}
@@ -60,45 +57,20 @@ def main(arguments: list[str] | None = None) -> int:
     return OK
 
 
-def _reader() -> ModuleType:
-    """`workloads.runtime.packages`. It needs `packaging`, of which pip has a copy where the image has none.
-
-    Raises:
-        StepError: INSTALL_FAILED where there is neither.
-    """
-    if importlib.util.find_spec("packaging") is None:
-        _require_pip()
-        for name in ("packaging", "packaging.requirements"):
-            sys.modules[name] = importlib.import_module(f"pip._vendor.{name}")
-    from workloads.runtime import packages
-
-    return packages
-
-
-def _require_pip() -> None:
-    if importlib.util.find_spec("pip") is None:
-        raise StepError(
-            INSTALL_FAILED,
-            f"this image's Python, {sys.executable}, has no pip: take an image that has it; or one that has all "
-            "packages, with no requirements for the step",
-        )
-
-
-def _install(packages: ModuleType, requirements: Path, lacking: Collection[str], archive: Path) -> None:
+def _install(requirements: Path, lacking: Collection[str], archive: Path) -> None:
     """Install those packages of `requirements` that are `lacking`, by name, into a new `archive`."""
-    _require_pip()
     # pip would keep a second copy of all that it downloads in HOME, which is the pod's scratch space.
     os.environ.setdefault("PIP_NO_CACHE_DIR", "1")
     with staging() as target, staging() as folder:
         chosen = folder / requirements.name
-        chosen.write_text("".join(_lines(packages, requirements, lacking, folder)), encoding="utf-8")
+        chosen.write_text("".join(_lines(requirements, lacking, folder)), encoding="utf-8")
         try:
             packages.install(chosen, target)
         except StepError as error:
             raise StepError(error.code, str(error).replace(str(chosen), str(requirements))) from error
         except OSError as error:
             raise StoreError(f"{error.filename or target}: {explain(error)}") from error
-        (target / packages._MARK).unlink()
+        (target / packages.INSTALLED_MARK).unlink()
         # Compiled once, and valid whatever times of change the files get where they are unpacked.
         compileall.compile_dir(
             str(target),
@@ -112,7 +84,27 @@ def _install(packages: ModuleType, requirements: Path, lacking: Collection[str],
             pack(target, archive)
 
 
-def _lines(packages: ModuleType, requirements: Path, lacking: Collection[str], folder: Path) -> Iterator[str]:
+def pack(folder: Path, archive: Path) -> None:
+    """Move every file below `folder` into a tar archive: equal bytes for equal files.
+
+    A file is deleted as soon as it is in the archive, so that both never need their space at once.
+
+    Raises:
+        OSError: a file cannot be read, or the archive cannot be written.
+    """
+    with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as tar:
+        for path in sorted(folder.rglob("*")):
+            if path.is_symlink() or not path.is_file():
+                continue
+            member = tarfile.TarInfo(path.relative_to(folder).as_posix())
+            member.size = path.stat().st_size
+            member.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+            with path.open("rb") as stream:
+                tar.addfile(member, stream)
+            path.unlink()
+
+
+def _lines(requirements: Path, lacking: Collection[str], folder: Path) -> Iterator[str]:
     """The lines of `requirements` for the packages that are `lacking`, each with its hashes on one line."""
     single = folder / "single.txt"
     for line in re.sub(r"\\\r?\n", " ", requirements.read_text(encoding="utf-8")).splitlines():
@@ -122,7 +114,7 @@ def _lines(packages: ModuleType, requirements: Path, lacking: Collection[str], f
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.runtime.environment", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m workloads.runtime.steps.environment", description=__doc__)
     parser.add_argument("--requirements", type=Path, required=True, help="pinned and hashed: requirements.txt")
     parser.add_argument("--output", type=Path, required=True, help="where to publish the packages")
     return parser.parse_args(arguments)

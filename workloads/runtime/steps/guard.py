@@ -1,10 +1,11 @@
-"""Ends all that a launcher started when the launcher itself is killed: then nobody else would.
+"""Ends all that a launcher or a worker started when it is killed itself: then nobody else would.
 
 A program may start processes in sessions of their own, as torchrun does with its workers
 (torch/distributed/elastic/multiprocessing/subprocess_handler, PyTorch 2.9, seen November 2026). So a process group
-is not all; every process whose environment has the launcher's mark belongs to it. Linux shows the environment of
-each process; elsewhere the group has to do. A process of its own reads from a pipe which group is at work, and
-when the pipe ends, the launcher is gone. Standard library only; this file runs without the package around it.
+is not all; every process whose environment has the mark of the launcher belongs to it. Linux shows the environment
+of each process; elsewhere the group has to do. A process of its own reads from a pipe which group is at work, one
+number a line, 0 for none. When the pipe ends, the launcher is gone, and it kills the last group. Standard library
+only; this file runs without the package around it.
 """
 
 from __future__ import annotations
@@ -25,21 +26,24 @@ _PATIENCE = 5.0
 class Guard:
     """The other process, as the launcher sees it. `mark` is the value of the variable `MARK`."""
 
-    def __init__(self, mark: str) -> None:
+    def __init__(self) -> None:
+        self.mark = os.urandom(16).hex()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe = -1
+
+    def start(self) -> None:
+        """Make sure that it runs."""
+        if self._process is not None and self._process.poll() is None:
+            return
         self._process = subprocess.Popen(
             # Without the user's packages it is up in some milliseconds.
-            [sys.executable, "-I", "-S", __file__, mark],
+            [sys.executable, "-I", "-S", __file__, self.mark],
             stdin=subprocess.PIPE,
             # A signal to the launcher's process group must not end the guard before the launcher.
             start_new_session=True,
         )
         assert self._process.stdin is not None
         self._pipe = self._process.stdin.fileno()
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it is still there to do its work."""
-        return self._process.poll() is None
 
     def announce(self) -> None:
         """Say that the group of this process is at work, as a new process does before it becomes a program.
@@ -48,18 +52,24 @@ class Guard:
         """
         os.write(self._pipe, b"%d\n" % os.getpid())
 
+    def end(self, group: int) -> None:
+        """Kill all that is left of a group and of this launcher's programs, and say that none is at work."""
+        kill_all(group, self.mark)
+        with contextlib.suppress(OSError):
+            os.write(self._pipe, b"0\n")
+
 
 def processes_of(mark: str) -> list[int]:
     """The processes whose environment has this mark; none where the system does not show it."""
     wanted = f"{MARK}={mark}".encode()
-    found: list[int] = []
+    processes: list[int] = []
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):  # noqa: PTH208
             if name.isdigit():
                 with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:  # noqa: PTH123
                     if wanted in file.read().split(b"\0"):
-                        found.append(int(name))
-    return found
+                        processes.append(int(name))
+    return processes
 
 
 def kill_all(group: int, mark: str) -> None:

@@ -1,8 +1,8 @@
 """Start an app with the results that it reads behind fixed paths: the best of several, or those of the newest run.
 
 Each result is a link below `--into`. With `--follow` the program ends when there is a newer good run, and the
-container that takes its place begins with that. Run as `python3 -m workloads.runtime.app_inputs --into DIR --input
-train=DIR -- python serve.py DIR/train`. Standard library only, Python 3.9.
+container that takes its place begins with that. Run as `python3 -m workloads.runtime.apps.inputs --into DIR
+--input train=DIR -- python serve.py DIR/train`. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
 
-from workloads.runtime import newest
-from workloads.runtime.exits import BAD_INPUT, OK, USAGE, StepError, run
+from workloads.runtime.apps import newest
+from workloads.runtime.apps.newest import NEWEST, GoodRun
+from workloads.runtime.exits import BAD_INPUT, OK, StepError, parse_before_program, parse_pairs, run
 from workloads.runtime.json_values import Choice
-from workloads.runtime.newest import NEWEST, GoodRun
+from workloads.runtime.supplied import become, not_started
 
 PAUSE = 15.0
 """Seconds between two looks at whether there is a newer run."""
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(reason, flush=True)
     _link(chosen, options.into)
     if found is None or options.run != NEWEST:
-        _become(options)
+        become(options.words, options.code, os.environ)
     return _watch(found, options)
 
 
@@ -80,14 +80,6 @@ def _link(chosen: Mapping[str, Path], into: Path) -> None:
         raise StepError(BAD_INPUT, f"{into}: {error.strerror}") from error
 
 
-def _become(options: argparse.Namespace) -> NoReturn:
-    try:
-        os.chdir(options.code)
-        os.execvpe(options.words[0], options.words, os.environ)
-    except OSError as error:
-        raise _not_started(options, error) from error
-
-
 def _watch(found: GoodRun, options: argparse.Namespace) -> int:
     """Run the program until there is a newer run that is whole, or it ends, or is told to."""
     process: subprocess.Popen[bytes] | None = None
@@ -104,7 +96,7 @@ def _watch(found: GoodRun, options: argparse.Namespace) -> int:
     try:
         process = subprocess.Popen(options.words, cwd=options.code)
     except OSError as error:
-        raise _not_started(options, error) from error
+        raise not_started(options.words, options.code, error) from error
     if stopped:
         process.terminate()
     told = ""
@@ -154,13 +146,9 @@ def _end(process: subprocess.Popen[bytes], newer: str, options: argparse.Namespa
     return OK
 
 
-def _not_started(options: argparse.Namespace, error: OSError) -> StepError:
-    return StepError(USAGE, f"{options.words[0]} cannot be started in {options.code}: {error.strerror}")
-
-
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python3 -m workloads.runtime.app_inputs",
+        prog="python3 -m workloads.runtime.apps.inputs",
         usage="%(prog)s --into DIR [options] -- PROGRAM [ARGUMENT...]",
         description=__doc__,
     )
@@ -179,15 +167,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--run", default=NEWEST, help="the run of that file, by its name; default: the newest, and those after it")
     add("--grace", type=float, default=GRACE, metavar="SECONDS", help="between SIGTERM and SIGKILL")
     add("--spread", type=float, default=0, metavar="SECONDS", help="in which the pods of an app start anew")
-    split_at = arguments.index("--") if "--" in arguments else len(arguments)
-    options = parser.parse_args(arguments[:split_at])
-    options.words = list(arguments[split_at + 1 :])
-    if not options.words:
-        parser.error("the program to start is missing: write it after --")
-    pairs = [text.partition("=") for text in options.inputs]
-    if wrong := [f"{name}{sep}{place}" for name, sep, place in pairs if not name or not place]:
-        parser.error(f"--input {wrong[0]!r}; write NAME=DIR")
-    options.inputs = {name: place for name, _, place in pairs}
+    options = parse_before_program(parser, arguments)
+    options.inputs = parse_pairs(parser, "--input", options.inputs)
     options.choices = [Choice.parse(text) for text in options.choices]
     if unknown := [name for choice in options.choices for name in choice.among if name not in options.inputs]:
         parser.error(f"--best: {', '.join(unknown)} is no --input")

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 from workloads.runtime.hosts import configured, is_known
-from workloads.runtime.usage import Usage
+from workloads.runtime.usage.figures import Usage
 
 PATH = "/metrics"
 

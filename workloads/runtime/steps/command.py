@@ -1,8 +1,8 @@
 """Run any program as a step: its inputs are whole, and what it leaves in a directory is a result, or it is none.
 
 The program gets its own command line and nothing else. After a disruption it gets the same directory again, with
-what it left there; docs/steps.md has the contract. Run as `python -m workloads.runtime.command --output DIR --
-python train.py --output DIR`. Standard library only, Python 3.9.
+what it left there; docs/steps.md has the contract. Run as `python -m workloads.runtime.steps.command --output
+DIR -- python train.py --output DIR`. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workloads.runtime import outputs
-from workloads.runtime.archives import copy_libraries, unpack_packages
-from workloads.runtime.exits import INTERRUPTED, OK, USAGE, StepError, run
+from workloads.runtime.exits import INTERRUPTED, OK, USAGE, StepError, parse_before_program, parse_pairs, run
 from workloads.runtime.json_values import Choice, split
 from workloads.runtime.masking import Masker
-from workloads.runtime.outputs import Declared, NoResultError, collect, require
-from workloads.runtime.program import Program
+from workloads.runtime.steps import outputs
+from workloads.runtime.steps.outputs import Declared, NoResultError, collect, require
+from workloads.runtime.steps.program import Program
 from workloads.runtime.store import (
     MANIFEST,
     Manifest,
@@ -37,6 +36,7 @@ from workloads.runtime.store import (
     store_errors,
     write_atomically,
 )
+from workloads.runtime.supplied import copy_libraries, prepend, unpack_packages
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,8 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
         StepError: with the program's exit code, or USAGE, BAD_INPUT, STORE_TROUBLE, NO_RESULT.
     """
     signal.signal(signal.SIGTERM, _stop)
-    options = _parse(sys.argv[1:] if arguments is None else arguments)
-    secrets = _values(options.secrets)
+    options = parse(sys.argv[1:] if arguments is None else arguments)
+    secrets = secret_values(options.secrets)
     try:
         return _run(options, secrets)
     except StepError as error:
@@ -56,8 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, secrets: Sequence[str]) -> int:
     output: Path = options.output
-    given = _given(options)
-    work = Manifest(options.step, {}, given.inputs, {"command": _portable(options)}, {"best": given.chosen})
+    given = take_inputs(options)
+    work = Manifest(options.step, {}, given.inputs, {"command": portable(options)}, {"best": given.chosen})
     outputs.refuse_other_work(output, work)
     earlier = finished(output, work.step, work.inputs, work.settings)
     if earlier is not None:
@@ -68,7 +68,7 @@ def _run(options: argparse.Namespace, secrets: Sequence[str]) -> int:
     ended = outputs.kept(output, work, declared)
     if ended is None:
         outputs.begin(output, work)
-        with _supplied(options, given.environment) as environment:
+        with supply(options, given.environment) as environment:
             program = Program(given.words, options.code, environment, secrets)
             program.run(f"the same command goes on with what is in {output}")
         ended = dataclasses.replace(work, files=collect(output))
@@ -90,7 +90,7 @@ def _run(options: argparse.Namespace, secrets: Sequence[str]) -> int:
 
 
 @dataclass
-class _Given:
+class Given:
     """What the program gets, now that the best inputs are chosen, and the digests of all inputs by name."""
 
     words: list[str]
@@ -99,13 +99,13 @@ class _Given:
     chosen: dict[str, Any] = field(default_factory=dict)
 
 
-def _given(options: argparse.Namespace) -> _Given:
+def take_inputs(options: argparse.Namespace) -> Given:
     """Check the inputs and choose among them.
 
     Every input is read and checked whole, but of those among which one is chosen only it, and what decides of the
     others.
     """
-    given = _Given(list(options.words), dict(os.environ))
+    given = Given(list(options.words), dict(os.environ))
     losers: set[str] = set()
     for choice in options.choices:
         for variant in choice.among:
@@ -125,7 +125,7 @@ def _given(options: argparse.Namespace) -> _Given:
 
 
 @contextlib.contextmanager
-def _supplied(options: argparse.Namespace, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def supply(options: argparse.Namespace, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """The environment in which the program finds what its image lacks, unpacked on the local disk."""
     supplied = dict(environment)
     with contextlib.ExitStack() as stack:
@@ -136,21 +136,16 @@ def _supplied(options: argparse.Namespace, environment: Mapping[str, str]) -> It
         if options.packages is not None:
             packages = folder("packages")
             if unpack_packages(options.packages, packages):
-                _prepend(supplied, "PYTHONPATH", packages)
-                _prepend(supplied, "PATH", packages / "bin")
+                prepend(supplied, "PYTHONPATH", packages)
+                prepend(supplied, "PATH", packages / "bin")
         if options.libraries is not None:
             libraries = folder("libraries")
             if copy_libraries(options.libraries, libraries):
-                _prepend(supplied, "LD_LIBRARY_PATH", libraries)
+                prepend(supplied, "LD_LIBRARY_PATH", libraries)
         yield supplied
 
 
-def _prepend(environment: dict[str, str], variable: str, place: Path) -> None:
-    before = environment.get(variable, os.defpath if variable == "PATH" else "")
-    environment[variable] = f"{place}{os.pathsep}{before}" if before else str(place)
-
-
-def _portable(options: argparse.Namespace) -> list[str]:
+def portable(options: argparse.Namespace) -> list[str]:
     """The words with names for directories: a result stays the same work where the store is mounted elsewhere."""
     places = {str(options.output): "{output}"}
     places.update({str(directory): f"{{{name}}}" for name, directory in options.inputs.items()})
@@ -165,16 +160,16 @@ def _stop(*_: object) -> None:
     os._exit(INTERRUPTED)
 
 
-def _values(variables: Sequence[str]) -> list[str]:
+def secret_values(variables: Sequence[str]) -> list[str]:
     absent = [variable for variable in variables if variable not in os.environ]
     if absent:
         raise StepError(USAGE, f"--secret: {', '.join(absent)} is not set in the environment")
     return [os.environ[variable] for variable in variables if os.environ[variable].strip()]
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m workloads.runtime.command",
+        prog="python -m workloads.runtime.steps.command",
         usage="%(prog)s --output DIR [options] -- PROGRAM [ARGUMENT...]",
         description=__doc__,
     )
@@ -191,7 +186,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="{best:NAME} stands for the directory of that input whose number is the largest (of is max) or "
         "the smallest (min)",
     )
-    add("--packages", type=Path, help="what workloads.runtime.environment published")
+    add("--packages", type=Path, help="what workloads.runtime.steps.environment published")
     add("--libraries", type=Path, help="what workloads.cuda.install published")
     several(
         "--result",
@@ -205,17 +200,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="VARIABLE",
         help="an environment variable whose value is masked in all that the program prints",
     )
-    split_at = arguments.index("--") if "--" in arguments else len(arguments)
-    options = parser.parse_args(arguments[:split_at])
-    options.words = list(arguments[split_at + 1 :])
-    if not options.words:
-        parser.error("the program to run is missing: write it after --")
-    pairs = [text.partition("=") for text in options.inputs]
-    if wrong := [f"{name}{sep}{place}" for name, sep, place in pairs if not name or not place]:
-        parser.error(f"--input {wrong[0]!r}; write NAME=DIR")
-    options.inputs = {name: Path(place) for name, _, place in pairs}
-    if len(options.inputs) < len(pairs):
-        parser.error("two inputs have one name")
+    options = parse_before_program(parser, arguments)
+    options.inputs = {name: Path(place) for name, place in parse_pairs(parser, "--input", options.inputs).items()}
     options.choices = [Choice.parse(text) for text in options.choices]
     options.results = [Declared.parse(text) for text in options.results]
     unknown = [name for choice in options.choices for name in choice.among if name not in options.inputs]

@@ -1,1 +1,0 @@
-"""Images on Google Cloud."""

@@ -1,0 +1,266 @@
+"""Runs a program that knows nothing of Slipway: looked up by its name, told of SIGTERM, its secrets masked.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from workloads.runtime.exits import BAD_INPUT, INTERRUPTED, INTERRUPTED_BY_KEYBOARD, RECORD_VARIABLE, StepError
+from workloads.runtime.masking import Masker
+from workloads.runtime.steps.guard import MARK, Guard, kill_all
+
+_PIECE = 1 << 16
+_KEPT = 1 << 14
+_LONGEST_WORDS = 300
+_LAST_WORDS = 2.0
+"""Seconds for which the output of a program is still read once it has ended: what it started may hold it open."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """`words` is the command line, `folder` the directory in which it starts, `environment` all its variables.
+
+    Of all that it prints, `secrets` are masked, and it comes on standard output. Where there are no secrets, the
+    program writes to this process's own standard output and error.
+    """
+
+    words: Sequence[str]
+    folder: Path
+    environment: Mapping[str, str]
+    secrets: Sequence[str] = ()
+
+    def require(self) -> None:
+        """Raise StepError with BAD_INPUT where the program cannot be started."""
+        name = self.words[0]
+        if not self.folder.is_dir():
+            raise StepError(BAD_INPUT, f"{name!r} cannot be started in {self.folder}: there is no such folder")
+        if "/" in name:
+            path = self.folder / name
+            if not path.is_file():
+                raise StepError(BAD_INPUT, f"there is no program {name!r} in {self.folder}")
+            if not os.access(path, os.X_OK):
+                raise StepError(
+                    BAD_INPUT,
+                    f"{name!r} in {self.folder} is not executable; write its interpreter before it, as in "
+                    f"`python {name}`",
+                )
+            return
+        search = self.environment.get("PATH", os.defpath)
+        # A relative folder of PATH counts from where the program starts.
+        places = os.pathsep.join(str(self.folder / place) for place in search.split(os.pathsep))
+        if shutil.which(name, path=places) is None:
+            raise StepError(BAD_INPUT, f"there is no program {name!r} in this image{_hint(name, self.folder)}")
+
+    def run(self, remark: str) -> None:
+        """Run it to its end.
+
+        SIGTERM is passed on to it, and its end awaited; whatever its exit code is then, it did not do its work.
+        `remark` is the end of the line that says so.
+
+        Raises:
+            StepError: BAD_INPUT where it cannot be started; its own exit code where that is not 0, 128 + n where
+                signal n ended it; INTERRUPTED after SIGTERM.
+        """
+        self.require()
+        with _Signals() as signals:
+            process = self.start(piped=bool(self.secrets))
+            signals.forward_to(process)
+            copying = _copy(process, Tail(), self.secrets) if self.secrets else None
+            code = process.wait()
+            if copying is not None:
+                copying.join(_LAST_WORDS)
+        if signals.received == signal.SIGTERM:
+            raise StepError(INTERRUPTED, f"stopped by SIGTERM: {remark}")
+        if signals.received == signal.SIGINT:
+            raise StepError(INTERRUPTED_BY_KEYBOARD, f"interrupted: {remark}")
+        if code < 0:
+            raise StepError(128 - code, f"{self.words[0]} was ended by {signal_words(-code)}")
+        if code:
+            raise StepError(code, f"{self.words[0]} failed; what it wrote is above")
+
+    def start(self, *, piped: bool, guard: Guard | None = None) -> subprocess.Popen[bytes]:
+        """Start it: with its output in a pipe, and where there is a `guard` in a process group of its own.
+
+        Raises:
+            StepError: BAD_INPUT where it cannot be started.
+        """
+        environment = {name: value for name, value in self.environment.items() if name != RECORD_VARIABLE}
+        if piped:
+            # A pipe would make Python hold back its output until a buffer is full.
+            environment.setdefault("PYTHONUNBUFFERED", "1")
+        if guard is not None:
+            environment[MARK] = guard.mark
+        try:
+            return subprocess.Popen(
+                list(self.words),
+                cwd=self.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if piped else None,
+                # Two pipes would lose the order of what is written to them.
+                stderr=subprocess.STDOUT if piped else None,
+                start_new_session=guard is not None,
+                # The guard has to know the program before it begins: this process may be killed in between.
+                preexec_fn=None if guard is None else guard.announce,  # noqa: PLW1509
+            )
+        except OSError as error:
+            raise StepError(BAD_INPUT, f"{self.words[0]!r} cannot be started: {error.strerror}") from error
+
+
+class Runner:
+    """Runs one program at a time, in a process group of its own, and ends with it all that it started.
+
+    `stop` may be called from any thread. Where this process is killed, a guard ends the program.
+    """
+
+    def __init__(self) -> None:
+        self._guard = Guard()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is a program that has not ended, or something that it started."""
+        return self._process is not None
+
+    def stop(self, grace: float, number: int = signal.SIGTERM) -> None:
+        """Send the program a signal, and end it by force after `grace` seconds."""
+        with self._lock:
+            process, again = self._process, self._stopped
+            if process is None:
+                return
+            self._stopped = True
+            if not again:
+                with contextlib.suppress(ProcessLookupError):
+                    process.send_signal(number)
+        ending = threading.Timer(grace, self._kill, [process])
+        ending.daemon = True
+        ending.start()
+
+    def _begin(self, program: Program) -> tuple[subprocess.Popen[bytes], Tail, threading.Thread]:
+        """Start a program while the lock is held, and pass its output on. Raises StepError."""
+        self._guard.start()
+        self._process = process = program.start(piped=True, guard=self._guard)
+        self._stopped = False
+        tail = Tail()
+        return process, tail, _copy(process, tail, program.secrets)
+
+    def _await(self, process: subprocess.Popen[bytes], copying: threading.Thread) -> tuple[int, bool]:
+        """The exit code of the program, and whether it had been told to end; all that it left behind is ended."""
+        code = process.wait()
+        with self._lock:
+            stopped = self._stopped
+        self._guard.end(process.pid)
+        copying.join(_LAST_WORDS)
+        if not copying.is_alive() and process.stdout is not None:
+            process.stdout.close()
+        # Process 1 of a container inherits what the program left behind.
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-process.pid, os.WNOHANG)[0]:
+                pass
+        with self._lock:
+            self._process = None
+        return code, stopped
+
+    def _kill(self, process: subprocess.Popen[bytes] | None) -> None:
+        if process is not None and self._process is process:
+            kill_all(process.pid, self._guard.mark)
+
+
+class Tail:
+    """Passes on what a program prints to standard output, and keeps the end of it."""
+
+    def __init__(self) -> None:
+        self._end = b""
+
+    def write(self, piece: bytes) -> None:
+        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        self._end = (self._end + piece)[-_KEPT:]
+
+    @property
+    def text(self) -> str:
+        return self._end.decode(errors="replace")
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines that are not empty."""
+        return [line.strip() for line in self.text.splitlines() if line.strip()]
+
+
+def readable(line: str) -> str:
+    """A line of a program for a message of one's own: short, and with nothing that a terminal obeys."""
+    return "".join(letter if letter.isprintable() else "?" for letter in line)[:_LONGEST_WORDS]
+
+
+class _Signals:
+    """While it is entered, SIGTERM is passed on to the program, and Ctrl-C, which it gets itself, only noted.
+
+    In a container this process is process 1, for which Linux ignores SIGTERM unless a handler is set.
+    """
+
+    def __init__(self) -> None:
+        self.received = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def forward_to(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        if self.received == signal.SIGTERM:
+            process.send_signal(signal.SIGTERM)
+
+    def __enter__(self) -> _Signals:
+        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        self.received = number
+        if number == signal.SIGTERM and self._process is not None:
+            self._process.send_signal(number)
+
+
+def _copy(process: subprocess.Popen[bytes], tail: Tail, secrets: Sequence[str]) -> threading.Thread:
+    assert process.stdout is not None
+    stream, masker = process.stdout, Masker(secrets)
+
+    def copy() -> None:
+        while piece := os.read(stream.fileno(), _PIECE):
+            tail.write(masker.feed(piece))
+        tail.write(masker.finish())
+
+    thread = threading.Thread(target=copy, daemon=True)
+    thread.start()
+    return thread
+
+
+def signal_words(number: int) -> str:
+    """The name of a signal, with who sends it."""
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    return f"{name}, as by the kernel where memory runs out" if number == signal.SIGKILL else name
+
+
+def _hint(name: str, folder: Path) -> str:
+    if (folder / name).is_file():
+        return f"; {name} lies in the step's code: write its interpreter before it, as in `python {name}`"
+    if name == "python":
+        return f"; {sys.executable} is there: write python3"
+    return ", nor among the packages of the step's requirements"
