@@ -8,31 +8,16 @@ them. Run in a pod as `python -m workloads.gates.devices --pool train 1 0 pool=t
 from __future__ import annotations
 
 import argparse
-import http.client
-import json
-import ssl
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from workloads.runtime.exits import ACCELERATOR_REFUSED, OK, USAGE, StepError, run, stop_on_sigterm
+from workloads.runtime.kubernetes_api import add_options, api_of
 
 FIRST_PAUSE = 1.0
 """Seconds before the second look at the nodes; each further pause is twice as long."""
 LONGEST_PAUSE = 10.0
-
-ANSWER = 30.0
-"""Seconds that the API server has for one answer."""
-
-PAGE = 500
-"""Nodes per answer."""
-
-REFUSED = frozenset({401, 403})
-"""HTTP codes that say that the service account may not."""
 
 PROPAGATION = 60.0
 """Seconds after which a right that is refused was never given: it takes a moment to reach every API server."""
@@ -48,50 +33,6 @@ class Pool:
     labels: dict[str, str]
 
 
-@dataclass(frozen=True)
-class Api:
-    """The Kubernetes API as a service account may use it. `folder` has its token and the API's certificate."""
-
-    url: str
-    folder: Path
-
-    def nodes(self) -> list[dict[str, Any]]:
-        """All nodes of the cluster.
-
-        Raises:
-            OSError: there was no answer, or one that is an error; PermissionError where the service account may
-            not list nodes.
-        """
-        found: list[dict[str, Any]] = []
-        more = ""
-        while True:
-            page = self._get(f"{self.url}/api/v1/nodes?limit={PAGE}{more}")
-            found.extend(page["items"])
-            token = page.get("metadata", {}).get("continue")
-            if not token:
-                return found
-            more = f"&continue={urllib.parse.quote(token)}"
-
-    def _get(self, url: str) -> dict[str, Any]:
-        # Read each time: the kubelet renews the token.
-        token = (self.folder / "token").read_text(encoding="utf-8").strip()
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
-        certificate = self.folder / "ca.crt"
-        trusted = ssl.create_default_context(cafile=str(certificate)) if url.startswith("https:") else None
-        # A proxy of the pod's environment is for the way out of the cluster.
-        opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusted)
-        )
-        try:
-            with opener.open(request, timeout=ANSWER) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            kind = PermissionError if error.code in REFUSED else OSError
-            raise kind(f"the Kubernetes API answered {error.code}: {_message(error)}") from error
-        except (http.client.HTTPException, ValueError) as error:
-            raise OSError(f"no answer of the Kubernetes API: {error}") from error
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Wait for the GPUs; returns the exit code.
 
@@ -102,15 +43,15 @@ def main(arguments: list[str] | None = None) -> int:
     stop_on_sigterm("the check was not finished")
     if not (options.service_account / "token").is_file():
         raise StepError(USAGE, f"{options.service_account} has no token: this runs in a pod that has one")
-    api = Api(options.api.rstrip("/"), options.service_account)
+    api = api_of(options)
     began = time.monotonic()
     pause = FIRST_PAUSE
-    told: list[str] = []
+    printed: list[str] = []
     while True:
         nodes: list[dict[str, Any]] = []
         waited = time.monotonic() - began
         try:
-            nodes = api.nodes()
+            nodes = api.items("/api/v1/nodes")
             lacking = [line for pool in options.pools for line in missing(pool, nodes, options.resource)]
         except OSError as error:
             lacking = [f"the nodes could not be read: {error}"]
@@ -120,9 +61,9 @@ def main(arguments: list[str] | None = None) -> int:
             for pool in options.pools:
                 print(_summary(pool, nodes), flush=True)
             return OK
-        if lacking != told:
+        if lacking != printed:
             print("Waiting: " + "; ".join(lacking), flush=True)
-            told = lacking
+            printed = lacking
         left = options.timeout - waited
         if left <= 0:
             raise StepError(ACCELERATOR_REFUSED, f"after {options.timeout:g} s, {'; '.join(lacking)}")
@@ -135,22 +76,22 @@ def missing(pool: Pool, nodes: list[dict[str, Any]], resource: str) -> list[str]
 
     Nodes that take no more pods, because they are drained or deleted, are left out.
     """
-    there = [node for node in nodes if _belongs(node, pool) and _takes_pods(node)]
-    found = []
-    if len(there) < pool.min_nodes:
+    members = [node for node in nodes if _belongs(node, pool) and _takes_pods(node)]
+    lines: list[str] = []
+    if len(members) < pool.min_nodes:
         labels = ",".join(f"{key}={value}" for key, value in pool.labels.items())
-        found.append(
-            f"pool {pool.name}: {len(there)} of at least {pool.min_nodes} nodes are there; "
+        lines.append(
+            f"pool {pool.name}: {len(members)} of at least {pool.min_nodes} nodes are there; "
             f"are they still starting, or without the labels {labels}?"
         )
-    for node in there:
+    for node in members:
         allocatable = int(node.get("status", {}).get("allocatable", {}).get(resource, "0"))
         if allocatable < pool.gpus:
-            found.append(
+            lines.append(
                 f"pool {pool.name}: node {node['metadata']['name']} has {allocatable} of {pool.gpus} "
                 f"{resource} allocatable; {_reason(node, allocatable, resource)}"
             )
-    return found
+    return lines
 
 
 def _belongs(node: dict[str, Any], pool: Pool) -> bool:
@@ -167,8 +108,8 @@ def _reason(node: dict[str, Any], allocatable: int, resource: str) -> str:
     conditions = {condition["type"]: condition for condition in node.get("status", {}).get("conditions", [])}
     ready = conditions.get("Ready")
     if ready is not None and ready.get("status") != "True":
-        said = ready.get("message") or ready.get("reason") or "it is still starting"
-        return f"it is not Ready: {said} (`kubectl cordon` leaves a node out)"
+        words = ready.get("message") or ready.get("reason") or "it is still starting"
+        return f"it is not Ready: {words} (`kubectl cordon` leaves a node out)"
     capacity = int(node["status"].get("capacity", {}).get(resource, "0"))
     if capacity > allocatable:
         return "the device plugin reports the rest as unhealthy: see its log and the node's for Xid errors"
@@ -196,24 +137,9 @@ def _summary(pool: Pool, nodes: list[dict[str, Any]]) -> str:
     return f"Pool {pool.name}: {pool.gpus} GPU(s) allocatable on each of {', '.join(names)}"
 
 
-def _message(error: urllib.error.HTTPError) -> str:
-    """The API server's own words, from the Status object that it answers with."""
-    text = error.read(4096).decode(errors="replace")
-    try:
-        return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        return text.strip() or error.reason
-
-
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m workloads.gates.devices", description=__doc__)
-    parser.add_argument("--api", default="https://kubernetes.default.svc", help="address of the Kubernetes API")
-    parser.add_argument(
-        "--service-account",
-        type=Path,
-        default=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
-        help="folder with the token and the API's certificate",
-    )
+    add_options(parser)
     parser.add_argument("--resource", default="nvidia.com/gpu", help="what the GPUs are called on nodes")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds until it gives up (default: 900)")
     parser.add_argument(

@@ -13,14 +13,12 @@ import json
 import os
 import re
 import time
-import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from workloads.runtime.exits import OK, USAGE, StepError, run, stop_on_sigterm
-from workloads.schedule.kubernetes_api import Api, ExistsError
+from workloads.runtime.kubernetes_api import Api, ExistsError, add_options, api_of, persist
 from workloads.schedule.notice import ClockRun, Notice, failed, of_pods, post, recovered
 
 JOB_FAILED = 11
@@ -80,27 +78,25 @@ class Cluster:
 
     def job(self, name: str) -> dict[str, Any]:
         """The Job of that name. Raises StepError with NO_API."""
-        return self._asked(lambda: self.api.get(f"{self._jobs}/{name}"))
+        return self._persist(lambda: self.api.get(f"{self._jobs}/{name}"))
 
     def config_map(self, name: str) -> dict[str, Any]:
         """The ConfigMap of that name. Raises StepError with NO_API."""
-        return self._asked(lambda: self.api.get(f"/api/v1/namespaces/{self.namespace}/configmaps/{name}"))
+        return self._persist(lambda: self.api.get(f"/api/v1/namespaces/{self.namespace}/configmaps/{name}"))
 
     def runs(self, pipeline: str) -> list[dict[str, Any]]:
         """The Jobs of the pipeline's runs, oldest first. Raises StepError with NO_API."""
-        labels = urllib.parse.quote(f"{PIPELINE}={RUNS},{COMPONENT}={pipeline}")
-        found = self._asked(lambda: self.api.get(f"{self._jobs}?labelSelector={labels}"))["items"]
-        return sorted(found, key=lambda each: str(each["metadata"].get("creationTimestamp", "")))
+        jobs = self._persist(lambda: self.api.items(self._jobs, f"{PIPELINE}={RUNS},{COMPONENT}={pipeline}"))
+        return sorted(jobs, key=lambda job: str(job["metadata"].get("creationTimestamp", "")))
 
     def pods(self, job: str) -> list[dict[str, Any]]:
         """The pods of the Job. Raises StepError with NO_API."""
-        labels = urllib.parse.quote(f"batch.kubernetes.io/job-name={job}")
-        path = f"/api/v1/namespaces/{self.namespace}/pods?labelSelector={labels}"
-        return self._asked(lambda: self.api.get(path))["items"]
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        return self._persist(lambda: self.api.items(path, f"batch.kubernetes.io/job-name={job}"))
 
     def of(self, pipeline: str) -> list[dict[str, Any]]:
         """All Jobs of the pipeline. Raises StepError with NO_API."""
-        return self._asked(lambda: self.api.get(f"{self._jobs}?labelSelector={PIPELINE}%3D{pipeline}"))["items"]
+        return self._persist(lambda: self.api.items(self._jobs, f"{PIPELINE}={pipeline}"))
 
     def start(self, manifest: dict[str, Any]) -> None:
         """Create the Job, unless this run created it before. Raises StepError with NO_API."""
@@ -111,22 +107,17 @@ class Cluster:
             except ExistsError:
                 return {}
 
-        self._asked(create)
+        self._persist(create)
 
     @property
     def _jobs(self) -> str:
         return f"/apis/batch/v1/namespaces/{self.namespace}/jobs"
 
-    def _asked(self, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        began = time.monotonic()
-        while True:
-            try:
-                return ask()
-            except OSError as error:
-                if isinstance(error, PermissionError) or time.monotonic() - began > PATIENCE:
-                    raise StepError(NO_API, str(error)) from error
-                print(f"Waiting: {error}", flush=True)
-                self.sleep(PAUSE)
+    def _persist(self, request: Callable[[], Any]) -> Any:
+        try:
+            return persist(request, PATIENCE, PAUSE, self.sleep)
+        except OSError as error:
+            raise StepError(NO_API, str(error)) from error
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -137,7 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = _parse(arguments)
     stop_on_sigterm("the next pod goes on with this run")
-    cluster = Cluster(Api(options.api.rstrip("/"), options.service_account), options.namespace)
+    cluster = Cluster(api_of(options), options.namespace)
     own: dict[str, Any] = {}
     try:
         own = cluster.job(own_job(os.environ.get("POD_NAME", "")))
@@ -290,13 +281,7 @@ def _verdict(job: Mapping[str, Any]) -> str | None:
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m workloads.schedule.run", description=__doc__)
-    parser.add_argument("--api", default="https://kubernetes.default.svc", help="address of the Kubernetes API")
-    parser.add_argument(
-        "--service-account",
-        type=Path,
-        default=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
-        help="folder with the token and the API's certificate",
-    )
+    add_options(parser)
     parser.add_argument("--namespace", required=True, help="where the Jobs run")
     parser.add_argument("--pipeline", required=True, help="the pipeline's name, which its Jobs have as a label")
     parser.add_argument("--jobs", required=True, metavar="NAME", help="the ConfigMap with the Jobs")

@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import argparse
 import http.client
-import json
 import os
-import ssl
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from workloads.runtime.exits import OK, UNEXPECTED, StepError, run
+from workloads.runtime.kubernetes_api import add_options, api_of, read_json
 
 TOKEN = "APP_TOKEN"
-ANSWER = 20.0
-"""Seconds that a server has for one answer."""
 
 
 @dataclass(frozen=True)
@@ -58,38 +54,7 @@ class Notebook:
         request = urllib.request.Request(
             f"http://{self.address}{path}", headers={"Authorization": f"token {self.token}"}
         )
-        return _opened(request, None)
-
-
-@dataclass(frozen=True)
-class Api:
-    """The Kubernetes API; `folder` has the service account's token and the API's certificate."""
-
-    url: str
-    folder: Path
-
-    def stop(self, namespace: str, stateful_set: str) -> None:
-        """Scale a StatefulSet to no pod.
-
-        Raises:
-            StepError: the API refuses, or does not answer.
-        """
-        path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{stateful_set}/scale"
-        token = (self.folder / "token").read_text(encoding="utf-8").strip()
-        request = urllib.request.Request(
-            f"{self.url}{path}",
-            data=json.dumps({"spec": {"replicas": 0}}).encode(),
-            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/merge-patch+json"},
-            method="PATCH",
-        )
-        certificate = self.folder / "ca.crt"
-        trusted = ssl.create_default_context(cafile=str(certificate)) if self.url.startswith("https:") else None
-        try:
-            _opened(request, trusted)
-        except urllib.error.HTTPError as error:
-            raise StepError(UNEXPECTED, f"the Kubernetes API answered {error.code} to {path}") from error
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise StepError(UNEXPECTED, f"no answer of the Kubernetes API: {error}") from error
+        return read_json(request)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -105,19 +70,14 @@ def main(arguments: list[str] | None = None) -> int:
     elif unused < options.after:
         print(f"Unused for {unused:.0f} s of {options.after}")
     else:
-        Api(options.api.rstrip("/"), options.service_account).stop(options.namespace, options.scale)
+        path = f"/apis/apps/v1/namespaces/{options.namespace}/statefulsets/{options.scale}/scale"
+        try:
+            api_of(options).patch(path, {"spec": {"replicas": 0}})
+        except OSError as error:
+            raise StepError(UNEXPECTED, f"{error} ({path})") from error
         print(f"Stopped, after {unused:.0f} s of no use. What starts it again:")
         print(f"  kubectl --namespace {options.namespace} scale statefulset/{options.scale} --replicas=1")
     return OK
-
-
-def _opened(request: urllib.request.Request, trusted: ssl.SSLContext | None) -> Any:
-    # A proxy of the pod's environment is for the way out of the cluster.
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusted)
-    )
-    with opener.open(request, timeout=ANSWER) as answer:
-        return json.load(answer)
 
 
 def _moment(text: str) -> datetime:
@@ -131,13 +91,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--after", type=int, required=True, help="seconds of no use")
     parser.add_argument("--scale", required=True, metavar="NAME", help="its StatefulSet")
     parser.add_argument("--namespace", required=True)
-    parser.add_argument("--api", default="https://kubernetes.default.svc", help="address of the Kubernetes API")
-    parser.add_argument(
-        "--service-account",
-        type=Path,
-        default=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
-        help="folder with the token and the API's certificate",
-    )
+    add_options(parser)
     return parser.parse_args(arguments)
 
 
