@@ -29,6 +29,7 @@ POLICIES = [*EVALUATED, "offline/evaluation", "offline/policies", "offline/pictu
 
 MAY_IMPORT: Mapping[str, Sequence[str]] = {
     **{file: [] for file in FACTS},
+    "infra/container_registry.py": [],
     "infra/emulator.py": ["infra/platform.py"],
     "infra/objects.py": ["infra/platform.py", "infra/charts.py"],
     "infra/schema": ["infra/platform.py"],
@@ -64,8 +65,14 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
         "infra/platform_output.py",
         "infra/charts.py",
     ],
-    "infra/kubernetes": ["infra/placed.py", "infra/pipelines", "infra/schema", *FACTS, "infra/objects.py"],
-    "infra/kubernetes/images/registry.py": ["infra/schema", "infra/platform.py", "workloads/images"],
+    "infra/kubernetes": [
+        "infra/placed.py",
+        "infra/pipelines",
+        "infra/schema",
+        *FACTS,
+        "infra/objects.py",
+        "infra/container_registry.py",
+    ],
     "infra/kubernetes/review.py": ["infra/review", "infra/schema"],
     "infra/placement": [
         "infra/kubernetes",
@@ -90,6 +97,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
     "workloads/*/supplement.py": ["infra/pipelines", "infra/schema", "infra/platform.py"],
     "workloads/*": ["workloads/runtime"],
     "workloads/apps/*": ["workloads/runtime"],
+    "workloads/image_builds": ["workloads/runtime", "infra/container_registry.py"],
     "workloads/runtime": [],
     "offline/__init__.py": ["offline/interrupts.py"],
     "offline/files.py": [],

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from infra.kubernetes.images.registry import DOCKER_HUB, RegistryError, digest_of
+from infra.container_registry import DOCKER_HUB, RegistryError, digest_of
 from infra.pipelines.images import DATA, read
 from offline import files
 

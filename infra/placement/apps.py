@@ -8,7 +8,7 @@ from pathlib import Path
 import pulumi
 
 from infra.kubernetes.gates import Gates, cheapest_pool
-from infra.kubernetes.images.build import Images
+from infra.kubernetes.image_builds.build import Images
 from infra.pipelines.apps import NEWEST, AppDeclaration, KeptAppSettings
 from infra.pipelines.discovery import DeclaredPipeline, supplements
 from infra.pipelines.images import has_tensorflow, tensorflow_image

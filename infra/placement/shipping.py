@@ -6,7 +6,7 @@ from pathlib import Path
 
 from infra.kubernetes.app_pod import app_bundle
 from infra.kubernetes.bundle import ShippingError, image_folder
-from infra.kubernetes.images.context import context_of
+from infra.kubernetes.image_builds.context import context_of
 from infra.kubernetes.run import bundle_of, command_bundle
 from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import ServiceDeclaration, StepDeclaration

@@ -10,7 +10,7 @@ import pulumi
 
 from infra.kubernetes.bundle import left_out
 from infra.kubernetes.gates import Gates, cheapest_pool, reading
-from infra.kubernetes.images.build import Images
+from infra.kubernetes.image_builds.build import Images
 from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import (
     ServiceDeclaration,

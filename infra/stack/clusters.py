@@ -9,8 +9,14 @@ import pulumi
 
 from infra.kubernetes import device_plugin
 from infra.kubernetes.gates import cheapest_pool
-from infra.kubernetes.images.build import BuildSpace, BuildSpaceArgs, ImageJob, ImageJobArgs, bundle
-from infra.kubernetes.images.registry import named_registry
+from infra.kubernetes.image_builds.build import (
+    BuildSpace,
+    BuildSpaceArgs,
+    ImageJob,
+    ImageJobArgs,
+    bundle,
+    named_registry,
+)
 from infra.kubernetes.ingress.exposure import proxied
 from infra.kubernetes.ingress.login_proxy import SIZE as PROXY
 from infra.kubernetes.ingress.login_proxy import pods_of_proxy

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from infra.clouds.contract import Cloud
 from infra.kubernetes.gates import Gates
-from infra.kubernetes.images.build import Images
+from infra.kubernetes.image_builds.build import Images
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
 from infra.kubernetes.service import services_of

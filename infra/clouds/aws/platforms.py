@@ -87,7 +87,7 @@ def warn_of_example_networks(name: str, cluster: AwsCluster) -> None:
 # An ECR repository for prebuilt images of the steps.
 
 
-LOGIN = "workloads.images.aws.login"
+LOGIN = "workloads.image_builds.aws.login"
 """What makes a login of the pod's identity."""
 
 UNTAGGED_DAYS = 14

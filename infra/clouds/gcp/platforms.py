@@ -82,7 +82,7 @@ WRITER = "roles/artifactregistry.writer"
 """May push and pull, and delete nothing (cloud.google.com/artifact-registry/docs/access-control, November 2026).
 """
 
-LOGIN, LOGIN_FILES = "workloads.images.gcp.login", ("workloads/images/gcp/login.sh",)
+LOGIN, LOGIN_FILES = "workloads.image_builds.gcp.login", ("workloads/image_builds/gcp/login.sh",)
 """What makes a login of the pod's identity, and what ships beside it."""
 
 IMAGE = "images"

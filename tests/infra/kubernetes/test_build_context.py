@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from infra.kubernetes.bundle import ShippingError
-from infra.kubernetes.images.context import Context, context_of, left_out, movable, patterns
+from infra.kubernetes.image_builds.context import Context, context_of, left_out, movable, patterns
 from tests.support.tree import write_tree
 
 DIGEST = "sha256:" + "1" * 64

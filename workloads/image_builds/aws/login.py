@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from workloads.images.errors import LoginError
+from infra.container_registry import LoginError
 
 SECONDS = 30
 """For each answer."""
@@ -30,13 +30,13 @@ def login(region: str, environment: Mapping[str, str] = os.environ, endpoint: st
     (docs.aws.amazon.com/eks/latest/userguide/pod-id-how-it-works.html, seen November 2026).
     """
     try:
-        token = Path(environment["AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"]).read_text(encoding="utf-8").strip()
+        identity = Path(environment["AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"]).read_text(encoding="utf-8").strip()
         source = environment["AWS_CONTAINER_CREDENTIALS_FULL_URI"]
-        request = urllib.request.Request(source, headers={"Authorization": token})
+        request = urllib.request.Request(source, headers={"Authorization": identity})
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             keys = json.load(answer)
-        found = _authorization_token(region, keys, endpoint)
-        user, _, password = base64.b64decode(found).decode().partition(":")
+        token = _authorization_token(region, keys, endpoint)
+        user, _, password = base64.b64decode(token).decode().partition(":")
     except KeyError as error:
         raise LoginError(f"EKS Pod Identity gave the pod no {error}") from error
     except urllib.error.HTTPError as error:

@@ -1,6 +1,7 @@
-"""Ask a container registry which image has a tag (github.com/opencontainers/distribution-spec, 1.1.1).
+"""Asks a container registry which image has a tag (github.com/opencontainers/distribution-spec, 1.1.1).
 
-Registries of this machine are asked by HTTP, as container runtimes do; all others by HTTPS.
+Registries of this machine are asked by HTTP, as container runtimes do; all others by HTTPS. The pod of a build
+ships this file, so that both mean the same image: standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ class RegistryError(Exception):
     """The registry gave no answer that says whether there is an image. The text says why."""
 
 
+class LoginError(RegistryError):
+    """There is no login of the registry. The text says why."""
+
+
 def parts(reference: str) -> tuple[str, str, str]:
     """Host, repository and tag of ``<host>/<repository>:<tag>``."""
     host, _, rest = reference.partition("/")
@@ -43,7 +48,19 @@ def parts(reference: str) -> tuple[str, str, str]:
     return host, repository, tag
 
 
-def digest_of(reference: str, login: tuple[str, str] | None = None) -> str | None:
+def digest_of(reference: str, configuration: str = "") -> str:
+    """The digest of ``<host>/<repository>:<tag>``; ``configuration`` is Docker's, JSON with a login, or empty.
+
+    Raises RegistryError, also where there is no such image.
+    """
+    host, _, _ = parts(reference)
+    digest = find_digest(reference, login_of(configuration, host) if configuration else None)
+    if digest is None:
+        raise RegistryError(f"{host} has no image {reference}")
+    return digest
+
+
+def find_digest(reference: str, login: tuple[str, str] | None = None) -> str | None:
     """The digest of the image that is called ``reference``; None where there is none.
 
     ``login`` are a user and a password. Raises RegistryError where the registry does not say.
@@ -83,14 +100,14 @@ def _ask(url: str, authorization: str | None) -> str:
     return digest
 
 
-def _authorization(challenge: str, asked: tuple[str, str], login: tuple[str, str] | None) -> str:
+def _authorization(challenge: str, target: tuple[str, str], login: tuple[str, str] | None) -> str:
     """What the registry asks for, as the distribution project describes it
     (distribution.github.io/distribution/spec/auth/token, seen November 2026).
 
-    ``asked`` are the scheme by which it is spoken to, and the repository. A registry that is asked by HTTPS is
-    given no login by HTTP.
+    ``target`` are the scheme by which the registry is spoken to, and the repository. A registry that is asked by
+    HTTPS is given no login by HTTP.
     """
-    scheme, repository = asked
+    scheme, repository = target
     kind, _, rest = challenge.partition(" ")
     basic = None
     if login:
@@ -99,13 +116,41 @@ def _authorization(challenge: str, asked: tuple[str, str], login: tuple[str, str
         if basic is None:
             raise ValueError("it wants a login, and has none")
         return basic
-    said = dict(_PART.findall(rest))
-    query = {"scope": f"repository:{repository}:pull", **{key: said[key] for key in ("service",) if key in said}}
-    if scheme == "https" and not said["realm"].startswith("https://"):
-        raise ValueError(f"it gives its tokens at {said['realm']}, which is not HTTPS")
-    request = urllib.request.Request(f"{said['realm']}?{urllib.parse.urlencode(query)}")
+    parameters = dict(_PART.findall(rest))
+    query = {"scope": f"repository:{repository}:pull"}
+    if "service" in parameters:
+        query["service"] = parameters["service"]
+    if scheme == "https" and not parameters["realm"].startswith("https://"):
+        raise ValueError(f"it gives its tokens at {parameters['realm']}, which is not HTTPS")
+    request = urllib.request.Request(f"{parameters['realm']}?{urllib.parse.urlencode(query)}")
     if basic:
         request.add_unredirected_header("Authorization", basic)
     with urllib.request.urlopen(request, timeout=SECONDS) as answer:
-        found = json.load(answer)
-    return f"Bearer {found.get('token') or found['access_token']}"
+        token = json.load(answer)
+    return f"Bearer {token.get('token') or token['access_token']}"
+
+
+def login_of(configuration: str, host: str) -> tuple[str, str] | None:
+    """User and password that a Docker configuration, JSON as `docker login` writes it, has for ``host``.
+
+    None where it has none. Raises LoginError where it is no such configuration.
+    """
+    try:
+        logins = json.loads(configuration).get("auths", {})
+        entry = next((entry for name, entry in logins.items() if _host(name) == host), None)
+        if entry is None:
+            return None
+        if "auth" in entry:
+            user, _, password = base64.b64decode(entry["auth"]).decode().partition(":")
+            return user, password
+        return entry["username"], entry["password"]
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        # What stands in it is not shown: it is the login.
+        reason = f"the secret with the registry's login is no configuration of Docker's ({type(error).__name__})"
+        raise LoginError(reason) from None
+
+
+def _host(name: str) -> str:
+    """``docker login`` writes Docker Hub's as an address of the first version of its API."""
+    place = name.rpartition("://")[2].partition("/")[0]
+    return "docker.io" if place == "index.docker.io" else place

@@ -1,7 +1,8 @@
 """Lay out what BuildKit needs: the context with its modes, the registry's login, and whether the image is there.
 
-Started as ``python3 -m workloads.images.prepare --context /context --work /work --reference HOST/REPOSITORY:TAG``
-before BuildKit, which alone runs with fewer guards: the login with which this asks is made here.
+Started as ``python3 -m workloads.image_builds.prepare --context /context --work /work --reference
+HOST/REPOSITORY:TAG`` before BuildKit, which alone runs with fewer guards: the login with which this
+asks is made here.
 """
 
 from __future__ import annotations
@@ -16,9 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from workloads.images import registry
-from workloads.images.errors import LoginError
-from workloads.images.file_login import of_file
+from infra.container_registry import LoginError, RegistryError, find_digest, login_of, parts
 from workloads.runtime.exits import BAD_INPUT, NO_NETWORK, OK, StepError, run, stop_on_sigterm
 
 PUSHED = "pushed"
@@ -27,7 +26,7 @@ PUSHED = "pushed"
 HELPER = "slipway"
 """What ``docker-credential-<…>`` is called that gives BuildKit a fresh token whenever it logs in."""
 
-OWN = ("file", "none")
+WITHOUT_MODULE = ("file", "none")
 """The logins that no module makes."""
 
 PROPAGATION = 600
@@ -44,9 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = _parse(arguments)
     stop_on_sigterm("the build was not prepared")
-    host, _, _ = registry.parts(options.reference)
+    host, _, _ = parts(options.reference)
     lay_out(options.context, options.work / "context", options.executable)
-    digest = _asked(options, host)
+    digest = _digest(options, host)
     if digest is None:
         print(f"{options.reference} is not there yet: it is built now", flush=True)
     else:
@@ -77,15 +76,15 @@ def lay_out(source: Path, target: Path, executable: Sequence[str] = ()) -> None:
         os.utime(place, (0, 0))
 
 
-def _asked(options: argparse.Namespace, host: str) -> str | None:
+def _digest(options: argparse.Namespace, host: str) -> str | None:
     """The digest of the image, where it is there. Leaves the login for BuildKit in the folder ``docker``."""
-    deadline = time.monotonic() + (options.patience if options.login not in OWN else 0)
+    deadline = time.monotonic() + (options.patience if options.login not in WITHOUT_MODULE else 0)
     while True:
         try:
             login = _login(options, host)
             _write_login(options, host, login)
-            return registry.digest_of(options.reference, login)
-        except (registry.RegistryError, LoginError) as error:
+            return find_digest(options.reference, login)
+        except RegistryError as error:
             if options.login == "file" and isinstance(error, LoginError):
                 raise StepError(BAD_INPUT, str(error)) from error
             if time.monotonic() + PAUSE > deadline:
@@ -95,8 +94,14 @@ def _asked(options: argparse.Namespace, host: str) -> str | None:
 
 
 def _login(options: argparse.Namespace, host: str) -> tuple[str, str] | None:
-    if options.login in OWN:
-        return of_file(options.secret, host) if options.login == "file" else None
+    if options.login == "none":
+        return None
+    if options.login == "file":
+        try:
+            configuration = Path(options.secret).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise LoginError(f"the secret with the registry's login cannot be read: {error}") from error
+        return login_of(configuration, host)
     return importlib.import_module(options.login).login(options.region)
 
 
@@ -121,7 +126,7 @@ def _write_login(options: argparse.Namespace, host: str, login: tuple[str, str] 
 
 def _helper(login: str) -> Path | None:
     """The program that makes a fresh login whenever BuildKit wants one; None where one lasts."""
-    if login in OWN:
+    if login in WITHOUT_MODULE:
         return None
     module = importlib.import_module(login)
     return Path(str(module.__file__)).with_name(module.HELPER) if module.HELPER else None

@@ -1,5 +1,6 @@
 """An image that is built in the cluster: the Job that builds it, and the digest by which pods name it."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +10,10 @@ from typing import Protocol
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra import container_registry
+from infra.container_registry import RegistryError, digest_of
 from infra.kubernetes.bundle import Files, collect, config_map, config_map_name, volume
-from infra.kubernetes.images.context import Context, context_of
+from infra.kubernetes.image_builds.context import Context, context_of
 from infra.kubernetes.job import PATIENCE, disruptions_ignored
 from infra.kubernetes.labels import COMPONENT, IMAGE_ANNOTATION, NAME, PART_OF
 from infra.kubernetes.network_policy import PRIVATE, NetworkPoliciesArgs, network_policies
@@ -18,6 +21,7 @@ from infra.kubernetes.pod import container_security, empty, home, limits, pod_se
 from infra.kubernetes.workspace import POD_SECURITY_VERSION, quota_of
 from infra.placed import IMAGE_BUILD
 from infra.platform import BUILDER, Egress, Platform, Pool, Registry, Resources
+from infra.schema.images import UNREAD
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest, spell
 
 # The namespace in which images are built, and what guards it.
@@ -118,11 +122,11 @@ def _login(
     )
 
 
-MODULE = "workloads.images.prepare"
+MODULE = "workloads.image_builds.prepare"
 """What the pod runs before BuildKit: the context with its modes, the registry's login, whether the image is there.
 """
 
-SCRIPT = "workloads/images/build.sh"
+SCRIPT = "workloads/image_builds/build.sh"
 """What starts BuildKit."""
 
 BUNDLE, CONTEXT, WORK, LOGIN = "/bundle", "/context", "/work", "/login"
@@ -246,7 +250,8 @@ class ImageJobArgs:
 def bundle(root: Path, registry: Registry) -> Files:
     """The program that builds for ``registry``, from the repository at ``root``. Raises ShippingError."""
     login = [] if registry.login in OWN_LOGINS else [registry.login]
-    return collect([MODULE, *login], root, [SCRIPT, *registry.files])
+    # The client of registries is the program's, and collected as one that a module of pods imports.
+    return collect([MODULE, container_registry.__name__, *login], root, [SCRIPT, *registry.files])
 
 
 class ImageJob(pulumi.ComponentResource):
@@ -462,3 +467,32 @@ def _environment(variables: Mapping[str, pulumi.Input[str]]) -> list[k8s.core.v1
 
 def _resources(resources: Resources) -> k8s.core.v1.ResourceRequirementsArgs:
     return k8s.core.v1.ResourceRequirementsArgs(requests=requests(resources), limits=limits(resources))
+
+
+def named_registry(repository: str, login: pulumi.Output[str] | None) -> Registry:
+    """The registry of ``repository``, ``<host>/<path>``, that a stack file names: nothing of it is declared.
+
+    ``login`` is a Docker configuration with its login.
+
+    A cache is a tag of the same repository, which has to let that one move.
+    """
+
+    def digest(tag: str, after: pulumi.CustomResource) -> pulumi.Output[str]:
+        def read(values: list[str]) -> str:
+            _, configuration = values
+            if UNREAD.get():
+                return f"sha256:{hashlib.sha256(tag.encode()).hexdigest()}"
+            try:
+                return digest_of(f"{repository}:{tag}", configuration)
+            except RegistryError as error:
+                fix = (
+                    "let this machine reach the registry; where the image is gone from it, delete the Job that "
+                    "built it, then `pulumi refresh` and `pulumi up`"
+                )
+                raise pulumi.RunError(f"slipway:registry.repository: {error}; {fix}") from error
+
+        # Not known before the Job is there, and so asked only then.
+        # What the login is, it does not show.
+        return pulumi.Output.unsecret(pulumi.Output.all(after.id, login or "").apply(read))
+
+    return Registry(repository, repository, "file" if login else "none", digest)

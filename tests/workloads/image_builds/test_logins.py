@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from workloads.images import prepare, registry
-from workloads.images.aws import login as aws
-from workloads.images.errors import LoginError
-from workloads.images.file_login import of_file
-from workloads.images.gcp import login as gcp
+from infra import container_registry
+from infra.container_registry import LoginError, login_of
+from workloads.image_builds import prepare
+from workloads.image_builds.aws import login as aws
+from workloads.image_builds.gcp import login as gcp
 from workloads.runtime.exits import BAD_INPUT, StepError
 
 DIGEST = "sha256:" + "2" * 64
@@ -110,8 +110,8 @@ def test_a_registry_is_asked_with_the_token_that_it_names() -> None:
     with server(answers, asked) as host:
         challenge = {"WWW-Authenticate": f'Bearer realm="http://{host}/token",service="s"'}
         answers["/v2/team/app/manifests/here"] = (401, challenge, b"")
-        assert registry.digest_of(f"{host}/team/app:here", ("user", "password")) == DIGEST
-        assert registry.digest_of(f"{host}/team/app:gone") is None
+        assert container_registry.find_digest(f"{host}/team/app:here", ("user", "password")) == DIGEST
+        assert container_registry.find_digest(f"{host}/team/app:gone") is None
     token = next(headers for path, headers in asked if path.startswith("/token?"))
     assert token["Authorization"] == "Basic " + base64.b64encode(b"user:password").decode()
     assert any("scope=repository%3Ateam%2Fapp%3Apull&service=s" in path for path, _ in asked)
@@ -132,7 +132,7 @@ def test_a_login_goes_nowhere_but_to_its_registry() -> None:
             "/authorized": on,
         }
         with server(answers, asked) as host:
-            assert registry.digest_of(f"{host}/a:t", ("user", "password")) == DIGEST
+            assert container_registry.find_digest(f"{host}/a:t", ("user", "password")) == DIGEST
     assert any("Authorization" in headers for _, headers in asked)
     assert [path for path, _ in there] == ["/v2/a/manifests/t"]
     assert "Authorization" not in there[0][1]
@@ -149,8 +149,8 @@ def test_no_login_is_given_without_tls_where_the_registry_has_it(monkeypatch: py
         raise urllib.error.HTTPError(request.full_url, 401, "no", headers, None)
 
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
-    with pytest.raises(registry.RegistryError, match="which is not HTTPS"):
-        registry.digest_of("registry.example.org/a:t", ("user", "password"))
+    with pytest.raises(container_registry.RegistryError, match="which is not HTTPS"):
+        container_registry.find_digest("registry.example.org/a:t", ("user", "password"))
     assert opened == ["https://registry.example.org/v2/a/manifests/t"]
 
 
@@ -158,9 +158,9 @@ def test_no_login_is_given_without_tls_where_the_registry_has_it(monkeypatch: py
 def test_an_answer_without_a_digest_is_no_answer() -> None:
     with (
         server({"/v2/a/manifests/t": (200, {}, b"")}, []) as host,
-        pytest.raises(registry.RegistryError, match="digest"),
+        pytest.raises(container_registry.RegistryError, match="digest"),
     ):
-        registry.digest_of(f"{host}/a:t")
+        container_registry.find_digest(f"{host}/a:t")
 
 
 def test_a_login_that_is_no_docker_configuration_ends_the_build_at_once(tmp_path: Path) -> None:
@@ -171,12 +171,11 @@ def test_a_login_that_is_no_docker_configuration_ends_the_build_at_once(tmp_path
     assert caught.value.code == BAD_INPUT
 
 
-def test_the_login_of_a_docker_configuration_is_that_of_its_host(tmp_path: Path) -> None:
+def test_the_login_of_a_docker_configuration_is_that_of_its_host() -> None:
     auth = base64.b64encode(b"user:pass:word").decode()
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({"auths": {"https://index.docker.io/v1/": {"auth": auth}}}))
-    assert of_file(str(file), "docker.io") == ("user", "pass:word")
-    assert of_file(str(file), "registry.example.org") is None
+    configuration = json.dumps({"auths": {"https://index.docker.io/v1/": {"auth": auth}}})
+    assert login_of(configuration, "docker.io") == ("user", "pass:word")
+    assert login_of(configuration, "registry.example.org") is None
 
 
 def test_files_of_a_mounted_configmap_are_laid_out_with_their_modes(tmp_path: Path) -> None:
