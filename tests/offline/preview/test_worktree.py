@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from offline.preview.revisions import TreeError, checked_out
+from offline.preview.revisions import PREFIX, TreeError, checked_out
 
 ROOT = Path(__file__).parents[3]
 IDENTITY = {
@@ -132,7 +132,11 @@ def holding(root: Path) -> tuple[subprocess.Popen[str], Path]:
         text=True,
     )
     assert process.stdout is not None
-    return process, Path(process.stdout.readline().strip())
+    line = process.stdout.readline().strip()
+    # A test deletes the folder: where the process failed, no path must stand for the folder that tests run in.
+    if not Path(line).parent.name.startswith(PREFIX):
+        raise AssertionError(process.communicate(timeout=30))
+    return process, Path(line)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
