@@ -11,20 +11,20 @@ OPTIONS := STACK FRESH FOR BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT PICTURES \
 	PIPELINE CLOUD USES REGION GPU MANIFEST NAME CODE \
 	STEP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT
 TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
-$(foreach each,$(OPTIONS),$(if $(filter undefined,$(origin $(each))),,\
-	$(eval override $(each) := $$(value $(each)))$(eval export $(each))))
+$(foreach option,$(OPTIONS),$(if $(filter undefined,$(origin $(option))),,\
+	$(eval override $(option) := $$(value $(option)))$(eval export $(option))))
 
 # What is nearest to the name $(1) among $(2), as a question. Both are quoted: names come from the command line.
 QUOTE = '$(subst ','\'',$(1))'
 NEAR = $(shell python3 -c 'import difflib, sys; \
-	print(*[f"; did you mean `{each}`?" for each in difflib.get_close_matches(sys.argv[1], sys.argv[2].split(), 1)] or \
-	[f"; did you mean `{each}`?" for each in sys.argv[2].split() if each == sys.argv[1].upper()])' \
+	print(*[f"; did you mean `{word}`?" for word in difflib.get_close_matches(sys.argv[1], sys.argv[2].split(), 1)] or \
+	[f"; did you mean `{word}`?" for word in sys.argv[2].split() if word == sys.argv[1].upper()])' \
 	$(call QUOTE,$(1)) $(call QUOTE,$(2)) 2>/dev/null)
 
 # A mistyped variable or a stack as a goal would else be noticed after the wrong stack was rehearsed, or never.
-given := $(foreach each,$(.VARIABLES),$(if $(filter command,$(origin $(each))),$(each)))
+given := $(foreach variable,$(.VARIABLES),$(if $(filter command,$(origin $(variable))),$(variable)))
 unknown := $(filter-out $(OPTIONS) $(TOOLS) MAKEFLAGS MAKEOVERRIDES -*-command-variables-*-,$(given))
-$(foreach each,$(unknown),$(error there is no variable `$(each)`$(call NEAR,$(each),$(OPTIONS)); known here: $(OPTIONS)))
+$(foreach variable,$(unknown),$(error there is no variable `$(variable)`$(call NEAR,$(variable),$(OPTIONS)); known here: $(OPTIONS)))
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -43,8 +43,8 @@ TARGETS := help setup new import rehearse demo preview check doctor show watch l
 .PHONY: $(TARGETS)
 
 ifneq (show,$(firstword $(MAKECMDGOALS)))
-$(foreach each,$(filter-out $(TARGETS) $(VENV)/% $(BIN)/%,$(MAKECMDGOALS)),$(error there is no target `$(each)`$(if \
-	$(wildcard stacks/Pulumi.$(each).yaml),$(comma) but a stack: make $(firstword $(MAKECMDGOALS)) STACK=$(each),$(call NEAR,$(each),$(TARGETS)))))
+$(foreach goal,$(filter-out $(TARGETS) $(VENV)/% $(BIN)/%,$(MAKECMDGOALS)),$(error there is no target `$(goal)`$(if \
+	$(wildcard stacks/Pulumi.$(goal).yaml),$(comma) but a stack: make $(firstword $(MAKECMDGOALS)) STACK=$(goal),$(call NEAR,$(goal),$(TARGETS)))))
 endif
 
 help: ## List the targets
@@ -100,7 +100,7 @@ demo: $(VENV)/.runtime ## Rehearse a stack, then keep its page and other apps he
 # 0 clean, 1 findings, 2 not evaluated.
 define previewing
 @mkdir -p build/preview; rm -f build/preview/status; \
-set -f; IFS=' ,'; for each in $$STACK; do set -- "$$@" --stack "$$each"; done; unset IFS; \
+set -f; IFS=' ,'; for stack in $$STACK; do set -- "$$@" --stack "$$stack"; done; unset IFS; \
 $(BIN)/python -m offline.preview "$$@" $(1) $${FORMAT:+--format "$$FORMAT"} $${OUTPUT:+--output "$$OUTPUT"} \
 	$${FAIL_ON:+--fail-on "$$FAIL_ON"}; status=$$?; echo $$status >build/preview/status; exit $$status
 endef
@@ -112,7 +112,7 @@ check: $(VENV)/.runtime ## Hold every stack to the policies [STACK=gcp-dev] [FAI
 	$(call previewing,--check)
 
 doctor: $(VENV)/.runtime ## Say what is missing before the first `pulumi up`, and what mends it [STACK=…] [FORMAT=json]
-	@set -f; IFS=' ,'; for each in $$STACK; do set -- "$$@" --stack "$$each"; done; unset IFS; \
+	@set -f; IFS=' ,'; for stack in $$STACK; do set -- "$$@" --stack "$$stack"; done; unset IFS; \
 	$(BIN)/python -m tools.doctor "$$@" $${FORMAT:+--format "$$FORMAT"}
 
 # `make show STACK=local predictions`: the words after `show` are what to show, and no targets.
@@ -124,7 +124,7 @@ $(SHOWN):
 endif
 
 show: $(VENV)/.runtime ## Show results of a stack that is up: make show STACK=local predictions
-	@$(BIN)/python -m tools.show $${STACK:+--stack "$$STACK"} $(foreach each,$(SHOWN),'$(subst ','\'',$(each))')
+	@$(BIN)/python -m tools.show $${STACK:+--stack "$$STACK"} $(foreach word,$(SHOWN),'$(subst ','\'',$(word))')
 
 # A step that failed, and a stack that cannot be read, are exit codes of their own, which make turns into 2.
 watch: $(VENV)/.runtime ## Show what the Jobs of a stack do, and why they wait: STACK=gcp-dev [ONCE=1] [KUBECONFIG_FILE=…]
@@ -158,8 +158,8 @@ test-long: $(VENV)/.dev ## Run the tests that `make test-all` leaves out: 20 min
 	@$(PYTEST) -n 3 -m long $$TESTS
 
 browser: ## Install Chromium for the tests of the page, which are skipped without it
-	@for each in chromium chromium-browser google-chrome-stable google-chrome; do \
-		command -v $$each >/dev/null && exit 0; \
+	@for browser in chromium chromium-browser google-chrome-stable google-chrome; do \
+		command -v $$browser >/dev/null && exit 0; \
 	done; \
 	command -v apt-get >/dev/null || { echo "There is no Chromium on PATH, and no apt-get to install it" >&2; exit 1; }; \
 	if [ "$$(id -u)" = 0 ]; then as=; else as=sudo; fi; \

@@ -23,6 +23,7 @@ CLEAN = (
     "offline/policies",
     "offline/preview",
     "offline/rehearsal",
+    "tools",
 )
 """Add a room once no variable in it has one of these names."""
 

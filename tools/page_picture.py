@@ -63,8 +63,8 @@ def main(arguments: Sequence[str]) -> int:
 def _address(demo: subprocess.Popen[str]) -> str | None:
     assert demo.stdout is not None
     for line in demo.stdout:
-        if found := TOLD.search(line):
-            return found["address"]
+        if match := TOLD.search(line):
+            return match["address"]
     return None
 
 

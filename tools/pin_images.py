@@ -29,8 +29,8 @@ def write(digests: Mapping[str, str], file: Path = DATA) -> None:
     images = read(file)
     source = f"# From the registry's own API on {datetime.now(UTC).date()}."
 
-    def table(found: re.Match[str]) -> str:
-        name = found["name"]
+    def table(match: re.Match[str]) -> str:
+        name = match["name"]
         rows = [f'"{image.rpartition(":")[2]}" = "{digests[image]}"' for image in images[name]]
         return "\n".join([source, f"[{name}.digests]", *rows, ""])
 

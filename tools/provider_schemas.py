@@ -39,8 +39,8 @@ class SchemaError(Exception):
 def table(schema: Properties, names: set[str], source: str, date: str) -> dict[str, Any]:
     """What the file of a package holds. ``names`` are the resources wanted, as the SDK calls them: ``ec2.Vpc``."""
     resources = mapping(schema.get("resources"))
-    found = {sdk_name(token): token for token in resources}
-    if missing := sorted(names - set(found)):
+    tokens = {sdk_name(token): token for token in resources}
+    if missing := sorted(names - set(tokens)):
         raise SchemaError(f"{schema.get('name')} {schema.get('version')} has no resource {', '.join(missing)}")
     types = mapping(schema.get("types"))
     return {
@@ -50,11 +50,11 @@ def table(schema: Properties, names: set[str], source: str, date: str) -> dict[s
         "date": date,
         "types": {
             token: sorted(_paths(mapping(mapping(resources[token]).get("inputProperties")), types))
-            for token in sorted(found[name] for name in names)
+            for token in sorted(tokens[name] for name in names)
         },
         "computed": {
             token: paths
-            for token in sorted(found[name] for name in names)
+            for token in sorted(tokens[name] for name in names)
             if (paths := sorted(_computed_of(mapping(resources[token]), types)))
         },
     }
@@ -68,7 +68,7 @@ def sdk_name(token: str) -> str:
 
 def declarable(package: str, root: Path = ROOT) -> set[str]:
     """The resources of ``package`` that its code names, whether or not any stack declares them now."""
-    found: set[str] = set()
+    classes: set[str] = set()
     for path in sorted((root / "infra" / "clouds" / package).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             # Called, or handed to the function that calls it.
@@ -77,10 +77,10 @@ def declarable(package: str, root: Path = ROOT) -> set[str]:
                     case ast.Attribute(value=ast.Attribute(value=ast.Name(id=sdk), attr=module), attr=name) if (
                         sdk == package and name[0].isupper() and not name.endswith("Args")
                     ):
-                        found.add(f"{module}.{name}")
+                        classes.add(f"{module}.{name}")
                     case _:
                         pass
-    return found
+    return classes
 
 
 def pins(root: Path = ROOT) -> dict[str, str]:
@@ -95,7 +95,7 @@ def _paths(
 ) -> Iterator[str]:
     for name, declared in properties.items():
         property_ = mapping(declared)
-        inner = _referenced(property_)
+        inner = _reference(property_)
         fields = mapping(mapping(types.get(inner)).get("properties"))
         if property_.get("willReplaceOnChanges"):
             yield f"{prefix}{name}{BLOCK if fields else ''}"
@@ -137,16 +137,16 @@ def _computed(
             )
 
 
-def _referenced(property_: Properties) -> str:
+def _reference(property_: Properties) -> str:
     """The object type of a property, or of the elements of a list or a map of them; else empty."""
     reference = str(property_.get("$ref", ""))
     if reference.startswith(_REFERENCE):
         return reference.removeprefix(_REFERENCE)
     inner = mapping(property_.get("items") or property_.get("additionalProperties"))
-    return _referenced(inner) if inner else ""
+    return _reference(inner) if inner else ""
 
 
-def _published(package: str, version: str) -> tuple[Properties, str]:
+def _published_schema(package: str, version: str) -> tuple[Properties, str]:
     """A provider's schema as the Pulumi CLI has it, and where it is from."""
     command = ["pulumi", "package", "get-schema", f"{package}@{version}"]
     try:
@@ -169,7 +169,7 @@ def _from_file(path: Path) -> tuple[Properties, str]:
     return schema, str(schema.get("source") or f"the file {path.name} with the SHA-256 {digest}")
 
 
-def _given(arguments: Sequence[str]) -> Mapping[str, Path]:
+def _parse_arguments(arguments: Sequence[str]) -> Mapping[str, Path]:
     """The files that were named, by package. Raises SchemaError for what names none."""
     parts = [argument.partition("=") for argument in arguments]
     packages = [package for package, cloud in CLOUDS.items() if cloud.sdk]
@@ -182,7 +182,7 @@ def _given(arguments: Sequence[str]) -> Mapping[str, Path]:
 
 
 def _table(package: str, version: str, given: Path | None) -> dict[str, Any]:
-    schema, source = _from_file(given) if given else _published(package, version)
+    schema, source = _from_file(given) if given else _published_schema(package, version)
     if str(schema.get("version")) != version:
         raise SchemaError(f"that is {schema.get('version')}, and pyproject.toml pins {version}")
     return table(schema, declarable(package), source, datetime.now(UTC).date().isoformat())
@@ -201,7 +201,7 @@ def main(arguments: Sequence[str]) -> int:
     made: dict[Path, dict[str, Any]] = {}
     errors: list[str] = []
     try:
-        given = _given(chosen.schema)
+        given = _parse_arguments(chosen.schema)
     except SchemaError as error:
         parser.error(str(error))
     for package, cloud in CLOUDS.items():
@@ -238,13 +238,13 @@ def _outdated(path: Path, made: Properties) -> str:
     return f"{path} is out of date; run: python -m tools.provider_schemas\n{differences}" if differences else ""
 
 
-def _differences(there: Properties, now: Properties) -> str:
+def _differences(before: Properties, now: Properties) -> str:
     """One line for each version or type that is not the same; sources and dates may differ."""
     lines: list[str] = []
-    if there.get("version") != now.get("version"):
-        lines.append(f"version {there.get('version')} is {now.get('version')}")
+    if before.get("version") != now.get("version"):
+        lines.append(f"version {before.get('version')} is {now.get('version')}")
     for key in ("types", "computed"):
-        old, new = mapping(there.get(key)), mapping(now.get(key))
+        old, new = mapping(before.get(key)), mapping(now.get(key))
         for token in sorted({*old, *new}):
             gone = sorted({*old.get(token, ())} - {*new.get(token, ())})
             come = sorted({*new.get(token, ())} - {*old.get(token, ())})

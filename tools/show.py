@@ -76,7 +76,7 @@ def main(
             raise ShowError("name the stack: make show STACK=local predictions")
         outputs = outputs_of(stack)
         if not names:
-            listing(console, stack, outputs)
+            print_names(console, stack, outputs)
         for name in names or ():
             show(name, stack, outputs, output or ROOT / "build" / "show" / stack, console)
     except ShowError as error:
@@ -87,20 +87,21 @@ def main(
 def outputs_of(stack: str) -> Mapping[str, Any]:
     """The outputs of the stack's last `pulumi up`; raises ShowError."""
     try:
-        found = pulumi_cli.outputs_of(stack)
+        outputs = pulumi_cli.outputs_of(stack)
     except pulumi_cli.CliError as error:
         raise ShowError(str(error)) from error
-    if not found:
+    if not outputs:
         raise ShowError(f"the stack {stack} has no outputs: `pulumi up -s {stack}` has not ended well yet")
-    return found
+    return outputs
 
 
-def listing(console: Console, stack: str, outputs: Mapping[str, Any]) -> None:
+def print_names(console: Console, stack: str, outputs: Mapping[str, Any]) -> None:
     """What there is to show."""
-    console.print(f"The stack {escape(stack)} shows: {escape(', '.join(sorted(shown(outputs))))}", soft_wrap=True)
+    names = ", ".join(sorted(results_of(outputs)))
+    console.print(f"The stack {escape(stack)} shows: {escape(names)}", soft_wrap=True)
 
 
-def shown(outputs: Mapping[str, Any]) -> dict[str, Any]:
+def results_of(outputs: Mapping[str, Any]) -> dict[str, Any]:
     """What can be shown, by name: ``store``, and of a pipeline each output with its name, ``mnist.accuracy``."""
     values: dict[str, Any] = {}
     for name in outputs.keys() - {SHOW}:
@@ -109,14 +110,14 @@ def shown(outputs: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, **mapping(outputs.get(SHOW))}
 
 
-def resolved(name: str, stack: str, names: Collection[str]) -> str:
+def resolve(name: str, stack: str, names: Collection[str]) -> str:
     """The one of ``names`` that ``name`` is, or the end of; raises ShowError where there is none, or several."""
-    found = [name] if name in names else sorted(each for each in names if each.endswith(f".{name}"))
-    if not found:
+    matches = [name] if name in names else sorted(known for known in names if known.endswith(f".{name}"))
+    if not matches:
         raise ShowError(f"the stack {stack} has no result {name!r}; it has {', '.join(sorted(names))}")
-    if found[1:]:
-        raise ShowError(f"the stack {stack} has several results {name!r}: name one of {', '.join(found)}")
-    return found[0]
+    if matches[1:]:
+        raise ShowError(f"the stack {stack} has several results {name!r}: name one of {', '.join(matches)}")
+    return matches[0]
 
 
 def show(name: str, stack: str, outputs: Mapping[str, Any], folder: Path, console: Console) -> None:
@@ -124,37 +125,37 @@ def show(name: str, stack: str, outputs: Mapping[str, Any], folder: Path, consol
 
     It is read from the outputs where it is there, else from the store.
     """
-    values = shown(outputs)
-    full = resolved(name, stack, values)
+    values = results_of(outputs)
+    full = resolve(name, stack, values)
     stored = mapping(outputs.get(SHOW))
     steps = [step for step in mapping(values[full]) if f"{full}.{step}" in stored]
     if not steps and full not in stored:
-        written(console, name, values[full])
+        print_value(console, name, values[full])
         return
-    places = {step: _described(stored[f"{full}.{step}"]) for step in steps} or {"": _described(stored[full])}
+    places = {step: _parse(stored[f"{full}.{step}"]) for step in steps} or {"": _parse(stored[full])}
     copies = fetch(places, stack, folder)
-    found = {step: _content(full, copies[step], each, stack) for step, each in places.items()}
-    if steps and not any(isinstance(each, (list, dict)) for each in found.values()):
-        written(console, name, found)
+    contents = {step: _content(full, copies[step], place, stack) for step, place in places.items()}
+    if steps and not any(isinstance(content, (list, dict)) for content in contents.values()):
+        print_value(console, name, contents)
         return
-    for step, each in found.items():
-        written(console, " ".join(filter(None, (name, step))), each)
+    for step, content in contents.items():
+        print_value(console, " ".join(filter(None, (name, step))), content)
 
 
-def _described(place: object) -> Described:
-    texts = {key: str(each) for key, each in mapping(place).items()}
+def _parse(place: object) -> Described:
+    texts = {key: str(value) for key, value in mapping(place).items()}
     return Described(kubectl=words(texts.pop("kubectl")), **texts)
 
 
 def _content(name: str, copied: Path, described: Described, stack: str) -> Any:
     """What a copy says, or where it is, with the command that opens it."""
     if copied.is_file() and copied.suffix == ".json":
-        found = _selected(copied, described, stack)
-        if number := infinite(found):
+        content = _select(copied, described, stack)
+        if number := infinite(content):
             # As in the outputs of a stack whose store the engine reads.
             step = described.job.rpartition("::")[2]
             return f"result {name} of step {step} is {number} in {described.path}"
-        return found
+        return content
     then = f"\n{described.then.format(copy=shlex.quote(str(copied)))}" if described.then else ""
     return f"{copied}{then}"
 
@@ -164,20 +165,20 @@ def words(command: str) -> list[str]:
     return [str(Path(word).expanduser()) if word.startswith("~") else word for word in shlex.split(command)]
 
 
-def written(console: Console, name: str, value: Any) -> None:
+def print_value(console: Console, name: str, value: Any) -> None:
     """A table for a list of alike entries, a line each for a mapping, the value itself for the rest."""
     entries = mappings(value)
     if entries and len(entries) == len(value):
-        columns = [key for key, each in entries[0].items() if not isinstance(each, (list, dict))]
+        columns = [key for key, value in entries[0].items() if not isinstance(value, (list, dict))]
         table = Table(title=name, title_justify="left", box=None, padding=(0, 2, 0, 0))
         for key in columns:
             table.add_column(Text(key), justify="left" if isinstance(entries[0][key], str) else "right")
         for entry in entries:
             table.add_row(*(Text(_cell(entry.get(key))) for key in columns))
         console.print(table)
-    elif found := mapping(value):
-        for key, each in found.items():
-            console.print(Text.assemble((f"{key}: ", "bold"), _cell(each)), soft_wrap=True)
+    elif values := mapping(value):
+        for key, inner in values.items():
+            console.print(Text.assemble((f"{key}: ", "bold"), _cell(inner)), soft_wrap=True)
     else:
         console.print(Text(_cell(value)), soft_wrap=True)
 
@@ -193,16 +194,16 @@ def fetch(places: Mapping[str, Described], stack: str, folder: Path) -> dict[str
 
     One pod in each cluster reads all of them.
     """
-    found: dict[str, Path] = {}
+    copies: dict[str, Path] = {}
     for reader in {(*place.kubectl, place.reader): place for place in places.values()}.values():
         with _reader(reader) as (pod, mount):
-            for name, each in places.items():
-                if (each.kubectl, each.reader) == (reader.kubectl, reader.reader):
-                    found[name] = _copied(each, stack, folder, pod, mount)
-    return found
+            for name, place in places.items():
+                if (place.kubectl, place.reader) == (reader.kubectl, reader.reader):
+                    copies[name] = _copy(place, stack, folder, pod, mount)
+    return copies
 
 
-def _copied(described: Described, stack: str, folder: Path, pod: str, mount: str) -> Path:
+def _copy(described: Described, stack: str, folder: Path, pod: str, mount: str) -> Path:
     target = folder / described.path
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
@@ -210,13 +211,13 @@ def _copied(described: Described, stack: str, folder: Path, pod: str, mount: str
         with tempfile.TemporaryFile() as complaints:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints)
             assert process.stdout is not None
-            failure = _unpacked(process.stdout, Path(temporary))
+            failure = _unpack(process.stdout, Path(temporary))
             process.stdout.close()
             code = process.wait()
             complaints.seek(0)
             said = complaints.read().decode("utf-8", "replace").strip()
         if "No such file" in said:
-            _gone(described, stack)
+            _raise_gone(described, stack)
         if code or failure:
             raise ShowError(f"{described.path} could not be copied: {said or failure or f'exit code {code}'}")
         copied = Path(temporary) / described.path
@@ -227,7 +228,7 @@ def _copied(described: Described, stack: str, folder: Path, pod: str, mount: str
     return target
 
 
-def _unpacked(stream: IO[bytes], folder: Path) -> str:
+def _unpack(stream: IO[bytes], folder: Path) -> str:
     """Why the archive could not be unpacked; empty where it was."""
     try:
         with tarfile.open(fileobj=stream, mode="r|") as archive:
@@ -237,7 +238,7 @@ def _unpacked(stream: IO[bytes], folder: Path) -> str:
     return ""
 
 
-def _selected(file: Path, described: Described, stack: str) -> Any:
+def _select(file: Path, described: Described, stack: str) -> Any:
     try:
         return selected(json.loads(file.read_text(encoding="utf-8")), described.select)
     except (ValueError, LookupError, TypeError, RecursionError) as error:
@@ -246,7 +247,7 @@ def _selected(file: Path, described: Described, stack: str) -> Any:
         ) from error
 
 
-def _gone(described: Described, stack: str) -> NoReturn:
+def _raise_gone(described: Described, stack: str) -> NoReturn:
     raise ShowError(f"{described.path} is not in the store. {_again(described, stack)}")
 
 

@@ -12,7 +12,7 @@ from infra.pipelines.file.reading import Folder, read
 from infra.schema.request import CPU_POOL, GPU_POOL
 from tests.support.checkout import copy_checkout
 from tools.new.stack import draft as draft_of_a_stack
-from tools.new.stack import needs, on_cpus, on_gpus, section
+from tools.new.stack import most_needed, on_cpus, on_gpus, section
 from tools.new.writing import RefusedError, draft, write
 
 NAME = "made-by-tests"
@@ -40,7 +40,7 @@ def test_it_is_a_pipeline_without_a_mistake(folder: Path) -> None:
     found = section(NAME, None, made)
     assert found.values == {"steps": {"prepare": {"pool": CPU_POOL}, "train": {"pool": CPU_POOL}}}
     assert [step.name for step in made.steps(found.settings)] == ["prepare", "train"]
-    assert needs(found.settings, gpus=True) is None
+    assert most_needed(found.settings, gpus=True) is None
 
 
 def test_a_gpu_goes_to_the_step_that_reads_what_another_one_made(folder: Path) -> None:
@@ -73,7 +73,7 @@ def test_what_only_the_user_knows_is_named(tmp_path: Path) -> None:
     found = section("it", None, made)
     assert found.guessed == ("customers",)
     assert found.values["steps"] == {"train": {"pool": GPU_POOL, "gpus": 2}}
-    asked = needs(found.settings, gpus=True)
+    asked = most_needed(found.settings, gpus=True)
     assert asked is not None
     assert (asked.gpus, asked.memory) == (2, 24 * 1024)
     stack = draft_of_a_stack(NAME, {"CLOUD": "gcp", "USES": str(tmp_path)}, "")

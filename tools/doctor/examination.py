@@ -62,7 +62,7 @@ def examine(root: Path, names: Sequence[str], seconds: float = SECONDS) -> list[
         Probe(machine.BACKEND, ask_backend),
     ]
     probes = {name: list(_probes(name, stack, root, pins)) for name, stack in stacks.items()}
-    results = iter(answers([*shared, *(probe for own in probes.values() for probe in own)], seconds))
+    results = iter(answers([*shared, *(probe for some in probes.values() for probe in some)], seconds))
     common = [observation for _ in shared for observation in next(results)]
     examined: list[Examined] = []
     for name, stack in stacks.items():

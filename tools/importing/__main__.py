@@ -28,8 +28,8 @@ def main(
         if not manifest:
             fix = "write `make import MANIFEST=tfjob.yaml`, the path of its file"
             raise RefusedError([Problem(OPTION, None, "nothing says what to import", fix)])
-        found = read(Path(manifest).expanduser())
-        return draft(found, convert(found), name, Path(code).expanduser() if code else None)
+        document = read(Path(manifest).expanduser())
+        return draft(document, convert(document), name, Path(code).expanduser() if code else None)
 
     carry_out(made, ROOT)
 

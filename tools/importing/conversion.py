@@ -10,9 +10,10 @@ from typing import Any, cast
 from infra.pipelines.contract import literal
 from infra.pipelines.file.shape import SECTION_KEYS
 from infra.platform import GPU_RESOURCE
+from infra.review.stack import items, mapping, mappings
 from infra.schema.images import REFERENCE
 from infra.schema.quantities import cpu_millicores, size_in_bytes
-from tools.importing.manifest import JOB, REPLICAS, Manifest, Place, Replica, rule_of, shown
+from tools.importing.manifest import JOB, REPLICAS, Manifest, Place, Replica, path_text, rule_of
 
 STEP = "train"
 """The name of the step that a training becomes."""
@@ -41,7 +42,7 @@ SHELL = re.compile(r"(/\S*/)?(ba|da|z)?sh")
 SHELL_COMMAND = re.compile(r"-[a-z]*c[a-z]*")
 """The option after which a shell reads commands from the next word: ``-c``, ``-ec``."""
 
-ROLES_AT = {(each,) for each in REPLICAS.values()}
+ROLES_AT = {(path,) for path in REPLICAS.values()}
 
 UNKNOWN = re.compile(r"\$\((?P<variable>[A-Za-z_]\w*)\)|%(?P<mark>[A-Za-z]\w*)%")
 """What a template left open: a variable of kustomize, which looks like one of Kubernetes, or a mark of ksonnet."""
@@ -106,9 +107,9 @@ class _Conversion:
         step: dict[str, Any] = {"run": first.run or ["echo", "the manifest has no command"]}
         by_role: dict[str, Any] = {}
         if any((pod.run, pod.environment) != (first.run, first.environment) for pod in pods.values()):
-            by_role = {role: {"run": each.run, "environment": each.environment} for role, each in pods.items()}
+            by_role = {role: {"run": pod.run, "environment": pod.environment} for role, pod in pods.items()}
             step["run"] = ["python", DISPATCHER]
-            step["environment"] = self._told_apart(by_role)
+            step["environment"] = self._environment_by_role(by_role)
         elif first.environment:
             step["environment"] = first.environment
         if secrets := {key: name for pod in pods.values() for key, name in pod.secrets.items()}:
@@ -150,7 +151,7 @@ class _Conversion:
             return replica.count
         place = (*replica.spec[:-2], "replicas")
         text = "a template left it open; written as 1: set `nodes` of the step in the stack file"
-        self.notes.append(Note(shown(place), replica.count, text))
+        self.notes.append(Note(path_text(place), replica.count, text))
         return 1
 
     def _time_limit(self) -> str | None:
@@ -163,68 +164,63 @@ class _Conversion:
 
     def _pod(self, replica: Replica) -> _Pod:
         document, at = replica.document, replica.spec
-        containers: Any = _at(document.content, at).get("containers")
-        listed = cast("list[dict[str, Any]]", containers) if isinstance(containers, list) else []
+        containers = [*map(mapping, items(_at(document.content, at).get("containers")))]
         main = CONTAINERS.get(self.manifest.kind)
-        index = next((i for i, each in enumerate(listed) if each.get("name") == main), 0)
+        index = next((i for i, container in enumerate(containers) if container.get("name") == main), 0)
         place: Place = (*at, "containers", index)
         pod = _Pod()
-        if not listed:
+        if not containers:
             return pod
         document.get(*place, "name")
         mounts = self._mounts(replica, place)
         document.get(*place, "workingDir")
-        folder = str(listed[index].get("workingDir") or "")
+        folder = str(containers[index].get("workingDir") or "")
         self._environment(replica, place, pod, mounts)
-        words = [*self._words(document.get(*place, "command")), *self._words(document.get(*place, "args"))]
+        words = [str(word) for key in ("command", "args") for word in items(document.get(*place, key))]
         pod.run = [self._relative(self._text(word, pod.environment, mounts), folder) for word in words]
         self.programs += [program for program in _programs(pod.run) if program not in self.programs]
         self._resources(replica, place, pod)
         self._image(replica, place, pod)
-        for number, each in enumerate(listed[index].get("ports") or []):
-            if each.get("name") == PORTS.get(self.manifest.kind) and isinstance(each.get("containerPort"), int):
+        for number, port in enumerate(map(mapping, items(containers[index].get("ports")))):
+            if port.get("name") == PORTS.get(self.manifest.kind) and isinstance(port.get("containerPort"), int):
                 document.get(*place, "ports", number)
-                pod.port = each["containerPort"]
+                pod.port = port["containerPort"]
         self._pool(replica)
         return pod
-
-    def _words(self, value: Any) -> list[str]:
-        return [str(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []
 
     def _relative(self, word: str, folder: str) -> str:
         """A path below the program's working directory, relative to it."""
         return posixpath.relpath(word, folder) if folder and word.startswith(f"{folder.rstrip('/')}/") else word
 
     def _environment(self, replica: Replica, place: Place, pod: _Pod, mounts: Mapping[str, str]) -> None:
-        listed = _at(replica.document.content, place).get("env")
-        for index, each in enumerate(cast("list[dict[str, Any]]", listed) if isinstance(listed, list) else []):
-            name, at = str(each.get("name")), (*place, "env", index)
-            source: Any = each.get("valueFrom")
-            if "value" in each or source is None:
+        variables = items(_at(replica.document.content, place).get("env"))
+        for index, variable in enumerate(map(mapping, variables)):
+            name, at = str(variable.get("name")), (*place, "env", index)
+            source = variable.get("valueFrom")
+            if "value" in variable or source is None:
                 replica.document.get(*at)
-                pod.environment[name] = self._text(str(each.get("value", "")), {}, mounts)
-            elif isinstance(source, dict) and "secretKeyRef" in source:
+                pod.environment[name] = self._text(str(variable.get("value", "")), {}, mounts)
+            elif reference := mapping(mapping(source).get("secretKeyRef")):
                 replica.document.get(*at)
-                reference = cast("dict[str, dict[str, Any]]", source)["secretKeyRef"]
                 secret = re.sub(r"[^a-z0-9-]+", "-", f"{reference.get('name')}-{reference.get('key')}".lower())
                 pod.secrets[name] = secret
                 text = f"set its value: `pulumi config set --secret --path 'slipway:secrets.{secret}'`"
-                self.notes.append(Note(shown(at), f"{name} from a Secret", text))
+                self.notes.append(Note(path_text(at), f"{name} from a Secret", text))
 
     def _text(self, text: str, environment: Mapping[str, str], mounts: Mapping[str, str]) -> str:
         """A word or value with references in place of mounted folders and of what a template left open."""
         parts: list[str] = []
         end = 0
-        for found in UNKNOWN.finditer(text):
-            name = found["variable"] or found["mark"]
-            parts.append(literal(text[end : found.start()]))
-            if found["variable"] and name in environment:
+        for match in UNKNOWN.finditer(text):
+            name = match["variable"] or match["mark"]
+            parts.append(literal(text[end : match.start()]))
+            if match["variable"] and name in environment:
                 parts.append(environment[name])
             else:
                 key = f"{name}_value" if name in SECTION_KEYS else name
-                self.parameters[key] = {"type": "string", "description": f"What the manifest has as {found[0]}."}
+                self.parameters[key] = {"type": "string", "description": f"What the manifest has as {match[0]}."}
                 parts.append(f"{{{key}}}")
-            end = found.end()
+            end = match.end()
         result = "".join([*parts, literal(text[end:])])
         for folder in sorted(mounts, key=len, reverse=True):
             # In the command of a shell a path ends where the shell's word does.
@@ -235,68 +231,62 @@ class _Conversion:
     def _mounts(self, replica: Replica, place: Place) -> dict[str, str]:
         """The reference that stands for each mounted folder."""
         content = replica.document.content
-        volumes: Any = _at(content, replica.spec).get("volumes")
-        mounts: Any = _at(content, place).get("volumeMounts")
-        found: dict[str, str] = {}
-        for number, volume in enumerate(
-            cast("list[dict[str, Any]]", volumes) if isinstance(volumes, list) else []
-        ):
+        mounts = [*map(mapping, items(_at(content, place).get("volumeMounts")))]
+        folders: dict[str, str] = {}
+        for number, volume in enumerate(map(mapping, items(_at(content, replica.spec).get("volumes")))):
             at = (*replica.spec, "volumes", number)
-            claim: Any = volume.get("persistentVolumeClaim")
-            for index, mount in enumerate(
-                cast("list[dict[str, Any]]", mounts) if isinstance(mounts, list) else []
-            ):
+            claim = mapping(volume.get("persistentVolumeClaim"))
+            for index, mount in enumerate(mounts):
                 if mount.get("name") != volume.get("name") or not mount.get("mountPath"):
                     continue
                 folder = str(mount["mountPath"]).rstrip("/")
                 here = (*place, "volumeMounts", index)
-                if isinstance(claim, dict):
-                    name = self._text(str(cast("dict[str, Any]", claim).get("claimName")), {}, {})
-                    reads = bool(mount.get("readOnly") or cast("dict[str, Any]", claim).get("readOnly"))
+                if claim:
+                    name = self._text(str(claim.get("claimName")), {}, {})
+                    reads = bool(mount.get("readOnly") or claim.get("readOnly"))
                     if below := str(mount.get("subPath") or "").strip("/"):
                         name += f"/{self._text(below, {}, {})}"
-                    found[folder] = f"{{store}}/{name}" if reads else "{output}"
+                    folders[folder] = f"{{store}}/{name}" if reads else "{output}"
                     what = f"only read: copy its files into the store, below `{name}`"
                     text = what if reads else "written: paths below it are the step's `{output}`"
-                    self.notes.append(Note(shown(here), folder, text))
+                    self.notes.append(Note(path_text(here), folder, text))
                 elif "emptyDir" in volume:
-                    found[folder] = f"/tmp/{volume.get('name')}"
+                    folders[folder] = f"/tmp/{volume.get('name')}"
                     text = f"an empty folder: `/tmp/{volume.get('name')}`, which the program has to make"
-                    self.notes.append(Note(shown(here), folder, text))
+                    self.notes.append(Note(path_text(here), folder, text))
                 else:
                     continue
                 _ = replica.document.get(*at), replica.document.get(*here)
-        return found
+        return folders
 
     def _resources(self, replica: Replica, place: Place, pod: _Pod) -> None:
         for kind in ("requests", "limits"):
-            amounts = _at(replica.document.content, (*place, "resources")).get(kind)
-            for name, amount in cast("dict[str, Any]", amounts).items() if isinstance(amounts, dict) else ():
+            for name, amount in _at(replica.document.content, (*place, "resources", kind)).items():
                 key = AMOUNTS.get(str(name))
                 if key is None:
                     continue
                 replica.document.get(*place, "resources", kind, str(name))
                 if key == "cpu" and kind == "limits" and "cpu" in pod.resources:
                     text = f"CPU has no limit; {pod.resources['cpu']} is asked for"
-                    self.notes.append(Note(shown((*place, "resources", kind, name)), amount, text))
+                    self.notes.append(Note(path_text((*place, "resources", kind, name)), amount, text))
                     continue
-                own = int(amount) if key == "gpus" else str(amount)
-                pod.resources[key] = _larger(key, pod.resources.get(key), own)
+                wanted = int(amount) if key == "gpus" else str(amount)
+                pod.resources[key] = _larger(key, pod.resources.get(key), wanted)
 
     def _most(self, resources: Sequence[Mapping[str, str | int]]) -> dict[str, str | int]:
         """The most that any role asks for: all pods of a step are alike."""
-        found: dict[str, str | int] = {}
+        most: dict[str, str | int] = {}
         for resource in resources:
             for key, amount in resource.items():
-                found[key] = _larger(key, found.get(key), amount)
-        if any(dict(resource) != found for resource in resources):
-            listed = ", ".join(f"{key} {amount}" for key, amount in found.items())
+                most[key] = _larger(key, most.get(key), amount)
+        if any(dict(resource) != most for resource in resources):
+            listed = ", ".join(f"{key} {amount}" for key, amount in most.items())
             text = f"all pods of a step are alike: each asks for the most that any role does ({listed})"
             self.notes.append(Note("resources", "differ by role", text))
-            if found.get("gpus") and any(not resource.get("gpus") for resource in resources):
+            if most.get("gpus") and any(not resource.get("gpus") for resource in resources):
                 idle = "a pod of a role without GPUs holds a GPU node, too; without such roles it is not paid for"
                 self.notes.append(Note("resources", "GPUs", idle))
-        return found
+        return most
 
     def _image(self, replica: Replica, place: Place, pod: _Pod) -> None:
         image = str(_at(replica.document.content, place).get("image") or "")
@@ -306,41 +296,39 @@ class _Conversion:
 
     def _pool(self, replica: Replica) -> None:
         """What the nodes need that the pods asked for."""
-        labels = replica.document.get(*replica.spec, "nodeSelector")
-        if isinstance(labels, dict):
-            listed = ", ".join(f"{key}: {value}" for key, value in cast("dict[str, Any]", labels).items())
+        if labels := mapping(replica.document.get(*replica.spec, "nodeSelector")):
+            listed = ", ".join(f"{key}: {value}" for key, value in labels.items())
             self.needs.append(f"nodes with the labels {listed} (`nodeSelector` of {replica.role})")
-        tolerations = replica.document.get(*replica.spec, "tolerations")
-        for each in cast("list[dict[str, Any]]", tolerations) if isinstance(tolerations, list) else []:
-            value = f"={each['value']}" if each.get("value") else ""
-            effect = f":{each['effect']}" if each.get("effect") else ""
-            taint = f"{each.get('key', 'any key')}{value}{effect}"
+        for toleration in mappings(replica.document.get(*replica.spec, "tolerations")):
+            value = f"={toleration['value']}" if toleration.get("value") else ""
+            effect = f":{toleration['effect']}" if toleration.get("effect") else ""
+            taint = f"{toleration.get('key', 'any key')}{value}{effect}"
             self.needs.append(f"nodes whose taints are among: {taint} (`tolerations` of {replica.role})")
 
-    def _told_apart(self, by_role: Mapping[str, Any]) -> dict[str, str]:
+    def _environment_by_role(self, by_role: Mapping[str, Any]) -> dict[str, str]:
         """Words and variables of all roles as the step's environment, where references are filled in."""
         text = "each role has a command or environment of its own: `by_role.py` starts the one of its pod"
         self.notes.append(Note("roles", ", ".join(by_role), text))
-        found: dict[str, str] = {}
-        for role, each in by_role.items():
-            words = cast("list[str]", each["run"])
-            variables = cast("dict[str, str]", each["environment"])
-            found |= {f"{role.upper()}_WORD_{index}": word for index, word in enumerate(words)}
-            found |= {f"{role.upper()}_ENV_{name}": value for name, value in variables.items()}
-        return found
+        environment: dict[str, str] = {}
+        for role, program in by_role.items():
+            words = cast("list[str]", program["run"])
+            variables = cast("dict[str, str]", program["environment"])
+            environment |= {f"{role.upper()}_WORD_{index}": word for index, word in enumerate(words)}
+            environment |= {f"{role.upper()}_ENV_{name}": value for name, value in variables.items()}
+        return environment
 
     def _leave(self) -> None:
-        for each in self.manifest.beside:
-            metadata = _at(each.content, ("metadata",))
-            what = " ".join(str(part) for part in (each.content.get("kind"), metadata.get("name")) if part)
-            self.notes.append(Note(each.file.name, what or "no object", BESIDE, carried=False))
+        for document in self.manifest.beside:
+            metadata = _at(document.content, ("metadata",))
+            what = " ".join(str(part) for part in (document.content.get("kind"), metadata.get("name")) if part)
+            self.notes.append(Note(document.file.name, what or "no object", BESIDE, carried=False))
         for document in self.manifest.documents:
             for place, value in document.left():
                 if value in ({}, []):
                     continue
                 rule = rule_of(place)
                 why = EMPTY if place[1:2] in ROLES_AT and len(place) == 3 else rule.why or rule.becomes
-                self.notes.append(Note(shown(place), value, why, carried=False))
+                self.notes.append(Note(path_text(place), value, why, carried=False))
 
 
 def _programs(run: Sequence[str]) -> list[str]:
@@ -357,20 +345,16 @@ def _programs(run: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(word for word in words if re.search(r"^[^-{][^{]*\.(py|sh)$", word)))
 
 
-def _at(content: Any, place: Place) -> dict[str, Any]:
+def _at(content: object, place: Place) -> Mapping[str, Any]:
     """The mapping at ``place``; an empty one where there is none."""
     for part in place:
-        if isinstance(content, Mapping):
-            content = cast("Mapping[Any, Any]", content).get(part)
-        elif isinstance(content, list) and isinstance(part, int) and part < len(cast("list[Any]", content)):
-            content = cast("list[Any]", content)[part]
-        else:
-            return {}
-    return cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+        fields: Mapping[Any, Any] = dict(enumerate(items(content))) if isinstance(part, int) else mapping(content)
+        content = fields.get(part)
+    return mapping(content)
 
 
 def _larger(key: str, one: str | int | None, other: str | int) -> str | int:
     if one is None:
         return other
     amount = {"cpu": cpu_millicores, "gpus": int}.get(key, size_in_bytes)
-    return max(one, other, key=lambda each: amount(cast("Any", each)))
+    return max(one, other, key=lambda value: amount(cast("Any", value)))

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import yaml
 
+from infra.review.stack import at, items, mapping
 from infra.schema.problems import Problem
 from tools.new.writing import RefusedError
 
@@ -50,7 +51,7 @@ def _matches(pattern: Sequence[str], place: Sequence[str]) -> bool:
 def rules() -> Sequence[Rule]:
     """The whole table, in its order."""
     data = tomllib.loads(DATA.read_text(encoding="utf-8"))
-    return tuple(Rule(**each) for each in data["field"])
+    return tuple(Rule(**row) for row in data["field"])
 
 
 def rule_of(place: Place) -> Rule:
@@ -58,7 +59,7 @@ def rule_of(place: Place) -> Rule:
     return next(rule for rule in rules() if rule.matches(place))
 
 
-def shown(place: Place) -> str:
+def path_text(place: Place) -> str:
     """``place`` as people write it: ``spec.containers[0].image``."""
     text = ""
     for part in place:
@@ -98,29 +99,31 @@ class Document:
     def get(self, *place: str | int) -> Any:
         """What stands at ``place``, which counts as carried over with all that is below it; None where nothing
         is."""
-        found: Any = self.content
+        value: Any = self.content
         for part in place:
-            if isinstance(found, Mapping) and part in found:
-                found = cast("Mapping[str | int, Any]", found)[part]
-            elif isinstance(found, list) and isinstance(part, int) and part < len(cast("list[Any]", found)):
-                found = cast("list[Any]", found)[part]
+            if isinstance(value, Mapping) and part in value:
+                value = cast("Mapping[str | int, Any]", value)[part]
+            elif isinstance(value, list) and isinstance(part, int) and part < len(cast("list[Any]", value)):
+                value = cast("list[Any]", value)[part]
             else:
                 return None
         self.used.add(place)
-        return found
+        return value
 
     def left(self) -> Iterator[tuple[Place, Any]]:
         """The fields that were not carried over, the highest ones of which nothing was."""
         yield from self._left((), self.content)
 
-    def _left(self, place: Place, value: Any) -> Iterator[tuple[Place, Any]]:
+    def _left(self, place: Place, value: object) -> Iterator[tuple[Place, Any]]:
         if place in self.used or value is None:
             return
-        deeper = any(each[: len(place)] == place for each in self.used)
-        if not place or (deeper and isinstance(value, Mapping | list)):
-            pairs = _pairs(value)
-            for key, each in pairs:
-                yield from self._left((*place, key), each)
+        fields, elements = mapping(value), items(value)
+        deeper = any(used[: len(place)] == place for used in self.used)
+        if not place or (deeper and (fields or elements)):
+            for key, inner in fields.items():
+                yield from self._left((*place, str(key)), inner)
+            for index, inner in enumerate(elements):
+                yield from self._left((*place, index), inner)
         else:
             yield place, value
 
@@ -160,14 +163,14 @@ def read(path: Path) -> Manifest:
         )
         reason = f"it has {kinds}, and no TFJob or PyTorchJob of kubeflow.org and no Job of batch/v1"
         raise _refused(str(path), reason, "name the manifest of one training")
-    names = {str(_name(each)) for each in known}
-    kinds = {_kind(each) for each in known}
+    names = {str(_name(document)) for document in known}
+    kinds = {_kind(document) for document in known}
     if len(names) > 1 or len(kinds) > 1:
-        listed = ", ".join(f"{_kind(each)} {_name(each)} ({each.file.name})" for each in known)
+        listed = ", ".join(f"{_kind(document)} {_name(document)} ({document.file.name})" for document in known)
         raise _refused(str(path), f"it has several trainings: {listed}", "name the file of one of them")
-    for each in known:
-        _ = each.get("apiVersion"), each.get("kind"), each.get("metadata", "name")
-        _ = each.get("metadata", "generateName")
+    for document in known:
+        _ = document.get("apiVersion"), document.get("kind"), document.get("metadata", "name")
+        _ = document.get("metadata", "generateName")
     kind = next(iter(kinds))
     replicas = list(_replicas(kind, known, path))
     beside = [document for document in documents if document not in known]
@@ -183,7 +186,7 @@ def _documents(path: Path) -> Iterator[Document]:
         raise _refused(str(path), "there is no such file", "name the YAML file of a TFJob or a Job")
     files = [path]
     if path.is_dir():
-        files = sorted(each for each in path.iterdir() if each.suffix in {".yaml", ".yml"})
+        files = sorted(file for file in path.iterdir() if file.suffix in {".yaml", ".yml"})
     for file in files:
         try:
             text = PLACEHOLDER.sub(r'"\1"', file.read_text(encoding="utf-8"))
@@ -193,9 +196,9 @@ def _documents(path: Path) -> Iterator[Document]:
             raise _refused(
                 str(file), reason, "render templates first: `kustomize build`, `helm template`"
             ) from None
-        for each in objects:
-            if isinstance(each, dict):
-                yield Document(file, cast("dict[str, Any]", each))
+        for item in objects:
+            if isinstance(item, dict):
+                yield Document(file, cast("dict[str, Any]", item))
 
 
 def _kind(document: Document) -> str:
@@ -207,60 +210,47 @@ def _kind(document: Document) -> str:
 
 
 def _name(document: Document) -> object:
-    found: Any = document.content.get("metadata")
-    metadata = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    metadata = mapping(document.content.get("metadata"))
     return metadata.get("name") or str(metadata.get("generateName") or "").strip("-")
 
 
 def _replicas(kind: str, documents: Sequence[Document], path: Path) -> Iterator[Replica]:
     """The roles in the order of their ranks: the chief first, since it publishes."""
-    found: dict[str, Replica] = {}
+    replicas: dict[str, Replica] = {}
     for document in documents:
         if kind == JOB:
-            found["worker"] = Replica("worker", _pods(document), document, ("spec", "template", "spec"))
+            replicas["worker"] = Replica("worker", _pods(document), document, ("spec", "template", "spec"))
             continue
-        spec: Any = document.content.get("spec")
-        roles: Any = cast("dict[str, Any]", spec).get(REPLICAS[kind]) if isinstance(spec, dict) else None
-        for name in cast("dict[str, Any]", roles) if isinstance(roles, dict) else {}:
+        for name, settings in mapping(at(document.content, "spec", REPLICAS[kind])).items():
             role = ROLES.get(str(name).lower())
             if role is None:
                 raise _refused(str(path), f"`{name}` is no role of a {kind}", "write Chief, Worker, PS, Evaluator")
-            if role in found:
+            if role in replicas:
                 raise _refused(str(path), f"it has the role `{name}` twice", "leave one of them")
-            at = ("spec", REPLICAS[kind], str(name))
-            count = _number(cast("dict[str, Any]", roles)[name])
+            place = ("spec", REPLICAS[kind], str(name))
+            count = mapping(settings).get("replicas")
+            if isinstance(count, str) and count.isdecimal():
+                # A template wrote it in quotes.
+                count = int(count)
             if count == 0:
                 continue
-            document.get(*at, "replicas")
-            found[role] = Replica(role, 1 if count is None else count, document, (*at, "template", "spec"))
-    if not found:
+            document.get(*place, "replicas")
+            replicas[role] = Replica(role, 1 if count is None else count, document, (*place, "template", "spec"))
+    if not replicas:
         raise _refused(
             str(path), f"the {kind} has no {REPLICAS.get(kind, 'pods')}", "add the roles and their pods"
         )
     for role in ("chief", "worker", "ps", "evaluator"):
-        if role in found:
-            yield found[role]
-
-
-def _number(role: Any) -> int | str | None:
-    """The number of a role's pods, also where a template wrote it in quotes; None where it has none."""
-    count: Any = cast("dict[str, Any]", role).get("replicas") if isinstance(role, dict) else None
-    return int(count) if isinstance(count, str) and count.isdecimal() else count
+        if role in replicas:
+            yield replicas[role]
 
 
 def _pods(document: Document) -> int | str:
     """The pods of a Job that work together: all of them, where it is Indexed and they run at once."""
-    spec: Any = document.content.get("spec")
-    spec = cast("dict[str, Any]", spec) if isinstance(spec, dict) else {}
+    spec = mapping(document.content.get("spec"))
     completions, parallelism = spec.get("completions", 1), spec.get("parallelism", 1)
     if completions == parallelism and (completions == 1 or spec.get("completionMode") == "Indexed"):
         for key in ("completions", "parallelism", "completionMode"):
             document.get("spec", key)
         return completions
     return 1
-
-
-def _pairs(value: Any) -> list[tuple[str | int, Any]]:
-    if isinstance(value, Mapping):
-        return [(str(key), each) for key, each in cast("Mapping[Any, Any]", value).items()]
-    return list(enumerate(cast("list[Any]", value))) if isinstance(value, list) else []

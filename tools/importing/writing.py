@@ -16,7 +16,7 @@ from infra.schema.problems import Problem
 from infra.settings.checks.pipelines import section_name_findings
 from tools.importing.conversion import DISPATCHER, STEP, Imported, Note
 from tools.importing.manifest import Manifest
-from tools.new.writing import Draft, RefusedError, taken
+from tools.new.writing import Draft, RefusedError, name_clashes
 
 TEMPLATE = Path(__file__).parent / "data" / "by_role.py.j2"
 
@@ -37,7 +37,7 @@ def draft(manifest: Manifest, imported: Imported, name: str, code: Path | None) 
         Problem("NAME", name, finding.reason, finding.fix.partition(", and write")[0])
         for finding in section_name_findings((), name)
     ]
-    if problems := problems or taken("NAME", name, target, ROOT):
+    if problems := problems or name_clashes("NAME", name, target, ROOT):
         raise RefusedError(problems)
     files = _program(manifest, imported, code)
     missing = [program for program in imported.programs if not program.startswith("/") and program not in files]
@@ -47,7 +47,7 @@ def draft(manifest: Manifest, imported: Imported, name: str, code: Path | None) 
     files["pipeline.yaml"] = _pipeline(imported, manifest)
     if imported.by_role:
         files[DISPATCHER] = _dispatcher(imported.by_role)
-    return Draft(target, files, tuple(_said(manifest, imported, name, files, missing)))
+    return Draft(target, files, tuple(_report(manifest, imported, name, files, missing)))
 
 
 def _is_python(path: str) -> bool:
@@ -63,24 +63,22 @@ def _program(manifest: Manifest, imported: Imported, code: Path | None) -> dict[
             )
         return dict(_texts(code))
     folder = manifest.documents[0].file.parent
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for program in imported.programs:
         path = folder / Path(program).name
         if path.is_file():
-            found[Path(program).name] = path.read_text(encoding="utf-8")
-    renamed = {program: Path(program).name for program in imported.programs if Path(program).name in found}
+            files[Path(program).name] = path.read_text(encoding="utf-8")
+    renamed = {program: Path(program).name for program in imported.programs if Path(program).name in files}
     step = imported.pipeline["steps"][STEP]
-    step["run"] = [_renamed(word, renamed) for word in step["run"]]
+    step["run"] = [_rename(word, renamed) for word in step["run"]]
     if imported.by_role:
         words: Mapping[str, str] = step["environment"]
-        step["environment"] = {
-            key: _renamed(each, renamed) if WORD in key else each for key, each in words.items()
-        }
+        step["environment"] = {key: _rename(word, renamed) if WORD in key else word for key, word in words.items()}
     imported.programs = [renamed.get(program, program) for program in imported.programs]
-    return found
+    return files
 
 
-def _renamed(word: str, names: Mapping[str, str]) -> str:
+def _rename(word: str, names: Mapping[str, str]) -> str:
     """A word of the command with new names of programs: the whole word, or words in a shell's command."""
     for old, new in names.items():
         word = re.sub(rf"(?<![\w./-]){re.escape(old)}(?![\w./-])", lambda _, to=new: to, word)
@@ -127,8 +125,8 @@ def _pipeline(imported: Imported, manifest: Manifest) -> str:
 
 def _dispatcher(by_role: Mapping[str, Any]) -> str:
     shapes = {
-        role: {"words": len(each["run"]), "variables": sorted(each["environment"])}
-        for role, each in by_role.items()
+        role: {"words": len(program["run"]), "variables": sorted(program["environment"])}
+        for role, program in by_role.items()
     }
     template = jinja2.Template(
         TEMPLATE.read_text(encoding="utf-8"), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
@@ -150,7 +148,7 @@ def _line(note: Note) -> str:
     return " ".join(f"{note.at}: {value}: {note.text}".split())
 
 
-def _said(
+def _report(
     manifest: Manifest, imported: Imported, name: str, files: Mapping[str, str], missing: list[str]
 ) -> Iterator[str]:
     roles = ", ".join(f"{replica.role} {replica.count}" for replica in manifest.replicas)

@@ -32,6 +32,7 @@ from infra.pipelines.discovery import (
 from infra.pipelines.residents import total
 from infra.placement import shipping
 from infra.platform import Resources
+from infra.review.stack import mapping
 from infra.schema.problems import Problem, SettingsError, did_you_mean, listed, without_prefix
 from infra.schema.request import CPU_POOL, GPU_POOL, Starter, Wish
 from infra.schema.secret_values import MASK
@@ -41,7 +42,7 @@ from infra.settings.loading import load
 from infra.settings.model import KEY as REGISTRY
 from infra.settings.model import RegistrySettings, Settings
 from offline.rehearsal.session import variable
-from tools.new.writing import Draft, RefusedError, taken
+from tools.new.writing import Draft, RefusedError, name_clashes
 
 # The section of a new stack file that runs a pipeline on the stack's pools.
 
@@ -83,7 +84,7 @@ def section(name: str, uses: str | None, pipeline: AnyPipeline) -> Section:
     """The section that the pipeline starts with: its own ``starter``, or what its settings require."""
     guessed: list[str] = []
     values = dict(pipeline.starter) or _required(pipeline.settings, guessed)
-    apps = {key: each for key, each in _apps(pipeline.settings).items() if key not in values}
+    apps = {key: app for key, app in _apps(pipeline.settings).items() if key not in values}
     return Section(name, pipeline, {**({USES: uses} if uses else {}), **values}, tuple(guessed), apps=apps)
 
 
@@ -118,26 +119,26 @@ def _apps(model: type[BaseModel]) -> dict[str, Any]:
     return values
 
 
-def needs(settings: PipelineSettings, *, gpus: bool) -> Resources | None:
+def most_needed(settings: PipelineSettings, *, gpus: bool) -> Resources | None:
     """The most that any step or app with GPUs, or without, asks for; None where there is none.
 
     Without GPUs this includes all services: they stay where they are while steps run.
     """
-    placed = [each for _, each in placements(settings) if bool(each.asked_gpus) is gpus]
+    placed = [pod for _, pod in placements(settings) if bool(pod.asked_gpus) is gpus]
     if not placed:
         return None
-    staying = [each.asked for each in placed if isinstance(each, ServiceSettings)]
-    passing = [each.asked for each in placed if not isinstance(each, ServiceSettings)]
+    staying = [pod.asked for pod in placed if isinstance(pod, ServiceSettings)]
+    passing = [pod.asked for pod in placed if not isinstance(pod, ServiceSettings)]
 
     def both(amount: Callable[[Resources], int]) -> int:
         return max(map(amount, passing), default=0) + sum(map(amount, staying))
 
-    return replace(_each(both), gpus=max(each.asked_gpus for each in placed))
+    return replace(_combine(both), gpus=max(pod.asked_gpus for pod in placed))
 
 
-def largest(asked: Sequence[Resources]) -> Resources:
+def largest(requests: Sequence[Resources]) -> Resources:
     """The most of each resource, GPUs aside."""
-    return _each(lambda amount: max(map(amount, asked)))
+    return _combine(lambda amount: max(map(amount, requests)))
 
 
 def apps_together(settings: PipelineSettings) -> Resources:
@@ -147,43 +148,41 @@ def apps_together(settings: PipelineSettings) -> Resources:
     )
 
 
-def _each(of: Callable[[Callable[[Resources], int]], int]) -> Resources:
+def _combine(of: Callable[[Callable[[Resources], int]], int]) -> Resources:
     """What ``of`` makes of each resource, GPUs aside."""
-    return Resources(
-        of(lambda each: each.cpu), of(lambda each: each.memory), of(lambda each: each.ephemeral_storage)
-    )
+    return Resources(of(lambda pod: pod.cpu), of(lambda pod: pod.memory), of(lambda pod: pod.ephemeral_storage))
 
 
 def most_nodes(settings: PipelineSettings, *, gpus: bool) -> int:
     """The most nodes that any step with GPUs, or without, runs on at once."""
     return max(
-        (int(getattr(each, NODES, 1)) for _, each in placements(settings) if bool(each.asked_gpus) is gpus),
+        (int(getattr(pod, NODES, 1)) for _, pod in placements(settings) if bool(pod.asked_gpus) is gpus),
         default=1,
     )
 
 
-def apps_of(found: Section) -> Sequence[AppDeclaration]:
+def apps_of(section: Section) -> Sequence[AppDeclaration]:
     """The pipeline's apps, as they would be placed."""
-    return found.pipeline.apps(found.with_apps)
+    return section.pipeline.apps(section.with_apps)
 
 
-def builds(found: Section) -> bool:
+def builds(section: Section) -> bool:
     """Whether the cluster builds an image for a step or service; those of apps that it leaves out aside."""
-    declared = (*found.pipeline.steps(found.settings), *found.pipeline.services(found.settings))
-    return any(each.build for each in declared)
+    declared = (*section.pipeline.steps(section.settings), *section.pipeline.services(section.settings))
+    return any(pod.build for pod in declared)
 
 
-def secrets_of(found: Section) -> Sequence[str]:
+def secrets_of(section: Section) -> Sequence[str]:
     """The names of the stack's secrets that its steps are given."""
-    return sorted({name for step in found.pipeline.steps(found.settings) for name in step.secrets.values()})
+    return sorted({name for step in section.pipeline.steps(section.settings) for name in step.secrets.values()})
 
 
-def on_gpus(found: Section) -> Section:
+def on_gpus(section: Section) -> Section:
     """The section with one GPU for each step that reads another one's results, or else for every step."""
-    places = [(at, each) for at, each in placements(found.settings) if isinstance(each, StepSettings)]
+    places = [(at, step) for at, step in placements(section.settings) if isinstance(step, StepSettings)]
     reading = {
         str(place[-1])
-        for step in found.pipeline.steps(found.settings)
+        for step in section.pipeline.steps(section.settings)
         for place, settings in places
         if step.inputs
         and (settings is step.placed_by or place[-1] == (step.variant.of if step.variant else step.name))
@@ -193,17 +192,17 @@ def on_gpus(found: Section) -> Section:
     def change(name: str, step: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**step, POOL: GPU_POOL, GPUS: 1} if name in chosen else step
 
-    return replace(found, values=_with_steps(found.values, change), given=sorted(chosen))
+    return replace(section, values=_with_steps(section.values, change), given=sorted(chosen))
 
 
-def on_cpus(found: Section) -> Section:
+def on_cpus(section: Section) -> Section:
     """The section with every step, service and app on the pool without GPUs."""
 
     def change(_: str, step: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**step, POOL: CPU_POOL, **({GPUS: 0} if step.get(GPUS) else {})}
 
-    values, apps = (_with_steps(each, change) for each in (found.values, found.apps))
-    return replace(found, values=values, apps=apps)
+    values, apps = (_with_steps(part, change) for part in (section.values, section.apps))
+    return replace(section, values=values, apps=apps)
 
 
 def _with_steps(
@@ -211,79 +210,73 @@ def _with_steps(
 ) -> dict[str, Any]:
     """``values`` in which each section that names its pool is what ``change`` makes of it by its key."""
     changed = dict(values)
-    for key, each in values.items():
-        if isinstance(each, Mapping):
-            below = cast("Mapping[str, Any]", each)
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            below = mapping(cast("object", value))
             changed[key] = change(key, below) if POOL in below else _with_steps(below, change)
     return changed
 
 
-def written(found: Section, indent: str) -> str:
+def render_section(section: Section, indent: str) -> str:
     """The section as it stands in a stack file, with the settings that have a default as comments."""
-    return "\n".join(f"{indent}{line}".rstrip() for line in _lines(found))
+    return "\n".join(f"{indent}{line}".rstrip() for line in _lines(section))
 
 
-def _lines(found: Section) -> Iterator[str]:
-    fields = found.pipeline.settings.model_fields
-    yield f"{found.name}:"
-    for key in found.guessed:
-        if key in found.values:
+def _lines(section: Section) -> Iterator[str]:
+    fields = section.pipeline.settings.model_fields
+    yield f"{section.name}:"
+    for key in section.guessed:
+        if key in section.values:
             yield f"  # Put your own value here. {fields[key].description or ''}".rstrip()
-            yield f"  {key}: {_flow(found.values[key])}"
-    written_last = [key for key in found.values if _is_nested(found.values[key])]
-    for key, each in found.values.items():
-        if key not in (*found.guessed, *written_last):
-            yield f"  {key}: {_flow(each)}"
-    yield from _optional(found)
+            yield f"  {key}: {_flow(section.values[key])}"
+    written_last = [key for key in section.values if _section_of(section.values[key])]
+    for key, value in section.values.items():
+        if key not in (*section.guessed, *written_last):
+            yield f"  {key}: {_flow(value)}"
+    yield from _optional(section)
     for key in written_last:
-        yield from _entry(key, found.values[key], "  ")
-    yield from (f"  # {line}" for line in _left_out(found))
+        yield from _entry(key, section.values[key], "  ")
+    yield from (f"  # {line}" for line in _comments(section))
 
 
-def _optional(found: Section) -> Iterator[str]:
+def _optional(section: Section) -> Iterator[str]:
     """What else the pipeline can be told, with its default."""
-    for key, known in found.pipeline.settings.model_fields.items():
-        if key not in found.values and isinstance(known.default, str | int | float):
+    for key, known in section.pipeline.settings.model_fields.items():
+        if key not in section.values and isinstance(known.default, str | int | float):
             yield f"  # {known.description or key}"
             yield f"  # {key}: {_flow(known.default)}"
 
 
-def _left_out(found: Section) -> Iterator[str]:
+def _comments(section: Section) -> Iterator[str]:
     """What the section can have beside its steps, as it would stand there."""
-    if SCHEDULE not in found.values:
+    if SCHEDULE not in section.values:
         yield "Runs it by the clock as well, here each night, which is billed: docs/runs.md."
         yield f"{SCHEDULE}: {NIGHTLY}"
-    if found.apps:
+    if section.apps:
         yield "Its apps stay after the steps, and are billed around the clock: docs/apps.md. With `follow: newest`"
         yield "beside `pool` an app goes on to what a schedule makes."
-    for key, each in found.apps.items():
-        yield from _entry(key, each, "")
+    for key, app in section.apps.items():
+        yield from _entry(key, app, "")
 
 
-def _is_nested(value: Any) -> bool:
-    """Whether it is a section of sections, which does not go on one line."""
-    return isinstance(value, Mapping) and any(
-        isinstance(each, Mapping) for each in _pipeline_section(value).values()
-    )
-
-
-def _pipeline_section(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value)
+def _section_of(value: Any) -> Mapping[str, Any]:
+    """The value where it is a section of sections, which does not go on one line; else an empty one."""
+    section = mapping(value)
+    return section if any(isinstance(inner, Mapping) for inner in section.values()) else {}
 
 
 def _entry(key: str, value: Any, indent: str) -> Iterator[str]:
     """A line for a single value and for a section of such, else a line for each key."""
-    if not _is_nested(value):
-        yield f"{indent}{key}: {_flow(value)}"
-        return
-    yield f"{indent}{key}:"
-    for below, each in _pipeline_section(value).items():
-        yield from _entry(below, each, f"{indent}  ")
+    nested = _section_of(value)
+    yield f"{indent}{key}:" if nested else f"{indent}{key}: {_flow(value)}"
+    for below, inner in nested.items():
+        yield from _entry(below, inner, f"{indent}  ")
 
 
 def _flow(value: Any) -> str:
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key}: {_flow(each)}' for key, each in _pipeline_section(value).items())}}}"
+        inner = mapping(cast("object", value))
+        return f"{{{', '.join(f'{key}: {_flow(part)}' for key, part in inner.items())}}}"
     plain = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True)
     text = plain.removesuffix("\n").removesuffix("\n...")
     # As people write a number that has to be text: "2".
@@ -310,26 +303,22 @@ def draft(stack: str, given: Mapping[str, str], example: str) -> Draft:
 
     Raises `RefusedError` with everything that keeps it from being one.
     """
-    cloud, uses, region, gpu = (
-        given.get("CLOUD"),
-        given.get("USES", example),
-        given.get("REGION"),
-        given.get("GPU"),
-    )
+    cloud, region, gpu = given.get("CLOUD"), given.get("REGION"), given.get("GPU")
+    uses = given.get("USES", example)
     target = STACKS / f"Pulumi.{stack}.yaml"
     problems = [*_name_problems(stack, target), *_cloud_problems(cloud)]
-    found: Section | None = None
+    run: Section | None = None
     try:
-        found = _section(uses, gpu)
+        run = _section(uses, gpu)
     except RefusedError as refused:
         problems += refused.problems
-    starter = PLACES[cloud].starter(_wish(found, region, gpu)) if cloud is not None and cloud in PLACES else None
+    starter = PLACES[cloud].starter(_wish(run, region, gpu)) if cloud is not None and cloud in PLACES else None
     if starter is not None and not isinstance(starter, Starter):
         problems += starter
-    if problems or found is None or not isinstance(starter, Starter):
+    if problems or run is None or not isinstance(starter, Starter):
         raise RefusedError(problems)
-    chosen = found if starter.gpu_pool else on_cpus(found)
-    text = _rendered(stack, chosen, starter)
+    chosen = run if starter.gpu_pool else on_cpus(run)
+    text = _render(stack, chosen, starter)
     secrets = secrets_of(chosen)
     values = without_prefix(yaml.safe_load(text)["config"])
     try:
@@ -337,7 +326,7 @@ def draft(stack: str, given: Mapping[str, str], example: str) -> Draft:
         settings = load({**values, **({SECRETS: dict.fromkeys(secrets, MASK)} if secrets else {})})
     except SettingsError as error:
         raise RefusedError(error.problems) from error
-    return Draft(target, text, tuple(_said(target, chosen, settings, starter)))
+    return Draft(target, text, tuple(_report(target, chosen, settings, starter)))
 
 
 def _name_problems(stack: str, target: Path) -> Iterator[Problem]:
@@ -345,18 +334,18 @@ def _name_problems(stack: str, target: Path) -> Iterator[Problem]:
         reason = f"{len(stack)} characters, and the name of a Pulumi stack has at most {NAME_LIMIT}"
         yield Problem("STACK", stack, reason, "shorten it")
     elif "/" in stack:
-        own = stack.rpartition("/")[2] or "mine"
-        fix = f"write the stack's own name, STACK={own}, and the rest of it in `pulumi stack init`"
+        name = stack.rpartition("/")[2] or "mine"
+        fix = f"write the stack's own name, STACK={name}, and the rest of it in `pulumi stack init`"
         yield Problem("STACK", stack, "the name of a file, which has no organization in it", fix)
     elif not NAME.fullmatch(stack):
         reason = "not the name of a Pulumi stack: letters, digits, `-`, `_` and `.`, and no hyphen in front"
         yield Problem("STACK", stack, reason, "choose one such as `team-a`")
     else:
-        yield from taken("STACK", stack, target, ROOT)
+        yield from name_clashes("STACK", stack, target, ROOT)
 
 
 def _cloud_problems(cloud: str | None) -> Iterator[Problem]:
-    places = ", ".join(f"CLOUD={name} ({each.title})" for name, each in PLACES.items())
+    places = ", ".join(f"CLOUD={name} ({place.title})" for name, place in PLACES.items())
     if cloud is None:
         yield Problem("CLOUD", None, "a stack runs somewhere", f"write one of {places}")
     elif cloud not in PLACES:
@@ -385,14 +374,14 @@ def _section(uses: str, gpu: str | None) -> Section:
         raise RefusedError([*problems, *error.problems]) from error
     if problems or declared.problems:
         raise RefusedError([*problems, *declared.problems])
-    found = section(name, named, declared)
+    run = section(name, named, declared)
     try:
-        settings = found.settings
+        settings = run.settings
     except ValidationError as error:
-        keys = listed(sorted({".".join(map(str, each["loc"])) for each in error.errors()}), "and")
+        keys = listed(sorted({".".join(map(str, problem["loc"])) for problem in error.errors()}), "and")
         fix = "write the stack file by hand, as docs/stacks.md shows"
         raise RefusedError([Problem("USES", uses, f"{keys} of it have no default", fix)]) from error
-    return on_gpus(found) if gpu and needs(settings, gpus=True) is None else found
+    return on_gpus(run) if gpu and most_needed(settings, gpus=True) is None else run
 
 
 def _unknown(uses: str) -> Problem:
@@ -404,66 +393,66 @@ def _unknown(uses: str) -> Problem:
     return Problem("USES", uses, "no folder of that name below `workloads/` declares a pipeline", fix)
 
 
-def _wish(found: Section | None, region: str | None, gpu: str | None) -> Wish:
+def _wish(section: Section | None, region: str | None, gpu: str | None) -> Wish:
     """What the section asks of a cloud; that of ordinary steps where it is not known."""
-    if found is None:
+    if section is None:
         return Wish(region, gpu, ORDINARY, ORDINARY if gpu else None)
-    settings = found.with_apps
-    cpu, gpus = needs(settings, gpus=False) or ORDINARY, needs(settings, gpus=True)
-    if _building(found):
+    settings = section.with_apps
+    cpu, gpus = most_needed(settings, gpus=False) or ORDINARY, most_needed(settings, gpus=True)
+    if _building(section):
         cpu = largest((cpu, RegistrySettings(pool=CPU_POOL).asked))
     return Wish(region, gpu, cpu, gpus, apps_together(settings))
 
 
-def _rendered(stack: str, found: Section, starter: Starter) -> str:
+def _render(stack: str, section: Section, starter: Starter) -> str:
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, autoescape=False, keep_trailing_newline=True
     )
     template = environment.from_string(starter.template.read_text(encoding="utf-8"))
-    nodes = {f"{pool}_nodes": most_nodes(found.settings, gpus=pool == GPU_POOL) for pool in (CPU_POOL, GPU_POOL)}
-    own = {"stack": stack, "runs": found.name, "pipelines": _registry(found, starter) + _pipelines(found)}
-    return template.render({**starter.values, **nodes, **own})
+    nodes = {f"{pool}_nodes": most_nodes(section.settings, gpus=pool == GPU_POOL) for pool in (CPU_POOL, GPU_POOL)}
+    texts = {"stack": stack, "runs": section.name, "pipelines": _registry(section, starter) + _pipelines(section)}
+    return template.render({**starter.values, **nodes, **texts})
 
 
-def _registry(found: Section, starter: Starter) -> str:
+def _registry(section: Section, starter: Starter) -> str:
     """The section `registry`, where the cluster builds images; as a comment where those of apps are left out."""
-    if not _building(found):
+    if not _building(section):
         return ""
     repository = f", repository: {starter.repository}" if starter.repository else ""
-    mark = "" if builds(found) else "# "
+    mark = "" if builds(section) else "# "
     return (
         "  # Where its images are built, and which registry they are pushed to: docs/image-builds.md.\n"
         f"  {mark}slipway:{REGISTRY}: {{pool: {CPU_POOL}{repository}}}\n\n"
     )
 
 
-def _building(found: Section) -> bool:
+def _building(section: Section) -> bool:
     """Whether the cluster builds an image for anything of the pipeline."""
-    return builds(found) or any(each.build for each in apps_of(found))
+    return builds(section) or any(app.build for app in apps_of(section))
 
 
-def _pipelines(found: Section) -> str:
+def _pipelines(section: Section) -> str:
     lines = ["  slipway:pipelines:"]
-    if found.given:
+    if section.given:
         lines += [
-            f"    # {listed(found.given, 'and')} got a GPU because one was asked for. A step that uses none",
+            f"    # {listed(section.given, 'and')} got a GPU because one was asked for. A step that uses none",
             "    # runs as well with `{pool: cpu}` alone, and costs less.",
         ]
-    return "\n".join([*lines, written(found, "    ")]) + "\n"
+    return "\n".join([*lines, render_section(section, "    ")]) + "\n"
 
 
-def _said(target: Path, found: Section, settings: Settings, starter: Starter) -> Iterator[str]:
+def _report(target: Path, section: Section, settings: Settings, starter: Starter) -> Iterator[str]:
     stack = target.name.removeprefix("Pulumi.").removesuffix(".yaml")
-    places = ", ".join(f"{at[-1]} on pool {step.pool}" for at, step in placements(found.settings))
-    yield f"Wrote {target.relative_to(ROOT)}: {found.name}, with {places}"
-    yield from _idle_gpus(found, settings)
-    if apps := ", ".join(each.name for each in apps_of(found)):
+    places = ", ".join(f"{at[-1]} on pool {step.pool}" for at, step in placements(section.settings))
+    yield f"Wrote {target.relative_to(ROOT)}: {section.name}, with {places}"
+    yield from _idle_gpus(section, settings)
+    if apps := ", ".join(app.name for app in apps_of(section)):
         yield f"Left out, as comments in the file: {apps}, since apps are billed around the clock"
-    if builds(found) and starter.repository:
+    if builds(section) and starter.repository:
         yield f"Set first, in the file: slipway:{REGISTRY}.repository, where images are pushed to"
-    if found.guessed:
-        yield f"Set first, in the file: {', '.join(found.guessed)}"
-    secrets = secrets_of(found)
+    if section.guessed:
+        yield f"Set first, in the file: {', '.join(section.guessed)}"
+    secrets = secrets_of(section)
     if secrets:
         yield "Set first, since the file is refused without its secrets:"
         yield f"  pulumi stack init {stack}"
@@ -472,7 +461,7 @@ def _said(target: Path, found: Section, settings: Settings, starter: Starter) ->
         )
         variables = ", ".join(map(variable, secrets))
         yield f"  or, for rehearsals alone, {variables} in the environment"
-    yield from _unshipped(found)
+    yield from _unshipped(section)
     yield "Next:"
     yield f"  make rehearse STACK={stack}"
     yield f"  make preview STACK={stack}    what it costs, and the quota it needs"
@@ -482,18 +471,18 @@ def _said(target: Path, found: Section, settings: Settings, starter: Starter) ->
     yield from (f"  {line.format(stack=stack)}" for line in starter.before)
 
 
-def _unshipped(found: Section) -> Iterator[str]:
+def _unshipped(section: Section) -> Iterator[str]:
     """What the files of the pipeline lack, a lock file for example: the stack is refused until it is there."""
-    declared = DeclaredPipeline(found.name, found.values.get(USES, found.name), found.settings)
+    declared = DeclaredPipeline(section.name, section.values.get(USES, section.name), section.settings)
     problems = {problem.reason: problem for problem in shipping.problems([declared], ROOT)}
     if problems:
         yield "Correct first, since the file is refused until then:"
         yield from (f"  {problem.key}: {problem.reason}; {problem.fix}" for problem in problems.values())
 
 
-def _idle_gpus(found: Section, settings: Settings) -> Iterator[str]:
+def _idle_gpus(section: Section, settings: Settings) -> Iterator[str]:
     """A node has as many GPUs as the smallest machine with them, which may be more than any step uses."""
-    used = needs(found.settings, gpus=True)
+    used = most_needed(section.settings, gpus=True)
     for cluster in settings.clusters.values():
         for name, pool in cluster.pools.items():
             node = pool.node()

@@ -37,14 +37,14 @@ class Draft:
     said: Sequence[str]
 
 
-def taken(option: str, name: str, target: Path, root: Path) -> list[Problem]:
+def name_clashes(option: str, name: str, target: Path, root: Path) -> list[Problem]:
     """The problem of a target that is there, in letters of either case, as some file systems have one for both."""
     folder = target.parent
-    there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    found = next((each for each in there if each.casefold() == target.name.casefold()), None)
-    if found is None:
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    clash = next((existing for existing in names if existing.casefold() == target.name.casefold()), None)
+    if clash is None:
         return []
-    where = (folder / found).relative_to(root).as_posix()
+    where = (folder / clash).relative_to(root).as_posix()
     return [Problem(option, name, f"{where} is there already", "choose another name; nothing is overwritten")]
 
 
@@ -112,7 +112,7 @@ def draft(name: str) -> Draft:
         Problem("PIPELINE", name, finding.reason, finding.fix.partition(", and write")[0])
         for finding in section_name_findings((), name)
     ]
-    if problems := problems or taken("PIPELINE", name, target, ROOT):
+    if problems := problems or name_clashes("PIPELINE", name, target, ROOT):
         raise RefusedError(problems)
     files = {
         path.name.removesuffix(RENDERED): _text(path, name)

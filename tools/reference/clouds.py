@@ -41,7 +41,7 @@ stack's own steps say only which pool, how many GPUs, and how much of the pool's
 OWN = ("pool", "gpus", "cpu", "memory")
 
 PLACES = tuple(
-    f"slipway:kubernetes:{each}" for each in ("StepJob", "Workspace", "PipelineService", "PipelineSchedule")
+    f"slipway:kubernetes:{kind}" for kind in ("StepJob", "Workspace", "PipelineService", "PipelineSchedule")
 )
 """The components whose objects are compared: those above the platform contract."""
 
@@ -65,7 +65,7 @@ NAMESPACE = "slipway"
 ABSENT = "not there"
 PRESENT = "there"
 
-_PUBLISHING = "|".join(f"{folder}-{each.name}" for folder, each in supplements().items())
+_PUBLISHING = "|".join(f"{folder}-{supplement.name}" for folder, supplement in supplements().items())
 _READ = "|".join(supplement.name for supplement in supplements().values())
 
 CATEGORIES: Mapping[str, re.Pattern[str]] = {
@@ -135,11 +135,12 @@ def comparisons(stacks: Sequence[str], root: Path = ROOT) -> list[Comparison]:
     configurations = {
         stack: cast("Mapping[str, Any]", stack_config(stack, root).get(PIPELINES) or {}) for stack in stacks
     }
-    found: list[Comparison] = []
+    compared: list[Comparison] = []
     for reference in REFERENCES:
-        alike = [stack for stack, each in configurations.items() if each.keys() & configurations[reference].keys()]
-        found.append(compare(alike, root, reference))
-    return found
+        of_reference = configurations[reference].keys()
+        alike = [stack for stack, sections in configurations.items() if sections.keys() & of_reference]
+        compared.append(compare(alike, root, reference))
+    return compared
 
 
 def compare(stacks: Sequence[str], root: Path = ROOT, reference: str = REFERENCES[0]) -> Comparison:
@@ -152,13 +153,13 @@ def compare(stacks: Sequence[str], root: Path = ROOT, reference: str = REFERENCE
     ]
     of_reference = configurations[reference][PIPELINES]
     objects = {stack: _objects(stack, configurations[stack], alike, of_reference, root) for stack in stacks}
-    every = {thing: None for found in objects.values() for thing in found}
+    every = {thing: None for fields in objects.values() for thing in fields}
     fields = 0
     rows: dict[tuple[str | None, str, tuple[tuple[str, tuple[str, ...]], ...]], list[str]] = {}
     for thing in every:
-        having = {stack: found[thing] for stack, found in objects.items() if thing in found}
-        known = sorted({field for found in having.values() for field in found})
-        values = {field: {stack: found.get(field) for stack, found in having.items()} for field in known}
+        having = {stack: things[thing] for stack, things in objects.items() if thing in things}
+        known = sorted({field for by_field in having.values() for field in by_field})
+        values = {field: {stack: by_field.get(field) for stack, by_field in having.items()} for field in known}
         values[""] = {stack: PRESENT if stack in having else None for stack in stacks}
         for field, by_stack in values.items():
             fields += bool(field)
@@ -169,7 +170,7 @@ def compare(stacks: Sequence[str], root: Path = ROOT, reference: str = REFERENCE
         Difference(category, tuple(things), field, dict(values))
         for (category, field, values), things in rows.items()
     ]
-    return Comparison(stacks, [each.name for each in alike], fields, differences)
+    return Comparison(stacks, [pipeline.name for pipeline in alike], fields, differences)
 
 
 def _differing(by_stack: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -180,17 +181,17 @@ def _differing(by_stack: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         if (len(mappings) == len(by_stack))
         else []
     )
-    found: dict[str, list[str]] = {}
+    by_text: dict[str, list[str]] = {}
     for stack, value in by_stack.items():
-        rest = {key: each for key, each in value.items() if (key, each) not in shared} if shared else value
+        rest = {key: inner for key, inner in value.items() if (key, inner) not in shared} if shared else value
         text = ABSENT if rest is None or rest == {} else json.dumps(rest, sort_keys=True).strip('"')
-        found.setdefault(text, []).append(stack)
-    return {value: tuple(stacks) for value, stacks in found.items()} if len(found) > 1 else {}
+        by_text.setdefault(text, []).append(stack)
+    return {value: tuple(stacks) for value, stacks in by_text.items()} if len(by_text) > 1 else {}
 
 
-def page(found: Sequence[Comparison]) -> str:
+def page(compared: Sequence[Comparison]) -> str:
     """The whole page."""
-    return HEAD + "".join(map(_part, found))
+    return HEAD + "".join(map(_part, compared))
 
 
 def _part(comparison: Comparison) -> str:
@@ -223,13 +224,13 @@ def _objects(
 ) -> dict[str, dict[str, Any]]:
     """The fields of each object of the stack, by kind and name, with what only this stack calls so left out."""
     values = dict(configuration)
-    sections = {each.name: copy.deepcopy(of_reference[each.name]) for each in pipelines}
+    sections = {pipeline.name: copy.deepcopy(of_reference[pipeline.name]) for pipeline in pipelines}
     pools: dict[str, str] = {}
     for pipeline in pipelines:
-        for place, each in placements(pipeline.settings, (pipeline.name,)):
-            own, placed = _at(values[PIPELINES], place), _at(sections, place)
-            no_gpu = {"gpus": 0} if isinstance(each, StepSettings) else {}
-            placed.update({**no_gpu, **{key: own[key] for key in OWN if key in own}})
+        for place, pod in placements(pipeline.settings, (pipeline.name,)):
+            of_stack, placed = _at(values[PIPELINES], place), _at(sections, place)
+            no_gpu = {"gpus": 0} if isinstance(pod, StepSettings) else {}
+            placed.update({**no_gpu, **{key: of_stack[key] for key in OWN if key in of_stack}})
             pools.setdefault(str(placed["pool"]), f"<pool of {place[-1]}>")
     values[PIPELINES] = sections
     values.pop(f"{PREFIX}rehearsal", None)
@@ -238,9 +239,9 @@ def _objects(
     others = OtherStacks(root, declare, preview=False).of(stack)
     settings = load(without_prefix(values), others.resolve)
     stand_ins = emulators(settings.request)
-    for each in stand_ins:
-        values = {**each.configuration, **values}
-    found = evaluate(
+    for pod in stand_ins:
+        values = {**pod.configuration, **values}
+    evaluation = evaluate(
         lambda: declare(root),
         project="slipway",
         stack=stack,
@@ -252,7 +253,7 @@ def _objects(
         ("store", "devices"), dict.fromkeys(settings.clusters, "<cluster>")
     )
     objects: dict[str, dict[str, Any]] = {}
-    for _, resource in sorted(found.resources.items()):
+    for _, resource in sorted(evaluation.resources.items()):
         if resource.custom and resource.type != ADMISSION and any(place in resource.urn for place in PLACES):
             renamed = _renaming(stack, resource.name, names, settings)
             kind = resource.type.rpartition(":")[2]
@@ -289,7 +290,7 @@ def _renaming(
             ]
     patterns.append((rf"(?<=-slipway-){re.escape(stack)}|(?<=^slipway\.){re.escape(stack)}$", "<stack>"))
     patterns.append((r"(?<![0-9a-f])(?:[0-9a-f]{10}|[0-9a-f]{32})(?![0-9a-f])", "<digest>"))
-    if any(each.other_stack for each in clusters.values()):
+    if any(cluster.other_stack for cluster in clusters.values()):
         # The other stack says which namespace it is, so that no two of its teams share one.
         patterns.append((rf"^{re.escape(settings.namespace)}(?=$|-node-reader$)", NAMESPACE))
 
@@ -305,28 +306,28 @@ def _flat(value: Any, path: tuple[str, ...], renamed: Callable[[str], str]) -> I
     """Every field below ``value`` with its path; volumes and variables by name, selectors and such whole."""
     whole = path[-1:] and (path[-1] in WHOLE or path[-2:-1] == ("volumes",))
     if isinstance(value, Mapping) and value and not whole:
-        for key, each in cast("Mapping[str, Any]", value).items():
-            yield from _flat(each, (*path, renamed(key)), renamed)
+        for key, inner in cast("Mapping[str, Any]", value).items():
+            yield from _flat(inner, (*path, renamed(key)), renamed)
     elif path[-1:] == ("args",):
-        arguments = [renamed(str(each)) for each in cast("list[object]", value)]
+        arguments = [renamed(str(argument)) for argument in cast("list[object]", value)]
         yield ".".join(path), [argument for argument in arguments if not argument.startswith(SUPPLEMENTS)]
         for option in SUPPLEMENTS:
             name = option.strip("-=")
             yield ".".join((*path, name)), [argument for argument in arguments if argument.startswith(option)]
     elif isinstance(value, list) and not whole and isinstance(next(iter(cast("list[Any]", value)), None), Mapping):
-        for index, each in enumerate(cast("list[Mapping[str, Any]]", value)):
+        for index, inner in enumerate(cast("list[Mapping[str, Any]]", value)):
             by_name = path[-1] in BY_NAME
-            rest = {key: inner for key, inner in each.items() if key != "name" or not by_name}
-            yield from _flat(rest, (*path, str(each["name"] if by_name else index)), renamed)
+            rest = {key: inner for key, inner in inner.items() if key != "name" or not by_name}
+            yield from _flat(rest, (*path, str(inner["name"] if by_name else index)), renamed)
     else:
         yield ".".join(path), _text(value, renamed)
 
 
 def _text(value: Any, renamed: Callable[[str], str]) -> Any:
     if isinstance(value, Mapping):
-        return {key: _text(each, renamed) for key, each in cast("Mapping[str, Any]", value).items()}
+        return {key: _text(inner, renamed) for key, inner in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_text(each, renamed) for each in cast("list[Any]", value)]
+        return [_text(inner, renamed) for inner in cast("list[Any]", value)]
     return renamed(value) if isinstance(value, str) else value
 
 
@@ -336,25 +337,25 @@ def _category(thing: str, field: str) -> str | None:
 
 def _rows(difference: Difference, stacks: Sequence[str]) -> str:
     lines: list[str] = []
-    first = (_listed(difference.objects), f"`{difference.field}`" if difference.field else "the object")
+    first = (_list_objects(difference.objects), f"`{difference.field}`" if difference.field else "the object")
     for value, having in difference.values.items():
         shown = value if value in {ABSENT, PRESENT} else f"`{_short(value)}`"
         lines.append(
-            f"| {first[0]} | {first[1]} | {shown.replace('|', chr(92) + '|')} | {_having(having, stacks)} |\n"
+            f"| {first[0]} | {first[1]} | {shown.replace('|', chr(92) + '|')} | {_name_stacks(having, stacks)} |\n"
         )
         first = ("", "")
     return "".join(lines)
 
 
-def _listed(objects: Iterable[str]) -> str:
+def _list_objects(objects: Iterable[str]) -> str:
     by_kind: dict[str, list[str]] = {}
-    for each in objects:
-        kind, _, name = each.partition(" ")
+    for thing in objects:
+        kind, _, name = thing.partition(" ")
         by_kind.setdefault(kind, []).append(name)
     return "; ".join(f"{kind} {', '.join(f'`{name}`' for name in names)}" for kind, names in by_kind.items())
 
 
-def _having(having: Sequence[str], stacks: Sequence[str]) -> str:
+def _name_stacks(having: Sequence[str], stacks: Sequence[str]) -> str:
     rest = [stack for stack in stacks if stack not in having]
     if len(rest) < len(having) and len(having) > 2:
         return f"all but {', '.join(rest)}"

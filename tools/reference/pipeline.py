@@ -14,7 +14,7 @@ from infra.pipelines.results import ITEMS_FILE
 from infra.schema.problems import listed
 from offline.files import write_or_check
 from tools.reference.settings import PAGE as SETTINGS
-from tools.reference.settings import Section, described
+from tools.reference.settings import Section, describe
 
 PAGE, SCHEMA = SETTINGS.with_name("pipeline.md"), SETTINGS.with_name("pipeline.schema.json")
 
@@ -62,7 +62,7 @@ begin it with `# yaml-language-server: $schema=../../docs/pipeline.schema.json`.
 
 def page() -> str:
     """The whole page."""
-    return HEAD + described(Section("pipeline.yaml", "", PipelineFile, top=True))
+    return HEAD + describe(Section("pipeline.yaml", "", PipelineFile, top=True))
 
 
 def schema() -> str:

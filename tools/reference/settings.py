@@ -88,11 +88,11 @@ class Section:
 
     def below(self) -> Iterator["Section"]:
         """The sections in it, each followed by those in that one."""
-        for name, field in _written(self.model):
+        for name, field in _keys(self.model):
             path = name if self.top else f"{self.path}.{name}"
             inner = list(_models(field.annotation))
             for suffix, model in inner:
-                alike = [each for each, _ in inner if each == suffix]
+                alike = [other for other, _ in inner if other == suffix]
                 where = f"where `{_tag(model)}`" if len(alike) > 1 else self.where
                 section = Section(path + suffix, where, model)
                 yield section
@@ -102,24 +102,24 @@ class Section:
 def page(pipelines: Sequence[str] = ()) -> str:
     """The whole page, with the settings of ``pipelines``, or else of all that are here."""
     names = pipelines or pipeline_names()
-    return HEAD + described(Section("slipway:", "", with_pipelines(each_of(names)), top=True))
+    return HEAD + describe(Section("slipway:", "", with_pipelines(each_of(names)), top=True))
 
 
-def described(top: Section) -> str:
+def describe(top: Section) -> str:
     """The keys of a file: each model once, under all places that it describes."""
     places: dict[type[BaseModel], list[Section]] = {}
     for section in (top, *top.below()):
         places.setdefault(section.model, []).append(section)
-    return "".join(_described(model, sections) for model, sections in places.items())
+    return "".join(_describe(model, sections) for model, sections in places.items())
 
 
-def _described(model: type[BaseModel], sections: Sequence[Section]) -> str:
+def _describe(model: type[BaseModel], sections: Sequence[Section]) -> str:
     """The places of a model, what it is, and a table of its keys."""
     paths = ", ".join(f"`{path}`" for path in dict.fromkeys(section.path for section in sections))
     conditions = {section.where for section in sections}
     where = f", {conditions.pop()}" if conditions != {""} and len(conditions) == 1 else ""
     about = " ".join((model.__doc__ or "").split()).replace("``", "`")
-    rows = "".join(_row(name, field) for name, field in _written(model))
+    rows = "".join(_row(name, field) for name, field in _keys(model))
     return f"\n## {paths}{where}\n\n{about}\n\n{TABLE}{rows}"
 
 
@@ -150,14 +150,14 @@ def _models(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
         yield "", annotation
 
 
-def _written(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+def _keys(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
     """The keys that a stack file may have, and not what is read from elsewhere."""
     return ((name, field) for name, field in model.model_fields.items() if not field.exclude)
 
 
 def _tag(model: type[BaseModel]) -> str:
     """`cloud: gcp`: what tells this member of a union apart."""
-    name = next(name for name in ("cloud", "kind", "stack") if name in dict(_written(model)))
+    name = next(name for name in ("cloud", "kind", "stack") if name in dict(_keys(model)))
     if name == "stack":
         return name
     return f"{name}: {get_args(model.model_fields[name].annotation)[0]}"

@@ -41,12 +41,14 @@ CHANGES = {When.SKIPPED: "raised by more than one", When.ON: "switched on", When
 
 def page() -> str:
     """The whole page."""
-    found = {name: (cloud.title, cloud.review()) for name, cloud in CLOUDS.items()}
-    return HEAD + "".join(_section(name, *each) for name, each in sorted(found.items()) if each[1].in_place())
+    reviews = {name: (cloud.title, cloud.review()) for name, cloud in CLOUDS.items()}
+    return HEAD + "".join(
+        _section(name, title, review) for name, (title, review) in sorted(reviews.items()) if review.in_place()
+    )
 
 
 def _section(name: str, title: str, review: Review) -> str:
-    facts = sorted(((type_, fact) for type_, each in review.in_place().items() for fact in each), key=_order)
+    facts = sorted(((type_, fact) for type_, known in review.in_place().items() for fact in known), key=_order)
     rows = "".join(_row(type_, fact) for type_, fact in facts)
     data = ROOT / "infra" / "clouds" / name / "data" / "replacing.json"
     return (
@@ -70,14 +72,14 @@ def _row(type_: str, fact: InPlace) -> str:
     change = f"{CHANGES.get(fact.when, fact.when.value)}{given}{kept}{sent}"
     dated = "" if fact.source.dated else "read "
     source = f"[{dated}{fact.source.date}]({fact.source.url})"
-    return _cells(_short(type_), _listed(fact.paths), change, EFFECTS[fact.effect], fact.note, source)
+    return _cells(_short(type_), _list_paths(fact.paths), change, EFFECTS[fact.effect], fact.note, source)
 
 
 def _replaced(review: Review) -> Iterator[str]:
     for type_, paths in sorted(review.replacing().items()):
         # One that ends so stands for a block that comes or goes, and is said by the properties in it.
         if named := [path for path in paths if not path.endswith("{}")]:
-            yield _cells(_short(type_), _listed(named))
+            yield _cells(_short(type_), _list_paths(named))
 
 
 def _origin(data: Path) -> str:
@@ -91,7 +93,7 @@ def _short(type_: str) -> str:
     return f"{module.partition('/')[0]} {name}"
 
 
-def _listed(paths: Sequence[str]) -> str:
+def _list_paths(paths: Sequence[str]) -> str:
     return ", ".join(f"`{path}`" for path in paths)
 
 
