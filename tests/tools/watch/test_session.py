@@ -29,23 +29,16 @@ from tools.watch.screen import Changes, screen, summary
 from tools.watch.session import Session
 from tools.watch.states import Phase, StepState, View
 
-PREPARE = Expected("mnist-prepare", "mnist-prepare-1", "mnist", "prepare", "dev", "slipway", "cpu", rate=0.2)
-TRAIN = Expected(
-    "mnist-train",
-    "mnist-train-1",
-    "mnist",
-    "train",
-    "dev",
-    "slipway",
-    "train",
-    gpus=1,
-    after=["mnist-prepare"],
-    rate=3.6,
-)
-PREDICT = Expected(
-    "mnist-predict", "mnist-predict-1", "mnist", "predict", "dev", "slipway", "cpu",
-    after=["mnist-prepare", "mnist-train"], rate=0.2,
-)  # fmt: skip
+
+def step_of(name: str, pool: str, rate: float, *after: str, gpus: int = 0) -> Expected:
+    job_name, before_it = f"mnist-{name}-1", [f"mnist-{other}" for other in after]
+    place = ("mnist", name, "dev", "slipway", pool)
+    return Expected(f"mnist-{name}", job_name, *place, gpus=gpus, after=before_it, rate=rate)
+
+
+PREPARE = step_of("prepare", "cpu", 0.2)
+TRAIN = step_of("train", "train", 3.6, "prepare", gpus=1)
+PREDICT = step_of("predict", "cpu", 0.2, "prepare", "train")
 PODS = "/api/v1/namespaces/slipway/pods"
 EPOCH = (
     "Epoch 3/12 - loss 0.1234 - accuracy 0.9612 - validation accuracy 0.97 - learning rate 0.001 - 41,210 images/s"
@@ -92,13 +85,15 @@ def drawn(view: View, selected: int = 0) -> str:
 
 
 def test_steps_wait_for_the_last_one_before_them(watched: Watched) -> None:
-    says = [step.says for step in watched.look().steps]
-    assert says[1:] == ["not created: mnist-prepare comes before it", "not created: mnist-train comes before it"]
+    waiting = watched.look().steps[1:]
+    assert {(step.phase, step.reason.kind) for step in waiting} == {(Phase.ABSENT, "after")}
+    assert ["mnist-prepare" in step.says for step in waiting] == [True, False]
+    assert "mnist-train" in waiting[1].says
     watched.done(PREPARE)
     made = job(TRAIN.job, condition("Failed", reason="BackoffLimitExceeded"))
     watched.cluster.put(made, pod(made, phase="Failed", node="n", state=ended(3, "error: no (exit code 3)")))
     view = watched.look()
-    assert view.steps[2].says == "not created: mnist-train failed"
+    assert "mnist-train failed" in view.steps[2].says
     assert view.failed
     assert not view.done
 
@@ -108,16 +103,15 @@ def test_a_training_is_shown_with_its_log_its_gpu_and_its_cost(watched: Watched)
     watched.training()
     view = watched.look()
     state = view.steps[1]
-    assert state.says == "runs: epoch 3 of 12 is done, loss 0.1234, accuracy 0.9612, 41,210 images/s"
+    assert state.progress
+    assert (state.phase, state.progress.epoch, state.progress.rate) == (Phase.RUNNING, 3, "41,210 images/s")
     assert list(state.tail) == ["Training on 1 x T4", EPOCH]
     # Its node is held since its pod was placed, 400 s ago, at 3.6 dollars an hour.
     assert state.cost.dollars == pytest.approx(0.4)
     assert view.dollars == pytest.approx(0.4 + 0.2 * 240 / 3600)
     text = drawn(view, 1)
-    assert "holds 1 GPU on 1 node" in text
-    assert "$0.41 so far, $3.60 an hour now" in text
-    assert "Training on 1 x T4" in text
-    assert "left of its time limit" in text
+    for words in ("1 GPU on 1 node", "$0.41", "$3.60 an hour", "Training on 1 x T4", "time limit", "0.9612"):
+        assert words in text
 
 
 def test_a_log_is_read_on_and_no_line_is_counted_twice(watched: Watched) -> None:
@@ -175,7 +169,9 @@ def test_events_that_may_not_be_read_are_trouble_and_no_more(watched: Watched) -
     watched.cluster.refused["/api/v1/namespaces/slipway/events"] = (403, "events is forbidden")
     view = watched.look()
     assert view.steps[1].phase is Phase.RUNNING
-    assert view.trouble == ["cluster dev: events of slipway: this login may not read it: events is forbidden"]
+    (trouble,) = view.trouble
+    for words in ("cluster dev", "events of slipway", "events is forbidden"):
+        assert words in trouble
 
 
 def test_jobs_of_other_runs_are_told_apart(watched: Watched) -> None:
@@ -219,11 +215,11 @@ def test_a_scheduled_run_that_failed_is_told_with_its_step_and_how_many_did(watc
     schedule = job("mnist-schedule", step="scheduled-run.mnist")
     watched.cluster.put({**schedule, "kind": "CronJob", "status": {"lastSuccessfulTime": before(8000)}})
     changes = Changes()
-    (line,) = [each for each in changes.lines(watched.look()) if "scheduled run" in each]
+    (line,) = [line for line in changes.lines(watched.look()) if "scheduled run" in line]
     assert "train: error: no data (exit code 3)" in line
     assert "the last 2 in a row" in line
     assert "the last good one" in line
-    assert not any("scheduled run" in each for each in changes.lines(watched.look()))
+    assert not any("scheduled run" in line for line in changes.lines(watched.look()))
     assert "the scheduled run of mnist" in drawn(watched.look())
     # One that goes on says nothing of the last; one that is done ends it.
     watched.cluster.put(job("mnist-schedule-4", step="scheduled-run.mnist", age=60))
@@ -266,14 +262,15 @@ def test_only_what_changes_is_said_without_a_terminal(watched: Watched) -> None:
     made = job(TRAIN.job)
     waiting = pod(made, "a", unschedulable("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), gpus=1)
     watched.cluster.put(made, waiting)
-    lines = [each.partition("  ")[2] for each in changes.lines(watched.look())]
-    assert lines[0].startswith("mnist-prepare: done in 6 min, $0.01")
-    assert lines[1].startswith("mnist-train: waits for a node: one node is without a free GPU. Fix: wait until")
+    prepare, train, *_ = changes.lines(watched.look())
+    assert "mnist-prepare: done in 6 min, $0.01" in prepare
+    assert f"mnist-train: {Phase.WAITING}" in train
+    assert "Fix: " in train
     assert changes.lines(watched.look()) == []
     words = "Node scale up in zones a associated with this pod failed: GCE quota exceeded. Pod is at risk of …"
     watched.cluster.put(event(waiting, "FailedScaleUp", words))
     (line,) = changes.lines(watched.look())
-    assert "the project's quota for this machine is used up" in line
+    assert f"mnist-train: {Phase.WAITING}: the project's quota" in line
 
 
 def test_programs_of_several_nodes_that_wait_for_each_other_do_not_run(watched: Watched) -> None:
@@ -285,6 +282,4 @@ def test_programs_of_several_nodes_that_wait_for_each_other_do_not_run(watched: 
     )
     state = watched.step("mnist-train")
     assert state.phase is Phase.MEETING
-    assert state.says == (
-        "waits for its other pods: all programs were stopped: pod 1 was lost (its connection broke)"
-    )
+    assert "pod 1 was lost (its connection broke)" in state.says
