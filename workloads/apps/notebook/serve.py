@@ -33,6 +33,15 @@ START = "start.ipynb"
 OWN = ".jupyter"
 """The folder with a person's settings of JupyterLab, below the one that is kept."""
 
+STARTUP = "startup.py"
+EARLIER = """\
+import sys
+import workloads.apps.notebook
+
+sys.modules.setdefault("workloads.notebook", workloads.apps.notebook)
+"""
+"""What kernels run first. Notebooks that were kept from before import the package by this name."""
+
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 LOOK = 60
@@ -57,6 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         (options.folder / OWN).mkdir(parents=True, exist_ok=True)
         write_start(options.folder)
         scratch = Path(tempfile.mkdtemp(prefix="slipway-notebook-"))
+        (scratch / STARTUP).write_text(EARLIER, encoding="utf-8")
     except OSError as error:
         raise StepError(STORE_TROUBLE, f"{error.filename or options.folder}: {error.strerror}") from error
     environment = {**os.environ, **surroundings(options.folder, scratch, installed)}
@@ -105,6 +115,8 @@ def surroundings(folder: Path, scratch: Path, installed: Path) -> dict[str, str]
     paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        # IPython runs it, too (ipython 9, `InteractiveShellApp.exec_PYTHONSTARTUP`).
+        "PYTHONSTARTUP": str(scratch / STARTUP),
         "PYTHONUSERBASE": str(folder / ".local"),
         "JUPYTER_CONFIG_DIR": str(scratch / "config"),
         "JUPYTER_DATA_DIR": str(scratch / "data"),

@@ -15,6 +15,7 @@ from nbclient import NotebookClient
 from infra.pipelines.notebook import NotebookSettings, declaration
 from tests.workloads.apps.notebook.servers import Server, serving, variables
 from tests.workloads.steps import ROOT
+from workloads.apps.notebook import serve
 from workloads.apps.notebook.cells import notebook, starting_notebook
 from workloads.apps.notebook.served import Model, ModelError
 from workloads.mnist.pipeline import Mnist, steps
@@ -123,6 +124,18 @@ def test_the_model_reads_the_digits_that_it_is_shown(store: Path, server: Server
     read = [share.index(max(share)) for share in shares]
     right = sum(truth[file.name] == digit for file, digit in zip(files, read, strict=True))
     assert right >= 8, read
+
+
+def test_a_notebook_that_was_kept_from_before_imports_by_the_earlier_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / serve.STARTUP).write_text(serve.EARLIER, encoding="utf-8")
+    for name in ("PYTHONPATH", "PYTHONSTARTUP"):
+        monkeypatch.setenv(name, serve.surroundings(tmp_path, tmp_path, tmp_path)[name])
+    cell = nbformat.v4.new_code_cell("from workloads.notebook.runs import Runs\nprint(Runs.__name__)")
+    kept = nbformat.v4.new_notebook(cells=[cell])
+    NotebookClient(kept, timeout=300, kernel_name="python3").execute()
+    assert said(kept["cells"][0]) == "Runs\n"
 
 
 def test_it_says_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
