@@ -18,7 +18,7 @@ from infra.kubernetes.metrics.exporters import COUNTERS
 from offline.rehearsal.machine.processes import free_ports
 from tools import dashboards
 from tools.dashboards import DASHBOARDS, FOLDER, NAMESPACE, grafana
-from workloads.apps.page.metrics import Metrics
+from workloads.apps.page.middleware import Metrics
 from workloads.runtime.usage.figures import MIB, Gpu, Usage
 from workloads.runtime.usage.server import METRICS, serve, text
 

@@ -45,13 +45,13 @@ def _cells(source: str) -> Iterator[dict[str, Any]]:
     kind: str | None = None
     lines: list[str] = []
     for line in [*source.splitlines(), "# %%"]:
-        found = _MARK.fullmatch(line)
-        if found is None:
+        mark = _MARK.fullmatch(line)
+        if mark is None:
             lines.append(line)
             continue
         if kind is not None:
             yield _cell(kind, lines)
-        kind, lines = found["kind"] or "code", []
+        kind, lines = mark["kind"] or "code", []
 
 
 def _cell(kind: str, lines: list[str]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ def curves(result: Result, declared: Mapping[str, Any], points: Sequence[Mapping
     """A PNG file with a chart for each curve, that of the training and that of the validation data in one."""
     from matplotlib.figure import Figure
 
-    names = list(declared["curves"]) or [each for each in points[0] if not each.startswith(VALIDATION)]
+    names = list(declared["curves"]) or [name for name in points[0] if not name.startswith(VALIDATION)]
     figure = Figure(figsize=(6 * len(names), 3.6), layout="constrained")
     figure.suptitle(f"{declared['title']}: {result}")
     axes = figure.subplots(1, len(names), squeeze=False)[0]

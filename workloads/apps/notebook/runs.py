@@ -92,10 +92,10 @@ class Runs:
         Raises:
             LookupError: the environment does not say which.
         """
-        lacking = [each for each in (STORE, PIPELINE, STEPS) if each not in os.environ]
+        lacking = [name for name in (STORE, PIPELINE, STEPS) if name not in os.environ]
         if lacking:
             raise LookupError(f"{', '.join(lacking)} is not set: this is no notebook of a pipeline")
-        steps = {name: StepInfo(name=name, **each) for name, each in json.loads(os.environ[STEPS]).items()}
+        steps = {name: StepInfo(name=name, **fields) for name, fields in json.loads(os.environ[STEPS]).items()}
         folder = Path(os.environ.get(FOLDER, "."))
         return cls(Path(os.environ[STORE]), Path(os.environ[PIPELINE]), steps, folder)
 
@@ -106,14 +106,14 @@ class Runs:
             LookupError: the pipeline has no such step.
         """
         self._known(step)
-        found: list[Result] = []
+        results: list[Result] = []
         for manifest in (self.directory / step).glob(f"*/{MANIFEST}"):
             try:
-                read = load_manifest(manifest.parent)
+                content = load_manifest(manifest.parent)
             except NotWholeError:
                 continue
-            found.append(Result(step, manifest.parent, self._used(manifest), read))
-        return sorted(found, key=lambda each: each.made, reverse=True)
+            results.append(Result(step, manifest.parent, self._used(manifest), content))
+        return sorted(results, key=lambda result: result.made, reverse=True)
 
     def result(self, step: str, digest: str = "") -> Result:
         """The newest whole result of a step, or the one whose digest begins so.
@@ -121,11 +121,15 @@ class Runs:
         Raises:
             NothingThereError: there is none.
         """
-        found = self.results(step)
-        for each in found:
-            if each.digest.startswith(digest):
-                return each
-        what = f"none of {digest}; there are {', '.join(each.digest for each in found)}" if found else "none yet"
+        results = self.results(step)
+        for result in results:
+            if result.digest.startswith(digest):
+                return result
+        what = (
+            f"none of {digest}; there are {', '.join(result.digest for result in results)}"
+            if results
+            else "none yet"
+        )
         raise NothingThereError(f"{self.directory / step} has no whole result: {what}")
 
     def numbers(self) -> list[tuple[str, str, float]]:
@@ -179,11 +183,11 @@ class Runs:
         info, words = self._known(step), self.command(step, **options)
         output = self.by_hand(step)
         output.mkdir(parents=True, exist_ok=True)
-        own = {name: self._filled(value, info) for name, value in info.environment.items()}
+        variables = {name: self._filled(value, info) for name, value in info.environment.items()}
         with subprocess.Popen(
             words,
             cwd=CODE / info.code if info.code else CODE,
-            env={**os.environ, **own},
+            env={**os.environ, **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -207,22 +211,22 @@ class Runs:
         """
         directory = manifest.parent
         records = (self.store / RECORDS / directory.relative_to(self.store)).glob("*")
-        moments = [each.stat().st_mtime for each in (manifest, *records)]
+        moments = [file.stat().st_mtime for file in (manifest, *records)]
         return datetime.fromtimestamp(max(moments), UTC)
 
     def _shown(self, kind: str) -> list[tuple[Result, Mapping[str, Any]]]:
         """Each declared result of a kind whose file is there."""
-        found: list[tuple[Result, Mapping[str, Any]]] = []
+        shown: list[tuple[Result, Mapping[str, Any]]] = []
         for info in self.steps.values():
-            wanted = [each for each in info.results if each["kind"] == kind]
+            wanted = [entry for entry in info.results if entry["kind"] == kind]
             newest = self.results(info.name)[:1] if wanted else []
-            found += [
-                (result, each)
+            shown += [
+                (result, entry)
                 for result in newest
-                for each in wanted
-                if (result.directory / each["path"]).exists()
+                for entry in wanted
+                if (result.directory / entry["path"]).exists()
             ]
-        return found
+        return shown
 
     def _known(self, step: str) -> StepInfo:
         if step not in self.steps:
@@ -231,16 +235,16 @@ class Runs:
 
     def _best(self, among: Sequence[str], by: Mapping[str, str]) -> Result:
         """The newest result of the variant whose number is the largest or the smallest."""
-        found = [self.result(each) for each in among]
+        results = [self.result(step) for step in among]
         choose = max if by["of"] == "max" else min
-        return choose(found, key=lambda each: each.read(by["path"], by["select"]))
+        return choose(results, key=lambda result: result.read(by["path"], by["select"]))
 
     def _word(self, word: str, info: StepInfo) -> list[str]:
         """One argument; or one for each variant, where it is the reference to a step that was made several."""
         whole = re.fullmatch(r"\{([\w-]+)\}", word)
         among = info.inputs.get(whole[1], ()) if whole else ()
         if len(among) > 1 and whole and whole[1] not in info.best:
-            return [str(self.result(each).directory) for each in among]
+            return [str(self.result(step).directory) for step in among]
         return [self._filled(word, info)]
 
     def _filled(self, text: str, info: StepInfo | None) -> str:
@@ -249,8 +253,8 @@ class Runs:
         if info is not None:
             places["output"] = str(self.by_hand(info.name))
 
-        def place(found: re.Match[str]) -> str:
-            name = found[1]
+        def place(reference: re.Match[str]) -> str:
+            name = reference[1]
             if name in places:
                 return places[name]
             if info is not None and name in info.best:

@@ -85,10 +85,10 @@ def shared_files() -> Path:
     Raises:
         StepError: with USAGE where there is no JupyterLab.
     """
-    found = importlib.util.find_spec("jupyterlab")
-    if found is None or found.origin is None:
+    lab = importlib.util.find_spec("jupyterlab")
+    if lab is None or lab.origin is None:
         raise StepError(USAGE, "this Python has no JupyterLab; workloads/apps/notebook/requirements.txt pins one")
-    beside = Path(found.origin).parents[1]
+    beside = Path(lab.origin).parents[1]
     places = (beside, Path(sys.prefix))
     return next((place for place in places if (place / "share" / "jupyter" / "lab").is_dir()), places[-1])
 

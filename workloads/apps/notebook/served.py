@@ -57,20 +57,23 @@ class Model:
         try:
             return int(self._send(f"{self._path}/labels/{label}/metadata")["model_spec"]["version"])
         except (ModelError, KeyError, TypeError, ValueError):
-            found = self.versions()
-        there = [version for version, state in found.items() if state == "AVAILABLE"]
-        if not there:
-            states = ", ".join(f"{version} {state}" for version, state in found.items())
-            raise ModelError(f"no version of {self.name} answers: {states or 'there is none'}")
-        return max(there)
+            states = self.versions()
+        answering = [version for version, state in states.items() if state == "AVAILABLE"]
+        if not answering:
+            shown = ", ".join(f"{version} {state}" for version, state in states.items())
+            raise ModelError(f"no version of {self.name} answers: {shown or 'there is none'}")
+        return max(answering)
 
     def inputs(self, version: int | None = None) -> Mapping[str, tuple[str, tuple[int, ...]]]:
         """Type (`DT_UINT8`) and shape of each input; -1 is a dimension of any size. Raises ModelError."""
         at = f"/versions/{version}" if version is not None else ""
-        found = self._send(f"{self._path}{at}/metadata")["metadata"]["signature_def"]["signature_def"]
+        signatures = self._send(f"{self._path}{at}/metadata")["metadata"]["signature_def"]["signature_def"]
         return {
-            name: (str(each["dtype"]), tuple(int(size["size"]) for size in each["tensor_shape"].get("dim", ())))
-            for name, each in found[SIGNATURE]["inputs"].items()
+            name: (
+                str(tensor["dtype"]),
+                tuple(int(size["size"]) for size in tensor["tensor_shape"].get("dim", ())),
+            )
+            for name, tensor in signatures[SIGNATURE]["inputs"].items()
         }
 
     def predict(self, instances: Sequence[Any], version: int | None = None) -> Answer:
@@ -84,8 +87,8 @@ class Model:
         """
         chosen = self.version() if version is None else version
         began = time.perf_counter()
-        found = self._send(f"{self._path}/versions/{chosen}:predict", {"instances": list(instances)})
-        return Answer(found["predictions"], chosen, 1000 * (time.perf_counter() - began))
+        answer = self._send(f"{self._path}/versions/{chosen}:predict", {"instances": list(instances)})
+        return Answer(answer["predictions"], chosen, 1000 * (time.perf_counter() - began))
 
     @property
     def _path(self) -> str:
@@ -108,8 +111,8 @@ class Model:
             raise ModelError(f"{self.address}{path}: {error}") from error
 
 
-def _states(found: Mapping[str, Any]) -> dict[int, str]:
-    return {int(each["version"]): str(each["state"]) for each in found.get("model_version_status", ())}
+def _states(status: Mapping[str, Any]) -> dict[int, str]:
+    return {int(version["version"]): str(version["state"]) for version in status.get("model_version_status", ())}
 
 
 def _words(text: str) -> str:

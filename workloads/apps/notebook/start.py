@@ -18,9 +18,9 @@ from workloads.apps.notebook.served import Model, ModelError
 runs = Runs.here()
 rows = ["| step | newest result | made | results |", "| --- | --- | --- | --- |"]
 for step in runs.steps:
-    found = runs.results(step)
-    newest = f"{found[0].digest} | {found[0].made:%Y-%m-%d %H:%M} UTC" if found else "none yet |"
-    rows.append(f"| {step} | {newest} | {len(found)} |")
+    results = runs.results(step)
+    newest = f"{results[0].digest} | {results[0].made:%Y-%m-%d %H:%M} UTC" if results else "none yet |"
+    rows.append(f"| {step} | {newest} | {len(results)} |")
 display(Markdown("\n".join(rows)))
 
 # %% [markdown]
@@ -56,7 +56,7 @@ else:
         print(f"version {version} takes {key}: {dtype} {shape}")
         files = runs.files(pattern)[:3] if pattern else []
         if files:
-            answer = model.predict([examples.instance(each, dtype, shape) for each in files], version)
+            answer = model.predict([examples.instance(file, dtype, shape) for file in files], version)
             print(f"{len(files)} examples by version {answer.version} in {answer.milliseconds:.0f} ms")
             for file, outputs in zip(files, answer.outputs, strict=True):
                 shares = drawing.shares(outputs)

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
@@ -22,7 +22,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 
 from workloads.apps.page.app import Bounds, Options, application
 from workloads.apps.page.connections import CONNECTIONS, CONNECTIONS_OF_ONE, protocol
-from workloads.apps.page.metrics import Metrics
+from workloads.apps.page.middleware import Metrics
 from workloads.apps.page.model import Pictures
 from workloads.apps.page.samples import SamplesError, load
 from workloads.runtime.hosts import KnownHosts, configured
@@ -136,6 +136,25 @@ def _options(given: argparse.Namespace) -> Options:
     )
 
 
+def _number(kind: type[float], wrong: str, holds: Callable[[float], bool]) -> Callable[[str], float]:
+    """What reads a number of the command line, and refuses one for which ``holds`` is false."""
+
+    def number(text: str) -> float:
+        value = kind(text)
+        if not holds(value):
+            raise argparse.ArgumentTypeError(f"{text} {wrong}")
+        return value
+
+    return number
+
+
+_port = _number(int, "is no port", lambda value: 0 < value < 65536)
+_whole = _number(int, "is below 0", lambda value: value >= 0)
+_count = _number(int, "is below 1", lambda value: value >= 1)
+_positive = _number(float, "is not above 0", lambda value: 0 < value < float("inf"))
+_share = _number(float, "is not above 0 and at most 1", lambda value: 0 < value <= 1)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m workloads.apps.page", description=__doc__)
     bounds, pictures = Bounds(), Pictures()
@@ -179,41 +198,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--poll", type=_positive, default=1.0, help="seconds between looks at the versions")
     return parser
-
-
-def _port(text: str) -> int:
-    number = int(text)
-    if not 0 < number < 65536:
-        raise argparse.ArgumentTypeError(f"{text} is no port")
-    return number
-
-
-def _whole(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is below 0")
-    return number
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is below 1")
-    return number
-
-
-def _positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return number
-
-
-def _share(text: str) -> float:
-    number = float(text)
-    if not 0 < number <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most 1")
-    return number
 
 
 if __name__ == "__main__":

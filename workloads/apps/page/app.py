@@ -16,6 +16,8 @@ import base64
 import contextlib
 import hashlib
 import html
+import logging
+import math
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -23,25 +25,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import anyio
 import anyio.to_thread
 from PIL import Image
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
-from workloads.apps.page.errors import errors
-from workloads.apps.page.headers import KnownHosts, SecurityHeaders
-from workloads.apps.page.limits import Rate, Room, Turnstile, client_of
-from workloads.apps.page.metrics import Metrics
+from workloads.apps.page.limits import BusyError, Rate, Room, TooManyError, Turnstile, client_of
+from workloads.apps.page.middleware import KnownHosts, Measured, Metrics, SecurityHeaders
 from workloads.apps.page.model import Model, Pictures, UnusableError, model
-from workloads.apps.page.pixels import LARGEST, WORKING, data_of, decode, measure, prepare
+from workloads.apps.page.model_server import AWAY, AwayError, GoneError, ModelServer, RefusedError, Status, Watcher
+from workloads.apps.page.pixels import LARGEST, WORKING, ImageError, data_of, decode, measure, prepare
 from workloads.apps.page.samples import Sample
-from workloads.apps.page.serving import GoneError, RefusedError, Serving
-from workloads.apps.page.watcher import AWAY, Status, Watcher
+
+log = logging.getLogger("workloads.apps.page")
 
 STATIC = Path(__file__).parent / "static"
 
@@ -115,7 +115,7 @@ class Page:
         bounds = options.bounds
         self._options = options
         self._metrics = metrics
-        self._serving = Serving(
+        self._server = ModelServer(
             options.serving,
             options.model,
             options.version_label,
@@ -123,7 +123,7 @@ class Page:
             timeout=bounds.timeout,
         )
         self._watcher = Watcher(
-            self._serving,
+            self._server,
             lambda version, signature: model(version, signature, options.pictures, options.labels),
             options.poll,
         )
@@ -148,7 +148,7 @@ class Page:
             watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watching
-            await self._serving.close()
+            await self._server.close()
 
     def routes(self) -> list[Route]:
         """What is answered, and how."""
@@ -177,7 +177,7 @@ class Page:
     async def status(self, request: Request) -> Response:
         """What the page shows above everything else."""
         self._take(self._reads, request)
-        return JSONResponse(self._said(self._watcher.status))
+        return JSONResponse(self._description(self._watcher.status))
 
     async def sample(self, request: Request) -> Response:
         """A random held-out image; its label comes with the prediction."""
@@ -198,21 +198,21 @@ class Page:
         begin = time.perf_counter()
         sample = self._sample(request.query_params.get("sample"))
         drawn = request.query_params.get("source") == "drawing"
-        asked, image = await self._received(request, sample, drawn=drawn)
-        asked, numbers, seconds = await self._ask(asked, image)
+        chosen, image = await self._received(request, sample, drawn=drawn)
+        chosen, numbers, seconds = await self._ask(chosen, image)
         source = "sample" if sample else "drawing" if drawn else "upload"
-        self._metrics.predictions.labels(source, str(asked.version)).inc()
+        self._metrics.predictions.labels(source, str(chosen.version)).inc()
         try:
-            shares = asked.probabilities(numbers)
+            shares = chosen.probabilities(numbers)
         except UnusableError:
             self._watcher.doubt()
             raise
-        truth = sample.truth(asked.labels) if sample else None
+        truth = sample.truth(chosen.labels) if sample else None
         return JSONResponse(
             {
                 "model": self._options.model,
-                "version": asked.version,
-                "labels": list(asked.labels),
+                "version": chosen.version,
+                "labels": list(chosen.labels),
                 "probabilities": [round(share, 6) for share in shares],
                 "best": max(range(len(shares)), key=shares.__getitem__),
                 "truth": truth,
@@ -236,8 +236,8 @@ class Page:
                 raise HTTPException(503, status.reason, headers={"retry-after": "2"})
             return status.model, await self._prepared(sample, body, status.model, drawn=drawn)
 
-    async def _prepared(self, sample: Sample | None, body: bytes, asked: Model, *, drawn: bool) -> Image.Image:
-        form = asked.form
+    async def _prepared(self, sample: Sample | None, body: bytes, chosen: Model, *, drawn: bool) -> Image.Image:
+        form = chosen.form
         if sample:
             # Held-out images are as those that the model was trained on.
             same = sample.image.size == (form.width, form.height)
@@ -254,29 +254,29 @@ class Page:
         async with self._decoding.turn(pixels):
             return await anyio.to_thread.run_sync(work)
 
-    async def _ask(self, asked: Model, image: Image.Image) -> tuple[Model, list[float], float]:
+    async def _ask(self, chosen: Model, image: Image.Image) -> tuple[Model, list[float], float]:
         """The version that answered, its numbers, and the seconds that took.
 
         A version that was put in the place of the one that was asked answers in its place.
         """
         async with self._turnstile.turn():
             for last in (False, True):
-                instance = asked.instance(image)
+                instance = chosen.instance(image)
                 begin = time.perf_counter()
                 try:
-                    numbers = await self._serving.predict(asked.version, asked.signature, instance)
+                    numbers = await self._server.predict(chosen.version, chosen.signature, instance)
                 except GoneError:
                     status = await self._watcher.refresh()
-                    if last or status.model is None or status.model.form != asked.form:
+                    if last or status.model is None or status.model.form != chosen.form:
                         raise HTTPException(503, status.reason or AWAY.reason) from None
-                    asked = status.model
+                    chosen = status.model
                     continue
                 except RefusedError:
                     self._watcher.doubt()
                     raise
                 seconds = time.perf_counter() - begin
                 self._metrics.serving_seconds.observe(seconds)
-                return asked, numbers, seconds
+                return chosen, numbers, seconds
         raise AssertionError
 
     def _sample(self, number: str | None) -> Sample | None:
@@ -295,7 +295,7 @@ class Page:
         forwarded = request.headers.getlist("x-forwarded-for")
         return client_of(request.client.host if request.client else "", forwarded, self._options.bounds.proxies)
 
-    def _said(self, status: Status) -> Mapping[str, Any]:
+    def _description(self, status: Status) -> Mapping[str, Any]:
         known = status.model
         options = self._options
         return {
@@ -315,30 +315,6 @@ class Page:
         return known.version if known else 0
 
 
-class Measured:
-    """``app``, whose requests ``metrics`` count. Paths that it does not know are one."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics, known: frozenset[str]) -> None:
-        self._app = app
-        self._metrics = metrics
-        self._known = known
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        route = scope["path"] if scope["path"] in self._known else "other"
-        begin = time.perf_counter()
-
-        async def counted(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self._metrics.requests.labels(route, str(message["status"])).inc()
-                self._metrics.seconds.labels(route).observe(time.perf_counter() - begin)
-            await send(message)
-
-        await self._app(scope, receive, counted)
-
-
 def application(options: Options, metrics: Metrics | None = None) -> ASGIApp:
     """The page as an ASGI application, with its own watcher of the model server."""
     metrics = metrics or Metrics()
@@ -354,6 +330,50 @@ def application(options: Options, metrics: Metrics | None = None) -> ASGIApp:
     return Measured(SecurityHeaders(answering), metrics, frozenset(route.path for route in routes))
 
 
+def errors(metrics: Metrics) -> Mapping[Any, Any]:
+    """What answers an error, by its type: a reason, a status, and ``metrics`` that count it by a short name.
+
+    No visitor sees where it happened.
+    """
+
+    def answer(status: int, reason: str, counted: str, seconds: float | None = None) -> Response:
+        metrics.refused.labels(counted).inc()
+        headers = {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}
+        return JSONResponse({"error": reason}, status, headers)
+
+    def http(_: Request, error: HTTPException) -> Response:
+        known = {413: "size", 403: "other site", 503: "no model", 408: "slow"}
+        seconds = 2.0 if error.status_code == 503 else None
+        answered = answer(error.status_code, error.detail, known.get(error.status_code, "other"), seconds)
+        if error.headers:
+            answered.headers.update(error.headers)
+        return answered
+
+    def too_many(_: Request, error: TooManyError) -> Response:
+        who = "Too many people are here at the moment." if error.everyone else "That was too fast."
+        return answer(429, f"{who} Wait a moment.", "rate of all" if error.everyone else "rate", error.seconds)
+
+    def away(_: Request, error: AwayError) -> Response:
+        log.warning("the model server did not answer: %s", error)
+        return answer(503, AWAY.reason, "away", 2.0)
+
+    def refused(_: Request, error: RefusedError) -> Response:
+        log.warning("the model server refused a prediction: %s", error)
+        return answer(502, "The model server refused this image.", "refused by the server")
+
+    return {
+        HTTPException: http,
+        TooManyError: too_many,
+        AwayError: away,
+        RefusedError: refused,
+        BusyError: lambda *_: answer(503, "Too many people wait already. Try again.", "busy", 1.0),
+        ImageError: lambda _, error: answer(422, str(error), "image"),
+        UnusableError: lambda _, error: answer(502, str(error), "unusable model"),
+        ClientDisconnect: lambda *_: answer(400, "The request ended early.", "ended early"),
+        Exception: lambda *_: answer(500, "Something went wrong here. It has been noted.", "error"),
+    }
+
+
 def _is_own(request: Request) -> bool:
     """Whether the request comes from this page, or from no site at all."""
     if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
@@ -366,30 +386,30 @@ def _is_own(request: Request) -> bool:
 async def _body(request: Request, bounds: Bounds, take: Callable[[int], None]) -> bytes:
     """What was sent; nothing of it is read where its header says that it is too much. ``take`` makes room."""
     too_large = HTTPException(413, f"The file is too large: {bounds.body / 2**20:.3g} MiB are taken.")
-    said = request.headers.get("content-length", "")
-    if said.isdecimal() and (len(said) > 15 or int(said) > bounds.body):
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and (len(length) > 15 or int(length) > bounds.body):
         raise too_large
-    found = bytearray()
+    body = bytearray()
     try:
         async with asyncio.timeout(bounds.body_seconds):
             async for part in request.stream():
-                counted = max(len(found) - UNCOUNTED, 0)
-                found += part
-                if len(found) > bounds.body:
+                counted = max(len(body) - UNCOUNTED, 0)
+                body += part
+                if len(body) > bounds.body:
                     raise too_large
-                take(max(len(found) - UNCOUNTED, 0) - counted)
+                take(max(len(body) - UNCOUNTED, 0) - counted)
     except TimeoutError:
         raise HTTPException(408, "The file took too long to arrive.") from None
-    return bytes(found)
+    return bytes(body)
 
 
 def _files(title: str) -> Mapping[str, tuple[bytes, str, str]]:
     """The content, the type and the tag of each file, by its name; the page's own is empty."""
-    found: dict[str, tuple[bytes, str, str]] = {}
+    files: dict[str, tuple[bytes, str, str]] = {}
     for name in ("index.html", *KINDS):
         content = (STATIC / name).read_bytes()
         if name == "index.html":
             content = content.replace(b"{{title}}", html.escape(title).encode())
         tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-        found["" if name == "index.html" else name] = (content, KINDS.get(name, "text/html; charset=utf-8"), tag)
-    return found
+        files["" if name == "index.html" else name] = (content, KINDS.get(name, "text/html; charset=utf-8"), tag)
+    return files

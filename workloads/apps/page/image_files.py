@@ -93,25 +93,25 @@ def _png(content: bytes) -> Pixels:
     data: list[bytes] = []
     exif = b""
     for start, name, size in _chunks(content, len(_PNG), ">"):
-        own = content[start : start + size]
+        chunk = content[start : start + size]
         if name == b"eXIf":
-            exif = own
+            exif = chunk
         if name not in _CHUNKS:
             continue
-        if struct.unpack_from(">I", content, start + size)[0] != zlib.crc32(own, zlib.crc32(name)):
+        if struct.unpack_from(">I", content, start + size)[0] != zlib.crc32(chunk, zlib.crc32(name)):
             raise ValueError("a checksum is wrong")
         if name == b"IDAT":
-            data.append(own)
+            data.append(chunk)
             continue
         if name == b"IEND":
             break
-        kept.append(_chunk(name, own))
+        kept.append(_chunk(name, chunk))
     whole = [_PNG, *kept, _chunk(b"IDAT", b"".join(data)), _chunk(b"IEND", b"")]
     return Pixels(b"".join(whole), orientation_of(exif))
 
 
-def _chunk(name: bytes, own: bytes) -> bytes:
-    return struct.pack(">I", len(own)) + name + own + struct.pack(">I", zlib.crc32(own, zlib.crc32(name)))
+def _chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(name)))
 
 
 def _webp(content: bytes) -> Pixels:
@@ -155,11 +155,11 @@ def _jpeg(content: bytes) -> Pixels:
             place += 2
             continue
         (size,) = struct.unpack_from(">H", content, place + 2)
-        own = content[place : place + 2 + size]
-        if marker == 0xE1 and own[4:].startswith(_EXIF):
-            orientation = orientation_of(own[4:])
+        segment = content[place : place + 2 + size]
+        if marker == 0xE1 and segment[4:].startswith(_EXIF):
+            orientation = orientation_of(segment[4:])
         if marker in _SAID_OF_COLOURS or not (0xE0 <= marker <= 0xEF or marker == 0xFE):
-            kept.append(own)
+            kept.append(segment)
         place += 2 + size
     raise PartsError("it has too many parts")
 

@@ -40,13 +40,13 @@ class _Bucket:
 
 
 class Rate:
-    """``each`` requests a second for every client, ``everyone`` for all; those of ``burst`` seconds at once."""
+    """``of_one`` requests a second for every client, ``of_all`` together; those of ``burst`` seconds at once."""
 
     def __init__(
-        self, each: float, everyone: float, burst: float = 2.0, clock: Callable[[], float] = time.monotonic
+        self, of_one: float, of_all: float, burst: float = 2.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._rates = (each, everyone)
-        self._most = (max(each * burst, 1.0), max(everyone * burst, 1.0))
+        self._rates = (of_one, of_all)
+        self._most = (max(of_one * burst, 1.0), max(of_all * burst, 1.0))
         self._clock = clock
         self._clients: OrderedDict[str, _Bucket] = OrderedDict()
         self._all = _Bucket(self._most[1], clock())
@@ -58,17 +58,18 @@ class Rate:
             TooManyError: it, or all together, had as many as they may have.
         """
         now = self._clock()
-        own = self._clients.pop(client, None) or _Bucket(self._most[0], now)
-        self._clients[client] = own
+        bucket_of_one = self._clients.pop(client, None) or _Bucket(self._most[0], now)
+        self._clients[client] = bucket_of_one
         if len(self._clients) > CLIENTS:
             self._clients.popitem(last=False)
-        for place, bucket in enumerate((own, self._all)):
+        buckets = (bucket_of_one, self._all)
+        for place, bucket in enumerate(buckets):
             bucket.tokens = min(bucket.tokens + (now - bucket.at) * self._rates[place], self._most[place])
             bucket.at = now
-        for place, bucket in enumerate((own, self._all)):
+        for place, bucket in enumerate(buckets):
             if bucket.tokens < 1:
                 raise TooManyError((1 - bucket.tokens) / self._rates[place], everyone=place == 1)
-        own.tokens -= 1
+        bucket_of_one.tokens -= 1
         self._all.tokens -= 1
 
     def __len__(self) -> int:
@@ -111,13 +112,13 @@ class Turnstile:
         if len(self._waiters) >= self._most:
             raise BusyError
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        own = (units, turn)
-        self._waiters.append(own)
+        waiter = (units, turn)
+        self._waiters.append(waiter)
         try:
             await turn
         except asyncio.CancelledError:
-            if own in self._waiters:
-                self._waiters.remove(own)
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
             else:
                 # It had its turn already, and gives it back.
                 self._free += units
@@ -133,11 +134,11 @@ class Turnstile:
 
 
 class Room:
-    """``everyone`` bytes that all clients may fill at a time, and ``each`` those of one."""
+    """``of_all`` bytes that all clients may fill at a time, and ``of_one`` those of one."""
 
-    def __init__(self, each: int, everyone: int) -> None:
-        self._each = each
-        self._everyone = everyone
+    def __init__(self, of_one: int, of_all: int) -> None:
+        self._of_one = of_one
+        self._of_all = of_all
         self._held = Counter[str]()
         self._all = 0
 
@@ -151,9 +152,9 @@ class Room:
 
         def take(more: int) -> None:
             nonlocal taken
-            if self._held[client] + more > self._each:
+            if self._held[client] + more > self._of_one:
                 raise TooManyError(ROOM_SECONDS, everyone=False)
-            if self._all + more > self._everyone:
+            if self._all + more > self._of_all:
                 raise BusyError
             self._held[client] += more
             self._all += more

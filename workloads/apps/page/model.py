@@ -11,7 +11,6 @@ from typing import Any
 from PIL import Image
 
 from workloads.apps.page.pixels import Fit, Form, Ink, png, values
-from workloads.apps.page.serving import Signature
 
 WHOLE = ("DT_UINT8", "DT_INT8", "DT_INT16", "DT_UINT16", "DT_INT32", "DT_UINT32", "DT_INT64", "DT_UINT64")
 FLOATS = ("DT_FLOAT", "DT_DOUBLE", "DT_HALF", "DT_BFLOAT16")
@@ -21,6 +20,21 @@ TEXT = "DT_STRING"
 
 class UnusableError(Exception):
     """A model does not fit the page's settings; the message says why, and which setting mends it."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a model takes and gives. ``shape`` is its input's, with -1 for what may be any, the batch left out.
+
+    ``dtype`` is the input's as TensorFlow names it: `DT_UINT8`. ``classes`` is how many numbers it gives; None
+    where that is not said.
+    """
+
+    name: str
+    output: str
+    dtype: str
+    shape: tuple[int, ...]
+    classes: int | None
 
 
 @dataclass(frozen=True)
@@ -85,19 +99,19 @@ def model(version: int, signature: Signature, pictures: Pictures, labels: Sequen
     if not names:
         if signature.classes is None:
             raise UnusableError("The model does not say how many labels it has. Name them: --label=…")
-        names = [str(each) for each in range(max(signature.classes, 2))]
+        names = [str(number) for number in range(max(signature.classes, 2))]
     elif signature.classes not in {None, len(names)} and (signature.classes, len(names)) != (1, 2):
         raise UnusableError(_other_count(signature.classes or 0, len(names)))
     whole = signature.dtype in WHOLE
     black = 0.0 if pictures.black is None else pictures.black
     white = pictures.white if pictures.white is not None else 255.0 if whole else 1.0
-    levels = [black + level * (white - black) / 255 for level in range(256)]
+    levels = [black + step * (white - black) / 255 for step in range(256)]
     return Model(
         version=version,
         signature=signature,
         form=form,
         labels=tuple(names),
-        numbers=[round(each) if whole else round(each, 6) for each in levels],
+        numbers=[round(level) if whole else round(level, 6) for level in levels],
     )
 
 
@@ -119,8 +133,8 @@ def _form(signature: Signature, pictures: Pictures) -> Form:
             f"The model takes a tensor of the shape {['any', *signature.shape]}, and images are (any, height, "
             "width, channels) or (any, height, width)."
         )
-    said = (("height", pictures.height), ("width", pictures.width), ("channels", pictures.channels))
-    sides = [_side(name, own, found) for (name, own), found in zip(said, shape, strict=True)]
+    settings = (("height", pictures.height), ("width", pictures.width), ("channels", pictures.channels))
+    sides = [_side(name, setting, size) for (name, setting), size in zip(settings, shape, strict=True)]
     height, width, channels = sides
     if channels not in {1, 3}:
         raise UnusableError(f"The model takes images of {channels} channels, and a page has 1 or 3.")
@@ -128,14 +142,16 @@ def _form(signature: Signature, pictures: Pictures) -> Form:
     return Form(width, height, channels, pictures.ink, fit, pictures.share)
 
 
-def _side(name: str, said: int | None, found: int) -> int:
-    if found < 0:
-        if said is None:
+def _side(name: str, setting: int | None, size: int) -> int:
+    if size < 0:
+        if setting is None:
             raise UnusableError(f"The model takes images of any {name}. Say which: --{name}=…")
-        return said
-    if said not in {None, found}:
-        raise UnusableError(f"The model takes images with {name} {found}, and the page was told --{name}={said}.")
-    return found
+        return setting
+    if setting not in {None, size}:
+        raise UnusableError(
+            f"The model takes images with {name} {size}, and the page was told --{name}={setting}."
+        )
+    return size
 
 
 def _other_count(given: int, labels: int) -> str:

@@ -98,11 +98,11 @@ def _opened(content: bytes) -> Generator[tuple[Image.Image, int]]:
     if not content:
         raise ImageError("The file is empty.")
     try:
-        found = pixels_of(content)
-        with Image.open(io.BytesIO(found.content), formats=FORMATS) as opened:
+        pixels = pixels_of(content)
+        with Image.open(io.BytesIO(pixels.content), formats=FORMATS) as opened:
             if not 0 < opened.width * opened.height <= LARGEST:
                 raise ImageError(_too_large(f"{opened.width:,} x {opened.height:,}:"))
-            yield opened, found.orientation
+            yield opened, pixels.orientation
     except PartsError:
         raise ImageError(
             "The image has too many parts: nobody needs so many, and they keep a server busy."
@@ -129,7 +129,7 @@ def prepare(image: Image.Image, form: Form, *, drawn: bool = False) -> Image.Ima
     if form.ink == "any" and not drawn:
         return _fitted(image.convert(_mode(form)), form)
     grey = image.convert("L")
-    low, high = (int(each) for each in grey.getextrema())
+    low, high = (int(level) for level in grey.getextrema())
     if high - low < LEAST_CONTRAST:
         raise ImageError("It is blank: everything has the same colour.")
     light_ground = drawn or _edge(grey) > (low + high) / 2
@@ -225,7 +225,7 @@ def _edge(grey: Image.Image) -> int:
 
 
 def _stretched(grey: Image.Image) -> Image.Image:
-    low, high = (int(each) for each in grey.getextrema())
+    low, high = (int(level) for level in grey.getextrema())
     return grey.point([min(max(round((level - low) * 255 / (high - low)), 0), 255) for level in range(256)])
 
 
@@ -263,5 +263,5 @@ def _place(scaled: Image.Image, form: Form) -> tuple[int, int]:
     columns = sum(sum(levels[x::width]) * (x + 0.5) for x in range(width)) / total
     rows = sum(sum(levels[y * width : (y + 1) * width]) * (y + 0.5) for y in range(height)) / total
     wanted = ((form.width, width, columns), (form.height, height, rows))
-    left, top = (min(max(math.floor(side / 2 - mass + 0.5), 0), side - own) for side, own, mass in wanted)
+    left, top = (min(max(math.floor(side / 2 - mass + 0.5), 0), side - size) for side, size, mass in wanted)
     return left, top

@@ -66,12 +66,12 @@ def load(place: Path) -> list[Sample]:
         SamplesError: there is none, or the file is something else.
     """
     try:
-        found = list(_of_file(place) if place.is_file() else _of_folder(place))
+        samples = list(_of_file(place) if place.is_file() else _of_folder(place))
     except OSError as error:
         raise SamplesError(f"{error.filename or place}: {error.strerror}") from error
-    if not found:
+    if not samples:
         raise SamplesError(f"{place}: holds no image; name a folder with PNG, JPEG or WebP files, or an .npz file")
-    return found
+    return samples
 
 
 def _chosen(count: int) -> list[int]:
@@ -86,11 +86,11 @@ def _of_folder(folder: Path) -> Iterator[Sample]:
     for place in _chosen(len(paths)):
         path = paths[place]
         name = path.relative_to(folder).as_posix()
-        own = path.parent.name if path.parent != folder else None
+        of_folder = path.parent.name if path.parent != folder else None
         if path.stat().st_size > MOST_BYTES:
             raise SamplesError(f"{path}: more than {MOST_BYTES // 2**20} MiB")
         try:
-            yield Sample(decode(path.read_bytes()), labels.get(name, own))
+            yield Sample(decode(path.read_bytes()), labels.get(name, of_folder))
         except ImageError as error:
             raise SamplesError(f"{path}: {error}") from error
 
@@ -99,12 +99,12 @@ def _labels(file: Path) -> Mapping[str, str | int]:
     if not file.is_file():
         return {}
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        labels = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise SamplesError(f"{file}: not JSON: {error}") from error
-    if not isinstance(found, dict) or not all(isinstance(each, str | int) for each in found.values()):
-        raise SamplesError(f"{file}: has to be a JSON object with the label of each image by its file's name")
-    return found
+    if not isinstance(labels, dict) or not all(isinstance(label, str | int) for label in labels.values()):
+        raise SamplesError(f"{file}: has to be a JSON object with the label of label image by its file's name")
+    return labels
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _array(archive: zipfile.ZipFile, name: str) -> _Array:
     start = 8 + wide
     end = start + int.from_bytes(content[8:start], "little")
     header = ast.literal_eval(content[start:end].decode("latin-1").strip())
-    shape, kind = tuple(int(each) for each in header["shape"]), str(header["descr"])
+    shape, kind = tuple(int(size) for size in header["shape"]), str(header["descr"])
     if header["fortran_order"]:
         raise ValueError(f"`{name}` is in the order of Fortran; save it after numpy.ascontiguousarray")
     if kind not in WHOLE_NUMBERS:

@@ -24,10 +24,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from workloads.apps.tensorflow_serving import server_files, versions
-from workloads.apps.tensorflow_serving.answers import Asked, examine
-from workloads.apps.tensorflow_serving.labels import Choice, chosen, doomed
-from workloads.apps.tensorflow_serving.model_config import NAME, Served, decode, transition
+from workloads.apps.tensorflow_serving import versions
+from workloads.apps.tensorflow_serving.answers import Examination, examine
+from workloads.apps.tensorflow_serving.model_config import (
+    NAME,
+    Choice,
+    Served,
+    chosen,
+    decode,
+    doomed,
+    transition,
+    write_server_files,
+)
 from workloads.apps.tensorflow_serving.versions import Version
 from workloads.runtime.devices import before_import
 from workloads.runtime.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
@@ -86,10 +94,10 @@ def _source(model: Path) -> tuple[str, dict[str, str]]:
             only = f"{model.name}/" if folder != model else ""
             digest = check(folder, only=only).digest
             return digest, {"model": digest}
-    found = versions.files_of(model)
-    if not found:
+    files = versions.files_of(model)
+    if not files:
         raise StepError(BAD_INPUT, f"--model {model}: there is no SavedModel")
-    text = json.dumps({name: vars(entry) for name, entry in found.items()}, sort_keys=True)
+    text = json.dumps({name: vars(entry) for name, entry in files.items()}, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return digest, {"model": digest}
 
@@ -107,47 +115,53 @@ def _with_source(folder: Path, source: str) -> Version | None:
 
 def _announce(options: argparse.Namespace, choice: Choice, earlier: Version | None) -> None:
     """Say first what will be removed, and what people will get an answer from."""
-    there = [*versions.published(options.versions)]
-    number = earlier.number if earlier else max(there, default=0) + 1
+    numbers = [*versions.published(options.versions)]
+    number = earlier.number if earlier else max(numbers, default=0) + 1
     try:
-        labels = chosen(choice, sorted({*there, number}))
+        labels = chosen(choice, sorted({*numbers, number}))
     except StepError:
         # Said once the model is examined and published: it does not hang on this one.
         return
     removed = doomed(
-        sorted({*there, number}), {*labels.values(), *_current(options.versions).versions}, choice.keep
+        sorted({*numbers, number}), {*labels.values(), *_current(options.versions).versions}, choice.keep
     )
     if removed:
         kept = f"keeps the newest {choice.keep}"
         print(f"Removes from {options.versions}, {UNLESS}: {_named(removed)}; {kept}", flush=True)
     if labels != dict(_current(options.versions).labels):
-        shown = ", ".join(f"{label} is version {each}" for label, each in labels.items())
+        shown = ", ".join(f"{label} is version {number}" for label, number in labels.items())
         print(f"Changes what answers, {UNLESS}: {shown}", flush=True)
 
 
 def _examined(version: Version, options: argparse.Namespace) -> bool:
     """Whether what was measured of ``version`` answers what is asked now."""
-    least, found = options.min_accuracy, version.facts.get("accuracy")
-    same = version.facts.get("asked") == _asked_digest(options)
-    return same and (least is None or (found is not None and found >= least))
+    least, accuracy = options.min_accuracy, version.facts.get("accuracy")
+    same = version.facts.get("asked") == _question_digest(options)
+    return same and (least is None or (accuracy is not None and accuracy >= least))
 
 
 def _examine(options: argparse.Namespace) -> dict[str, Any]:
     before_import(keras=False)
-    asked = Asked(
+    examination = Examination(
         options.requests, options.signature, options.inputs, options.truth, options.score, options.min_accuracy
     )
     began = time.monotonic()
     with store_errors(options.model):
-        facts = examine(options.model, asked)
+        facts = examine(options.model, examination)
     right = f", {facts['accuracy']:.4f} of them rightly" if "accuracy" in facts else ""
     print(f"The model answered {facts['requests']} requests{right}: {time.monotonic() - began:.1f} s", flush=True)
-    return {**facts, "asked": _asked_digest(options)}
+    return {**facts, "asked": _question_digest(options)}
 
 
-def _asked_digest(options: argparse.Namespace) -> str:
-    asked = [digest_of(options.requests).sha256, options.signature, options.inputs, options.truth, options.score]
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+def _question_digest(options: argparse.Namespace) -> str:
+    question = [
+        digest_of(options.requests).sha256,
+        options.signature,
+        options.inputs,
+        options.truth,
+        options.score,
+    ]
+    return hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()
 
 
 def _add(options: argparse.Namespace, source: str, facts: dict[str, Any]) -> Version:
@@ -161,17 +175,17 @@ def _add(options: argparse.Namespace, source: str, facts: dict[str, Any]) -> Ver
 
 def _serve(options: argparse.Namespace, choice: Choice, version: Version) -> dict[str, Any]:
     """Tell servers which versions answer, and remove what nobody needs any more; returns the report."""
-    folder, there = options.versions, versions.published(options.versions)
-    labels = chosen(choice, [*there])
+    folder, published = options.versions, versions.published(options.versions)
+    labels = chosen(choice, [*published])
     for label, number in labels.items():
-        if why := versions.damage(folder, there[number]):
+        if why := versions.damage(folder, published[number]):
             raise StepError(BAD_INPUT, f"version {number}, for {label}, is not whole: {why}; choose another one")
-    server_files.leave(folder, options.batch_largest, options.batch_wait, options.batch_queued)
+    write_server_files(folder, options.batch_largest, options.batch_wait, options.batch_queued)
     before, after = _current(folder), Served(tuple(sorted({*labels.values()})), labels)
     _move(options, before, after)
     for label, number in labels.items():
         print(f"{label} is version {number}", flush=True)
-    removed = doomed([*there], {*after.versions, *before.versions}, choice.keep)
+    removed = doomed([*published], {*after.versions, *before.versions}, choice.keep)
     if removed:
         versions.remove(folder, removed)
         print(f"Removed {_named(removed)}", flush=True)
@@ -182,12 +196,12 @@ def _serve(options: argparse.Namespace, choice: Choice, version: Version) -> dic
         "versions": [
             {
                 "version": number,
-                "labels": ", ".join(label for label, each in labels.items() if each == number),
-                "accuracy": each.facts.get("accuracy"),
-                "published": each.facts.get("published", ""),
-                "source": each.source[:12],
+                "labels": ", ".join(label for label, labelled in labels.items() if labelled == number),
+                "accuracy": version.facts.get("accuracy"),
+                "published": version.facts.get("published", ""),
+                "source": version.source[:12],
             }
-            for number, each in sorted(there.items(), reverse=True)
+            for number, version in sorted(published.items(), reverse=True)
             if number not in removed
         ],
     }
@@ -198,18 +212,18 @@ def _move(options: argparse.Namespace, before: Served, after: Served) -> None:
 
     Each write follows from what the file says, so that whoever was stopped between two of them goes on.
     """
-    planned = transition(before, after)
-    for each in planned:
-        if each != before:
-            _write(options, each)
-        if each != planned[-1]:
-            print(f"{_told(each)}; the next change in {options.settle:g} s", flush=True)
+    steps = transition(before, after)
+    for step in steps:
+        if step != before:
+            _write(options, step)
+        if step != steps[-1]:
+            print(f"{_description(step)}; the next change in {options.settle:g} s", flush=True)
             # Also after an earlier attempt, which may have been stopped right after its write.
             time.sleep(options.settle)
 
 
-def _told(served: Served) -> str:
-    labels = ", ".join(f"{label} is version {each}" for label, each in served.labels.items())
+def _description(served: Served) -> str:
+    labels = ", ".join(f"{label} is version {number}" for label, number in served.labels.items())
     return f"Servers are told to load {_named(served.versions)}; {labels}"
 
 

@@ -80,8 +80,8 @@ def published(folder: Path) -> dict[int, Version]:
     with store_errors(folder):
         if not folder.is_dir():
             return {}
-        found = {int(path.name): _read(path) for path in folder.iterdir() if _is_number(path.name)}
-    return {number: version for number, version in sorted(found.items()) if version is not None}
+        versions = {int(path.name): _read(path) for path in folder.iterdir() if _is_number(path.name)}
+    return {number: version for number, version in sorted(versions.items()) if version is not None}
 
 
 def damage(folder: Path, version: Version) -> str:
@@ -175,7 +175,7 @@ def _read(path: Path) -> Version | None:
         if content.pop("format") != FORMAT or content.pop("version") != int(path.name):
             return None
         files = {
-            str(name): Entry(int(each["size"]), str(each["sha256"])) for name, each in content["files"].items()
+            str(name): Entry(int(entry["size"]), str(entry["sha256"])) for name, entry in content["files"].items()
         }
         return Version(
             int(path.name),

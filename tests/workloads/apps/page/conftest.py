@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from tests.support.serving_stub import ServedModel, ServingStub
 from workloads.apps.page.app import Bounds, Options, application
-from workloads.apps.page.metrics import Metrics
+from workloads.apps.page.middleware import Metrics
 from workloads.apps.page.model import Pictures
 from workloads.apps.page.samples import Sample
 

@@ -19,7 +19,7 @@ class Clock:
 
 def test_a_client_has_a_burst_and_then_its_rate() -> None:
     clock = Clock()
-    rate = Rate(each=2, everyone=1000, burst=2, clock=clock)
+    rate = Rate(of_one=2, of_all=1000, burst=2, clock=clock)
     for _ in range(4):
         rate.take("a")
     with pytest.raises(TooManyError) as refused:
@@ -39,22 +39,22 @@ def test_a_client_has_a_burst_and_then_its_rate() -> None:
 
 def test_who_is_refused_takes_nothing_from_the_others() -> None:
     clock = Clock()
-    rate = Rate(each=1, everyone=5, burst=1, clock=clock)
+    rate = Rate(of_one=1, of_all=5, burst=1, clock=clock)
     rate.take("a")
     for _ in range(100):
         with pytest.raises(TooManyError):
             rate.take("a")
-    for each in "bcde":
-        rate.take(each)
+    for client in "bcde":
+        rate.take(client)
     with pytest.raises(TooManyError) as refused:
         rate.take("f")
     assert refused.value.everyone
 
 
 def test_no_more_clients_are_remembered_than_there_is_room_for() -> None:
-    rate = Rate(each=1, everyone=math.inf, burst=1)
-    for each in range(CLIENTS + 500):
-        rate.take(str(each))
+    rate = Rate(of_one=1, of_all=math.inf, burst=1)
+    for client in range(CLIENTS + 500):
+        rate.take(str(client))
     assert len(rate) == CLIENTS
 
 

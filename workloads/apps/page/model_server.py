@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import httpx2
+
+from workloads.apps.page.model import Model, Signature, UnusableError
 
 LARGEST_ANSWER = 4 * 2**20
 """Bytes of an answer that are read: a million numbers."""
@@ -47,21 +50,6 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True)
-class Signature:
-    """What a model takes and gives. ``shape`` is its input's, with -1 for what may be any, the batch left out.
-
-    ``dtype`` is the input's as TensorFlow names it: `DT_UINT8`. ``classes`` is how many numbers it gives; None
-    where that is not said.
-    """
-
-    name: str
-    output: str
-    dtype: str
-    shape: tuple[int, ...]
-    classes: int | None
-
-
-@dataclass(frozen=True)
 class Version:
     """A version of the model, and how it is loaded: `AVAILABLE`, `LOADING` and so on."""
 
@@ -70,7 +58,7 @@ class Version:
     problem: str = ""
 
 
-class Serving:
+class ModelServer:
     """A server at ``address``, such as `http://127.0.0.1:8501`, and the ``model`` that it serves.
 
     With ``label`` only the version counts that has it. At most ``parallel`` connections are open, and no request
@@ -101,12 +89,12 @@ class Serving:
         Raises:
             AwayError, GoneError, RefusedError: see there.
         """
-        found = await self._ask("GET", self._of_model)
+        answer = await self._ask("GET", self._of_model)
         try:
-            versions = [_version(each) for each in found["model_version_status"]]
+            versions = [_version(status) for status in answer["model_version_status"]]
         except (KeyError, TypeError, ValueError) as error:
             raise RefusedError(f"the status of the model is not as documented: {error!r}") from error
-        versions.sort(key=lambda each: each.number, reverse=True)
+        versions.sort(key=lambda version: version.number, reverse=True)
         if not self._label:
             return versions
         labelled = await self._labelled()
@@ -119,8 +107,8 @@ class Serving:
         (model_servers/get_model_status_impl.cc of TensorFlow Serving 2.21).
         """
         try:
-            found = await self._ask("GET", f"{self._of_model}{self._label}/metadata")
-            return int(found["model_spec"]["version"])
+            answer = await self._ask("GET", f"{self._of_model}{self._label}/metadata")
+            return int(answer["model_spec"]["version"])
         except GoneError:
             return None
         except RefusedError as error:
@@ -137,9 +125,9 @@ class Serving:
             AwayError, GoneError, RefusedError: see there; RefusedError too for a model that takes anything else
                 than one tensor.
         """
-        found = await self._ask("GET", f"{self._of_model}/versions/{version}/metadata")
+        answer = await self._ask("GET", f"{self._of_model}/versions/{version}/metadata")
         try:
-            return _signature(found["metadata"]["signature_def"]["signature_def"])
+            return _signature(answer["metadata"]["signature_def"]["signature_def"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RefusedError(f"the metadata of the model are not as documented: {error!r}") from error
 
@@ -149,12 +137,12 @@ class Serving:
         Raises:
             AwayError, GoneError, RefusedError: see there.
         """
-        asked = {"signature_name": signature.name, "instances": [instance]}
-        found = await self._ask("POST", f"{self._of_model}/versions/{version}:predict", asked)
+        request = {"signature_name": signature.name, "instances": [instance]}
+        answer = await self._ask("POST", f"{self._of_model}/versions/{version}:predict", request)
         try:
-            (row,) = found["predictions"]
+            (row,) = answer["predictions"]
             row = row[signature.output] if isinstance(row, dict) else row
-            return [float(each) for each in (row if isinstance(row, list) else [row])]
+            return [float(number) for number in (row if isinstance(row, list) else [row])]
         except (KeyError, TypeError, ValueError) as error:
             raise RefusedError(f"the prediction is not as documented: {error!r}") from error
 
@@ -190,25 +178,25 @@ async def _bounded(answer: httpx2.Response) -> bytes:
 
 def _checked(status: int, text: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
+        answer = json.loads(text)
     except ValueError:
-        found = None
-    said = found.get("error") if isinstance(found, dict) else None
+        answer = None
+    reason = answer.get("error") if isinstance(answer, dict) else None
     if status == 404:
-        raise GoneError(str(said or "not found")[:500])
+        raise GoneError(str(reason or "not found")[:500])
     # What stands in front of a server answers like this while it is away.
     if status in {502, 503, 504}:
-        raise AwayError(f"HTTP {status}: {str(said or '')[:500]}")
-    if status != 200 or not isinstance(found, dict):
-        raise RefusedError(f"HTTP {status}: {str(said or text[:200])[:500]}")
-    return found
+        raise AwayError(f"HTTP {status}: {str(reason or '')[:500]}")
+    if status != 200 or not isinstance(answer, dict):
+        raise RefusedError(f"HTTP {status}: {str(reason or text[:200])[:500]}")
+    return answer
 
 
-def _version(found: Mapping[str, Any]) -> Version:
+def _version(status: Mapping[str, Any]) -> Version:
     return Version(
-        number=int(found["version"]),
-        state=str(found["state"]),
-        problem=str(found.get("status", {}).get("error_message", ""))[:500],
+        number=int(status["version"]),
+        state=str(status["state"]),
+        problem=str(status.get("status", {}).get("error_message", ""))[:500],
     )
 
 
@@ -221,7 +209,7 @@ def _signature(signatures: Mapping[str, Any]) -> Signature:
     if len(inputs) != 1:
         raise RefusedError(f"the signature {name} takes {len(inputs)} tensors, and a page has one image")
     (taken,) = inputs.values()
-    output = min(outputs, key=lambda each: (_rank(outputs[each]) != 2, each))
+    output = min(outputs, key=lambda name: (_rank(outputs[name]) != 2, name))
     given = _shape(outputs[output])
     classes = given[-1] if len(given) == 2 and given[-1] > 0 else None
     return Signature(name, output, str(taken["dtype"]), _shape(taken)[1:], classes)
@@ -232,4 +220,100 @@ def _rank(tensor: Mapping[str, Any]) -> int:
 
 
 def _shape(tensor: Mapping[str, Any]) -> tuple[int, ...]:
-    return tuple(int(each["size"]) for each in tensor["tensor_shape"].get("dim", ()))
+    return tuple(int(dimension["size"]) for dimension in tensor["tensor_shape"].get("dim", ()))
+
+
+# Which version of the model answers now: looked up again and again, so that a new one needs no restart.
+
+
+State = Literal["away", "waiting", "ready", "unusable"]
+
+log = logging.getLogger("workloads.apps.page")
+
+
+@dataclass(frozen=True)
+class Status:
+    """Whether predictions are to be had. ``reason`` is for visitors, and empty where there are."""
+
+    state: State
+    model: Model | None = None
+    reason: str = ""
+
+
+STARTING = Status("waiting", reason="The page has just started and looks for the model server.")
+AWAY = Status("away", reason="The model server cannot be reached. The page goes on trying.")
+WAITING = Status("waiting", reason="The model server is there, and has no version of the model ready yet.")
+REFUSED = Status("unusable", reason="The model server does not answer as TensorFlow Serving does.")
+
+
+class Watcher:
+    """Looks every ``seconds`` what ``server`` serves. ``made`` turns a version and its signature into a model."""
+
+    def __init__(self, server: ModelServer, made: Callable[[int, Signature], Model], seconds: float) -> None:
+        self._server = server
+        self._made = made
+        self._seconds = seconds
+        self._looking = asyncio.Lock()
+        self._looks = 0
+        self._doubted = False
+        self.status = STARTING
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            try:
+                await self.refresh()
+            except Exception:
+                # Whatever comes, the next look may find the server well.
+                log.exception("the server could not be asked")
+                self._take(AWAY, "")
+            await asyncio.sleep(self._seconds)
+
+    def doubt(self) -> None:
+        """What is known of the version may be wrong: its server may be another one by now. Read it anew."""
+        self._doubted = True
+
+    async def refresh(self) -> Status:
+        """Look now; those who ask meanwhile have the same answer."""
+        looks = self._looks
+        async with self._looking:
+            if self._looks == looks:
+                self._take(*await self._look())
+                self._looks += 1
+        return self.status
+
+    def _take(self, status: Status, details: str) -> None:
+        before, self.status = self.status, status
+        if (before.state, before.reason) != (status.state, status.reason):
+            log.info("%s: %s %s", status.state, status.reason or "predictions are to be had", details)
+        if status.model and (before.model is None or before.model.version != status.model.version):
+            log.info("version %d of the model answers from now on", status.model.version)
+
+    async def _look(self) -> tuple[Status, str]:
+        try:
+            versions = await self._server.versions()
+            newest = next((version.number for version in versions if version.state == AVAILABLE), None)
+            if newest is None:
+                return _waiting(versions), ""
+            known = self.status.model
+            if known is None or known.version != newest or self._doubted:
+                self._doubted = False
+                known = self._made(newest, await self._server.signature(newest))
+            return Status("ready", known), ""
+        except AwayError as error:
+            return AWAY, f"({error})"
+        except GoneError as error:
+            return WAITING, f"({error})"
+        except RefusedError as error:
+            return REFUSED, f"({error})"
+        except UnusableError as error:
+            return Status("unusable", reason=str(error)), ""
+
+
+def _waiting(versions: Sequence[Version]) -> Status:
+    for version in versions:
+        if version.state == "LOADING":
+            return Status("waiting", reason=f"The model server loads version {version.number}.")
+        if version.problem:
+            return Status("waiting", reason=f"The model server could not load version {version.number}.")
+    return WAITING
