@@ -38,7 +38,7 @@ from workloads.apps.page.limits import BusyError, Rate, Room, TooManyError, Turn
 from workloads.apps.page.middleware import KnownHosts, Measured, Metrics, SecurityHeaders
 from workloads.apps.page.model import Model, Pictures, UnusableError, model
 from workloads.apps.page.model_server import AWAY, AwayError, GoneError, ModelServer, RefusedError, Status, Watcher
-from workloads.apps.page.pixels import LARGEST, WORKING, ImageError, data_of, decode, measure, prepare
+from workloads.apps.page.pixels import WORKING, ImageError, data_of, decode, measure, prepare
 from workloads.apps.page.samples import Sample
 
 log = logging.getLogger("workloads.apps.page")
@@ -65,9 +65,6 @@ have, they would fill a pod."""
 
 UNCOUNTED = 2**16
 """Bytes of each body that are not counted among them, so that drawings pass while others fill that."""
-
-DECODED = 2 * LARGEST
-"""Pixels of the images that are decoded in threads at a time: up to 400 MB."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,8 @@ class Page:
         self._predictions = Rate(bounds.rate, bounds.rate_of_all)
         self._reads = Rate(bounds.rate * READS, bounds.rate_of_all * READS, burst=5.0)
         self._turnstile = Turnstile(bounds.parallel, bounds.waiting)
-        self._decoding = Turnstile(DECODED, bounds.waiting)
+        # Two WebP images with transparency at a time are more than a pod has.
+        self._decoding = Turnstile(1, bounds.waiting)
         self._bodies = Room(BODIES_OF_ONE * bounds.body, BODIES * bounds.body)
         self._files = _files(options.title)
         metrics.waiting.set_function(lambda: self._turnstile.waiting + self._decoding.waiting)
@@ -248,10 +246,9 @@ class Page:
         def work() -> Image.Image:
             return prepare(decode(body, max(WORKING, 2 * form.width, 2 * form.height)), form, drawn=drawn)
 
-        pixels = measure(body)
-        if pixels <= AT_ONCE:
+        if measure(body) <= AT_ONCE:
             return work()
-        async with self._decoding.turn(pixels):
+        async with self._decoding.turn():
             return await anyio.to_thread.run_sync(work)
 
     async def _ask(self, chosen: Model, image: Image.Image) -> tuple[Model, list[float], float]:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import ipaddress
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass
 
@@ -77,60 +77,31 @@ class Rate:
 
 
 class Turnstile:
-    """Lets ``parallel`` units through at a time, in the order of their coming, while at most ``waiting`` wait."""
+    """Lets ``parallel`` through at a time, in the order of their coming, while at most ``most`` wait."""
 
-    def __init__(self, parallel: int, waiting: int) -> None:
-        self._free = parallel
-        self._all = parallel
-        self._most = waiting
-        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
-
-    @property
-    def waiting(self) -> int:
-        """How many wait."""
-        return len(self._waiters)
+    def __init__(self, parallel: int, most: int) -> None:
+        self._turns = asyncio.Semaphore(parallel)
+        self._most = most
+        self.waiting = 0
 
     @contextlib.asynccontextmanager
-    async def turn(self, units: int = 1) -> AsyncGenerator[None]:
-        """Waits for a turn of so many ``units``, all there are at most, and has it until the block ends.
+    async def turn(self) -> AsyncGenerator[None]:
+        """Waits for a turn, and has it until the block ends.
 
         Raises:
             BusyError: too many wait.
         """
-        units = min(units, self._all)
-        if self._waiters or units > self._free:
-            await self._wait(units)
-        else:
-            self._free -= units
+        if self._turns.locked() and self.waiting >= self._most:
+            raise BusyError
+        self.waiting += 1
+        try:
+            await self._turns.acquire()
+        finally:
+            self.waiting -= 1
         try:
             yield
         finally:
-            self._free += units
-            self._admit()
-
-    async def _wait(self, units: int) -> None:
-        if len(self._waiters) >= self._most:
-            raise BusyError
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiter = (units, turn)
-        self._waiters.append(waiter)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-            else:
-                # It had its turn already, and gives it back.
-                self._free += units
-            self._admit()
-            raise
-
-    def _admit(self) -> None:
-        while self._waiters and self._waiters[0][0] <= self._free:
-            units, turn = self._waiters.popleft()
-            if not turn.done():
-                self._free -= units
-                turn.set_result(None)
+            self._turns.release()
 
 
 class Room:

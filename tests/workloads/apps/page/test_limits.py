@@ -60,7 +60,7 @@ def test_no_more_clients_are_remembered_than_there_is_room_for() -> None:
 
 def test_so_many_at_a_time_and_so_many_waiting() -> None:
     async def scene() -> list[str]:
-        turnstile = Turnstile(parallel=2, waiting=1)
+        turnstile = Turnstile(parallel=2, most=1)
         leave = asyncio.Event()
         happened: list[str] = []
 
