@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         log(f"fake: {IGNORED}: {' '.join(ignored)}")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stopping(stop))
+        signal.signal(number, _stop_handler(stop))
     try:
         _serve(options, stop)
     except StartError as error:
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _stopping(stop: threading.Event) -> Callable[[int, FrameType | None], None]:
+def _stop_handler(stop: threading.Event) -> Callable[[int, FrameType | None], None]:
     def handle(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
@@ -63,10 +63,12 @@ def log(line: str) -> None:
 
 
 def _serve(options: argparse.Namespace, stop: threading.Event) -> None:
+    metrics = rest.Metrics()
     servables = Servables(
         options.allow_version_labels_for_unavailable_models,
         Retries(options.max_num_load_retries, options.load_retry_interval_micros / 1e6),
         log,
+        lambda path, status: metrics.loads.labels(path, status).inc(),
     )
     for file in (options.batching_parameters_file, options.monitoring_config_file):
         if file is not None and not file.is_file():
@@ -87,7 +89,7 @@ def _serve(options: argparse.Namespace, stop: threading.Event) -> None:
     rpc_server.start()
     log(f"Running gRPC ModelServer at {address}:{options.port} ...")
     if options.rest_api_port:
-        rest_server = rest.serve(rest.Service(servables, rest.Metrics(), path), (address, options.rest_api_port))
+        rest_server = rest.serve(rest.Service(servables, metrics, path), (address, options.rest_api_port))
         threading.Thread(target=rest_server.serve_forever, daemon=True).start()
         log(f"Exporting HTTP/REST API at:{address}:{options.rest_api_port} ...")
     interval = options.model_config_file_poll_wait_seconds

@@ -4,13 +4,14 @@ import json
 import re
 import threading
 import time
-from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
+
+from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 
 from offline.rehearsal.fakes.tensorflow_serving import predicting
 from offline.rehearsal.fakes.tensorflow_serving.servables import Servables, ServingError, invalid, load
@@ -55,59 +56,32 @@ _WHICH = r"(?:/versions/(\d{1,30})|/labels/([^/:]+))?"
 _CALL = re.compile(rf"(?i)/v1/models/([^/:]+){_WHICH}:(classify|regress|predict)")
 _STATUS = re.compile(rf"(?i)/v1/models(?:/([^/:]+))?{_WHICH}(?:/(metadata))?")
 
-_LIMITS = [10 * 1.8**power for power in range(33)]
-"""Microseconds: the limits of the buckets of a latency."""
-
 
 class Metrics:
     """Counts and latencies of predictions, under the names of TensorFlow Serving.
 
     From servables/tensorflow/util.cc and util/prometheus_exporter.cc of 2.21, and TensorFlow's
-    cc/saved_model/loader.cc. Its methods may be called from several threads.
+    cc/saved_model/loader.cc. Counts are gauges here: prometheus_client ends the name of a counter with `_total`.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: dict[tuple[str, str], int] = {}
-        self._latencies: dict[str, list[float]] = {}
-
-    def count(self, model: str, code: str) -> None:
-        """A request to ``model`` that ended with ``code``."""
-        with self._lock:
-            self._counts[model, code] = self._counts.get((model, code), 0) + 1
-
-    def took(self, model: str, seconds: float) -> None:
-        """A prediction of ``model`` that was answered."""
-        with self._lock:
-            # The counts of the buckets, and behind them the sum.
-            buckets = self._latencies.setdefault(model, [0.0] * (len(_LIMITS) + 2))
-            buckets[bisect_left(_LIMITS, seconds * 1e6)] += 1
-            buckets[-1] += seconds * 1e6
-
-    def page(self, loads: Mapping[tuple[str, str], int]) -> str:
-        """The text that Prometheus reads; ``loads`` are attempts to load by path and status."""
-        with self._lock:
-            lines = ["# TYPE :tensorflow:cc:saved_model:load_attempt_count counter"]
-            lines += [
-                f':tensorflow:cc:saved_model:load_attempt_count{{model_path="{path}",status="{status}"}} {count}'
-                for (path, status), count in sorted(loads.items())
-            ]
-            lines.append("# TYPE :tensorflow:serving:request_count counter")
-            lines += [
-                f':tensorflow:serving:request_count{{model_name="{model}",status="{code}"}} {count}'
-                for (model, code), count in sorted(self._counts.items())
-            ]
-            lines.append("# TYPE :tensorflow:serving:request_latency histogram")
-            for model, buckets in sorted(self._latencies.items()):
-                labels = f'model_name="{model}",API="predict",entrypoint="REST"'
-                total = 0
-                for place, many in enumerate(buckets[:-1]):
-                    total += int(many)
-                    limit = f"{_LIMITS[place]:g}" if place < len(_LIMITS) else "+Inf"
-                    lines.append(f':tensorflow:serving:request_latency_bucket{{{labels},le="{limit}"}} {total}')
-                lines.append(f":tensorflow:serving:request_latency_sum{{{labels}}} {buckets[-1]:g}")
-                lines.append(f":tensorflow:serving:request_latency_count{{{labels}}} {total}")
-        return "\n".join(lines) + "\n"
+        self.registry = CollectorRegistry()
+        self.loads = Gauge(
+            ":tensorflow:cc:saved_model:load_attempt_count",
+            "Attempts to load a version.",
+            ("model_path", "status"),
+            registry=self.registry,
+        )
+        self.requests = Gauge(
+            ":tensorflow:serving:request_count", "Requests.", ("model_name", "status"), registry=self.registry
+        )
+        self.latency = Histogram(
+            ":tensorflow:serving:request_latency",
+            "Microseconds of a prediction that was answered.",
+            ("model_name", "API", "entrypoint"),
+            buckets=[10 * 1.8**power for power in range(33)],
+            registry=self.registry,
+        )
 
 
 @dataclass(frozen=True)
@@ -154,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/":
             self._send(200, FAKE, "text/plain; charset=utf-8")
         elif path == self.of.metrics_path:
-            self._send(200, self.of.metrics.page(self.of.servables.loads), "text/plain")
+            self._send(200, generate_latest(self.of.metrics.registry).decode(), "text/plain")
         else:
             self._answer(path, lambda: self._get(path))
 
@@ -216,9 +190,9 @@ class _Handler(BaseHTTPRequestHandler):
             text, code = answer(), "OK"
         except ServingError as error:
             text, code = json.dumps({"error": error.message}, indent=4, ensure_ascii=False), error.code
-        self.of.metrics.count(model, code)
+        self.of.metrics.requests.labels(model, code).inc()
         if code == "OK" and _CALL.fullmatch(path):
-            self.of.metrics.took(model, time.monotonic() - began)
+            self.of.metrics.latency.labels(model, "predict", "REST").observe((time.monotonic() - began) * 1e6)
         self._send(200 if code == "OK" else HTTP.get(code, 500), text, "application/json")
 
     def _get(self, path: str) -> str:

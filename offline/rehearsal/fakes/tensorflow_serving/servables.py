@@ -178,16 +178,25 @@ class Retries:
 
 
 class Servables:
-    """All models of a server. Its methods may be called from several threads, `poll` from one."""
+    """All models of a server. Its methods may be called from several threads, `poll` from one.
 
-    def __init__(self, early_labels: bool, retries: Retries, log: Callable[[str], None]) -> None:
+    ``log`` takes lines, and ``count`` an attempt to load a version: its path and `success` or `fail`.
+    """
+
+    def __init__(
+        self,
+        early_labels: bool,
+        retries: Retries,
+        log: Callable[[str], None],
+        count: Callable[[str, str], None],
+    ) -> None:
         self._early_labels = early_labels
         self._retries = retries
         self._log = log
+        self._count = count
         self._lock = threading.RLock()
         self._models: dict[str, Servable] = {}
         self._labels: dict[str, dict[str, int]] = {}
-        self.loads: dict[tuple[str, str], int] = {}
 
     def configure(self, config: Any) -> None:
         """Take up a `ModelServerConfig`.
@@ -200,14 +209,14 @@ class Servables:
             if not (model.name and model.base_path):
                 invalid(f"Illegal empty ModelConfig name or base_path: {model}")
         with self._lock:
-            labels = {model.name: self._checked_labels(model) for model in models}
+            labels = {model.name: self._check_labels(model) for model in models}
             self._labels = labels
             for model in models:
                 self._models.setdefault(model.name, Servable(model.name, model)).config = model
             for name, servable in self._models.items():
                 servable.wanted = name in labels
 
-    def _checked_labels(self, model: Any) -> dict[str, int]:
+    def _check_labels(self, model: Any) -> dict[str, int]:
         existing = self._labels.get(model.name, {})
         versions = self._models[model.name].versions if model.name in self._models else {}
         labels = {entry.key: entry.value for entry in model.version_labels}
@@ -257,7 +266,7 @@ class Servables:
             model = read(version.path)
         except Exception as error:
             # Whatever is wrong with a SavedModel: each kind of damage has an exception of its own.
-            self._count(version, "fail")
+            self._count(str(version.path), "fail")
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             self._log(f"Loading servable: {identity} failed: {reason}")
             if version.attempts > self._retries.most:
@@ -265,15 +274,10 @@ class Servables:
                 version.state = END
             version.next_attempt = time.monotonic() + self._retries.interval
             return
-        self._count(version, "success")
+        self._count(str(version.path), "success")
         with self._lock:
             version.model, version.state = model, AVAILABLE
         self._log(f"Successfully loaded servable version {identity}")
-
-    def _count(self, version: Version, status: str) -> None:
-        key = (str(version.path), status)
-        # Another dictionary: a page of metrics may be reading this one.
-        self.loads = {**self.loads, key: self.loads.get(key, 0) + 1}
 
     @property
     def unavailable(self) -> list[str]:
@@ -302,7 +306,7 @@ class Servables:
             ServingError: NOT_FOUND, or INVALID_ARGUMENT where there is no such label.
         """
         with self._lock:
-            number = self._labelled(name, label) if label else number
+            number = self._version_of_label(name, label) if label else number
             versions = self._models[name].versions if name in self._models else {}
             loaded = {version.number: version.model for version in versions.values() if version.model is not None}
             if number is None and loaded:
@@ -329,7 +333,7 @@ class Servables:
                 raise ServingError("NOT_FOUND", f"Could not find any versions of model {name}")
             return [versions[version] for version in sorted(versions, reverse=True)]
 
-    def _labelled(self, name: str, label: str) -> int:
+    def _version_of_label(self, name: str, label: str) -> int:
         number = self._labels.get(name, {}).get(label)
         if number is None:
             invalid(f"Unrecognized servable version label: {label}")
