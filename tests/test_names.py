@@ -24,6 +24,7 @@ CLEAN = (
     "offline/preview",
     "offline/rehearsal",
     "tools",
+    "workloads/apps",
 )
 """Add a room once no variable in it has one of these names."""
 

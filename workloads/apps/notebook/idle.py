@@ -48,7 +48,7 @@ class Notebook:
             return None
         if any(kernel.get("execution_state") == "busy" for kernel in kernels):
             return 0.0
-        return max((now - _moment(status["last_activity"])).total_seconds(), 0.0)
+        return max((now - _parse_time(status["last_activity"])).total_seconds(), 0.0)
 
     def _get(self, path: str) -> Any:
         request = urllib.request.Request(
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
     return OK
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     """A time as Jupyter writes it: `2026-11-22T23:14:12.345678Z`."""
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 

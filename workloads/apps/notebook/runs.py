@@ -70,7 +70,7 @@ class Result:
 
     def read(self, path: str, select: str = "") -> Any:
         """A JSON file of the result; `select` is the JSON pointer of what of it is wanted."""
-        return pointed(json.loads((self.directory / path).read_text(encoding="utf-8")), select)
+        return resolve_pointer(json.loads((self.directory / path).read_text(encoding="utf-8")), select)
 
     def __str__(self) -> str:
         return f"{self.step} {self.digest} of {self.made:%Y-%m-%d %H:%M} UTC"
@@ -105,14 +105,14 @@ class Runs:
         Raises:
             LookupError: the pipeline has no such step.
         """
-        self._known(step)
+        self._info(step)
         results: list[Result] = []
         for manifest in (self.directory / step).glob(f"*/{MANIFEST}"):
             try:
                 content = load_manifest(manifest.parent)
             except NotWholeError:
                 continue
-            results.append(Result(step, manifest.parent, self._used(manifest), content))
+            results.append(Result(step, manifest.parent, self._time_of_use(manifest), content))
         return sorted(results, key=lambda result: result.made, reverse=True)
 
     def result(self, step: str, digest: str = "") -> Result:
@@ -136,22 +136,23 @@ class Runs:
         """Step, title and value of each number that the pipeline declares, of the newest results."""
         return [
             (result.step, shown["title"], result.read(shown["path"], shown["select"]))
-            for result, shown in self._shown("number")
+            for result, shown in self._declared_results("number")
         ]
 
     def curves(self) -> list[tuple[Result, Mapping[str, Any], list[Mapping[str, float]]]]:
         """Result, declaration and points of each group of curves that the pipeline declares."""
         return [
-            (result, shown, result.read(shown["path"], shown["select"])) for result, shown in self._shown("curves")
+            (result, shown, result.read(shown["path"], shown["select"]))
+            for result, shown in self._declared_results("curves")
         ]
 
     def pictures(self) -> list[Path]:
         """The files of the pictures that the pipeline declares."""
-        return [result.directory / shown["path"] for result, shown in self._shown("picture")]
+        return [result.directory / shown["path"] for result, shown in self._declared_results("picture")]
 
     def files(self, pattern: str) -> list[Path]:
         """The files of a pattern with references to steps: `{prepare}/images/*.png`, sorted."""
-        text = self._filled(pattern, None)
+        text = self._fill(pattern, None)
         root = Path(text).anchor
         return sorted(Path(root).glob(os.path.relpath(text, root)))
 
@@ -163,7 +164,7 @@ class Runs:
         Raises:
             LookupError: the pipeline has no such step, it has no such option, or an input is not there.
         """
-        info = self._known(step)
+        info = self._info(step)
         words: list[str] = []
         for word in info.words:
             words += self._word(word, info)
@@ -180,10 +181,10 @@ class Runs:
             LookupError: as `command` does.
             subprocess.CalledProcessError: it ended with another code than 0.
         """
-        info, words = self._known(step), self.command(step, **options)
+        info, words = self._info(step), self.command(step, **options)
         output = self.by_hand(step)
         output.mkdir(parents=True, exist_ok=True)
-        variables = {name: self._filled(value, info) for name, value in info.environment.items()}
+        variables = {name: self._fill(value, info) for name, value in info.environment.items()}
         with subprocess.Popen(
             words,
             cwd=CODE / info.code if info.code else CODE,
@@ -204,7 +205,7 @@ class Runs:
         """Where the result of a step lies that was run by hand."""
         return self.folder / BY_HAND / step
 
-    def _used(self, manifest: Path) -> datetime:
+    def _time_of_use(self, manifest: Path) -> datetime:
         """When a Job made a result, or last found it made.
 
         Each Job that ends well touches its record: going back to earlier settings makes their result the newest.
@@ -214,7 +215,7 @@ class Runs:
         moments = [file.stat().st_mtime for file in (manifest, *records)]
         return datetime.fromtimestamp(max(moments), UTC)
 
-    def _shown(self, kind: str) -> list[tuple[Result, Mapping[str, Any]]]:
+    def _declared_results(self, kind: str) -> list[tuple[Result, Mapping[str, Any]]]:
         """Each declared result of a kind whose file is there."""
         shown: list[tuple[Result, Mapping[str, Any]]] = []
         for info in self.steps.values():
@@ -228,7 +229,7 @@ class Runs:
             ]
         return shown
 
-    def _known(self, step: str) -> StepInfo:
+    def _info(self, step: str) -> StepInfo:
         if step not in self.steps:
             raise LookupError(f"the pipeline has no step {step!r}; it has {', '.join(self.steps)}")
         return self.steps[step]
@@ -245,9 +246,9 @@ class Runs:
         among = info.inputs.get(whole[1], ()) if whole else ()
         if len(among) > 1 and whole and whole[1] not in info.best:
             return [str(self.result(step).directory) for step in among]
-        return [self._filled(word, info)]
+        return [self._fill(word, info)]
 
-    def _filled(self, text: str, info: StepInfo | None) -> str:
+    def _fill(self, text: str, info: StepInfo | None) -> str:
         places: dict[str, str] = {"store": str(self.store), "pipeline": str(self.directory)}
         inputs = info.inputs if info else {name: [name] for name in self.steps}
         if info is not None:
@@ -270,7 +271,7 @@ class Runs:
         )
 
 
-def pointed(content: Any, pointer: str) -> Any:
+def resolve_pointer(content: Any, pointer: str) -> Any:
     """What a JSON pointer (RFC 6901) leads to."""
     for part in pointer.split("/")[1:]:
         key = part.replace("~1", "/").replace("~0", "~")

@@ -196,7 +196,7 @@ class Page:
         begin = time.perf_counter()
         sample = self._sample(request.query_params.get("sample"))
         drawn = request.query_params.get("source") == "drawing"
-        chosen, image = await self._received(request, sample, drawn=drawn)
+        chosen, image = await self._receive(request, sample, drawn=drawn)
         chosen, numbers, seconds = await self._ask(chosen, image)
         source = "sample" if sample else "drawing" if drawn else "upload"
         self._metrics.predictions.labels(source, str(chosen.version)).inc()
@@ -223,18 +223,16 @@ class Page:
             }
         )
 
-    async def _received(
-        self, request: Request, sample: Sample | None, *, drawn: bool
-    ) -> tuple[Model, Image.Image]:
+    async def _receive(self, request: Request, sample: Sample | None, *, drawn: bool) -> tuple[Model, Image.Image]:
         """The version that is to be asked, and the image. What was sent is in memory no longer than this takes."""
         with self._bodies.place(self._client(request)) as take:
             body = b"" if sample else await _body(request, self._options.bounds, take)
             status = self._watcher.status
             if status.model is None:
                 raise HTTPException(503, status.reason, headers={"retry-after": "2"})
-            return status.model, await self._prepared(sample, body, status.model, drawn=drawn)
+            return status.model, await self._prepare(sample, body, status.model, drawn=drawn)
 
-    async def _prepared(self, sample: Sample | None, body: bytes, chosen: Model, *, drawn: bool) -> Image.Image:
+    async def _prepare(self, sample: Sample | None, body: bytes, chosen: Model, *, drawn: bool) -> Image.Image:
         form = chosen.form
         if sample:
             # Held-out images are as those that the model was trained on.

@@ -97,10 +97,10 @@ class ModelServer:
         versions.sort(key=lambda version: version.number, reverse=True)
         if not self._label:
             return versions
-        labelled = await self._labelled()
+        labelled = await self._version_of_label()
         return [version for version in versions if version.number == labelled or version.state != AVAILABLE]
 
-    async def _labelled(self) -> int | None:
+    async def _version_of_label(self) -> int | None:
         """The version that has the label; None while it is not loaded.
 
         The metadata say it. The status does not: it is that of all versions, with a label too
@@ -163,11 +163,11 @@ class ModelServer:
         self, method: str, path: str, content: bytes | None, headers: Mapping[str, str]
     ) -> Mapping[str, Any]:
         async with self._client.stream(method, path, content=content, headers=headers) as answer:
-            text = await _bounded(answer)
-        return _checked(answer.status_code, text)
+            text = await _read_bounded(answer)
+        return _check_answer(answer.status_code, text)
 
 
-async def _bounded(answer: httpx2.Response) -> bytes:
+async def _read_bounded(answer: httpx2.Response) -> bytes:
     parts = bytearray()
     async for part in answer.aiter_bytes():
         parts += part
@@ -176,7 +176,7 @@ async def _bounded(answer: httpx2.Response) -> bytes:
     return bytes(parts)
 
 
-def _checked(status: int, text: bytes) -> Mapping[str, Any]:
+def _check_answer(status: int, text: bytes) -> Mapping[str, Any]:
     try:
         answer = json.loads(text)
     except ValueError:

@@ -72,7 +72,7 @@ def measure(content: bytes) -> int:
     Raises:
         ImageError: another format, or too many pixels.
     """
-    with _opened(content) as (opened, _):
+    with _open(content) as (opened, _):
         return opened.width * opened.height
 
 
@@ -85,15 +85,15 @@ def decode(content: bytes, side: int = WORKING) -> Image.Image:
     Raises:
         ImageError: another format, truncated, damaged, or too many pixels.
     """
-    with _opened(content) as (opened, orientation):
+    with _open(content) as (opened, orientation):
         # A JPEG file can be decoded at an eighth of its size, for a part of the memory and the time.
         opened.draft(None, (side, side))
         opened.load()
-        return _opaque(_upright(_reduced(opened, side), orientation))
+        return _lay_on_ground(_turn_upright(_reduce(opened, side), orientation))
 
 
 @contextlib.contextmanager
-def _opened(content: bytes) -> Generator[tuple[Image.Image, int]]:
+def _open(content: bytes) -> Generator[tuple[Image.Image, int]]:
     """The file, and how it has to be turned, as EXIF numbers it."""
     if not content:
         raise ImageError("The file is empty.")
@@ -127,7 +127,7 @@ def prepare(image: Image.Image, form: Form, *, drawn: bool = False) -> Image.Ima
         ImageError: nothing is drawn.
     """
     if form.ink == "any" and not drawn:
-        return _fitted(image.convert(_mode(form)), form)
+        return _fit(image.convert(_mode(form)), form)
     grey = image.convert("L")
     low, high = (int(level) for level in grey.getextrema())
     if high - low < LEAST_CONTRAST:
@@ -136,7 +136,7 @@ def prepare(image: Image.Image, form: Form, *, drawn: bool = False) -> Image.Ima
     # From here on light ink on a dark ground.
     ink = ImageOps.invert(grey) if light_ground else grey
     if grey.size != (form.width, form.height):
-        ink = _content(_stretched(ink), form) if form.fit == "content" else _fitted(ink, form)
+        ink = _centre_content(_stretch_levels(ink), form) if form.fit == "content" else _fit(ink, form)
     light = form.ink == "light"
     return (ink if light else ImageOps.invert(ink)).convert(_mode(form))
 
@@ -170,7 +170,7 @@ def _too_large(what: str) -> str:
     return f"The image has too many pixels, {what} {LARGEST / 1_000_000:g} million are taken. Scale it down."
 
 
-def _opaque(image: Image.Image) -> Image.Image:
+def _lay_on_ground(image: Image.Image) -> Image.Image:
     if image.mode.startswith(("I", "F")):
         # 16 bits in a channel: Pillow would cut levels off instead of scaling them.
         _, high = image.getextrema()
@@ -188,7 +188,7 @@ def _opaque(image: Image.Image) -> Image.Image:
     return ground
 
 
-def _upright(image: Image.Image, orientation: int) -> Image.Image:
+def _turn_upright(image: Image.Image, orientation: int) -> Image.Image:
     """``image`` turned and mirrored as ``orientation`` says (EXIF 3.0, tag 0x0112)."""
     turned = _TURNS.get(orientation)
     return image if turned is None else image.transpose(turned)
@@ -205,7 +205,7 @@ _TURNS = {
 }
 
 
-def _reduced(image: Image.Image, side: int) -> Image.Image:
+def _reduce(image: Image.Image, side: int) -> Image.Image:
     """``image`` at a half, a third, …, where its longest side is still at least ``side``."""
     factor = max(image.size) // side
     # What is not a level cannot be averaged: places in a palette.
@@ -224,12 +224,12 @@ def _edge(grey: Image.Image) -> int:
     return levels[len(levels) // 2]
 
 
-def _stretched(grey: Image.Image) -> Image.Image:
+def _stretch_levels(grey: Image.Image) -> Image.Image:
     low, high = (int(level) for level in grey.getextrema())
     return grey.point([min(max(round((level - low) * 255 / (high - low)), 0), 255) for level in range(256)])
 
 
-def _fitted(image: Image.Image, form: Form) -> Image.Image:
+def _fit(image: Image.Image, form: Form) -> Image.Image:
     size = (form.width, form.height)
     if image.size == size:
         return image
@@ -241,7 +241,7 @@ def _fitted(image: Image.Image, form: Form) -> Image.Image:
     return ImageOps.pad(image, size, Image.Resampling.BICUBIC, color=(ground,) * len(image.getbands()))
 
 
-def _content(ink: Image.Image, form: Form) -> Image.Image:
+def _centre_content(ink: Image.Image, form: Form) -> Image.Image:
     """What is drawn, scaled to its share of the side, its centre of mass in the centre, as MNIST's makers did.
 
     Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", read November 2026.

@@ -74,7 +74,7 @@ def load(place: Path) -> list[Sample]:
     return samples
 
 
-def _chosen(count: int) -> list[int]:
+def _choose(count: int) -> list[int]:
     return sorted(random.Random(0).sample(range(count), min(count, MOST)))
 
 
@@ -83,7 +83,7 @@ def _of_folder(folder: Path) -> Iterator[Sample]:
         raise SamplesError(f"{folder}: there is no such folder or file")
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
     labels = _labels(folder / LABELS)
-    for place in _chosen(len(paths)):
+    for place in _choose(len(paths)):
         path = paths[place]
         name = path.relative_to(folder).as_posix()
         of_folder = path.parent.name if path.parent != folder else None
@@ -130,7 +130,7 @@ def _of_file(file: Path) -> Iterator[Sample]:
         )
     mode = "RGB" if shape[3:] == (3,) else "L"
     size = math.prod(shape[1:])
-    for place in _chosen(shape[0]):
+    for place in _choose(shape[0]):
         content = images.content[place * size : (place + 1) * size]
         label = None if labels is None else _number(labels, place)
         yield Sample(Image.frombytes(mode, (shape[2], shape[1]), content), label)

@@ -72,7 +72,7 @@ def requests(
     if missing := sorted({*wanted.values(), *([truth] if truth else [])} - {*contents}):
         names_of_file = ", ".join(sorted(contents)) or "nothing"
         raise StepError(BAD_INPUT, f"{path} lacks the array {missing[0]}; it has {names_of_file}")
-    inputs = {name: _shaped(contents[array], array, signature[name]) for name, array in wanted.items()}
+    inputs = {name: _fit_shape(contents[array], array, signature[name]) for name, array in wanted.items()}
     rows = {len(array) for array in (*inputs.values(), *([contents[truth]] if truth else []))}
     if len(rows) != 1 or not max(rows):
         raise StepError(
@@ -81,7 +81,7 @@ def requests(
     return Requests(inputs, contents[truth] if truth else None)
 
 
-def _shaped(array: NDArray[Any], name: str, spec: tf.TensorSpec) -> NDArray[Any]:
+def _fit_shape(array: NDArray[Any], name: str, spec: tf.TensorSpec) -> NDArray[Any]:
     """``array`` with the type of the input, and with those of its dimensions of size 1 that it lacks."""
     wanted = spec.dtype.as_numpy_dtype
     if spec.dtype.is_integer and np.issubdtype(array.dtype, np.integer) and array.size:
@@ -145,7 +145,7 @@ def examine(model: Path, examination: Examination) -> dict[str, Any]:
     outputs = _answers(function, given)
     facts: dict[str, Any] = {"signature": examination.signature, "requests": given.count}
     if given.truth is not None:
-        name = _scored(outputs, examination.output)
+        name = _output_to_score(outputs, examination.output)
         facts["accuracy"] = accuracy(outputs[name], given.truth)
         if examination.least is not None and not facts["accuracy"] >= examination.least:
             raise StepError(
@@ -231,7 +231,7 @@ def _ask(function: Callable[..., Mapping[str, tf.Tensor]], inputs: Mapping[str, 
     return answers
 
 
-def _scored(outputs: Mapping[str, Any], name: str | None) -> str:
+def _output_to_score(outputs: Mapping[str, Any], name: str | None) -> str:
     if name is None and len(outputs) == 1:
         return next(iter(outputs))
     if name is None or name not in outputs:

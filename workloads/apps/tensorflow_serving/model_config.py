@@ -117,7 +117,7 @@ class Choice:
     keep: int = 5
 
 
-def chosen(choice: Choice, numbers: Sequence[int]) -> dict[str, int]:
+def choose_versions(choice: Choice, numbers: Sequence[int]) -> dict[str, int]:
     """The version of each label, of the published ``numbers``.
 
     Raises:
@@ -127,7 +127,7 @@ def chosen(choice: Choice, numbers: Sequence[int]) -> dict[str, int]:
     return {label: _number(label, word, sorted(numbers)) for label, word in words.items()}
 
 
-def doomed(numbers: Sequence[int], needed: Collection[int], keep: int) -> list[int]:
+def versions_to_remove(numbers: Sequence[int], needed: Collection[int], keep: int) -> list[int]:
     """The published ``numbers`` that go: all but the newest ``keep`` and those that are ``needed``."""
     newest = sorted(numbers)[-keep:]
     return [number for number in sorted(numbers) if number not in newest and number not in needed]

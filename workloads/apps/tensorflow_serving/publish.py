@@ -30,10 +30,10 @@ from workloads.apps.tensorflow_serving.model_config import (
     NAME,
     Choice,
     Served,
-    chosen,
+    choose_versions,
     decode,
-    doomed,
     transition,
+    versions_to_remove,
     write_server_files,
 )
 from workloads.apps.tensorflow_serving.versions import Version
@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     earlier = _with_source(options.versions, source)
     choice = Choice(options.serve, options.canary, options.keep)
     _announce(options, choice, earlier)
-    facts = earlier.facts if earlier and _examined(earlier, options) else _examine(options)
+    facts = earlier.facts if earlier and _is_examined(earlier, options) else _examine(options)
     version = earlier or _add(options, source, facts)
     report = _serve(options, choice, version)
 
@@ -104,7 +104,7 @@ def _source(model: Path) -> tuple[str, dict[str, str]]:
 
 def _with_source(folder: Path, source: str) -> Version | None:
     """The whole version that was made of ``source`` earlier. One that is damaged is published anew."""
-    for version in reversed(versions.published(folder).values()):
+    for version in reversed(versions.read_published(folder).values()):
         if version.source == source:
             why = versions.damage(folder, version)
             if not why:
@@ -115,25 +115,25 @@ def _with_source(folder: Path, source: str) -> Version | None:
 
 def _announce(options: argparse.Namespace, choice: Choice, earlier: Version | None) -> None:
     """Say first what will be removed, and what people will get an answer from."""
-    numbers = [*versions.published(options.versions)]
+    numbers = [*versions.read_published(options.versions)]
     number = earlier.number if earlier else max(numbers, default=0) + 1
     try:
-        labels = chosen(choice, sorted({*numbers, number}))
+        labels = choose_versions(choice, sorted({*numbers, number}))
     except StepError:
         # Said once the model is examined and published: it does not hang on this one.
         return
-    removed = doomed(
+    removed = versions_to_remove(
         sorted({*numbers, number}), {*labels.values(), *_current(options.versions).versions}, choice.keep
     )
     if removed:
         kept = f"keeps the newest {choice.keep}"
-        print(f"Removes from {options.versions}, {UNLESS}: {_named(removed)}; {kept}", flush=True)
+        print(f"Removes from {options.versions}, {UNLESS}: {_name_versions(removed)}; {kept}", flush=True)
     if labels != dict(_current(options.versions).labels):
         shown = ", ".join(f"{label} is version {number}" for label, number in labels.items())
         print(f"Changes what answers, {UNLESS}: {shown}", flush=True)
 
 
-def _examined(version: Version, options: argparse.Namespace) -> bool:
+def _is_examined(version: Version, options: argparse.Namespace) -> bool:
     """Whether what was measured of ``version`` answers what is asked now."""
     least, accuracy = options.min_accuracy, version.facts.get("accuracy")
     same = version.facts.get("asked") == _question_digest(options)
@@ -175,8 +175,8 @@ def _add(options: argparse.Namespace, source: str, facts: dict[str, Any]) -> Ver
 
 def _serve(options: argparse.Namespace, choice: Choice, version: Version) -> dict[str, Any]:
     """Tell servers which versions answer, and remove what nobody needs any more; returns the report."""
-    folder, published = options.versions, versions.published(options.versions)
-    labels = chosen(choice, [*published])
+    folder, published = options.versions, versions.read_published(options.versions)
+    labels = choose_versions(choice, [*published])
     for label, number in labels.items():
         if why := versions.damage(folder, published[number]):
             raise StepError(BAD_INPUT, f"version {number}, for {label}, is not whole: {why}; choose another one")
@@ -185,10 +185,10 @@ def _serve(options: argparse.Namespace, choice: Choice, version: Version) -> dic
     _move(options, before, after)
     for label, number in labels.items():
         print(f"{label} is version {number}", flush=True)
-    removed = doomed([*published], {*after.versions, *before.versions}, choice.keep)
+    removed = versions_to_remove([*published], {*after.versions, *before.versions}, choice.keep)
     if removed:
         versions.remove(folder, removed)
-        print(f"Removed {_named(removed)}", flush=True)
+        print(f"Removed {_name_versions(removed)}", flush=True)
     return {
         "published": version.number,
         "serves": labels,
@@ -224,7 +224,7 @@ def _move(options: argparse.Namespace, before: Served, after: Served) -> None:
 
 def _description(served: Served) -> str:
     labels = ", ".join(f"{label} is version {number}" for label, number in served.labels.items())
-    return f"Servers are told to load {_named(served.versions)}; {labels}"
+    return f"Servers are told to load {_name_versions(served.versions)}; {labels}"
 
 
 def _current(folder: Path) -> Served:
@@ -258,7 +258,7 @@ def _report(output: Path, inputs: dict[str, str], settings: dict[str, Any], repo
         publish(staged, output, step=STEP, inputs=inputs, settings=settings, summary=summary)
 
 
-def _named(numbers: Any) -> str:
+def _name_versions(numbers: Any) -> str:
     listed = [str(number) for number in numbers]
     return f"version{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
 

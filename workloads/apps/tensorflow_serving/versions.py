@@ -75,7 +75,7 @@ def files_of(model: Path) -> dict[str, Entry]:
         return {name: digest_of(model / name) for name in names}
 
 
-def published(folder: Path) -> dict[int, Version]:
+def read_published(folder: Path) -> dict[int, Version]:
     """The versions in ``folder`` that have their `version.json`, by number. Raises StoreError."""
     with store_errors(folder):
         if not folder.is_dir():

@@ -49,7 +49,7 @@ def parse(body: bytes) -> dict[str, Any]:
     except ValueError as error:
         invalid(f"JSON Parse error: {error}")
     if not isinstance(value, dict):
-        invalid(f"JSON Value: {_shown(value)} Is not object")
+        invalid(f"JSON Value: {_shorten(value)} Is not object")
     return value  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -57,13 +57,13 @@ def predict(model: Model, body: Mapping[str, Any]) -> str:
     """The JSON of the answer to the object of a request. Raises ServingError."""
     name = body.get("signature_name", "")
     if not isinstance(name, str):
-        invalid(f"'signature_name' key must be a string value, and is {_shown(name)}")
+        invalid(f"'signature_name' key must be a string value, and is {_shorten(name)}")
     name = name or DEFAULT
     if name not in model.signatures:
         invalid(f'Serving signature name: "{name}" not found in signature def')
     signature = model.signatures[name]
     types = {alias: tf.as_dtype(tensor.dtype) for alias, tensor in signature.inputs.items()}
-    form, arrays = _inputs(body, types)
+    form, arrays = _read_inputs(body, types)
     for alias, array in arrays.items():
         declared = tf.TensorShape(signature.inputs[alias].tensor_shape)
         if not declared.is_compatible_with(array.shape):
@@ -79,15 +79,15 @@ def predict(model: Model, body: Mapping[str, Any]) -> str:
         alias: np.asarray(outputs[alias].numpy(), object if outputs[alias].dtype == tf.string else None)
         for alias in sorted(outputs)
     }
-    return json.dumps(_rows_out(answers) if form == ROW else _columns_out(answers), ensure_ascii=False)
+    return json.dumps(_write_rows(answers) if form == ROW else _write_columns(answers), ensure_ascii=False)
 
 
-def _inputs(body: Mapping[str, Any], types: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _read_inputs(body: Mapping[str, Any], types: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Whether a request is in rows or columns, and its arrays."""
     if ROW in body and COLUMN in body:
         invalid("Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist")
     if COLUMN in body:
-        columns = _by_input(body[COLUMN], types, more=True)
+        columns = _name_inputs(body[COLUMN], types, more=True)
         return COLUMN, {alias: tensor(alias, columns[alias], dtype) for alias, dtype in types.items()}
     if ROW not in body:
         invalid("Missing 'inputs' or 'instances' key")
@@ -97,11 +97,11 @@ def _inputs(body: Mapping[str, Any], types: Mapping[str, Any]) -> tuple[str, dic
     count = len(instances)  # pyright: ignore[reportUnknownArgumentType]
     if not 0 < count <= MOST_ROWS:
         invalid(f"{count} instances, and the fake takes 1 to {MOST_ROWS} at a time")
-    rows = [_by_input(row, types) for row in instances]  # pyright: ignore[reportUnknownVariableType]
+    rows = [_name_inputs(row, types) for row in instances]  # pyright: ignore[reportUnknownVariableType]
     return ROW, {alias: tensor(alias, [row[alias] for row in rows], dtype) for alias, dtype in types.items()}
 
 
-def _by_input(value: Any, types: Mapping[str, Any], *, more: bool = False) -> Mapping[str, Any]:
+def _name_inputs(value: Any, types: Mapping[str, Any], *, more: bool = False) -> Mapping[str, Any]:
     """A row, or all columns, by the names of inputs. A signature with one input needs no name.
 
     With ``more`` other names are passed over.
@@ -111,9 +111,9 @@ def _by_input(value: Any, types: Mapping[str, Any], *, more: bool = False) -> Ma
     elif len(types) == 1:
         named = {next(iter(types)): value}
     else:
-        invalid(f"{_shown(value)} is a plain value/list, but expecting an object with the keys {sorted(types)}")
+        invalid(f"{_shorten(value)} is a plain value/list, but expecting an object with the keys {sorted(types)}")
     if not (types.keys() <= named.keys() if more else types.keys() == named.keys()):
-        invalid(f"the keys {_shown(sorted(named))} must be equal to the inputs {sorted(types)}")
+        invalid(f"the keys {_shorten(sorted(named))} must be equal to the inputs {sorted(types)}")
     return named
 
 
@@ -126,7 +126,7 @@ def tensor(alias: str, value: Any, dtype: Any) -> Any:
     if nested.ndim > MOST_DIMENSIONS:
         invalid(f"input {alias} has more than {MOST_DIMENSIONS} dimensions")
     # A list in a place for a number is an element, too, and no scalar.
-    flat = [_scalar(alias, element, dtype) for element in nested.flat]
+    flat = [_check_scalar(alias, element, dtype) for element in nested.flat]
     array = np.empty(len(flat), object if dtype == tf.string else dtype.as_numpy_dtype)
     try:
         with np.errstate(over="ignore"):
@@ -136,7 +136,7 @@ def tensor(alias: str, value: Any, dtype: Any) -> Any:
     return array.reshape(nested.shape)
 
 
-def _scalar(alias: str, value: Any, dtype: Any) -> Any:
+def _check_scalar(alias: str, value: Any, dtype: Any) -> Any:
     if dtype == tf.string:
         right = isinstance(value, str) or _is_binary(value)
     elif isinstance(value, bool) or dtype == tf.bool:
@@ -146,10 +146,10 @@ def _scalar(alias: str, value: Any, dtype: Any) -> Any:
     else:
         right = isinstance(value, int) and dtype.is_integer and _fits(value, dtype)
     if not right:
-        invalid(f"input {alias}: JSON Value: {_shown(value)} is not of expected type: {dtype.name}")
+        invalid(f"input {alias}: JSON Value: {_shorten(value)} is not of expected type: {dtype.name}")
     if dtype != tf.string:
         return value
-    return value.encode() if isinstance(value, str) else _decoded(alias, value)
+    return value.encode() if isinstance(value, str) else _decode(alias, value)
 
 
 def _fits(value: int, dtype: Any) -> bool:
@@ -165,39 +165,41 @@ def _is_binary(value: Any) -> bool:
     return isinstance(value, dict) and [*value] == ["b64"] and isinstance(value["b64"], str)  # pyright: ignore
 
 
-def _decoded(alias: str, value: Any) -> bytes:
+def _decode(alias: str, value: Any) -> bytes:
     try:
         return base64.b64decode(value["b64"], validate=True)
     except ValueError:
         return invalid(f"input {alias}: Unable to base64 decode")
 
 
-def _columns_out(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    return {"outputs": _unnamed({alias: _plain(alias, array) for alias, array in arrays.items()})}
+def _write_columns(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "outputs": _without_single_name({alias: _nested_lists(alias, array) for alias, array in arrays.items()})
+    }
 
 
-def _rows_out(arrays: Mapping[str, Any]) -> dict[str, Any]:
+def _write_rows(arrays: Mapping[str, Any]) -> dict[str, Any]:
     for alias, array in arrays.items():
         if array.ndim == 0:
             invalid(f"Tensor name: {alias} has no shape information")
     if len({len(array) for array in arrays.values()}) != 1:
         sizes = {alias: len(array) for alias, array in arrays.items()}
         invalid(f"outputs have inconsistent batch size: {sizes}")
-    columns = {alias: _plain(alias, array) for alias, array in arrays.items()}
+    columns = {alias: _nested_lists(alias, array) for alias, array in arrays.items()}
     rows = zip(*columns.values(), strict=True)
-    return {"predictions": [_unnamed(dict(zip(columns, row, strict=True))) for row in rows]}
+    return {"predictions": [_without_single_name(dict(zip(columns, row, strict=True))) for row in rows]}
 
 
-def _unnamed(values: dict[str, Any]) -> Any:
+def _without_single_name(values: dict[str, Any]) -> Any:
     """Values by their names; a single one without its name."""
     return next(iter(values.values())) if len(values) == 1 else values
 
 
-def _plain(alias: str, array: Any) -> Any:
+def _nested_lists(alias: str, array: Any) -> Any:
     """An array as nested lists for JSON; bytes as ``b64`` objects where the name ends as the server asks for."""
     if array.dtype == object:
         binary = alias.endswith("_bytes")
-        values = [_encoded(value) if binary else value.decode(errors="replace") for value in array.flat]
+        values = [_encode(value) if binary else value.decode(errors="replace") for value in array.flat]
     elif tf.as_dtype(array.dtype).is_floating:
         # As short as tells a number from others of its type: 0.1, and not 0.10000000149011612.
         values = [float(str(value)) for value in array.flat]
@@ -208,11 +210,11 @@ def _plain(alias: str, array: Any) -> Any:
     return plain.reshape(array.shape).tolist()
 
 
-def _encoded(value: bytes) -> dict[str, str]:
+def _encode(value: bytes) -> dict[str, str]:
     return {"b64": base64.b64encode(value).decode()}
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     """A value as errors have it."""
     try:
         return json.dumps(value)[:_SHOWN]

@@ -46,7 +46,7 @@ class Folder:
 
     @property
     def numbers(self) -> list[int]:
-        return [*versions.published(self.versions)]
+        return [*versions.read_published(self.versions)]
 
     def content(self) -> dict[str, bytes]:
         files = [path for path in self.versions.rglob("*") if path.is_file()]
@@ -219,7 +219,7 @@ def test_takes_the_result_of_a_step(folder: Folder, model: Path, data: Path) -> 
         model,
         *("--requests", data / "test.npz", "--input", "image=images", "--truth", "labels"),
     )
-    found = versions.published(folder.versions)[1]
+    found = versions.read_published(folder.versions)[1]
     metrics = json.loads((model / "metrics.json").read_text(encoding="utf-8"))
     assert found.facts["accuracy"] == pytest.approx(metrics["test"]["accuracy"], abs=0.003)
     assert report["versions"] == [
