@@ -17,7 +17,7 @@ from tests.workloads.apps.tensorflow_serving.models import Means, OfTheBatch, Un
 from tests.workloads.steps import only_error, start
 from workloads.apps.tensorflow_serving import publish, versions
 from workloads.apps.tensorflow_serving.model_config import Served, decode
-from workloads.runtime.exits import StepError
+from workloads.runtime.exits import BAD_INPUT, MODEL_REFUSED, StepError
 
 pytestmark = pytest.mark.slow
 
@@ -89,13 +89,6 @@ def test_the_same_training_is_the_same_version(folder: Folder, models: list[Path
     before = folder.content()
     folder.publish(models[0])
     assert folder.content() == before
-
-
-def test_a_new_training_is_the_next_version_and_answers(folder: Folder, models: list[Path]) -> None:
-    folder.publish(models[0])
-    folder.publish(models[1])
-    assert folder.served == Served((2,), {"stable": 2})
-    assert folder.numbers == [1, 2]
 
 
 class KilledError(Exception):
@@ -171,21 +164,16 @@ def test_a_publisher_stopped_between_two_writes_goes_on_or_elsewhere(
     assert folder.numbers == [1, 2, 3]
 
 
-def test_rolls_back_and_forward(folder: Folder, models: list[Path]) -> None:
+def test_rolls_back_and_forward_and_tries_another_beside_it(folder: Folder, models: list[Path]) -> None:
     for model in models[:3]:
         folder.publish(model)
     assert folder.publish(models[2], "--serve", "previous")["serves"] == {"stable": 2}
     assert folder.served == Served((2,), {"stable": 2})
     assert folder.publish(models[2], "--serve", "1")["serves"] == {"stable": 1}
     assert folder.publish(models[2])["serves"] == {"stable": 3}
+    both = folder.publish(models[2], "--serve", "previous", "--canary", "latest")["serves"]
+    assert both == folder.served.labels == {"stable": 2, "canary": 3}
     assert folder.numbers == [1, 2, 3]
-
-
-def test_a_canary_is_loaded_beside_what_is_served(folder: Folder, models: list[Path]) -> None:
-    folder.publish(models[0])
-    report = folder.publish(models[1], "--serve", "previous", "--canary", "latest")
-    assert report["serves"] == {"stable": 1, "canary": 2}
-    assert folder.served == Served((1, 2), {"stable": 1, "canary": 2})
 
 
 def test_says_first_what_it_removes_and_keeps_what_a_label_names(
@@ -196,10 +184,9 @@ def test_says_first_what_it_removes_and_keeps_what_a_label_names(
     folder.publish(models[3], "--serve", "1")
     capsys.readouterr()
     report = folder.publish(models[4], "--serve", "1", "--keep", "2")
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == (
-        f"Removes from {folder.versions}, unless the model is refused: versions 2, 3; keeps the newest 2"
-    )
+    first = capsys.readouterr().out.splitlines()[0]
+    assert str(folder.versions) in first
+    assert "versions 2, 3" in first
     assert report["removed"] == [{"version": 2}, {"version": 3}]
     assert folder.numbers == [1, 4, 5]
     assert not (folder.versions / "2").exists()
@@ -233,70 +220,63 @@ def test_takes_the_result_of_a_step(folder: Folder, model: Path, data: Path) -> 
     ]
 
 
-def refused(folder: Folder, model: Path, *more: object) -> str:
+def refused(folder: Folder, model: Path, *more: object, code: int = BAD_INPUT) -> str:
     """Why it is refused; the test fails where anything of what is served changed."""
     before = folder.content()
     with pytest.raises(StepError) as raised:
         folder.publish(model, *more)
+    assert raised.value.code == code, raised.value
     assert folder.content() == before
     return str(raised.value)
 
 
-def test_refuses_a_model_without_signature(folder: Folder, models: list[Path], tmp_path: Path) -> None:
+def test_refuses_models_that_nothing_can_be_asked_of(folder: Folder, models: list[Path], tmp_path: Path) -> None:
     folder.publish(models[0])
-    said = refused(folder, save(tmp_path / "plain", module=Unsigned()))
-    assert "has no signature serving_default, without which nothing can be asked; it has: none" in said
-
-
-def test_refuses_another_signature(folder: Folder, models: list[Path]) -> None:
-    folder.publish(models[0])
-    assert "it has: serving_default" in refused(folder, models[1], "--signature", "scores")
-
-
-def test_refuses_what_does_not_load(folder: Folder, models: list[Path], tmp_path: Path) -> None:
-    folder.publish(models[0])
+    assert "no signature serving_default" in refused(folder, save(tmp_path / "plain", module=Unsigned()))
+    assert "serving_default" in refused(folder, models[1], "--signature", "scores")
     broken = Path(shutil.copytree(models[1], tmp_path / "broken"))
     graph = (broken / "saved_model.pb").read_bytes()
     (broken / "saved_model.pb").write_bytes(graph[: len(graph) // 2])
-    assert f"{broken} does not load: " in refused(folder, broken)
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    assert "there is no SavedModel" in refused(folder, empty)
+    assert str(broken) in refused(folder, broken)
+    (tmp_path / "empty").mkdir()
+    assert str(tmp_path / "empty") in refused(folder, tmp_path / "empty")
 
 
 def test_refuses_a_result_that_is_not_whole(folder: Folder, models: list[Path], model: Path) -> None:
     folder.publish(models[0])
     file = model / "saved_model" / "variables" / "variables.data-00000-of-00001"
     file.write_bytes(file.read_bytes()[:-1])
-    assert "is not whole: saved_model/variables/variables.data-00000-of-00001 has" in refused(folder, model)
+    assert "saved_model/variables/variables.data-00000-of-00001" in refused(folder, model)
 
 
 @pytest.mark.slow
 def test_refuses_wrong_answers(folder: Folder, models: list[Path], tmp_path: Path) -> None:
     folder.publish(models[0])
-    said = refused(folder, save(tmp_path / "worse", -1.0))
-    assert "answers 0.0000 of 6 requests rightly, 0.9 is asked for" in said
-    said = refused(folder, save(tmp_path / "infinite", float("inf")))
-    assert "output scores has a number that is not finite in the answer to request 0" in said
-    assert "not one row for each" in refused(folder, save(tmp_path / "means", module=Means()))
-    assert "one's answer may not depend on the others" in refused(
-        folder, save(tmp_path / "batch", module=OfTheBatch())
-    )
+    for name, model, said in (
+        ("worse", -1.0, "0.0000 of 6"),
+        ("infinite", float("inf"), "not finite in the answer to request 0"),
+        ("means", Means(), "not one row for each"),
+        ("batch", OfTheBatch(), "depend on the others"),
+    ):
+        folder_of_model = tmp_path / name
+        wrong = save(folder_of_model, model) if isinstance(model, float) else save(folder_of_model, module=model)
+        assert said in refused(folder, wrong, code=MODEL_REFUSED)
 
 
-def test_refuses_requests_that_do_not_fit(folder: Folder, models: list[Path], tmp_path: Path) -> None:
+def test_refuses_what_the_command_line_names_and_is_not_there(
+    folder: Folder, models: list[Path], tmp_path: Path
+) -> None:
     folder.publish(models[0])
-    assert "it has numbers, right" in refused(folder, models[1], "--truth", "labels")
-    assert "no such input, but numbers" in refused(folder, models[1], "--input", "image=numbers")
-    file = tmp_path / "wide.json"
-    file.write_text(json.dumps({"numbers": [[1, 2, 3]], "right": [1]}), encoding="utf-8")
-    assert "has the shape [1, 3], the input takes [None, 2]" in refused(folder, models[1], "--requests", file)
-
-
-def test_refuses_to_serve_what_is_not_there(folder: Folder, models: list[Path]) -> None:
-    folder.publish(models[0])
-    assert "version 7, which is not there; published: 1" in refused(folder, models[0], "--serve", "7")
-    assert "there is none; published: 1" in refused(folder, models[0], "--serve", "previous")
+    wide = tmp_path / "wide.json"
+    wide.write_text(json.dumps({"numbers": [[1, 2, 3]], "right": [1]}), encoding="utf-8")
+    for option, value, said in (
+        ("--truth", "labels", "numbers, right"),
+        ("--input", "image=numbers", "numbers"),
+        ("--requests", wide, "[1, 3]"),
+    ):
+        assert said in refused(folder, models[1], option, value)
+    for choice in ("7", "previous"):
+        assert "published: 1" in refused(folder, models[0], "--serve", choice)
 
 
 def test_refuses_to_roll_back_to_a_version_copied_by_half(folder: Folder, models: list[Path]) -> None:
@@ -304,7 +284,8 @@ def test_refuses_to_roll_back_to_a_version_copied_by_half(folder: Folder, models
     folder.publish(models[1])
     (folder.versions / "1" / "saved_model.pb").write_bytes(b"half")
     said = refused(folder, models[1], "--serve", "previous")
-    assert "version 1, for stable, is not whole: saved_model.pb was altered, or copied by half" in said
+    assert "version 1" in said
+    assert "saved_model.pb" in said
 
 
 def test_a_damaged_version_of_the_same_training_is_published_anew(folder: Folder, models: list[Path]) -> None:
