@@ -25,6 +25,11 @@ CLEAN = (
     "offline/rehearsal",
     "tools",
     "workloads/apps",
+    "infra/kubernetes/image_builds",
+    "workloads/gates",
+    "workloads/image_builds",
+    "workloads/runtime",
+    "workloads/schedule",
 )
 """Add a room once no variable in it has one of these names."""
 

@@ -77,7 +77,7 @@ def _cron(value: str) -> str:
     if len(words) != len(FIELDS):
         names = ", ".join(field.name for field in FIELDS)
         raise refuse(f"{len(words)} fields, and there are five: {names}", EXAMPLE)
-    _, _, days, months, _ = [_values(word, each) for word, each in zip(words, FIELDS, strict=True)]
+    _, _, days, months, _ = [_values(word, field) for word, field in zip(words, FIELDS, strict=True)]
     every_weekday = words[4][:1] in {"*", "?"}
     if every_weekday and not any(day <= LONGEST_MONTHS.get(month, 31) for day in days for month in months):
         raise refuse("no month that it names has such a day, so it would never run", EXAMPLE)
@@ -86,7 +86,7 @@ def _cron(value: str) -> str:
 
 def _values(word: str, of: Field) -> set[int]:
     """What ``word``, a list of numbers and ranges, stands for."""
-    found: set[int] = set()
+    values: set[int] = set()
     for part in word.lower().split(","):
         match = PART.fullmatch(part)
         if match is None:
@@ -103,8 +103,8 @@ def _values(word: str, of: Field) -> set[int]:
         step = int(match["step"] or 1)
         if step == 0:
             raise refuse(f"`{part}` goes in steps of 0", "write a step of 1 or more")
-        found.update(range(first, last + 1, step))
-    return found
+        values.update(range(first, last + 1, step))
+    return values
 
 
 def _number(text: str, of: Field) -> int:
@@ -130,7 +130,7 @@ def times_a_month(cron: str) -> float:
     if len(words) != len(FIELDS):
         raise ValueError(f"{cron!r} has not five fields")
     minutes, hours, days, months, weekdays = [
-        _values(word, each) for word, each in zip(words, FIELDS, strict=True)
+        _values(word, field) for word, field in zip(words, FIELDS, strict=True)
     ]
     # Where both kinds of days are named, either is enough.
     either = not any(words[index][:1] in {"*", "?"} for index in (2, 4))
@@ -160,7 +160,7 @@ def _time_zone(value: str) -> str:
             raise refuse("not the name of a time zone", "write for example `Europe/Berlin`")
         return value
     if value not in known:
-        same = next((each for each in sorted(known) if each.lower() == value.lower()), None)
+        same = next((zone for zone in sorted(known) if zone.lower() == value.lower()), None)
         near = same or nearest(value, sorted(known))
         raise refuse(
             "not the name of a time zone in the IANA database",

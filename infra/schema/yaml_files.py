@@ -87,11 +87,11 @@ def _values(raw: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
 
 def _inside(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:
     if isinstance(value, Mapping):
-        for key, each in cast("Mapping[Any, Any]", value).items():
-            yield (*path, str(key)), each
+        for key, item in cast("Mapping[Any, Any]", value).items():
+            yield (*path, str(key)), item
     elif isinstance(value, list):
-        for index, each in enumerate(cast("list[Any]", value)):
-            yield (*path, index), each
+        for index, item in enumerate(cast("list[Any]", value)):
+            yield (*path, index), item
 
 
 TAG = "tag:yaml.org,2002:"
@@ -143,7 +143,7 @@ def read_with_repeated(path: Path) -> tuple[Any, Sequence[Repeated]]:
     """The same, with the keys that stand in their sections more than once. Raises ConfigError for all else."""
     text = _text(path)
     try:
-        content, repeated = _parsed(text)
+        content, repeated = _parse(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -161,7 +161,7 @@ def read_with_repeated(path: Path) -> tuple[Any, Sequence[Repeated]]:
 
 
 @lru_cache(maxsize=64)  # A preview reads the files of the pipelines anew for each of its stacks.
-def _parsed(text: str) -> tuple[Any, Sequence[Repeated]]:
+def _parse(text: str) -> tuple[Any, Sequence[Repeated]]:
     reader = _Reader(text)
     return reader.document(), tuple(reader.repeated)
 
@@ -314,20 +314,20 @@ class _Reader:
             index += 1
 
     def _section(self, path: Place) -> dict[str, Any]:
-        own: dict[str, Any] = {}
+        section: dict[str, Any] = {}
         merged: dict[str, Any] | None = None
         while not isinstance(event := next(self._events), MappingEndEvent):
             if isinstance(event, ScalarEvent) and event.implicit[0] and event.value == MERGE:
                 if merged is not None:
                     raise _LineError(event, path, f"the key `{MERGE}` stands here twice; write one list of both")
-                merged = _merged(event, self._value(next(self._events), (*path, MERGE)), path)
+                merged = _merge(event, self._value(next(self._events), (*path, MERGE)), path)
                 continue
             key = self._key(event, path)
             value = self._value(next(self._events), (*path, key))
-            if key in own:
+            if key in section:
                 self.repeated.append(Repeated(event.start_mark.line + 1, (*path, key)))
-            own.setdefault(key, value)
-        return {**(merged or {}), **own}
+            section.setdefault(key, value)
+        return {**(merged or {}), **section}
 
     def _key(self, event: Event, path: Place) -> str:
         if isinstance(event, MappingStartEvent | SequenceStartEvent):
@@ -347,15 +347,15 @@ class _Reader:
 def _check_tag(event: MappingStartEvent | SequenceStartEvent, known: str, path: Place) -> None:
     tag = cast("str | None", event.tag)
     if tag not in {None, known}:
-        raise _LineError(event, path, f"the tag {_written(tag)} cannot stand here; remove it")
+        raise _LineError(event, path, f"the tag {_tag_name(tag)} cannot stand here; remove it")
 
 
-def _written(tag: str | None) -> str:
+def _tag_name(tag: str | None) -> str:
     """``!!set`` of ``tag:yaml.org,2002:set``."""
     return _short(f"!!{tag.removeprefix(TAG)}" if tag and tag.startswith(TAG) else f"{tag}")
 
 
-def _merged(event: Event, value: Any, path: Place) -> dict[str, Any]:
+def _merge(event: Event, value: Any, path: Place) -> dict[str, Any]:
     """The values that ``<<`` adds: those of a section, or of a list of sections, of which the first counts."""
     sections = cast("list[Any]", value if isinstance(value, list) else [value])
     merged: dict[str, Any] = {}
@@ -368,8 +368,8 @@ def _merged(event: Event, value: Any, path: Place) -> dict[str, Any]:
 
 def _scalar(event: ScalarEvent, path: Place) -> Any:
     text = cast("str", event.value)
-    if found := SURROGATE.search(text):
-        code = f"U+{ord(found.group()):04X}"
+    if surrogate := SURROGATE.search(text):
+        code = f"U+{ord(surrogate.group()):04X}"
         raise _LineError(event, path, f"{code} is half of a surrogate pair; write the whole character")
     tag = cast("str | None", event.tag)
     if tag == f"{TAG}str" or (tag is None and not event.implicit[0]):
@@ -385,7 +385,7 @@ def _scalar(event: ScalarEvent, path: Place) -> Any:
         return value
     known = tag.removeprefix(TAG) in KINDS_OF_SCALARS
     why = "does not suit this value" if known else "cannot stand here"
-    raise _LineError(event, path, f"the tag {_written(tag)} {why}; remove it")
+    raise _LineError(event, path, f"the tag {_tag_name(tag)} {why}; remove it")
 
 
 def plain(text: str) -> Any:

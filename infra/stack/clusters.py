@@ -53,7 +53,7 @@ def declare_images(stack: PlacedStack, root: Path) -> dict[str, PodImage]:
     """Declares the Jobs that build the images of the stack, and returns what pods name them by."""
     settings, platforms, images = stack.settings, stack.platforms, stack.images
     section = settings.registry
-    if section is None or not images.found:
+    if section is None or not images.built:
         return {}
     platform = next(platform for platform in platforms.values() if section.pool in platform.pools)
     login = registry_login(settings, "login")
@@ -81,7 +81,7 @@ def declare_images(stack: PlacedStack, root: Path) -> dict[str, PodImage]:
                 program,
             ),
         )
-        for identity, image in images.found.items()
+        for identity, image in images.built.items()
     }
     secret = PULL_SECRET if registry_login(settings, "pull_login") else ""
     return {

@@ -35,34 +35,34 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     stop_on_sigterm("the check was not finished")
     before_import(keras=False, libraries=options.libraries)
-    found = accelerators()
-    others = [one.model for one in found if not same_model(options.model, one.model)]
+    devices = accelerators()
+    others = [one.model for one in devices if not same_model(options.model, one.model)]
     if others:
         models = ", ".join(dict.fromkeys(others))
         raise StepError(ACCELERATOR_REFUSED, f"asked: {options.model}, found: {models}. {OTHER_MODEL}")
-    if len(found) != options.count:
-        there = describe(found) if found else "no GPU"
-        raise StepError(ACCELERATOR_REFUSED, f"asked: {options.count} x {options.model}, found: {there}. {HINT}")
-    for accelerator in found:
+    if len(devices) != options.count:
+        present = describe(devices) if devices else "no GPU"
+        raise StepError(ACCELERATOR_REFUSED, f"asked: {options.count} x {options.model}, found: {present}. {HINT}")
+    for accelerator in devices:
         _print_details(accelerator)
         _add(accelerator, options.elements)
-    print(f"Test PASSED on {describe(found)}", flush=True)
+    print(f"Test PASSED on {describe(devices)}", flush=True)
     return OK
 
 
-def same_model(asked: str, found: str) -> bool:
-    """Whether the GPU that CUDA calls `found` is the one that a cloud's accelerator label calls `asked`.
+def same_model(label: str, cuda_name: str) -> bool:
+    """Whether the GPU that CUDA calls `cuda_name` is the one of a cloud's accelerator `label`.
 
     Labels look like `nvidia-tesla-t4` or `nvidia-h100-80gb`; CUDA's names like `Tesla T4` or `NVIDIA H100 80GB
     HBM3`. Each word of the label has to be a word of CUDA's name; words that say no more than maker, line or
     sales name are left out, and so is a memory size that CUDA's name does not mention. (GKE's labels:
     cloud.google.com/kubernetes-engine/docs/ concepts/gpus; seen November 2026.)
     """
-    label, name = _words(asked), _words(found)
+    words, name = _words(label), _words(cuda_name)
     sizes = {word for word in name if re.fullmatch(r"\d+gb", word)}
-    wanted = {word for word in label if not re.fullmatch(r"\d+gb", word)}
+    wanted = {word for word in words if not re.fullmatch(r"\d+gb", word)}
     if sizes:
-        wanted |= {word for word in label if re.fullmatch(r"\d+gb", word)}
+        wanted |= {word for word in words if re.fullmatch(r"\d+gb", word)}
     return bool(wanted) and wanted <= name
 
 

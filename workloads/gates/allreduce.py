@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(
             f"{ranks} ranks on {pods} nodes: {4 * elements / MEBIBYTE:,.0f} MiB summed in "
             f"{seconds * 1000:,.1f} ms, bus bandwidth {gbps:,.2f} Gbit/s"
-            f"{_compared(gbps, options, virtual=virtual)}",
+            f"{_comparison(gbps, options, virtual=virtual)}",
             flush=True,
         )
     # A pod that ended now could take away what another one still reads of its last sum.
@@ -115,20 +115,20 @@ def shortfall(gbps: float, options: argparse.Namespace) -> str | None:
 
 def hints(options: argparse.Namespace, plugin: str) -> str:
     """What is likely the reason, and what to do."""
-    found: list[str] = []
+    reasons: list[str] = []
     if options.resource and not plugin:
-        found.append(
+        reasons.append(
             f"NCCL finds no plugin for {options.network} in this image and goes over plain TCP: take an image "
             "that has one (for networks of libfabric the OFI plugin), or a pool without it"
         )
     if options.resource:
-        found.append(f"the pod has to ask for all {options.resource} of its node")
-    found += [
+        reasons.append(f"the pod has to ask for all {options.resource} of its node")
+    reasons += [
         "the nodes are far from one another: one zone, and placement close together",
         "NCCL chose another interface, or a single connection: NCCL_DEBUG=INFO shows both",
         "other pods use the nodes' network at this moment: run again",
     ]
-    return "Likely: " + "; ".join(f"({number}) {each}" for number, each in enumerate(found, 1))
+    return "Likely: " + "; ".join(f"({number}) {reason}" for number, reason in enumerate(reasons, 1))
 
 
 def find_plugin() -> str:
@@ -150,7 +150,7 @@ def _introduction(options: argparse.Namespace, pods: int, plugin: str, *, virtua
     return f"{pods} nodes with {options.count} GPU(s) each; network: {options.network}, {figure}; sums by {by}"
 
 
-def _compared(gbps: float, options: argparse.Namespace, *, virtual: bool) -> str:
+def _comparison(gbps: float, options: argparse.Namespace, *, virtual: bool) -> str:
     if virtual:
         return "; a figure of CPUs that stand in for GPUs, which says nothing of a network"
     if not options.bandwidth:
@@ -173,12 +173,12 @@ def _measure(add: Callable[[], None], watch: _Watch) -> float:
     """Seconds of one measurement: the median, after one that does not count."""
     add()
     watch.end()
-    found: list[float] = []
+    seconds: list[float] = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
         add()
-        found.append(time.perf_counter() - start)
-    return statistics.median(found)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
 
 
 class _Watch:
@@ -264,11 +264,11 @@ class _TensorFlow:
     def _check_gpus(self, count: int, *, virtual: bool) -> None:
         import tensorflow as tf
 
-        found = len(tf.config.list_logical_devices("GPU"))
-        if not virtual and found != count:
+        gpus = len(tf.config.list_logical_devices("GPU"))
+        if not virtual and gpus != count:
             raise StepError(
                 ACCELERATOR_REFUSED,
-                f"asked: {count} GPU(s) in each pod, found: {found}. Does the device plugin offer nvidia.com/gpu, "
+                f"asked: {count} GPU(s) in each pod, found: {gpus}. Does the device plugin offer nvidia.com/gpu, "
                 "and is the image one that ends in -gpu?",
             )
 

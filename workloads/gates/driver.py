@@ -76,17 +76,17 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = _parse(arguments)
     stop_on_sigterm("the check was not finished")
-    asked = f"asked: {options.count} x {options.model}"
+    request = f"asked: {options.count} x {options.model}"
     virtual = virtual_request()
     driver = None if virtual else _Driver()
     models = [virtual[0]] * virtual[1] if virtual else driver.models() if driver else []
     others = [model for model in models if not same_model(options.model, model)]
     if others:
-        found = ", ".join(dict.fromkeys(others))
-        raise StepError(ACCELERATOR_REFUSED, f"asked: {options.model}, found: {found}. {OTHER_MODEL}")
+        present = ", ".join(dict.fromkeys(others))
+        raise StepError(ACCELERATOR_REFUSED, f"asked: {options.model}, found: {present}. {OTHER_MODEL}")
     if len(models) != options.count:
-        found = f"{len(models)} x {models[0]}" if models else "no GPU"
-        raise StepError(ACCELERATOR_REFUSED, f"{asked}, found: {found}. {HINT}")
+        present = f"{len(models)} x {models[0]}" if models else "no GPU"
+        raise StepError(ACCELERATOR_REFUSED, f"{request}, found: {present}. {HINT}")
     if driver is None:
         # What stands in for a GPU is a name.
         print(f"{len(models)} virtual x {models[0]}: no GPU is here, and none was tested", flush=True)
@@ -150,7 +150,9 @@ class _Driver:
                 self._call("cuMemAlloc_v2", ctypes.byref(place), size)
             self._call("cuMemcpyHtoD_v2", places[0], left.tobytes(), size)
             self._call("cuMemcpyHtoD_v2", places[1], right.tobytes(), size)
-            given: list[Any] = [ctypes.cast(ctypes.byref(each), ctypes.c_void_p) for each in (*places, count)]
+            given: list[Any] = [
+                ctypes.cast(ctypes.byref(argument), ctypes.c_void_p) for argument in (*places, count)
+            ]
             blocks = (len(left) + THREADS - 1) // THREADS
             shape = (blocks, 1, 1, THREADS, 1, 1, 0)
             self._call("cuLaunchKernel", function, *shape, None, (ctypes.c_void_p * 4)(*given), None)

@@ -57,12 +57,12 @@ class Sums:
         self._nccl = _Library(LIBRARY, packages())
         driver = _Library(DRIVER)
         driver.call("cuInit", 0)
-        found = ctypes.c_int()
-        driver.call("cuDeviceGetCount", ctypes.byref(found))
-        if found.value != count:
+        gpus = ctypes.c_int()
+        driver.call("cuDeviceGetCount", ctypes.byref(gpus))
+        if gpus.value != count:
             raise StepError(
                 ACCELERATOR_REFUSED,
-                f"asked: {count} GPU(s) in each pod, found: {found.value}. Does the device plugin offer "
+                f"asked: {count} GPU(s) in each pod, found: {gpus.value}. Does the device plugin offer "
                 "nvidia.com/gpu, and does the pod ask for all of its node?",
             )
         self._gpus = [_Gpu(driver, number, rank * count + number, elements) for number in range(count)]
@@ -146,19 +146,19 @@ class _Gpu:
 
     def value(self, index: int) -> float:
         """One number of the sum. Call `wait` before."""
-        found = ctypes.c_float()
+        number = ctypes.c_float()
         place = ctypes.c_void_p((self.summed.value or 0) + index * 4)
-        self._driver.call("cuMemcpyDtoH_v2", ctypes.byref(found), place, ctypes.c_size_t(4))
-        return found.value
+        self._driver.call("cuMemcpyDtoH_v2", ctypes.byref(number), place, ctypes.c_size_t(4))
+        return number.value
 
 
 class _Library:
     """A shared library whose functions return 0 where all is well."""
 
     def __init__(self, name: str, others: list[str] | None = None) -> None:
-        for each in (name, *(others or [])):
+        for place in (name, *(others or [])):
             try:
-                self._functions = ctypes.CDLL(each, mode=ctypes.RTLD_GLOBAL)
+                self._functions = ctypes.CDLL(place, mode=ctypes.RTLD_GLOBAL)
             except OSError:
                 continue
             self._nccl = name == LIBRARY

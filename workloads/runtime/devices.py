@@ -90,11 +90,11 @@ def accelerators() -> list[Accelerator]:
             flush=True,
         )
         return [Accelerator(device.name, model, virtual=True) for device in devices]
-    found = tf.config.list_physical_devices("GPU")
-    for gpu in found:
+    gpus = tf.config.list_physical_devices("GPU")
+    for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
     accelerators_found = []
-    for physical, logical in zip(found, tf.config.list_logical_devices("GPU"), strict=True):
+    for physical, logical in zip(gpus, tf.config.list_logical_devices("GPU"), strict=True):
         details = dict(tf.config.experimental.get_device_details(physical))
         model = str(details.get("device_name", "unknown GPU"))
         accelerators_found.append(Accelerator(logical.name, model, details=details))
@@ -112,29 +112,29 @@ def cpu_alone() -> list[Accelerator]:
     return []
 
 
-def strategy(found: list[Accelerator]) -> tf.distribute.Strategy:
-    """The strategy that trains on all of `found` at once: one replica for each.
+def strategy(devices: list[Accelerator]) -> tf.distribute.Strategy:
+    """The strategy that trains on all `devices` at once: one replica for each.
 
     With one accelerator or none there is nothing to keep equal, and the default strategy does. MirroredStrategy
     on one device was as fast (docs/performance.md).
     """
     import tensorflow as tf
 
-    if len(found) < 2:
+    if len(devices) < 2:
         return tf.distribute.get_strategy()
-    virtual = any(accelerator.virtual for accelerator in found)
+    virtual = any(accelerator.virtual for accelerator in devices)
     # NCCL, the default between GPUs, has no part in it when CPUs stand in for them.
     operations = tf.distribute.ReductionToOneDevice() if virtual else None
     return tf.distribute.MirroredStrategy(
-        [accelerator.device for accelerator in found], cross_device_ops=operations
+        [accelerator.device for accelerator in devices], cross_device_ops=operations
     )
 
 
-def describe(found: list[Accelerator]) -> str:
+def describe(devices: list[Accelerator]) -> str:
     """The accelerators in a few words for a log, as in `2 x Tesla T4`."""
-    if not found:
+    if not devices:
         return "the CPU"
-    models = {accelerator.model: 0 for accelerator in found}
-    for accelerator in found:
+    models = {accelerator.model: 0 for accelerator in devices}
+    for accelerator in devices:
         models[accelerator.model] += 1
     return ", ".join(f"{count} x {model}" for model, count in models.items())

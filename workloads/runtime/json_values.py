@@ -112,7 +112,7 @@ class Choice:
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise AbsentError(f"{_shown(value)} is not a number")
+        raise AbsentError(f"{_show(value)} is not a number")
     if not math.isfinite(value):
         raise AbsentError(f"{value} is not a finite number")
     return value
@@ -122,9 +122,9 @@ def _has(value: Any) -> str:
     if isinstance(value, dict):
         names = [str(key) for key in value][:_SHOWN]
         return f"has {', '.join(names)}{', …' if len(value) > _SHOWN else ''}" if names else "is empty"
-    return f"is a list of {len(value)}" if isinstance(value, list) else f"is {_shown(value)}"
+    return f"is a list of {len(value)}" if isinstance(value, list) else f"is {_show(value)}"
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:59] + "…"

@@ -172,11 +172,11 @@ def check(directory: Path, only: str = "") -> Manifest:
             # Opening a pipe would wait for its writer.
             if not (directory / name).is_file():
                 raise NotWholeError(directory, f"{name} is missing")
-            found = digest_of(directory / name)
-            if found.size != entry.size:
-                reason = f"{name} has {found.size} bytes, its manifest says {entry.size}"
+            actual = digest_of(directory / name)
+            if actual.size != entry.size:
+                reason = f"{name} has {actual.size} bytes, its manifest says {entry.size}"
                 raise NotWholeError(directory, reason)
-            if found.sha256 != entry.sha256:
+            if actual.sha256 != entry.sha256:
                 raise NotWholeError(directory, f"{name} was altered: its SHA-256 is not the manifest's")
     return manifest
 
@@ -273,9 +273,9 @@ def publish(
                     raise
                 reason = f"{error.filename} disappeared"
                 continue
-        found = _whole_manifest(output)
-        if found is not None and found.same_work(manifest):
-            return found
+        published = _whole_manifest(output)
+        if published is not None and published.same_work(manifest):
+            return published
         reason = "the files there are not those of the manifest"
     raise StoreError(f"{output} changed under every one of {ATTEMPTS} attempts to publish into it ({reason})")
 
@@ -340,11 +340,11 @@ def remove_stale(directory: Path) -> None:
 
 def _is_left(path: Path) -> bool:
     """Whether a process of this machine wrote it, and has ended."""
-    found = re.search(rf"\.{re.escape(_host())}-(\d+)-[0-9a-f]+{re.escape(TEMPORARY_SUFFIX)}$", path.name)
-    if found is None:
+    match = re.search(rf"\.{re.escape(_host())}-(\d+)-[0-9a-f]+{re.escape(TEMPORARY_SUFFIX)}$", path.name)
+    if match is None:
         return False
     try:
-        os.kill(int(found[1]), 0)
+        os.kill(int(match[1]), 0)
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):
@@ -405,8 +405,8 @@ def _replacing(target: Path) -> Iterator[BinaryIO]:
     end, once it is on the disk; after an error it is deleted.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    own = f"{_host()}-{os.getpid()}-{secrets.token_hex(4)}"
-    temporary = target.with_name(f".{target.name[:120]}.{own}{TEMPORARY_SUFFIX}")
+    writer = f"{_host()}-{os.getpid()}-{secrets.token_hex(4)}"
+    temporary = target.with_name(f".{target.name[:120]}.{writer}{TEMPORARY_SUFFIX}")
     try:
         with temporary.open("wb") as stream:
             yield stream
@@ -447,7 +447,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m workloads.runtime.store", description=__doc__)
     parser.add_argument("directories", type=Path, nargs="+", metavar="DIR", help="what a step published")
-    reasons = {str(each): whole(each)[1] for each in parser.parse_args(arguments).directories}
+    reasons = {str(directory): whole(directory)[1] for directory in parser.parse_args(arguments).directories}
     damaged = {directory: reason for directory, reason in reasons.items() if reason}
     print(json.dumps(damaged, indent=2))
     return BAD_INPUT if damaged else OK

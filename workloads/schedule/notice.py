@@ -61,7 +61,7 @@ def post(url: str, notice: Notice, sleep: Callable[[float], None] = time.sleep) 
     """Post `notice`; whether it was taken. What fails is said in the log, without the address."""
     body = json.dumps(asdict(notice)).encode()
     for pause in (*PAUSES, None):
-        why = _sent(url, body)
+        why = _send(url, body)
         if not why:
             print(f"Told the webhook: {notice.outcome}", flush=True)
             return True
@@ -71,7 +71,7 @@ def post(url: str, notice: Notice, sleep: Callable[[float], None] = time.sleep) 
     return False
 
 
-def _sent(url: str, body: bytes) -> str:
+def _send(url: str, body: bytes) -> str:
     """Why the webhook did not take it; empty where it did."""
     if not url.startswith(("https://", "http://")):
         return "its address does not begin with https://"

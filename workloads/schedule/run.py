@@ -129,14 +129,14 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     stop_on_sigterm("the next pod goes on with this run")
     cluster = Cluster(api_of(options), options.namespace)
-    own: dict[str, Any] = {}
+    job: dict[str, Any] = {}
     try:
-        own = cluster.job(own_job(os.environ.get("POD_NAME", "")))
-        code = _run(cluster, own, options)
+        job = cluster.job(own_job(os.environ.get("POD_NAME", "")))
+        code = _run(cluster, job, options)
     except StepError as error:
-        _tell(functools.partial(_failure, cluster, options.pipeline, own, error))
+        _tell(functools.partial(_failure, cluster, options.pipeline, job, error))
         raise
-    _tell(functools.partial(_recovery, cluster, options.pipeline, own))
+    _tell(functools.partial(_recovery, cluster, options.pipeline, job))
     return code
 
 
@@ -154,8 +154,8 @@ def _tell(notice: Callable[[], Notice | None]) -> None:
             post(url, made)
 
 
-def _failure(cluster: Cluster, pipeline: str, own: Mapping[str, Any], error: StepError) -> Notice:
-    run = ClockRun(pipeline, mark_of(own) if own else "of now", cluster.namespace)
+def _failure(cluster: Cluster, pipeline: str, job: Mapping[str, Any], error: StepError) -> Notice:
+    run = ClockRun(pipeline, mark_of(job) if job else "of now", cluster.namespace)
     if not isinstance(error, JobsFailedError):
         return failed(run, "", str(error), error.code)
     name, verdict = next(iter(error.reasons.items()))
@@ -163,18 +163,19 @@ def _failure(cluster: Cluster, pipeline: str, own: Mapping[str, Any], error: Ste
     return failed(run, name.removeprefix(f"{pipeline}-"), words or verdict, code)
 
 
-def _recovery(cluster: Cluster, pipeline: str, own: Mapping[str, Any]) -> Notice | None:
+def _recovery(cluster: Cluster, pipeline: str, job: Mapping[str, Any]) -> Notice | None:
     """A notice where the run before this one failed."""
-    earlier = [each for each in cluster.runs(pipeline) if each["metadata"]["name"] != own["metadata"]["name"]]
+    name = job["metadata"]["name"]
+    earlier = [other for other in cluster.runs(pipeline) if other["metadata"]["name"] != name]
     if earlier and _verdict(earlier[-1]):
-        return recovered(ClockRun(pipeline, mark_of(own), cluster.namespace))
+        return recovered(ClockRun(pipeline, mark_of(job), cluster.namespace))
     return None
 
 
-def _run(cluster: Cluster, own: dict[str, Any], options: argparse.Namespace) -> int:
+def _run(cluster: Cluster, job: dict[str, Any], options: argparse.Namespace) -> int:
     planned = read(cluster.config_map(options.jobs))
-    mark = mark_of(own)
-    jobs = {each.name: scheduled(each, planned, mark, own) for each in planned}
+    mark = mark_of(job)
+    jobs = {step.name: scheduled(step, planned, mark, job) for step in planned}
     print(f"Run {mark}: {', '.join(jobs)}", flush=True)
     wait_for_others(cluster, options.pipeline, {job["metadata"]["name"] for job in jobs.values()})
     return follow(cluster, planned, jobs)
@@ -207,7 +208,7 @@ def scheduled(job: Planned, among: Sequence[Planned], mark: str, owner: Mapping[
     It belongs to `owner`, so that it goes with it.
     """
     text = json.dumps(job.manifest)
-    for path in (each.path for each in among if each.path):
+    for path in (step.path for step in among if step.path):
         text = re.sub(rf"{re.escape(path)}(?![\w-])", f"{path}-{mark}", text)
     manifest = json.loads(text)
     manifest["metadata"]["name"] = f"{job.name}-{mark}"
@@ -222,14 +223,14 @@ def scheduled(job: Planned, among: Sequence[Planned], mark: str, owner: Mapping[
     return manifest
 
 
-def wait_for_others(cluster: Cluster, pipeline: str, own: set[str]) -> None:
+def wait_for_others(cluster: Cluster, pipeline: str, names: set[str]) -> None:
     """Wait until no Job of the pipeline runs but those of this run: an update may be running it, too."""
     told = ""
     while True:
         running = [
-            each["metadata"]["name"]
-            for each in cluster.of(pipeline)
-            if each["metadata"]["name"] not in own and _verdict(each) is None
+            job["metadata"]["name"]
+            for job in cluster.of(pipeline)
+            if job["metadata"]["name"] not in names and _verdict(job) is None
         ]
         if not running:
             return
@@ -244,11 +245,11 @@ def follow(cluster: Cluster, planned: Sequence[Planned], jobs: Mapping[str, dict
     lost: dict[str, str] = {}
     started: set[str] = set()
     while True:
-        for each in planned:
-            if each.name not in started and not lost and done.issuperset(each.after):
-                cluster.start(jobs[each.name])
-                started.add(each.name)
-                print(f"{each.name}: started as {jobs[each.name]['metadata']['name']}", flush=True)
+        for step in planned:
+            if step.name not in started and not lost and done.issuperset(step.after):
+                cluster.start(jobs[step.name])
+                started.add(step.name)
+                print(f"{step.name}: started as {jobs[step.name]['metadata']['name']}", flush=True)
         for name in sorted(started - done - lost.keys()):
             verdict = _verdict(cluster.job(jobs[name]["metadata"]["name"]))
             if verdict == "":
@@ -261,7 +262,7 @@ def follow(cluster: Cluster, planned: Sequence[Planned], jobs: Mapping[str, dict
             return OK
         if lost and started == done | lost.keys():
             what = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
-            waiting = [each.name for each in planned if each.name not in started]
+            waiting = [step.name for step in planned if step.name not in started]
             skipped = f"; not started: {', '.join(waiting)}" if waiting else ""
             raise JobsFailedError(f"{what}{skipped}", lost)
         cluster.sleep(PAUSE)

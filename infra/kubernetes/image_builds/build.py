@@ -209,9 +209,9 @@ class Declared(Protocol):
 
 @dataclass
 class Images:
-    """The images of a stack that are built: ``found`` by what stands for them, each once."""
+    """The images of a stack that are built: ``built`` by what stands for them, each once."""
 
-    found: dict[str, Built] = field(default_factory=dict[str, Built])
+    built: dict[str, Built] = field(default_factory=dict[str, Built])
     _known: dict[object, Built] = field(default_factory=dict[object, Built])
 
     def for_pipeline(self, pipeline: str, root: Path, build: Declared) -> str:
@@ -222,11 +222,11 @@ class Images:
 
     def of(self, name: str, folder: Path, shown: str, dockerfile: str, arguments: Mapping[str, str]) -> Built:
         """The image of a context, under the name of whoever asked for it first. Raises ShippingError."""
-        asked = (folder, dockerfile, tuple(sorted(arguments.items())))
-        if asked not in self._known:
-            self._known[asked] = Built(name, context_of(folder, dockerfile, arguments), shown)
-        built = self._known[asked]
-        return self.found.setdefault(built.identity, built)
+        key = (folder, dockerfile, tuple(sorted(arguments.items())))
+        if key not in self._known:
+            self._known[key] = Built(name, context_of(folder, dockerfile, arguments), shown)
+        built = self._known[key]
+        return self.built.setdefault(built.identity, built)
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ class ImageJob(pulumi.ComponentResource):
                 name=fit(f"{name}-{short_digest(built.context.digest)}", KUBERNETES_NAME_LIMIT),
                 namespace=space.namespace,
                 labels=labels,
-                annotations={"pulumi.com/replaceUnready": "true", IMAGE_ANNOTATION: _described(built)},
+                annotations={"pulumi.com/replaceUnready": "true", IMAGE_ANNOTATION: _description(built)},
             ),
             spec=k8s.batch.v1.JobSpecArgs(
                 backoff_limit=0,
@@ -301,9 +301,9 @@ class ImageJob(pulumi.ComponentResource):
         self.register_outputs({"tag": built.tag})
 
 
-def _described(built: Built) -> str:
+def _description(built: Built) -> str:
     sizes = built.context.files.sizes
-    found = {
+    context = {
         "name": built.name,
         "tag": built.tag,
         "context": built.folder,
@@ -311,7 +311,7 @@ def _described(built: Built) -> str:
         "files": len(sizes),
         "bytes": sum(sizes.values()),
     }
-    return json.dumps(found)
+    return json.dumps(context)
 
 
 def _template(name: str, args: ImageJobArgs, labels: Mapping[str, str]) -> k8s.core.v1.PodTemplateSpecArgs:

@@ -63,12 +63,12 @@ class _Instruction:
     @property
     def flags(self) -> list[str]:
         """The words before its arguments that begin with ``--``."""
-        found: list[str] = []
+        words: list[str] = []
         for word in self.rest.split():
             if not word.startswith("--"):
                 break
-            found.append(word)
-        return found
+            words.append(word)
+        return words
 
 
 def movable(text: str, arguments: Mapping[str, str]) -> Iterator[Movable]:
@@ -89,12 +89,12 @@ def movable(text: str, arguments: Mapping[str, str]) -> Iterator[Movable]:
         if instruction.name == "ARG" and not stages:
             for word in instruction.rest.split():
                 name, mark, default = word.partition("=")
-                value = arguments.get(name, _filled(default.strip("\"'"), known) if mark else None)
+                value = arguments.get(name, _fill(default.strip("\"'"), known) if mark else None)
                 if value is not None:
                     known[name] = value
         elif instruction.name == "FROM":
             named = [word for word in instruction.rest.split() if not word.startswith("--")]
-            yield from _image(instruction.line, _filled(named[0], known) if named else "", stages)
+            yield from _image(instruction.line, _fill(named[0], known) if named else "", stages)
             stages.append(named[2].lower() if len(named) > 2 and named[1].upper() == "AS" else "")
         elif instruction.name in {"COPY", "ADD", "RUN"}:
             yield from _sources(instruction, stages)
@@ -102,18 +102,18 @@ def movable(text: str, arguments: Mapping[str, str]) -> Iterator[Movable]:
         yield Movable(1, "it has no `FROM`", "begin it with `FROM`, and name the base image by digest")
 
 
-def _sources(each: _Instruction, stages: list[str]) -> Iterator[Movable]:
+def _sources(instruction: _Instruction, stages: list[str]) -> Iterator[Movable]:
     """What ``COPY``, ``ADD`` and the mounts of ``RUN`` take from elsewhere."""
-    of = [flag.removeprefix("--from=") for flag in each.flags if flag.startswith("--from=")]
-    if each.name == "RUN":
-        of = [found[1] for flag in each.flags if (found := _MOUNTED.match(flag))]
+    of = [flag.removeprefix("--from=") for flag in instruction.flags if flag.startswith("--from=")]
+    if instruction.name == "RUN":
+        of = [match[1] for flag in instruction.flags if (match := _MOUNTED.match(flag))]
     for image in of:
         if not image.isdigit():
-            yield from _image(each.line, image.strip("\"'"), stages)
-    if each.name == "ADD" and not any(flag.startswith("--checksum=") for flag in each.flags):
-        for word in re.split(r"[\s,\[\]\"]+", each.rest):
+            yield from _image(instruction.line, image.strip("\"'"), stages)
+    if instruction.name == "ADD" and not any(flag.startswith("--checksum=") for flag in instruction.flags):
+        for word in re.split(r"[\s,\[\]\"]+", instruction.rest):
             if _REMOTE.match(word) and not _COMMIT.search(word):
-                yield Movable(each.line, f"what is at {word} can be changed there", DOWNLOAD_FIX)
+                yield Movable(instruction.line, f"what is at {word} can be changed there", DOWNLOAD_FIX)
 
 
 def _image(line: int, image: str, stages: list[str]) -> Iterator[Movable]:
@@ -122,17 +122,17 @@ def _image(line: int, image: str, stages: list[str]) -> Iterator[Movable]:
         yield Movable(line, f"it names {what} without a digest: a tag can be moved", IMAGE_FIX)
 
 
-def _filled(word: str, known: Mapping[str, str]) -> str:
+def _fill(word: str, known: Mapping[str, str]) -> str:
     """``word`` with the values of arguments; a name that has none becomes empty, as in a build."""
 
-    def value(found: re.Match[str]) -> str:
-        name, rule, other = found[1] or found[2], found[3] or "", found[4] or ""
-        there = known.get(name)
+    def value(match: re.Match[str]) -> str:
+        name, rule, other = match[1] or match[2], match[3] or "", match[4] or ""
+        argument = known.get(name)
         if rule.endswith("-"):
-            return other if there is None or (rule == ":-" and not there) else there
+            return other if argument is None or (rule == ":-" and not argument) else argument
         if rule.endswith("+"):
-            return other if there or (there == "" and rule == "+") else ""
-        return there or ""
+            return other if argument or (argument == "" and rule == "+") else ""
+        return argument or ""
 
     return _VARIABLE.sub(value, word)
 
@@ -144,11 +144,11 @@ def _other_syntax(text: str) -> str:
     frontend/dockerfile/parser/directives.go, v0.33.0).
     """
     for line in _head(text):
-        found = _OTHER_DIRECTIVE.fullmatch(line)
-        if not found:
+        match = _OTHER_DIRECTIVE.fullmatch(line)
+        if not match:
             break
-        if found[1].lower() == "syntax":
-            return found[2]
+        if match[1].lower() == "syntax":
+            return match[2]
     with contextlib.suppress(ValueError, RecursionError):
         content: Any = json.loads("\n".join(_head(text)))
         if isinstance(content, dict):
@@ -167,15 +167,15 @@ def _read(text: str) -> tuple[dict[str, str], list[_Instruction]]:
     lines = text.lstrip("\ufeff").splitlines()
     directives: dict[str, str] = {}
     for line in _head(text):
-        found = _DIRECTIVE.fullmatch(line.strip())
-        if not found or found[1].lower() in directives:
+        match = _DIRECTIVE.fullmatch(line.strip())
+        if not match or match[1].lower() in directives:
             break
-        directives[found[1].lower()] = found[2]
+        directives[match[1].lower()] = match[2]
     instructions: list[_Instruction] = []
     index = 0
     while index < len(lines):
         first = index + 1
-        whole, index = _joined(lines, index, directives.get("escape", "\\"))
+        whole, index = _join(lines, index, directives.get("escape", "\\"))
         name, _, rest = whole.strip().partition(" ")
         if not name:
             continue
@@ -184,12 +184,12 @@ def _read(text: str) -> tuple[dict[str, str], list[_Instruction]]:
             name, _, rest = rest.strip().partition(" ")
         instructions.append(_Instruction(first, name.upper(), rest.strip()))
         if instructions[-1].name in {"RUN", "COPY", "ADD"}:
-            for end in (found[2] for found in _HEREDOC.finditer(rest)):
+            for end in (match[2] for match in _HEREDOC.finditer(rest)):
                 index = next((at + 1 for at in range(index, len(lines)) if lines[at].strip() == end), len(lines))
     return directives, instructions
 
 
-def _joined(lines: list[str], index: int, escape: str) -> tuple[str, int]:
+def _join(lines: list[str], index: int, escape: str) -> tuple[str, int]:
     """The instruction that begins at ``index``, in one line, and where the next begins.
 
     Comments and empty lines may stand within it.
@@ -222,7 +222,7 @@ class Pattern:
 
 def patterns(text: str) -> list[Pattern]:
     """The patterns of a file, in its order. Raises ValueError, with the line, for one that is none."""
-    found: list[Pattern] = []
+    rules: list[Pattern] = []
     for number, line in enumerate(text.lstrip("\ufeff").splitlines(), 1):
         if line.startswith("#") or not (word := line.strip()):
             continue
@@ -233,10 +233,10 @@ def patterns(text: str) -> list[Pattern]:
                 raise ValueError(f"line {number}: `!` alone is no pattern")
             continue
         try:
-            found.append(Pattern(re.compile(_expression(path)), keeps))
+            rules.append(Pattern(re.compile(_expression(path)), keeps))
         except re.error as error:
             raise ValueError(f"line {number}: `{word}` is no pattern: {error}") from error
-    return found
+    return rules
 
 
 def left_out(path: str, declared: Sequence[Pattern]) -> bool:
@@ -246,9 +246,9 @@ def left_out(path: str, declared: Sequence[Pattern]) -> bool:
     parts = path.split("/")
     places = ["/".join(parts[: count + 1]) for count in range(len(parts))]
     out = False
-    for each in declared:
-        if out == each.keeps and any(each.matches.fullmatch(place) for place in places):
-            out = not each.keeps
+    for pattern in declared:
+        if out == pattern.keeps and any(pattern.matches.fullmatch(place) for place in places):
+            out = not pattern.keeps
     return out
 
 
@@ -265,31 +265,31 @@ def _clean(path: str) -> str:
 
 def _expression(path: str) -> str:
     """The pattern as a regular expression: ``*`` and ``?`` stay within a name, ``**`` is any number of folders."""
-    found, index = "", 0
+    expression, index = "", 0
     while index < len(path):
         letter = path[index]
         if path.startswith("**", index):
             index += 2
             if path.startswith("/", index):
-                found += "(?:.*/)?"
+                expression += "(?:.*/)?"
                 index += 1
             else:
-                found += ".*"
+                expression += ".*"
             continue
         if letter == "*":
-            found += "[^/]*"
+            expression += "[^/]*"
         elif letter == "?":
-            found += "[^/]"
+            expression += "[^/]"
         elif letter == "[" and (end := path.find("]", index + 2)) > 0:
-            found += path[index : end + 1].replace("\\", "\\\\")
+            expression += path[index : end + 1].replace("\\", "\\\\")
             index = end
         elif letter == "\\" and index + 1 < len(path):
             index += 1
-            found += re.escape(path[index])
+            expression += re.escape(path[index])
         else:
-            found += re.escape(letter)
+            expression += re.escape(letter)
         index += 1
-    return found
+    return expression
 
 
 IGNORED = ".dockerignore"
@@ -343,7 +343,7 @@ def context_of(folder: Path, path: str = "Dockerfile", arguments: Mapping[str, s
         raise ShippingError(str(folder), "there is no such folder", "name the folder with the Dockerfile: `build`")
     if not (folder / path).is_file():
         raise ShippingError(f"{folder}/{path}", "there is no such file", "add it, or name another: `dockerfile`")
-    names = _kept(folder, path)
+    names = _keep(folder, path)
     if path not in names:
         fix = "take it out of `.gitignore`, or name another: `dockerfile`"
         raise ShippingError(f"{folder}/{path}", "git ignores it, so that nobody else has it", fix)
@@ -356,48 +356,48 @@ def context_of(folder: Path, path: str = "Dockerfile", arguments: Mapping[str, s
         "or into a base image",
     )
     files = Files({name: (folder / name).read_bytes() for name in names})
-    _pinned(folder, path, files.contents[path], arguments or {})
+    _require_pins(folder, path, files.contents[path], arguments or {})
     # As git takes a file for executable: what the user of this machine may do would be another image on another.
     executable = [name for name in names if (folder / name).stat().st_mode & stat.S_IXUSR]
     return Context(files, executable, path, dict(arguments or {}))
 
 
-def _kept(folder: Path, path: str) -> list[str]:
+def _keep(folder: Path, path: str) -> list[str]:
     """The paths of the context's files, sorted."""
-    own = folder / f"{path}{IGNORED}"
-    place = own if own.is_file() else folder / IGNORED
+    beside = folder / f"{path}{IGNORED}"
+    place = beside if beside.is_file() else folder / IGNORED
     try:
         declared = patterns(place.read_text(encoding="utf-8")) if place.is_file() else []
     except ValueError as error:
         raise ShippingError(str(place), str(error), "correct the line") from error
     # BuildKit reads the Dockerfile also where it is left out of the context.
-    return sorted(name for name in _there(folder) if name == path or not left_out(name, declared))
+    return sorted(name for name in _files_of(folder) if name == path or not left_out(name, declared))
 
 
-def _there(folder: Path) -> list[str]:
+def _files_of(folder: Path) -> list[str]:
     """The files below ``folder`` that git has or would take; all but git's own where it is in no repository."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     # A git hook has variables that name its own repository, and would have this one read as if it were that.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     environment["LC_ALL"] = "C"
     try:
-        found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
+        listing = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
     except FileNotFoundError as error:
-        if any(os.path.lexists(each / ".git") for each in (folder.resolve(), *folder.resolve().parents)):
+        if any(os.path.lexists(parent / ".git") for parent in (folder.resolve(), *folder.resolve().parents)):
             reason = "it is in a git repository, and there is no git to say what of it would ship"
             raise ShippingError(str(folder), reason, "install git") from error
-        return _all(folder)
-    said = found.stderr.decode(errors="replace").strip()
-    if found.returncode and NO_REPOSITORY in said:
-        return _all(folder)
-    if found.returncode:
+        return _all_files(folder)
+    said = listing.stderr.decode(errors="replace").strip()
+    if listing.returncode and NO_REPOSITORY in said:
+        return _all_files(folder)
+    if listing.returncode:
         raise ShippingError(str(folder), f"git cannot say what of it would ship: {said}", "do what git says")
-    names = {os.fsdecode(part) for part in found.stdout.split(b"\0") if part}
+    names = {os.fsdecode(part) for part in listing.stdout.split(b"\0") if part}
     # What is in the index and deleted in the checkout is gone.
     return sorted(name for name in names if os.path.lexists(folder / name))
 
 
-def _all(folder: Path) -> list[str]:
+def _all_files(folder: Path) -> list[str]:
     paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     names = (path.relative_to(folder) for path in paths)
     # Of a repository within it, too: its configuration may hold a token.
@@ -406,8 +406,8 @@ def _all(folder: Path) -> list[str]:
 
 def _refuse(folder: Path, names: Sequence[str]) -> None:
     inside = folder.resolve()
-    found = ((name, obstacle(folder / name, inside, "context")) for name in names)
-    wrong = [f"{name} {why}" for name, why in found if why]
+    obstacles = ((name, obstacle(folder / name, inside, "context")) for name in names)
+    wrong = [f"{name} {why}" for name, why in obstacles if why]
     if wrong:
         raise ShippingError(
             str(folder),
@@ -416,12 +416,12 @@ def _refuse(folder: Path, names: Sequence[str]) -> None:
         )
 
 
-def _pinned(folder: Path, path: str, content: bytes, arguments: Mapping[str, str]) -> None:
+def _require_pins(folder: Path, path: str, content: bytes, arguments: Mapping[str, str]) -> None:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise ShippingError(f"{folder}/{path}", f"it is no text: {error}", "correct the file") from error
     wrong = list(movable(text, arguments))
     if wrong:
-        reasons = "; ".join(f"line {each.line}: {each.reason}" for each in wrong[:SHOWN])
+        reasons = "; ".join(f"line {place.line}: {place.reason}" for place in wrong[:SHOWN])
         raise ShippingError(f"{folder}/{path}", reasons, wrong[0].fix)

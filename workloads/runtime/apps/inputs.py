@@ -17,12 +17,12 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 
 from workloads.runtime.apps import newest
 from workloads.runtime.apps.newest import NEWEST, GoodRun
 from workloads.runtime.exits import BAD_INPUT, OK, StepError, parse_before_program, parse_pairs, run
 from workloads.runtime.json_values import Choice
+from workloads.runtime.steps.program import Forwarding
 from workloads.runtime.supplied import become, not_started
 
 PAUSE = 15.0
@@ -40,31 +40,31 @@ def main(arguments: list[str] | None = None) -> int:
             code of the program where it ended by itself; StoreError.
     """
     options = _parse(sys.argv[1:] if arguments is None else arguments)
-    found: GoodRun | None = None
+    good: GoodRun | None = None
     inputs: Mapping[str, Path] = {name: Path(place) for name, place in options.inputs.items()}
     if options.follow:
-        found = newest.named(newest.read(options.follow), options.run, options.follow)
-        inputs = _of_run(found, options)
-        print(f"Reads the run {found.name}, published at {found.published}", flush=True)
+        good = newest.named(newest.read(options.follow), options.run, options.follow)
+        inputs = _of_run(good, options)
+        print(f"Reads the run {good.name}, published at {good.published}", flush=True)
     chosen = dict(inputs)
     for choice in options.choices:
         best, _, reason = choice.best(inputs)
         chosen[choice.name] = inputs[best]
         print(reason, flush=True)
     _link(chosen, options.into)
-    if found is None or options.run != NEWEST:
+    if good is None or options.run != NEWEST:
         become(options.words, options.code, os.environ)
-    return _watch(found, options)
+    return _watch(good, options)
 
 
-def _of_run(found: GoodRun, options: argparse.Namespace) -> dict[str, Path]:
+def _of_run(good: GoodRun, options: argparse.Namespace) -> dict[str, Path]:
     """The directories of the results that the app reads, in that run. Raises StepError where one is not whole."""
     store = options.follow.parents[2]
-    lacking = sorted({step for step in options.inputs.values() if step not in found.steps})
+    lacking = sorted({step for step in options.inputs.values() if step not in good.steps})
     if lacking:
-        raise StepError(BAD_INPUT, f"the run {found.name} has no result of {', '.join(lacking)}")
-    newest.require_whole(store, {step: found.steps[step] for step in options.inputs.values()})
-    return {name: store / found.steps[step] for name, step in options.inputs.items()}
+        raise StepError(BAD_INPUT, f"the run {good.name} has no result of {', '.join(lacking)}")
+    newest.require_whole(store, {step: good.steps[step] for step in options.inputs.values()})
+    return {name: store / good.steps[step] for name, step in options.inputs.items()}
 
 
 def _link(chosen: Mapping[str, Path], into: Path) -> None:
@@ -80,49 +80,38 @@ def _link(chosen: Mapping[str, Path], into: Path) -> None:
         raise StepError(BAD_INPUT, f"{into}: {error.strerror}") from error
 
 
-def _watch(found: GoodRun, options: argparse.Namespace) -> int:
+def _watch(good: GoodRun, options: argparse.Namespace) -> int:
     """Run the program until there is a newer run that is whole, or it ends, or is told to."""
-    process: subprocess.Popen[bytes] | None = None
-    stopped = False
-
-    def forward(number: int, _: FrameType | None) -> None:
-        nonlocal stopped
-        stopped = True
-        if process is not None:
-            process.send_signal(number)
-
-    # Before the program starts: one that is ignored here, as process 1 ignores it, would be ignored there, too.
-    signal.signal(signal.SIGTERM, forward)
-    try:
-        process = subprocess.Popen(options.words, cwd=options.code)
-    except OSError as error:
-        raise not_started(options.words, options.code, error) from error
-    if stopped:
-        process.terminate()
-    told = ""
-    while True:
+    with Forwarding(signal.SIGTERM) as signals:
         try:
-            code = process.wait(PAUSE)
-        except subprocess.TimeoutExpired:
-            pass
-        else:
-            if code == 0:
-                return OK
-            ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-            raise StepError(128 - code if code < 0 else code, f"{options.words[0]} ended with {ended}")
-        newer, why = _newer(found, options)
-        if why and why != told:
-            print(f"Stays with the run {found.name}: {why}", file=sys.stderr, flush=True)
-        told = why
-        if newer:
-            return _end(process, newer, options)
+            process = subprocess.Popen(options.words, cwd=options.code)
+        except OSError as error:
+            raise not_started(options.words, options.code, error) from error
+        signals.to(process)
+        printed = ""
+        while True:
+            try:
+                code = process.wait(PAUSE)
+            except subprocess.TimeoutExpired:
+                pass
+            else:
+                if code == 0:
+                    return OK
+                ended = f"signal {-code}" if code < 0 else f"exit code {code}"
+                raise StepError(128 - code if code < 0 else code, f"{options.words[0]} ended with {ended}")
+            newer, why = _newer(good, options)
+            if why and why != printed:
+                print(f"Stays with the run {good.name}: {why}", file=sys.stderr, flush=True)
+            printed = why
+            if newer:
+                return _end(process, newer, options)
 
 
-def _newer(found: GoodRun, options: argparse.Namespace) -> tuple[str, str]:
+def _newer(good: GoodRun, options: argparse.Namespace) -> tuple[str, str]:
     """The name of a newer run that can be read, or why the newest one cannot; both empty where there is none."""
     try:
         run = newest.named(newest.read(options.follow), NEWEST, options.follow)
-        if run.steps == found.steps:
+        if run.steps == good.steps:
             return "", ""
         _of_run(run, options)
     except StepError as error:

@@ -70,10 +70,10 @@ def read(file: Path) -> list[GoodRun]:
         except FileNotFoundError:
             return []
     try:
-        found = json.loads(content)
-        if found["format"] != FORMAT:
-            raise ValueError(f"its format is {found['format']!r}, this code reads {FORMAT}")
-        return [GoodRun(each["run"], each["published"], dict(each["steps"])) for each in found["runs"]]
+        document = json.loads(content)
+        if document["format"] != FORMAT:
+            raise ValueError(f"its format is {document['format']!r}, this code reads {FORMAT}")
+        return [GoodRun(run["run"], run["published"], dict(run["steps"])) for run in document["runs"]]
     except (ValueError, KeyError, TypeError) as error:
         fix = "delete it, and the next good run writes it anew"
         raise StepError(BAD_INPUT, f"{file} cannot be read: {error}; {fix}") from error
@@ -81,18 +81,18 @@ def read(file: Path) -> list[GoodRun]:
 
 def write(file: Path, runs: Sequence[GoodRun]) -> None:
     """Write `runs` so that `file` is as before or has all of them. Raises StoreError."""
-    listed = [{"run": each.name, "published": each.published, "steps": dict(each.steps)} for each in runs]
+    listed = [{"run": run.name, "published": run.published, "steps": dict(run.steps)} for run in runs]
     with store_errors(file):
         write_atomically(file, (json.dumps({"format": FORMAT, "runs": listed}, indent=2) + "\n").encode())
 
 
 def named(runs: Sequence[GoodRun], name: str, file: Path) -> GoodRun:
     """The run of that name, or the newest. Raises StepError with BAD_INPUT and the names that there are."""
-    found = next((each for each in runs if name in (NEWEST, each.name)), None)
-    if found is None:
-        there = f"it has {', '.join(each.name for each in runs)}" if runs else "no run was good so far"
-        raise StepError(BAD_INPUT, f"{file} has no run {name}: {there}")
-    return found
+    good = next((run for run in runs if name in (NEWEST, run.name)), None)
+    if good is None:
+        names = f"it has {', '.join(run.name for run in runs)}" if runs else "no run was good so far"
+        raise StepError(BAD_INPUT, f"{file} has no run {name}: {names}")
+    return good
 
 
 def require_whole(store: Path, steps: Mapping[str, str]) -> dict[str, str]:
@@ -124,7 +124,7 @@ def with_run(runs: Sequence[GoodRun], added: GoodRun) -> list[GoodRun]:
     """
     if runs and not added.by_clock and runs[0].repeats(added):
         return list(runs)
-    return [added, *(each for each in runs if each.name != added.name)][:KEPT]
+    return [added, *(run for run in runs if run.name != added.name)][:KEPT]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -68,14 +68,14 @@ class LeaseKeeper:
                 while self._token is None or (self._due > time.monotonic() and self._fresh()):
                     self._changed.wait(self._until_due() if self._token is not None else None)
                 token, giving_back = self._token, self._giving_back
-            asked = time.monotonic()
-            held = self._renewed(token, giving_back)
+            asked_at = time.monotonic()
+            held = self._renew(token, giving_back)
             with self._changed:
                 if token != self._token:
                     continue
                 if held:
-                    self._held_at = asked
-                    self._due = 0.0 if self._giving_back and not giving_back else asked + self._lease / 3
+                    self._held_at = asked_at
+                    self._due = 0.0 if self._giving_back and not giving_back else asked_at + self._lease / 3
                     continue
                 self._due = time.monotonic() + min(_RETRY, self._lease / 10)
                 if held is None and self._fresh():
@@ -85,7 +85,7 @@ class LeaseKeeper:
                 self._token = None
             self._on_lost()
 
-    def _renewed(self, token: str, giving_back: bool) -> bool | None:
+    def _renew(self, token: str, giving_back: bool) -> bool | None:
         """Whether the lease is held; None where that is not known."""
         try:
             return self._queue.renew(token, giving_back=giving_back)
@@ -111,7 +111,7 @@ class Recorder:
     ) -> None:
         self._queue = queue
         self._write = write
-        self._refused = refused
+        self._refuse = refused
         self._changed = threading.Condition()
         self._pending: list[tuple[str, str, str, Callable[[], None]]] = []
         self._error: Exception | None = None
@@ -137,13 +137,13 @@ class Recorder:
                 self._changed.wait_for(lambda: self._pending and self._error is None)
                 batch = list(self._pending)
             try:
-                accepted = self._queue.commit_for_good([each[:3] for each in batch])
+                accepted = self._queue.commit_for_good([commit[:3] for commit in batch])
                 for held, (_, item, record, then) in zip(accepted, batch):  # noqa: B905
                     if held:
                         self._write(item, record)
                         then()
                     else:
-                        self._refused(item)
+                        self._refuse(item)
             except Exception as error:
                 with self._changed:
                     self._error = error
@@ -281,34 +281,34 @@ class Queued(Assignment):
         self._queue.reopen(known)
         # A server that does not answer has to be noticed before the lease is over.
         self._keeper = LeaseKeeper(connect(stop, max(0.2, min(5.0, run.rules.lease / 6))), on_lost)
-        self._recorder = Recorder(connect(None, 5.0), self._record, self._refused)
+        self._recorder = Recorder(connect(None, 5.0), self._record, self._refuse)
         self._token = secrets.token_hex(8)
 
     def next(self) -> Task | float | None:
         since = time.monotonic()
         try:
-            found = self._queue.claim(self._token)
+            claim = self._queue.claim(self._token)
         except NotFilledError:
             self._fill()
             return 0.0
-        self.unfinished = found.unfinished
-        for name in found.aside:
+        self.unfinished = claim.unfinished
+        for name in claim.aside:
             [row] = self._queue.rows([name])
             self._set_aside(name, row.reason, row.attempts)
-        if isinstance(found, Claimed):
+        if isinstance(claim, Claimed):
             self._token = secrets.token_hex(8)
             previous = None
-            if found.before:
-                previous = self._done(found.before, found.record)
+            if claim.before:
+                previous = self._done(claim.before, claim.record)
                 if previous is None:
-                    self._queue.release(found.token)
-                    self.reopen([found.before])
+                    self._queue.release(claim.token)
+                    self.reopen([claim.before])
                     return 0.0
-            self._keeper.hold(found.token, since)
-            return Task(self.run.by_name[found.item], found.token, found.attempt, previous)
-        if found.unfinished <= self.index:
+            self._keeper.hold(claim.token, since)
+            return Task(self.run.by_name[claim.item], claim.token, claim.attempt, previous)
+        if claim.unfinished <= self.index:
             return None
-        return min(found.wait, _POLL, max(self.run.rules.lease / 3, 0.01))
+        return min(claim.wait, _POLL, max(self.run.rules.lease / 3, 0.01))
 
     def lost(self) -> str:
         return self._keeper.lost
@@ -341,7 +341,7 @@ class Queued(Assignment):
         rows = self._queue.rows([item.name for item in self.run.items])
         states = {row.item: row for row in rows}
         texts = {row.item: row.record for row in rows if row.state == "done"}
-        records = dict(zip(texts, items.at_once(lambda name: self._recorded(name, texts[name]), texts)))  # noqa: B905
+        records = dict(zip(texts, items.at_once(lambda name: self._write_record(name, texts[name]), texts)))  # noqa: B905
         return [
             Outcome(name, records.get(name), row.attempts, row.reason if row.state == "aside" else "")
             for name, row in states.items()
@@ -370,18 +370,18 @@ class Queued(Assignment):
         """The record of an item that is done: the queue has it, or, if it was done before, the store."""
         return items.decode(text) if text else items.read_record(self.run.output, name)
 
-    def _recorded(self, name: str, text: str) -> Record | None:
+    def _write_record(self, name: str, text: str) -> Record | None:
         """The record of an item that is done, which is written where its worker did not live to do so."""
-        found = items.read_record(self.run.output, name)
-        record = items.decode(text) if text else found
-        if record is not None and record != found:
+        stored = items.read_record(self.run.output, name)
+        record = items.decode(text) if text else stored
+        if record is not None and record != stored:
             items.write_record(self.run.output, record)
         return record
 
     def _record(self, _: str, text: str) -> None:
         items.write_record(self.run.output, items.decode(text))
 
-    def _refused(self, name: str) -> None:
+    def _refuse(self, name: str) -> None:
         self.say(f"{name}: the queue lost this result before its disk had it: it is taken up again")
 
     def _set_aside(self, name: str, reason: str, attempts: int) -> None:

@@ -72,7 +72,7 @@ class Earlier:
     def counted(self, round_: str) -> int:
         """How many were begun in the round `round_` and did not end well: those that were given back count not."""
         begun = [_begun(directory) for directory in self.directories]
-        return sum(1 for each in begun if each is not None and each.summary.get("round") == round_)
+        return sum(1 for manifest in begun if manifest is not None and manifest.summary.get("round") == round_)
 
     def remove(self, kept: Path) -> None:
         """Delete what they wrote, now that `kept` is the result, as far as that is possible."""
@@ -93,8 +93,8 @@ def earlier_attempts(folder: Path) -> Earlier:
             if not folder.is_dir():
                 set_aside(folder)
                 folder.mkdir()
-            found = [Path(entry.path) for entry in os.scandir(folder) if _NAME.fullmatch(entry.name)]
-            return Earlier(sorted(found, key=lambda path: (_number(path), path.name), reverse=True))
+            directories = [Path(entry.path) for entry in os.scandir(folder) if _NAME.fullmatch(entry.name)]
+            return Earlier(sorted(directories, key=lambda path: (_number(path), path.name), reverse=True))
     return Earlier()
 
 
@@ -146,8 +146,8 @@ def _note(directory: Path, begun: Manifest) -> None:
 
 
 def _number(directory: Path) -> int:
-    found = _NAME.fullmatch(directory.name)
-    return int(found.group(1)) if found else 0
+    match = _NAME.fullmatch(directory.name)
+    return int(match.group(1)) if match else 0
 
 
 def _begun(directory: Path) -> Manifest | None:
@@ -161,16 +161,16 @@ def _begun(directory: Path) -> Manifest | None:
 def _copy_tree(source: Path, target: Path) -> None:
     """Copy files and links. What vanishes meanwhile was temporary: its program may still be at work."""
     for place, folders, files in os.walk(source):
-        there = target / Path(place).relative_to(source)
+        folder = target / Path(place).relative_to(source)
         links = [name for name in folders if (Path(place) / name).is_symlink()]
         for name in folders:
             if name not in links:
-                (there / name).mkdir(exist_ok=True)
+                (folder / name).mkdir(exist_ok=True)
         for name in (*files, *links):
             if name.endswith(TEMPORARY_SUFFIX) or (place == str(source) and name == MANIFEST):
                 continue
             with contextlib.suppress(FileNotFoundError, shutil.SpecialFileError):
-                shutil.copyfile(Path(place) / name, there / name, follow_symlinks=False)
+                shutil.copyfile(Path(place) / name, folder / name, follow_symlinks=False)
 
 
 def _plain_values(directory: Path) -> dict[str, Any]:

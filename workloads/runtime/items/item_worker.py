@@ -76,7 +76,7 @@ def report(output: Path, outcomes: Sequence[Outcome], read: Container[Record] = 
     """
     results: dict[str, Manifest] = {}
     broken: list[str] = []
-    for outcome, manifest in at_once(lambda each: (each, _manifest(output, each, read)), outcomes):
+    for outcome, manifest in at_once(lambda outcome: (outcome, _manifest(output, outcome, read)), outcomes):
         if manifest is not None and outcome.record is not None:
             results[f"{outcome.item}/{outcome.record.attempt}"] = manifest
         elif not outcome.reason:
@@ -93,7 +93,7 @@ def publish(output: Path, work: Manifest, ended: Report, allowed: int, declared:
         StepError: ITEMS_FAILED naming the items and why they failed, NO_RESULT; StoreError.
     """
     rows = [_row(outcome, ended.results) for outcome in ended.outcomes]
-    lines = ",\n".join(json.dumps(each, allow_nan=False) for each in rows)
+    lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
     with store_errors(output):
         write_atomically(output / ITEMS, f"[\n{lines}\n]\n".encode())
         listed = digest_of(output / ITEMS)
@@ -118,13 +118,17 @@ def _manifest(output: Path, outcome: Outcome, read: Container[Record]) -> Manife
 def _row(outcome: Outcome, results: dict[str, Manifest]) -> dict[str, Any]:
     if outcome.record is None:
         return {"item": outcome.item, "state": "failed", "attempts": outcome.attempts, "reason": outcome.reason}
-    own = {"item": outcome.item, "state": "done", **row(outcome.record)}
-    return {**own, **{name: value for name, value in results[own["path"]].summary.items() if name not in own}}
+    fields = {"item": outcome.item, "state": "done", **row(outcome.record)}
+    return {
+        **fields,
+        **{name: value for name, value in results[fields["path"]].summary.items() if name not in fields},
+    }
 
 
 def _failures(ended: Report, allowed: int) -> str:
     failed = ended.failed
-    shown = "; ".join(f"{each.item}: {each.reason} ({_times(each.attempts)})" for each in failed[:_SHOWN])
+    reasons = [f"{outcome.item}: {outcome.reason} ({_times(outcome.attempts)})" for outcome in failed[:_SHOWN]]
+    shown = "; ".join(reasons)
     more = f"; and {len(failed) - _SHOWN} more, which {ITEMS} names" if len(failed) > _SHOWN else ""
     return (
         f"{len(failed)} of {len(ended.outcomes)} items failed, and {allowed or 'none'} may: {shown}{more}. "
@@ -167,14 +171,14 @@ def give(options: argparse.Namespace) -> Given:
     """
     chosen_from = {name for choice in options.choices for name in choice.among}
     source = items.source_of(options.items, options.inputs)
-    apart = source is not None and source not in chosen_from and not _mentioned(options, options.inputs[source])
+    apart = source is not None and source not in chosen_from and not _mentions(options, options.inputs[source])
     inputs = {name: place for name, place in options.inputs.items() if not (apart and name == source)}
     # As one of the words, the pattern gets the directory of the best, too.
-    asked = argparse.Namespace(**{**vars(options), "inputs": inputs, "words": [*options.words, options.items]})
-    given = command.take_inputs(asked)
+    words = [*options.words, options.items]
+    given = command.take_inputs(argparse.Namespace(**{**vars(options), "inputs": inputs, "words": words}))
     pattern = given.words.pop()
     source = items.source_of(pattern, options.inputs)
-    found = items.find(pattern, options.inputs[source] if source else None)
+    matching = items.find(pattern, options.inputs[source] if source else None)
     supplied = {
         name: load_manifest(place).digest
         for name, place in (("packages", options.packages), ("libraries", options.libraries))
@@ -190,15 +194,15 @@ def give(options: argparse.Namespace) -> Given:
     }
     all_inputs = dict(given.inputs)
     if source is None:
-        listed = Manifest("items", {}, {item.name: item.sha256 for item in found})
+        listed = Manifest("items", {}, {item.name: item.sha256 for item in matching})
         all_inputs["items"] = listed.digest
     elif apart:
         all_inputs[source] = load_manifest(options.inputs[source]).digest
     work = Work(options.step, {**given.inputs, **supplied}, settings, options.mode == "ordered")
-    return Given(found, given.words, given.environment, work, {**all_inputs, **supplied}, given.chosen)
+    return Given(matching, given.words, given.environment, work, {**all_inputs, **supplied}, given.chosen)
 
 
-def _mentioned(options: argparse.Namespace, place: Path) -> bool:
+def _mentions(options: argparse.Namespace, place: Path) -> bool:
     # As a whole path or as the beginning of one: `data` is not a part of `database`.
     pattern = re.compile(rf"(?<![\w./-]){re.escape(str(place))}(?![\w.-])")
     return any(pattern.search(text) for text in (*options.words, *os.environ.values()))
@@ -257,8 +261,8 @@ class ItemWorker:
     def _assignment(self) -> Assignment:
         options = self._options
         if options.queue is None:
-            own = (self._run, options.index, self._runner.kill, self._say)
-            return Share(*own, workers=options.workers, lingering=options.lingering)
+            common = (self._run, options.index, self._runner.kill, self._say)
+            return Share(*common, workers=options.workers, lingering=options.lingering)
         host, port = options.queue
         password = os.environ[options.queue_password] if options.queue_password else ""
         name = f"{options.step}:{self._output.name}:{self._whole.digest[:16]}"
@@ -343,9 +347,9 @@ class ItemWorker:
             record = items.read_record(self._output, item.name)
             if record is not None and record.work == work.digest and items.whole_result(self._output, record):
                 return _Made(record, "done before", earlier)
-            found = earlier.whole(work)
-            if found is not None:
-                directory, manifest = found
+            whole = earlier.whole(work)
+            if whole is not None:
+                directory, manifest = whole
                 record = _record(task, directory, work, manifest, 0.0)
                 return _Made(record, "taken from an earlier attempt", earlier)
         copied = self._earlier_runs.find(item.name, work.digest)
@@ -369,7 +373,7 @@ class ItemWorker:
             previous = tempfile.TemporaryDirectory(prefix="slipway-previous-")
         directory = attempts.begin(folder, earlier, work, task.token, self._run.round)
         with previous as before:
-            ending = self._runner.run(self._filled(item, directory, before))
+            ending = self._runner.run(self._fill(item, directory, before))
         if ending.stopped:
             attempts.give_back(directory, work)
             return _Stopped()
@@ -387,7 +391,7 @@ class ItemWorker:
         record = _record(task, directory, work, manifest, ending.seconds)
         return _Made(record, f"done in {ending.seconds:.1f} s", earlier)
 
-    def _filled(self, item: Item, directory: Path, previous: str | None) -> Program:
+    def _fill(self, item: Item, directory: Path, previous: str | None) -> Program:
         places = {"{item}": str(item.path), "{output}": str(directory)}
         if previous is not None:
             places["{previous}"] = previous
@@ -396,7 +400,7 @@ class ItemWorker:
         references = re.compile("|".join(map(re.escape, places)))
 
         def fill(text: str) -> str:
-            return references.sub(lambda found: places[found[0]], text)
+            return references.sub(lambda match: places[match[0]], text)
 
         program = self._program
         return dataclasses.replace(

@@ -88,8 +88,8 @@ def find(pattern: str, source: Path | None) -> list[Item]:
         }
     else:
         with store_errors(Path(pattern)):
-            found = [path for path in map(Path, glob.glob(pattern, recursive=True)) if path.is_file()]  # noqa: PTH207
-            digests = dict(zip(found, at_once(lambda path: digest_of(path).sha256, found)))  # noqa: B905
+            paths = [path for path in map(Path, glob.glob(pattern, recursive=True)) if path.is_file()]  # noqa: PTH207
+            digests = dict(zip(paths, at_once(lambda path: digest_of(path).sha256, paths)))  # noqa: B905
     items = sorted(
         (Item(_name(path), path, sha256) for path, sha256 in digests.items()), key=lambda item: item.name
     )
@@ -224,22 +224,22 @@ def recorded(output: Path, items: Sequence[Item], work: Work) -> dict[str, Recor
     """
     if not output.is_dir():
         return {}
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     if work.ordered:
         previous: Record | None = None
         for item in items:
             record = read_record(output, item.name)
             if record is None or record.work != work.of(item, previous).digest:
                 break
-            found[item.name] = previous = record
-        return found
+            records[item.name] = previous = record
+        return records
     with store_errors(output):
         begun = {entry.name for entry in os.scandir(output)}
     some = [item for item in items if item.name in begun]
     for item, record in zip(some, at_once(lambda item: read_record(output, item.name), some)):  # noqa: B905
         if record is not None and record.work == work.of(item).digest:
-            found[item.name] = record
-    return found
+            records[item.name] = record
+    return records
 
 
 def forget(output: Path, name: str) -> None:
@@ -259,7 +259,7 @@ def digest_of_folder(folder: Path) -> str:
     digest = hashlib.sha256()
     with store_errors(folder):
         for place, folders, files in os.walk(folder):
-            folders[:] = sorted(each for each in folders if not each.startswith(".") and each != "__pycache__")
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
             for name in sorted(files):
                 path = Path(place) / name
                 if not name.startswith(".") and path.is_file():

@@ -448,7 +448,7 @@ class ItemQueue:
             )[-1]
             if not written[0]:
                 raise ConnectionError("its disk does not take what is written")
-            return [bool(each) for each in accepted]
+            return [bool(answer) for answer in accepted]
 
         return self._ask(ask)
 
@@ -480,8 +480,8 @@ class ItemQueue:
         for start in range(0, len(names), _BATCH):
             some = names[start : start + _BATCH]
             texts = self._ask(lambda some=some: self._connection.call("HMGET", self._keys[0], *some))
-            found = {name: texts[place] for place, name in enumerate(some) if texts[place] is not None}
-            rows += [_row(name, json.loads(text)) for name, text in found.items()]
+            known = {name: texts[place] for place, name in enumerate(some) if texts[place] is not None}
+            rows += [_row(name, json.loads(text)) for name, text in known.items()]
         return rows
 
     def close(self) -> None:

@@ -80,7 +80,7 @@ class Connection:
         `patience` is added to the timeout, for commands that wait at the server.
         """
         try:
-            stream = self._connected()
+            stream = self._connect()
             assert self._socket is not None
             self._socket.settimeout(self._timeout + patience)
             self._socket.sendall(b"".join(_encode(words) for words in commands))
@@ -96,13 +96,13 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection; the next command makes a new one."""
-        for each in (self._stream, self._socket):
-            if each is not None:
+        for resource in (self._stream, self._socket):
+            if resource is not None:
                 with contextlib.suppress(OSError):
-                    each.close()
+                    resource.close()
         self._socket = self._stream = None
 
-    def _connected(self) -> BinaryIO:
+    def _connect(self) -> BinaryIO:
         if self._stream is not None:
             return self._stream
         self._socket = socket.create_connection((self.host, self.port), self._timeout)

@@ -79,10 +79,10 @@ def _take_back(output: Path, listed: Sequence[Item]) -> dict[str, Record]:
         record = items.read_record(output, item.name)
         return record if record is not None and items.whole_result(output, record) is None else None
 
-    found = {record.item: record for record in items.at_once(altered, listed) if record is not None}
-    for name in found:
+    records = {record.item: record for record in items.at_once(altered, listed) if record is not None}
+    for name in records:
         items.forget(output, name)
-    return found
+    return records
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -112,9 +112,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add("--fingerprint", default="", metavar="TEXT", help="what else decides the results, as the image does")
     split_at = arguments.index("--") if "--" in arguments else len(arguments)
-    own, others = parser.parse_known_args(list(arguments[:split_at]))
+    items_options, others = parser.parse_known_args(list(arguments[:split_at]))
     options = command.parse([*others, *arguments[split_at:]])
-    options = argparse.Namespace(**{**vars(options), **vars(own)})
+    options = argparse.Namespace(**{**vars(options), **vars(items_options)})
     options.index = _index()
     for name in ("attempts", "workers", "lease"):
         if getattr(options, name) <= 0:

@@ -115,21 +115,21 @@ def join(among: Group, most: int | None = None) -> tuple[tf.distribute.Strategy,
     # Its service for preemptions has taken SIGTERM and does nothing with it.
     signal.signal(signal.SIGTERM, on_sigterm)
     if request:
-        model, there = request
-        count = there if most is None else min(there, most)
+        model, present = request
+        count = present if most is None else min(present, most)
         print(f"A CPU does the work of {count} x {model} of this node; nothing here runs on a GPU", flush=True)
         return strategy, [Accelerator(f"virtual:{index}", model, virtual=True) for index in range(count)]
-    found: list[Accelerator] = []
+    devices: list[Accelerator] = []
     # Among TensorFlow's logical devices are those of the other processes.
     for gpu, name in zip(gpus, strategy.extended.worker_devices if gpus else (), strict=True):
         details = dict(tf.config.experimental.get_device_details(gpu))
-        found.append(Accelerator(name, str(details.get("device_name", "unknown GPU")), details=details))
-    return strategy, found
+        devices.append(Accelerator(name, str(details.get("device_name", "unknown GPU")), details=details))
+    return strategy, devices
 
 
-def describe_all(among: Group, found: list[Accelerator]) -> str:
+def describe_all(among: Group, devices: list[Accelerator]) -> str:
     """The accelerators of all processes in a few words, as in `2 nodes with 4 x Tesla T4`."""
-    return f"{among.count} nodes with {describe(found)}"
+    return f"{among.count} nodes with {describe(devices)}"
 
 
 def of_first(strategy: tf.distribute.Strategy, values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -55,10 +55,10 @@ def is_name(host: str) -> bool:
     return False
 
 
-def leads_there(found: str) -> bool:
+def leads_there(address: str) -> bool:
     """Whether this is the address of another machine, and not that of a proxy beside the pod."""
     try:
-        return not ipaddress.ip_address(found).is_loopback
+        return not ipaddress.ip_address(address).is_loopback
     except ValueError:
         return False
 
@@ -125,7 +125,7 @@ class _Seat:
     """It knows how the step ended."""
     seen: float = 0.0
     port: int = 0
-    own: str = ""
+    address: str = ""
     """Its IP address, as far as it knows it."""
     rank_0: str = ""
     """That of rank 0, as it sees it."""
@@ -231,14 +231,14 @@ class Group:
                 # It was sent before the pod was told to start.
                 return
             seat.is_ready, seat.runs, seat.port = True, False, int(message["port"])
-            seat.own, seat.rank_0 = str(message.get("own", "")), str(message.get("rank_0", ""))
+            seat.address, seat.rank_0 = str(message.get("own", "")), str(message.get("rank_0", ""))
             if rank == 0:
                 self._newest = str(message.get("progress", ""))
                 if self.phase == PUBLISHING:
                     # It did not hear it where its connection was made anew.
                     self._send(0, {"type": "publish"})
         elif kind == "ended" and message["generation"] == self.generation and self.phase == RUNNING:
-            self._ended(rank, message, now)
+            self._note_end(rank, message, now)
         elif kind == "leaving":
             seat.leaving = True
             if rank == 0:
@@ -287,7 +287,7 @@ class Group:
         if memory.running and not memory.leaving:
             self._killed_now.add(0)
 
-    def _ended(self, rank: int, message: Message, now: float) -> None:
+    def _note_end(self, rank: int, message: Message, now: float) -> None:
         seat = self._seats[rank]
         seat.runs = False
         how = message["how"]
@@ -392,10 +392,10 @@ class Group:
         to 120 s (cloud.ibm.com/docs/containers?topic=containers-cluster_dns; both seen November 2026).
         """
         first = next((seat.rank_0 for seat in self._seats[1:] if seat.rank_0), "")
-        known = [first, *(seat.own for seat in self._seats[1:])]
+        known = [first, *(seat.address for seat in self._seats[1:])]
         return [
-            (found if is_name(node.host) and leads_there(found) else node.host, seat.port)
-            for node, found, seat in zip(self._nodes, known, self._seats)  # noqa: B905
+            (address if is_name(node.host) and leads_there(address) else node.host, seat.port)
+            for node, address, seat in zip(self._nodes, known, self._seats)  # noqa: B905
         ]
 
     def _fail(self, rank: int, code: int, words: str, text: str, now: float) -> None:
@@ -408,7 +408,7 @@ class Group:
             self._end({"type": "missing", "text": self._absence(missing, self._wait)}, now)
         elif now >= self._next_word:
             since = now - self._gathering_since
-            self._next_word = now + next((each for each in _OFTEN if each > since), _OFTEN[-1])
+            self._next_word = now + next((moment for moment in _OFTEN if moment > since), _OFTEN[-1])
             unready = [rank for rank, seat in enumerate(self._seats) if not seat.is_ready]
             if missing:
                 self._say(f"waiting for {self._absence(missing, waited)}")

@@ -91,29 +91,29 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--gpus", type=int, default=0, metavar="N", help="of each pod; default: 0")
     add("--shared", type=Path, metavar="DIR", help="where a module publishes by itself, at every rank the same")
     split_at = arguments.index("--") if "--" in arguments else len(arguments)
-    own, others = parser.parse_known_args(list(arguments[:split_at]))
+    node_options, others = parser.parse_known_args(list(arguments[:split_at]))
     if any(other == "--output" or other.startswith("--output=") for other in others):
         options = command.parse([*others, *arguments[split_at:]])
-        if own.shared is not None:
+        if node_options.shared is not None:
             parser.error("--shared is for modules that publish by themselves, and --output for all others")
     else:
         add("--step", default="step", metavar="NAME", help="whose error it is, as in mnist.train")
         add("--secret", dest="secrets", action="append", default=[], metavar="VARIABLE", help="masked in the log")
         options = parse_before_program(parser, arguments)
         options.output = None
-    options.shared = own.shared
+    options.shared = node_options.shared
     try:
-        options.place = _place(own)
+        options.place = _place(node_options)
     except ValueError as error:
         parser.error(str(error))
     return options
 
 
-def _place(own: argparse.Namespace) -> Place:
+def _place(options: argparse.Namespace) -> Place:
     """Raises ValueError, or StepError with USAGE."""
-    nodes = [Address.parse(node) for node in own.nodes]
-    if own.wait <= 0:
-        raise ValueError(f"--wait {own.wait:g}: write a number above 0")
+    nodes = [Address.parse(node) for node in options.nodes]
+    if options.wait <= 0:
+        raise ValueError(f"--wait {options.wait:g}: write a number above 0")
     index = os.environ.get("JOB_COMPLETION_INDEX", "")
     if not index.isdigit() or int(index) >= len(nodes):
         raise StepError(
@@ -124,10 +124,10 @@ def _place(own: argparse.Namespace) -> Place:
     return Place(
         rank=int(index),
         nodes=nodes,
-        roles=parse_roles(own.roles, len(nodes)),
-        meet=Address.parse(own.meet),
-        wait=own.wait,
-        gpus=own.gpus,
+        roles=parse_roles(options.roles, len(nodes)),
+        meet=Address.parse(options.meet),
+        wait=options.wait,
+        gpus=options.gpus,
         job=os.environ.get("JOB_UID", ""),
     )
 

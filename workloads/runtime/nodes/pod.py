@@ -272,8 +272,9 @@ class Pod:
             return
         progress = self._work.progress() if self._place.rank == 0 else ""
         port = free_port(self._place.nodes[self._place.rank].port)
-        own, rank_0 = self._member.ends() if self._member is not None else ("", "")
-        self._send(type="ready", generation=self._generation, port=port, progress=progress, own=own, rank_0=rank_0)
+        address, rank_0 = self._member.ends() if self._member is not None else ("", "")
+        known = {"port": port, "own": address, "rank_0": rank_0}
+        self._send(type="ready", generation=self._generation, progress=progress, **known)
 
     def _search(self) -> None:
         """What there is to do while rank 0 cannot be reached."""
@@ -326,7 +327,7 @@ class Pod:
                 self._next(0.1)
 
     def _end(self, verdict: dict[str, Any]) -> int:
-        own = verdict.get("rank") == self._place.rank
+        is_own = verdict.get("rank") == self._place.rank
         self._end_program(GRACE if verdict["type"] == "done" else STOP_GRACE)
         if verdict["type"] == "done":
             self._see_off(_PATIENCE)
@@ -340,7 +341,7 @@ class Pod:
                 NODES_MISSING,
                 f"waited for {verdict['text']}; is there a node for each pod, with what the step asks for?",
             )
-        if own:
+        if is_own:
             self._see_off(_PATIENCE)
             raise self._own_error(verdict)
         if self._member is not None:

@@ -203,13 +203,13 @@ class Coordinator:
         self._group.join(rank, Memory.parse(hello["memory"], self._identity.count), now)
 
     def _refusal(self, hello: Mapping[str, Any]) -> Message | None:
-        own = self._identity
+        identity = self._identity
         if hello["type"] != "hello" or hello["protocol"] != PROTOCOL:
             return {"type": "refused", "reason": "it speaks another protocol"}
-        if hello["job"] != own.job:
+        if hello["job"] != identity.job:
             return {"type": "refused", "reason": "it belongs to another Job"}
-        if hello["pods"] != own.count or not 0 <= int(hello["rank"]) < own.count:
-            return {"type": "refused", "reason": f"its Job has {own.count} pods"}
+        if hello["pods"] != identity.count or not 0 <= int(hello["rank"]) < identity.count:
+            return {"type": "refused", "reason": f"its Job has {identity.count} pods"}
         return {"type": "replaced"} if hello["token"] in self._replaced else None
 
     def _send(self, guest: _Guest, message: Message, now: float) -> None:
@@ -339,14 +339,14 @@ class Member:
         try:
             connection = socket.create_connection((place.host, place.port), _CONNECT)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            own = self._identity
+            identity = self._identity
             hello = {
                 "type": "hello",
                 "protocol": PROTOCOL,
-                "job": own.job,
-                "rank": own.rank,
-                "pods": own.count,
-                "token": own.token,
+                "job": identity.job,
+                "rank": identity.rank,
+                "pods": identity.count,
+                "token": identity.token,
                 "memory": dataclasses.asdict(self._memory),
             }
             connection.sendall(encode(hello))

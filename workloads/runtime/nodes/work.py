@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import fnmatch
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from workloads.runtime.nodes.group import Address
-from workloads.runtime.steps import command, outputs
-from workloads.runtime.steps.outputs import NoResultError, collect, require
+from workloads.runtime.steps import command
 from workloads.runtime.steps.program import Program
 from workloads.runtime.store import (
     MANIFEST,
     TEMPORARY_SUFFIX,
-    Manifest,
     NotWholeError,
     check,
-    finished,
     store_errors,
     write_atomically,
 )
@@ -81,48 +76,29 @@ class CommandWork:
         self._secrets = secrets
         self._rank = rank
         self._stack = contextlib.ExitStack()
-        self._work: Manifest | None = None
-        self._kept: Manifest | None = None
-        self._given: command.Given | None = None
+        self._step: command.Step | None = None
 
     def is_done(self) -> bool:
         """Whether the manifest is there, is of this work, and all its files are whole."""
         output: Path = self._options.output
-        if self._work is None or not (output / MANIFEST).exists():
+        if self._step is None or not (output / MANIFEST).exists():
             return False
         try:
-            return check(output).same_work(self._work)
+            return check(output).same_work(self._step.work)
         except NotWholeError:
             return False
 
     def inspect(self) -> bool:
         """Check the inputs; whether the result was there before, which is then said. Raises StepError."""
-        options, output = self._options, self._options.output
-        self._given = given = command.take_inputs(options)
-        self._work = work = Manifest(
-            options.step, {}, given.inputs, {"command": command.portable(options)}, {"best": given.chosen}
-        )
-        if self._rank == 0:
-            outputs.refuse_other_work(output, work)
-        earlier = finished(output, work.step, work.inputs, work.settings)
-        if earlier is None:
-            return False
-        require(output, earlier.files, options.results)
-        print(f"Nothing to do: {output} holds the result of {options.step}", flush=True)
-        return True
+        self._step = command.Step(self._options, publishes=self._rank == 0)
+        return self._step.is_published()
 
     def prepare(self) -> Program | None:
         """Unpack packages. At rank 0: take what an earlier attempt left, or make the directory ready for this."""
-        assert self._given is not None
-        assert self._work is not None
-        options, given = self._options, self._given
-        if self._rank == 0:
-            declared = [result.reference for result in options.results]
-            self._kept = outputs.kept(options.output, self._work, declared)
-            if self._kept is not None:
-                print(f"{given.words[0]} ended well before, and is not run again", flush=True)
-                return None
-            outputs.begin(options.output, self._work)
+        assert self._step is not None
+        if self._rank == 0 and self._step.resume():
+            return None
+        options, given = self._options, self._step.given
         environment = self._stack.enter_context(command.supply(options, given.environment))
         program = Program(given.words, options.code, environment, self._secrets)
         program.require()
@@ -130,21 +106,8 @@ class CommandWork:
 
     def publish(self) -> None:
         """Look for the declared results, and write the manifest."""
-        assert self._work is not None
-        options, output, work = self._options, self._options.output, self._work
-        ended = self._kept or dataclasses.replace(work, files=collect(output))
-        try:
-            require(output, ended.files, options.results)
-        except NoResultError:
-            outputs.keep(output, ended, [result.reference for result in options.results])
-            raise
-        if not ended.files:
-            print(f"warning: {options.words[0]} ended well and wrote nothing into {output}", file=sys.stderr)
-        with store_errors(output):
-            manifest = dataclasses.replace(ended, summary=work.summary)
-            write_atomically(output / MANIFEST, manifest.encode())
-        outputs.end(output)
-        print(f"Published {len(ended.files)} files: {output}", flush=True)
+        assert self._step is not None
+        self._step.publish()
 
     def progress(self) -> str:
         """A digest of what is in the output directory."""
@@ -220,8 +183,8 @@ def _files(directory: Path) -> Iterator[tuple[str, int, int]]:
             path = Path(folder, name)
             if not any(fnmatch.fnmatch(name, pattern) for pattern in NO_PROGRESS):
                 with contextlib.suppress(OSError):
-                    found = path.stat()
-                    yield str(path), found.st_size, found.st_mtime_ns
+                    status = path.stat()
+                    yield str(path), status.st_size, status.st_mtime_ns
 
 
 ROLES = ("chief", "worker", "ps", "evaluator")

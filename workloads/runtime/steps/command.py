@@ -55,38 +55,69 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, secrets: Sequence[str]) -> int:
-    output: Path = options.output
-    given = take_inputs(options)
-    work = Manifest(options.step, {}, given.inputs, {"command": portable(options)}, {"best": given.chosen})
-    outputs.refuse_other_work(output, work)
-    earlier = finished(output, work.step, work.inputs, work.settings)
-    if earlier is not None:
-        require(output, earlier.files, options.results)
-        print(f"Nothing to do: {output} holds the result of {options.step}")
+    step = Step(options)
+    if step.is_published():
         return OK
-    declared = [result.reference for result in options.results]
-    ended = outputs.kept(output, work, declared)
-    if ended is None:
-        outputs.begin(output, work)
-        with supply(options, given.environment) as environment:
-            program = Program(given.words, options.code, environment, secrets)
-            program.run(f"the same command goes on with what is in {output}")
-        ended = dataclasses.replace(work, files=collect(output))
-    else:
-        print(f"{given.words[0]} ended well before, and is not run again", flush=True)
-    try:
-        require(output, ended.files, options.results)
-    except NoResultError:
-        outputs.keep(output, ended, declared)
-        raise
-    if not ended.files:
-        print(f"warning: {given.words[0]} ended well and wrote nothing into {output}", file=sys.stderr)
-    with store_errors(output):
-        manifest = dataclasses.replace(ended, summary=work.summary)
-        write_atomically(output / MANIFEST, manifest.encode())
-    outputs.end(output)
-    print(f"Published {len(ended.files)} files: {output}")
+    if not step.resume():
+        with supply(options, step.given.environment) as environment:
+            program = Program(step.given.words, options.code, environment, secrets)
+            program.run(f"the same command goes on with what is in {options.output}")
+    step.publish()
     return OK
+
+
+class Step:
+    """The work of a step, and what of it is in its directory already. All methods raise StepError.
+
+    `publishes` says that the result is made here, and not by another pod.
+    """
+
+    def __init__(self, options: argparse.Namespace, *, publishes: bool = True) -> None:
+        self.given = given = take_inputs(options)
+        self.work = Manifest(
+            options.step, {}, given.inputs, {"command": portable(options)}, {"best": given.chosen}
+        )
+        self._output: Path = options.output
+        self._results: Sequence[Declared] = options.results
+        self._references = [result.reference for result in options.results]
+        self._ended: Manifest | None = None
+        if publishes:
+            outputs.refuse_other_work(self._output, self.work)
+
+    def is_published(self) -> bool:
+        """Whether the result was there before, which is then said."""
+        earlier = finished(self._output, self.work.step, self.work.inputs, self.work.settings)
+        if earlier is None:
+            return False
+        require(self._output, earlier.files, self._results)
+        print(f"Nothing to do: {self._output} holds the result of {self.work.step}", flush=True)
+        return True
+
+    def resume(self) -> bool:
+        """Whether the program ended well in an earlier attempt; else the directory is made ready for it."""
+        self._ended = outputs.kept(self._output, self.work, self._references)
+        if self._ended is None:
+            outputs.begin(self._output, self.work)
+            return False
+        print(f"{self.given.words[0]} ended well before, and is not run again", flush=True)
+        return True
+
+    def publish(self) -> None:
+        """Look for the declared results, and write the manifest."""
+        output = self._output
+        ended = self._ended or dataclasses.replace(self.work, files=collect(output))
+        try:
+            require(output, ended.files, self._results)
+        except NoResultError:
+            outputs.keep(output, ended, self._references)
+            raise
+        if not ended.files:
+            print(f"warning: {self.given.words[0]} ended well and wrote nothing into {output}", file=sys.stderr)
+        with store_errors(output):
+            manifest = dataclasses.replace(ended, summary=self.work.summary)
+            write_atomically(output / MANIFEST, manifest.encode())
+        outputs.end(output)
+        print(f"Published {len(ended.files)} files: {output}", flush=True)
 
 
 @dataclass
@@ -152,7 +183,7 @@ def portable(options: argparse.Namespace) -> list[str]:
     # As a whole path or as the beginning of one: `out` is not a part of `--layout`.
     anywhere = "|".join(re.escape(directory) for directory in sorted(places, key=len, reverse=True))
     pattern = re.compile(rf"(?<![\w./-])(?:{anywhere})(?![\w.-])")
-    return [pattern.sub(lambda found: places[found.group()], word) for word in options.words]
+    return [pattern.sub(lambda match: places[match.group()], word) for word in options.words]
 
 
 def _stop(*_: object) -> None:

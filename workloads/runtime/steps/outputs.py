@@ -80,7 +80,7 @@ class Declared:
 
 def require(directory: Path, files: Mapping[str, Entry], declared: Sequence[Declared]) -> None:
     """Raise NoResultError, which names all that are missing of `declared`, and the files that are there."""
-    missing = [f"{each.name}: {why}" for each in declared if (why := each.absence(directory, files))]
+    missing = [f"{result.name}: {why}" for result in declared if (why := result.absence(directory, files))]
     if not missing:
         return
     names = list(files)[:_SHOWN]
@@ -106,21 +106,21 @@ def collect(directory: Path) -> dict[str, Entry]:
     unsteady: list[str] = []
     for pause in (*_PAUSES, None):
         with store_errors(directory):
-            names, left_out = _listed(directory)
+            names, left_out = _list_files(directory)
             if MANIFEST in names or any(name.startswith(f"{MANIFEST}/") for name in names):
                 raise NoResultError(
                     f"the program wrote {directory / MANIFEST}, which is the name of Slipway's list of the "
                     "result's files: let it write another name, or into a folder"
                 )
-            if unreadable := [shown for shown, utf8 in map(_printed, names) if not utf8]:
+            if unreadable := [shown for shown, utf8 in map(_printable, names) if not utf8]:
                 raise NoResultError(
                     f"{len(unreadable)} names in {directory} are not UTF-8, as those of a result have to be: "
                     f"{', '.join(unreadable[:_SHOWN])}. Let the program write other names, and delete "
                     "these files: the next start finds them as they are"
                 )
-            found = {name: _steady(directory / name) for name in names}
-            entries = {name: entry for name, entry in found.items() if entry is not None}
-            unsteady = sorted({*found} - {*entries} | {*names} ^ {*_listed(directory)[0]})
+            steady = {name: _steady(directory / name) for name in names}
+            entries = {name: entry for name, entry in steady.items() if entry is not None}
+            unsteady = sorted({*steady} - {*entries} | {*names} ^ {*_list_files(directory)[0]})
         if not unsteady:
             for line in left_out:
                 print(f"warning: left out of the result: {line}", file=sys.stderr, flush=True)
@@ -133,7 +133,7 @@ def collect(directory: Path) -> dict[str, Entry]:
     )
 
 
-def _printed(name: str) -> tuple[str, bool]:
+def _printable(name: str) -> tuple[str, bool]:
     """A name as it can be printed, and whether it is UTF-8."""
     shown = name.encode(errors="backslashreplace").decode()
     return shown, shown == name
@@ -153,7 +153,7 @@ def _steady(path: Path) -> Entry | None:
     return entry if before.st_mtime_ns == after.st_mtime_ns or digest_of(path) == entry else None
 
 
-def _listed(directory: Path) -> tuple[list[str], list[str]]:
+def _list_files(directory: Path) -> tuple[list[str], list[str]]:
     """The files of the result, sorted, and what is left out, each with the reason."""
     names: list[str] = []
     left_out: list[str] = []
@@ -204,13 +204,13 @@ def refuse_other_work(directory: Path, work: Manifest) -> None:
 
     Its files would be replaced; somebody may still want them.
     """
-    for found in (_published(directory), _recorded(directory)):
-        if found is None or _is_bare(directory):
+    for earlier in (_load_published(directory), _load_record(directory)):
+        if earlier is None or _is_bare(directory):
             continue
-        if found.step != work.step:
-            raise _refused(directory, f"has files of the step {found.step}")
-        if not dataclasses.replace(found, inputs=work.inputs).same_work(work):
-            raise _refused(directory, "has files of another command line")
+        if earlier.step != work.step:
+            raise _refusal(directory, f"has files of the step {earlier.step}")
+        if not dataclasses.replace(earlier, inputs=work.inputs).same_work(work):
+            raise _refusal(directory, "has files of another command line")
 
 
 def begin(directory: Path, work: Manifest) -> None:
@@ -221,9 +221,9 @@ def begin(directory: Path, work: Manifest) -> None:
     Raises:
         StepError: BAD_INPUT where an attempt on other inputs left files; StoreError.
     """
-    published, recorded = _published(directory), _recorded(directory)
+    published, recorded = _load_published(directory), _load_record(directory)
     if recorded is not None and not recorded.same_work(work) and not _is_bare(directory):
-        raise _refused(directory, "has files of an attempt whose inputs were others")
+        raise _refusal(directory, "has files of an attempt whose inputs were others")
     with store_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         # First of all: nobody may take for a result what is about to change.
@@ -248,11 +248,11 @@ def kept(directory: Path, work: Manifest, results: Sequence[str]) -> Manifest | 
 
     None where the program has to run.
     """
-    found = _recorded(directory)
-    if found is None or not found.same_work(work) or found.summary.get(_RESULTS) in (None, list(results)):
+    recorded = _load_record(directory)
+    if recorded is None or not recorded.same_work(work) or recorded.summary.get(_RESULTS) in (None, list(results)):
         return None
     with store_errors(directory):
-        return found if all(_is(directory / name, entry) for name, entry in found.files.items()) else None
+        return recorded if all(_is(directory / name, entry) for name, entry in recorded.files.items()) else None
 
 
 def end(directory: Path) -> None:
@@ -262,14 +262,14 @@ def end(directory: Path) -> None:
     remove_stale(directory)
 
 
-def _published(directory: Path) -> Manifest | None:
+def _load_published(directory: Path) -> Manifest | None:
     try:
         return load_manifest(directory)
     except NotWholeError:
         return None
 
 
-def _recorded(directory: Path) -> Manifest | None:
+def _load_record(directory: Path) -> Manifest | None:
     with store_errors(directory):
         content = read_file(directory / RECORD)
     with contextlib.suppress(ValueError):
@@ -287,7 +287,7 @@ def _is(path: Path, entry: Entry) -> bool:
     return path.is_file() and digest_of(path) == entry
 
 
-def _refused(directory: Path, what: str) -> StepError:
+def _refusal(directory: Path, what: str) -> StepError:
     return StepError(
         BAD_INPUT, f"{directory} {what}: name another directory, or delete this one with all that is in it"
     )

@@ -74,16 +74,18 @@ class Program:
                 signal n ended it; INTERRUPTED after SIGTERM.
         """
         self.require()
-        with _Signals() as signals:
+        # A terminal sends Ctrl-C to the program, too.
+        with Forwarding(signal.SIGTERM, noted=[signal.SIGINT]) as signals:
             process = self.start(piped=bool(self.secrets))
-            signals.forward_to(process)
+            signals.to(process)
             copying = _copy(process, Tail(), self.secrets) if self.secrets else None
             code = process.wait()
             if copying is not None:
                 copying.join(_LAST_WORDS)
-        if signals.received == signal.SIGTERM:
+        last = signals.received[-1] if signals.received else 0
+        if last == signal.SIGTERM:
             raise StepError(INTERRUPTED, f"stopped by SIGTERM: {remark}")
-        if signals.received == signal.SIGINT:
+        if last == signal.SIGINT:
             raise StepError(INTERRUPTED_BY_KEYBOARD, f"interrupted: {remark}")
         if code < 0:
             raise StepError(128 - code, f"{self.words[0]} was ended by {signal_words(-code)}")
@@ -206,23 +208,28 @@ def readable(line: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in line)[:_LONGEST_WORDS]
 
 
-class _Signals:
-    """While it is entered, SIGTERM is passed on to the program, and Ctrl-C, which it gets itself, only noted.
+class Forwarding:
+    """While it is entered, signals are passed on to a program, and those that it gets itself are only noted.
 
-    In a container this process is process 1, for which Linux ignores SIGTERM unless a handler is set.
+    In a container this process is process 1, for which Linux ignores a signal unless a handler is set; and a
+    program that starts where one is ignored ignores it, too.
     """
 
-    def __init__(self) -> None:
-        self.received = 0
+    def __init__(self, *forwarded: int, noted: Sequence[int] = ()) -> None:
+        self.received: list[int] = []
+        self._forwarded = forwarded
+        self._noted = noted
         self._process: subprocess.Popen[bytes] | None = None
 
-    def forward_to(self, process: subprocess.Popen[bytes]) -> None:
+    def to(self, process: subprocess.Popen[bytes]) -> None:
+        """Name the program, which gets what came before it was there."""
         self._process = process
-        if self.received == signal.SIGTERM:
-            process.send_signal(signal.SIGTERM)
+        for number in self.received:
+            self._forward(number)
 
-    def __enter__(self) -> _Signals:
-        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    def __enter__(self) -> Forwarding:
+        numbers = (*self._forwarded, *self._noted)
+        self._before = {number: signal.signal(number, self._handle) for number in numbers}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -230,8 +237,11 @@ class _Signals:
             signal.signal(number, handler)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        self.received = number
-        if number == signal.SIGTERM and self._process is not None:
+        self.received.append(number)
+        self._forward(number)
+
+    def _forward(self, number: int) -> None:
+        if number in self._forwarded and self._process is not None:
             self._process.send_signal(number)
 
 

@@ -199,17 +199,17 @@ class _Process:
 
 def of(root: int) -> Use | None:
     """What the process ``root`` and its descendants use; None where the system does not tell."""
-    found = _all()
-    if root not in found:
+    processes = _all()
+    if root not in processes:
         return None
     children: dict[int, list[int]] = {}
-    for number, process in found.items():
+    for number, process in processes.items():
         children.setdefault(process.parent, []).append(number)
     waiting, ticks, pages = [root], 0, 0
     while waiting:
         number = waiting.pop()
-        ticks += found[number].ticks
-        pages += found[number].pages
+        ticks += processes[number].ticks
+        pages += processes[number].pages
         waiting += children.get(number, [])
     return Use(ticks / _TICKS, pages * _PAGE)
 
@@ -219,16 +219,16 @@ def _all() -> dict[int, _Process]:
         numbers = [int(name) for name in os.listdir(PROC) if name.isdigit()]  # noqa: PTH208
     except OSError:
         return {}
-    found: dict[int, _Process] = {}
+    processes: dict[int, _Process] = {}
     for number in numbers:
         try:
             # The name, in parentheses, may hold anything: the fields begin behind the last one (proc_pid_stat(5)).
             fields = (PROC / str(number) / "stat").read_text(errors="replace").rpartition(")")[2].split()
             # Its own time, and that of children that it waited for.
-            found[number] = _Process(int(fields[1]), sum(map(int, fields[11:15])), int(fields[21]))
+            processes[number] = _Process(int(fields[1]), sum(map(int, fields[11:15])), int(fields[21]))
         except (OSError, ValueError, IndexError):
             continue
-    return found
+    return processes
 
 
 # What NVIDIA's driver says of the GPUs that this container was given. Standard library only, Python 3.9.
@@ -283,7 +283,7 @@ class Nvml:
     """
 
     def __init__(self) -> None:
-        self._library = _opened()
+        self._library = _open_library()
         self._call("nvmlInit_v2")
         count = ctypes.c_uint()
         self._call("nvmlDeviceGetCount_v2", ctypes.byref(count))
@@ -298,9 +298,9 @@ class Nvml:
 
     def _read(self, device: ctypes.c_void_p) -> Reading:
         use, memory, power = _Use(), _Memory(), ctypes.c_uint()
-        has_use = self._asked("nvmlDeviceGetUtilizationRates", device, ctypes.byref(use))
-        has_memory = self._asked("nvmlDeviceGetMemoryInfo", device, ctypes.byref(memory))
-        has_power = self._asked("nvmlDeviceGetPowerUsage", device, ctypes.byref(power))
+        has_use = self._try("nvmlDeviceGetUtilizationRates", device, ctypes.byref(use))
+        has_memory = self._try("nvmlDeviceGetMemoryInfo", device, ctypes.byref(memory))
+        has_power = self._try("nvmlDeviceGetPowerUsage", device, ctypes.byref(power))
         return Reading(
             busy=int(use.gpu) if has_use else None,
             memory_used=int(memory.used) if has_memory else None,
@@ -315,11 +315,11 @@ class Nvml:
 
     def _name(self, device: ctypes.c_void_p) -> str:
         name = ctypes.create_string_buffer(_NAME_LENGTH)
-        if not self._asked("nvmlDeviceGetName", device, name, ctypes.c_uint(_NAME_LENGTH)):
+        if not self._try("nvmlDeviceGetName", device, name, ctypes.c_uint(_NAME_LENGTH)):
             return "GPU"
         return name.value.decode(errors="replace")
 
-    def _asked(self, function: str, *arguments: object) -> bool:
+    def _try(self, function: str, *arguments: object) -> bool:
         return getattr(self._library, function)(*arguments) == _SUCCESS
 
     def _call(self, function: str, *arguments: object) -> None:
@@ -328,9 +328,9 @@ class Nvml:
             raise UnavailableError(f"the driver's {function} answered {code}")
 
 
-def _opened() -> ctypes.CDLL:
-    own = os.environ.get(VARIABLE)
-    places = [own] if own else [LIBRARY, *(str(Path(folder) / LIBRARY) for folder in FOLDERS)]
+def _open_library() -> ctypes.CDLL:
+    named = os.environ.get(VARIABLE)
+    places = [named] if named else [LIBRARY, *(str(Path(folder) / LIBRARY) for folder in FOLDERS)]
     for place in places:
         try:
             return ctypes.CDLL(place)

@@ -25,10 +25,10 @@ import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from types import FrameType
 from typing import Any, BinaryIO, cast
 
 from workloads.runtime.exits import parse_before_program
+from workloads.runtime.steps.program import Forwarding
 from workloads.runtime.usage import figures as processes
 from workloads.runtime.usage.figures import MIB, Gpu, Nvml, UnavailableError, Usage
 from workloads.runtime.usage.server import serve, text
@@ -73,7 +73,7 @@ class Measurement:
         self.usage = usage
         self._file = file
         self._idle_share = idle_share
-        self._nvml = self._opened()
+        self._nvml = self._open_driver()
         self._lock = threading.Lock()
         self._began = self._last = time.monotonic()
         self._next_file, self._between_files = FIRST_FILE, FIRST_FILE
@@ -82,7 +82,7 @@ class Measurement:
         self._cpu_before = 0.0
         self._tail = b""
 
-    def _opened(self) -> Nvml | None:
+    def _open_driver(self) -> Nvml | None:
         usage = self.usage
         if not usage.asked_gpus or usage.emulated:
             return None
@@ -180,10 +180,10 @@ class Measurement:
         *lines, self._tail = (self._tail + piece).replace(b"\r", b"\n").split(b"\n")
         self._tail = self._tail[-_LONGEST_LINE:]
         for line in reversed(lines[-_LINES_READ:]):
-            if found := _RATE.search(line[-_LONGEST_LINE:]):
+            if match := _RATE.search(line[-_LONGEST_LINE:]):
                 with self._lock:
-                    self.usage.rate = float(found[1].replace(b",", b""))
-                    self.usage.rate_unit = found[2].decode().lower().replace(" ", "")
+                    self.usage.rate = float(match[1].replace(b",", b""))
+                    self.usage.rate_unit = match[2].decode().lower().replace(" ", "")
                 return
 
     def text(self) -> str:
@@ -210,39 +210,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str], measurement: Measurement) -> int:
-    received: list[int] = []
-    started: list[subprocess.Popen[bytes]] = []
-
-    def forward(number: int, _: FrameType | None) -> None:
-        received.append(number)
-        for process in started:
-            process.send_signal(number)
-
-    # In a container this process is process 1, for which Linux ignores a signal unless a handler is set.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, forward)
-    try:
-        process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-    except OSError as error:
-        print(
-            f"error: {words[0]} cannot be started: {error.strerror} (exit code 127)", file=sys.stderr, flush=True
-        )
-        return 127
-    started.append(process)
-    for number in received:
-        process.send_signal(number)
-    assert process.stdout is not None
-    copying = threading.Thread(target=_copy, args=(process.stdout, measurement), daemon=True)
-    copying.start()
-    over = threading.Event()
-    sampling = threading.Thread(target=_sample, args=(process.pid, measurement, over), daemon=True)
-    sampling.start()
-    code = process.wait()
-    over.set()
-    copying.join(_LAST_WORDS)
-    sampling.join(_LAST_WORDS)
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+    with Forwarding(*numbers) as signals:
+        try:
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+        except OSError as error:
+            reason = f"{words[0]} cannot be started: {error.strerror}"
+            print(f"error: {reason} (exit code 127)", file=sys.stderr, flush=True)
+            return 127
+        signals.to(process)
+        assert process.stdout is not None
+        copying = threading.Thread(target=_copy, args=(process.stdout, measurement), daemon=True)
+        copying.start()
+        over = threading.Event()
+        sampling = threading.Thread(target=_sample, args=(process.pid, measurement, over), daemon=True)
+        sampling.start()
+        code = process.wait()
+        over.set()
+        copying.join(_LAST_WORDS)
+        sampling.join(_LAST_WORDS)
     measurement.finish(well=code == 0)
     if code == 0:
         # Of a program that failed, the log's end is its own: that is what people are shown of the pod.
@@ -291,12 +279,12 @@ def _answer(port: int, measurement: Measurement) -> None:
 def _records_in(file: Path | None) -> list[dict[str, Any]]:
     """What pods before this one left, without their courses: they had its place, and were taken away."""
     try:
-        found = json.loads(file.read_text()) if file else None
+        content = json.loads(file.read_text()) if file else None
     except (OSError, ValueError):
         return []
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         return []
-    last = cast("dict[str, Any]", found)
+    last = cast("dict[str, Any]", content)
     before = last.pop("before", None)
     last.pop("course", None)
     return [*(cast("list[dict[str, Any]]", before) if isinstance(before, list) else []), last][-_KEPT:]

@@ -34,15 +34,15 @@ METRICS = {
 def text(usage: Usage) -> str:
     """All metrics of ``usage``."""
     pipeline, _, step = usage.step.partition(".")
-    own = {"pipeline": pipeline, "step": step}
-    values: list[tuple[str, dict[str, str], float]] = [("slipway_step_seconds_total", own, usage.seconds)]
+    of_step = {"pipeline": pipeline, "step": step}
+    values: list[tuple[str, dict[str, str], float]] = [("slipway_step_seconds_total", of_step, usage.seconds)]
     if usage.cpu_seconds is not None:
-        values.append(("slipway_step_cpu_seconds_total", own, usage.cpu_seconds))
-        values.append(("slipway_step_memory_bytes", own, usage.memory))
+        values.append(("slipway_step_cpu_seconds_total", of_step, usage.cpu_seconds))
+        values.append(("slipway_step_memory_bytes", of_step, usage.memory))
     if usage.rate is not None:
-        values.append(("slipway_step_rate", {**own, "unit": usage.rate_unit}, usage.rate))
+        values.append(("slipway_step_rate", {**of_step, "unit": usage.rate_unit}, usage.rate))
     for index, gpu in enumerate(usage.gpus):
-        labels = {**own, "gpu": str(index), "model": gpu.name}
+        labels = {**of_step, "gpu": str(index), "model": gpu.name}
         if gpu.busy_now is not None:
             values.append(("slipway_step_gpu_busy_percent", labels, gpu.busy_now))
             values.append(("slipway_step_gpu_idle_seconds_total", labels, gpu.idle_seconds))
@@ -52,7 +52,7 @@ def text(usage: Usage) -> str:
             values.append(("slipway_step_gpu_watts", labels, gpu.watts_now))
     lines: list[str] = []
     for name, (kind, words) in METRICS.items():
-        of_name = [(labels, value) for each, labels, value in values if each == name]
+        of_name = [(labels, value) for metric, labels, value in values if metric == name]
         if of_name:
             lines += [f"# HELP {name} {words}", f"# TYPE {name} {kind}"]
             lines += [f"{name}{{{_labels(labels)}}} {value!r}" for labels, value in of_name]
@@ -90,8 +90,8 @@ def serve(address: str, port: int, current: Callable[[], str]) -> http.server.Th
 
 
 def _labels(labels: dict[str, str]) -> str:
-    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items())
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
