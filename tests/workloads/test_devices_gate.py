@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.workloads.json_server import Server, serving
 from tests.workloads.steps import only_error, run, start
 from workloads.gates import devices
 from workloads.gates.devices import Pool, missing
@@ -37,43 +35,29 @@ def node(name: str = "node-1", gpus: int = 1, *, pool: str = "train", **changes:
 
 
 class Api:
-    """Answers GET with the next of ``answers``, and with the last one from then on."""
+    """The next of ``answers``, and the last one from then on."""
 
     def __init__(self, folder: Path) -> None:
         self.answers: list[Answer] = []
-        self.asked: list[tuple[str, str]] = []
         self.folder = folder
+        self.server = Server("")
         (folder / "token").write_text("secret\n", encoding="utf-8")
-        api = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                api.asked.append((self.path, self.headers["Authorization"]))
-                status, body = api.answers.pop(0) if len(api.answers) > 1 else api.answers[0]
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(json.dumps(body).encode())
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+    def answer(self, *_: object) -> Answer:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def arguments(self, *pools: tuple[str, int, int, str], timeout: float = 0) -> list[str]:
-        url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        found = ["--api", url, "--service-account", str(self.folder), "--timeout", str(timeout)]
+        words = ["--api", f"http://{self.server.address}", "--service-account", str(self.folder)]
         for pool in pools:
-            found += ["--pool", *map(str, pool)]
-        return found
+            words += ["--pool", *map(str, pool)]
+        return [*words, "--timeout", str(timeout)]
 
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Api]:
-    made = Api(tmp_path)
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    api = Api(tmp_path)
+    with serving(api.answer) as api.server:
+        yield api
 
 
 def nodes(*there: dict[str, Any], more: str = "") -> Answer:
@@ -87,7 +71,7 @@ def test_gpus_that_are_all_there_pass(api: Api) -> None:
 
     assert "Pool train: 8 GPU(s) allocatable on each of node-1" in output
     assert "Pool predict: no node yet" in output
-    assert {token for _, token in api.asked} == {"Bearer secret"}
+    assert api.server.authorizations == {"Bearer secret"}
 
 
 @pytest.mark.slow
@@ -130,7 +114,7 @@ def test_the_nodes_come_in_pages(api: Api) -> None:
     output = run("gates.devices", *api.arguments(("train", 1, 0, "pool=train")), code=ACCELERATOR_REFUSED)
 
     assert "node-2" in only_error(output)
-    assert [path.partition("&")[2] for path, _ in api.asked[:2]] == ["", "continue=a%2Fb%3D"]
+    assert [path.partition("&")[2] for _, path, _ in api.server.asked[:2]] == ["", "continue=a%2Fb%3D"]
 
 
 def test_what_the_api_refuses_is_said_in_its_words(api: Api) -> None:

@@ -1,14 +1,13 @@
 """A scheduled run: which Jobs it creates, in which order, and what becomes of it where one fails."""
 
-import http.server
 import json
-import threading
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.workloads.json_server import serving
 from workloads.runtime.exits import StepError
 from workloads.schedule import notice, run
 
@@ -30,13 +29,13 @@ class Api:
         self.down = 0
         self.refused = False
 
-    def answer(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+    def answer(self, method: str, path: str, content: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if self.refused:
             return 403, {"message": "jobs.batch is forbidden"}
         if self.down:
             self.down -= 1
             return 503, {"message": "the server is starting"}
-        return self._create(json.loads(body)) if method == "POST" else self._read(path)
+        return self._create(content) if method == "POST" else self._read(path)
 
     def _create(self, job: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         name = job["metadata"]["name"]
@@ -72,7 +71,7 @@ class Api:
 
 @pytest.fixture
 def api() -> Api:
-    found = Api()
+    api = Api()
     owner = {
         "metadata": {
             "name": "churn-schedule-29384940",
@@ -82,13 +81,13 @@ def api() -> Api:
         },
         "status": {"conditions": [{"type": "Complete", "status": "True"}]},
     }
-    found.jobs["churn-schedule-29384940"] = owner
-    found.planned = [
+    api.jobs["churn-schedule-29384940"] = owner
+    api.planned = [
         planned("churn-train", "churn/train/1a2b", after=["churn-prepare"], reads="churn/prepare/3c4d"),
         planned("churn-prepare", "churn/prepare/3c4d"),
         planned("churn-report", "churn/report/5e6f", after=["churn-train"], reads="churn/train/1a2b"),
     ]
-    return found
+    return api
 
 
 def planned(name: str, path: str, after: list[str] | None = None, reads: str = "") -> dict[str, Any]:
@@ -107,39 +106,18 @@ def planned(name: str, path: str, after: list[str] | None = None, reads: str = "
 
 @pytest.fixture
 def start(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Any]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._answer()
-
-        def do_POST(self) -> None:
-            self._answer()
-
-        def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            assert self.headers["Authorization"] == "Bearer a-token"
-            code, content = api.answer(self.command, self.path, body)
-            self.send_response(code)
-            self.end_headers()
-            self.wfile.write(json.dumps(content).encode())
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
     (tmp_path / "token").write_text("a-token", encoding="utf-8")
     monkeypatch.setenv("POD_NAME", "churn-schedule-29384940-x7x7x")
     monkeypatch.setattr(run, "PAUSE", 0.01)
     monkeypatch.setattr(run, "stop_on_sigterm", lambda _: None)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(api.answer) as server:
 
-    def started() -> int:
-        url = f"http://127.0.0.1:{server.server_port}"
-        flags = ["--api", url, "--service-account", str(tmp_path), "--namespace", "slipway"]
-        return run.main([*flags, "--pipeline", "churn", "--jobs", "churn-schedule"])
+        def start() -> int:
+            flags = ["--api", f"http://{server.address}", "--service-account", str(tmp_path)]
+            return run.main([*flags, "--namespace", "slipway", "--pipeline", "churn", "--jobs", "churn-schedule"])
 
-    yield started
-    server.shutdown()
-    server.server_close()
+        yield start
+    assert server.authorizations == {"Bearer a-token"}
 
 
 def words(job: dict[str, Any]) -> list[str]:
@@ -221,32 +199,19 @@ class Webhook:
         self.seen: list[dict[str, Any]] = []
         self.answers: list[int] = []
 
-    def take(self, body: bytes) -> int:
-        self.seen.append(json.loads(body))
-        return self.answers.pop(0) if self.answers else 200
+    def take(self, _: str, __: str, content: dict[str, Any]) -> tuple[int, object]:
+        self.seen.append(content)
+        return self.answers.pop(0) if self.answers else 200, {}
 
 
 @pytest.fixture
 def webhook(monkeypatch: pytest.MonkeyPatch) -> Generator[Webhook]:
-    found = Webhook()
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            code = found.take(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(code)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv(run.WEBHOOK, f"http://127.0.0.1:{server.server_port}/hidden")
+    webhook = Webhook()
     monkeypatch.setattr(notice, "PAUSES", (0.01, 0.01))
     monkeypatch.setattr(run.time, "sleep", lambda _: None)
-    yield found
-    server.shutdown()
-    server.server_close()
+    with serving(webhook.take) as server:
+        monkeypatch.setenv(run.WEBHOOK, f"http://{server.address}/hidden")
+        yield webhook
 
 
 def earlier_run(api: Api, condition: str) -> None:

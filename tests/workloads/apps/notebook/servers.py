@@ -11,8 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,48 +93,6 @@ def until(condition: Callable[[], bool], said: Callable[[], str] = str, seconds:
     while not condition():
         assert time.monotonic() < end, said()
         time.sleep(0.1)
-
-
-@dataclass
-class Server:
-    """A server of HTTP on the loopback; ``asked`` are method, path and content of its requests."""
-
-    address: str
-    asked: list[tuple[str, str, Any]] = field(default_factory=list)
-
-
-@contextlib.contextmanager
-def serving(answer: Callable[[str, str, Any], tuple[int, object]]) -> Iterator[Server]:
-    """A server whose answer to a method, a path and a JSON content is a status and JSON."""
-    (port,) = free_ports(1)
-    found = Server(f"127.0.0.1:{port}")
-
-    class Handler(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            content = json.loads(self.rfile.read(length)) if length else None
-            found.asked.append((self.command, self.path, content))
-            status, said = answer(self.command, self.path, content)
-            text = json.dumps(said).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        do_GET = do_POST = do_PATCH = _answer  # noqa: N815
-
-        def log_message(self, format: str, *_: object) -> None:
-            del format
-
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield found
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def variables(store: Path, pipeline: str, steps: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from websocket import create_connection
 
-from tests.workloads.apps.notebook.servers import TOKEN, Lab, Server, lab, serving, until
+from tests.workloads.apps.notebook.servers import TOKEN, Lab, lab, until
+from tests.workloads.json_server import Server, serving
 from tests.workloads.steps import only_error, run
 
 SCALE = "/apis/apps/v1/namespaces/slipway/statefulsets/mnist-notebook-1a2b/scale"

@@ -13,7 +13,8 @@ import pytest
 from nbclient import NotebookClient
 
 from infra.pipelines.notebook import NotebookSettings, declaration
-from tests.workloads.apps.notebook.servers import Server, serving, variables
+from tests.workloads.apps.notebook.servers import variables
+from tests.workloads.json_server import Server, serving
 from tests.workloads.steps import ROOT
 from workloads.apps.notebook import serve
 from workloads.apps.notebook.cells import notebook, starting_notebook
