@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -114,28 +114,39 @@ def _leave_record() -> None:
 def stop_on_sigterm(remark: str, clean_up: Callable[[], None] = lambda: None) -> None:
     """End the process with 143 as soon as SIGTERM arrives, after a line that ends in `remark`.
 
-    In a container the step is process 1, for which Linux ignores SIGTERM unless a handler is set, and the pod
-    would hold its GPU until the grace period is over. Python runs its handlers between bytecodes of the main
-    thread, which may be minutes away inside one TensorFlow call; so the handler only wakes a thread that does
-    the rest. Whatever is being written at that moment lies under a temporary name and does no harm.
+    Whatever is being written at that moment lies under a temporary name and does no harm.
 
     `clean_up` must not block; it runs just before the process leaves. Call this from the main thread.
+    """
+
+    def stop(_: int) -> None:
+        print(f"error: stopped by SIGTERM: {remark}", file=sys.stderr, flush=True)
+        clean_up()
+        os._exit(INTERRUPTED)
+
+    on_signals([signal.SIGTERM], stop)
+
+
+def on_signals(numbers: Collection[int], handle: Callable[[int], None]) -> None:
+    """Have a thread call `handle` with each of these signals. Call this from the main thread.
+
+    In a container the step is process 1, for which Linux ignores a signal unless a handler is set, and the pod
+    would hold its GPU until the grace period is over. Python runs its handlers between bytecodes of the main
+    thread, which may be minutes away inside one TensorFlow call, and which may hold a lock.
     """
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
 
     def wait() -> None:
         while True:
-            received = receiver.recv(1)
-            if received and received[0] == signal.SIGTERM:
-                break
-        print(f"error: stopped by SIGTERM: {remark}", file=sys.stderr, flush=True)
-        clean_up()
-        os._exit(INTERRUPTED)
+            for number in receiver.recv(64):
+                if number in numbers:
+                    handle(number)
 
     signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, lambda *_: None)
-    threading.Thread(target=wait, name="sigterm", daemon=True).start()
+    for number in numbers:
+        signal.signal(number, lambda *_: None)
+    threading.Thread(target=wait, name="signals", daemon=True).start()
     _open_sockets.extend((receiver, sender))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from workloads.runtime.exits import INTERRUPTED, INTERRUPTED_BY_KEYBOARD, StepError
+from workloads.runtime.exits import INTERRUPTED, INTERRUPTED_BY_KEYBOARD, StepError, on_signals
 from workloads.runtime.steps.program import Program, Runner, Tail, readable, signal_words
 
 GRACE = 20.0
@@ -86,23 +85,14 @@ _WORDS = {int(signal.SIGTERM): "stopped by SIGTERM", int(signal.SIGINT): "interr
 
 
 class Stopping:
-    """What becomes of SIGTERM and Ctrl-C: the process ends at once or, while it has an item, gives it back first.
-
-    A thread waits for the signals: their handlers run in the main thread, where they could take no lock.
-    """
+    """What becomes of SIGTERM and Ctrl-C: the process ends at once, or first gives back the item that it has."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
         self.on_stop: Callable[[], None] | None = None
         self._runner: ItemRunner | None = None
         self._number = 0
-        self._receiver, sender = socket.socketpair()
-        sender.setblocking(False)
-        self._sender = sender
-        signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
-        for number in _CODES:
-            signal.signal(number, lambda *_: None)
-        threading.Thread(target=self._wait, name="signals", daemon=True).start()
+        on_signals(_CODES, self._stop)
 
     @contextlib.contextmanager
     def gently(self, runner: ItemRunner) -> Iterator[None]:
@@ -115,21 +105,17 @@ class Stopping:
         """End the worker, which was stopped. Raises StepError."""
         raise StepError(_CODES[self._number], f"{_WORDS[self._number]}: the same command goes on")
 
-    def _wait(self) -> None:
-        while True:
-            for number in self._receiver.recv(64):
-                if number not in _CODES:
-                    continue
-                runner = self._runner
-                if runner is None:
-                    print(f"error: {_WORDS[number]}: the same command goes on", file=sys.stderr, flush=True)
-                    os._exit(_CODES[number])
-                if self.event.is_set():
-                    runner.kill()
-                    continue
-                self._number = number
-                self.event.set()
-                runner.stop(number=number)
-                on_stop = self.on_stop
-                if on_stop is not None:
-                    on_stop()
+    def _stop(self, number: int) -> None:
+        runner = self._runner
+        if runner is None:
+            print(f"error: {_WORDS[number]}: the same command goes on", file=sys.stderr, flush=True)
+            os._exit(_CODES[number])
+        if self.event.is_set():
+            runner.kill()
+            return
+        self._number = number
+        self.event.set()
+        runner.stop(number=number)
+        on_stop = self.on_stop
+        if on_stop is not None:
+            on_stop()
