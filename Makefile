@@ -35,7 +35,7 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-TARGETS := help setup new import rehearse demo preview check doctor show watch logs pin-images pictures \
+TARGETS := help setup new import rehearse demo preview check doctor show watch logs pin-images refresh-prices pictures \
 	test test-all test-long browser lint format bench bench-evaluation \
 	lock clean \
 	ci-preview ci-verdict ci-comment ci-notes ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
@@ -138,6 +138,9 @@ logs: $(VENV)/.runtime ## Print the logs of a step: STACK=gcp-dev STEP=train [FO
 
 pin-images: $(VENV)/.runtime ## Name the default images by the digests that the registry has for them
 	@$(BIN)/python -m tools.pin_images
+
+refresh-prices: $(VENV)/.runtime ## Write today's prices and zones of accelerators into their data files
+	@$(BIN)/python -m tools.refresh_prices
 
 pictures: $(VENV)/.dev ## Redraw the pictures that the pages show: of the stacks, and of the page of the demo
 	@mkdir -p build/preview

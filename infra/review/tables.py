@@ -254,11 +254,16 @@ def priced_in(charge: Charge, region: str) -> Charge:
 def _row(
     where: str, columns: Mapping[str, Any], kind_source: str | None, known: Mapping[str, Source]
 ) -> dict[str, Price]:
-    name = columns.get("source", kind_source)
-    if name not in known:
-        raise ValueError(f"{where}: there is no source {name!r}")
-    amounts = {column: amount for column, amount in columns.items() if column != "source"}
-    for column, amount in amounts.items():
+    source: str | Mapping[str, str] | None = columns.get("source", kind_source)
+    prices: dict[str, Price] = {}
+    for column, amount in columns.items():
+        if column == "source":
+            continue
+        # One for the whole row, or one for each column.
+        name = source.get(column) if isinstance(source, Mapping) else source
+        if name is None or name not in known:
+            raise ValueError(f"{where}: there is no source {name!r}")
         if column not in UNITS or not isinstance(amount, int | float) or not amount > 0:
             raise ValueError(f"{where}: {column} = {amount!r} is no price")
-    return {column: Price(float(amount), UNITS[column], known[name]) for column, amount in amounts.items()}
+        prices[column] = Price(float(amount), UNITS[column], known[name])
+    return prices
