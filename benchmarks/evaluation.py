@@ -28,7 +28,7 @@ from infra.kubernetes.gates import Gates
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.discovery import DeclaredPipeline
 from infra.pipelines.images import CPU_IMAGE
-from infra.placement.steps import place
+from infra.placement.placing import place
 from infra.platform import Platform, Pool, Resources, Store, Taint
 from offline.engine.evaluate import evaluate
 from workloads.mnist.pipeline import Mnist

@@ -312,7 +312,7 @@ def test_arrows_are_held() -> None:
         ("infra/clouds/gcp/pools.py", "infra/clouds/aws/pools.py"),
         ("infra/clouds/registry.py", "infra/clouds/gcp/platforms.py"),
         ("infra/clouds/other_stack/platforms.py", "infra/clouds/registry.py"),
-        ("infra/settings/model.py", "infra/placement/steps.py"),
+        ("infra/settings/model.py", "infra/placement/placing.py"),
         ("infra/kubernetes/job.py", "infra/settings/model.py"),
         ("infra/stack/clusters.py", "infra/program.py"),
         ("infra/program.py", "offline/engine/evaluate.py"),

@@ -17,7 +17,7 @@ from infra.kubernetes.kueue_release import KueueReleaseArgs, kueue_release
 from infra.kubernetes.labels import PART_OF
 from infra.kubernetes.workspace import KUEUE_API as API
 from infra.objects import wait_for
-from infra.pipelines.residents import Resident
+from infra.pipelines.contract import Resident
 from infra.platform import GPU_RESOURCE, Platform, Pool, Priority, QueueAccess, Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.schema.quantities import canonical, cpu_quantity, size_quantity

@@ -1,7 +1,7 @@
 """What a pipeline declares in ``pipeline.yaml`` or ``pipeline.py``: settings, checks, steps, and results to show.
 
 A declaration is plain data and functions of plain data. It is read without TensorFlow and without Pulumi, and
-knows neither clusters nor Jobs: `infra.placement.steps` puts its steps on pools.
+knows neither clusters nor Jobs: `infra.placement.placing` puts its steps on pools.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from infra.pipelines.apps import AppDeclaration
+from infra.pipelines.apps import AppDeclaration, object_name
 from infra.pipelines.images import ImageBuild
 from infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
 from infra.pipelines.results import Result
-from infra.platform import Priority, Resources
+from infra.platform import Pool, Priority, Resources
 from infra.schema.base import Duration, Int, Model, PoolSettings, Size, refuse
 from infra.schema.cron import Cron, TimeZone
 from infra.schema.images import Image
@@ -153,8 +153,8 @@ class Section(Generic[S]):
 
     def pool_keys(self, pool: str, resource: str) -> tuple[Path, ...]:
         """The places that decide how much of ``resource``, a field of `Resources`, a node of ``pool`` has."""
-        at, found = self.pools[pool]
-        return tuple((*at, key) for key in found.node_keys[resource])
+        at, settings = self.pools[pool]
+        return tuple((*at, key) for key in settings.node_keys[resource])
 
 
 @dataclass(frozen=True)
@@ -351,11 +351,11 @@ def placements(settings: object, at: Path = ()) -> Iterator[tuple[Path, PodSetti
         for name in type(settings).model_fields:
             yield from placements(getattr(settings, name), (*at, name))
     elif isinstance(settings, Mapping):
-        for key, each in cast("Mapping[object, object]", settings).items():
-            yield from placements(each, (*at, str(key)))
+        for key, value in cast("Mapping[object, object]", settings).items():
+            yield from placements(value, (*at, str(key)))
     elif isinstance(settings, list | tuple):
-        for index, each in enumerate(cast("Sequence[object]", settings)):
-            yield from placements(each, (*at, index))
+        for index, value in enumerate(cast("Sequence[object]", settings)):
+            yield from placements(value, (*at, index))
 
 
 def service_variables(name: str) -> tuple[str, str]:
@@ -375,3 +375,109 @@ def stored(setting: str) -> str:
 
 
 AnyPipeline = Pipeline[Any]
+
+
+# What takes room on a pool at all times, beside Jobs: services, apps, and what a stack installs.
+
+
+AMOUNTS = ("cpu", "memory", "ephemeral_storage", "gpus")
+"""The fields of `Resources`."""
+
+Kind = Literal["service", "exporter", "app", "proxy", "runner", "kueue", "prometheus"]
+
+
+def total(pods: Iterable[Resources]) -> Resources:
+    """What ``pods`` ask for together."""
+    counted = list(pods)
+    return Resources(
+        cpu=sum(pod.cpu for pod in counted),
+        memory=sum(pod.memory for pod in counted),
+        ephemeral_storage=sum(pod.ephemeral_storage for pod in counted),
+        gpus=sum(pod.gpus for pod in counted),
+    )
+
+
+@dataclass(frozen=True)
+class Resident:
+    """A program whose pods stay on ``pool``, outside of any queue, for as long as the stack exists.
+
+    ``pods`` is what each pod asks for that is always there, and ``added`` the same of those that an autoscaler may
+    add. ``pipeline`` is empty where the stack itself installs the program.
+    """
+
+    kind: Kind
+    pool: str
+    pods: Sequence[Resources]
+    added: Sequence[Resources] = ()
+    pipeline: str = ""
+    name: str = ""
+
+    @property
+    def all_pods(self) -> Sequence[Resources]:
+        """Those that an autoscaler may add included."""
+        return [*self.pods, *self.added]
+
+    @property
+    def least(self) -> Resources:
+        """What it takes at all times."""
+        return total(self.pods)
+
+    @property
+    def most(self) -> Resources:
+        """What it takes with all pods that an autoscaler may add."""
+        return total(self.all_pods)
+
+    @property
+    def object_name(self) -> str:
+        """The name of its Kubernetes objects, where it is a service or an app."""
+        return object_name(self.pipeline, self.name)
+
+
+def residents(
+    pipeline: str, services: Iterable[ServiceDeclaration], apps: Iterable[AppDeclaration], *, exporters: bool
+) -> Iterator[Resident]:
+    """The services and apps of ``pipeline``, with what their pods ask for.
+
+    With ``exporters`` also what reads the metrics of services, which a stack has that collects metrics.
+    """
+    for service in services:
+        pool = service.placed_by.pool
+        yield Resident("service", pool, [service.placed_by.asked], pipeline=pipeline, name=service.name)
+        if exporters and service.exporter:
+            yield Resident("exporter", pool, [service.exporter.resources], pipeline=pipeline, name=service.name)
+    for app in apps:
+        settings = app.placed_by
+        most = settings.autoscale.most if settings.autoscale else settings.replicas
+        pods, added = [settings.asked] * settings.replicas, [settings.asked] * (most - settings.replicas)
+        yield Resident("app", settings.pool, pods, added, pipeline, app.name)
+
+
+def admitted(residents: Iterable[Resident], pool: Pool) -> list[Resident]:
+    """Those on ``pool``, with what its cluster makes of what their pods ask for."""
+    return [
+        Resident(
+            resident.kind,
+            resident.pool,
+            [pool.admitted(pod) for pod in resident.pods],
+            [pool.admitted(pod) for pod in resident.added],
+            resident.pipeline,
+            resident.name,
+        )
+        for resident in residents
+        if resident.pool == pool.name
+    ]
+
+
+def room_for(free: Resources, wanted: Resources) -> int:
+    """How many pods that ask for ``wanted`` have room on a node that has ``free``."""
+    amounts = [(getattr(free, name), getattr(wanted, name)) for name in AMOUNTS]
+    return min((left // amount for left, amount in amounts if amount), default=1)
+
+
+def take(nodes: list[Resources], wanted: Resources) -> bool:
+    """Takes ``wanted`` from the first of ``nodes`` that has room for it; False where none has."""
+    for index, free in enumerate(nodes):
+        if room_for(free, wanted):
+            nodes[index] = Resources(**{name: getattr(free, name) - getattr(wanted, name) for name in AMOUNTS})
+            return True
+    return False

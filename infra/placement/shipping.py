@@ -1,19 +1,26 @@
-"""What pipelines ship from a repository, and what keeps it from being shipped."""
+"""What pipelines ship: files of the repository, and packages that images lack."""
 
+import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from infra.kubernetes.app_pod import app_bundle
 from infra.kubernetes.bundle import ShippingError, image_folder
+from infra.kubernetes.gates import Gates, cheapest_pool
 from infra.kubernetes.image_builds.context import context_of
 from infra.kubernetes.run import bundle_of, command_bundle
-from infra.pipelines.apps import AppDeclaration
-from infra.pipelines.contract import ServiceDeclaration, StepDeclaration
+from infra.pipelines.apps import NEWEST, AppDeclaration, runs_file
+from infra.pipelines.contract import ServiceDeclaration, StepDeclaration, Supplement, total
 from infra.pipelines.discovery import DeclaredPipeline, location
-from infra.pipelines.images import compiling, unpinned
+from infra.pipelines.images import CPU_IMAGE, GPU_IMAGE, compiling, unpinned
 from infra.pipelines.pods import SUBSTITUTE
-from infra.placed import CODE, Command, Requirements
+from infra.pipelines.pods import Command as DeclaredCommand
+from infra.placed import CODE, PACKAGES, Command, Requirements, Step
+from infra.platform import Platform, Pool, Resources
+from infra.schema.names import KUBERNETES_NAME_LIMIT, spell
 from infra.schema.problems import Problem, SettingsError
 
 USES_TENSORFLOW = re.compile(rb"(?i)tensorflow|keras|(?<![a-z0-9])(?:tf|jax)(?![a-z0-9])")
@@ -25,7 +32,7 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
 
     Of a pipeline that has no steps with settings as wrong as its own, there are none.
     """
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for pipeline in pipelines:
         try:
             steps, services, apps = pipeline.unchecked, pipeline.services, pipeline.apps
@@ -36,26 +43,27 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
             try:
                 bundle_of(step.module or "", requirements_of(step), root)
             except ShippingError as error:
-                found.append(Problem(pipeline.key(step), error.value, error.reason, error.fix))
+                problems.append(Problem(pipeline.key(step), error.value, error.reason, error.fix))
         commands = {started(step): step for step in reversed(steps) if step.command}
         for step in reversed(commands.values()):
-            found += _command_problems(pipeline, step, [*steps, *services, *apps], root)
+            problems += _command_problems(pipeline, step, [*steps, *services, *apps], root)
         for app in apps:
-            found += _app_problems(pipeline, app, [*steps, *services, *apps], root)
+            problems += _app_problems(pipeline, app, [*steps, *services, *apps], root)
         for declared in (*steps, *services, *apps):
-            found += _build_problems(pipeline, declared, root)
+            problems += _build_problems(pipeline, declared, root)
         for service in services:
-            found += _lock_problems(
-                pipeline, service, [(_substituted(service), (SUBSTITUTE, "requirements"))], root
+            problems += _lock_problems(
+                pipeline, service, [(_substitute_lock(service), (SUBSTITUTE, "requirements"))], root
             )
-        for folder in dict.fromkeys(folder for each in (*steps, *apps) for folder in each.folders.values()):
+        folders = [folder for declared in (*steps, *apps) for folder in declared.folders.values()]
+        for folder in dict.fromkeys(folders):
             try:
                 image_folder(root / folder.path, root)
             except ShippingError as error:
                 key = pipeline.setting(*folder.setting.split("."))
-                found.append(Problem(key, folder.path, f"{error.value}: {error.reason}", error.fix))
+                problems.append(Problem(key, folder.path, f"{error.value}: {error.reason}", error.fix))
     # Two sections may run one pipeline, and several steps name one lock file.
-    return list({(each.key, each.reason): each for each in found}.values())
+    return list({(problem.key, problem.reason): problem for problem in problems}.values())
 
 
 def _build_problems(
@@ -67,13 +75,14 @@ def _build_problems(
         return
     try:
         folder = (root / build.context).resolve()
-        if not any(folder.is_relative_to(each.resolve()) for each in (root, location(pipeline.folder).path)):
+        places = (root, location(pipeline.folder).path)
+        if not any(folder.is_relative_to(place.resolve()) for place in places):
             reason = "a link leads out of the repository"
             raise ShippingError(root / build.context, reason, "put the folder itself there")
         context_of(folder, build.dockerfile, build.arguments)
     except ShippingError as error:
-        there = pipeline.declared_at if build.name else pipeline.declared_for_all
-        yield Problem(there(declared, "build"), error.value, error.reason, error.fix)
+        place_of = pipeline.declared_at if build.name else pipeline.declared_for_all
+        yield Problem(place_of(declared, "build"), error.value, error.reason, error.fix)
 
 
 def _lock_problems(
@@ -95,7 +104,7 @@ def _app_problems(
     root: Path,
 ) -> Iterator[Problem]:
     """What is wrong with the lock files of an app, and with the files that it ships."""
-    locks = [(app.requirements, ("requirements",)), (_substituted(app), (SUBSTITUTE, "requirements"))]
+    locks = [(app.requirements, ("requirements",)), (_substitute_lock(app), (SUBSTITUTE, "requirements"))]
     wrong = list(_lock_problems(pipeline, app, locks, root))
     yield from wrong
     if wrong:
@@ -103,12 +112,7 @@ def _app_problems(
     try:
         app_bundle(app, command_of(app, beside, root) if app.command else None, root)
     except ShippingError as error:
-        named = (
-            {str(root / app.command.code): "code", **dict.fromkeys(app.command.files, "files")}
-            if app.command
-            else {}
-        )
-        key = named.get(str(error.value), "run")
+        key = _shipping_key(app.command, error, root)
         yield Problem(pipeline.declared_at(app, key), error.value, error.reason, error.fix)
 
 
@@ -120,13 +124,12 @@ def _command_problems(
 ) -> Iterator[Problem]:
     """What is wrong with the lock files of a command, and with the files that it needs."""
     assert step.command is not None
-    locks = [(step.requirements, ("requirements",)), (_substituted(step), (SUBSTITUTE, "requirements"))]
+    locks = [(step.requirements, ("requirements",)), (_substitute_lock(step), (SUBSTITUTE, "requirements"))]
     yield from _lock_problems(pipeline, step, locks, root)
     try:
         command_bundle(command_of(step, beside, root), step.arguments, root)
     except ShippingError as error:
-        named = {str(root / step.command.code): "code", **dict.fromkeys(step.command.files, "files")}
-        key = named.get(str(error.value), "run")
+        key = _shipping_key(step.command, error, root)
         yield Problem(pipeline.declared_at(step, key), error.value, error.reason, error.fix)
     except OSError as error:
         reason = f"its files cannot be read: {error.strerror}"
@@ -135,7 +138,15 @@ def _command_problems(
         )
 
 
-def _substituted(declared: StepDeclaration | ServiceDeclaration | AppDeclaration) -> str | None:
+def _shipping_key(command: DeclaredCommand | None, error: ShippingError, root: Path) -> str:
+    """The key of a step or app with ``command`` that ``error`` is about."""
+    if command is None:
+        return "run"
+    keys = {str(root / command.code): "code", **dict.fromkeys(command.files, "files")}
+    return keys.get(str(error.value), "run")
+
+
+def _substitute_lock(declared: StepDeclaration | ServiceDeclaration | AppDeclaration) -> str | None:
     """The lock file of what stands in for its program in a rehearsal."""
     if isinstance(declared, StepDeclaration):
         substitute = declared.command.substitute if declared.command else None
@@ -152,9 +163,9 @@ def command_of(
     """The command of ``declared``; ``beside`` are the steps, services and apps of its pipeline, below ``root``."""
     assert declared.command is not None
     locks: set[Path] = set()
-    for each in beside:
-        named = (None if isinstance(each, ServiceDeclaration) else each.requirements, _substituted(each))
-        locks |= {(root / lock).resolve() for lock in named if lock}
+    for other in beside:
+        paths = (None if isinstance(other, ServiceDeclaration) else other.requirements, _substitute_lock(other))
+        locks |= {(root / path).resolve() for path in paths if path}
     return Command((root / declared.command.code).resolve(), tuple(declared.command.files), frozenset(locks))
 
 
@@ -202,3 +213,170 @@ def started(step: StepDeclaration) -> object:
 def requirements_of(step: StepDeclaration) -> Requirements | None:
     """What of the lock file of ``step``, a module, its pod has to know."""
     return Requirements(step.requirements) if step.requirements else None
+
+
+# The step that notes a good run of a pipeline whose apps follow it.
+
+
+NEWEST_MODULE = "workloads.runtime.apps.newest"
+
+NEWEST_RESOURCES = Resources(cpu=50, memory=128, ephemeral_storage=64)
+
+NEWEST_TIME_LIMIT = 1800
+"""Seconds, the start of a CPU node included."""
+
+
+def noting(steps: Sequence[Step]) -> Step:
+    """The step that notes the run of ``steps``, all those of a pipeline, once each of them has succeeded."""
+    results = {step.name: step for step in steps if step.publishes}
+    platform, pipeline = steps[0].platform, steps[0].pipeline
+    return Step(
+        pipeline=pipeline,
+        name=NEWEST,
+        module=NEWEST_MODULE,
+        arguments=[
+            *("--output", "{output}", "--runs", f"{{store}}/{runs_file(pipeline)}"),
+            *(word for name in results for word in ("--step", f"{name}={{{name}}}")),
+        ],
+        image=CPU_IMAGE,
+        platform=platform,
+        pool=cheapest_pool(platform),
+        resources=NEWEST_RESOURCES,
+        time_limit=NEWEST_TIME_LIMIT,
+        inputs=results,
+        after=[step for step in steps if not step.publishes],
+    )
+
+
+# What nodes of a pool have room for beside the store's mount, and the services and apps that stay on them.
+
+
+Kept = Mapping[str, Sequence[Resources]]
+"""What the pods of services and apps ask for, by the name of the pool on which they stay."""
+
+NOTHING: Kept = MappingProxyType({})
+
+
+def left(platform: Platform, pool: Pool, kept: Kept = NOTHING) -> Resources:
+    """What one node of ``pool`` leaves to a pod's own containers, if the pod mounts the store. No GPUs.
+
+    Of a pool with a single node, what is ``kept`` on it is subtracted.
+    """
+    pods = kept.get(pool.name, ()) if pool.max_nodes == 1 else ()
+    taken, node = total([platform.store.sidecar, *pods]), pool.allocatable
+    return Resources(
+        cpu=max(0, node.cpu - taken.cpu),
+        memory=max(0, node.memory - taken.memory),
+        ephemeral_storage=max(0, node.ephemeral_storage - taken.ephemeral_storage),
+    )
+
+
+def at_most(wanted: Resources, free: Resources) -> Resources:
+    """The less of each resource. No GPUs."""
+    return Resources(
+        cpu=min(wanted.cpu, free.cpu),
+        memory=min(wanted.memory, free.memory),
+        ephemeral_storage=min(wanted.ephemeral_storage, free.ephemeral_storage),
+    )
+
+
+def with_room(platform: Platform, pool: Pool, wanted: Resources, kept: Kept = NOTHING) -> Pool:
+    """``pool``; where that is too small for ``wanted``, the first other pool without GPUs that is not, if any."""
+    pools = [pool, *(other for other in platform.pools.values() if not other.accelerator)]
+    return next((other for other in pools if at_most(wanted, left(platform, other, kept)) == wanted), pool)
+
+
+# The steps that install what the images of commands lack: one for each lock file and image of a stack.
+
+
+PACKAGES_MODULE = "workloads.runtime.steps.environment"
+
+SHIPPED = "requirements.txt"
+"""The lock file's path in the step's bundle, wherever it is on this machine."""
+
+PACKAGES_RESOURCES = Resources(cpu=2000, memory=4096, ephemeral_storage=32768)
+"""The most that a step asks for. The packages are on its disk twice for a moment, unpacked and as an archive, and
+those of a framework with CUDA take several GiB."""
+
+PACKAGES_TIME_LIMIT = 3600
+"""Seconds, for the download and the start of a node."""
+
+NAME_LIMIT = KUBERNETES_NAME_LIMIT - len(f"{PACKAGES}--0123456789")
+"""Characters of a step's name: it stands in that of its Job, with a digest."""
+
+
+@dataclass
+class Packages:
+    """The steps of a stack that publish packages, each once, however many pipelines read what it publishes."""
+
+    gates: Gates
+    _made: dict[tuple[str, str], Step] = field(default_factory=dict[tuple[str, str], Step])
+
+    def publishing(self, lock: Path, image: str, platform: Platform, pool: Pool, kept: Kept = NOTHING) -> Step:
+        """The step that installs what ``image`` lacks of the packages of ``lock``, as far as ``pool`` has room."""
+        content = hashlib.sha256(lock.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
+        if (content, image) not in self._made:
+            self._made[content, image] = self.gates.guard(
+                Step(
+                    pipeline=PACKAGES,
+                    name=self._name(lock, content, image),
+                    module=PACKAGES_MODULE,
+                    interpreter="python3",
+                    arguments=["--requirements", SHIPPED, "--output", "{output}"],
+                    image=image,
+                    platform=platform,
+                    pool=pool,
+                    resources=at_most(PACKAGES_RESOURCES, left(platform, pool, kept)),
+                    time_limit=PACKAGES_TIME_LIMIT,
+                    attached={SHIPPED: lock},
+                )
+            )
+        return self._made[content, image]
+
+    def _name(self, lock: Path, content: str, image: str) -> str:
+        """The folder's name, with that of the lock file and of the image where they are not the usual ones.
+
+        It does not depend on the other steps of the stack, as long as no two have the same name.
+        """
+        file = re.sub(r"^requirements[-_.]?", "", lock.stem)
+        repository = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+        kind = {CPU_IMAGE: "", GPU_IMAGE: "gpu"}.get(image, repository)
+        name = spell(NAME_LIMIT, *filter(None, (lock.parent.name, file, kind)))
+        taken = {step.name for step in self._made.values()}
+        if name not in taken:
+            return name
+        mark = hashlib.sha256(f"{content} {image}".encode()).hexdigest()[:6]
+        return f"{spell(NAME_LIMIT - len(mark) - 1, name)}-{mark}"
+
+
+# What the images of programs on GPUs lack: steps that publish it, for steps and apps alike.
+
+
+def publishing(
+    folder: str,
+    supplement: Supplement,
+    beside: tuple[Platform, Pool],
+    kept: Kept,
+    gates: Gates,
+) -> Step:
+    """The step that publishes ``supplement``, which ``folder`` declares, on the pool ``beside``.
+
+    Where that pool has no room, it is another one.
+    """
+    platform, pool = beside
+    pool = with_room(platform, pool, supplement.resources, kept)
+    return gates.guard(
+        Step(
+            pipeline=folder,
+            name=supplement.name,
+            module=supplement.module,
+            arguments=supplement.arguments,
+            image=supplement.image,
+            platform=platform,
+            pool=pool,
+            resources=at_most(supplement.resources, left(platform, pool, kept)),
+            time_limit=supplement.time_limit,
+            files=supplement.files,
+            supplements=True,
+        )
+    )

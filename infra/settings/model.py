@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, create_model
 
 from infra.clouds.registry import Cluster, Store
-from infra.pipelines.contract import PipelineSettings, PodSettings
+from infra.pipelines.contract import PipelineSettings, PodSettings, Resident
 from infra.pipelines.images import CPU_IMAGE
-from infra.pipelines.residents import Resident
 from infra.platform import Egress, Resources
 from infra.schema.base import ChartSettings, Cidr, Cpu, Duration, Int, Labels, Memory, Model, Size, Team, refuse
 from infra.schema.images import REFERENCE

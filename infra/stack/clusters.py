@@ -38,8 +38,8 @@ from infra.kubernetes.workspace import (
     collector_of,
     reads_nodes,
 )
+from infra.pipelines.contract import Resident, admitted
 from infra.pipelines.images import BUILDKIT_IMAGE, CPU_IMAGE
-from infra.pipelines.residents import Resident, admitted
 from infra.placed import IMAGE_BUILD, with_those_before
 from infra.platform import Platform
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit

@@ -14,12 +14,10 @@ from infra.kubernetes.job import StepJob
 from infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
 from infra.kubernetes.service import services_of
 from infra.kubernetes.workspace import Workspace
-from infra.pipelines.contract import Notify
+from infra.pipelines.contract import Notify, Resident, residents
 from infra.pipelines.images import CPU_IMAGE
-from infra.pipelines.residents import Resident, residents
 from infra.placed import App, Service, Step
-from infra.placement.apps import place_apps
-from infra.placement.steps import place
+from infra.placement.placing import place, place_apps
 from infra.platform import Platform
 from infra.settings.model import Settings
 from infra.stack.configuration import pipelines_of

@@ -14,7 +14,7 @@ from infra.pipelines.contract import PipelineSettings
 from infra.pipelines.discovery import DeclaredPipeline
 from infra.pipelines.results import SHOW
 from infra.placed import Step
-from infra.placement.steps import place
+from infra.placement.placing import place
 from infra.platform import Pool, Store
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record

@@ -19,6 +19,7 @@ from infra.pipelines.contract import (
     ServiceSettings,
     StepSettings,
     placements,
+    total,
 )
 from infra.pipelines.discovery import (
     ROOT,
@@ -29,7 +30,6 @@ from infra.pipelines.discovery import (
     pipeline,
     pipeline_names,
 )
-from infra.pipelines.residents import total
 from infra.placement import shipping
 from infra.platform import Resources
 from infra.review.stack import mapping

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.pipelines.contract import StepDeclaration, placements
-from infra.pipelines.residents import Resident, residents
+from infra.pipelines.contract import Resident, StepDeclaration, placements, residents
 from infra.platform import Resources
 from infra.schema.base import PoolSettings
 from infra.schema.problems import Finding, Path

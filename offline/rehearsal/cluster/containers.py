@@ -10,7 +10,7 @@ from infra.kubernetes.app_pod import INSTALLER as APP_INSTALLER
 from infra.kubernetes.app_pod import READER, SUPPLIED
 from infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, RUNNER, WORKER
 from infra.pipelines.images import has_tensorflow
-from infra.placement import packages
+from infra.placement import shipping
 from offline.rehearsal.cluster.cluster_objects import RefusedError
 from offline.rehearsal.cluster.kubelet import Pod, Prepare, PreparedCommand, in_project
 from offline.rehearsal.cluster.pods import Container, PodSpec
@@ -51,7 +51,7 @@ class Containers:
             return PreparedCommand([sys.executable, *words[1:begins], *inner.words], inner.path)
 
         def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> PreparedCommand | None:
-            if list(words[1:3]) == ["-m", packages.MODULE]:
+            if list(words[1:3]) == ["-m", shipping.PACKAGES_MODULE]:
                 software = Software((folder / _flags(words)["--requirements"],), has_tensorflow(container.image))
                 return _in(self._provide(f"step {job}", software, pod, note), words)
             if list(words[1:2]) != ["-m"] or words[2] not in {RUNNER, WORKER, LAUNCHER}:

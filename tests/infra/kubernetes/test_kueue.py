@@ -9,7 +9,7 @@ import pytest
 from infra.clouds.gcp.emulator import Emulator
 from infra.kubernetes.kueue import divided
 from infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
-from infra.pipelines.residents import total
+from infra.pipelines.contract import total
 from infra.platform_output import OUTPUT, PlatformFacts
 from infra.program import ROOT, declare
 from infra.review.stack import Resource

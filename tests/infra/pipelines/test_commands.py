@@ -17,8 +17,8 @@ from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.contract import Best, Command, StepDeclaration
 from infra.pipelines.discovery import DeclaredPipeline
 from infra.pipelines.results import File
+from infra.placement.placing import place
 from infra.placement.shipping import problems
-from infra.placement.steps import place
 from infra.review.stack import Resource
 from offline.rehearsal.cluster.kubelet import expand
 from tests.infra.pipelines.commands import command, on_gpu, pipeline, prepare, repository, variants

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from infra.placement.packages import left, with_room
+from infra.placement.shipping import left, with_room
 from infra.platform import Platform, Pool, Resources
 from tests.support.recording import record
 from tests.support.stand_in import platform

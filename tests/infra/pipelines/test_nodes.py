@@ -13,7 +13,7 @@ from infra.pipelines.file import reading
 from infra.pipelines.file.reading import Folder
 from infra.pipelines.python_file import step_misfits
 from infra.placed import Step
-from infra.placement.steps import place, room
+from infra.placement.placing import place, room
 from infra.settings.loading import load
 from tests.infra.pipelines.sums import SECTION, stack, written
 from tests.support.checkout import ROOT

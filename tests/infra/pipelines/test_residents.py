@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from infra.pipelines.apps import AppDeclaration, AppSettings, Autoscale
-from infra.pipelines.contract import Exporter, ServiceDeclaration, ServiceSettings
-from infra.pipelines.residents import admitted, residents
+from infra.pipelines.contract import Exporter, ServiceDeclaration, ServiceSettings, admitted, residents
 from infra.platform import RequestRules, Resources
 from tests.support.stand_in import cpu_pool
 

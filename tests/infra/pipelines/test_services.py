@@ -13,7 +13,7 @@ from infra.pipelines.discovery import DeclaredPipeline, declared_steps, services
 from infra.pipelines.images import unpinned
 from infra.pipelines.results import Table
 from infra.placed import Step
-from infra.placement.steps import place
+from infra.placement.placing import place
 from infra.settings.loading import load
 from infra.stack.configuration import shipping_problems
 from tests.infra.pipelines.days import DAYS, IMAGE, stack, written

@@ -1,30 +1,48 @@
-"""From what pipelines declare to the steps that Jobs run: each on its pool, with its image, behind its gates."""
+"""Puts the steps, services and apps that pipelines declare on pools, each with its image and behind its gates."""
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import pulumi
 
 from infra.kubernetes.bundle import left_out
 from infra.kubernetes.gates import Gates, cheapest_pool, reading
 from infra.kubernetes.image_builds.build import Images
-from infra.pipelines.apps import AppDeclaration
+from infra.pipelines.apps import NEWEST, AppDeclaration, KeptAppSettings
 from infra.pipelines.contract import (
+    AMOUNTS,
+    Resident,
     ServiceDeclaration,
     StepDeclaration,
+    admitted,
+    residents,
+    room_for,
+    take,
+    total,
 )
 from infra.pipelines.discovery import DeclaredPipeline, supplements
 from infra.pipelines.images import has_tensorflow, tensorflow_image
-from infra.pipelines.residents import Resident, admitted, residents
-from infra.placed import PACKAGES, Choice, Service, Step
-from infra.placement.packages import Packages, noting, publishing
-from infra.placement.shipping import command_of, may_use_tensorflow, requirements_of, started
+from infra.placed import PACKAGES, App, Choice, Service, Step
+from infra.placement.shipping import (
+    Packages,
+    command_of,
+    may_use_tensorflow,
+    noting,
+    publishing,
+    requirements_of,
+    started,
+)
 from infra.platform import Platform, Pool, Resources
 from infra.schema.problems import printable
 from infra.schema.quantities import mebibytes, seconds
+
+# Steps, which Jobs run, and services.
+
 
 PIPELINE = re.compile(r"(?<!\{)((?:\{\{)*)\{pipeline\}")
 """The pipeline's directory in a step's arguments, where the braces are not escaped."""
@@ -47,17 +65,20 @@ def place(
     earlier: list[Step] = []
     packages = Packages(gates)
     services = [
-        replace(service, image=declared.image or built_image(each, declared, root, built))
-        for each in pipelines
-        for declared, service in _services(each, platforms)
+        replace(service, image=declared.image or built_image(pipeline, declared, root, built))
+        for pipeline in pipelines
+        for declared, service in _services(pipeline, platforms)
     ]
     staying = staying_on_pools(pipelines)
-    ordered = sorted(pipelines, key=lambda each: (any(step.runs_last for step in each.steps), each.name))
-    for pipeline in ordered:
+    for pipeline in sorted(pipelines, key=lambda pipeline: (_runs_last(pipeline), pipeline.name)):
         placement = _Placement(pipeline, platforms, gates, root, earlier, packages, services, staying, built)
         placed[pipeline.name] = placement.steps()
         earlier += placed[pipeline.name]
     return placed
+
+
+def _runs_last(pipeline: DeclaredPipeline) -> bool:
+    return any(step.runs_last for step in pipeline.steps)
 
 
 def _services(
@@ -97,7 +118,7 @@ def built_image(
 
 def pool_of(name: str, platforms: Mapping[str, Platform]) -> tuple[Platform, Pool]:
     """The pool of that name, and the platform that has it."""
-    platform = next(each for each in platforms.values() if name in each.pools)
+    platform = next(platform for platform in platforms.values() if name in platform.pools)
     return platform, platform.pools[name]
 
 
@@ -131,13 +152,20 @@ class _Placement:
 
     def _guarded(self, declared: StepDeclaration) -> Step:
         step = self._on_its_pool(declared)
-        self._say_room(declared, step)
-        others = [each for each in self.earlier if each.pool.name == step.pool.name] if declared.runs_last else []
+        self._warn_of_room(declared, step)
+        earlier = [other for other in self.earlier if declared.runs_last and other.pool.name == step.pool.name]
         step = replace(
             step,
-            inputs={each.name if each.variant else name: self._step(each) for name, each in self._read(declared)},
-            after=[*others, *(self._step(each) for name in declared.after for each in self._meant(name))],
-            choices=self._choices(declared),
+            inputs={
+                variant.name if variant.variant else name: self._step(variant)
+                for name, of in declared.inputs.items()
+                for variant in self._variants_of(of)
+            },
+            after=[
+                *earlier,
+                *(self._step(variant) for name in declared.after for variant in self._variants_of(name)),
+            ],
+            choices=choices(declared.inputs, self._variants_of),
         )
         step = replace(step, after=[*step.after, *self._in_turn(declared, step)])
         if step.command and declared.requirements:
@@ -167,10 +195,10 @@ class _Placement:
             self.using[key] = may_use_tensorflow(declared, step.command, self.root)
         return self.using[key]
 
-    def _say_room(self, declared: StepDeclaration, step: Step) -> None:
+    def _warn_of_room(self, declared: StepDeclaration, step: Step) -> None:
         """Warns where pods of ``step`` have to wait for others of it, or for ever for services."""
-        there, key = room(step, self.staying), self.pipeline.key(declared)
-        if not there:
+        pods, key = room(step, self.staying), self.pipeline.key(declared)
+        if not pods:
             beside = list(
                 dict.fromkeys(resident.object_name for resident in self.staying if resident.pool == step.pool.name)
             )
@@ -178,15 +206,15 @@ class _Placement:
             fix = "ask for less, let the pool grow, or take another pool for one of them"
             rest = f"beside {', '.join(beside)}, {stays}, so it would wait for ever: {fix}"
             pulumi.log.warn(f"{key}.pool: pool {step.pool.name} has no room for the step {rest}")
-        elif step.nodes and there < step.pods:
+        elif step.nodes and pods < step.pods:
             rest = (
                 f"these would wait for the others, and the step fail after {step.nodes.wait} s: let the pool grow"
             )
-            has = f"room for {there} of {step.pods} pods, one a node"
+            has = f"room for {pods} of {step.pods} pods, one a node"
             pulumi.log.warn(f"{key}.nodes: pool {step.pool.name} has {has}; {rest}, or ask for less")
-        elif step.workers > there:
+        elif step.workers > pods:
             rest = "the others wait until one of them is through"
-            pulumi.log.warn(f"{key}.workers: pool {step.pool.name} has room for {there} of {step.workers}; {rest}")
+            pulumi.log.warn(f"{key}.workers: pool {step.pool.name} has room for {pods} of {step.workers}; {rest}")
 
     def _in_turn(self, declared: StepDeclaration, step: Step) -> list[Step]:
         """The variant that has to be through before this one starts, where the pool has no room for both.
@@ -196,41 +224,17 @@ class _Placement:
         if declared.variant is None:
             return []
         beside = [
-            each
-            for each in self._meant(declared.variant.of)
-            if each.variant and each.placed_by.pool == declared.placed_by.pool
+            variant
+            for variant in self._variants_of(declared.variant.of)
+            if variant.variant and variant.placed_by.pool == declared.placed_by.pool
         ]
         # Pods of two variants may share a node.
-        there = room(replace(step, nodes=None), self.staying)
-        before = beside.index(declared) - max(1, there // step.pods)
+        pods = room(replace(step, nodes=None), self.staying)
+        before = beside.index(declared) - max(1, pods // step.pods)
         return [self._step(beside[before])] if before >= 0 else []
 
-    def _meant(self, name: str) -> list[StepDeclaration]:
-        """The step of that name, or all variants that are made of it."""
-        steps = self.pipeline.steps
-        return [step for step in steps if step.name == name] or [
-            step for step in steps if step.variant and step.variant.of == name
-        ]
-
-    def _read(self, declared: StepDeclaration) -> list[tuple[str, StepDeclaration]]:
-        """The steps whose results it reads, with the names of its inputs."""
-        return [(name, each) for name, of in declared.inputs.items() for each in self._meant(of)]
-
-    def _choices(self, declared: StepDeclaration) -> dict[str, Choice]:
-        """The inputs that are the best of several variants."""
-        groups = {name: choice_among(of, self._meant(of)) for name, of in declared.inputs.items()}
-        return {name: choice for name, choice in groups.items() if choice}
-
-    def _words(self, declared: StepDeclaration) -> Iterator[str]:
-        """Its arguments, with one for each variant where one is a step with variants and no best."""
-        directory = rf"\1{{store}}/{self.pipeline.name}"
-        several = {
-            f"{{{name}}}": [f"{{{variant.name}}}" for variant in variants]
-            for name, of in declared.inputs.items()
-            if (variants := self._meant(of))[0].name != of and not variants[0].best
-        }
-        for word in declared.arguments:
-            yield from several.get(word, [PIPELINE.sub(directory, word)])
+    def _variants_of(self, name: str) -> Sequence[StepDeclaration]:
+        return variants_of(name, self.pipeline.steps)
 
     def _on_its_pool(self, declared: StepDeclaration) -> Step:
         settings = declared.placed_by
@@ -242,7 +246,7 @@ class _Placement:
             pipeline=self.pipeline.name,
             name=declared.name,
             module=declared.module,
-            arguments=list(self._words(declared)),
+            arguments=[PIPELINE.sub(directory, word) for word in arguments(declared, self._variants_of)],
             image=settings.image
             or built_image(self.pipeline, declared, self.root, self.images)
             or tensorflow_image(pool),
@@ -252,12 +256,12 @@ class _Placement:
             time_limit=seconds(settings.time_limit),
             priority=settings.priority or "normal",
             requirements=None if command else requirements_of(declared),
-            environment={name: PIPELINE.sub(directory, each) for name, each in declared.environment.items()},
+            environment={name: PIPELINE.sub(directory, word) for name, word in declared.environment.items()},
             command=command,
             secrets=declared.secrets,
             variant=declared.variant,
             best=declared.best,
-            folders={name: self._folder(each.path, each.setting) for name, each in declared.folders.items()},
+            folders={name: self._folder(folder.path, folder.setting) for name, folder in declared.folders.items()},
             results=declared.results,
             connects={
                 service.name: service
@@ -283,7 +287,7 @@ class _Placement:
 
     def _beside(self, step: Step) -> tuple[Platform, Pool]:
         """Where what ``step`` lacks is installed: on the pool of the pipeline's first step without GPUs."""
-        beside = next((each for each in self.pipeline.steps if not each.placed_by.gpus), None)
+        beside = next((step for step in self.pipeline.steps if not step.placed_by.gpus), None)
         return (
             pool_of(beside.placed_by.pool, self.platforms)
             if beside
@@ -291,18 +295,42 @@ class _Placement:
         )
 
 
-def choice_among(of: str, variants: Sequence[StepDeclaration | Step]) -> Choice | None:
-    """How the best of ``variants`` is chosen, which are made of the step ``of``; None where that has no best, or
-    where ``of`` is a single step.
-    """
-    first = variants[0]
-    if first.name == of or first.best is None:
-        return None
-    number = next(result for result in first.results if result.name == first.best.by)
-    return Choice([variant.name for variant in variants], number.path, number.select, first.best.of)
+S = TypeVar("S", StepDeclaration, Step)
 
 
-NEEDED = ("cpu", "memory", "ephemeral_storage", "gpus")
+def variants_of(name: str, steps: Iterable[S]) -> list[S]:
+    """The step of that name, or all variants that are made of it."""
+    known = list(steps)
+    return [step for step in known if step.name == name] or [
+        step for step in known if step.variant and step.variant.of == name
+    ]
+
+
+def choices(
+    inputs: Mapping[str, str], variants: Callable[[str], Sequence[StepDeclaration | Step]]
+) -> dict[str, Choice]:
+    """How the best variant is chosen of the ``inputs`` that are a step with a `best`, by the input's name."""
+    chosen: dict[str, Choice] = {}
+    for name, of in inputs.items():
+        first, *others = variants(of)
+        if first.name != of and first.best is not None:
+            number = next(result for result in first.results if result.name == first.best.by)
+            among = [step.name for step in (first, *others)]
+            chosen[name] = Choice(among, number.path, number.select, first.best.of)
+    return chosen
+
+
+def arguments(
+    declared: StepDeclaration | AppDeclaration, variants: Callable[[str], Sequence[StepDeclaration | Step]]
+) -> Iterator[str]:
+    """The arguments of ``declared``, with one for each variant where one is a step with variants and no best."""
+    several = {
+        f"{{{name}}}": [f"{{{step.name}}}" for step in steps]
+        for name, of in declared.inputs.items()
+        if (steps := variants(of))[0].name != of and not steps[0].best
+    }
+    for word in declared.arguments:
+        yield from several.get(word, [word])
 
 
 def staying_on_pools(pipelines: Iterable[DeclaredPipeline]) -> list[Resident]:
@@ -331,33 +359,136 @@ def room(step: Step, staying: Iterable[Resident] = ()) -> int:
     """
     sidecar = step.platform.store.sidecar if step.uses_store else Resources(cpu=0, memory=0)
     beside = [resident for resident in staying if resident.pool == step.pool.name]
-    nodes = _free(step.pool, beside)
-    wanted = tuple(map(sum, zip(_amounts(step.resources), _amounts(sidecar), strict=True)))
-    most = 1 if step.nodes else None
-    found = sum(min(_fitting(free, wanted), most or sys.maxsize) for free in nodes)
-    return found if beside else max(1, found)
+    wanted = total([step.resources, sidecar])
+    most = 1 if step.nodes else sys.maxsize
+    pods = sum(min(room_for(free, wanted), most) for free in _free(step.pool, beside))
+    return pods if beside else max(1, pods)
 
 
 def has_spare(pool: Pool, wanted: Resources, staying: Iterable[Resident]) -> bool:
     """Whether ``pool`` has room for one more pod that asks for ``wanted``, beside all that stays there."""
     nodes = _free(pool, [resident for resident in staying if resident.pool == pool.name])
-    return any(_fitting(free, _amounts(wanted)) for free in nodes)
+    return any(room_for(free, wanted) for free in nodes)
 
 
-def _free(pool: Pool, taken: Sequence[Resident]) -> list[tuple[int, ...]]:
-    """What each node of ``pool`` leaves that there can be."""
-    nodes = [_amounts(pool.allocatable) for _ in range(max(1, pool.max_nodes))]
-    for each in sorted((_amounts(pod) for resident in taken for pod in resident.all_pods), reverse=True):
-        index = next((index for index, free in enumerate(nodes) if _fitting(free, each)), None)
-        if index is not None:
-            nodes[index] = tuple(there - amount for there, amount in zip(nodes[index], each, strict=True))
+def _free(pool: Pool, residents: Sequence[Resident]) -> list[Resources]:
+    """What ``residents`` leave of each node that ``pool`` may have."""
+    nodes = [pool.allocatable] * max(1, pool.max_nodes)
+    pods = [pod for resident in residents for pod in resident.all_pods]
+    for pod in sorted(pods, key=lambda pod: [getattr(pod, name) for name in AMOUNTS], reverse=True):
+        take(nodes, pod)
     return nodes
 
 
-def _amounts(resources: Resources) -> tuple[int, ...]:
-    return tuple(getattr(resources, name) for name in NEEDED)
+# Apps, each with those that it asks.
 
 
-def _fitting(free: tuple[int, ...], wanted: tuple[int, ...]) -> int:
-    """How many pods that want so much have room on a node with so much free."""
-    return min((there // amount for there, amount in zip(free, wanted, strict=True) if amount), default=1)
+def place_apps(
+    pipelines: Sequence[DeclaredPipeline],
+    platforms: Mapping[str, Platform],
+    steps: Mapping[str, Sequence[Step]],
+    gates: Gates,
+    root: Path,
+    *,
+    images: Images | None = None,
+) -> dict[str, list[App]]:
+    """The apps of each pipeline by its name; ``steps`` are those of the pipelines, as they were placed.
+
+    ``root`` is the repository whose files they ship, and ``images`` grows by those that are built for them.
+    """
+    built = images or Images()
+    staying = staying_on_pools(pipelines)
+    return {
+        pipeline.name: _Apps(
+            pipeline, platforms, {step.name: step for step in steps[pipeline.name]}, gates, root, built, staying
+        ).apps()
+        for pipeline in pipelines
+    }
+
+
+@dataclass
+class _Apps:
+    pipeline: DeclaredPipeline
+    platforms: Mapping[str, Platform]
+    steps: Mapping[str, Step]
+    gates: Gates
+    root: Path
+    images: Images
+    staying: Sequence[Resident]
+    made: dict[str, App] = field(default_factory=dict[str, App])
+
+    @cached_property
+    def declared(self) -> dict[str, AppDeclaration]:
+        return {app.name: app for app in self.pipeline.apps}
+
+    def apps(self) -> list[App]:
+        """In the order of the declaration."""
+        return [self._app(name) for name in self.declared]
+
+    def _app(self, name: str) -> App:
+        if name not in self.made:
+            self.made[name] = self._on_its_pool(self.declared[name])
+        return self.made[name]
+
+    def _on_its_pool(self, declared: AppDeclaration) -> App:
+        settings = declared.placed_by
+        platform, pool = pool_of(settings.pool, self.platforms)
+        beside = [*self.pipeline.steps, *self.pipeline.services, *self.declared.values()]
+        resources = settings.asked
+        image = (
+            settings.image
+            or declared.image
+            or built_image(self.pipeline, declared, self.root, self.images)
+            or tensorflow_image(pool)
+        )
+        spare = has_spare(pool, resources, self.staying)
+        if not spare and not declared.keeps_data:
+            key = self.pipeline.key(declared)
+            rest = "an update stops one first, and with one pod nobody answers until the new one is ready"
+            pulumi.log.warn(f"{key}.pool: pool {pool.name} has no room for a pod more of {declared.name}: {rest}")
+        app = App(
+            pipeline=self.pipeline.name,
+            declared=replace(declared, arguments=list(arguments(declared, self._variants_of))),
+            image=image,
+            platform=platform,
+            pool=pool,
+            resources=resources,
+            spare=spare,
+            inputs={
+                **{
+                    name if step.name == of else step.name: step
+                    for name, of in declared.inputs.items()
+                    for step in self._variants_of(of)
+                },
+                **self._supplements(image, resources, platform),
+            },
+            after=[
+                *(step for name in declared.after for step in self._variants_of(name)),
+                *([self.steps[NEWEST]] if settings.follow else []),
+            ],
+            clients=[app.name for app in self.declared.values() if declared.name in app.connects],
+            connects={connect: self._app(connect) for connect in declared.connects},
+            command=command_of(declared, beside, self.root) if declared.command else None,
+            folders={name: self.root / folder.path for name, folder in declared.folders.items()},
+            storage=mebibytes(settings.storage) if isinstance(settings, KeptAppSettings) else 0,
+            choices=choices(declared.inputs, self._variants_of),
+        )
+        return self.gates.before(
+            app,
+            tensorflow=has_tensorflow(image),
+            fits=lambda wanted: has_spare(pool, wanted, self.staying),
+        )
+
+    def _supplements(self, image: str, resources: Resources, platform: Platform) -> dict[str, Step]:
+        """What the image lacks for GPUs, by the input's name. Where the pipeline's steps need it, it is theirs."""
+        steps: dict[str, Step] = {}
+        for folder, supplement in supplements().items():
+            if resources.gpus and supplement.is_lacking(image):
+                inputs = [step.inputs.get(supplement.name) for step in self.steps.values()]
+                published = next((step for step in inputs if step and step.supplements), None)
+                beside, kept = (platform, cheapest_pool(platform)), kept_by(self.staying, self.platforms)
+                steps[supplement.name] = published or publishing(folder, supplement, beside, kept, self.gates)
+        return steps
+
+    def _variants_of(self, name: str) -> Sequence[Step]:
+        return variants_of(name, self.steps.values())

@@ -1,1 +1,0 @@
-"""Which steps make up a run, and in which order."""

@@ -1,1 +1,0 @@
-"""The words of a stack file: value types, quantities, Kubernetes names, and what a wrong one gives."""
