@@ -14,7 +14,10 @@ WORDS = frozenset({"each", "found", "own", "there", "asked"})
 
 CLEAN = (
     "infra/clouds",
+    "infra/pipelines",
+    "infra/placement",
     "infra/review",
+    "infra/settings",
     "infra/stack",
     "offline/engine",
     "offline/evaluated",

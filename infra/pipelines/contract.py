@@ -452,7 +452,7 @@ def residents(
         yield Resident("app", settings.pool, pods, added, pipeline, app.name)
 
 
-def admitted(residents: Iterable[Resident], pool: Pool) -> list[Resident]:
+def residents_on(residents: Iterable[Resident], pool: Pool) -> list[Resident]:
     """Those on ``pool``, with what its cluster makes of what their pods ask for."""
     return [
         Resident(

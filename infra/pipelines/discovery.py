@@ -33,7 +33,7 @@ from infra.pipelines.file.reading import Folder
 from infra.pipelines.file.shape import NAMES
 from infra.pipelines.file.shape import NAMES as FILES
 from infra.pipelines.images import GPU_IMAGE
-from infra.pipelines.python_file import broken, checked, failed, problem, step_misfits, validated
+from infra.pipelines.python_file import declaration_error, failure, hold_to_types, problem, step_misfits, validate
 from infra.schema.paths import checkout
 from infra.schema.problems import Problem, SettingsError, key_of, nearest
 
@@ -104,11 +104,11 @@ def pipeline(folder: str) -> AnyPipeline:
     if not (place.path / PYTHON).is_file():
         return _read(folder)
     if others := [file for file in FILES if os.path.lexists(place.path / file)]:
-        found = _read(folder)
+        declared = _read(folder)
         reason = f"the folder has a `{PYTHON}` too, and only one of them can declare the pipeline"
         both = Problem(f"{place.shown}/{others[0]}", others[0], reason, "remove one of them")
-        return replace(found, problems=(both, *found.problems))
-    return _checked(folder)
+        return replace(declared, problems=(both, *declared.problems))
+    return _read_python(folder)
 
 
 @cache
@@ -117,8 +117,8 @@ def _read(folder: str) -> AnyPipeline:
 
 
 @cache
-def _checked(folder: str) -> AnyPipeline:
-    return checked(file_of(folder), _declared(folder, "pipeline", "PIPELINE", Pipeline))
+def _read_python(folder: str) -> AnyPipeline:
+    return hold_to_types(file_of(folder), _load(folder, "pipeline", "PIPELINE", Pipeline))
 
 
 def section_of(folder: str) -> Any:
@@ -126,40 +126,42 @@ def section_of(folder: str) -> Any:
 
     Reading a value as one raises SettingsError where the settings in Python fail at it, beside what they refuse.
     """
-    return Annotated[pipeline(folder).settings, WrapValidator(partial(validated, file_of(folder)))]
+    return Annotated[pipeline(folder).settings, WrapValidator(partial(validate, file_of(folder)))]
 
 
 def steps_of(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:
     """The steps that the pipeline of ``folder`` has with ``settings``, in its order, whether they fit or not.
 
-    Raises SettingsError where it cannot say them.
+    Raises SettingsError where it cannot declare them.
     """
-    return _said(folder, settings, "steps", pipeline(folder).steps)
+    return _call(folder, settings, "steps", pipeline(folder).steps)
 
 
 def services_of(folder: str, settings: PipelineSettings) -> Sequence[ServiceDeclaration]:
     """The services that the pipeline of ``folder`` has with ``settings``, in its order, whether they fit or not.
 
-    Raises SettingsError where it cannot say them.
+    Raises SettingsError where it cannot declare them.
     """
-    return _said(folder, settings, "services", pipeline(folder).services)
+    return _call(folder, settings, "services", pipeline(folder).services)
 
 
 def apps_of(folder: str, settings: PipelineSettings) -> Sequence[AppDeclaration]:
     """The apps that the pipeline of ``folder`` has with ``settings``, in its order, whether they fit or not.
 
-    Raises SettingsError where it cannot say them.
+    Raises SettingsError where it cannot declare them.
     """
-    return _said(folder, settings, "apps", pipeline(folder).apps)
+    return _call(folder, settings, "apps", pipeline(folder).apps)
 
 
-def _said(folder: str, settings: PipelineSettings, name: str, say: Callable[[Any], Sequence[T]]) -> Sequence[T]:
+def _call(
+    folder: str, settings: PipelineSettings, name: str, function: Callable[[Any], Sequence[T]]
+) -> Sequence[T]:
     try:
-        return tuple(say(settings))
+        return tuple(function(settings))
     except SettingsError:
         raise
     except Exception as error:
-        raise failed(file_of(folder), f"`{name}` fails", error) from error
+        raise failure(file_of(folder), f"`{name}` fails", error) from error
 
 
 def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:
@@ -192,9 +194,7 @@ def file_of(folder: str) -> str:
 @cache
 def supplements() -> Mapping[str, Supplement]:
     """What images lack, by the folder that declares it; raises SettingsError where a declaration is broken."""
-    return {
-        folder: _declared(folder, "supplement", "SUPPLEMENT", Supplement) for folder in _folders("supplement.py")
-    }
+    return {folder: _load(folder, "supplement", "SUPPLEMENT", Supplement) for folder in _folders("supplement.py")}
 
 
 def lacked_by(app: AppDeclaration) -> Mapping[str, Supplement]:
@@ -202,7 +202,7 @@ def lacked_by(app: AppDeclaration) -> Mapping[str, Supplement]:
     image = app.placed_by.image or app.image or ("" if app.build else GPU_IMAGE)
     if not app.placed_by.asked_gpus:
         return {}
-    return {folder: each for folder, each in supplements().items() if each.is_lacking(image)}
+    return {folder: supplement for folder, supplement in supplements().items() if supplement.is_lacking(image)}
 
 
 def mounts_store(app: AppDeclaration) -> bool:
@@ -216,32 +216,34 @@ def _folders(file: str) -> tuple[str, ...]:
 
 
 @cache
-def _declared(folder: str, module: str, attribute: str, kind: type[T]) -> T:
+def _load(folder: str, module: str, attribute: str, kind: type[T]) -> T:
     place = location(folder)
     file = f"{place.shown}/{module}.py"
     try:
         if is_path(folder):
-            imported = _imported(place.path / f"{module}.py")
+            imported = _import_file(place.path / f"{module}.py")
         else:
             imported = importlib.import_module(f"{WORKLOADS}.{folder}.{module}")
-        found = getattr(imported, attribute, None)
+        declared = getattr(imported, attribute, None)
     except SyntaxError as error:
         at = Path(error.filename or file)
         where = at.relative_to(ROOT).as_posix() if at.is_relative_to(ROOT) else str(at)
-        raise broken(file, f"Python cannot read {where}:{error.lineno}: {error.msg}") from error
+        raise declaration_error(file, f"Python cannot read {where}:{error.lineno}: {error.msg}") from error
     except MemoryError:
         # So Python's parser says that it has too many brackets within one another.
         reason = "Python cannot read it: it is nested too deeply, or larger than the memory"
-        raise broken(file, reason) from None
+        raise declaration_error(file, reason) from None
     except Exception as error:
-        raise failed(file, "it cannot be imported", error) from error
-    if not isinstance(found, kind):
-        what = "is not there" if found is None else f"is a {type(found).__name__}"
-        raise broken(file, f"`{attribute}` {what}, and has to be a `{kind.__name__}` of infra.pipelines.contract")
-    return found
+        raise failure(file, "it cannot be imported", error) from error
+    if not isinstance(declared, kind):
+        what = "is not there" if declared is None else f"is a {type(declared).__name__}"
+        raise declaration_error(
+            file, f"`{attribute}` {what}, and has to be a `{kind.__name__}` of infra.pipelines.contract"
+        )
+    return declared
 
 
-def _imported(file: Path) -> ModuleType:
+def _import_file(file: Path) -> ModuleType:
     """The module in a file that belongs to no package."""
     spec = importlib.util.spec_from_file_location(f"pipeline of {file.parent}", file)
     assert spec is not None
@@ -270,23 +272,27 @@ class DeclaredPipeline:
 
     @property
     def unchecked(self) -> Sequence[StepDeclaration]:
-        """The same steps where the declaration has mistakes; raises SettingsError where they cannot be said."""
+        """The same steps where the declaration has mistakes; raises SettingsError where it cannot declare them."""
         return steps_of(self.folder, self.settings)
 
     @property
     def services(self) -> Sequence[ServiceDeclaration]:
-        """The services that it declares; raises SettingsError where they cannot be said."""
+        """The services that it declares; raises SettingsError where it cannot declare them."""
         return services_of(self.folder, self.settings)
 
     @property
     def apps(self) -> Sequence[AppDeclaration]:
-        """The apps that it declares; raises SettingsError where they cannot be said."""
+        """The apps that it declares; raises SettingsError where it cannot declare them."""
         return apps_of(self.folder, self.settings)
 
     def key(self, declared: StepDeclaration | ServiceDeclaration | AppDeclaration) -> str:
         """The key of the stack file that places a step, a service or an app."""
         sections = placements(self.settings)
-        places = (at for at, each in sections if any(own is declared.placed_by for _, own in each.on_pools))
+        places = (
+            at
+            for at, settings in sections
+            if any(placed_by is declared.placed_by for _, placed_by in settings.on_pools)
+        )
         return self.setting(*next(places, ()))
 
     def declared_at(self, declared: StepDeclaration | ServiceDeclaration | AppDeclaration, *key: str) -> str:

@@ -18,8 +18,8 @@ def read(file: Path = DATA) -> Mapping[str, Mapping[str, str]]:
     """
     data = tomllib.loads(file.read_text(encoding="utf-8"))
     return {
-        name: {f"{each['repository']}:{tag}": each["digests"].get(tag, "") for tag in each["tags"]}
-        for name, each in data.items()
+        name: {f"{image['repository']}:{tag}": image["digests"].get(tag, "") for tag in image["tags"]}
+        for name, image in data.items()
     }
 
 
@@ -71,7 +71,7 @@ def compiling(lock: Path, root: Path) -> str:
     return f".venv/bin/uv pip compile --universal --generate-hashes {files} --python-version 3.11"
 
 
-def unpinned(lock: Path) -> str | None:
+def lock_problem(lock: Path) -> str | None:
     """Why ``lock`` does not say which packages are installed, by its line; None where it does.
 
     `workloads.runtime.steps.packages` takes the same files, in the pod. Raises OSError where it cannot be read.

@@ -45,7 +45,7 @@ T = TypeVar("T")
 def _distinct(values: list[T]) -> list[T]:
     for index, value in enumerate(values):
         if value in values[:index]:
-            raise refuse(f"`{written(cast('Value', value))}` stands here twice", "remove one of them")
+            raise refuse(f"`{argument(cast('Value', value))}` stands here twice", "remove one of them")
     return values
 
 
@@ -144,10 +144,10 @@ def _slug(value: Value) -> str:
     """The value in lower-case letters, digits and hyphens; no two numbers have the same."""
     if isinstance(value, str):
         return re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-")
-    return written(value).replace("-", "m").replace("+", "").replace(".", "-")
+    return argument(value).replace("-", "m").replace("+", "").replace(".", "-")
 
 
-def written(value: Value) -> str:
+def argument(value: Value) -> str:
     """A parameter's value as a step's command line has it: a truth value as ``true`` or ``false``."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -177,14 +177,14 @@ OTHER_NAMES: Mapping[str, str] = {
 """What else the roles are called: TFJob's `Master` is the chief."""
 
 
-def meant(role: str) -> str | None:
+def role_called(role: str) -> str | None:
     """The role that ``role``, which is none, is another name of; None where it is no role's."""
     lower = role.lower()
     name = OTHER_NAMES.get(lower, lower.removesuffix("s") if lower not in ROLES else lower)
     return name if name in ROLES else None
 
 
-def unsuitable(roles: Mapping[str, int], count: int) -> Iterator[tuple[str, str]]:
+def role_problems(roles: Mapping[str, int], count: int) -> Iterator[tuple[str, str]]:
     """Why pods with these ``roles``, known ones, are not the ``count`` pods of one training, each with a fix."""
     for role in ONCE:
         if roles.get(role, 0) > 1:
@@ -204,7 +204,7 @@ def unsuitable(roles: Mapping[str, int], count: int) -> Iterator[tuple[str, str]
         )
 
 
-def resized(roles: Mapping[str, int], count: int) -> dict[str, int]:
+def resize(roles: Mapping[str, int], count: int) -> dict[str, int]:
     """``roles`` for ``count`` pods: workers are added or left out. There may be too few of them: none, or less."""
     if not roles:
         return {}
@@ -213,7 +213,7 @@ def resized(roles: Mapping[str, int], count: int) -> dict[str, int]:
 
 
 def fewest(roles: Mapping[str, int]) -> int:
-    """The least number of pods for which `resized` leaves a worker, or the roles as they are where none has it."""
+    """The least number of pods for which `resize` leaves a worker, or the roles as they are where none has it."""
     others = sum(amount for role, amount in roles.items() if role != WORKER)
     return others + 1 if WORKER in roles else others
 
@@ -266,13 +266,13 @@ class StepNodes(Model):
         """Findings about the roles of this section at ``at``."""
         unknown = [role for role in self.roles if role not in ROLES]
         for role in unknown:
-            name = meant(role)
+            name = role_called(role)
             fix = f"write `{name}`" if name else did_you_mean(role, ROLES, f"write {listed(ROLES)}")
             place = (*at, "roles", role)
             yield Finding(place, self.roles[role], f"TensorFlow knows no role `{role}`", fix)
         if self.roles and not unknown:
             read = ((*at, "count"), *((*at, "roles", role) for role in ROLES))
-            for reason, fix in unsuitable(self.roles, self.count):
+            for reason, fix in role_problems(self.roles, self.count):
                 yield Finding((*at, "roles"), self.roles, reason, fix, read=read)
 
     def count_findings(self, at: Path, count: int) -> Iterator[Finding]:

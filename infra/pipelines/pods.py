@@ -138,7 +138,7 @@ def misfits(words: Iterable[str], known: Collection[str], everywhere: Collection
         yield f"refers to `{name}`, which is neither an input nor a folder, nor one of {listed(everywhere)}"
 
 
-def replaced(text: str, value: Callable[[str], str | None]) -> str:
+def replace_references(text: str, value: Callable[[str], str | None]) -> str:
     """``text`` with ``value`` of each name in place of its reference; what has none stays a reference."""
 
     def replacement(part: re.Match[str]) -> str:

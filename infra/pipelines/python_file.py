@@ -24,7 +24,7 @@ from infra.pipelines.contract import (
     StepDeclaration,
     service_variables,
 )
-from infra.pipelines.matrix import MOST_STEPS, ROLES, unsuitable
+from infra.pipelines.matrix import MOST_STEPS, ROLES, role_problems
 from infra.pipelines.pods import MOST_WORDS
 from infra.pipelines.results import PIPELINE_OUTPUTS, Number
 from infra.schema.problems import Finding, Problem, SettingsError, listed
@@ -36,7 +36,7 @@ LONGEST = 500
 """Characters of another library's error that are shown: it may hold a whole value."""
 
 
-def checked(file: str, declared: AnyPipeline) -> AnyPipeline:
+def hold_to_types(file: str, declared: AnyPipeline) -> AnyPipeline:
     """The pipeline of ``file``, whose functions raise SettingsError where they fail or return something else.
 
     Raises SettingsError where it is itself of other types than `Pipeline` has.
@@ -51,14 +51,14 @@ def checked(file: str, declared: AnyPipeline) -> AnyPipeline:
     )
 
 
-def validated(file: str, value: Any, handler: Callable[[Any], Any]) -> Any:
+def validate(file: str, value: Any, handler: Callable[[Any], Any]) -> Any:
     """A section of the pipeline of ``file`` by its model; raises SettingsError where the model itself fails."""
     try:
         return handler(value)
     except (SettingsError, ValidationError):
         raise
     except Exception as error:
-        raise failed(file, "a field or a validator of its `settings` fails", error) from error
+        raise failure(file, "a field or a validator of its `settings` fails", error) from error
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,14 @@ class _Checked:
         except SettingsError:
             raise
         except Exception as error:
-            raise failed(self.file, f"`{self.name}` fails", error) from error
+            raise failure(self.file, f"`{self.name}` fails", error) from error
         for index, declared in enumerate(returned):
             for key, most in MOST.items():
                 value = getattr(declared, key, ())
                 if isinstance(value, list | tuple) and (count := len(cast("Sequence[object]", value))) > most:
-                    raise broken(self.file, f"`{self.name}[{index}].{key}` has {count} parts, and at most {most}")
+                    raise declaration_error(
+                        self.file, f"`{self.name}[{index}].{key}` has {count} parts, and at most {most}"
+                    )
         # More steps are refused for their number, and reading thousands takes longer than anybody waits.
         _check(self.file, self.name, returned[:MOST_STEPS], tuple[self.kind, ...])
         return returned
@@ -93,9 +95,11 @@ def _check(file: str, name: str, value: object, kind: Any) -> None:
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in wrong["loc"])
-        raise broken(file, f"`{name}{place}` has another type: {wrong['msg']}") from error
+        raise declaration_error(file, f"`{name}{place}` has another type: {wrong['msg']}") from error
     for place in _made(value, read, name):
-        raise broken(file, f"`{place}` has another type: it is a mapping, and has to be made by its class")
+        raise declaration_error(
+            file, f"`{place}` has another type: it is a mapping, and has to be made by its class"
+        )
 
 
 def _made(given: Any, read: Any, place: str) -> Iterator[str]:
@@ -116,17 +120,17 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind, config=config)
 
 
-def failed(file: str, what: str, error: Exception) -> SettingsError:
+def failure(file: str, what: str, error: Exception) -> SettingsError:
     """Code of ``file`` raised ``error``."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename.endswith(file)]
     where = f" in line {lines[-1]}" if lines else ""
     text = str(error)
     text = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
-    return broken(file, f"{what}{where}: {type(error).__name__}: {text}")
+    return declaration_error(file, f"{what}{where}: {type(error).__name__}: {text}")
 
 
-def broken(file: str, reason: str) -> SettingsError:
+def declaration_error(file: str, reason: str) -> SettingsError:
     """The declaration in ``file`` is wrong."""
     return SettingsError([problem(file, reason)])
 
@@ -225,7 +229,7 @@ def _nodes(steps: Sequence[StepDeclaration]) -> Iterator[str]:
         for role in unknown:
             yield f"step `{step.name}` has a role `{role}`, and TensorFlow knows {listed(ROLES, 'and')}"
         if nodes.roles and not unknown:
-            for reason, _ in unsuitable(nodes.roles, nodes.count):
+            for reason, _ in role_problems(nodes.roles, nodes.count):
                 yield f"step `{step.name}`: {reason}"
         if nodes.count < 1 or min(nodes.roles.values(), default=1) < 1:
             yield f"step `{step.name}` has fewer than one node, or a role without a pod"

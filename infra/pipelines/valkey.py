@@ -91,8 +91,8 @@ def probe(variable: str) -> Probe:
 
 def asked_by(command: Sequence[str]) -> tuple[str, int] | None:
     """The variable with the password, and the port, where ``command`` is that of `probe`; else None."""
-    found = _PING.fullmatch(command[2]) if len(command) == 4 else None
-    return (found[1], int(command[3])) if found else None
+    match = _PING.fullmatch(command[2]) if len(command) == 4 else None
+    return (match[1], int(command[3])) if match else None
 
 
 def arguments(settings: ServiceSettings) -> Sequence[str]:

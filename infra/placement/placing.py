@@ -19,8 +19,8 @@ from infra.pipelines.contract import (
     Resident,
     ServiceDeclaration,
     StepDeclaration,
-    admitted,
     residents,
+    residents_on,
     room_for,
     take,
     total,
@@ -35,7 +35,7 @@ from infra.placement.shipping import (
     noting,
     publishing,
     requirements_of,
-    started,
+    shipping_key,
 )
 from infra.platform import Platform, Pool, Resources
 from infra.schema.problems import printable
@@ -147,10 +147,10 @@ class _Placement:
 
     def _step(self, declared: StepDeclaration) -> Step:
         if declared.name not in self.made:
-            self.made[declared.name] = self._guarded(declared)
+            self.made[declared.name] = self._guard(declared)
         return self.made[declared.name]
 
-    def _guarded(self, declared: StepDeclaration) -> Step:
+    def _guard(self, declared: StepDeclaration) -> Step:
         step = self._on_its_pool(declared)
         self._warn_of_room(declared, step)
         earlier = [other for other in self.earlier if declared.runs_last and other.pool.name == step.pool.name]
@@ -190,7 +190,7 @@ class _Placement:
         """Whether its GPUs may be used by TensorFlow. Nodes sum by it, or by a library that its image lacks."""
         if step.command is None or step.nodes is not None or not step.resources.gpus:
             return True
-        key = started(declared)
+        key = shipping_key(declared)
         if key not in self.using:
             self.using[key] = may_use_tensorflow(declared, step.command, self.root)
         return self.using[key]
@@ -345,7 +345,7 @@ def staying_on_pools(pipelines: Iterable[DeclaredPipeline]) -> list[Resident]:
 def kept_by(staying: Sequence[Resident], platforms: Mapping[str, Platform]) -> dict[str, list[Resources]]:
     """What services and apps ask for, by pool."""
     return {
-        pool.name: [pod for resident in admitted(staying, pool) for pod in resident.all_pods]
+        pool.name: [pod for resident in residents_on(staying, pool) for pod in resident.all_pods]
         for platform in platforms.values()
         for pool in platform.pools.values()
     }

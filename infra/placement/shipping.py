@@ -15,7 +15,7 @@ from infra.kubernetes.run import bundle_of, command_bundle
 from infra.pipelines.apps import NEWEST, AppDeclaration, runs_file
 from infra.pipelines.contract import ServiceDeclaration, StepDeclaration, Supplement, total
 from infra.pipelines.discovery import DeclaredPipeline, location
-from infra.pipelines.images import CPU_IMAGE, GPU_IMAGE, compiling, unpinned
+from infra.pipelines.images import CPU_IMAGE, GPU_IMAGE, compiling, lock_problem
 from infra.pipelines.pods import SUBSTITUTE
 from infra.pipelines.pods import Command as DeclaredCommand
 from infra.placed import CODE, PACKAGES, Command, Requirements, Step
@@ -44,7 +44,7 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
                 bundle_of(step.module or "", requirements_of(step), root)
             except ShippingError as error:
                 problems.append(Problem(pipeline.key(step), error.value, error.reason, error.fix))
-        commands = {started(step): step for step in reversed(steps) if step.command}
+        commands = {shipping_key(step): step for step in reversed(steps) if step.command}
         for step in reversed(commands.values()):
             problems += _command_problems(pipeline, step, [*steps, *services, *apps], root)
         for app in apps:
@@ -112,7 +112,7 @@ def _app_problems(
     try:
         app_bundle(app, command_of(app, beside, root) if app.command else None, root)
     except ShippingError as error:
-        key = _shipping_key(app.command, error, root)
+        key = _key_of(app.command, error, root)
         yield Problem(pipeline.declared_at(app, key), error.value, error.reason, error.fix)
 
 
@@ -129,7 +129,7 @@ def _command_problems(
     try:
         command_bundle(command_of(step, beside, root), step.arguments, root)
     except ShippingError as error:
-        key = _shipping_key(step.command, error, root)
+        key = _key_of(step.command, error, root)
         yield Problem(pipeline.declared_at(step, key), error.value, error.reason, error.fix)
     except OSError as error:
         reason = f"its files cannot be read: {error.strerror}"
@@ -138,7 +138,7 @@ def _command_problems(
         )
 
 
-def _shipping_key(command: DeclaredCommand | None, error: ShippingError, root: Path) -> str:
+def _key_of(command: DeclaredCommand | None, error: ShippingError, root: Path) -> str:
     """The key of a step or app with ``command`` that ``error`` is about."""
     if command is None:
         return "run"
@@ -173,7 +173,7 @@ def may_use_tensorflow(declared: StepDeclaration, command: Command, root: Path) 
     """Whether anything that the command ships, starts or installs names TensorFlow, or what loads its libraries.
 
     A lock file names all that is installed. True where the files cannot be read: others say why. Equal where
-    `started` is equal.
+    `shipping_key` is equal.
     """
     try:
         contents = command_bundle(command, declared.arguments, root).contents
@@ -190,7 +190,7 @@ def _lock_problem(lock: Path, root: Path) -> tuple[str, str] | None:
     if not lock.is_file():
         return f"there is no such file as {lock}", f"add it: `{compiling(lock, root)}`, or correct `requirements`"
     try:
-        why = unpinned(lock)
+        why = lock_problem(lock)
     except OSError as error:
         return f"it cannot be read: {error.strerror}", "correct its permissions"
     if why is None:
@@ -198,7 +198,7 @@ def _lock_problem(lock: Path, root: Path) -> tuple[str, str] | None:
     return f"not a lock file: {why}", f"make one of a list of packages: `{compiling(lock, root)}`"
 
 
-def started(step: StepDeclaration) -> object:
+def shipping_key(step: StepDeclaration) -> object:
     """What of a command decides which files it ships."""
     assert step.command is not None
     return (

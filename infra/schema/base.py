@@ -157,7 +157,7 @@ Cidr = Annotated[str, AfterValidator(_cidr)]
 
 def misuse(block: ipaddress.IPv4Network, usable: Iterable[ipaddress.IPv4Network]) -> str | None:
     """Why nodes and pods cannot have the block's addresses; None where it lies in one of the ``usable`` blocks."""
-    if any(block.subnet_of(each) for each in usable):
+    if any(block.subnet_of(network) for network in usable):
         return None
     if block.is_loopback:
         return "loopback addresses, with which every machine reaches itself"

@@ -92,7 +92,7 @@ Domain = Annotated[str, AfterValidator(_domain)]
 
 
 def _one_word(value: str) -> str:
-    if not value or not value.isprintable() or any(each in value for each in " ,\"'\\"):
+    if not value or not value.isprintable() or any(character in value for character in " ,\"'\\"):
         raise refuse("empty, or with spaces, commas or quotes", "write it as the provider shows it")
     return value
 
@@ -234,7 +234,7 @@ class OidcSettings(Model):
         """Why anybody in the world can log in there; None where nothing is known that says so."""
         # Host names have no case; these issuers write their paths in small letters.
         place = self.issuer.lower().removeprefix("https://").rstrip("/")
-        return next((why for each, why in public_issuers().items() if place in (each, f"{each}/v2.0")), None)
+        return next((why for issuer, why in public_issuers().items() if place in (issuer, f"{issuer}/v2.0")), None)
 
     @property
     def endpoints(self) -> bool:
@@ -293,8 +293,8 @@ class LoginSettings(OneOf):
         domains = [f"everybody @{email_domain}" for email_domain in self.oidc.email_domains]
         groups = [f"group {group}" for group in self.oidc.groups]
         # With both, the proxy asks for both.
-        said = [", ".join(each) for each in (domains, groups) if each]
-        return " who are of ".join(said) or f"everybody with an account at {self.oidc.issuer}"
+        parts = [", ".join(words) for words in (domains, groups) if words]
+        return " who are of ".join(parts) or f"everybody with an account at {self.oidc.issuer}"
 
 
 class IngressSettings(Model):

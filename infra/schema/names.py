@@ -133,7 +133,7 @@ def node_label_findings(
     yield from label_findings(place, labels)
     for key in labels:
         prefix = key.rpartition("/")[0]
-        if any(prefix == own or prefix.endswith(f".{own}") for own in reserved):
+        if any(prefix == domain or prefix.endswith(f".{domain}") for domain in reserved):
             yield Finding(
                 (*place, key),
                 key,

@@ -21,7 +21,10 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
 
 
 def printable_lines(text: str) -> str:
@@ -107,7 +110,7 @@ class Finding:
 
 def without_prefix(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """The settings among the values of a whole configuration, by their keys without `PREFIX`."""
-    return {key.removeprefix(PREFIX): each for key, each in configuration.items() if key.startswith(PREFIX)}
+    return {key.removeprefix(PREFIX): value for key, value in configuration.items() if key.startswith(PREFIX)}
 
 
 def key_of(path: Sequence[str | int], prefix: str = PREFIX) -> str:
@@ -128,7 +131,7 @@ def nearest(word: object, known: Iterable[str]) -> str | None:
     words = list(known)
     # `nvidia-h100` is nearer to `nvidia-b200` than to `nvidia-h100-80gb`, of which it has every part.
     parts = set(str(word).lower().split("-"))
-    longer = [each for each in words if parts <= set(each.split("-"))]
+    longer = [word for word in words if parts <= set(word.split("-"))]
     if longer:
         return min(longer, key=len)
     matches = difflib.get_close_matches(str(word), words, n=5, cutoff=0.6)

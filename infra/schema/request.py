@@ -116,7 +116,7 @@ class Request:
 
     def exposed_on(self, cluster: str) -> Sequence[Exposed]:
         """Those of ``exposed`` whose pool is one of the cluster's."""
-        return [each for each in self.exposed if each.pool in self.pool_names.get(cluster, ())]
+        return [app for app in self.exposed if app.pool in self.pool_names.get(cluster, ())]
 
     def app_volumes_on(self, cluster: str) -> Sequence[AppVolume]:
         """Those of ``app_volumes`` whose app's pool is one of the cluster's."""
@@ -177,8 +177,8 @@ class Starter:
 def has_room(node: Resources | None, step: Resources, beside: Resources = NOTHING) -> bool:
     """Whether a step fits on a node that leaves ``node`` to pods; ``beside`` is what the store's mount takes."""
     return node is not None and all(
-        wanted + taken <= there
-        for there, wanted, taken in (
+        wanted + taken <= amount
+        for amount, wanted, taken in (
             (node.cpu, step.cpu, beside.cpu),
             (node.memory, step.memory, beside.memory),
             (node.ephemeral_storage, step.ephemeral_storage, beside.ephemeral_storage),

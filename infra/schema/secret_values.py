@@ -35,9 +35,9 @@ SecretText = Annotated[SecretStr, BeforeValidator(_protected)]
 def protected(value: object) -> object:
     """``value`` with its texts as ``SecretStr``, which no message, representation or JSON shows."""
     if isinstance(value, Mapping):
-        return {key: protected(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+        return {key: protected(element) for key, element in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list):
-        return [protected(each) for each in cast("list[Any]", value)]
+        return [protected(element) for element in cast("list[Any]", value)]
     return value if value is None or isinstance(value, SecretStr) else SecretStr(str(value))
 
 
@@ -142,10 +142,10 @@ def shown(place: str, value: object) -> str:
 
 def hidden(text: str, place: str, value: object) -> str:
     """``text`` with `MASK` for each secret of ``value``, which it may quote."""
-    found = set[str]()
-    _without_secrets(place, value, found, DEPTH)
-    for each in sorted(found, key=len, reverse=True):
-        text = text.replace(each, MASK)
+    secrets = set[str]()
+    _without_secrets(place, value, secrets, DEPTH)
+    for quoted in sorted(secrets, key=len, reverse=True):
+        text = text.replace(quoted, MASK)
     return text
 
 
@@ -156,7 +156,7 @@ class _Masked(str):
         return str(self)
 
 
-def _without_secrets(place: str, value: object, found: set[str], depth: int) -> object:
+def _without_secrets(place: str, value: object, secrets: set[str], depth: int) -> object:
     """As much of ``value`` as is shown, without its secrets; those of them that are texts are added to ``found``.
 
     A value of a few hundred bytes of YAML can have billions of elements, so no more of it is looked at.
@@ -165,16 +165,16 @@ def _without_secrets(place: str, value: object, found: set[str], depth: int) -> 
         if not depth:
             return cast("object", value)
         items = islice(cast("Mapping[Any, Any]", value).items(), KEYS + 1)
-        return {key: _without_secrets(f"{place}.{key}", each, found, depth - 1) for key, each in items}
+        return {key: _without_secrets(f"{place}.{key}", element, secrets, depth - 1) for key, element in items}
     if isinstance(value, list):
         if not depth:
             return cast("object", value)
         elements = islice(cast("list[Any]", value), ELEMENTS + 1)
-        return [_without_secrets(place, element, found, depth - 1) for element in elements]
+        return [_without_secrets(place, element, secrets, depth - 1) for element in elements]
     if secret(place, value) is None and not isinstance(value, SecretStr):
         return value
     if isinstance(value, str) and len(value) >= SHORTEST:
-        found.add(value)
+        secrets.add(value)
     return _Masked(MASK)
 
 

@@ -34,8 +34,8 @@ def as_taints(settings: Sequence[TaintSettings]) -> list[Taint]:
 
 def pool_taints(settings: Sequence[TaintSettings], *, gpus: bool) -> list[Taint]:
     """All taints of a pool that the stack creates: those that its file names, after that of every GPU pool."""
-    own = as_taints(settings)
-    return [GPU_TAINT, *(taint for taint in own if taint != GPU_TAINT)] if gpus else own
+    taints = as_taints(settings)
+    return [GPU_TAINT, *(taint for taint in taints if taint != GPU_TAINT)] if gpus else taints
 
 
 def taint_findings(place: Path, taints: Sequence[TaintSettings]) -> Iterator[Finding]:

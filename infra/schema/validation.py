@@ -44,7 +44,7 @@ SETTINGS = "docs/settings.md"
 
 def findings(error: ValidationError, model: type[BaseModel], page: str = SETTINGS) -> list[Finding]:
     """Each error that ``model`` raised as a finding; ``page`` describes the model's keys."""
-    return [finding_of(each, model, page) for each in error.errors(include_url=False)]
+    return [finding_of(detail, model, page) for detail in error.errors(include_url=False)]
 
 
 def place_of(error: ErrorDetails, model: type[BaseModel]) -> Path:
@@ -90,7 +90,7 @@ def _known_keys(annotation: Any, value: object) -> int:
     section = cast("Mapping[Any, Any]", value)
     for option in _options(annotation):
         if get_origin(option) is dict:
-            return sum(_known_keys(get_args(option)[-1], each) for each in section.values())
+            return sum(_known_keys(get_args(option)[-1], element) for element in section.values())
         if isinstance(option, type) and issubclass(option, BaseModel):
             fields = option.model_fields
             return sum(1 + _known_keys(fields[key].annotation, section[key]) for key in section if key in fields)
@@ -119,12 +119,12 @@ def possible(field: FieldInfo) -> Any:
     """A plain value that the field can have; None where none of those that are tried is one."""
     fields: Any = {"value": (field.annotation, field)}
     value = create_model("Value", **fields)
-    for each in _tries(field.annotation):
+    for candidate in _tries(field.annotation):
         try:
-            value(value=each)
+            value(value=candidate)
         except ValidationError:
             continue
-        return each
+        return candidate
     return None
 
 
@@ -134,11 +134,11 @@ def _tries(annotation: Any) -> Iterator[Any]:
         if origin is Literal:
             yield from arguments
         elif origin is dict and _sections(arguments[-1]):
-            yield from ({"x": each} for each in _tries(arguments[-1]))
+            yield from ({"x": element} for element in _tries(arguments[-1]))
         elif origin is list and _sections(arguments[0]):
-            yield from ([each] for each in _tries(arguments[0]))
+            yield from ([element] for element in _tries(arguments[0]))
         elif isinstance(option, type) and issubclass(option, BaseModel):
-            yield {name: possible(each) for name, each in option.model_fields.items() if each.is_required()}
+            yield {name: possible(field) for name, field in option.model_fields.items() if field.is_required()}
     yield from STAND_INS
 
 
@@ -226,7 +226,7 @@ def _shape(loc: Sequence[str | int], model: type[BaseModel]) -> str:
 def _required_keys(annotation: Any) -> str:
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return ""
-    fields = [(name, each.annotation) for name, each in annotation.model_fields.items() if each.is_required()]
+    fields = [(name, field.annotation) for name, field in annotation.model_fields.items() if field.is_required()]
     keys = ", ".join(f"{name}: {_required_keys(below) or '…'}" for name, below in fields)
     return f"{{{keys}}}" if keys else ""
 
@@ -261,17 +261,19 @@ def _parts(loc: Iterable[str | int], model: type[BaseModel]) -> Iterator[tuple[s
 
 def _annotation_at(loc: Iterable[str | int], model: type[BaseModel]) -> Any:
     """What can stand at an error's location, tags included; None where nothing is known of it."""
-    found: Any = model
-    for _, _, found in _parts(loc, model):
-        if found is None:
+    annotation: Any = model
+    for _, _, annotation in _parts(loc, model):
+        if annotation is None:
             return None
-    return found
+    return annotation
 
 
 def _model_at(loc: Iterable[str | int], model: type[BaseModel]) -> type[BaseModel] | None:
     """The settings model at an error's location, tags included."""
-    found = _annotation_at(loc, model)
-    models = [option for option in _options(found) if isinstance(option, type) and issubclass(option, BaseModel)]
+    annotation = _annotation_at(loc, model)
+    models = [
+        option for option in _options(annotation) if isinstance(option, type) and issubclass(option, BaseModel)
+    ]
     return models[0] if len(models) == 1 else None
 
 
@@ -334,7 +336,7 @@ def order(raw: object, path: Iterable[str | int]) -> tuple[int, ...]:
         if isinstance(raw, Mapping):
             section = cast("Mapping[Any, Any]", raw)
             keys = [str(key) for key in section]
-            raw = next((each for key, each in section.items() if str(key) == str(part)), None)
+            raw = next((value for key, value in section.items() if str(key) == str(part)), None)
             numbers.append(keys.index(str(part)) if str(part) in keys else len(keys))
         elif isinstance(part, int):
             raw = cast("list[Any]", raw)[part] if isinstance(raw, list) else None
@@ -364,8 +366,8 @@ def _of_value(place: Path, value: object, lines: Collection[str]) -> Iterator[Fi
     elif isinstance(value, dict):
         yield from _of_section(place, cast("dict[Any, Any]", value), lines)
     elif isinstance(value, list):
-        for index, each in enumerate(cast("list[object]", value)):
-            yield from _of_value((*place, index), each, lines)
+        for index, element in enumerate(cast("list[object]", value)):
+            yield from _of_value((*place, index), element, lines)
 
 
 def _unwritable(text: str, *, lines: bool) -> str | None:
@@ -396,8 +398,8 @@ def rests_on_readable(finding: Finding, unreadable: Collection[Path]) -> bool:
 def copied(value: Any) -> Any:
     """A copy in which a section that an alias of YAML repeats is there as often: each can be changed by itself."""
     if isinstance(value, Mapping):
-        return {key: copied(each) for key, each in cast("Mapping[Any, Any]", value).items()}
-    return [copied(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
+        return {key: copied(element) for key, element in cast("Mapping[Any, Any]", value).items()}
+    return [copied(element) for element in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def leave_out_wrong(values: dict[str, Any], error: ValidationError, model: type[BaseModel]) -> set[Path]:
@@ -462,7 +464,7 @@ def section_at(values: Any, place: Path) -> dict[Any, Any] | None:
     for part in place:
         if isinstance(values, dict):
             items = cast("dict[Any, Any]", values).items()
-            values = next((each for key, each in items if str(key) == str(part)), None)
+            values = next((value for key, value in items if str(key) == str(part)), None)
         elif isinstance(values, list) and isinstance(part, int) and part < len(cast("list[Any]", values)):
             values = cast("list[Any]", values)[part]
         else:
@@ -476,10 +478,10 @@ def _stand_in(
     """Puts a value where ``detail`` says that one is missing; False where nothing can stand in for it."""
     *way, last = place_of(detail, model)
     section = section_at(values, tuple(way))
-    found = stand_in(detail["loc"], model, sections=detail["loc"][0] in sections)
-    if section is None or found is None:
+    value = stand_in(detail["loc"], model, sections=detail["loc"][0] in sections)
+    if section is None or value is None:
         return False
-    section[last] = found
+    section[last] = value
     return True
 
 
@@ -509,7 +511,7 @@ def repair(
 
     Returns what was wrong, and the key that the file has at each corrected place.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     written: dict[Path, str] = {}
     for _ in range(ROUNDS):
         model = model_of(values)
@@ -526,12 +528,12 @@ def repair(
         else:
             break
         for finding, place in corrected:
-            found.append(as_written(finding, written))
+            findings.append(as_written(finding, written))
             if place != finding.path:
                 written[place] = str(finding.path[-1])
         if not corrected:
             break
-    return found, written
+    return findings, written
 
 
 def as_written(finding: Finding, written: Mapping[Path, str]) -> Finding:

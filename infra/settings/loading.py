@@ -46,11 +46,11 @@ def load(raw: Mapping[str, Any], resolve: Resolve = unread) -> Settings:
     """
     if problems := yaml_files.exceeded(raw) or _nothing(raw):
         raise SettingsError(problems)
-    settings, found = _examine(raw, resolve)
-    problems = [finding.problem() for finding in found]
+    settings, findings = _examine(raw, resolve)
+    problems = [finding.problem() for finding in findings]
     overlay = raw.get(OVERLAY)
     if isinstance(overlay, dict) and overlay:
-        problems += _overlay_problems(raw, cast("dict[str, Any]", overlay), found, resolve)
+        problems += _overlay_problems(raw, cast("dict[str, Any]", overlay), findings, resolve)
     problems += _declarations(raw)
     if settings is None or problems:
         raise SettingsError(problems)
@@ -62,7 +62,7 @@ def load(raw: Mapping[str, Any], resolve: Resolve = unread) -> Settings:
 def _declarations(raw: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with the declarations of the pipelines that ``raw`` runs, with or without its overlay."""
     overlay = raw.get(OVERLAY)
-    over = lay_over(raw, laid_over(cast("dict[str, Any]", overlay))) if isinstance(overlay, dict) else {}
+    over = lay_over(raw, overlay_settings(cast("dict[str, Any]", overlay))) if isinstance(overlay, dict) else {}
     folders = dict.fromkeys([*folders_in(raw), *folders_in(over)])
     return [problem for folder in folders for problem in pipeline(folder).problems]
 
@@ -91,7 +91,7 @@ def lay_over(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, A
     return merged
 
 
-def laid_over(overlay: Mapping[str, Any]) -> dict[str, Any]:
+def overlay_settings(overlay: Mapping[str, Any]) -> dict[str, Any]:
     """What of the section ``rehearsal`` is settings, without its own keys."""
     return {key: value for key, value in overlay.items() if key not in {OVERLAY, *Rehearsal.model_fields}}
 
@@ -109,7 +109,7 @@ def pipelines_in(raw: Mapping[str, Any]) -> Mapping[str, PipelineSettings]:
     if yaml_files.exceeded(raw):
         return {}
     sections = read(raw).draft.pipelines
-    return {name: each for name, each in sections.items() if is_known(name, each)}
+    return {name: settings for name, settings in sections.items() if is_known(name, settings)}
 
 
 def _clouds_of(reading: Reading) -> list[str]:
@@ -119,10 +119,10 @@ def _clouds_of(reading: Reading) -> list[str]:
 
 def _examine(raw: Mapping[str, Any], resolve: Resolve) -> tuple[Settings | None, list[Finding]]:
     reading = read(raw, resolve)
-    found = [finding for check in CHECKS for finding in check(reading)]
+    findings = [finding for check in CHECKS for finding in check(reading)]
     for name in _clouds_of(reading):
-        found += [finding for check in CLOUDS[name].checks() for finding in check(reading.request)]
-    judged = [as_written(finding, reading.written) for finding in found if reading.judges(finding)]
+        findings += [finding for check in CLOUDS[name].checks() for finding in check(reading.request)]
+    judged = [as_written(finding, reading.written) for finding in findings if reading.judges(finding)]
     return reading.settings, sorted([*reading.findings, *judged], key=lambda finding: order(raw, finding.path))
 
 
@@ -134,9 +134,9 @@ def _overlay_problems(
     if OVERLAY in overlay:
         yield Problem(prefix + OVERLAY, overlay[OVERLAY], "an overlay has no overlay of its own", "remove it")
     rest = {key: value for key, value in raw.items() if key != OVERLAY}
-    _, found = _examine(lay_over(rest, laid_over(overlay)), resolve)
+    _, findings = _examine(lay_over(rest, overlay_settings(overlay)), resolve)
     before = {(finding.path, finding.reason) for finding in known}
-    for finding in found:
+    for finding in findings:
         if (finding.path, finding.reason) in before:
             continue
         if _reaches(overlay, finding.path):

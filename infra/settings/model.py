@@ -33,13 +33,13 @@ from infra.settings.pipelines import (
 # Which findings a stack lives with, and why.
 
 
-def _said(value: str) -> str:
+def _reason(value: str) -> str:
     if not value.strip():
         raise refuse("empty", "say why the stack may have what the policy finds, and who decided it")
     return value
 
 
-Reason = Annotated[str, AfterValidator(_said)]
+Reason = Annotated[str, AfterValidator(_reason)]
 """A text that is not empty."""
 
 
@@ -191,9 +191,9 @@ class KueueSettings(ChartSettings):
 
     def shares_of(self, namespace: str, teams: Mapping[str, Team], *, runs_pipelines: bool) -> dict[str, int]:
         """The share of each namespace: the stack's own, ``namespace``, and those of its ``teams``."""
-        own = 1 if runs_pipelines or not teams else 0
-        found = {namespace: own, **{team.namespace: 1 for team in teams.values()}}
-        return {name: self.shares.get(name, share) for name, share in found.items()}
+        share = 1 if runs_pipelines or not teams else 0
+        shares = {namespace: share, **{team.namespace: 1 for team in teams.values()}}
+        return {name: self.shares.get(name, share) for name, share in shares.items()}
 
 
 # What a stack file says of metrics: what is measured of Jobs, and what reads the metrics of all that runs.
@@ -301,7 +301,7 @@ class MetricsSettings(Model):
         return self.collect and self.prometheus.install
 
 
-def installed(
+def installed_residents(
     host: str, kueue: KueueSettings | None, metrics: MetricsSettings | None, *, collects: bool
 ) -> Iterator[Resident]:
     """What a stack installs of its own on the pool ``host`` of one of its clusters; ``collects`` says that the
@@ -342,7 +342,9 @@ class EgressSettings(Model):
         """The networks that ``allow`` names; None where nothing is limited."""
         if not self.restrict:
             return None
-        return [Egress(each.cidr, tuple(each.ports), tuple(each.protocols)) for each in self.allow.values()]
+        return [
+            Egress(network.cidr, tuple(network.ports), tuple(network.protocols)) for network in self.allow.values()
+        ]
 
 
 class Rehearsal(Model):

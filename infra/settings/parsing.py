@@ -113,27 +113,29 @@ def read(raw: Mapping[str, Any], resolve: Resolve | None = None) -> Reading:
     Without ``resolve`` clusters of other stacks have no pools, and nothing is found wrong with them.
     """
     values = cast("dict[str, Any]", copied(raw))
-    found = list(validation.plain_value_findings(values, OVERLAY))
-    lost = {leave_out(values, each.path) for each in found}
+    findings = list(validation.plain_value_findings(values, OVERLAY))
+    lost = {leave_out(values, finding.path) for finding in findings}
     referred = references.resolve(values, resolve)
-    found += referred.findings
+    findings += referred.findings
     lost |= referred.lost
     repairs, written = repair(values, model_of)
-    found += repairs
+    findings += repairs
     clusters = tuple(str(name) for name in _section(values.get("clusters")) or {})
     names = tuple(_pool_names(values))
     settings, model = None, model_of(values)
     try:
         settings = model.model_validate(values)
     except ValidationError as error:
-        found += [
+        findings += [
             as_written(finding, written)
             for finding in validation.findings(error, model)
             if finding.path not in lost
         ]
         lost |= leave_out_wrong(values, error, model)
     draft = salvage(values, lost, model, _draft_of(model), sections=(KEY,))
-    return Reading(None if found else settings, draft, clusters, names, tuple(found), frozenset(lost), written)
+    return Reading(
+        None if findings else settings, draft, clusters, names, tuple(findings), frozenset(lost), written
+    )
 
 
 @cache

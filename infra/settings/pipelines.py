@@ -1,8 +1,8 @@
 """The section `pipelines` of a stack file: what each section in it runs, and so which keys it may have."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import AfterValidator, ConfigDict
 from typing_extensions import TypedDict
@@ -25,6 +25,8 @@ from infra.schema.problems import Path, SettingsError
 from infra.schema.request import AppAccess, AppVolume, Exposed
 
 KEY = "pipelines"
+
+T = TypeVar("T")
 
 
 class _Unknown(PipelineSettings):
@@ -69,11 +71,11 @@ def each_of(names: Iterable[str]) -> Any:
 @cache
 def _mapping_of(folders: tuple[tuple[str, str | None], ...]) -> Any:
     keys: dict[str, Any] = {
-        name: (_Unknown if each is None else section_of(each)) | None for name, each in folders
+        name: (_Unknown if folder is None else section_of(folder)) | None for name, folder in folders
     }
-    found: Any = TypedDict("Pipelines", keys, total=False)  # type: ignore[operator]
-    found.__pydantic_config__ = ConfigDict(extra="forbid")
-    return Annotated[found, AfterValidator(_without_empty)]
+    mapping: Any = TypedDict("Pipelines", keys, total=False)  # type: ignore[operator]
+    mapping.__pydantic_config__ = ConfigDict(extra="forbid")
+    return Annotated[mapping, AfterValidator(_without_empty)]
 
 
 def _without_empty(sections: dict[str, PipelineSettings | None]) -> dict[str, PipelineSettings]:
@@ -91,27 +93,29 @@ def is_known(name: str, settings: PipelineSettings) -> bool:
     return names_pipeline(folder(name, settings)) and (settings.uses is not None or not is_path(name))
 
 
-def steps_if_any(name: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:
-    """The steps of the pipeline that the section runs, right or wrong; none where they cannot be said.
+def _if_any(
+    name: str, settings: PipelineSettings, read: Callable[[str, PipelineSettings], Sequence[T]]
+) -> Sequence[T]:
+    """What ``read`` returns; nothing where it raises SettingsError.
 
-    It may be no fault of the declaration's where settings are wrong; for right ones, loading raises it.
+    That may be no fault of the declaration's where settings are wrong; for right ones, loading raises it.
     """
     if not is_known(name, settings):
         return ()
     try:
-        return steps_of(folder(name, settings), settings)
+        return read(folder(name, settings), settings)
     except SettingsError:
         return ()
+
+
+def steps_if_any(name: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:
+    """The steps of the pipeline that the section runs, right or wrong; none where it cannot declare them."""
+    return _if_any(name, settings, steps_of)
 
 
 def services_if_any(name: str, settings: PipelineSettings) -> Sequence[ServiceDeclaration]:
-    """The services of the pipeline that the section runs, right or wrong; none where they cannot be said."""
-    if not is_known(name, settings):
-        return ()
-    try:
-        return services_of(folder(name, settings), settings)
-    except SettingsError:
-        return ()
+    """The services of the pipeline that the section runs, right or wrong; none where it cannot declare them."""
+    return _if_any(name, settings, services_of)
 
 
 def any_services(sections: Mapping[str, PipelineSettings]) -> bool:
@@ -125,13 +129,8 @@ def any_services(sections: Mapping[str, PipelineSettings]) -> bool:
 
 
 def apps_if_any(name: str, settings: PipelineSettings) -> Sequence[AppDeclaration]:
-    """The apps of the pipeline that the section runs, right or wrong; none where they cannot be said."""
-    if not is_known(name, settings):
-        return ()
-    try:
-        return apps_of(folder(name, settings), settings)
-    except SettingsError:
-        return ()
+    """The apps of the pipeline that the section runs, right or wrong; none where it cannot declare them."""
+    return _if_any(name, settings, apps_of)
 
 
 def apps_with_store(sections: Mapping[str, PipelineSettings]) -> tuple[AppAccess, ...]:
@@ -176,8 +175,8 @@ def apps_of_teams(teams: Mapping[str, Team]) -> dict[str, tuple[AppAccess, ...]]
                 apps.folder_of(pipeline, app) if rights == "write" else None,
                 ("teams", name, "apps", pipeline, app),
             )
-            for pipeline, found in team.apps.items()
-            for app, rights in found.items()
+            for pipeline, section in team.apps.items()
+            for app, rights in section.items()
         )
         for name, team in teams.items()
         if team.apps
@@ -186,8 +185,8 @@ def apps_of_teams(teams: Mapping[str, Team]) -> dict[str, tuple[AppAccess, ...]]
 
 def _place(name: str, settings: PipelineSettings, app: AppDeclaration) -> Path:
     """Where the stack file places ``app`` of the pipeline ``name``."""
-    found = (at for at, each in placements(settings, (KEY, name)) if each is app.placed_by)
-    return next(found, (KEY, name))
+    places = (at for at, placed_by in placements(settings, (KEY, name)) if placed_by is app.placed_by)
+    return next(places, (KEY, name))
 
 
 def exposed(sections: Mapping[str, PipelineSettings]) -> tuple[Exposed, ...]:

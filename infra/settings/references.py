@@ -34,23 +34,23 @@ def resolve(values: dict[str, Any], read: Resolve | None) -> Referred:
 
     Without ``read``, they only get their ``cloud``.
     """
-    found = Referred()
-    clusters = {str(name): _section(each) for name, each in _section(values.get("clusters")).items()}
-    others = {name: each for name, each in clusters.items() if _refers(each)}
+    referred = Referred()
+    clusters = {str(name): _section(content) for name, content in _section(values.get("clusters")).items()}
+    others = {name: section for name, section in clusters.items() if _refers(section)}
     for name, section in others.items():
-        found.findings += _own_keys(name, section)
+        referred.findings += _own_keys(name, section)
         section["cloud"] = CLOUD
     if others:
-        found.findings += _own_store(values, others)
-        found.lost.add(("store",))
+        referred.findings += _own_store(values, others)
+        referred.lost.add(("store",))
     elif values.get("store") is None:
-        found.lost.add(("store",))
-        found.findings.append(_no_store("store" in values))
+        referred.lost.add(("store",))
+        referred.findings.append(_no_store("store" in values))
         values.pop("store", None)
     if read is not None:
         for name, section in others.items():
-            _fill(name, section, values, read, found)
-    return found
+            _fill(name, section, values, read, referred)
+    return referred
 
 
 def _refers(section: Mapping[Any, Any]) -> bool:
@@ -82,35 +82,39 @@ def _no_store(empty: bool) -> Finding:
     return Finding(("store",), None, "empty" if empty else "required, and not there", add)
 
 
-def _fill(name: str, section: dict[Any, Any], values: Mapping[str, Any], read: Resolve, found: Referred) -> None:
+def _fill(
+    name: str, section: dict[Any, Any], values: Mapping[str, Any], read: Resolve, referred: Referred
+) -> None:
     at: Path = ("clusters", name)
     stack, cluster = section.get("stack"), section.get("cluster")
-    found.lost.add((*at, "pools"))
+    referred.lost.add((*at, "pools"))
     if not isinstance(stack, str) or not isinstance(cluster, str):
         return
     facts = _facts((*at, "stack"), stack, values, read)
     if isinstance(facts, Finding):
         # All clusters of one stack would say the same.
-        if not any((finding.value, finding.reason) == (facts.value, facts.reason) for finding in found.findings):
-            found.findings.append(facts)
+        if not any(
+            (finding.value, finding.reason) == (facts.value, facts.reason) for finding in referred.findings
+        ):
+            referred.findings.append(facts)
         return
     if cluster not in facts.clusters:
         known = sorted(facts.clusters)
         fix = did_you_mean(cluster, known, f"write {listed(known)}")
         reason = f"stack `{stack}` has no cluster of that name"
-        found.findings.append(Finding((*at, "cluster"), cluster, reason, fix))
+        referred.findings.append(Finding((*at, "cluster"), cluster, reason, fix))
         return
     team = _team(stack, facts, values)
     if isinstance(team, Finding):
-        if team not in found.findings:
-            found.findings.append(team)
+        if team not in referred.findings:
+            referred.findings.append(team)
         team = ""
-    there = facts.clusters[cluster]
+    platform = facts.clusters[cluster]
     # Outputs come in no order, and the first of pools that are alike is where gates run.
-    section["pools"] = dict(sorted(there.pools.items()))
-    found.lost.discard((*at, "pools"))
+    section["pools"] = dict(sorted(platform.pools.items()))
+    referred.lost.discard((*at, "pools"))
     if team:
-        section.update(facts=there, team=team)
+        section.update(facts=platform, team=team)
 
 
 def _facts(at: Path, stack: str, values: Mapping[str, Any], read: Resolve) -> PlatformFacts | Finding:
@@ -157,13 +161,13 @@ def _team(stack: str, facts: PlatformFacts, values: Mapping[str, Any]) -> str | 
     for name, team in facts.teams.items():
         if (team.namespace, team.service_account) == (namespace, account):
             return name
-    near = next((each for each in facts.teams.values() if each.namespace == namespace), None)
+    near = next((team for team in facts.teams.values() if team.namespace == namespace), None)
     if near is not None:
         reason = f"stack `{stack}` lets Jobs in namespace `{namespace}` run as `{near.service_account}` only"
         return Finding(("service_account",), account, reason, f"write `{near.service_account}`")
     teams = ", ".join(
-        f"`{name}` in namespace `{each.namespace}` as `{each.service_account}`"
-        for name, each in facts.teams.items()
+        f"`{name}` in namespace `{team.namespace}` as `{team.service_account}`"
+        for name, team in facts.teams.items()
     )
     reason = f"stack `{stack}` has no team with that namespace; it has {teams}"
     fix = "write one of these, or have yours added to `slipway:teams` in that stack's file"

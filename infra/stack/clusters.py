@@ -38,14 +38,14 @@ from infra.kubernetes.workspace import (
     collector_of,
     reads_nodes,
 )
-from infra.pipelines.contract import Resident, admitted
+from infra.pipelines.contract import Resident, residents_on
 from infra.pipelines.images import BUILDKIT_IMAGE, CPU_IMAGE
 from infra.placed import IMAGE_BUILD, with_those_before
 from infra.platform import Platform
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.schema.quantities import seconds
 from infra.schema.request import builds_namespace
-from infra.settings.model import REPLICAS, REQUESTS, KueueSettings, Settings, installed
+from infra.settings.model import REPLICAS, REQUESTS, KueueSettings, Settings, installed_residents
 from infra.stack.placed_stack import PlacedStack
 
 
@@ -137,7 +137,7 @@ def declare_queues(stack: PlacedStack) -> dict[str, Kueue]:
 def _held(stack: PlacedStack, platform: Platform) -> list[Resident]:
     """What is on the pools of a cluster and in no queue."""
     settings, cheapest = stack.settings, cheapest_pool(platform).name
-    held = [resident for pool in platform.pools.values() for resident in admitted(stack.residents, pool)]
+    held = [resident for pool in platform.pools.values() for resident in residents_on(stack.residents, pool)]
     for app in stack.all_apps:
         if app.platform == platform and proxied(app):
             held.append(Resident("proxy", cheapest, [PROXY] * pods_of_proxy(app), (), app.pipeline, app.name))
@@ -147,7 +147,9 @@ def _held(stack: PlacedStack, platform: Platform) -> list[Resident]:
         if pipeline.schedule and stack.steps[name][0].platform == platform:
             held.append(Resident("runner", cheapest, [RUNNER], (), name))
     if host := host_pool(platform):
-        held += installed(host.name, settings.kueue, settings.metrics, collects=platform.collector is not None)
+        held += installed_residents(
+            host.name, settings.kueue, settings.metrics, collects=platform.collector is not None
+        )
     return held
 
 

@@ -17,7 +17,7 @@ from infra.platform_output import UnreadableStackError
 from infra.review.stack import mapping
 from infra.schema.problems import PREFIX, Problem, SettingsError, listed, without_prefix
 from infra.schema.yaml_files import ConfigError
-from infra.settings.loading import laid_over, lay_over
+from infra.settings.loading import lay_over, overlay_settings
 from offline.engine.evaluate import ORGANIZATION, SECTION, evaluate, load_with_placeholders
 from offline.engine.monitor import Evaluation, EvaluationError, Observer, secret_names
 from offline.engine.stack_config import load_stack, stack_names
@@ -136,7 +136,9 @@ class OtherStacks:
         values = dict(config.values)
         overlay = mapping(values.pop(f"{PREFIX}rehearsal", None))
         if overlay and not self.preview:
-            values = lay_over(values, {f"{PREFIX}{key}": setting for key, setting in laid_over(overlay).items()})
+            values = lay_over(
+                values, {f"{PREFIX}{key}": setting for key, setting in overlay_settings(overlay).items()}
+            )
         others = self.of(name)
         settings, placeholders, _ = load_with_placeholders(without_prefix(values), others.resolve)
         emulated = emulators(settings.request)

@@ -24,7 +24,7 @@ from infra.pipelines.discovery import pipeline
 from infra.program import declare
 from infra.review.stack import JOB, mapping, strings
 from infra.schema.problems import PREFIX, Problem, SettingsError, without_prefix
-from infra.settings.loading import laid_over, lay_over, pipelines_in
+from infra.settings.loading import lay_over, overlay_settings, pipelines_in
 from infra.settings.model import Settings
 from infra.settings.pipelines import apps_if_any, folder, steps_if_any
 from infra.stack.configuration import pipelines_of, problems_beside
@@ -132,7 +132,7 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
     overlay = mapping(values.get(OVERLAY))
     remarks: list[str] = []
     if overlay:
-        values = lay_over(values, {f"{PREFIX}{key}": value for key, value in laid_over(overlay).items()})
+        values = lay_over(values, {f"{PREFIX}{key}": value for key, value in overlay_settings(overlay).items()})
         remarks.append(f"{OVERLAY} lays over the settings: {json.dumps(overlay)}")
     raw = without_prefix(values)
     others = OtherStacks(root, declare, preview=False).of(stack)

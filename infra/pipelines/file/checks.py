@@ -376,7 +376,7 @@ def check_items(declared: PipelineFile) -> Iterator[Finding]:
             continue
         yield from _files((*at, "items", "files"), name, step, declared)
         yield from _waiting((*at, WORKERS), step.items.mode, step.workers or 1, read=((*at, "items", MODE),))
-        yield from _told(at, step)
+        yield from _item_word(at, step)
         yield from _results(at, step)
     if any(step.items for step in declared.steps.values()):
         yield from _names(declared)
@@ -412,7 +412,7 @@ def _files(at: Path, name: str, step: PipelineStep, declared: PipelineFile) -> I
             yield Finding(at, pattern, reason, f"add `best` to `{read}`", read=(("steps", read),))
 
 
-def _told(at: Path, step: PipelineStep) -> Iterator[Finding]:
+def _item_word(at: Path, step: PipelineStep) -> Iterator[Finding]:
     """A program that is not told on which item it works."""
     words = [name for word in step.run for name in pods.names(word)]
     if step.run and pods.ITEM not in words:

@@ -40,7 +40,7 @@ from infra.pipelines.file.shape import (
     section_of,
     used_in,
 )
-from infra.pipelines.matrix import MOST_STEPS, Value, resized, variants, written
+from infra.pipelines.matrix import MOST_STEPS, Value, argument, resize, variants
 from infra.pipelines.pods import SUBSTITUTE, Command, Place, Probe, build_of, inside
 from infra.pipelines.results import Result, declare_columns, items_table
 from infra.schema.problems import Finding, Path, Problem, key_of
@@ -74,9 +74,9 @@ def filler(
         if reference not in declared.parameters:
             return None
         values = chosen or {}
-        return literal(written(values[reference] if reference in values else getattr(settings, reference)))
+        return literal(argument(values[reference] if reference in values else getattr(settings, reference)))
 
-    return lambda word: pods.replaced(word, value)
+    return lambda word: pods.replace_references(word, value)
 
 
 def services(declared: PipelineFile, settings: Any, place: Place) -> Sequence[ServiceDeclaration]:
@@ -178,7 +178,7 @@ def _nodes(step: PipelineStep, settings: StepSettings) -> Nodes | None:
     """The pods of a step on several nodes, where there are several."""
     if step.nodes is None or not isinstance(settings, MultiNodeSettings) or settings.nodes == 1:
         return None
-    roles = resized(step.nodes.roles, settings.nodes)
+    roles = resize(step.nodes.roles, settings.nodes)
     return Nodes(settings.nodes, roles, seconds(settings.wait), step.nodes.port)
 
 
@@ -291,7 +291,7 @@ def _read(folder: Folder) -> _Reading:
         )
         return reading
     content = cast("dict[str, Any]", raw)
-    findings = [_repeated(key) for key in repeated]
+    findings = [_repeated_key(key) for key in repeated]
     findings += _judge(content, reading)
     for finding in sorted(findings, key=lambda finding: order(content, finding.path)):
         key = f"{file}: {key_of(finding.path, '')}".removesuffix(": ")
@@ -349,7 +349,7 @@ def _too_many(content: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(("steps",), None, reason, "make several pipelines of it, or use `items`")
 
 
-def _repeated(key: Repeated) -> Finding:
+def _repeated_key(key: Repeated) -> Finding:
     reason = f"the key stands here twice, again in line {key.line}"
     return Finding(key.place, key.place[-1], reason, "remove one of them, or rename it")
 

@@ -506,13 +506,13 @@ def _of_items(step: PipelineStep) -> dict[str, Any]:
         ASSIGNMENT: "Whether a service hands its items out, or each worker has its own share.",
     }
 
-    def assigned(value: str) -> str:
+    def has_queue(value: str) -> str:
         if value == QUEUE and step.items and not queue:
             fix = f"write `{STATIC}`, or add `queue: <service>` to the `items` of the step in `pipeline.yaml`"
             raise refuse("the pipeline names no service that hands out the items of this step", fix)
         return value
 
-    assignment = Annotated[Literal["queue", "static"], AfterValidator(assigned)]
+    assignment = Annotated[Literal["queue", "static"], AfterValidator(has_queue)]
     return {
         WORKERS: (workers, Field(default=step.workers or 1, description=about[WORKERS])),
         MODE: (Literal["parallel", "ordered"], Field(default=mode, description=about[MODE])),

@@ -8,7 +8,7 @@ from infra.platform import Resources
 from infra.schema.base import PoolSettings
 from infra.schema.problems import Finding, Path
 from infra.settings.checks.pipelines import pools_of
-from infra.settings.model import installed
+from infra.settings.model import installed_residents
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY, apps_if_any, services_if_any, steps_if_any
 
@@ -16,24 +16,24 @@ from infra.settings.pipelines import KEY, apps_if_any, services_if_any, steps_if
 
 
 def staying(draft: Draft) -> list[Resident]:
-    """What is there of services, of what the stack installs, and of apps, in this order."""
-    read = bool(draft.metrics and draft.metrics.collect)
-    found = [
+    """What stays on pools: services, what the stack installs, and apps, in this order."""
+    collects = bool(draft.metrics and draft.metrics.collect)
+    programs = [
         resident
         for name, settings in draft.pipelines.items()
         for resident in residents(
-            name, services_if_any(name, settings), apps_if_any(name, settings), exporters=read
+            name, services_if_any(name, settings), apps_if_any(name, settings), exporters=collects
         )
     ]
     for cluster in draft.clusters.values():
         host = next((name for name, pool in cluster.pools.items() if not pool.has_gpus), None)
         if host is not None and not cluster.other_stack:
-            found += installed(host, draft.kueue, draft.metrics, collects=cluster.collects_metrics)
-    return sorted(found, key=lambda resident: resident.kind == "app")
+            programs += installed_residents(host, draft.kueue, draft.metrics, collects=cluster.collects_metrics)
+    return sorted(programs, key=lambda resident: resident.kind == "app")
 
 
-def who(resident: Resident) -> str:
-    """``resident`` in words."""
+def in_words(resident: Resident) -> str:
+    """What ``resident`` is, in words."""
     match resident.kind:
         case "service":
             return f"the service `{resident.name}`"
@@ -73,12 +73,12 @@ class Target:
 
 def targets(draft: Draft) -> dict[str, Target]:
     """The pools of the stack that can be read, by name."""
-    found: dict[str, Target] = {}
+    by_name: dict[str, Target] = {}
     for name, (at, pool) in pools_of(draft).items():
         cluster = draft.clusters[str(at[1])]
         key = () if cluster.other_stack else (*at, cluster.nodes_key_of(pool))
-        found[name] = Target(at, name, pool, cluster.node_of(pool), cluster.most_nodes_of(pool), key)
-    return found
+        by_name[name] = Target(at, name, pool, cluster.node_of(pool), cluster.most_nodes_of(pool), key)
+    return by_name
 
 
 WORDS: Mapping[str, tuple[str, str]] = {
@@ -95,19 +95,19 @@ def check_admission(reading: Reading) -> Iterator[Finding]:
     draft = reading.draft
     if draft.kueue is None or draft.kueue.local_queue:
         return
-    pools, on_pools = targets(draft), staying(draft)
+    pools, programs = targets(draft), staying(draft)
     for name, settings in draft.pipelines.items():
         places = {id(placed): at for at, placed in placements(settings, (KEY, name))}
         for step in steps_if_any(name, settings):
             target = pools.get(step.placed_by.pool)
-            there = [resident for resident in on_pools if resident.pool == step.placed_by.pool]
-            # Where not even what stays has room, that is said of the apps.
-            if target and target.node and target.most_nodes and not _crowded(target, there):
+            on_pool = [resident for resident in programs if resident.pool == step.placed_by.pool]
+            # Where not even what stays has room, a finding about the apps says so.
+            if target and target.node and target.most_nodes and not _is_crowded(target, on_pool):
                 at = places.get(id(step.placed_by), (KEY, name))
-                yield from _never(at, step, target, there, draft)
+                yield from _never(at, step, target, on_pool, draft)
 
 
-def _crowded(target: Target, held: Sequence[Resident]) -> bool:
+def _is_crowded(target: Target, held: Sequence[Resident]) -> bool:
     """Whether the pool has less than what is on it at all times asks for."""
     most = target.most_nodes or 0
     return any(
@@ -125,31 +125,32 @@ def _never(
     wanted = step.placed_by.asked
     pods = step.nodes.count if step.nodes else step.workers
     if step.nodes and pods > most:
-        # Said of every step with nodes, with or without a queue.
+        # A finding about every step with nodes, with or without a queue.
         return
     key = (*at, "nodes" if step.nodes else "workers")
     read: tuple[Path, ...] = (("kueue",), (*at, "pool"), *([target.nodes_key] if target.nodes_key else ()))
     plural = "s" * (most != 1)
     for name, (unit, words) in WORDS.items():
-        each, there = getattr(wanted, name), getattr(node, name)
-        if not each or each > there:
-            # What is too large for a node is said of every step.
+        amount, node_amount = getattr(wanted, name), getattr(node, name)
+        if not amount or amount > node_amount:
+            # What is too large for a node is a finding about every step.
             continue
-        taken = [(who(one), amount) for one in held if (amount := getattr(one.most, name))]
-        quota = there * most - sum(amount for _, amount in taken)
-        if each * pods > quota:
-            less = "".join(f", less {amount}{unit} for {whose}" for whose, amount in taken)
+        taken = [(in_words(resident), getattr(resident.most, name)) for resident in held]
+        taken = [(what, part) for what, part in taken if part]
+        quota = node_amount * most - sum(part for _, part in taken)
+        if amount * pods > quota:
+            less = "".join(f", less {part}{unit} for {what}" for what, part in taken)
             each_pod = " in each pod" if pods > 1 else ""
             # A step that an app brings along has no section of its own.
-            own = at != (KEY, at[1])
-            one_pod = f"{'it' if own else f'its step `{step.name}`'} asks for {each}{unit}"
-            together = f"{pods} pods ask for {each * pods}{unit}" if pods > 1 else one_pod
+            has_section = at != (KEY, at[1])
+            one_pod = f"{'it' if has_section else f'its step `{step.name}`'} asks for {amount}{unit}"
+            together = f"{pods} pods ask for {amount * pods}{unit}" if pods > 1 else one_pod
             less_of_it = f"ask for {quota // pods}{unit} or less{each_pod}, or " if quota >= pods else ""
             yield Finding(
-                (key if pods > 1 else (*at, name)) if own else at,
-                (pods if pods > 1 else getattr(step.placed_by, name, None)) if own else None,
+                (key if pods > 1 else (*at, name)) if has_section else at,
+                (pods if pods > 1 else getattr(step.placed_by, name, None)) if has_section else None,
                 f"{together}{words}, and all of pool `{target.name}` is {max(quota, 0)}{unit} "
-                f"({most} node{plural} with {there}{unit}{less}): Kueue would never let the Job in",
+                f"({most} node{plural} with {node_amount}{unit}{less}): Kueue would never let the Job in",
                 f"{less_of_it}let the pool have more nodes{'' if less_of_it else ', or take another pool'}",
                 read=(*read, *target.keys_of(name)),
             )

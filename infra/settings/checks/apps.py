@@ -6,15 +6,21 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from infra.pipelines.apps import NEWEST, AppDeclaration, object_name
-from infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration, placements
+from infra.pipelines.contract import (
+    AMOUNTS,
+    PipelineSettings,
+    ServiceDeclaration,
+    StepDeclaration,
+    placements,
+    room_for,
+    take,
+)
 from infra.platform import Resources
 from infra.schema.problems import Finding, Path, listed
-from infra.settings.checks.admission import Target, staying, targets, who
+from infra.settings.checks.admission import Target, in_words, staying, targets
 from infra.settings.checks.pipelines import RENAME, pools_of
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY, apps_if_any, services_if_any, steps_if_any
-
-AMOUNTS = ("cpu", "memory", "ephemeral_storage", "gpus")
 
 
 @dataclass(frozen=True)
@@ -35,103 +41,103 @@ def check_apps(reading: Reading) -> Iterator[Finding]:
     """Findings about apps that connect to others, about their pods, and about pools that have no room for them."""
     draft = reading.draft
     clusters = {name: str(at[1]) for name, (at, _) in pools_of(draft).items()}
-    found: list[_Placed] = []
+    apps: list[_Placed] = []
     for name, settings in draft.pipelines.items():
         of_pipeline = list(_placed(name, settings))
-        for each in of_pipeline:
-            yield from _connects(each, of_pipeline, settings)
-            yield from _reach(each, of_pipeline, clusters)
-            yield from _pods(each)
-            yield from _account(each, draft)
-            yield from _follows(each, of_pipeline, settings)
-        found += of_pipeline
-    if found:
-        yield from _room(found, draft)
+        for placed in of_pipeline:
+            yield from _connects(placed, of_pipeline, settings)
+            yield from _reach(placed, of_pipeline, clusters)
+            yield from _pods(placed)
+            yield from _account(placed, draft)
+            yield from _follows(placed, of_pipeline, settings)
+        apps += of_pipeline
+    if apps:
+        yield from _room(apps, draft)
 
 
 def _placed(name: str, settings: PipelineSettings) -> Iterator[_Placed]:
-    places = {id(each): at for at, each in placements(settings, (KEY, name))}
+    places = {id(placed_by): at for at, placed_by in placements(settings, (KEY, name))}
     for app in apps_if_any(name, settings):
         yield _Placed(name, app, places.get(id(app.placed_by), (KEY, name)))
 
 
-def _connects(each: _Placed, beside: Sequence[_Placed], settings: PipelineSettings) -> Iterator[Finding]:
+def _connects(placed: _Placed, beside: Sequence[_Placed], settings: PipelineSettings) -> Iterator[Finding]:
     """The apps that it connects to and that the stack leaves out."""
-    there = {other.app.name for other in beside}
-    section = each.at[:-1]
-    own: object = getattr(settings, "apps", None)
-    known = type(own).model_fields if isinstance(own, BaseModel) else {}
-    for name in dict.fromkeys(each.app.connects):
-        if name in there:
+    names = {other.app.name for other in beside}
+    section = placed.at[:-1]
+    apps: object = getattr(settings, "apps", None)
+    known = type(apps).model_fields if isinstance(apps, BaseModel) else {}
+    for name in dict.fromkeys(placed.app.connects):
+        if name in names:
             continue
         if name in known:
             reason = f"it connects to the app `{name}`, which the stack leaves out"
-            fix = f"add `{name}: {{pool: …}}` beside it, or remove `{each.app.name}`"
+            fix = f"add `{name}: {{pool: …}}` beside it, or remove `{placed.app.name}`"
         else:
             reason = f"it connects to the app `{name}`, which the pipeline does not have"
             fix = "correct the pipeline's declaration"
-        yield Finding(each.at, None, reason, fix, read=((*section, name),))
+        yield Finding(placed.at, None, reason, fix, read=((*section, name),))
 
 
-def _reach(each: _Placed, beside: Sequence[_Placed], clusters: Mapping[str, str]) -> Iterator[Finding]:
+def _reach(placed: _Placed, beside: Sequence[_Placed], clusters: Mapping[str, str]) -> Iterator[Finding]:
     """The apps that it connects to on another cluster, where their names mean nothing."""
-    here = clusters.get(each.app.placed_by.pool)
+    here = clusters.get(placed.app.placed_by.pool)
     for other in beside:
-        there = clusters.get(other.app.placed_by.pool, here)
-        if other.app.name not in each.app.connects or here is None or there == here:
+        other_cluster = clusters.get(other.app.placed_by.pool, here)
+        if other.app.name not in placed.app.connects or here is None or other_cluster == here:
             continue
-        pools = [name for name, cluster in clusters.items() if cluster == there]
+        pools = [name for name, cluster in clusters.items() if cluster == other_cluster]
         yield Finding(
-            (*each.at, "pool"),
-            each.app.placed_by.pool,
+            (*placed.at, "pool"),
+            placed.app.placed_by.pool,
             f"a pool of cluster `{here}`, and the app `{other.app.name}`, to which it connects, runs on cluster "
-            f"`{there}`: an app is reached in its cluster alone",
-            f"take a pool of cluster `{there}` ({listed(pools)}), or move `{other.app.name}`",
+            f"`{other_cluster}`: an app is reached in its cluster alone",
+            f"take a pool of cluster `{other_cluster}` ({listed(pools)}), or move `{other.app.name}`",
             read=((*other.at, "pool"),),
         )
 
 
-def _pods(each: _Placed) -> Iterator[Finding]:
-    placed_by = each.app.placed_by
+def _pods(placed: _Placed) -> Iterator[Finding]:
+    placed_by = placed.app.placed_by
     autoscale = placed_by.autoscale
-    if each.app.keeps_data:
+    if placed.app.keeps_data:
         reason = "it keeps its data on a volume, which one pod has to itself"
         if placed_by.replicas > 1:
-            yield Finding((*each.at, "replicas"), placed_by.replicas, reason, "write 1, or remove it")
+            yield Finding((*placed.at, "replicas"), placed_by.replicas, reason, "write 1, or remove it")
         if autoscale:
-            yield Finding((*each.at, "autoscale"), autoscale.model_dump(), reason, "remove it")
+            yield Finding((*placed.at, "autoscale"), autoscale.model_dump(), reason, "remove it")
     elif autoscale and autoscale.most <= placed_by.replicas:
         yield Finding(
-            (*each.at, "autoscale", "most"),
+            (*placed.at, "autoscale", "most"),
             autoscale.most,
             f"not more than the {placed_by.replicas} pods that are always there",
             f"write {placed_by.replicas + 1} or more, or remove `autoscale`",
-            read=((*each.at, "replicas"),),
+            read=((*placed.at, "replicas"),),
         )
 
 
-def _account(each: _Placed, draft: Draft) -> Iterator[Finding]:
-    name = object_name(each.pipeline, each.app.name)
+def _account(placed: _Placed, draft: Draft) -> Iterator[Finding]:
+    name = object_name(placed.pipeline, placed.app.name)
     if name == draft.service_account:
         reason = (
-            f"with its name, the service account of the app `{each.app.name}` is called `{name}`, like the Jobs'"
+            f"with its name, the service account of the app `{placed.app.name}` is called `{name}`, like the Jobs'"
         )
-        yield Finding((KEY, each.pipeline), each.pipeline, reason, RENAME, read=(("service_account",),))
+        yield Finding((KEY, placed.pipeline), placed.pipeline, reason, RENAME, read=(("service_account",),))
 
 
-def _follows(each: _Placed, beside: Sequence[_Placed], settings: PipelineSettings) -> Iterator[Finding]:
+def _follows(placed: _Placed, beside: Sequence[_Placed], settings: PipelineSettings) -> Iterator[Finding]:
     """What an app cannot follow, and what has the name of the step that notes the runs."""
-    follow = each.app.placed_by.follow
+    follow = placed.app.placed_by.follow
     if follow is None:
         return
-    at = (*each.at, "follow")
-    if not each.app.inputs:
+    at = (*placed.at, "follow")
+    if not placed.app.inputs:
         reason = "it refers to no step's result, so there is none that it could go on to"
         fix = "remove it: what a server or TensorBoard shows comes without a restart"
         yield Finding(at, follow, reason, fix)
         return
     names = {
-        **{step.name: "step" for step in steps_if_any(each.pipeline, settings)},
+        **{step.name: "step" for step in steps_if_any(placed.pipeline, settings)},
         **{other.app.name: "app" for other in beside},
     }
     if kind := names.get(NEWEST):
@@ -139,74 +145,62 @@ def _follows(each: _Placed, beside: Sequence[_Placed], settings: PipelineSetting
         yield Finding(at, follow, reason, f"give the {kind} another name")
 
 
-def _room(found: Sequence[_Placed], draft: Draft) -> Iterator[Finding]:
+def _room(apps: Sequence[_Placed], draft: Draft) -> Iterator[Finding]:
     """Apps that would wait for a node for ever, beside all else that stays on their pool."""
     pools = targets(draft)
-    for name in dict.fromkeys(each.app.placed_by.pool for each in found):
+    for name in dict.fromkeys(placed.app.placed_by.pool for placed in apps):
         target = pools.get(name)
         if target and target.node and target.most_nodes:
-            yield from _packed(target, target.node, target.most_nodes, found, draft)
+            on_pool = [placed for placed in apps if placed.app.placed_by.pool == name]
+            yield from _room_on(target, target.node, target.most_nodes, on_pool, draft)
 
 
-def _packed(
-    target: Target, node: Resources, most: int, found: Sequence[_Placed], draft: Draft
+def _room_on(
+    target: Target, node: Resources, most: int, apps: Sequence[_Placed], draft: Draft
 ) -> Iterator[Finding]:
     others = [resident for resident in staying(draft) if resident.pool == target.name and resident.kind != "app"]
-    nodes = [node] * min(most, sum(each.pods for each in found) + sum(len(other.pods) for other in others))
-    for wanted in (pod for other in others for pod in other.pods):
-        _take(nodes, wanted)
-    there = [each for each in found if each.app.placed_by.pool == target.name]
-    beside = [f"{who(other)} ({_said(other.least)})" for other in others]
-    for each in sorted(there, key=lambda each: -_share(each.app.placed_by.asked, node)):
-        wanted = each.app.placed_by.asked
-        if not _fits(node, wanted):
-            # What is too large for a node is said of everything that asks for one.
+    nodes = [node] * min(most, sum(placed.pods for placed in apps) + sum(len(other.pods) for other in others))
+    for pod in (pod for other in others for pod in other.pods):
+        take(nodes, pod)
+    beside = [f"{in_words(other)} ({_amounts(other.least)})" for other in others]
+    for placed in sorted(apps, key=lambda placed: -_share(placed.app.placed_by.asked, node)):
+        pod = placed.app.placed_by.asked
+        if not room_for(node, pod):
+            # What is too large for a node is a finding about everything that asks for one.
             continue
-        got = sum(_take(nodes, wanted) for _ in range(each.pods))
-        if got < each.pods:
-            yield _no_room(each, got, target, beside)
-        beside.append(f"{each.pods} x " * (each.pods > 1) + f"`{each.app.name}` ({_said(wanted)})")
+        pods = sum(take(nodes, pod) for _ in range(placed.pods))
+        if pods < placed.pods:
+            yield _no_room(placed, pods, target, beside)
+        beside.append(f"{placed.pods} x " * (placed.pods > 1) + f"`{placed.app.name}` ({_amounts(pod)})")
 
 
-def _no_room(each: _Placed, got: int, target: Target, beside: Sequence[str]) -> Finding:
-    """The finding about an app of which only ``got`` pods have room on ``target``, beside what ``beside`` says."""
-    wanted, node, most = each.app.placed_by.asked, target.node, target.most_nodes
+def _no_room(placed: _Placed, pods: int, target: Target, beside: Sequence[str]) -> Finding:
+    """The finding about an app of which only ``pods`` have room on ``target``, beside what ``beside`` says."""
+    pod, node, most = placed.app.placed_by.asked, target.node, target.most_nodes
     assert node is not None
     nodes = f"{most} nodes at most, each" if most != 1 else "one node"
     others = f" beside {', '.join(beside)}" if beside else ""
     return Finding(
-        (*each.at, "replicas") if each.pods > 1 else (*each.at, "pool"),
-        each.pods if each.pods > 1 else target.name,
-        f"pool `{target.name}` ({nodes} with {_said(node)}) has room for {got} of {each.pods} "
-        f"pod{'s' * (each.pods != 1)} of it ({_said(wanted)}){others}: "
+        (*placed.at, "replicas") if placed.pods > 1 else (*placed.at, "pool"),
+        placed.pods if placed.pods > 1 else target.name,
+        f"pool `{target.name}` ({nodes} with {_amounts(node)}) has room for {pods} of {placed.pods} "
+        f"pod{'s' * (placed.pods != 1)} of it ({_amounts(pod)}){others}: "
         "all of these stay there, so the others would wait for ever",
         "ask for less, let the pool have more nodes, or take another pool",
-        read=((*each.at, "pool"), *([target.nodes_key] if target.nodes_key else ())),
+        read=((*placed.at, "pool"), *([target.nodes_key] if target.nodes_key else ())),
     )
 
 
-def _said(amounts: Resources) -> str:
-    """What a pod asks for, or a node leaves to pods: `500m of CPU, 1024Mi of memory, 4096Mi of scratch space`."""
-    gpus = f", {amounts.gpus} GPU{'s' * (amounts.gpus != 1)}" if amounts.gpus else ""
-    scratch = f"{amounts.ephemeral_storage}Mi of scratch space"
-    return f"{amounts.cpu}m of CPU, {amounts.memory}Mi of memory, {scratch}{gpus}"
+def _amounts(resources: Resources) -> str:
+    """``resources`` in words: `500m of CPU, 1024Mi of memory, 4096Mi of scratch space`."""
+    gpus = f", {resources.gpus} GPU{'s' * (resources.gpus != 1)}" if resources.gpus else ""
+    scratch = f"{resources.ephemeral_storage}Mi of scratch space"
+    return f"{resources.cpu}m of CPU, {resources.memory}Mi of memory, {scratch}{gpus}"
 
 
 def _share(wanted: Resources, node: Resources) -> float:
+    """The largest share of a node that a pod asks for of any resource."""
     return max(getattr(wanted, key) / (getattr(node, key) or 1) for key in AMOUNTS)
-
-
-def _fits(free: Resources, wanted: Resources) -> bool:
-    return all(getattr(wanted, key) <= getattr(free, key) for key in AMOUNTS)
-
-
-def _take(nodes: list[Resources], wanted: Resources) -> bool:
-    """Takes ``wanted`` from the first of ``nodes`` that has it; False where none has."""
-    for index, free in enumerate(nodes):
-        if _fits(free, wanted):
-            nodes[index] = Resources(**{key: getattr(free, key) - getattr(wanted, key) for key in AMOUNTS})
-            return True
-    return False
 
 
 # Services of pipelines against the clusters that they run on, and the names of Services of all kinds.
@@ -236,7 +230,7 @@ class _Section:
 
     def pool_key(self, service: ServiceDeclaration) -> Path:
         """The place of the name of the pool that ``service`` asks for."""
-        places = (at for at, each in placements(self.settings, self.at) if each is service.placed_by)
+        places = (at for at, placed_by in placements(self.settings, self.at) if placed_by is service.placed_by)
         return (*next(places, self.at), "pool")
 
 
@@ -271,15 +265,15 @@ def _name(section: _Section, first: dict[str, tuple[str, str]]) -> Iterator[Find
     name = section.name
     if name[:1].isdigit():
         # https://kubernetes.io/docs/concepts/overview/working-with-objects/names: RFC 1035 (seen November 2026).
-        what, own = section.named[0]
-        reason = f"the Service of {what} would be called `{name}-{own}`, and such names begin with a letter"
+        what, program = section.named[0]
+        reason = f"the Service of {what} would be called `{name}-{program}`, and such names begin with a letter"
         yield Finding(section.at, name, reason, RENAME)
         return
-    for what, own in section.named:
-        other, of = first.setdefault(f"{name}-{own}", (what, name))
+    for what, program in section.named:
+        other, of = first.setdefault(f"{name}-{program}", (what, name))
         if of != name:
             like = f"that of {other} of pipeline `{of}`"
-            reason = f"with its name, the Service of {what} is called `{name}-{own}`, like {like}"
+            reason = f"with its name, the Service of {what} is called `{name}-{program}`, like {like}"
             yield Finding(section.at, name, reason, RENAME)
             return
 
@@ -288,20 +282,20 @@ def _service_reach(
     section: _Section, service: ServiceDeclaration, clusters: Mapping[str, str]
 ) -> Iterator[Finding]:
     """The steps that run on another cluster than the service: its address means nothing there."""
-    there = clusters.get(service.placed_by.pool)
+    cluster = clusters.get(service.placed_by.pool)
     away = [
         (step, clusters[step.placed_by.pool])
         for step in section.steps
-        if service.name in step.connects and clusters.get(step.placed_by.pool, there) != there
+        if service.name in step.connects and clusters.get(step.placed_by.pool, cluster) != cluster
     ]
-    if there is None or not away:
+    if cluster is None or not away:
         return
     names = listed((step.name for step, _ in away), "and")
     pools = [name for name, cluster in clusters.items() if cluster == away[0][1]]
     yield Finding(
         section.pool_key(service),
         service.placed_by.pool,
-        f"a pool of cluster `{there}`, and {names}, which connect{'s' * (len(away) == 1)} to it, "
+        f"a pool of cluster `{cluster}`, and {names}, which connect{'s' * (len(away) == 1)} to it, "
         f"run{'s' * (len(away) == 1)} on cluster `{away[0][1]}`: a service is reached in its cluster alone",
         f"take a pool of cluster `{away[0][1]}` ({listed(pools)}), or move the steps",
         read=tuple((*section.at, "steps", step.variant.of if step.variant else step.name) for step, _ in away),

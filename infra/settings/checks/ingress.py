@@ -1,11 +1,12 @@
 """Apps that people reach from outside the cluster: one certificate, one login that keeps others out, one host."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from infra.schema.ingress import IapSettings, IngressSettings, OidcSettings, OneOf
-from infra.schema.problems import Finding, Path, key_of, listed, nearest
+from infra.schema.problems import Finding, Path, listed
 from infra.schema.request import Exposed
 from infra.settings.checks.pipelines import pools_of
+from infra.settings.checks.stack import missing_secret
 from infra.settings.parsing import Reading
 from infra.settings.pipelines import KEY, apps_if_any, exposed, services_if_any, steps_if_any
 
@@ -16,13 +17,13 @@ def check(reading: Reading) -> Iterator[Finding]:
     """Findings about the `ingress` of each app by itself, and about two with one host."""
     first: dict[str, str] = {}
     clusters = {name: str(at[1]) for name, (at, _) in pools_of(reading.draft).items()}
-    for each in exposed(reading.draft.pipelines):
-        yield from _one((*each.at, "tls"), each.ingress.tls, "a certificate")
-        yield from _one((*each.at, "login"), each.ingress.login, "a login")
-        yield from _login(each.at, each.ingress)
-        yield from _secret(each, reading.draft.secrets)
-        yield from _host(each, first)
-        yield from _other_stack(each, reading, clusters)
+    for app in exposed(reading.draft.pipelines):
+        yield from _one((*app.at, "tls"), app.ingress.tls, "a certificate")
+        yield from _one((*app.at, "login"), app.ingress.login, "a login")
+        yield from _login(app.at, app.ingress)
+        yield from _secret(app, reading.draft.secrets)
+        yield from _host(app, first)
+        yield from _other_stack(app, reading, clusters)
     yield from _names(reading)
 
 
@@ -70,41 +71,32 @@ def _oidc(at: Path, oidc: OidcSettings) -> Iterator[Finding]:
             read=((*at, "everyone"), (*at, "email_domains"), (*at, "groups")),
         )
     endpoints = ("authorization_endpoint", "token_endpoint", "user_info_endpoint")
-    there = [endpoint for endpoint in endpoints if getattr(oidc, endpoint)]
-    if there and not oidc.endpoints:
-        missing = [endpoint for endpoint in endpoints if endpoint not in there]
+    given = [endpoint for endpoint in endpoints if getattr(oidc, endpoint)]
+    if given and not oidc.endpoints:
+        missing = [endpoint for endpoint in endpoints if endpoint not in given]
         yield Finding(at, None, f"{listed(missing, 'and')} are missing beside it", "write all three, or none")
 
 
 def _iap(at: Path, iap: IapSettings) -> Iterator[Finding]:
     if (iap.client_id is None) != (iap.client_secret is None):
-        there, missing = ("client_id", "client_secret") if iap.client_id else ("client_secret", "client_id")
-        reason = f"`{there}` is there without `{missing}`, and a client has both"
-        yield Finding((*at, there), getattr(iap, there), reason, f"write `{missing}`, or remove it")
+        given, missing = ("client_id", "client_secret") if iap.client_id else ("client_secret", "client_id")
+        reason = f"`{given}` is there without `{missing}`, and a client has both"
+        yield Finding((*at, given), getattr(iap, given), reason, f"write `{missing}`, or remove it")
 
 
-def _secret(each: Exposed, there: Mapping[str, object]) -> Iterator[Finding]:
-    secret = each.ingress.login.secret
-    if secret is None or secret in there:
-        return
-    near = nearest(secret, there)
-    known = f"the stack has `{near}`; correct one of the names, or " if near else ""
-    fix = f"{known}set it with `pulumi config set --secret --path '{key_of(('secrets', secret))}'`"
-    yield Finding(
-        ("secrets", secret),
-        None,
-        f"the login of `{each.name}` needs it, and it is not set",
-        fix,
-        read=tuple((*each.at, "login", kind, "client_secret") for kind in ("oidc", "iap")),
-    )
+def _secret(app: Exposed, secrets: Collection[str]) -> Iterator[Finding]:
+    secret = app.ingress.login.secret
+    if secret is not None and secret not in secrets:
+        read = tuple((*app.at, "login", kind, "client_secret") for kind in ("oidc", "iap"))
+        yield missing_secret(secret, f"the login of `{app.name}` needs it", secrets, read=read)
 
 
-def _host(each: Exposed, first: dict[str, str]) -> Iterator[Finding]:
-    host = each.ingress.host
-    other = first.setdefault(host, each.name)
-    if other != each.name:
+def _host(app: Exposed, first: dict[str, str]) -> Iterator[Finding]:
+    host = app.ingress.host
+    other = first.setdefault(host, app.name)
+    if other != app.name:
         reason = f"`{other}` has it already, and a host leads to one app"
-        yield Finding((*each.at, "host"), host, reason, "give it a host of its own")
+        yield Finding((*app.at, "host"), host, reason, "give it a host of its own")
 
 
 def _names(reading: Reading) -> Iterator[Finding]:
@@ -113,12 +105,14 @@ def _names(reading: Reading) -> Iterator[Finding]:
     The cluster takes the last of two objects of one name, so that people could be led past the login.
     """
     draft = reading.draft
-    there: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for name, settings in draft.pipelines.items():
-        groups = [each for each in steps_if_any(name, settings) if each.nodes]
+        groups = [step for step in steps_if_any(name, settings) if step.nodes]
         named = (apps_if_any(name, settings), services_if_any(name, settings), groups)
-        for what, found in zip(("app", "service", "step"), named, strict=True):
-            there.update({f"{name}-{each.name}": f"{what} `{each.name}` of pipeline `{name}`" for each in found})
+        for what, programs in zip(("app", "service", "step"), named, strict=True):
+            owners.update(
+                {f"{name}-{program.name}": f"{what} `{program.name}` of pipeline `{name}`" for program in programs}
+            )
     for name, settings in draft.pipelines.items():
         for app in apps_if_any(name, settings):
             ingress = app.placed_by.ingress
@@ -127,7 +121,7 @@ def _names(reading: Reading) -> Iterator[Finding]:
                 **({"idle": "what stops it when nobody uses it"} if app.idle else {}),
             }
             for word, what in beside.items():
-                if other := there.get(f"{name}-{app.name}-{word}"):
+                if other := owners.get(f"{name}-{app.name}-{word}"):
                     yield Finding(
                         (KEY, name),
                         None,
@@ -136,12 +130,12 @@ def _names(reading: Reading) -> Iterator[Finding]:
                     )
 
 
-def _other_stack(each: Exposed, reading: Reading, clusters: Mapping[str, str]) -> Iterator[Finding]:
-    name = clusters.get(each.pool)
+def _other_stack(app: Exposed, reading: Reading, clusters: Mapping[str, str]) -> Iterator[Finding]:
+    name = clusters.get(app.pool)
     cluster = reading.draft.clusters.get(name) if name else None
     if cluster is not None and cluster.other_stack:
         yield Finding(
-            each.at,
+            app.at,
             None,
             f"cluster `{name}` is that of stack `{cluster.other_stack}`, and who has a cluster decides what of it "
             "is open to the outside",

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
-from infra.charts import copy_problem
 from infra.pipelines.contract import StepSettings, placements
 from infra.pipelines.discovery import supplements
 from infra.placed import GATES_FOLDER
 from infra.schema.names import name_findings
 from infra.schema.problems import Finding, Path, listed
+from infra.settings.checks.stack import chart_findings
 from infra.settings.model import MOST_SHARE, KueueSettings
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY as PIPELINES
@@ -42,7 +42,7 @@ def check_kueue(reading: Reading) -> Iterator[Finding]:
         yield from _queued_provisioning(draft)
         if not others:
             yield from _priorities(draft, "jobs", "write `slipway:kueue: {}`, or remove it")
-        elif not _queued(draft):
+        elif not _has_queue(draft):
             whose = f"the file of stack {listed(sorted(map(str, others)), 'and')} has no `slipway:kueue`, so that "
             yield from _priorities(draft, whose + "Jobs", "remove it, or have Kueue added there")
         return
@@ -72,7 +72,7 @@ def _queued_provisioning(draft: Draft) -> Iterator[Finding]:
                 )
 
 
-def _queued(draft: Draft) -> bool:
+def _has_queue(draft: Draft) -> bool:
     """Whether another stack that has the clusters declares queues there for this one."""
     return any(getattr(getattr(cluster, "access", None), "queue", None) for cluster in draft.clusters.values())
 
@@ -86,7 +86,7 @@ def _priorities(draft: Draft, whose: str, fix: str) -> Iterator[Finding]:
             )
 
 
-def _said(settings: KueueSettings, keys: tuple[str, ...]) -> Iterator[tuple[str, object]]:
+def _keys_in_file(settings: KueueSettings, keys: tuple[str, ...]) -> Iterator[tuple[str, object]]:
     """Those of the keys that the file has."""
     for key in keys:
         if key in settings.model_fields_set:
@@ -96,9 +96,9 @@ def _said(settings: KueueSettings, keys: tuple[str, ...]) -> Iterator[tuple[str,
 def _of_a_team(settings: KueueSettings, stacks: list[str], draft: Draft) -> Iterator[Finding]:
     whose = f"stack {listed(stacks, 'and')}"
     keys = ("install", *INSTALLATION, "local_queue", *DECLARED)
-    for key, value in _said(settings, keys):
+    for key, value in _keys_in_file(settings, keys):
         yield Finding((KEY, key), value, f"the file of {whose} says it, which has the clusters", "remove it")
-    if any(cluster.pools for cluster in draft.clusters.values()) and not _queued(draft):
+    if any(cluster.pools for cluster in draft.clusters.values()) and not _has_queue(draft):
         yield Finding(
             (KEY,),
             None,
@@ -110,10 +110,10 @@ def _of_a_team(settings: KueueSettings, stacks: list[str], draft: Draft) -> Iter
 
 def _installation(settings: KueueSettings) -> Iterator[Finding]:
     yield from name_findings((KEY, "namespace"), settings.namespace)
-    for index, each in enumerate(settings.namespaces):
-        yield from name_findings((KEY, "namespaces", index), each)
+    for index, namespace in enumerate(settings.namespaces):
+        yield from name_findings((KEY, "namespaces", index), namespace)
     if not settings.install:
-        for key, value in _said(settings, INSTALLATION):
+        for key, value in _keys_in_file(settings, INSTALLATION):
             yield Finding(
                 (KEY, key),
                 value,
@@ -122,16 +122,7 @@ def _installation(settings: KueueSettings) -> Iterator[Finding]:
                 read=((KEY, "install"),),
             )
         return
-    if settings.chart and (why := copy_problem("kueue", settings.chart, settings.version)):
-        yield Finding((KEY, "chart"), settings.chart, why, "fetch it again, or name its `version`")
-    if settings.version and not settings.chart:
-        yield Finding(
-            (KEY, "version"),
-            settings.version,
-            "the version of a chart of your own, and which is not said; the public one's is pinned",
-            "remove it, or name its `chart`",
-            read=((KEY, "chart"),),
-        )
+    yield from chart_findings((KEY,), "kueue", settings)
 
 
 def _namespaces(settings: KueueSettings, draft: Draft) -> Iterator[Finding]:
@@ -147,12 +138,12 @@ def _namespaces(settings: KueueSettings, draft: Draft) -> Iterator[Finding]:
             "write another name, such as `kueue-system`",
             read=read,
         )
-    for index, each in enumerate(settings.namespaces):
-        whose = "the cluster's own" if each.startswith("kube-") else "Kueue's own"
-        if each.startswith("kube-") or each == settings.namespace:
+    for index, namespace in enumerate(settings.namespaces):
+        whose = "the cluster's own" if namespace.startswith("kube-") else "Kueue's own"
+        if namespace.startswith("kube-") or namespace == settings.namespace:
             yield Finding(
                 (KEY, "namespaces", index),
-                each,
+                namespace,
                 f"{whose} namespace, in which nobody could create a Job while Kueue does not answer",
                 "remove it",
                 read=((KEY, "namespace"), *read),
@@ -181,7 +172,7 @@ def _found_queue(settings: KueueSettings, draft: Draft) -> Iterator[Finding]:
             "write `install: false` beside it, or remove it",
             read=((KEY, "install"),),
         )
-    for key, value in _said(settings, DECLARED):
+    for key, value in _keys_in_file(settings, DECLARED):
         yield Finding(
             (KEY, key),
             value,
@@ -244,12 +235,12 @@ def _pools(draft: Draft) -> Iterator[Finding]:
             )
         for pool, settings in cluster.pools.items():
             for key in ("selector", "taints"):
-                found = getattr(settings, key, None) or ()
-                if len(found) > MOST_LABELS:
+                labels = getattr(settings, key, None) or ()
+                if len(labels) > MOST_LABELS:
                     yield Finding(
                         (*at, pool, key),
                         None,
-                        f"{len(found)} of them, and Kueue knows a pool by at most {MOST_LABELS}",
+                        f"{len(labels)} of them, and Kueue knows a pool by at most {MOST_LABELS}",
                         f"name at most {MOST_LABELS}",
                         read=((KEY,),),
                     )

@@ -42,8 +42,8 @@ def check(reading: Reading) -> Iterator[Finding]:
             yield _unknown(at, name, settings)
             continue
         yield from _schedule((*at, "schedule"), name, settings, reading.draft)
-        for each in pipeline(folder(name, settings)).checks:
-            yield from each(Section(at, settings, pools))
+        for check_section in pipeline(folder(name, settings)).checks:
+            yield from check_section(Section(at, settings, pools))
 
 
 def section_name_findings(at: Path, name: str) -> Iterator[Finding]:
@@ -55,7 +55,10 @@ def section_name_findings(at: Path, name: str) -> Iterator[Finding]:
     yield from name_findings(at, name)
     taken = {
         **dict.fromkeys(STACK_OUTPUTS, f"`{name}` is an output of the stack itself"),
-        **{each: f"`{each}/` of the store has the {it.name} of GPU steps" for each, it in supplements().items()},
+        **{
+            folder_name: f"`{folder_name}/` of the store has the {supplement.name} of GPU steps"
+            for folder_name, supplement in supplements().items()
+        },
         **OWN_NAMES,
         GATES_FOLDER: f"`{GATES_FOLDER}/` of the store has what gates write",
     }
@@ -77,7 +80,7 @@ def _schedule(at: Path, name: str, settings: PipelineSettings, draft: Draft) -> 
     if settings.schedule is None:
         return
     pools = pools_of(draft)
-    named = [each.placed_by.pool for each in steps_if_any(name, settings)]
+    named = [step.placed_by.pool for step in steps_if_any(name, settings)]
     clusters = {pools[pool][0][1] for pool in named if pool in pools}
     if len(clusters) > 1:
         yield Finding(
@@ -101,8 +104,8 @@ def _unknown(at: Path, name: str, settings: PipelineSettings) -> Finding:
     if settings.uses is None:
         near = nearest(name, known)
         fix = f"did you mean `{near}`? " if near else ""
-        own = f"{fix}A name of your own has the pipeline's below it: `uses: {near or known[0]}`"
-        return Finding(at, name, reason, own)
+        uses = f"{fix}A name of your own has the pipeline's below it: `uses: {near or known[0]}`"
+        return Finding(at, name, reason, uses)
     if is_path(settings.uses):
         reason = f"there is no {FILES} in {location(settings.uses).path}"
         fix = f"correct the path, relative to the repository, or write one of {listed(known, 'and')}"
@@ -119,11 +122,11 @@ def _unknown(at: Path, name: str, settings: PipelineSettings) -> Finding:
 
 def pools_of(draft: Draft) -> dict[str, tuple[Path, PoolSettings]]:
     """The pools that can be read, by name, with their places; of two with one name the first."""
-    found: dict[str, tuple[Path, PoolSettings]] = {}
+    by_name: dict[str, tuple[Path, PoolSettings]] = {}
     for cluster, content in draft.clusters.items():
         for name, pool in content.pools.items():
-            found.setdefault(name, (("clusters", cluster, "pools", name), pool))
-    return found
+            by_name.setdefault(name, (("clusters", cluster, "pools", name), pool))
+    return by_name
 
 
 def same_job_names(reading: Reading) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """What a stack file says beside its clusters and pipelines: names, registry, secrets and metrics."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from infra.charts import copy_problem
 from infra.schema.base import ChartSettings
@@ -75,12 +75,12 @@ def same_resource_names(reading: Reading) -> Iterator[Finding]:
 
 def check(reading: Reading) -> Iterator[Finding]:
     """Findings about builds without a registry, and about a registry that cannot have them."""
-    found = reading.draft.registry
-    if found is None:
+    registry = reading.draft.registry
+    if registry is None:
         yield from _lacking(reading)
         return
-    yield from _logins(reading, found)
-    target = targets(reading.draft).get(found.pool)
+    yield from _logins(reading, registry)
+    target = targets(reading.draft).get(registry.pool)
     if target is None:
         return
     cluster = reading.draft.clusters[str(target.at[1])]
@@ -88,8 +88,8 @@ def check(reading: Reading) -> Iterator[Finding]:
     if why := cluster.builds_problem:
         reason = f"pods that build images are refused there: {why}"
         fix = "take a pool of another cluster, or name images by digest in place of `build`"
-        yield Finding((KEY, "pool"), found.pool, reason, fix, read=(at,))
-    elif found.repository is None and not cluster.has_registry:
+        yield Finding((KEY, "pool"), registry.pool, reason, fix, read=(at,))
+    elif registry.repository is None and not cluster.has_registry:
         reason = "the cluster brings no registry of its own"
         fix = "name the repository that images are pushed to: `registry.example.org/team/slipway`"
         yield Finding((KEY, "repository"), None, reason, fix, read=(at, (KEY, "pool")))
@@ -103,9 +103,9 @@ def _lacking(reading: Reading) -> Iterator[Finding]:
             *services_if_any(name, settings),
             *apps_if_any(name, settings),
         )
-        building = [each.name for each in declared if each.build]
+        building = [program.name for program in declared if program.build]
         if building:
-            pools = [each for each, target in targets(reading.draft).items() if not target.pool.has_gpus]
+            pools = [pool for pool, target in targets(reading.draft).items() if not target.pool.has_gpus]
             what = f"pipeline `{name}` builds the image of {listed(building[:3], 'and')}"
             example = f"`slipway:{KEY}: {{pool: {pools[0] if pools else '<a pool without GPUs>'}}}`"
             fix = f"write {example}, with `repository` for a registry that is not the cloud's own"
@@ -113,22 +113,18 @@ def _lacking(reading: Reading) -> Iterator[Finding]:
             return
 
 
-def _logins(reading: Reading, found: RegistrySettings) -> Iterator[Finding]:
+def _logins(reading: Reading, registry: RegistrySettings) -> Iterator[Finding]:
     """Logins that nothing sets, or that no registry wants."""
-    there = reading.draft.secrets
+    secrets = reading.draft.secrets
     for key in ("login", "pull_login"):
-        secret: str | None = getattr(found, key)
+        secret: str | None = getattr(registry, key)
         if secret is None:
             continue
-        if found.repository is None:
+        if registry.repository is None:
             reason = "the cloud's own registry takes the identity of the pods, and no login"
             yield Finding((KEY, key), secret, reason, "remove it, or name a `repository`")
-        elif secret not in there:
-            command = f"`pulumi config set --secret --path '{key_of(('secrets', secret))}'`"
-            near = nearest(secret, there)
-            known = f"the stack has `{near}`; correct one of the names, or " if near else ""
-            reason = f"`{KEY}.{key}` needs it, and it is not set"
-            yield Finding(("secrets", secret), None, reason, f"{known}set it with {command}", read=((KEY, key),))
+        elif secret not in secrets:
+            yield missing_secret(secret, f"`{KEY}.{key}` needs it", secrets, read=((KEY, key),))
 
 
 # The secrets of a stack.
@@ -139,7 +135,7 @@ SECRET_KEY = "secrets"
 
 def check_secrets(reading: Reading) -> Iterator[Finding]:
     """Findings about the name of each secret, values that are empty or in clear, and secrets that steps lack."""
-    yield from _secret_lacking(reading)
+    yield from _missing_secrets(reading)
     for name, value in reading.draft.secrets.items():
         at: Path = (SECRET_KEY, name)
         command = _command(name)
@@ -160,9 +156,17 @@ def _command(name: str) -> str:
     return f"`pulumi config set --secret --path '{key_of((SECRET_KEY, name))}'`"
 
 
-def _secret_lacking(reading: Reading) -> Iterator[Finding]:
+def missing_secret(name: str, reason: str, secrets: Collection[str], read: tuple[Path, ...] = ()) -> Finding:
+    """The finding about a secret that is not one of ``secrets``; ``reason`` says what needs it."""
+    near = nearest(name, secrets)
+    known = f"the stack has `{near}`; correct one of the names, or " if near else ""
+    fix = f"{known}set it with {_command(name)}"
+    return Finding((SECRET_KEY, name), None, f"{reason}, and it is not set", fix, read=read)
+
+
+def _missing_secrets(reading: Reading) -> Iterator[Finding]:
     """The secrets that the stack's pipelines need, and that nothing sets."""
-    there = reading.draft.secrets
+    secrets = reading.draft.secrets
     needed: dict[str, str] = {}
     for pipeline, settings in reading.draft.pipelines.items():
         for step in steps_if_any(pipeline, settings):
@@ -176,11 +180,8 @@ def _secret_lacking(reading: Reading) -> Iterator[Finding]:
         if notify and notify.secret:
             needed.setdefault(notify.secret, f"the schedule of pipeline `{pipeline}` needs it for `notify`")
     for secret, reason in needed.items():
-        if secret not in there:
-            near = nearest(secret, there)
-            known = f"the stack has `{near}`; correct one of the names, or " if near else ""
-            fix = f"{known}set it with {_command(secret)}"
-            yield Finding((SECRET_KEY, secret), None, f"{reason}, and it is not set", fix)
+        if secret not in secrets:
+            yield missing_secret(secret, reason, secrets)
 
 
 # What a stack file says of metrics, against its clusters.
@@ -263,15 +264,15 @@ def _of_teams(draft: Draft) -> Iterator[Finding]:
         )
 
 
-def _uncollected(draft: Draft) -> list[str]:
+def _without_metrics(draft: Draft) -> list[str]:
     """The clusters whose cloud does not collect metrics itself."""
-    return [name for name, each in draft.clusters.items() if not each.collects_metrics]
+    return [name for name, cluster in draft.clusters.items() if not cluster.collects_metrics]
 
 
 def _prometheus(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
     at: Path = (METRIC_KEY, "prometheus")
-    own = metrics.prometheus
-    where = _uncollected(draft)
+    prometheus = metrics.prometheus
+    where = _without_metrics(draft)
     if "prometheus" in metrics.model_fields_set and draft.clusters and not where:
         yield Finding(
             at,
@@ -281,56 +282,56 @@ def _prometheus(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
             read=(("clusters",),),
         )
         return
-    yield from name_findings((*at, "namespace"), own.namespace)
-    yield from label_findings((*at, "pod_labels"), own.pod_labels)
-    yield from label_findings((*at, "labels"), own.labels)
-    if not own.pod_labels:
+    yield from name_findings((*at, "namespace"), prometheus.namespace)
+    yield from label_findings((*at, "pod_labels"), prometheus.pod_labels)
+    yield from label_findings((*at, "labels"), prometheus.labels)
+    if not prometheus.pod_labels:
         yield Finding(
             (*at, "pod_labels"),
             None,
             "every pod of the namespace would be let in",
             "name a label of Prometheus's own pods",
         )
-    for key in FOUND if own.install else INSTALLATION:
-        if key in own.model_fields_set:
+    for key in FOUND if prometheus.install else INSTALLATION:
+        if key in prometheus.model_fields_set:
             yield Finding(
                 (*at, key),
-                None if key in FOUND else getattr(own, key),
+                None if key in FOUND else getattr(prometheus, key),
                 "it is of a Prometheus that is there already"
-                if own.install
+                if prometheus.install
                 else "a setting of Prometheus's installation, and the stack does not install it",
-                f"remove it, or write `install: {'false' if own.install else 'true'}`",
+                f"remove it, or write `install: {'false' if prometheus.install else 'true'}`",
                 read=((*at, "install"),),
             )
-    if not own.install:
+    if not prometheus.install:
         return
-    if own.namespace == draft.namespace:
+    if prometheus.namespace == draft.namespace:
         yield Finding(
             (*at, "namespace"),
-            own.namespace,
+            prometheus.namespace,
             "the namespace of the Jobs, whose quota and policies are not made for Prometheus",
             "write another name",
             read=(("namespace",),),
         )
-    yield from _namespaced(draft, at, "Prometheus's operator is one for a whole cluster")
+    yield from _needs_cluster(draft, at, "Prometheus's operator is one for a whole cluster")
     yield from _on_openshift(
         draft,
         at,
         "it has a Prometheus of its own, and its constraints take none of this one's pods",
         "write `install: false` and `namespace: openshift-user-workload-monitoring` in it",
     )
-    yield from _copies(at, PROMETHEUS, own)
+    yield from chart_findings(at, PROMETHEUS, prometheus)
 
 
 def _exporter(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
     at: Path = (METRIC_KEY, "gpus")
-    own = metrics.gpus
-    if not own.install:
+    exporter = metrics.gpus
+    if not exporter.install:
         for key in ("chart", "version"):
-            if getattr(own, key):
+            if getattr(exporter, key):
                 yield Finding(
                     (*at, key),
-                    getattr(own, key),
+                    getattr(exporter, key),
                     "a setting of the exporter's installation, and the stack does not install it",
                     "remove it, or write `install: true`",
                     read=((*at, "install"),),
@@ -341,17 +342,19 @@ def _exporter(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
         for cluster in draft.clusters.values()
         for pool in cluster.pools.values()
     ):
-        yield from _namespaced(draft, at, "the exporter of GPUs runs on nodes, outside of the stack's namespace")
+        yield from _needs_cluster(
+            draft, at, "the exporter of GPUs runs on nodes, outside of the stack's namespace"
+        )
         yield from _on_openshift(
             draft,
             at,
             "its constraints take no pod that is root and mounts the kubelet's socket",
             "write `install: false` in it, and let NVIDIA's GPU Operator run the exporter",
         )
-    yield from _copies(at, EXPORTER, own)
+    yield from chart_findings(at, EXPORTER, exporter)
 
 
-def _namespaced(draft: Draft, at: Path, why: str) -> Iterator[Finding]:
+def _needs_cluster(draft: Draft, at: Path, why: str) -> Iterator[Finding]:
     for name, cluster in draft.clusters.items():
         if getattr(cluster, "access", None) == "namespace":
             yield Finding(
@@ -370,13 +373,14 @@ def _on_openshift(draft: Draft, at: Path, why: str, fix: str) -> Iterator[Findin
             yield Finding(at, None, reason, fix, read=(("clusters", name, "openshift"), (*at, "install")))
 
 
-def _copies(at: Path, chart: str, own: ChartSettings) -> Iterator[Finding]:
-    if own.chart and (why := copy_problem(chart, own.chart, own.version)):
-        yield Finding((*at, "chart"), own.chart, why, "fetch it again, or name its `version`")
-    if own.version and not own.chart:
+def chart_findings(at: Path, chart: str, release: ChartSettings) -> Iterator[Finding]:
+    """Findings about a copy of the public ``chart`` that the stack file names for ``release`` at ``at``."""
+    if release.chart and (why := copy_problem(chart, release.chart, release.version)):
+        yield Finding((*at, "chart"), release.chart, why, "fetch it again, or name its `version`")
+    if release.version and not release.chart:
         yield Finding(
             (*at, "version"),
-            own.version,
+            release.version,
             "the version of a chart of your own, and which is not said; the public one's is pinned",
             "remove it, or name its `chart`",
             read=((*at, "chart"),),

@@ -70,7 +70,9 @@ def _count(at: Path, step: MultiNodeSettings, target: Target, draft: Draft) -> I
 def _node_gpus(at: Path, step: MultiNodeSettings, target: Target, draft: Draft) -> Iterator[Finding]:
     read = ((*at, "pool"), (*at, "nodes"), *target.keys_of("gpus"))
     if target.pool.shares_gpus:
-        whole = [name for name, each in targets(draft).items() if each.pool.has_gpus and not each.pool.shares_gpus]
+        whole = [
+            name for name, other in targets(draft).items() if other.pool.has_gpus and not other.pool.shares_gpus
+        ]
         yield Finding(
             (*at, "nodes"),
             step.nodes,
@@ -83,25 +85,25 @@ def _node_gpus(at: Path, step: MultiNodeSettings, target: Target, draft: Draft) 
         reason = f"pool `{target.name}` has GPUs, which would be paid for and idle"
         yield Finding((*at, "gpus"), step.gpus, reason, "write how many one of its nodes has", read)
     elif target.node is not None and step.gpus != target.node.gpus > 0:
-        there = target.node.gpus
+        gpus = target.node.gpus
         if not step.gpus:
-            reason = f"each node of pool `{target.name}` has {there}, which would be paid for and idle"
-        elif step.gpus < there:
-            idle = (there - step.gpus) * step.nodes
+            reason = f"each node of pool `{target.name}` has {gpus}, which would be paid for and idle"
+        elif step.gpus < gpus:
+            idle = (gpus - step.gpus) * step.nodes
             reason = (
-                f"each node of pool `{target.name}` has {there}, and no two pods of the step are on one node: "
+                f"each node of pool `{target.name}` has {gpus}, and no two pods of the step are on one node: "
                 f"{idle} GPU{'s' * (idle != 1)} of {step.nodes} nodes would be paid for and idle"
             )
         else:
-            reason = f"one node of pool `{target.name}` has {there}"
+            reason = f"one node of pool `{target.name}` has {gpus}"
         yield Finding(
-            (*at, "gpus"), step.gpus, reason, f"write `gpus: {there}`, all of a node's, or take another pool", read
+            (*at, "gpus"), step.gpus, reason, f"write `gpus: {gpus}`, all of a node's, or take another pool", read
         )
 
 
 def check_steps(reading: Reading) -> Iterator[Finding]:
     """Findings about the pool and the resources of each step, service and app."""
-    there = targets(reading.draft)
+    pools = targets(reading.draft)
     known = {pool for _, pool in reading.names}
     sections = (
         *placements(reading.draft.pipelines, (KEY,)),
@@ -114,16 +116,20 @@ def check_steps(reading: Reading) -> Iterator[Finding]:
             yield from waiting(at, placed)
         for place, on_pool in placed.on_pools:
             named = (*at, *place)
-            if on_pool.pool in there:
-                found = _fits(at, on_pool, there[on_pool.pool], reading.draft)
-                yield from found if place == ("pool",) else (_of_variant(each, named, on_pool) for each in found)
+            if on_pool.pool in pools:
+                findings = _fits(at, on_pool, pools[on_pool.pool], reading.draft)
+                yield from (
+                    findings
+                    if place == ("pool",)
+                    else (_of_variant(finding, named, on_pool) for finding in findings)
+                )
             elif on_pool.pool not in known:
                 yield _no_pool(named, on_pool.pool, reading, sorted(known))
 
 
 def _no_pool(named: Path, pool: str, reading: Reading, pools: Sequence[str]) -> Finding:
     """The finding about a name of a pool that no cluster has, or about one that is missing."""
-    others = {each.other_stack for each in reading.draft.clusters.values()} - {None}
+    others = {cluster.other_stack for cluster in reading.draft.clusters.values()} - {None}
     reason = "no cluster of the stack has a pool of that name" if pool else "required, and not there"
     if pool and others:
         reason += f"; its pools are those that the file of stack {listed(others, 'and')} declares"
@@ -216,7 +222,7 @@ def _gpus(at: Path, step: StepSettings | AppSettings, target: Target, draft: Dra
 
 
 def _scratch(at: Path, placed: StepSettings | AppSettings, draft: Draft) -> Iterator[Finding]:
-    for supplement in _lacked(placed, draft):
+    for supplement in _supplements(placed, draft):
         if mebibytes(placed.ephemeral_storage) < mebibytes(supplement.scratch):
             yield Finding(
                 (*at, "ephemeral_storage"),
@@ -227,7 +233,7 @@ def _scratch(at: Path, placed: StepSettings | AppSettings, draft: Draft) -> Iter
             )
 
 
-def _lacked(placed: StepSettings | AppSettings, draft: Draft) -> Iterator[Supplement]:
+def _supplements(placed: StepSettings | AppSettings, draft: Draft) -> Iterator[Supplement]:
     """What its image lacks, where the settings tell its image."""
     if isinstance(placed, AppSettings):
         for app in _apps(draft):
@@ -254,7 +260,7 @@ def _amounts(at: Path, placed: PodSettings, target: Target, node: Resources, dra
     store = draft.store.sidecar if draft.store else cluster.sidecar
     sidecar = (store if mounts else None) or Resources(cpu=0, memory=0)
     mount: tuple[Path, ...] = (("store", "kind"),) if mounts and not cluster.other_stack else ()
-    asked = {
+    amounts = {
         "cpu": (cpu_millicores(placed.cpu), sidecar.cpu, node.cpu, "m", "CPU"),
         "memory": (mebibytes(placed.memory), sidecar.memory, node.memory, "Mi", "memory"),
         "ephemeral_storage": (
@@ -265,15 +271,15 @@ def _amounts(at: Path, placed: PodSettings, target: Target, node: Resources, dra
             "ephemeral storage",
         ),
     }
-    for key, (amount, beside, there, unit, words) in asked.items():
-        if amount + beside <= there:
+    for key, (amount, beside, capacity, unit, words) in amounts.items():
+        if amount + beside <= capacity:
             continue
         store = f" and the store's mount takes {beside}{unit} of it" if beside else ""
-        room = max(0, there - beside)
+        room = max(0, capacity - beside)
         yield Finding(
             (*at, key),
             getattr(placed, key),
-            f"one node of pool `{target.name}` has {there}{unit} of {words} for pods{store}",
+            f"one node of pool `{target.name}` has {capacity}{unit} of {words} for pods{store}",
             f"write `{key}: {room}{unit}` or less, or take a pool with larger nodes"
             if room
             else "take a pool with larger nodes",

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from infra.pipelines.apps import AppDeclaration, AppSettings, Autoscale
-from infra.pipelines.contract import Exporter, ServiceDeclaration, ServiceSettings, admitted, residents
+from infra.pipelines.contract import Exporter, ServiceDeclaration, ServiceSettings, residents, residents_on
 from infra.platform import RequestRules, Resources
 from tests.support.stand_in import cpu_pool
 
@@ -43,7 +43,7 @@ def test_exporters_count_where_metrics_are_collected() -> None:
 
 def test_a_pool_counts_what_its_cluster_makes_of_requests() -> None:
     pool = replace(cpu_pool(), requests=RequestRules(Resources(cpu=50, memory=52, ephemeral_storage=10), step=250))
-    on_pool = admitted(residents("digits", [QUEUE], [PAGE], exporters=True), pool)
+    on_pool = residents_on(residents("digits", [QUEUE], [PAGE], exporters=True), pool)
     assert [(each.kind, each.most.cpu, each.most.memory) for each in on_pool] == [
         ("service", 500, 1024),
         ("exporter", 250, 52),

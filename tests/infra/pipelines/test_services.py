@@ -10,7 +10,7 @@ from infra.kubernetes.gates import Gates
 from infra.pipelines import valkey
 from infra.pipelines.contract import Items, Probe, ServiceDeclaration, StepDeclaration
 from infra.pipelines.discovery import DeclaredPipeline, declared_steps, services_of
-from infra.pipelines.images import unpinned
+from infra.pipelines.images import lock_problem
 from infra.pipelines.results import Table
 from infra.placed import Step
 from infra.placement.placing import place
@@ -83,7 +83,7 @@ def test_what_stands_in_for_a_valkey_server_takes_its_options_and_is_locked(fold
     substitute = declared(folder)[1][0].substitute
     assert substitute is not None
     assert substitute.requirements is not None
-    assert unpinned(Path(substitute.requirements)) is None
+    assert lock_problem(Path(substitute.requirements)) is None
     assert "--appendonly" in substitute.run
     assert substitute.program == "valkey-server"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from infra.pipelines import tensorboard
 from infra.pipelines.discovery import apps_of
-from infra.pipelines.images import unpinned
+from infra.pipelines.images import lock_problem
 from infra.pipelines.tensorboard import TensorBoardSettings
 from infra.settings.loading import load
 from tests.infra.pipelines.shop import SHOP, stack, written
@@ -52,5 +52,5 @@ def test_it_reads_the_store_alone_and_waits_for_no_step() -> None:
 
 def test_its_lock_file_pins_all_that_it_needs() -> None:
     lock = Path(ROOT, tensorboard.REQUIREMENTS)
-    assert unpinned(lock) is None
+    assert lock_problem(lock) is None
     assert "\ntensorboard==" in lock.read_text(encoding="utf-8")

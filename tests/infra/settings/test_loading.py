@@ -9,7 +9,7 @@ from infra.clouds.existing.settings import ExistingCluster, PvcStore
 from infra.clouds.gcp.catalogue import allocatable
 from infra.clouds.gcp.settings import GcpCluster, GcpPool, GcsStore
 from infra.schema.problems import SettingsError
-from infra.settings.loading import laid_over, lay_over, load
+from infra.settings.loading import lay_over, load, overlay_settings
 from infra.settings.model import Settings
 from offline.engine.stack_config import stack_config
 from tests.support.refusals import CPU, PREDICT, STEPS, TRAIN, problems, the_problem
@@ -127,7 +127,9 @@ def test_production_is_rehearsed_without_a_download() -> None:
     raw = of_stack("gcp-prod")
     settings = load(raw)
     assert mnist_of(settings).dataset.name == "mnist"
-    rehearsed = load(lay_over({key: raw[key] for key in raw if key != "rehearsal"}, laid_over(raw["rehearsal"])))
+    rehearsed = load(
+        lay_over({key: raw[key] for key in raw if key != "rehearsal"}, overlay_settings(raw["rehearsal"]))
+    )
     assert mnist_of(rehearsed).dataset.name == "digits"
     assert rehearsed.clusters == settings.clusters
 
