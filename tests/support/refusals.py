@@ -1,12 +1,14 @@
 """How a test states what a stack file may not say."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from infra.schema.problems import Problem, SettingsError
 from infra.settings.loading import load
+from tests.support.stack_values import changed
 
 Case = tuple[dict[str, Any], str, str, str]
 """Changes to a valid stack, the key of the one problem they make, and words of its reason and its fix."""
@@ -47,3 +49,30 @@ def the_problem(values: Mapping[str, Any]) -> Problem:
 def named(cases: Sequence[Case]) -> list[Any]:
     """The cases as parameters, with their keys as names."""
     return [pytest.param(*case, id=f"{index}-{case[1]}") for index, case in enumerate(cases)]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Changes to a valid stack that make one problem: its key, and values that its reason and its fix name."""
+
+    changes: Mapping[str, Any]
+    key: str
+    names: tuple[str, ...]
+
+    def check(self, valid: Mapping[str, Any]) -> None:
+        """Fails where ``valid``, so changed, has another problem than this one."""
+        problem = the_problem(changed(valid, self.changes))
+        assert problem.key == f"slipway:{self.key}"
+        assert problem.fix
+        missing = [name for name in self.names if name not in f"{problem.reason}\n{problem.fix}"]
+        assert not missing, problem
+
+
+def wrong(key: str, value: Any, *names: str) -> Any:
+    """A case: the problem of ``value`` in the place of ``key``, which names ``names``."""
+    return elsewhere({key: value}, key, *names)
+
+
+def elsewhere(changes: Mapping[str, Any], key: str, *names: str) -> Any:
+    """A case: the problem of ``key`` that ``changes`` make."""
+    return pytest.param(Refusal(changes, key, names), id=key)

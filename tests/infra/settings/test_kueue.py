@@ -9,7 +9,7 @@ from infra.schema.problems import SettingsError
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from tests.infra.settings.test_references import PLATFORM, TEAM
-from tests.support.refusals import STEPS, TRAIN, Case, named, problems, the_problem
+from tests.support.refusals import STEPS, TRAIN, Refusal, elsewhere, problems, the_problem, wrong
 from tests.support.stack_values import EXISTING, GCP, GONE, changed
 
 TEAMS = {"vision": {"namespace": "vision"}}
@@ -20,82 +20,45 @@ H100 = {
     "nodes": {"total_max": 1},
 }
 
-CASES: list[Case] = [
-    ({f"{STEPS}.train.priority": "high"}, f"{STEPS}.train.priority", "wait in no queue", "`slipway:kueue: {}`"),
-    ({"kueue": {"install": False, "ready_within": "1h"}}, "kueue.ready_within", "does not install", "remove it"),
-    ({"kueue": {"install": False, "chart": "/nowhere"}}, "kueue.chart", "does not install", "remove it"),
-    ({"kueue": {"chart": "/nowhere.tgz"}}, "kueue.chart", "cannot be read", "fetch it again"),
-    ({"kueue": {"version": "0.18.0"}}, "kueue.version", "a chart of your own", "remove it, or name its `chart`"),
-    ({"kueue": {"namespace": "Kueue_System"}}, "kueue.namespace", "", ""),
-    ({"kueue": {"local_queue": "mine"}}, "kueue.local_queue", "somebody else's queue", "`install: false`"),
-    (
-        {"kueue": {"install": False, "local_queue": "mine", "preemption": "shares"}},
-        "kueue.preemption",
-        "whoever made the queue",
-        "remove it",
-    ),
-    (
+CASES: list[Any] = [
+    wrong(f"{STEPS}.train.priority", "high", "`slipway:kueue: {}`"),
+    elsewhere({"kueue": {"install": False, "ready_within": "1h"}}, "kueue.ready_within"),
+    elsewhere({"kueue": {"install": False, "chart": "/nowhere"}}, "kueue.chart"),
+    elsewhere({"kueue": {"chart": "/nowhere.tgz"}}, "kueue.chart"),
+    elsewhere({"kueue": {"version": "0.18.0"}}, "kueue.version", "`chart`"),
+    elsewhere({"kueue": {"namespace": "Kueue_System"}}, "kueue.namespace"),
+    elsewhere({"kueue": {"local_queue": "mine"}}, "kueue.local_queue", "`install: false`"),
+    elsewhere({"kueue": {"install": False, "local_queue": "mine", "preemption": "shares"}}, "kueue.preemption"),
+    elsewhere(
         {"kueue": {"install": False, "local_queue": "mine"}, f"{STEPS}.train.priority": "low"},
         f"{STEPS}.train.priority",
-        "up to who made the queue",
-        "remove it",
     ),
-    ({"kueue": {"shares": {"slipway": 2}}}, "kueue.shares", "no `teams`", "name teams"),
-    (
-        {"kueue": {"shares": {"visoin": 2}}, "teams": TEAMS},
-        "kueue.shares.visoin",
-        "neither this stack's namespace",
-        "`slipway` or `vision`",
+    elsewhere({"kueue": {"shares": {"slipway": 2}}}, "kueue.shares", "`teams`"),
+    elsewhere(
+        {"kueue": {"shares": {"visoin": 2}}, "teams": TEAMS}, "kueue.shares.visoin", "`slipway`", "`vision`"
     ),
-    (
-        {"kueue": {"shares": {"vision": -1}}, "teams": TEAMS},
-        "kueue.shares.vision",
-        "not a share",
-        "from 0 to 1000",
+    elsewhere({"kueue": {"shares": {"vision": -1}}, "teams": TEAMS}, "kueue.shares.vision", "from 0 to 1000"),
+    elsewhere({"kueue": {"shares": {"vision": 0, "slipway": 0}}, "teams": TEAMS}, "kueue.shares"),
+    elsewhere({"kueue": {"namespace": "slipway"}}, "kueue.namespace", "`kueue-system`"),
+    elsewhere({"kueue": {"namespaces": ["kube-system"]}}, "kueue.namespaces[0]"),
+    elsewhere({"kueue": {"namespaces": ["x", "kueue-system"]}}, "kueue.namespaces[1]"),
+    elsewhere({"kueue": {"preemption": "always"}}, "kueue.preemption"),
+    elsewhere({"kueue": {"wait": "0m"}}, "kueue.wait"),
+    elsewhere({"kueue": {"wait": "soon"}}, "kueue.wait"),
+    elsewhere(
+        {TRAIN: {**H100, "queued_provisioning": True}}, f"{TRAIN}.queued_provisioning", "`slipway:kueue: {}`"
     ),
-    (
-        {"kueue": {"shares": {"vision": 0, "slipway": 0}}, "teams": TEAMS},
-        "kueue.shares",
-        "no Job would ever start",
-        "give one a share",
-    ),
-    ({"kueue": {"namespace": "slipway"}}, "kueue.namespace", "a namespace of Jobs", "`kueue-system`"),
-    (
-        {"kueue": {"namespaces": ["kube-system"]}},
-        "kueue.namespaces[0]",
-        "the cluster's own namespace",
-        "remove it",
-    ),
-    (
-        {"kueue": {"namespaces": ["x", "kueue-system"]}},
-        "kueue.namespaces[1]",
-        "Kueue's own namespace",
-        "remove it",
-    ),
-    ({"kueue": {"preemption": "always"}}, "kueue.preemption", "", ""),
-    ({"kueue": {"wait": "0m"}}, "kueue.wait", "no time at all", "write a whole number"),
-    ({"kueue": {"wait": "soon"}}, "kueue.wait", "not a duration", "write a whole number"),
-    (
-        {TRAIN: {**H100, "queued_provisioning": True}},
-        f"{TRAIN}.queued_provisioning",
-        "Kueue alone asks for such nodes",
-        "write `slipway:kueue: {}`",
-    ),
-    (
+    elsewhere(
         {TRAIN: {**H100, "flex_start": False, "spot": True, "queued_provisioning": True}, "kueue": {}},
         f"{TRAIN}.queued_provisioning",
-        "flex-start nodes",
-        "write `flex_start: true`",
+        "`flex_start: true`",
     ),
 ]
 
 
-@pytest.mark.parametrize(("changes", "key", "reason", "fix"), named(CASES))
-def test_it_is_refused(changes: dict[str, Any], key: str, reason: str, fix: str) -> None:
-    problem = the_problem(changed(GCP, changes))
-    assert problem.key == f"slipway:{key}"
-    assert reason in problem.reason
-    assert fix in problem.fix
+@pytest.mark.parametrize("refusal", CASES)
+def test_it_is_refused(refusal: Refusal) -> None:
+    refusal.check(GCP)
 
 
 def pools(cpu: Mapping[str, Any], train: Mapping[str, Any]) -> dict[str, Any]:
