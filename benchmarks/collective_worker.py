@@ -73,8 +73,7 @@ def _mnist(
     import keras
     import numpy as np
 
-    from workloads.mnist.model import build
-    from workloads.mnist.optimizer import FusedAdam
+    from workloads.mnist.model import FusedAdam, build
     from workloads.mnist.train_nodes import Loop
     from workloads.mnist.training import Batches, Work
 

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from tests.workloads.steps import only_error, run
-from workloads.mnist.contact_sheet import Tile, draw
-from workloads.mnist.predict import find_images
+from workloads.mnist.images import find_images
+from workloads.mnist.predict import Tile, draw_sheet
 from workloads.runtime.exits import BAD_INPUT
 from workloads.runtime.store import MANIFEST, whole
 
@@ -208,9 +208,9 @@ def test_the_contact_sheet_shows_all_and_marks_the_wrong(zoo_predictions: tuple[
     reds = (sheet[..., 0] > 150) & (sheet[..., 1] < 80)
     assert reds.sum() > 500, "large.png was labelled 3 and read as 7"
     image = np.arange(784, dtype=np.uint8).reshape(28, 28)
-    right = draw([Tile(image, 3, 0.5, 3), Tile(image, 4, 1.0)])
+    right = draw_sheet([Tile(image, 3, 0.5, 3), Tile(image, 4, 1.0)])
     assert not ((right[..., 0] > 150) & (right[..., 1] < 80)).any()
-    assert draw([Tile(image, 1, 0.123)] * 300).shape[0] < 4000
+    assert draw_sheet([Tile(image, 1, 0.123)] * 300).shape[0] < 4000
 
 
 def test_predicting_again_does_nothing_and_says_the_same(

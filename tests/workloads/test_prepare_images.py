@@ -11,7 +11,7 @@ from PIL import Image as Pillow
 
 from tests.workloads.steps import only_error, run
 from workloads.mnist.data import load
-from workloads.mnist.prepare_images import Image, divide, labelled, read_all
+from workloads.mnist.prepare_images import Image, divide, find_labelled, read_all
 from workloads.runtime.exits import BAD_INPUT, StepError
 from workloads.runtime.store import check
 
@@ -64,7 +64,7 @@ def test_every_image_is_trained_on_tested_or_held_out(tmp_path: Path) -> None:
 def test_digits_come_from_labels_beside_the_images_or_from_their_folders(tmp_path: Path) -> None:
     truth = [digit for _, digit in scans(30)]
     for by_folder in (True, False):
-        found = labelled(write(tmp_path / str(by_folder), 30, by_folder=by_folder))
+        found = find_labelled(write(tmp_path / str(by_folder), 30, by_folder=by_folder))
         digits = {int(image.path.stem.split()[1]): image.label for image in found}
         assert [digits[index] for index in range(30)] == truth
 
@@ -74,7 +74,7 @@ def test_folders_named_train_and_test_are_the_splits(tmp_path: Path) -> None:
     write(tmp_path / "train", 30, by_folder=True)
     write(tmp_path / "test", 25, by_folder=False)
 
-    train, test = divide(tmp_path, read_all(tmp_path, labelled(tmp_path)), 0)
+    train, test = divide(tmp_path, read_all(tmp_path, find_labelled(tmp_path)), 0)
 
     assert (len(train), len(test)) == (30, 25)
     assert all(each.name.startswith("train/") for each in train)
@@ -116,7 +116,7 @@ def test_all_that_cannot_be_read_is_named_at_once(tmp_path: Path, capsys: pytest
     (source / "notes.txt").write_text("who wrote them")
 
     with pytest.raises(StepError) as caught:
-        read_all(source, labelled(source))
+        read_all(source, find_labelled(source))
 
     assert caught.value.code == BAD_INPUT
     for words in (
@@ -136,7 +136,7 @@ def test_labels_that_are_none_are_refused(tmp_path: Path, content: str, words: s
     (tmp_path / "labels.json").write_text(content)
 
     with pytest.raises(StepError, match=words):
-        labelled(tmp_path)
+        find_labelled(tmp_path)
 
 
 def pictures(count: int, *digits: int) -> list[Image]:

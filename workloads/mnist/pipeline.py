@@ -147,6 +147,14 @@ SERVING = "serving"
 MODEL = "mnist"
 """The model's name in the addresses of the server."""
 
+PAGE = Page(
+    serving=SERVING,
+    model=MODEL,
+    title="Read a digit",
+    samples="{prepare}/images",
+    pictures=Pictures(ink="light"),
+)
+
 
 def check_dataset(section: Section[Mnist]) -> Iterator[Finding]:
     """Findings about the folder of the data set."""
@@ -273,33 +281,26 @@ def _publishing(settings: Mnist) -> list[StepDeclaration]:
 
 def apps(settings: Mnist) -> list[AppDeclaration]:
     """Those that the stack file names."""
-    wanted, found = settings.apps, list[AppDeclaration]()
+    wanted, declared = settings.apps, list[AppDeclaration]()
     if wanted.serving is not None:
-        found.append(tensorflow_serving.declaration(SERVING, wanted.serving, _served(settings)))
+        declared.append(tensorflow_serving.declaration(SERVING, wanted.serving, _served(settings)))
     if wanted.page is not None:
-        found.append(page.declaration("page", wanted.page, _page(), {"prepare": "prepare"}))
+        declared.append(page.declaration("page", wanted.page, PAGE, {"prepare": "prepare"}))
     if wanted.tensorboard is not None:
-        found.append(tensorboard.declaration("tensorboard", wanted.tensorboard, "train"))
+        declared.append(tensorboard.declaration("tensorboard", wanted.tensorboard, "train"))
     if wanted.notebook is not None:
-        asked = SERVING if wanted.serving is not None else None
-        examples = "{prepare}/images/*.png"
-        steps_of = steps(settings)
-        found.append(
+        server = SERVING if wanted.serving is not None else None
+        declared.append(
             notebook.declaration(
-                "notebook", wanted.notebook, steps_of, serving=asked, model=MODEL, examples=examples
+                "notebook",
+                wanted.notebook,
+                steps(settings),
+                serving=server,
+                model=MODEL,
+                examples="{prepare}/images/*.png",
             )
         )
-    return found
-
-
-def _page() -> Page:
-    return Page(
-        serving=SERVING,
-        model=MODEL,
-        title="Read a digit",
-        samples="{prepare}/images",
-        pictures=Pictures(ink="light"),
-    )
+    return declared
 
 
 def _prepare(settings: Mnist, seed: list[str]) -> StepDeclaration:

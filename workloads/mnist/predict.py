@@ -7,32 +7,22 @@ Writes `predictions.json` and `contact_sheet.png`. Run as `python -m workloads.m
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads.mnist.contact_sheet import Tile, draw
-from workloads.mnist.images import OTHERS, SUFFIXES, ImageError, read
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.mnist.images import ImageError, ImageFile, digest_images, find_images, read
 from workloads.runtime.devices import accelerators, before_import, describe
 from workloads.runtime.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
-from workloads.runtime.store import check, digest_of, finished, publish, staging, store_errors
+from workloads.runtime.store import check, finished, publish, staging, store_errors
 
 STEP = "mnist.predict"
-LABELS = "labels.json"
-
-
-@dataclass(frozen=True)
-class Found:
-    """An image file: where it lies, its name relative to --images, and its label where `labels.json` beside it
-    knows it.
-    """
-
-    path: Path
-    name: str
-    label: int | None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     manifest = check(options.model)
     with store_errors(options.images):
         images = find_images(options.images)
-        inputs = {"model": manifest.digest, "images": _digest(images)}
+        inputs = {"model": manifest.digest, "images": digest_images(images)}
     settings = {"images": str(options.images)}
     earlier = finished(options.output, STEP, inputs, settings)
     if earlier is not None:
@@ -66,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         text = json.dumps(result, indent=2, allow_nan=False) + "\n"
         (staged / "predictions.json").write_text(text, encoding="utf-8")
-        (staged / "contact_sheet.png").write_bytes(tf.io.encode_png(draw(tiles)).numpy())
+        (staged / "contact_sheet.png").write_bytes(tf.io.encode_png(draw_sheet(tiles)).numpy())
         summary = {"images": len(result["images"]), "errors": len(result["errors"])}
         if "accuracy" in result:
             summary["accuracy"] = result["accuracy"]
@@ -75,55 +65,20 @@ def main(arguments: list[str] | None = None) -> int:
     return OK
 
 
-def find_images(folder: Path) -> list[Found]:
-    """Every image file under `folder`, sorted by name. Says which other files are left out.
-
-    Those of kinds that are not read are among them, for `read` to refuse them by name.
-
-    Raises:
-        StepError: with BAD_INPUT where there is no such folder or no image in it, or a `labels.json` cannot be
-        understood.
-    """
-    if not folder.is_dir():
-        raise StepError(BAD_INPUT, f"--images {folder}: there is no such folder")
-    # Hidden folders are left out: a mounted ConfigMap has its files once more in one that begins with two dots.
-    files = sorted(
-        path
-        for path in folder.rglob("*")
-        # A link that leads nowhere is no file, and worth a word.
-        if (path.is_file() or (path.is_symlink() and not path.exists()))
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )
-    paths = [path for path in files if path.suffix.lower() in {*SUFFIXES, *OTHERS}]
-    others = [path for path in files if path.suffix.lower() not in {*SUFFIXES, *OTHERS} and path.name != LABELS]
-    if others:
-        names = ", ".join(ascii(path.relative_to(folder).as_posix()) for path in others)
-        print(f"Left out, for they are no images: {names}", flush=True)
-    if not paths:
-        raise StepError(BAD_INPUT, f"{folder}: no *.png, *.jpg or *.jpeg file in it or below")
-    labels: dict[Path, dict[str, int]] = {}
-    images = []
-    for path in paths:
-        if path.parent not in labels:
-            labels[path.parent] = _read_labels(path.parent / LABELS)
-        images.append(Found(path, path.relative_to(folder).as_posix(), labels[path.parent].get(path.name)))
-    return images
-
-
-def _predict(options: argparse.Namespace, images: list[Found]) -> tuple[dict[str, Any], list[Tile]]:
+def _predict(options: argparse.Namespace, images: list[ImageFile]) -> tuple[dict[str, Any], list[Tile]]:
     """The contents of predictions.json, model excepted, and the tiles of the contact sheet."""
     import numpy as np
     import tensorflow as tf
 
-    found = accelerators()
-    print(f"Predicting on {describe(found[:1])}", flush=True)
+    devices = accelerators()
+    print(f"Predicting on {describe(devices[:1])}", flush=True)
     model = tf.saved_model.load(str(options.model / "saved_model"))
     began = time.monotonic()
     predictions: list[dict[str, Any]] = []
     errors: list[dict[str, str]] = []
     tiles: list[Tile] = []
     for start in range(0, len(images), options.batch_size):
-        readable: list[Found] = []
+        readable: list[ImageFile] = []
         pixels = []
         for image in images[start : start + options.batch_size]:
             try:
@@ -163,32 +118,6 @@ def _report(result: dict[str, Any]) -> None:
         print(f"{right} of {len(known)} images with a known label were read correctly", flush=True)
 
 
-def _read_labels(path: Path) -> dict[str, int]:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise StepError(BAD_INPUT, f"{path} is not JSON: {error}") from error
-    if not isinstance(raw, dict) or not all(
-        isinstance(digit, int) and not isinstance(digit, bool) and 0 <= digit <= 9 for digit in raw.values()
-    ):
-        raise StepError(BAD_INPUT, f"{path} must map file names to digits 0 to 9")
-    return raw
-
-
-def _digest(images: list[Found]) -> str:
-    """One digest for names, contents and labels of the images."""
-    digest = hashlib.sha256()
-    for image in images:
-        try:
-            content = digest_of(image.path).sha256
-        except OSError:
-            content = "unreadable"
-        digest.update(f"{image.name}\0{content}\0{image.label}\n".encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
-
-
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m workloads.mnist.predict", description=__doc__)
     parser.add_argument("--model", type=Path, required=True, help="what train published")
@@ -202,6 +131,101 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     if options.batch_size < 1:
         parser.error("--batch-size must be at least 1")
     return options
+
+
+# The contact sheet: every image enlarged, with the digit that was read and the confidence, wrong ones marked.
+
+# 5 x 7 pixels per character, one string per row of pixels.
+_GLYPHS = {
+    "0": "01110 10001 10001 10001 10001 10001 01110",
+    "1": "00100 01100 00100 00100 00100 00100 01110",
+    "2": "01110 10001 00001 00110 01000 10000 11111",
+    "3": "11110 00001 00001 01110 00001 00001 11110",
+    "4": "00010 00110 01010 10010 11111 00010 00010",
+    "5": "11111 10000 11110 00001 00001 10001 01110",
+    "6": "00110 01000 10000 11110 10001 10001 01110",
+    "7": "11111 00001 00010 00100 01000 01000 01000",
+    "8": "01110 10001 10001 01110 10001 10001 01110",
+    "9": "01110 10001 10001 01111 00001 00010 01100",
+    "%": "11000 11001 00010 00100 01000 10011 00011",
+    ".": "00000 00000 00000 00000 00000 01100 01100",
+    ":": "00000 01100 01100 00000 01100 01100 00000",
+    "n": "00000 00000 10110 11001 10001 10001 10001",
+    "o": "00000 00000 01110 10001 10001 10001 01110",
+    "t": "01000 01000 11100 01000 01000 01001 00110",
+    " ": "00000 00000 00000 00000 00000 00000 00000",
+}
+_ENLARGED = 4
+"""Each pixel of a 28 x 28 image becomes this many pixels square."""
+_TILE = 28 * _ENLARGED
+_MARGIN = 14
+_CAPTION = 44
+_PAPER, _INK, _QUIET, _WRONG = (255, 255, 255), (32, 33, 36), (110, 115, 120), (200, 30, 30)
+MOST = 200
+"""Images on a sheet; the first ones of a larger set."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One image (28, 28) uint8, the digit read in it, the confidence from 0 to 1, and the true digit where it
+    is known.
+    """
+
+    image: NDArray[np.uint8]
+    digit: int
+    confidence: float
+    label: int | None = None
+
+
+def draw_sheet(tiles: Sequence[Tile]) -> NDArray[np.uint8]:
+    """The sheet as RGB, (height, width, 3): up to ten images in a row, at most MOST of them."""
+    tiles = tiles[:MOST]
+    columns = min(len(tiles), 5 if len(tiles) <= 10 else 10)
+    rows = -(-len(tiles) // columns)
+    width = _MARGIN + columns * (_TILE + _MARGIN)
+    height = _MARGIN + rows * (_TILE + _CAPTION + _MARGIN)
+    sheet = np.full((height, width, 3), _PAPER, np.uint8)
+    for place, tile in enumerate(tiles):
+        row, column = divmod(place, columns)
+        _draw_tile(sheet, _MARGIN + row * (_TILE + _CAPTION + _MARGIN), _MARGIN + column * (_TILE + _MARGIN), tile)
+    return sheet
+
+
+def _draw_tile(sheet: NDArray[np.uint8], top: int, left: int, tile: Tile) -> None:
+    wrong = tile.label is not None and tile.label != tile.digit
+    if wrong:
+        sheet[top - 5 : top + _TILE + _CAPTION + 3, left - 5 : left + _TILE + 5] = _WRONG
+        sheet[top - 2 : top + _TILE + _CAPTION, left - 2 : left + _TILE + 2] = _PAPER
+    enlarged = tile.image.repeat(_ENLARGED, 0).repeat(_ENLARGED, 1)
+    sheet[top : top + _TILE, left : left + _TILE] = enlarged[..., np.newaxis]
+    baseline = top + _TILE + 8
+    _write(sheet, baseline, left, str(tile.digit), scale=4, colour=_WRONG if wrong else _INK)
+    text = f"{100 * tile.confidence:.2f}%"
+    _write(
+        sheet,
+        baseline + (0 if wrong else 7),
+        left + _TILE - _text_width(text, 2),
+        text,
+        scale=2,
+        colour=_WRONG if wrong else _QUIET,
+    )
+    if wrong:
+        note = f"not {tile.label}"
+        _write(sheet, baseline + 17, left + _TILE - _text_width(note, 2), note, scale=2, colour=_WRONG)
+
+
+def _text_width(text: str, scale: int) -> int:
+    return (6 * len(text) - 1) * scale
+
+
+def _write(
+    sheet: NDArray[np.uint8], top: int, left: int, text: str, *, scale: int, colour: tuple[int, int, int]
+) -> None:
+    for place, character in enumerate(text):
+        rows = [[int(bit) for bit in row] for row in _GLYPHS[character].split()]
+        dots = np.array(rows, bool).repeat(scale, 0).repeat(scale, 1)
+        start = left + place * 6 * scale
+        sheet[top : top + dots.shape[0], start : start + dots.shape[1]][dots] = colour
 
 
 if __name__ == "__main__":

@@ -10,22 +10,26 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gzip
 import hashlib
 import importlib.util
 import io
 import json
 import logging
+import math
 import os
+import struct
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workloads.mnist.data import Split, save
-from workloads.mnist.idx import IdxError, find, read_split
 from workloads.runtime.exits import BAD_INPUT, NO_NETWORK, OK, StepError, run, stop_on_sigterm
 from workloads.runtime.store import StoreError, digest_of, finished, publish, staging
 
@@ -50,26 +54,57 @@ def main(arguments: list[str] | None = None) -> int:
     inputs = {"source": _source_digest(options.source)} if options.dataset == "idx" else {}
     earlier = finished(options.output, STEP, inputs, settings)
     if earlier is not None:
-        print(f"Nothing to do: {options.output} holds {_describe(earlier.summary)}")
+        print(f"Nothing to do: {options.output} holds {describe_data(earlier.summary)}")
         return OK
 
     with staging() as scratch:
         train, test = _load(options, scratch)
-        test, held_out = hold_out(test)
-        staged = scratch / "staged"
-        staged.mkdir()
+    publish_data(options, STEP, train, test, encode=_encode_png, inputs=inputs, settings=settings)
+    return OK
+
+
+def publish_data(
+    options: argparse.Namespace,
+    step: str,
+    train: Split,
+    test: Split,
+    *,
+    encode: Callable[[NDArray[np.uint8]], bytes],
+    inputs: Mapping[str, str],
+    settings: Mapping[str, Any],
+) -> None:
+    """Publish both splits, and ten images of the test split beside them as PNG files, which `encode` makes.
+
+    Raises:
+        StepError: as `hold_out`; STORE_TROUBLE.
+    """
+    test, held_out = hold_out(test)
+    with staging() as staged:
         save(staged / "train.npz", train)
         save(staged / "test.npz", test)
-        _save_images(staged / "images", held_out)
+        (staged / "images").mkdir()
+        labels = {f"digit-{label}.png": int(label) for label in held_out[1]}
+        for name, image in zip(labels, held_out[0], strict=True):
+            (staged / "images" / name).write_bytes(encode(image))
+        text = json.dumps(labels, indent=2, sort_keys=True) + "\n"
+        (staged / "images" / "labels.json").write_text(text, encoding="utf-8")
         summary = {
-            "dataset": options.dataset,
+            "dataset": settings.get("dataset", "images"),
             "train_images": len(train[0]),
             "test_images": len(test[0]),
             "held_out_images": len(held_out[0]),
         }
-        publish(staged, options.output, step=STEP, inputs=inputs, settings=settings, summary=summary)
-    print(f"Prepared {_describe(summary)} in {options.output}")
-    return OK
+        publish(staged, options.output, step=step, inputs=inputs, settings=settings, summary=summary)
+    print(f"Prepared {describe_data(summary)} in {options.output}")
+
+
+def describe_data(summary: Mapping[str, Any]) -> str:
+    """How many images are published, and of what."""
+    of = "" if summary["dataset"] == "images" else f" of {summary['dataset']}"
+    return (
+        f"{summary['train_images']:,} training, {summary['test_images']:,} test and "
+        f"{summary['held_out_images']} held-out images{of}"
+    )
 
 
 def split(everything: Split, share: int, seed: int) -> tuple[Split, Split]:
@@ -191,16 +226,111 @@ def _tensorflow_datasets() -> Iterator[Any]:
         yield tfds
 
 
-def _save_images(folder: Path, held_out: Split) -> None:
+# The IDX format of the MNIST files: a magic number, the sizes of the dimensions, then the values.
+#
+# Bytes 0-1 are zero, byte 2 is the type (0x08: unsigned byte), byte 3 the number of dimensions, then one
+# big-endian 32-bit size for each dimension, then the values, last dimension fastest (yann.lecun.com/exdb/mnist,
+# read 2026-11).
+
+
+_UNSIGNED_BYTE = 0x08
+_LARGEST_IDX = 1 << 31
+"""Values a file may hold: the largest IDX file of the MNIST family has 0.55e9 (EMNIST by class)."""
+
+
+class IdxError(ValueError):
+    """A file is not IDX, is of another type or is incomplete; the message names the file."""
+
+
+def read_idx(path: Path) -> NDArray[np.uint8]:
+    """Read an IDX file of unsigned bytes, compressed with gzip or not; the array has the shape that the file
+    states.
+
+    Raises:
+        IdxError: not IDX, another value type, truncated, longer than it states, or a damaged gzip.
+        OSError: the file cannot be read.
+    """
+    content = path.read_bytes()
+    if content[:2] == b"\x1f\x8b":
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise IdxError(f"{path}: damaged gzip ({error})") from error
+    return decode_idx(content, str(path))
+
+
+def decode_idx(content: bytes, name: str) -> NDArray[np.uint8]:
+    """The array in the uncompressed `content` of an IDX file; `name` is for the error's text.
+
+    Raises:
+        IdxError: as for `read_idx`.
+    """
+    if len(content) < 4 or content[:2] != b"\0\0":
+        raise IdxError(f"{name}: not an IDX file, it does not begin with two zero bytes and a type")
+    kind, dimensions = content[2], content[3]
+    if kind != _UNSIGNED_BYTE:
+        raise IdxError(f"{name}: holds values of type 0x{kind:02x}; only unsigned bytes (0x08) are read")
+    start = 4 + 4 * dimensions
+    if dimensions == 0 or len(content) < start:
+        raise IdxError(f"{name}: truncated, the sizes of its {dimensions} dimensions are incomplete")
+    shape = struct.unpack(f">{dimensions}I", content[4:start])
+    expected = math.prod(shape)
+    if expected > _LARGEST_IDX or len(content) - start != expected:
+        raise IdxError(
+            f"{name}: states {' x '.join(map(str, shape))} = {expected} values, but holds {len(content) - start}"
+        )
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+def find_idx(folder: Path, split: str, kind: str) -> Path | None:
+    """The file of one split (`train` or `t10k`) and kind (`images` or `labels`) in `folder`, or None.
+
+    Both spellings that are about are found, with and without `.gz`: train-images-idx3-ubyte and
+    train-images.idx3-ubyte.
+    """
+    rank = 3 if kind == "images" else 1
+    for separator in "-.":
+        for suffix in ("", ".gz"):
+            path = folder / f"{split}-{kind}{separator}idx{rank}-ubyte{suffix}"
+            if path.is_file():
+                return path
+    return None
+
+
+def read_split(folder: Path, split: str) -> Split | None:
+    """Images (count, 28, 28), white on black, and labels (count,) of one split; None where it has neither file.
+
+    Raises:
+        IdxError: one of the two files is missing or malformed, the counts differ, the images are not 28 x 28, or
+            a label is above 9.
+    """
+    images_path, labels_path = (find_idx(folder, split, kind) for kind in ("images", "labels"))
+    if images_path is None and labels_path is None:
+        return None
+    if images_path is None or labels_path is None:
+        raise IdxError(
+            f"{folder}: has {split} {'images' if images_path else 'labels'} only, needs images and labels"
+        )
+    images, labels = read_idx(images_path), read_idx(labels_path)
+    if images.ndim != 3 or images.shape[1:] != (28, 28):
+        raise IdxError(f"{images_path}: holds {' x '.join(map(str, images.shape))} values; needs count x 28 x 28")
+    if labels.ndim != 1 or len(labels) != len(images):
+        shape = " x ".join(map(str, labels.shape))
+        raise IdxError(f"{labels_path}: holds {shape} labels for {len(images)} images")
+    if len(labels) and labels.max() > 9:
+        raise IdxError(f"{labels_path}: holds the label {labels.max()}; digits are 0 to 9")
+    return images, labels
+
+
+# The command line, and what decides whether the work is done.
+
+
+def _encode_png(image: NDArray[np.uint8]) -> bytes:
     from PIL import Image
 
-    folder.mkdir()
-    labels = {}
-    for image, label in zip(*held_out, strict=True):
-        name = f"digit-{label}.png"
-        Image.fromarray(image).save(folder / name, optimize=True)
-        labels[name] = int(label)
-    (folder / "labels.json").write_text(json.dumps(labels, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    stream = io.BytesIO()
+    Image.fromarray(image).save(stream, "PNG", optimize=True)
+    return stream.getvalue()
 
 
 def _source_digest(source: Path) -> str:
@@ -209,19 +339,12 @@ def _source_digest(source: Path) -> str:
     try:
         for name in ("train", "t10k"):
             for kind in ("images", "labels"):
-                path = find(source, name, kind)
+                path = find_idx(source, name, kind)
                 if path is not None:
                     digest.update(f"{path.name} {digest_of(path).sha256}\n".encode())
     except OSError as error:
         raise StoreError(f"{error.filename}: {error.strerror}") from error
     return digest.hexdigest()
-
-
-def _describe(summary: Any) -> str:
-    return (
-        f"{summary['train_images']:,} training, {summary['test_images']:,} test and "
-        f"{summary['held_out_images']} held-out images of {summary['dataset']}"
-    )
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

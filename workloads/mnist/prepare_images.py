@@ -10,23 +10,32 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.mnist.data import Split, save
-from workloads.mnist.images import OTHERS, ImageError, read
-from workloads.mnist.predict import LABELS, Found, _read_labels, find_images
-from workloads.mnist.prepare import hold_out
+from workloads.mnist.data import Split
+from workloads.mnist.images import (
+    LABELS,
+    OTHERS,
+    READERS,
+    ImageError,
+    ImageFile,
+    digest_images,
+    find_images,
+    read,
+    read_labels,
+)
+from workloads.mnist.prepare import describe_data, publish_data
 from workloads.runtime.devices import before_import
 from workloads.runtime.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
-from workloads.runtime.store import digest_of, finished, publish, staging, store_errors
+from workloads.runtime.store import finished, store_errors
 
 STEP = "mnist.prepare_images"
 TEST_SHARE = 10
@@ -36,8 +45,6 @@ FEWEST = 3
 SPLITS = ("train", "test")
 """Folders at the top that are the splits, where both are there."""
 
-_READERS = 4
-"""Files that are read at a time, since a mounted bucket takes long for each. A decoded photo may take 300 MB."""
 _SHOWN = 20
 
 
@@ -59,36 +66,23 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     stop_on_sigterm("nothing was published")
     with store_errors(options.source):
-        found = labelled(options.source)
-        inputs = {"source": _digest(found)}
+        files = find_labelled(options.source)
+        inputs = {"source": digest_images(files)}
     settings = {"seed": options.seed}
     earlier = finished(options.output, STEP, inputs, settings)
     if earlier is not None:
-        print(f"Nothing to do: {options.output} holds {earlier.summary['train_images']:,} training images")
+        print(f"Nothing to do: {options.output} holds {describe_data(earlier.summary)}")
         return OK
 
     before_import(keras=False)
-    train, test = divide(options.source, read_all(options.source, found), options.seed)
-    rest, held_out = hold_out(_arrays(test))
-    with staging() as staged:
-        save(staged / "train.npz", _arrays(train))
-        save(staged / "test.npz", rest)
-        _save_images(staged / "images", held_out)
-        summary = {
-            "dataset": "images",
-            "train_images": len(train),
-            "test_images": len(rest[0]),
-            "held_out_images": len(held_out[0]),
-        }
-        publish(staged, options.output, step=STEP, inputs=inputs, settings=settings, summary=summary)
-    print(
-        f"Prepared {len(train):,} training, {len(rest[0]):,} test and {len(held_out[0])} held-out images in "
-        f"{options.output}"
+    train, test = divide(options.source, read_all(options.source, files), options.seed)
+    publish_data(
+        options, STEP, _arrays(train), _arrays(test), encode=_encode_png, inputs=inputs, settings=settings
     )
     return OK
 
 
-def labelled(folder: Path) -> list[Found]:
+def find_labelled(folder: Path) -> list[ImageFile]:
     """Every image below `folder`, each with its digit, sorted by name.
 
     Raises:
@@ -113,29 +107,29 @@ def labelled(folder: Path) -> list[Found]:
     for place in sorted(folder.rglob(LABELS)):
         inside = place.relative_to(folder).parent
         if not any(part.startswith(".") for part in inside.parts):
-            listed = [(inside / name).as_posix() for name in _read_labels(place)]
+            listed = [(inside / name).as_posix() for name in read_labels(place)]
             wrong += [f"{name} is in {LABELS}, and is not there" for name in listed if name not in names]
     _refuse(folder, wrong, f"An image's digit is in {LABELS} beside it, or its folder is named 0 to 9")
     return known
 
 
-def read_all(folder: Path, found: Sequence[Found]) -> list[Image]:
+def read_all(folder: Path, files: Sequence[ImageFile]) -> list[Image]:
     """The images below `folder`, each with its pixels.
 
     Raises:
         StepError: with BAD_INPUT naming every file that cannot be read as a digit.
     """
 
-    def image(each: Found) -> Image | str:
+    def image_or_reason(file: ImageFile) -> Image | str:
         try:
-            return Image(each.name, int(each.label or 0), read(each.path))
+            return Image(file.name, int(file.label or 0), read(file.path))
         except ImageError as error:
-            return f"{each.name}: {error}"
+            return f"{file.name}: {error}"
 
-    with ThreadPoolExecutor(_READERS) as pool:
-        images = list(pool.map(image, found))
-    _refuse(folder, [each for each in images if isinstance(each, str)], "Replace them, or take them out")
-    return [each for each in images if isinstance(each, Image)]
+    with ThreadPoolExecutor(READERS) as pool:
+        images = list(pool.map(image_or_reason, files))
+    _refuse(folder, [reason for reason in images if isinstance(reason, str)], "Replace them, or take them out")
+    return [image for image in images if isinstance(image, Image)]
 
 
 def divide(folder: Path, images: Sequence[Image], seed: int) -> tuple[list[Image], list[Image]]:
@@ -152,18 +146,18 @@ def divide(folder: Path, images: Sequence[Image], seed: int) -> tuple[list[Image
     if all(tops.values()):
         outside = [image.name for image in images if not image.name.startswith(tuple(f"{top}/" for top in SPLITS))]
         _refuse(folder, [f"{name} lies in neither train nor test" for name in outside], "Put it into one of them")
-        for top, each in tops.items():
-            _require_each(folder / top, each, 1)
+        for top, of_split in tops.items():
+            _require_each(folder / top, of_split, 1)
         return tops["train"], tops["test"]
     _require_each(folder, images, FEWEST)
     train: list[Image] = []
     test: list[Image] = []
     for digit in range(10):
-        keys = {image.name: _key(image, seed) for image in images if image.digit == digit}
-        distinct = sorted(set(keys.values()))
+        keyed = [(_key(image, seed), image) for image in images if image.digit == digit]
+        distinct = sorted({key for key, _ in keyed})
         tested = set(distinct[: max(2, len(distinct) // TEST_SHARE)])
-        for image in sorted((each for each in images if each.digit == digit), key=lambda each: keys[each.name]):
-            (test if keys[image.name] in tested else train).append(image)
+        for key, image in sorted(keyed, key=itemgetter(0)):
+            (test if key in tested else train).append(image)
     return train, test
 
 
@@ -176,13 +170,10 @@ def _require_each(folder: Path, images: Sequence[Image], fewest: int) -> None:
     digits: dict[bytes, dict[int, str]] = {}
     for image in images:
         digits.setdefault(image.pixels.tobytes(), {}).setdefault(image.digit, image.name)
-    equal = [
-        " and ".join(f"{name} ({digit})" for digit, name in each.items())
-        for each in digits.values()
-        if len(each) > 1
-    ]
-    _refuse(folder, [f"{each} are equal" for each in equal], "An image is one digit")
-    counts = Counter(digit for each in digits.values() for digit in each)
+    equal = [names for names in digits.values() if len(names) > 1]
+    both = [" and ".join(f"{name} ({digit})" for digit, name in names.items()) for names in equal]
+    _refuse(folder, [f"{pair} are equal" for pair in both], "An image is one digit")
+    counts = Counter(digit for names in digits.values() for digit in names)
     few = [f"{digit} ({counts[digit]})" for digit in range(10) if counts[digit] < fewest]
     if few:
         raise StepError(
@@ -207,25 +198,10 @@ def _arrays(images: Sequence[Image]) -> Split:
     return np.stack([image.pixels for image in images]), np.array([image.digit for image in images], np.uint8)
 
 
-def _save_images(folder: Path, held_out: Split) -> None:
+def _encode_png(image: NDArray[np.uint8]) -> bytes:
     import tensorflow as tf
 
-    folder.mkdir()
-    labels = {}
-    for pixels, digit in zip(*held_out, strict=True):
-        name = f"digit-{digit}.png"
-        (folder / name).write_bytes(tf.io.encode_png(pixels[..., np.newaxis]).numpy())
-        labels[name] = int(digit)
-    (folder / LABELS).write_text(json.dumps(labels, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def _digest(found: Iterable[Found]) -> str:
-    """One digest for names, contents and digits of the images."""
-    images = list(found)
-    with ThreadPoolExecutor(_READERS) as pool:
-        contents = pool.map(lambda image: digest_of(image.path).sha256, images)
-        lines = [f"{image.name}\0{each}\0{image.label}\n" for image, each in zip(images, contents, strict=True)]
-    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+    return tf.io.encode_png(image[..., np.newaxis]).numpy()
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

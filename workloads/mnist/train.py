@@ -11,10 +11,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.mnist import fit, train_nodes
+from workloads.mnist import training
 from workloads.mnist.data import load
-from workloads.mnist.model import parse_learning_rates
-from workloads.mnist.training import Work
+from workloads.mnist.training import Work, parse_learning_rates
 from workloads.runtime.devices import before_import
 from workloads.runtime.exits import MODEL_REFUSED, OK, StepError, run, stop_on_sigterm
 from workloads.runtime.nodes import collectives
@@ -56,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         work = Work(options, load(options.data / "train.npz"), load(options.data / "test.npz"), inputs)
     before_import(libraries=options.libraries)
     if among is None:
-        result, model = fit.train(work)
+        result, model = training.train(work)
         _publish(work, settings, result, model)
     else:
         result = _train_together(work, settings, among)
@@ -80,18 +79,20 @@ def _settings(options: argparse.Namespace, among: collectives.Group | None) -> d
 def _train_together(work: Work, settings: dict[str, Any], among: collectives.Group) -> dict[str, Any]:
     """Train as one of several processes. The first of them publishes, and none leaves before it has."""
     with collectives.others(among):
-        distribution, found = collectives.join(among)
-        result, model = train_nodes.train(work, among, distribution, found)
+        distribution, devices = collectives.join(among)
+        # It imports Keras, which is to find TensorFlow as the other processes have it.
+        from workloads.mnist import train_nodes
+
+        result, model = train_nodes.train(work, among, distribution, devices)
         if among.writes:
             _publish(work, settings, result, model)
         else:
             _refuse(work, result)
         collectives.part(distribution, among)
     if not among.writes:
-        there, why = whole(work.options.output)
-        print(
-            f"Process 0 has published the model, {'whole' if there else f'not seen here yet: {why}'}", flush=True
-        )
+        is_whole, why = whole(work.options.output)
+        state = "whole" if is_whole else f"not seen here yet: {why}"
+        print(f"Process 0 has published the model, {state}", flush=True)
     return result
 
 

@@ -7,25 +7,32 @@ replicas by itself, so each divides its loss by the images of all. An epoch is o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
 
 from workloads.mnist.batches import batches
-from workloads.mnist.checkpoints import restore
-from workloads.mnist.model import build, learning_rate
-from workloads.mnist.training import TEST_BATCH, Batches, Work, announce, batches_of, plain, report, run_name
+from workloads.mnist.model import FusedAdam, build, plain
+from workloads.mnist.progress import Progress, restore
+from workloads.mnist.training import (
+    TEST_BATCH,
+    Batches,
+    Work,
+    announce,
+    batches_of,
+    learning_rate,
+    report,
+    run_name,
+)
+from workloads.runtime.devices import Accelerator
 from workloads.runtime.nodes.collectives import Group, describe_all, of_first
 from workloads.runtime.store import store_errors
 
-if TYPE_CHECKING:
-    import keras
-    import tensorflow as tf
-
-    from workloads.mnist.progress import Progress
-    from workloads.runtime.devices import Accelerator
-
 
 def train(
-    work: Work, among: Group, distribution: tf.distribute.Strategy, found: list[Accelerator]
+    work: Work, among: Group, distribution: tf.distribute.Strategy, devices: list[Accelerator]
 ) -> tuple[dict[str, Any], keras.Model]:
     """Train with all others; returns the contents of metrics.json, equal in all but times, and a plain model.
 
@@ -35,16 +42,11 @@ def train(
     Raises:
         StepError: BAD_INPUT, USAGE, MODEL_REFUSED where the loss is not finite, STORE_TROUBLE.
     """
-    import keras
-
-    from workloads.mnist.optimizer import FusedAdam
-    from workloads.mnist.progress import Progress
-
     options = work.options
     # A CPU that stands in for some GPUs takes the images of all of them.
-    sizes = batches_of(work, among.count * max(len(found), 1))
+    sizes = batches_of(work, among.count * max(len(devices), 1))
     steps, run = sizes.steps(work.images), run_name(work, sizes)
-    announce(work, sizes, describe_all(among, found))
+    announce(work, sizes, describe_all(among, devices))
     keras.utils.set_random_seed(options.seed)
     with distribution.scope():
         model = build(FusedAdam())
@@ -70,8 +72,8 @@ def train(
         progress.on_train_end()
     test_loss, test_accuracy = loop.test()
     about = {
-        "devices": describe_all(among, found),
-        "virtual_devices": any(one.virtual for one in found),
+        "devices": describe_all(among, devices),
+        "virtual_devices": any(device.virtual for device in devices),
         "replicas": sizes.replicas,
         "nodes": among.count,
     }
@@ -82,10 +84,6 @@ def _resume(
     work: Work, among: Group, distribution: tf.distribute.Strategy, model: keras.Model, progress: Progress
 ) -> int:
     """Give all processes the state of the first one's newest checkpoint; returns the epochs that are done."""
-    import numpy as np
-
-    from workloads.mnist.optimizer import FusedAdam
-
     source, done = model, 0
     if among.writes:
         # Loading makes variables, and under the strategy the others would have to make them, too.
@@ -96,15 +94,15 @@ def _resume(
             source, done = local, checkpoint.epochs_done
             progress.history = checkpoint.history
             print(f"Resuming after epoch {done} from {checkpoint.path.name}", flush=True)
-    own = [np.asarray(variable.numpy(), np.float64) for variable in _state(source)]
-    told = of_first(distribution, np.concatenate([[done], *(value.ravel() for value in own)]))
+    values = [np.asarray(variable.numpy(), np.float64) for variable in _state(source)]
+    state = of_first(distribution, np.concatenate([[done], *(value.ravel() for value in values)]))
     at = 1
-    for variable, value in zip(_state(model), own, strict=True):
-        variable.assign(told[at : at + value.size].reshape(value.shape).astype(variable.dtype))
+    for variable, value in zip(_state(model), values, strict=True):
+        variable.assign(state[at : at + value.size].reshape(value.shape).astype(variable.dtype))
         at += value.size
-    if told[0] and not among.writes:
-        print(f"Resuming after epoch {told[0]:.0f}, as process 0 says", flush=True)
-    return int(told[0])
+    if state[0] and not among.writes:
+        print(f"Resuming after epoch {state[0]:.0f}, as process 0 says", flush=True)
+    return int(state[0])
 
 
 def _state(model: keras.Model) -> list[keras.Variable]:
@@ -117,8 +115,6 @@ class Loop:
     def __init__(
         self, distribution: tf.distribute.Strategy, model: keras.Model, work: Work, sizes: Batches, epochs: range
     ) -> None:
-        import tensorflow as tf
-
         self._distribution, self._model = distribution, model
         self._images = sizes.train
         self._steps = sizes.steps(work.images)
@@ -138,12 +134,12 @@ class Loop:
         def training(context: tf.distribute.InputContext) -> tf.data.Dataset:
             seed, copies = work.options.seed, work.options.augment
             feed = batches(
-                work.train, seed, epochs, sizes.train, copies=copies, shares=replicas, mine=_own(context)
+                work.train, seed, epochs, sizes.train, copies=copies, shares=replicas, mine=_replicas(context)
             )
             return feed.repeat()
 
         def testing(context: tf.distribute.InputContext) -> tf.data.Dataset:
-            return _tests(work, self._test_steps, replicas, _own(context)).repeat()
+            return _tests(work, self._test_steps, replicas, _replicas(context)).repeat()
 
         self._training = iter(distribution.distribute_datasets_from_function(training)) if epochs else None
         self._testing = iter(distribution.distribute_datasets_from_function(testing))
@@ -159,24 +155,18 @@ class Loop:
         return _means(self._run_test(self._testing))
 
     def _epoch(self, feed: Any) -> tf.Tensor:
-        import tensorflow as tf
-
         self._totals.assign(tf.zeros(3, tf.float64))
         for _ in tf.range(self._steps):
             self._distribution.run(self._step, args=next(feed))
         return tf.identity(self._totals)
 
     def _test(self, feed: Any) -> tf.Tensor:
-        import tensorflow as tf
-
         self._totals.assign(tf.zeros(3, tf.float64))
         for _ in tf.range(self._test_steps):
             self._distribution.run(self._try, args=next(feed))
         return tf.identity(self._totals)
 
     def _step(self, images: tf.Tensor, labels: tf.Tensor) -> None:
-        import tensorflow as tf
-
         variables = self._model.trainable_variables
         with tf.GradientTape() as tape:
             logits = self._model(images, training=True)
@@ -190,25 +180,21 @@ class Loop:
         self._count(labels, logits, _losses(labels, logits), counts)
 
     def _count(self, labels: tf.Tensor, logits: tf.Tensor, losses: tf.Tensor, counts: tf.Tensor) -> None:
-        import tensorflow as tf
-
         right = tf.cast(tf.equal(tf.argmax(logits, 1), tf.cast(labels, tf.int64)), tf.float32)
-        sums = [tf.reduce_sum(each * counts) for each in (losses, right, tf.ones_like(losses))]
+        sums = [tf.reduce_sum(value * counts) for value in (losses, right, tf.ones_like(losses))]
         self._totals.assign_add(tf.cast(tf.stack(sums), tf.float64))
 
 
 def _losses(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    import tensorflow as tf
-
     return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(labels, tf.int32), logits)
 
 
 def _means(totals: tf.Tensor) -> tuple[float, float]:
-    loss, right, count = (float(each) for each in totals.numpy())
+    loss, right, count = map(float, totals.numpy())
     return loss / count, right / count
 
 
-def _own(context: tf.distribute.InputContext) -> range:
+def _replicas(context: tf.distribute.InputContext) -> range:
     """The replicas of this process."""
     local = context.num_replicas_in_sync // context.num_input_pipelines
     return range(context.input_pipeline_id * local, (context.input_pipeline_id + 1) * local)
@@ -216,15 +202,12 @@ def _own(context: tf.distribute.InputContext) -> range:
 
 def _tests(work: Work, steps: int, replicas: int, mine: range) -> tf.data.Dataset:
     """The test images of the replicas `mine`, each with 1, or 0 where it only fills up the last batches."""
-    import numpy as np
-    import tensorflow as tf
-
     count = len(work.test[0])
     index = np.arange(steps * replicas * TEST_BATCH).reshape(steps, replicas, TEST_BATCH)[
         :, mine.start : mine.stop
     ]
     index = index.reshape(-1, TEST_BATCH)
-    images, labels = (each[np.minimum(index, count - 1)] for each in work.test)
+    images, labels = (values[np.minimum(index, count - 1)] for values in work.test)
     return tf.data.Dataset.from_tensor_slices(
         (images[..., np.newaxis], labels, (index < count).astype(np.float32))
     )

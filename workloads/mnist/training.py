@@ -1,4 +1,6 @@
-"""What both ways of training have in common: the size of batches, what checkpoints depend on, the report."""
+"""Train on this machine, and what that has in common with a training on several nodes: the size of batches, what
+checkpoints depend on, the report.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workloads.mnist.batches import batches
 from workloads.mnist.data import Split
+from workloads.runtime.devices import accelerators, describe, strategy
 from workloads.runtime.exits import BAD_INPUT, MODEL_REFUSED, USAGE, StepError
+from workloads.runtime.store import store_errors
 
 if TYPE_CHECKING:
     import keras
@@ -83,6 +88,32 @@ def batches_of(work: Work, replicas: int) -> Batches:
     return Batches(batch, test_batch, replicas)
 
 
+def parse_learning_rates(text: str) -> dict[int, float]:
+    """Read `0:1e-3,3:1e-4`: from each epoch (counted from 0) on, the learning rate after its colon.
+
+    Raises:
+        ValueError: another form, no rate for epoch 0, an epoch twice, or a rate that is not above 0 and at most 1.
+    """
+    rates: dict[int, float] = {}
+    for part in text.split(","):
+        epoch_text, colon, rate_text = part.partition(":")
+        try:
+            epoch, rate = int(epoch_text), float(rate_text)
+        except ValueError:
+            colon = ""
+        if not colon or epoch < 0 or epoch in rates or not 0 < rate <= 1:
+            raise ValueError(f"{part!r} is not EPOCH:RATE with a new epoch and a rate above 0 and at most 1")
+        rates[epoch] = rate
+    if 0 not in rates:
+        raise ValueError("the rate of epoch 0 is missing")
+    return dict(sorted(rates.items()))
+
+
+def learning_rate(rates: dict[int, float], epoch: int) -> float:
+    """The learning rate of an epoch, counted from 0."""
+    return rates[max(start for start in rates if start <= epoch)]
+
+
 def announce(work: Work, batches: Batches, devices: str) -> None:
     """Say what is trained on what."""
     copies = work.options.augment
@@ -137,10 +168,70 @@ def report(
     }
 
 
-def plain(model: keras.Model) -> keras.Model:
-    """`model` as it is published, which needs nothing of ours to be loaded: one device, Keras' own optimizer."""
-    from workloads.mnist.model import build
+# The training on the accelerators of this machine alone, by Keras' own loop.
 
-    copy = build()
-    copy.set_weights(model.get_weights())
-    return copy
+
+def train(work: Work) -> tuple[dict[str, Any], keras.Model]:
+    """Train from the newest checkpoint to the last epoch; returns the contents of metrics.json and a plain model.
+
+    Raises:
+        StepError: BAD_INPUT, USAGE, MODEL_REFUSED where the loss is not finite, STORE_TROUBLE.
+    """
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    from workloads.mnist.model import FusedAdam, build, plain
+    from workloads.mnist.progress import Progress, restore
+
+    options = work.options
+    devices = accelerators()
+    distribution = strategy(devices)
+    sizes = batches_of(work, distribution.num_replicas_in_sync)
+    steps, run = sizes.steps(work.images), run_name(work, sizes)
+    announce(work, sizes, describe(devices))
+
+    keras.utils.set_random_seed(options.seed)
+    with distribution.scope():
+        # One execution per epoch: between the steps nothing comes back to Python.
+        model = build(FusedAdam(), steps_per_execution=steps)
+        model.optimizer.build(model.trainable_variables)
+        checkpoint = restore(model, work.checkpoints, run, options.epochs)
+    done = 0
+    progress = Progress(options.epochs, steps * sizes.train, work.logs, work.checkpoints, run)
+    if checkpoint is not None:
+        done = checkpoint.epochs_done
+        progress.history = checkpoint.history
+        print(f"Resuming after epoch {done} from {checkpoint.path.name}", flush=True)
+
+    # Keras adds up the first batch of all replicas to learn its shape, so that one must split evenly.
+    test = work.test[0][..., np.newaxis], work.test[1]
+    testing = tf.data.Dataset.from_tensor_slices(test).batch(sizes.test).prefetch(2)
+    if done < options.epochs:
+        with store_errors(options.output):
+            model.fit(
+                batches(
+                    work.train,
+                    options.seed,
+                    range(done, options.epochs),
+                    sizes.train,
+                    copies=options.augment,
+                ),
+                initial_epoch=done,
+                epochs=options.epochs,
+                steps_per_epoch=steps,
+                validation_data=testing,
+                callbacks=[
+                    keras.callbacks.LearningRateScheduler(lambda epoch, _: learning_rate(options.rates, epoch)),
+                    progress,
+                ],
+                shuffle=False,
+                verbose=0,
+            )
+    loss, accuracy = model.evaluate(testing, verbose=0)
+    about = {
+        "devices": describe(devices),
+        "virtual_devices": any(one.virtual for one in devices),
+        "replicas": sizes.replicas,
+    }
+    return report(work, progress, loss, accuracy, about), plain(model)
