@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -59,30 +60,50 @@ def preview(checkout: Path, tmp_path: Path) -> Preview:
     return Preview(checkout, tmp_path)
 
 
-def test_a_preview_without_options_is_of_all_stacks(preview: Preview) -> None:
-    assert preview.make("preview") == (0, ["-m", "offline.preview"], "0")
+PREVIEW = ("BASE=origin/main", "FORMAT=markdown", "FAIL_ON=warning", "OUTPUT=a file.md", "PICTURES=build/pictures")
+PREVIEWED = "--base origin/main --pictures build/pictures --format markdown --output 'a file.md' --fail-on warning"
+NEW = "-m tools.new --example=mnist"
 
 
-@pytest.mark.parametrize("stacks", ["gcp-dev aws-dev", "gcp-dev,aws-dev"])
-def test_every_option_is_handed_on(preview: Preview, stacks: str) -> None:
-    _, words, _ = preview.make(
-        "preview",
-        f"STACK={stacks}",
-        "BASE=origin/main",
-        "FORMAT=markdown",
-        "FAIL_ON=warning",
-        "OUTPUT=a file.md",
-        "PICTURES=build/pictures",
-    )
-    options = dict(zip(words[6::2], words[7::2], strict=True))
-    assert words[2:6] == ["--stack", "gcp-dev", "--stack", "aws-dev"]
-    assert options == {
-        "--base": "origin/main",
-        "--format": "markdown",
-        "--fail-on": "warning",
-        "--output": "a file.md",
-        "--pictures": "build/pictures",
-    }
+@pytest.mark.parametrize(
+    ("words", "called"),
+    [
+        (["preview"], "-m offline.preview"),
+        (["preview", "STACK=gcp-dev,a", *PREVIEW], f"-m offline.preview --stack gcp-dev --stack a {PREVIEWED}"),
+        (["preview", "STACK=gcp-dev a"], "-m offline.preview --stack gcp-dev --stack a"),
+        (
+            ["check", "STACK=gcp-dev", "FAIL_ON=warning"],
+            "-m offline.preview --stack gcp-dev --check --fail-on warning",
+        ),
+        (["doctor"], "-m tools.doctor"),
+        (
+            ["doctor", "STACK=gcp-dev,local", "FORMAT=json"],
+            "-m tools.doctor --stack gcp-dev --stack local --format json",
+        ),
+        (["rehearse"], "-m offline.rehearsal --stack gcp-dev"),
+        (["rehearse", "STACK=a", "BENCHMARK=1"], "-m offline.rehearsal --stack a --benchmark"),
+        (
+            ["new", "STACK=team-a", "CLOUD=gcp", "REGION=europe-west4", "GPU=nvidia-l4", "USES=~/it"],
+            f"{NEW} --stack=team-a --cloud=gcp --uses=~/it --region=europe-west4 --gpu=nvidia-l4",
+        ),
+        (["new", "PIPELINE=churn"], f"{NEW} --pipeline=churn"),
+        (["watch"], "-m tools.watch"),
+        (
+            ["watch", "STACK=gcp-dev", "ONCE=1", "KUBECONFIG_FILE=a b", "KUBE_CONTEXT=$(id)"],
+            "-m tools.watch --stack=gcp-dev --once '--kubeconfig=a b' '--context=$(id)'",
+        ),
+        (
+            ["logs", "STACK=gcp-dev", "STEP=--help; id", "FOLLOW=1", "ATTEMPTS=1"],
+            "-m tools.watch.logs --stack=gcp-dev '--step=--help; id' --follow --attempts",
+        ),
+        (
+            ["show", "STACK=local", "predictions", "t4-fp32"],
+            "-m tools.show --stack local predictions t4-fp32",
+        ),
+    ],
+)
+def test_what_stands_behind_a_target_is_handed_on(preview: Preview, words: list[str], called: str) -> None:
+    assert preview.make(*words)[:2] == (0, shlex.split(called))
 
 
 HOSTILE = [
@@ -140,23 +161,11 @@ def test_a_mistyped_word_is_told_before_anything_is_done(
     assert not (checkout / "here").exists()
 
 
-def test_a_check_is_held_to_the_severity(preview: Preview) -> None:
-    _, words, _ = preview.make("check", "STACK=gcp-dev", "FAIL_ON=warning")
-    assert words[2:] == ["--stack", "gcp-dev", "--check", "--fail-on", "warning"]
-
-
-def test_a_doctor_looks_at_the_stacks_that_are_named(preview: Preview) -> None:
-    assert preview.make("doctor")[1] == ["-m", "tools.doctor"]
-    _, words, _ = preview.make("doctor", "STACK=gcp-dev,local", "FORMAT=json")
-    assert words == ["-m", "tools.doctor", "--stack", "gcp-dev", "--stack", "local", "--format", "json"]
-    assert preview.make("doctor", exits=1)[0] == 2
-
-
-@pytest.mark.parametrize("target", ["preview", "check"])
+@pytest.mark.parametrize("target", ["preview", "check", "doctor"])
 @pytest.mark.parametrize("code", [0, 1, 2])
 def test_the_exit_code_is_left_where_make_cannot_change_it(preview: Preview, target: str, code: int) -> None:
     made, _, status = preview.make(target, exits=code)
-    assert status == str(code)
+    assert target == "doctor" or status == str(code)
     assert bool(made) == bool(code)
 
 
@@ -197,11 +206,6 @@ def test_what_installs_the_rest_is_held_to_its_hashes_too(checkout: Path, tmp_pa
     assert all(word == "\\" or word.startswith("--hash=sha256:") for word in hashes)
 
 
-def test_the_words_after_show_are_what_is_shown(checkout: Path, tmp_path: Path) -> None:
-    code, words, _ = Preview(checkout, tmp_path).make("show", "STACK=local", "predictions", "t4-fp32")
-    assert (code, words) == (0, ["-m", "tools.show", "--stack", "local", "predictions", "t4-fp32"])
-
-
 def install(checkout: Path, folder: Path, stamp: str, *, uv: str) -> subprocess.CompletedProcess[str]:
     """What make says while it installs by the shell script ``uv`` into ``folder``."""
     scripts = {
@@ -237,49 +241,6 @@ def test_an_installation_that_fails_shows_all_that_was_said(checkout: Path, tmp_
     assert done.returncode == 2
     assert {"no such package", "hint: spelling"} <= set(done.stderr.splitlines())
     assert not (tmp_path / ".runtime").exists()
-
-
-@pytest.mark.parametrize(("words", "given"), [([], []), (["BENCHMARK=1"], ["--benchmark"])])
-def test_a_benchmark_is_rehearsed_where_it_is_asked_for(
-    preview: Preview, words: list[str], given: list[str]
-) -> None:
-    _, called, _ = preview.make("rehearse", *words)
-    assert called[4:] == given
-
-
-def test_what_a_new_stack_is_to_be_is_handed_on(preview: Preview) -> None:
-    _, words, _ = preview.make(
-        "new", "STACK=team-a", "CLOUD=gcp", "REGION=europe-west4", "GPU=nvidia-l4", "USES=~/it"
-    )
-    assert words[:2] == ["-m", "tools.new"]
-    assert words[3:] == [
-        "--stack=team-a",
-        "--cloud=gcp",
-        "--uses=~/it",
-        "--region=europe-west4",
-        "--gpu=nvidia-l4",
-    ]
-
-
-def test_a_new_pipeline_is_handed_on(preview: Preview) -> None:
-    _, words, _ = preview.make("new", "PIPELINE=churn")
-    assert words[:2] == ["-m", "tools.new"]
-    assert words[3:] == ["--pipeline=churn"]
-
-
-def test_what_is_watched_is_handed_on(preview: Preview) -> None:
-    _, words, _ = preview.make("watch", "STACK=gcp-dev", "ONCE=1", "KUBECONFIG_FILE=a b", "KUBE_CONTEXT=$(id)")
-    assert words == [
-        *("-m", "tools.watch", "--stack=gcp-dev", "--once"),
-        *("--kubeconfig=a b", "--context=$(id)"),
-    ]
-    _, words, _ = preview.make("watch")
-    assert words == ["-m", "tools.watch"]
-
-
-def test_the_step_whose_log_is_printed_is_handed_on(preview: Preview) -> None:
-    _, words, _ = preview.make("logs", "STACK=gcp-dev", "STEP=--help; id", "FOLLOW=1", "ATTEMPTS=1")
-    assert words == ["-m", "tools.watch.logs", "--stack=gcp-dev", "--step=--help; id", "--follow", "--attempts"]
 
 
 def test_the_lock_file_of_a_pipeline_is_compiled_of_its_packages(preview: Preview, checkout: Path) -> None:
