@@ -88,44 +88,44 @@ class Worker:
 def workers(cores: Sequence[int], size: int) -> Iterator[tuple[list[Worker], list[Worker]]]:
     """One worker on the first core; and two, on the first and the second, which train together."""
     addresses = [f"{LOOPBACK}:{port}" for port in free_ports(2)]
-    found: list[Worker] = []
+    processes: list[Worker] = []
     try:
-        found.append(Worker(cores[0], size))
+        processes.append(Worker(cores[0], size))
         for rank in range(2):
             task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
-            found.append(Worker(cores[rank], size, json.dumps(task)))
-        for each in found:
-            each.answer()
-        yield found[:1], found[1:]
+            processes.append(Worker(cores[rank], size, json.dumps(task)))
+        for worker in processes:
+            worker.answer()
+        yield processes[:1], processes[1:]
     finally:
-        for each in found:
-            each.kill()
+        for worker in processes:
+            worker.kill()
 
 
 def together(them: Sequence[Worker], content: dict[str, object]) -> dict[str, Any]:
     """Ask all of `them` at once; returns the answer of the slowest."""
-    for each in them:
-        each.ask(content)
-    return max((each.answer() for each in them), key=lambda answer: answer.get("seconds", 0))
+    for worker in them:
+        worker.ask(content)
+    return max((worker.answer() for worker in them), key=lambda answer: answer.get("seconds", 0))
 
 
 def measure(network: str, batch: int, options: argparse.Namespace, sides: Sequence[Sequence[Worker]]) -> Row:
     """Train by turns, beginning with another side in each round."""
 
     def ready(steps: int) -> int:
-        asked = {"network": network, "batch": batch, "steps": steps}
-        return min(together(side, asked)["steps"] for side in sides)
+        request = {"network": network, "batch": batch, "steps": steps}
+        return min(together(side, request)["steps"] for side in sides)
 
     steps = ready(options.least_steps)
     taken = together(sides[0], {"run": True})["seconds"]
     if taken < options.seconds / 2:
         steps = ready(min(math.ceil(steps * options.seconds / taken), options.most_steps))
-    found: tuple[list[float], list[float]] = ([], [])
+    rates: tuple[list[float], list[float]] = ([], [])
     for number in range(options.rounds):
         for side in (0, 1) if number % 2 else (1, 0):
             seconds = together(sides[side], {"run": True})["seconds"]
-            found[side].append(batch * len(sides[side]) * steps / seconds)
-    return Row(network, batch, steps, *found)
+            rates[side].append(batch * len(sides[side]) * steps / seconds)
+    return Row(network, batch, steps, *rates)
 
 
 def main() -> int:
@@ -176,7 +176,7 @@ def line(row: Row) -> str:
 def verdict(network: str, rows: Sequence[Row]) -> str:
     """From which batch on a second worker is worth its core, and below which it makes training slower."""
     ratios = {row.batch: statistics.median(row.ratios) for row in rows}
-    worth = [batch for batch in ratios if all(ratios[each] >= WORTH for each in ratios if each >= batch)]
+    worth = [batch for batch in ratios if all(ratios[other] >= WORTH for other in ratios if other >= batch)]
     slower = [batch for batch, ratio in ratios.items() if ratio <= 1]
     megabytes = 4 * PARAMETERS[network] / 1e6
     said = (
@@ -196,9 +196,9 @@ def _numbers(text: str) -> list[int]:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.collective", description=__doc__)
-    there = sorted(os.sched_getaffinity(0))
+    usable = sorted(os.sched_getaffinity(0))
     add = parser.add_argument
-    add("--cores", type=_numbers, default=there[:2], help="two of the machine (default: the first two)")
+    add("--cores", type=_numbers, default=usable[:2], help="two of the machine (default: the first two)")
     add("--rounds", type=int, default=9, help="default: 9")
     add("--seconds", type=float, default=2.0, help="of each turn of the one worker, about (default: 2)")
     add("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), help="default: both")
@@ -210,8 +210,8 @@ def _parse() -> argparse.Namespace:
     add("--output", type=Path, help="where to write all figures as JSON")
     options = parser.parse_args()
     options.batches = {"mnist": options.mnist, "resnet50": options.resnet50}
-    if len(set(options.cores)) != 2 or not set(options.cores) <= set(there):
-        parser.error(f"--cores must be two of {', '.join(map(str, there))}")
+    if len(set(options.cores)) != 2 or not set(options.cores) <= set(usable):
+        parser.error(f"--cores must be two of {', '.join(map(str, usable))}")
     if options.rounds < 1 or options.seconds <= 0 or options.least_steps < 1:
         parser.error("--rounds and --least-steps must be at least 1, --seconds above 0")
     return options

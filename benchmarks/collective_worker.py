@@ -46,10 +46,10 @@ def main() -> None:
     count = 0
     answer({"ready": True})
     for line in sys.stdin:
-        asked = json.loads(line)
-        if "network" in asked:
-            make = _mnist if asked["network"] == "mnist" else _resnet50
-            run, count = make(strategy, asked["batch"], asked["steps"], processes, size)
+        request = json.loads(line)
+        if "network" in request:
+            make = _mnist if request["network"] == "mnist" else _resnet50
+            run, count = make(strategy, request["batch"], request["steps"], processes, size)
             # Twice: the first call builds the graph, and the second still allocates.
             run(), run()
             answer({"steps": count})

@@ -98,11 +98,11 @@ def measure(size: int) -> Measured:
     gc.disable()  # As in a preview's workers.
     evaluate(lambda: declare(1), project="slipway", stack="warm-up", config={}, preview=True)
     begin = time.process_time()
-    found = evaluate(lambda: declare(size), project="slipway", stack="benchmark", config={}, preview=True)
+    evaluation = evaluate(lambda: declare(size), project="slipway", stack="benchmark", config={}, preview=True)
     seconds = time.process_time() - begin
     # In KiB on Linux, in bytes on macOS (getrusage(2)).
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return Measured(size, len(found.resources), seconds, peak)
+    return Measured(size, len(evaluation.resources), seconds, peak)
 
 
 def declare(size: int) -> None:

@@ -34,22 +34,22 @@ def main() -> None:
     for name, settings in (("as shipped", ()), ("`hidden: 16`", ("--hidden", 16))):
         reports = [report(options.output, data, seed, settings) for seed in range(SEEDS)]
         for title, figure in FIGURES.items():
-            found = np.array([figure(each) for each in reports], dtype=float)
+            values = np.array([figure(one) for one in reports], dtype=float)
             print(
-                f"| {name} | {title} | {found.mean():.3f} | {found.std(ddof=1):.3f} | {found.min():.3f} |",
+                f"| {name} | {title} | {values.mean():.3f} | {values.std(ddof=1):.3f} | {values.min():.3f} |",
                 flush=True,
             )
     print("\n| figure | as found | 5 % of the resamples are below | 5 % are above |\n| --- | --- | --- | --- |")
-    for title, (found, low, high) in luck(options.output, data).items():
-        print(f"| {title} | {found:.3f} | {low:.3f} | {high:.3f} |")
+    for title, (value, low, high) in luck(options.output, data).items():
+        print(f"| {title} | {value:.3f} | {low:.3f} | {high:.3f} |")
 
 
 FIGURES = {
-    "average precision": lambda each: each["test"]["this_model"]["average_precision"],
-    "area under the ROC curve": lambda each: each["test"]["this_model"]["roc_auc"],
-    f"frauds among the {BUDGET} first": lambda each: each["test_in_budget"]["this_model"]["frauds"],
-    "frauds found at the threshold": lambda each: each["test"]["this_model"]["frauds"],
-    "transactions flagged at the threshold": lambda each: each["test"]["this_model"]["transactions"],
+    "average precision": lambda result: result["test"]["this_model"]["average_precision"],
+    "area under the ROC curve": lambda result: result["test"]["this_model"]["roc_auc"],
+    f"frauds among the {BUDGET} first": lambda result: result["test_in_budget"]["this_model"]["frauds"],
+    "frauds found at the threshold": lambda result: result["test"]["this_model"]["frauds"],
+    "transactions flagged at the threshold": lambda result: result["test"]["this_model"]["transactions"],
 }
 
 

@@ -75,18 +75,18 @@ def _peers(rank: int, count: int) -> list[socket.socket]:
     server = socket.socket()
     server.bind((host, port))
     server.listen()
-    found: dict[int, socket.socket] = {}
-    while len(found) < count - 1:
+    connections: dict[int, socket.socket] = {}
+    while len(connections) < count - 1:
         connection, _ = server.accept()
-        found[_number(connection)] = connection
-    return [found[each] for each in sorted(found)]
+        connections[_number(connection)] = connection
+    return [connections[other] for other in sorted(connections)]
 
 
-def _sum(peers: list[socket.socket], rank: int, own: int) -> int:
+def _sum(peers: list[socket.socket], rank: int, addend: int) -> int:
     if rank:
-        peers[0].sendall(f"{own}\n".encode())
+        peers[0].sendall(f"{addend}\n".encode())
         return _number(peers[0])
-    total = own + sum(_number(peer) for peer in peers)
+    total = addend + sum(_number(peer) for peer in peers)
     for peer in peers:
         peer.sendall(f"{total}\n".encode())
     return total

@@ -64,8 +64,8 @@ def main(output: Path, steps: int, seconds: float) -> None:
     while done < steps:
         features, targets = _batch(done)
         share = GLOBAL_BATCH // count
-        own = slice(rank * share, (rank + 1) * share)
-        loss = float(step(tf.constant(features[own]), tf.constant(targets[own])))
+        rows = slice(rank * share, (rank + 1) * share)
+        loss = float(step(tf.constant(features[rows]), tf.constant(targets[rows])))
         if done % 10 == 0:
             print(f"step {done + 1}, loss {loss:.6f}", flush=True)
         done += 1
@@ -91,17 +91,17 @@ def _batch(step: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _save(checkpoint: Path, kept: list[tf.Variable], done: int) -> None:
     content = io.BytesIO()
-    np.savez(content, done=done, **{f"v{index}": each.numpy() for index, each in enumerate(kept)})
+    np.savez(content, done=done, **{f"v{index}": variable.numpy() for index, variable in enumerate(kept)})
     write(checkpoint, content.getvalue())
 
 
 def _load(checkpoint: Path, kept: list[tf.Variable]) -> int:
     if not checkpoint.exists():
         return 0
-    with np.load(checkpoint) as found:
-        for index, each in enumerate(kept):
-            each.assign(found[f"v{index}"])
-        return int(found["done"])
+    with np.load(checkpoint) as content:
+        for index, variable in enumerate(kept):
+            variable.assign(content[f"v{index}"])
+        return int(content["done"])
 
 
 if __name__ == "__main__":

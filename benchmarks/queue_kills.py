@@ -48,23 +48,23 @@ class Tally:
         """Whether nothing was lost, nothing reported twice, and all is as without kills."""
         return not (self.lost or self.replaced or self.different or self.left_behind)
 
-    def add(self, found: Found, reference: Found, events: Sequence[Event]) -> None:
+    def add(self, outcome: Found, reference: Found, events: Sequence[Event]) -> None:
         """Count a run with these events."""
         self.events.update(event.kind for event in events)
         self.runs += 1
         self.items += len(reference.rows)
-        there = {row["item"] for row in found.rows if row["state"] == "done"}
-        self.lost += sum(row["item"] not in there for row in reference.rows)
-        self.replaced += len(found.replaced)
-        others = [row["item"] for row in found.rows if row not in reference.rows]
-        self.different += len({*others, *found.unlike}) or int(found.rows != reference.rows)
-        self.left_behind += found.left_behind
-        self.attempts += sum(found.attempts)
-        self.most = max(self.most, *found.attempts)
-        self.starts += found.starts
-        self.resumed += found.resumed
-        self.seconds += found.seconds
-        self.lost_bytes += found.lost_bytes
+        done = {row["item"] for row in outcome.rows if row["state"] == "done"}
+        self.lost += sum(row["item"] not in done for row in reference.rows)
+        self.replaced += len(outcome.replaced)
+        others = [row["item"] for row in outcome.rows if row not in reference.rows]
+        self.different += len({*others, *outcome.unlike}) or int(outcome.rows != reference.rows)
+        self.left_behind += outcome.left_behind
+        self.attempts += sum(outcome.attempts)
+        self.most = max(self.most, *outcome.attempts)
+        self.starts += outcome.starts
+        self.resumed += outcome.resumed
+        self.seconds += outcome.seconds
+        self.lost_bytes += outcome.lost_bytes
 
 
 def measure(mode: str, events: Sequence[Event], items: int, seconds: float, scratch: Path) -> Tally:
@@ -74,8 +74,8 @@ def measure(mode: str, events: Sequence[Event], items: int, seconds: float, scra
     reference, _ = _run(data / "reference", mode, items, seconds, [])
     ahead = list(events)
     while ahead:
-        found, happened = _run(data / f"run-{tally.runs}", mode, items, seconds, ahead[:AT_MOST])
-        tally.add(found, reference, ahead[:happened])
+        outcome, happened = _run(data / f"run-{tally.runs}", mode, items, seconds, ahead[:AT_MOST])
+        tally.add(outcome, reference, ahead[:happened])
         ahead = ahead[happened:]
     return tally
 
@@ -124,8 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for mode in options.modes:
             place = options.keep or Path(scratch)
             tallies.append(measure(mode, planned[mode], options.items, options.seconds, place))
-            each = tallies[-1]
-            print(f"{mode}: {each.events.total()} kills in {each.runs} runs, {each.seconds:.0f} s", flush=True)
+            tally = tallies[-1]
+            print(f"{mode}: {tally.events.total()} kills in {tally.runs} runs, {tally.seconds:.0f} s", flush=True)
     kills = sum(tally.events.total() for tally in tallies)
     print(f"\n{kills} kills, seed {options.seed}, {date.today()}, {os.cpu_count()} cores\n")
     print("\n".join(table(tallies)))

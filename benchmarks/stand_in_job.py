@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.queue_kill_run import marked
+from benchmarks.queue_kill_run import processes_with_mark
 from offline.rehearsal.machine.processes import free_ports
 from workloads.runtime.nodes.group import NEIGHBOUR_FAILED
 
@@ -99,12 +99,12 @@ class StandInJob:
             else:
                 self.failed, self._told_at = code, now
                 self._again.clear()
-                for each in self.pods.values():
-                    if each.poll() is None:
-                        each.terminate()
+                for other in self.pods.values():
+                    if other.poll() is None:
+                        other.terminate()
         if self.failed is not None and now > self._told_at + _GRACE:
             self.kill()
-        for index in [each for each, at in self._again.items() if now >= at]:
+        for index in [ended for ended, at in self._again.items() if now >= at]:
             del self._again[index]
             self.start(index)
 
@@ -134,16 +134,16 @@ class StandInJob:
 
     def processes(self, index: int | None = None) -> list[int]:
         """The processes of a pod, or of all: with their programs, and whatever these started."""
-        return marked(_MARK, f"{self.folder}:{'' if index is None else f'{index}:'}")
+        return processes_with_mark(_MARK, f"{self.folder}:{'' if index is None else f'{index}:'}")
 
     def programs(self, index: int) -> list[int]:
         """The processes of a pod's program."""
-        found: list[int] = []
+        programs: list[int] = []
         for process in self.processes(index):
             with contextlib.suppress(OSError):
                 if b"SLIPWAY_GENERATION=" in Path(f"/proc/{process}/environ").read_bytes():
-                    found.append(process)
-        return found
+                    programs.append(process)
+        return programs
 
     def log(self, index: int) -> Path:
         """What all pods of this index wrote."""

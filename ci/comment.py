@@ -55,10 +55,10 @@ def body(preview: Path, limit: int, run: str) -> str:
         markdown = text_of(preview / "preview.md", 4 * limit)
     except FileNotFoundError:
         markdown = NOT_MADE
-    return composed(markdown, limit, run)
+    return compose(markdown, limit, run)
 
 
-def composed(markdown: str, limit: int, run: str) -> str:
+def compose(markdown: str, limit: int, run: str) -> str:
     """The comment's text: a marker, what to make of it with a link to the pipeline, and the preview.
 
     The preview comes last: an open fence, fold or comment in it would swallow whatever followed.
@@ -96,13 +96,13 @@ def post(forge: Forge, change: int, text: str) -> str:
 
 def check(forge: GitHub, change: int, sha: str, repository: str) -> str | None:
     """None where the comment belongs there; else why it has become pointless. Raises RefusedError."""
-    found = forge.change(change)
-    if found.repository != repository:
+    pull_request = forge.change(change)
+    if pull_request.repository != repository:
         raise RefusedError(f"change {change} is not from {repository}")
-    if not found.open:
+    if not pull_request.open:
         return f"Change {change} is closed."
-    if found.sha != sha:
-        return f"Change {change} is at {found.sha[:12]} by now; its own preview follows."
+    if pull_request.sha != sha:
+        return f"Change {change} is at {pull_request.sha[:12]} by now; its own preview follows."
     return None
 
 

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from ci.forge import append, fenced
+from ci.forge import append, fence
 
 POLICIES = "policy-pack"
 
@@ -43,7 +43,7 @@ def pulumi(*arguments: str, log: Path | None = None) -> int:
     return process.returncode
 
 
-def exported(stack: str) -> str:
+def export_state(stack: str) -> str:
     """The state as JSON, with its secrets encrypted. Raises CalledProcessError."""
     command = ["pulumi", "stack", "export", "--stack", stack, "--non-interactive"]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
@@ -61,10 +61,10 @@ def changes(plan: Path, state: str) -> bool:
     deployment = cast("dict[str, Any]", json.loads(state)["deployment"] or {})
     protected = {resource["urn"] for resource in deployment.get("resources", ()) if resource.get("protect")}
     return any(
-        any(step not in UNCHANGING for step in each.get("steps", ()))
-        or any((goal := each.get("goal", {})).get("outputDiff", {}).values())
+        any(step not in UNCHANGING for step in resource.get("steps", ()))
+        or any((goal := resource.get("goal", {})).get("outputDiff", {}).values())
         or goal.get("protect", False) != (urn in protected)
-        for urn, each in planned.items()
+        for urn, resource in planned.items()
     )
 
 
@@ -73,11 +73,11 @@ def plan(stack: str, folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     file, log = folder / "plan.json", folder / "preview.txt"
     file.unlink(missing_ok=True)
-    state = exported(stack)
+    state = export_state(stack)
     (folder / "state").write_text(digest(state), encoding="utf-8")
     code = pulumi("preview", "--stack", stack, "--save-plan", str(file), "--policy-pack", POLICIES, log=log)
     shown = log.read_text(encoding="utf-8")
-    append("GITHUB_STEP_SUMMARY", f"### `pulumi preview` of {stack}\n\n{fenced(shown)}")
+    append("GITHUB_STEP_SUMMARY", f"### `pulumi preview` of {stack}\n\n{fence(shown)}")
     if code:
         return code
     pending = changes(file, state)
@@ -92,7 +92,7 @@ def apply(stack: str, folder: Path) -> int:
     if not file.is_file():
         print(f"There is no plan at {file}: it was never saved, or its artifact has expired.", file=sys.stderr)
         return 1
-    state = exported(stack)
+    state = export_state(stack)
     if digest(state) != (folder / "state").read_text(encoding="utf-8"):
         print(f"{stack} has been updated since this plan was made: make and approve a new one.", file=sys.stderr)
         return 1

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ci.deploy import pulumi
-from ci.forge import Forge, ForgeError, append, fenced, forge
+from ci.forge import Forge, ForgeError, append, fence, forge
 
 LABEL = "drift"
 
@@ -54,7 +54,7 @@ def check(stack: str, folder: Path) -> int:
         Outcome.DRIFT: f"{stack} is no longer as its last update left it.",
         Outcome.ERROR: f"{stack} could not be checked for drift: Pulumi exited with {code}.",
     }[outcome]
-    report = f"{said}\n\n{fenced(text)}"
+    report = f"{said}\n\n{fence(text)}"
     (folder / "report.md").write_text(report + "\n", encoding="utf-8")
     (folder / "outcome").write_text(f"{outcome}\n", encoding="utf-8")
     append("GITHUB_STEP_SUMMARY", report)
@@ -64,13 +64,13 @@ def check(stack: str, folder: Path) -> int:
 
 def keep_issue(forge: Forge, stack: str, outcome: Outcome, report: str, run: str) -> str:
     """Brings the one issue about ``stack`` in line with ``outcome``; says what it did."""
-    found = next((issue for issue in forge.issues(LABEL) if issue.body.startswith(marker(stack))), None)
+    opened = next((issue for issue in forge.issues(LABEL) if issue.body.startswith(marker(stack))), None)
     if outcome is Outcome.ERROR:
         return f"Whether {stack} has drifted is not known; its issue stays as it is."
     if outcome is Outcome.NONE:
-        if found is None:
+        if opened is None:
             return f"{stack} has no drift, and no issue about any."
-        forge.close_issue(found.number, f"No drift any more. {run}".rstrip())
+        forge.close_issue(opened.number, f"No drift any more. {run}".rstrip())
         return f"Closed the issue about {stack}."
     body = "\n\n".join(
         [
@@ -80,10 +80,10 @@ def keep_issue(forge: Forge, stack: str, outcome: Outcome, report: str, run: str
             run,
         ]
     ).rstrip()
-    if found is None:
+    if opened is None:
         forge.open_issue(f"Drift in {stack}", body, LABEL)
         return f"Opened an issue about {stack}."
-    forge.edit_issue(found.number, body)
+    forge.edit_issue(opened.number, body)
     return f"Updated the issue about {stack}."
 
 

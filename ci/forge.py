@@ -121,11 +121,11 @@ class GitHub:
         return entry["user"]["login"] == self._author
 
     def change(self, number: int) -> Change:
-        found = self._api.ask("GET", f"/pulls/{number}")
+        pull_request = self._api.ask("GET", f"/pulls/{number}")
         # It is null once a fork has been deleted.
-        repository = found["head"]["repo"]
+        repository = pull_request["head"]["repo"]
         name = repository["full_name"] if repository else ""
-        return Change(found["head"]["sha"], name, found["state"] == "open")
+        return Change(pull_request["head"]["sha"], name, pull_request["state"] == "open")
 
     def comments(self, number: int) -> Iterator[Text]:
         for entry in self._api.pages(f"/issues/{number}/comments"):
@@ -243,7 +243,7 @@ def append(variable: str, text: str) -> None:
             file.write(f"{text}\n")
 
 
-def fenced(text: str) -> str:
+def fence(text: str) -> str:
     """Text as a Markdown block that nothing in it can end."""
     fence = "```"
     while fence in text:

@@ -31,9 +31,9 @@ def version(root: Path) -> str:
     """The one that the SDK is pinned to: the CLI and it are released together."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     return next(
-        found[1]
+        match[1]
         for dependency in project["project"]["dependencies"]
-        if (found := re.fullmatch(r"pulumi==([\d.]+)", dependency))
+        if (match := re.fullmatch(r"pulumi==([\d.]+)", dependency))
     )
 
 
@@ -48,7 +48,7 @@ def download(url: str) -> bytes:
         return answer.read()
 
 
-def expected(version: str, name: str, checksums: str = CHECKSUMS) -> str:
+def published_digest(version: str, name: str, checksums: str = CHECKSUMS) -> str:
     """The archive's SHA-256. Raises InstallError where the release lists none."""
     if pinned := os.environ.get("PULUMI_SHA256"):
         return pinned.strip().lower()
@@ -64,7 +64,7 @@ def install(version: str, folder: Path, archives: str = ARCHIVES, checksums: str
     name = archive_name(version)
     content = download(f"{archives}/{name}")
     digest = hashlib.sha256(content).hexdigest()
-    if digest != (wanted := expected(version, name, checksums)):
+    if digest != (wanted := published_digest(version, name, checksums)):
         raise InstallError(f"{name} has the SHA-256 {digest}, but should have {wanted}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
-from ci.comment import NOT_MADE, composed, post
+from ci.comment import NOT_MADE, compose, post
 from ci.forge import ForgeError, GitLab, gitlab
 
 JOB = "preview"
@@ -33,7 +33,7 @@ def note(forge: GitLab, project: str, number: int) -> str:
     if job is None or job["status"] not in ENDED:
         return "Its preview has not ended."
     markdown = forge.artifact(job["id"], ARTIFACT)
-    text = composed(NOT_MADE if markdown is None else markdown, forge.limit, _address(pipeline))
+    text = compose(NOT_MADE if markdown is None else markdown, forge.limit, _address(pipeline))
     return post(forge, number, text)
 
 

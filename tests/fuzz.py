@@ -126,7 +126,7 @@ def stack_case(number: int, seed: int) -> Case:
     stack = STACKS[number % len(STACKS)]
     text = (ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text(encoding="utf-8")
     if chance.random() < EDITED:
-        return Case(stack, edited_text(text, chance))
+        return Case(stack, edit_text(text, chance))
     content = copy.deepcopy(_content(stack))
     _mutate_some(content["config"], chance)
     return Case(stack, _yaml(content))
@@ -136,25 +136,25 @@ def pipeline_case(number: int, seed: int) -> Case:
     """A pipeline's file with one to three mutations."""
     chance = random.Random(f"{seed}:{number}")
     stack, pipeline = _runs()[number % len(_runs())]
-    name = next(each for each in ("pipeline.yaml", "pipeline.py") if (WORKLOADS / pipeline / each).is_file())
+    name = next(file for file in ("pipeline.yaml", "pipeline.py") if (WORKLOADS / pipeline / file).is_file())
     text = (WORKLOADS / pipeline / name).read_text(encoding="utf-8")
-    mutated = mutated_python if name == "pipeline.py" else mutated_pipeline
+    mutated = mutate_python if name == "pipeline.py" else mutate_pipeline
     return Case(stack, mutated(text, chance), pipeline, name)
 
 
-def mutated_pipeline(text: str, chance: random.Random) -> str:
+def mutate_pipeline(text: str, chance: random.Random) -> str:
     """The text of a ``pipeline.yaml`` with one to three mutations."""
     if chance.random() < EDITED:
-        return edited_text(text, chance)
+        return edit_text(text, chance)
     content = yaml.safe_load(text)
     _mutate_some(content, chance, (*VALUES, *PIPELINE_VALUES), (*KEYS, *PIPELINE_KEYS))
     return _yaml(content)
 
 
-def mutated_python(text: str, chance: random.Random) -> str:
+def mutate_python(text: str, chance: random.Random) -> str:
     """The text of a ``pipeline.py`` with one to three mutations, of its declarations mostly."""
     if chance.random() < EDITED:
-        return edited_text(text, chance)
+        return edit_text(text, chance)
     tree = ast.parse(text)
     calls: list[ast.Call] = []
     Declarations(lambda call: calls.append(call) or call).visit(tree)
@@ -167,9 +167,9 @@ def mutated_python(text: str, chance: random.Random) -> str:
 CASES: Mapping[str, Callable[[int, int], Case]] = {"stack": stack_case, "pipeline": pipeline_case}
 
 
-def edited_text(text: str, chance: random.Random) -> str:
+def edit_text(text: str, chance: random.Random) -> str:
     for _ in range(chance.randint(1, 3)):
-        text = edited(text, chance)
+        text = edit(text, chance)
     return text
 
 
@@ -217,14 +217,14 @@ def _plain(node: ast.expr) -> Any:
         case ast.Constant(value=value):
             return value
         case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [_plain(each) for each in items]
-        case ast.Dict(keys=keys, values=values) if all(_is_text(each) for each in keys):
-            return {_plain(key): _plain(each) for key, each in zip(keys, values, strict=True) if key}
+            return [_plain(item) for item in items]
+        case ast.Dict(keys=keys, values=values) if all(_is_text(key) for key in keys):
+            return {_plain(key): _plain(item) for key, item in zip(keys, values, strict=True) if key}
         case ast.Call(func=function, args=positional, keywords=named) if _declares(node):
-            found = Arguments(function)
-            found |= {str(index): _plain(each) for index, each in enumerate(positional)}
-            found |= {each.arg: _plain(each.value) for each in named if each.arg}
-            return found
+            arguments = Arguments(function)
+            arguments |= {str(index): _plain(item) for index, item in enumerate(positional)}
+            arguments |= {argument.arg: _plain(argument.value) for argument in named if argument.arg}
+            return arguments
         case _:
             return node
 
@@ -235,13 +235,13 @@ def _node(value: Any) -> ast.expr:
         case ast.expr():
             return value
         case Arguments():
-            positional = [_node(each) for key, each in value.items() if key.isdecimal()]
-            named = {key: each for key, each in value.items() if not key.isdecimal()}
-            return ast.Call(value.function, positional, [_keyword(key, each) for key, each in named.items()])
+            positional = [_node(item) for key, item in value.items() if key.isdecimal()]
+            named = {key: item for key, item in value.items() if not key.isdecimal()}
+            return ast.Call(value.function, positional, [_keyword(key, item) for key, item in named.items()])
         case dict():
-            return ast.Dict([ast.Constant(each) for each in value], [_node(each) for each in value.values()])
+            return ast.Dict([ast.Constant(item) for item in value], [_node(item) for item in value.values()])
         case list():
-            return ast.List([_node(each) for each in value])
+            return ast.List([_node(item) for item in value])
         case _:
             return ast.Constant(value)
 
@@ -255,7 +255,7 @@ def _keyword(name: str, value: Any) -> ast.keyword:
 @cache
 def _runs() -> Sequence[tuple[str, str]]:
     """Each stack with each of its pipelines."""
-    return [(stack, each) for stack in STACKS for each in _content(stack)["config"].get(PIPELINES, {})]
+    return [(stack, pipeline) for stack in STACKS for pipeline in _content(stack)["config"].get(PIPELINES, {})]
 
 
 @cache
@@ -265,7 +265,7 @@ def _content(stack: str) -> dict[str, Any]:
     return read_yaml(ROOT / "stacks" / f"Pulumi.{stack}.yaml")
 
 
-def edited(text: str, chance: random.Random) -> str:
+def edit(text: str, chance: random.Random) -> str:
     lines = text.splitlines(keepends=True)
     row = chance.randrange(len(lines))
     column = chance.randrange(len(lines[row]))
@@ -294,9 +294,9 @@ def edited(text: str, chance: random.Random) -> str:
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every container with each of its keys."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in list(items):
+    for key, item in list(items):
         yield value, key
-        yield from _places(each)
+        yield from _places(item)
 
 
 def mutate(
@@ -386,14 +386,14 @@ def wrong(case: Case, tree: Path) -> tuple[str, str]:
 
     stack = case.stack
     with _written(case, tree):
-        there = printed(stack, tree, _secrets(), evaluate_stack) | other_stacks(stack, tree, _secrets())
-    found = json.loads(json.dumps(there))
-    failure = found.get("failure")
+        evaluations = printed(stack, tree, _secrets(), evaluate_stack) | other_stacks(stack, tree, _secrets())
+    decoded = json.loads(json.dumps(evaluations))
+    failure = decoded.get("failure")
     kind = failure["kind"] if failure else "accepted"
     if failure and (complaint := unclear(failure, stack, case.name)):
         return kind, complaint
     options = Options(date(2026, 11, 22), lambda _: {})
-    preview = build(Evaluations({stack: evaluated(stack, found)}, {}), options)
+    preview = build(Evaluations({stack: evaluated(stack, decoded)}, {}), options)
     if not failure and exit_code(preview, Severity.ERROR) == NOT_EVALUATED:
         return kind, preview.stacks[0].failures[0].message
     shown = document(preview) + comment(preview)
@@ -421,7 +421,7 @@ def unclear(failure: Mapping[str, Any], stack: str, name: str = "") -> str:
             return f"a problem without its key, reason or fix: {problems}"
         if name != "pipeline.py" and any(" fails: " in problem["reason"] for problem in problems):
             return f"an error of the program's own: {problems}"
-    unfit = [each for each in told if not each.isprintable() or len(each) > LONGEST]
+    unfit = [text for text in told if not text.isprintable() or len(text) > LONGEST]
     return f"not fit to be shown: {unfit[0][:300]!r}" if unfit else ""
 
 

@@ -59,7 +59,7 @@ class Mutation:
         return content[: self.begin] + self.after.encode() + content[self.end :]
 
 
-def mutated(node: ast.expr) -> ast.expr | None:
+def mutate(node: ast.expr) -> ast.expr | None:
     """What stands for the expression in a mutant; None where it has no mutation."""
     match node:
         case ast.Compare(left, [operator], [right]):
@@ -93,14 +93,14 @@ def mutations(content: bytes) -> list[Mutation]:
     starts = [0]
     for line in content.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    found: list[Mutation] = []
+    places: list[Mutation] = []
     for node in expressions(ast.parse(content)):
-        other = mutated(node)
+        other = mutate(node)
         if other is None or node.end_lineno is None or node.end_col_offset is None:
             continue
         begin, end = starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
-        found.append(Mutation(begin, end, node.lineno, content[begin:end].decode(), f"({ast.unparse(other)})"))
-    return found
+        places.append(Mutation(begin, end, node.lineno, content[begin:end].decode(), f"({ast.unparse(other)})"))
+    return places
 
 
 def chosen(root: Path, count: int, seed: int, rooms: Sequence[str] = ROOMS) -> list[tuple[Path, Mutation]]:

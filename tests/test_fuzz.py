@@ -38,9 +38,9 @@ def test_cases_are_the_same_again_and_of_all_stacks_and_pipelines() -> None:
 
 def test_declarations_in_python_are_mutated_and_stay_python() -> None:
     text = (fuzz.WORKLOADS / "mnist" / "pipeline.py").read_text(encoding="utf-8")
-    mutated = [fuzz.mutated_python(text, random.Random(number)) for number in range(20)]
+    mutated = [fuzz.mutate_python(text, random.Random(number)) for number in range(20)]
     assert len({*mutated}) == len(mutated)
-    assert sum(_is_python(each) for each in mutated) > len(mutated) / 2
+    assert sum(_is_python(text) for text in mutated) > len(mutated) / 2
 
 
 def _is_python(text: str) -> bool:

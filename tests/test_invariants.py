@@ -60,8 +60,8 @@ def evaluate(stack: str, preview: bool, root: Path = ROOT) -> Recording:
     others = other_stacks(stack, preview=preview)
     settings = load(without_prefix(values), others.resolve)
     stand_ins = emulators(settings.request)
-    for each in stand_ins:
-        values = {**each.configuration, **values}
+    for stand_in in stand_ins:
+        values = {**stand_in.configuration, **values}
     return record(
         lambda: declare(root),
         values,
@@ -118,12 +118,12 @@ def provider_of(resource: Resource) -> str:
     return resource.provider.rpartition("::")[2]
 
 
-def asked(job: Resource) -> Resources:
+def requested_by(job: Resource) -> Resources:
     """What the pod asks for, a cloud's injected container left out: init containers run one after another."""
 
     def total(group: list[dict[str, Any]], name: str, combine: Any) -> int:
         read = {"cpu": cpu_millicores, GPU: int}.get(name, mebibytes)
-        return combine(read(each["resources"]["requests"].get(name, "0")) for each in group)
+        return combine(read(container["resources"]["requests"].get(name, "0")) for container in group)
 
     def need(name: str) -> int:
         first = pod(job).get("initContainers", [])
@@ -135,14 +135,14 @@ def asked(job: Resource) -> Resources:
 
 
 def nodes(recording: Recording) -> list[Node]:
-    found = [node for emulator in recording.emulators for node in emulator.standing_nodes()]
+    every = [node for emulator in recording.emulators for node in emulator.standing_nodes()]
     for resource in recording.resources:
         for emulator in recording.emulators:
-            found.extend(emulator.nodes(resource.type, resource.name, resource.inputs))
-    return found
+            every.extend(emulator.nodes(resource.type, resource.name, resource.inputs))
+    return every
 
 
-def tolerated(job: Resource, node: Node) -> bool:
+def tolerates(job: Resource, node: Node) -> bool:
     tolerations = pod(job).get("tolerations", [])
     return all(
         any(
@@ -162,16 +162,16 @@ def test_there_are_stacks_to_check() -> None:
 def test_every_pod_selects_a_pool_of_its_cluster_tolerates_it_and_fits_on_its_nodes(stack: str) -> None:
     result = once(stack, False)
     all_nodes = nodes(result)
-    sidecars = {name: each.store.sidecar for name, each in result.result.platforms.items()}
+    sidecars = {name: platform.store.sidecar for name, platform in result.result.platforms.items()}
     for job in result.of(JOB):
         here = [node for node in all_nodes if node.cluster == provider_of(job)]
         selected = [node for node in here if pod(job)["nodeSelector"].items() <= node.labels.items()]
         assert selected, f"{job.name} selects no pool"
         # Pods on Autopilot that ask for nothing are kept off other nodes by taints alone.
-        selected = [node for node in selected if tolerated(job, node)]
+        selected = [node for node in selected if tolerates(job, node)]
         assert selected, f"{job.name} tolerates no node that it selects"
         assert len({node.pool for node in selected}) == 1
-        need, beside = asked(job), Resources(0, 0)
+        need, beside = requested_by(job), Resources(0, 0)
         if any(volume["name"] == "store" for volume in pod(job)["volumes"]):
             beside = sidecars[provider_of(job)]
         for node in selected:
@@ -185,11 +185,11 @@ def test_every_pod_selects_a_pool_of_its_cluster_tolerates_it_and_fits_on_its_no
 
 
 def test_the_quota_admits_every_job_with_what_its_store_adds(recording: Recording) -> None:
-    quotas = {provider_of(each): each for each in recording.of("kubernetes:core/v1:ResourceQuota")}
-    sidecars = {name: each.store.sidecar for name, each in recording.result.platforms.items()}
+    quotas = {provider_of(quota): quota for quota in recording.of("kubernetes:core/v1:ResourceQuota")}
+    sidecars = {name: platform.store.sidecar for name, platform in recording.result.platforms.items()}
     for job in recording.of(JOB):
         hard = quotas[provider_of(job)].inputs["spec"]["hard"]
-        need, beside = asked(job), sidecars[provider_of(job)]
+        need, beside = requested_by(job), sidecars[provider_of(job)]
         assert need.cpu + beside.cpu <= cpu_millicores(hard["requests.cpu"])
         assert need.memory + beside.memory <= mebibytes(hard["requests.memory"])
         storage = need.ephemeral_storage + beside.ephemeral_storage
@@ -218,11 +218,13 @@ def test_no_gpu_node_is_asked_for_before_the_data_is_there(running: Recording) -
     first = {"handwriting": "handwriting-prepare", "mnist": "mnist-prepare"}
     images = {image(job): name for job in recording.of(JOB) if (name := job.name.partition("-")[0]) in first}
     for job in recording.of(JOB):
-        if asked(job).gpus:
+        if requested_by(job).gpus:
             prepare = recording.one(JOB, first[images[image(job)]])
             assert prepare.urn in recording.waits_for(job), job.name
             before = recording.waits_for(prepare)
-            assert not [each.name for each in recording.of(JOB) if each.urn in before and asked(each).gpus]
+            assert not [
+                other.name for other in recording.of(JOB) if other.urn in before and requested_by(other).gpus
+            ]
 
 
 def image(job: Resource) -> str:
@@ -241,28 +243,30 @@ def test_predict_waits_for_train_and_each_for_the_gates_of_what_it_uses(running:
         waits = recording.waits_for(job)
         assert by_name[f"store-gate-{provider_of(job)}"].urn in waits
         gates = [
-            each.urn
-            for each in by_name.values()
-            if each.name.startswith("accelerator-gate")
-            and image(each) == image(job)
-            and pod(each)["nodeSelector"] == pod(job)["nodeSelector"]
-            and provider_of(each) == provider_of(job)
+            gate.urn
+            for gate in by_name.values()
+            if gate.name.startswith("accelerator-gate")
+            and image(gate) == image(job)
+            and pod(gate)["nodeSelector"] == pod(job)["nodeSelector"]
+            and provider_of(gate) == provider_of(job)
         ]
-        assert bool(gates) is bool(asked(job).gpus)
+        assert bool(gates) is bool(requested_by(job).gpus)
         assert set(gates) <= waits
 
 
 def test_no_pod_uses_a_gpu_before_those_of_its_cluster_are_allocatable(recording: Recording) -> None:
-    plugins = [each for each in recording.of(RELEASE) if "device-plugin" in each.name]
+    plugins = [release for release in recording.of(RELEASE) if "device-plugin" in release.name]
     for job in recording.of(JOB):
-        if not asked(job).gpus:
+        if not requested_by(job).gpus:
             continue
         waits = recording.waits_for(job)
         assert recording.one(JOB, f"devices-gate-{provider_of(job)}").urn in waits, job.name
-        there = [plugin for plugin in plugins if provider_of(plugin) == provider_of(job)]
-        selected = [each for each in there if each.inputs["values"]["nodeSelector"] == pod(job)["nodeSelector"]]
-        assert len(selected) == bool(there), job.name
-        assert {each.urn for each in selected} <= waits, job.name
+        beside = [plugin for plugin in plugins if provider_of(plugin) == provider_of(job)]
+        selected = [
+            plugin for plugin in beside if plugin.inputs["values"]["nodeSelector"] == pod(job)["nodeSelector"]
+        ]
+        assert len(selected) == bool(beside), job.name
+        assert {plugin.urn for plugin in selected} <= waits, job.name
 
 
 def test_a_pool_is_measured_one_job_at_a_time_and_after_its_other_work(recording: Recording) -> None:
@@ -301,16 +305,16 @@ def test_every_cluster_waits_for_its_own_workspace(recording: Recording) -> None
     for job in recording.of(JOB):
         waits = recording.waits_for(job)
         for token in ("Namespace", "ServiceAccount", "ResourceQuota"):
-            own = [
-                each
-                for each in recording.of(f"kubernetes:core/v1:{token}")
-                if provider_of(each) == provider_of(job)
-                and in_namespace(each) == in_namespace(job)
+            workspace = [
+                resource
+                for resource in recording.of(f"kubernetes:core/v1:{token}")
+                if provider_of(resource) == provider_of(job)
+                and in_namespace(resource) == in_namespace(job)
                 # Those of what begins when Jobs are done: scheduled runs and apps.
-                and not any(word in each.parent for word in ("PipelineSchedule", "PipelineApp"))
+                and not any(word in resource.parent for word in ("PipelineSchedule", "PipelineApp"))
             ]
-            assert own
-            assert {each.urn for each in own} <= waits
+            assert workspace
+            assert {resource.urn for resource in workspace} <= waits
 
 
 def builds_an_image(job: Resource) -> bool:
@@ -320,7 +324,7 @@ def builds_an_image(job: Resource) -> bool:
 
 def test_every_pod_is_restricted(recording: Recording) -> None:
     of_apps = [*recording.of("kubernetes:apps/v1:Deployment"), *recording.of("kubernetes:apps/v1:StatefulSet")]
-    for job in (*(each for each in recording.of(JOB) if not builds_an_image(each)), *of_apps):
+    for job in (*(step for step in recording.of(JOB) if not builds_an_image(step)), *of_apps):
         spec = pod(job)
         assert words(breaches(spec)) == ""
         for container in containers(job):
@@ -336,13 +340,13 @@ def test_what_holds_data_is_protected_in_protected_stacks_and_only_there(recordi
     protect = recording.result.settings.protect
     holding = [resource for resource in recording.resources if resource.type in HOLDS_DATA]
     # The store of a stack on another's clusters is that one's.
-    own = not any(each.other_stack for each in recording.result.settings.clusters.values())
-    assert bool(holding) is own
-    for each in holding:
-        assert each.protect is protect, each.name
-    for bucket in (each for token in BUCKETS for each in recording.of(token)):
+    keeps_data = not any(resource.other_stack for resource in recording.result.settings.clusters.values())
+    assert bool(holding) is keeps_data
+    for resource in holding:
+        assert resource.protect is protect, resource.name
+    for bucket in (resource for token in BUCKETS for resource in recording.of(token)):
         assert bucket.inputs["forceDestroy"] is not protect
-    for cluster in (each for token in CLUSTERS for each in recording.of(token)):
+    for cluster in (resource for token in CLUSTERS for resource in recording.of(token)):
         assert cluster.inputs["deletionProtection"] is protect
 
 
@@ -350,7 +354,7 @@ def test_only_jobs_write_to_the_bucket_and_apps_and_teams_have_their_own_ways_in
     recording = once(stack, False)
     settings = recording.result.settings
     grants = [resource for resource in recording.resources if "IAM" in resource.type]
-    on_bucket = [each for each in grants if each.type.startswith("gcp:storage/")]
+    on_bucket = [grant for grant in grants if grant.type.startswith("gcp:storage/")]
     teams = settings.teams.values()
     # Apps read, each by an identity of its own.
     apps = settings.request.apps if recording.of(BUCKETS[0]) else ()
@@ -369,8 +373,8 @@ def test_only_jobs_write_to_the_bucket_and_apps_and_teams_have_their_own_ways_in
         subject = re.search(r"/subject/ns/([^/]+)/sa/([^/]+)$", grant.inputs["member"])
         assert subject, "the stacks use no impersonation"
         assert grant.inputs["role"] in allowed[subject[1], subject[2]]
-        own = subject[1] == settings.namespace
-        assert own or "condition" in grant.inputs or grant.inputs["role"].endswith("legacyBucketReader")
+        of_stack = subject[1] == settings.namespace
+        assert of_stack or "condition" in grant.inputs or grant.inputs["role"].endswith("legacyBucketReader")
     of_project = {grant.inputs["role"] for grant in grants if grant.type.startswith("gcp:projects/iAMMember")}
     assert of_project <= {"roles/artifactregistry.reader", "roles/container.defaultNodeServiceAccount"}
     on_keys = [grant for grant in grants if grant.type.startswith("gcp:kms/")]
@@ -406,9 +410,9 @@ def test_two_evaluations_declare_the_same(stack: str, preview: bool) -> None:
 def repr_of(value: Any) -> Any:
     """Values with unknown ones made comparable."""
     if isinstance(value, Mapping):
-        return {key: repr_of(each) for key, each in value.items()}
+        return {key: repr_of(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [repr_of(each) for each in value]
+        return [repr_of(item) for item in value]
     return value if isinstance(value, str | int | float | bool | None) else type(value).__name__
 
 
@@ -459,15 +463,15 @@ def run_again(stack: str, workloads: Path, files: Iterable[str]) -> set[str]:
 @pytest.mark.parametrize("stack", ["gcp-dev", "demo"])
 @pytest.mark.parametrize("file", STEPS)
 def test_one_changed_byte_runs_its_step_and_those_after_it_again(stack: str, file: str, workloads: Path) -> None:
-    there = {job.name for job in once(stack, False).of(JOB)}
-    assert run_again(stack, workloads, [file]) == STEPS[file] & there
+    declared = {job.name for job in once(stack, False).of(JOB)}
+    assert run_again(stack, workloads, [file]) == STEPS[file] & declared
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", ["aws-prod", "gcp-distributed", "gcp-team", "onprem"])
 def test_changed_files_run_no_other_steps_again(stack: str, workloads: Path) -> None:
-    there = {job.name for job in once(stack, False).of(JOB)}
-    assert run_again(stack, workloads, STEPS) == set[str]().union(*STEPS.values()) & there
+    declared = {job.name for job in once(stack, False).of(JOB)}
+    assert run_again(stack, workloads, STEPS) == set[str]().union(*STEPS.values()) & declared
 
 
 def test_the_kubeconfigs_are_secret_and_hold_no_token(stack: str) -> None:

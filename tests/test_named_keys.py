@@ -64,14 +64,14 @@ def strings(value: object) -> Iterator[str]:
     """The texts in plain data."""
     if isinstance(value, str):
         yield value
-    for each in (*mapping(value).values(), *items(value)):
-        yield from strings(each)
+    for item in (*mapping(value).values(), *items(value)):
+        yield from strings(item)
 
 
 @cache
-def named() -> Mapping[str, str]:
+def words_in_backticks() -> Mapping[str, str]:
     """What stands in backticks, with a place of it."""
-    found: dict[str, str] = {}
+    places: dict[str, str] = {}
     for room in ("infra", "offline", "tools"):
         for path in sorted((ROOT / room).rglob("*")):
             place = path.relative_to(ROOT)
@@ -84,8 +84,8 @@ def named() -> Mapping[str, str]:
                 continue
             for line, text in texts:
                 for word in re.findall(r"`([^`\n]+)`", text):
-                    found.setdefault(re.sub(r"<[^<>]*>|…", HOLE, word), f"{place}:{line}")
-    return found
+                    places.setdefault(re.sub(r"<[^<>]*>|…", HOLE, word), f"{place}:{line}")
+    return places
 
 
 @cache
@@ -99,8 +99,8 @@ def alternatives(schema: Schema, root: Schema) -> Iterator[Schema]:
     if "$ref" in schema:
         yield from alternatives(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
     elif several := schema.get("anyOf", schema.get("oneOf")):
-        for each in several:
-            yield from alternatives(each, root)
+        for choice in several:
+            yield from alternatives(choice, root)
     elif "allOf" in schema:
         yield from alternatives(schema["allOf"][0], root)
     else:
@@ -115,8 +115,10 @@ def fits(value: object, schema: Schema, root: Schema) -> bool:
 def _fits(value: object, schema: Schema, root: Schema) -> bool:
     if value in (HOLE, None, {}):
         return True
-    if found := mapping(value):
-        return all(any(fits(each, child, root) for child in children(key, schema)) for key, each in found.items())
+    if entries := mapping(value):
+        return all(
+            any(fits(entry, child, root) for child in children(key, schema)) for key, entry in entries.items()
+        )
     if isinstance(value, list):
         return schema.get("type") == "array"
     allowed = schema.get("enum", [schema["const"]] if "const" in schema else None)
@@ -140,7 +142,10 @@ def children(key: str, schema: Schema) -> Iterator[Schema]:
 def sections() -> tuple[tuple[Schema, Schema], ...]:
     """Every section that a file may have, and the schema that it is of."""
     return tuple(
-        (each, root) for root in schemas() for each in (root, *root["$defs"].values()) if "properties" in each
+        (section, root)
+        for root in schemas()
+        for section in (root, *root["$defs"].values())
+        if "properties" in section
     )
 
 
@@ -150,7 +155,7 @@ def is_known(value: Mapping[str, Any]) -> bool:
     return any(fits(value, *section) or (below and fits(below, *section)) for section in sections())
 
 
-def written(word: str) -> Mapping[str, Any] | None:
+def parse_keys(word: str) -> Mapping[str, Any] | None:
     """The keys that ``word`` names, as a section has them; None where it names none that can be told."""
     inside = word.removeprefix("slipway:")
     if HOSTS_AND_FILES.fullmatch(inside):
@@ -167,13 +172,13 @@ def written(word: str) -> Mapping[str, Any] | None:
 @cache
 def keys() -> Mapping[str, Mapping[str, Any]]:
     """The keys that texts name, by what stands in backticks."""
-    return {word: found for word in named() if (found := written(word)) is not None}
+    return {word: section for word in words_in_backticks() if (section := parse_keys(word)) is not None}
 
 
 def test_it_tells_keys_that_are_there_from_others() -> None:
     assert len(keys()) > 100
-    for there in ({"device_plugin": {"declare": True}}, {"kind": "efs"}, {"shop": {"run": ["python"]}}):
-        assert is_known(there), there
+    for known in ({"device_plugin": {"declare": True}}, {"kind": "efs"}, {"shop": {"run": ["python"]}}):
+        assert is_known(known), known
     for other in (
         {"device_plugin": {"declares": True}},
         {"kind": "floppy"},
@@ -184,6 +189,6 @@ def test_it_tells_keys_that_are_there_from_others() -> None:
 
 
 def test_a_key_that_is_named_is_there() -> None:
-    unknown = {word: named()[word] for word, found in keys().items() if not is_known(found)}
+    unknown = {word: words_in_backticks()[word] for word, section in keys().items() if not is_known(section)}
     assert {word: place for word, place in unknown.items() if word not in OTHERS} == {}
     assert OTHERS.keys() <= unknown.keys(), "each is still named, and still no key"

@@ -13,6 +13,8 @@ WORDS = frozenset({"each", "found", "own", "there", "asked"})
 """Names that do not say what a variable holds."""
 
 CLEAN = (
+    "benchmarks",
+    "ci",
     "infra/clouds",
     "infra/pipelines",
     "infra/placement",
@@ -33,6 +35,12 @@ CLEAN = (
     "workloads/image_builds",
     "workloads/runtime",
     "workloads/schedule",
+    "tests/benchmarks",
+    "tests/ci",
+    "tests/docs",
+    "tests/offline/rehearsal/cluster",
+    "tests/offline/rehearsal/machine",
+    "tests/offline/rehearsal/output",
 )
 """Add a room once no variable in it has one of these names."""
 

@@ -81,10 +81,10 @@ def test_zizmor_finds_nothing() -> None:
 
 
 def test_actionlint_finds_nothing() -> None:
-    found = shutil.which("actionlint") or shutil.which(ROOT / "build" / "ci" / "bin" / "actionlint")
-    if found is None:
+    program = shutil.which("actionlint") or shutil.which(ROOT / "build" / "ci" / "bin" / "actionlint")
+    if program is None:
         pytest.skip("actionlint is not on PATH; `make ci-actionlint` installs it where there is Go")
-    run(found)
+    run(program)
 
 
 @pytest.mark.parametrize("path", [*WORKFLOWS, *ACTIONS], ids=lambda path: path.stem)
@@ -92,7 +92,7 @@ def test_every_action_is_pinned_by_a_commit_and_says_its_version(path: Path) -> 
     used = re.findall(r"uses:\s*(.*)", path.read_text(encoding="utf-8"))
     assert used
     pinned = re.compile(r"\./\.github/actions/[\w-]+|[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
-    assert [each for each in used if not pinned.fullmatch(each)] == []
+    assert [action for action in used if not pinned.fullmatch(action)] == []
 
 
 def test_one_version_of_an_action_is_used_everywhere() -> None:
@@ -100,7 +100,7 @@ def test_one_version_of_an_action_is_used_everywhere() -> None:
     for path in (*WORKFLOWS, *ACTIONS):
         for name, version in re.findall(r"uses:\s*([\w/-]+)@(.*)", path.read_text(encoding="utf-8")):
             versions.setdefault(name, set()).add(version)
-    assert {name: found for name, found in versions.items() if len(found) > 1} == {}
+    assert {name: pins for name, pins in versions.items() if len(pins) > 1} == {}
 
 
 @pytest.mark.parametrize(("where", "command"), list(commands()), ids=lambda part: str(part)[:50])
@@ -199,8 +199,8 @@ def test_the_stacks_that_can_be_chosen_are_those_in_a_cloud() -> None:
     kinds = tuple(f"{name}-" for name, cloud in CLOUDS.items() if cloud.sdk)
     stacks = [path.stem.removeprefix("Pulumi.") for path in (ROOT / "stacks").glob("Pulumi.*.yaml")]
     # A project may add its own stacks.
-    own = set(stacks) - set(shipped.stacks())
-    assert set(chosen) - own == {stack for stack in shipped.stacks() if stack.startswith(kinds)}
+    users = set(stacks) - set(shipped.stacks())
+    assert set(chosen) - users == {stack for stack in shipped.stacks() if stack.startswith(kinds)}
 
 
 def test_what_holds_a_token_runs_on_the_standard_library() -> None:

@@ -14,8 +14,8 @@ JOB = "kubernetes:batch/v1:Job"
 
 
 def jobs(size: int) -> set[str]:
-    found = evaluate(lambda: declare(size), project="p", stack="s", config={}, preview=True)
-    return {resource.name for resource in found.resources.values() if resource.type == JOB}
+    evaluation = evaluate(lambda: declare(size), project="p", stack="s", config={}, preview=True)
+    return {resource.name for resource in evaluation.resources.values() if resource.type == JOB}
 
 
 @pytest.mark.slow

@@ -74,13 +74,13 @@ def serving() -> Iterator[Repository]:
                 self.send_error(403, "Resource not accessible")
                 return
             if self.command == "GET":
-                found = repository.lists(parts.path, parse_qs(parts.query))
+                content = repository.lists(parts.path, parse_qs(parts.query))
             else:
                 repository.requests.append((self.command, parts.path, body))
-                found = {}
+                content = {}
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(json.dumps(found).encode())
+            self.wfile.write(json.dumps(content).encode())
 
         do_GET = do_POST = do_PATCH = do_PUT = answer  # noqa: N815
 

@@ -42,7 +42,10 @@ def test_the_first_preview_is_posted(make: Make, github: dict[str, str], reposit
 
 def test_the_next_one_updates_it(make: Make, github: dict[str, str], repository: Repository) -> None:
     # More than one page of other comments lies before it.
-    repository.comments = [*(comment(each, "…", SOMEBODY) for each in range(150)), comment(500, f"{MARKER}\nold")]
+    repository.comments = [
+        *(comment(number, "…", SOMEBODY) for number in range(150)),
+        comment(500, f"{MARKER}\nold"),
+    ]
     assert make("ci-comment", **github).returncode == 0
     [(method, path, sent)] = repository.requests
     assert (method, path) == ("PATCH", "/repos/team/slipway/issues/comments/500")

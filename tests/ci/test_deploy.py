@@ -61,24 +61,32 @@ def test_a_plan_without_changes_needs_no_approval(make: Make, pulumi: Cli, plan:
     assert len(pulumi.calls) == 1
 
 
-def test_a_new_output_of_the_stack_is_a_change(make: Make, pulumi: Cli, plan: Path, tmp_path: Path) -> None:
+NEW_OUTPUT = {"outputDiff": {"adds": {"predictions": "gs://data/predictions.json"}}}
+
+
+@pytest.mark.parametrize(
+    ("goal", "protected", "changes"),
+    [
+        ({"inputDiff": {}, **NEW_OUTPUT}, False, "true"),
+        pytest.param({"protect": True}, False, "true", marks=pytest.mark.slow),
+        pytest.param({"protect": True}, True, "false", marks=pytest.mark.slow),
+    ],
+)
+def test_an_output_and_a_protection_are_changes(
+    make: Make,
+    pulumi: Cli,
+    plan: Path,
+    tmp_path: Path,
+    goal: dict[str, object],
+    protected: bool,
+    changes: str,
+) -> None:
     outputs = tmp_path / "outputs"
-    goal = {"inputDiff": {}, "outputDiff": {"adds": {"predictions": "gs://data/predictions.json"}}}
     saved = json.dumps({"resourcePlans": {URN: {"steps": ["same"], "goal": goal}}})
-    variables = {**STACK, "PATH": pulumi.path, "PULUMI_PLAN": saved, "GITHUB_OUTPUT": str(outputs)}
-    assert make("ci-deploy-preview", **variables).returncode == 0
-    assert outputs.read_text(encoding="utf-8") == "changes=true\n"
-
-
-@pytest.mark.slow
-def test_a_change_of_protection_alone_is_a_change(make: Make, pulumi: Cli, plan: Path, tmp_path: Path) -> None:
-    outputs = tmp_path / "outputs"
-    saved = json.dumps({"resourcePlans": {URN: {"steps": ["same"], "goal": {"protect": True}}}})
-    variables = {**STACK, "PATH": pulumi.path, "PULUMI_PLAN": saved, "GITHUB_OUTPUT": str(outputs)}
-    for protect in (False, True):
-        state = json.dumps({"deployment": {"resources": [{"urn": URN, "protect": protect}]}})
-        assert make("ci-deploy-preview", **variables, PULUMI_STATE=state).returncode == 0
-    assert outputs.read_text(encoding="utf-8") == "changes=true\nchanges=false\n"
+    state = json.dumps({"deployment": {"resources": [{"urn": URN, "protect": protected}]}})
+    variables = {**STACK, "PATH": pulumi.path, "PULUMI_PLAN": saved, "PULUMI_STATE": state}
+    assert make("ci-deploy-preview", **variables, GITHUB_OUTPUT=str(outputs)).returncode == 0
+    assert outputs.read_text(encoding="utf-8") == f"changes={changes}\n"
 
 
 def test_a_plan_is_not_applied_to_a_state_that_has_changed_since(make: Make, pulumi: Cli, plan: Path) -> None:

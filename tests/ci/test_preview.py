@@ -9,13 +9,8 @@ import pytest
 
 from tests.ci.conftest import Make
 from tests.support.checkout import ROOT
-
-CLI = ROOT / "stacks" / "preview" / "__main__.py"
-
-
-def git(folder: Path, *arguments: str) -> None:
-    identity = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
-    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+from tests.support.clones import git
+from tests.support.tree import write_tree
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +29,6 @@ def change(checkout: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not CLI.exists(), reason="there is no command line of the preview")
 def test_a_change_is_previewed_for_people_and_machines(change: Path, make: Make, tmp_path: Path) -> None:
     summary = tmp_path / "summary"
     done = make("ci-preview", BASE="HEAD^1", NUMBER="12", GITHUB_STEP_SUMMARY=str(summary))
@@ -46,7 +40,7 @@ def test_a_change_is_previewed_for_people_and_machines(change: Path, make: Make,
     assert (folder / "number").read_text(encoding="utf-8") == "12"
     preview = json.loads((folder / "preview.json").read_text(encoding="utf-8"))
     changed = {stack["stack"]: stack["changes"]["resources"] for stack in preview["stacks"] if stack["changes"]}
-    assert ("update", "dev-cpu") in [(each["operation"], each["name"]) for each in changed["gcp-dev"]]
+    assert ("update", "dev-cpu") in [(item["operation"], item["name"]) for item in changed["gcp-dev"]]
     assert changed["aws-dev"] == []
     assert list((folder / "pictures").glob("*.svg"))
     assert make("ci-verdict").returncode == 0
@@ -65,17 +59,12 @@ def test_merged_results_are_compared_with_what_they_were_merged_into(change: Pat
     assert "There is no commit '0123456789ab'" in done.stderr
 
 
-@pytest.mark.parametrize(("status", "code"), [("0", 0), ("1", 1), ("2", 2)])
-def test_the_verdict_is_what_the_preview_found(tmp_path: Path, status: str, code: int) -> None:
-    folder = tmp_path / "build" / "ci" / "preview"
-    folder.mkdir(parents=True)
-    (folder / "status").write_text(f"{status}\n", encoding="utf-8")
+@pytest.mark.parametrize(("status", "code"), [("0\n", 0), ("1\n", 1), ("2\n", 2), (None, 2)])
+def test_the_verdict_is_what_the_preview_found_or_that_there_is_none(
+    tmp_path: Path, status: str | None, code: int
+) -> None:
+    if status:
+        write_tree(tmp_path, {"build/ci/preview/status": status})
     command = [sys.executable, "-m", "ci.preview", "verdict"]
     done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, check=False, capture_output=True)
     assert done.returncode == code
-
-
-def test_without_one_the_verdict_is_that_nothing_was_evaluated(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ci.preview", "verdict"]
-    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, check=False, capture_output=True)
-    assert done.returncode == 2

@@ -42,18 +42,18 @@ def new(option: str) -> set[str]:
     return {word.partition("=")[2] for words in named for word in words if word.startswith(f"{option}=")}
 
 
-def typed() -> list[Block]:
+def typed_blocks() -> list[Block]:
     """The blocks that run here: each command of the pages is in one of them, or in a test of its own.
 
     A block whose lines stand one after the other in another block runs with that one.
     """
-    found = [block for block in of("sh") if block.page != test_newcomer.PAGE]
-    return [block for place, block in enumerate(found) if not _again(block, found[:place], found[place + 1 :])]
+    shell = [block for block in of("sh") if block.page != test_newcomer.PAGE]
+    return [block for place, block in enumerate(shell) if not _again(block, shell[:place], shell[place + 1 :])]
 
 
 def _again(block: Block, before: Sequence[Block], after: Sequence[Block]) -> bool:
-    longer = [each for each in before if each.body != block.body]
-    return any(f"\n{block.body}" in f"\n{each.body}" for each in (*longer, *after))
+    longer = [other for other in before if other.body != block.body]
+    return any(f"\n{block.body}" in f"\n{other.body}" for other in (*longer, *after))
 
 
 def rehearses(block: Block) -> bool:
@@ -84,8 +84,8 @@ def run(block: Block, clone: Path) -> None:
 def _script(block: Block) -> str:
     """The block, of whose commands make only says what it would run where other tests run that, or it is tests."""
 
-    def line(typed: str) -> str:
-        elsewhere = typed in IN_FULL_ELSEWHERE or re.match(r"make (test|lint|bench)\b", typed)
-        return typed.replace("make", "make --dry-run", 1) if elsewhere else typed
+    def line(command: str) -> str:
+        elsewhere = command in IN_FULL_ELSEWHERE or re.match(r"make (test|lint|bench)\b", command)
+        return command.replace("make", "make --dry-run", 1) if elsewhere else command
 
     return "\n".join(map(line, block.body.splitlines()))

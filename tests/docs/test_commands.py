@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.commands import new_clone, run, typed
+from tests.docs.commands import new_clone, run, typed_blocks
 from tests.docs.fences import Block
 from tests.docs.test_rehearsals import in_turn
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-ALONE = [block for block in typed() if block not in in_turn()]
+ALONE = [block for block in typed_blocks() if block not in in_turn()]
 
 
 @pytest.fixture(scope="module")

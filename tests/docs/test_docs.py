@@ -163,7 +163,7 @@ def test_paths_in_prose_exist() -> None:
         f"{page.name}: {path}"
         for page in pages
         for path in paths_in(page.read_text(encoding="utf-8"), tops)
-        if not is_there(path) and not any(path.rstrip("/") == own or path.startswith(f"{own}/") for own in written)
+        if not is_there(path) and not any(f"{path}/".startswith(f"{place}/") for place in written)
     ]
     assert missing == []
 
@@ -178,5 +178,5 @@ def test_the_files_of_a_cloud_exist() -> None:
 
 def test_a_path_that_is_not_there_is_found() -> None:
     text = "`infra/platform.py`, `infra/clouds/<cloud>/pools.py`, `infra/nowhere.py`, `infra/<cloud>/review`"
-    found = paths_in(f"{text}\n```sh\n`infra/fence.py`\n```\n", {"infra"})
-    assert [path for path in found if not is_there(path)] == ["infra/nowhere.py", "infra/<cloud>/review"]
+    spans = paths_in(f"{text}\n```sh\n`infra/fence.py`\n```\n", {"infra"})
+    assert [path for path in spans if not is_there(path)] == ["infra/nowhere.py", "infra/<cloud>/review"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from offline.rehearsal.state import LOCK
-from tests.docs.commands import new_clone, rehearses, run, typed
+from tests.docs.commands import new_clone, rehearses, run, typed_blocks
 from tests.docs.fences import Block
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -25,8 +25,8 @@ PIPELINE = "mnist"
 
 def in_turn() -> list[Block]:
     """The blocks of the pages that rehearse, those first that begin anew."""
-    found = [block for block in typed() if rehearses(block) and Path(block.page).stem in PAGES]
-    return sorted(found, key=lambda block: (not _begins_anew(block), PAGES.index(Path(block.page).stem)))
+    rehearsing = [block for block in typed_blocks() if rehearses(block) and Path(block.page).stem in PAGES]
+    return sorted(rehearsing, key=lambda block: (not _begins_anew(block), PAGES.index(Path(block.page).stem)))
 
 
 def _begins_anew(block: Block) -> bool:
