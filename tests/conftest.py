@@ -24,6 +24,9 @@ TOGETHER = (
     "tests/offline/preview/test_cli.py",
     "tests/offline/preview/test_platform_and_team.py",
     "tests/offline/preview/test_revisions.py",
+    "tests/offline/rehearsal/machine/test_programs.py",
+    "tests/offline/rehearsal/output/test_comparison.py",
+    "tests/offline/rehearsal/output/test_report.py",
     "tests/offline/rehearsal/test_demo_of_mnist.py",
     "tests/offline/rehearsal/test_end_to_end.py",
     "tests/offline/rehearsal/test_examples.py",
@@ -57,7 +60,7 @@ class Scheduling(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((each for each in TOGETHER if nodeid.startswith(each)), nodeid)
+        return next((start for start in TOGETHER if nodeid.startswith(start)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,15 +1,16 @@
 """A pipeline that is only put there: a folder below ``workloads`` in a copy of the repository."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.docs.fences import blocks
 from tests.support.checkout import ROOT, copy_checkout
+from tests.support.clones import git, python
+from tests.support.rehearsing import stack_file
+from tests.support.tree import write_tree
 from tools.reference import shipped
 
 MODULE = '''"""Count the lines of a file."""
@@ -46,27 +47,11 @@ SECTIONS: dict[str, Any] = {
 }
 
 
-def run(root: Path, *arguments: str, code: int = 0) -> str:
-    """What Python says in ``root``; fails where it ends with another code."""
-    command = [str(ROOT / ".venv" / "bin" / "python"), *arguments]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
-
-
-def git(root: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
-    subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True)
-
-
 def write_stack(root: Path, pipelines: dict[str, Any]) -> None:
     """The stack ``local`` with these pipelines in place of its own."""
-    content = yaml.safe_load((ROOT / "stacks" / "Pulumi.local.yaml").read_text(encoding="utf-8"))
-    content["config"]["slipway:pipelines"] = pipelines
-    content["config"]["slipway:rehearsal"] = {
-        "store_files": {"uploads/words.txt": "words.txt", "uploads/more.txt": "more.txt"}
-    }
-    (root / "stacks" / "Pulumi.local.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    files = {"uploads/words.txt": "words.txt", "uploads/more.txt": "more.txt"}
+    file = root / "stacks" / "Pulumi.local.yaml"
+    stack_file(file, pipelines=pipelines, rehearsal={"store_files": files})
 
 
 @pytest.fixture(scope="module")
@@ -76,24 +61,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(copy, "init", "-q")
     git(copy, "add", ".")
     git(copy, "commit", "-q", "-m", "before")
-    python = [block for block in blocks(ROOT) if block.page == "docs/workloads.md" and block.info == "python"]
-    (declaration,) = (each for each in python if "PIPELINE = " in each.body)
-    folder = copy / "workloads" / "lines"
-    folder.mkdir()
-    (folder / "pipeline.py").write_text(declaration.body, encoding="utf-8")
-    (folder / "count.py").write_text(MODULE, encoding="utf-8")
-    (copy / "words.txt").write_text("one\ntwo\nthree\n", encoding="utf-8")
-    (copy / "more.txt").write_text("four\n" * 4, encoding="utf-8")
+    shown = [block for block in blocks(ROOT) if block.page == "docs/workloads.md" and block.info == "python"]
+    (declaration,) = (block.body for block in shown if "PIPELINE = " in block.body)
+    files = {"workloads/lines/pipeline.py": declaration, "workloads/lines/count.py": MODULE}
+    write_tree(copy, {**files, "words.txt": "one\ntwo\nthree\n", "more.txt": "four\n" * 4})
     write_stack(copy, SECTIONS)
     return copy
-
-
-@pytest.mark.slow
-def test_its_settings_are_in_the_reference(root: Path) -> None:
-    page = run(root, "-c", "from tools.reference.settings import page; print(page())")
-    assert "## `pipelines.lines`\n\nCount the lines of a file.\n" in page
-    assert "| `file` | path in the store | **required** | The file's path in the store. |" in page
-    assert "`pipelines.lines.count`" in page
 
 
 CHECK = """
@@ -109,7 +82,7 @@ raw.pop("rehearsal")
 try:
     load(raw)
 except SettingsError as error:
-    print(json.dumps([[each.key, each.reason, each.fix] for each in error.problems]))
+    print(json.dumps([[problem.key, problem.reason, problem.fix] for problem in error.problems]))
 else:
     print("[]")
 """
@@ -117,11 +90,11 @@ else:
 
 def problems(root: Path, sections: dict[str, Any]) -> dict[str, str]:
     """The problems of the stack with these pipelines: reasons and fixes by key."""
-    found: dict[str, str] = {}
-    for key, reason, fix in json.loads(run(root, "-c", CHECK, json.dumps(sections))):
+    texts: dict[str, str] = {}
+    for key, reason, fix in json.loads(python(root, "-c", CHECK, json.dumps(sections))):
         name = key.removeprefix("slipway:pipelines").removeprefix(".")
-        found[name] = "\n".join(filter(None, [found.get(name), reason, fix]))
-    return found
+        texts[name] = "\n".join(filter(None, [texts.get(name), reason, fix]))
+    return texts
 
 
 @pytest.mark.slow
@@ -134,7 +107,7 @@ def test_everything_wrong_in_its_section_is_said_at_once(root: Path) -> None:
         "Again!": {**SECTIONS["again"]},
         "store": {**SECTIONS["again"]},
     }
-    found = problems(root, wrong)
+    texts = problems(root, wrong)
     expected = {
         "lines.fil": ["there is no such key", "did you mean `file`?", "not a path below the store's root"],
         "lines.count.pool": ["did you mean `cpu`?"],
@@ -146,8 +119,8 @@ def test_everything_wrong_in_its_section_is_said_at_once(root: Path) -> None:
         '["Again!"]': ["not a Kubernetes name"],
         "store": ["an output of the stack itself"],
     }
-    assert set(found) == set(expected)
-    assert {key: [word for word in words if word not in found[key]] for key, words in expected.items()} == {
+    assert set(texts) == set(expected)
+    assert {key: [word for word in words if word not in texts[key]] for key, words in expected.items()} == {
         key: [] for key in expected
     }
 
@@ -158,12 +131,12 @@ def test_a_stack_without_it_says_nothing_of_it(root: Path) -> None:
         "import sys; from infra.settings.loading import load;"
         "print([name for name in sys.modules if name.startswith('workloads.')])"
     )
-    assert run(root, "-c", code) == "[]\n"
+    assert python(root, "-c", code) == "[]\n"
 
 
 @pytest.mark.slow
 def test_it_is_rehearsed_twice_under_two_names(root: Path) -> None:
-    said = run(root, "-m", "offline.rehearsal", "--stack", "local")
+    said = python(root, "-m", "offline.rehearsal", "--stack", "local")
     assert "lines-count" in said
     assert "again-count" in said
     folder = root / "build" / "rehearsal" / "local"
@@ -201,11 +174,7 @@ PLACED = {"count": {"pool": "cpu"}, "show": {"pool": "cpu", "memory": "256Mi"}}
 
 def write_words(folder: Path) -> Path:
     """A pipeline in a folder, declared in YAML."""
-    folder.mkdir()
-    (folder / "pipeline.yaml").write_text(WORDS, encoding="utf-8")
-    for name in ("count.py", "show.py"):
-        (folder / name).write_text("import sys\n", encoding="utf-8")
-    return folder
+    return write_tree(folder, {"pipeline.yaml": WORDS, "count.py": "import sys\n", "show.py": "import sys\n"})
 
 
 @pytest.fixture(scope="module")
@@ -217,8 +186,10 @@ def words(root: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_one_in_yaml_is_in_the_reference_and_its_mistakes_in_the_list(words: Path) -> None:
-    page = run(words, "-c", "from tools.reference.settings import page; print(page())")
+def test_both_kinds_are_in_the_reference_and_the_mistakes_of_one_in_yaml_in_the_list(words: Path) -> None:
+    page = python(words, "-c", "from tools.reference.settings import page; print(page())")
+    assert "## `pipelines.lines`\n\nCount the lines of a file.\n" in page
+    assert "`pipelines.lines.count`" in page
     assert "## `pipelines.words`\n\nCount the words of a file.\n" in page
     assert "| `file` | text | **required** | The file's path in the store. |" in page
     assert "| `shortest` | whole number, 1 to 9 | `1` |  |" in page
@@ -228,7 +199,7 @@ def test_one_in_yaml_is_in_the_reference_and_its_mistakes_in_the_list(words: Pat
         "other": {"uses": "../elsewere", "steps": PLACED},
         "more": {"uses": "../elsewhere", "file": "x", "steps": {**PLACED, "shwo": {"pool": "cpu"}}},
     }
-    found = problems(words, wrong)
+    texts = problems(words, wrong)
     expected = {
         "words.file": "add it: The file's path in the store.",
         "words.shortest": "above 9",
@@ -238,31 +209,21 @@ def test_one_in_yaml_is_in_the_reference_and_its_mistakes_in_the_list(words: Pat
         "other.uses": f"there is no `pipeline.yaml` or `pipeline.py` in {words.parent}/elsewere",
         "more.steps.shwo": "did you mean `show`?",
     }
-    assert set(found) == set(expected)
-    assert {key: found[key] for key, said in expected.items() if said not in found[key]} == {}
+    assert set(texts) == set(expected)
+    assert {key: texts[key] for key, said in expected.items() if said not in texts[key]} == {}
 
 
 @pytest.mark.slow
 def test_a_preview_says_that_it_is_added_and_which_of_its_jobs_a_change_runs_again(root: Path) -> None:
     preview = ("-m", "offline.preview", "--stack", "local", "--base", "HEAD")
-    added = run(root, *preview)
+    added = python(root, *preview)
     assert "+ again-count  Job, lines-count  Job  runs  on pool cpu: it is new" in added
     git(root, "add", ".")
     git(root, "commit", "-q", "-m", "added")
     write_stack(root, {**SECTIONS, "again": {**SECTIONS["again"], "file": "uploads/words.txt"}})
-    changed = run(root, *preview)
+    changed = python(root, *preview)
     assert "again-count  Job  runs" in changed
     assert "lines-count" not in changed
-
-
-@pytest.mark.slow
-def test_the_policies_look_at_what_it_ships(root: Path) -> None:
-    file = root / "workloads" / "lines" / "count.py"
-    file.write_text(MODULE + f'KEY = "{"AKIA" + "Z7QX2MNB4K8WPL3D"}"\n', encoding="utf-8")
-    found = run(root, "-m", "offline.preview", "--check", "--stack", "local", code=1)
-    file.write_text(MODULE, encoding="utf-8")
-    assert "secret-in-plain-object" in found
-    assert "lines-count-bundle" in found
 
 
 @pytest.mark.slow
@@ -279,9 +240,9 @@ def test_a_broken_declaration_is_one_error_that_names_its_file(root: Path, conte
     file = root / "workloads" / "broken" / "pipeline.py"
     file.parent.mkdir(exist_ok=True)
     file.write_text(f"{content}\n", encoding="utf-8")
-    found = problems(root, {"broken": {"x": 1}})
-    assert list(found) == ["workloads/broken/pipeline.py"]
-    assert said in found["workloads/broken/pipeline.py"]
+    texts = problems(root, {"broken": {"x": 1}})
+    assert list(texts) == ["workloads/broken/pipeline.py"]
+    assert said in texts["workloads/broken/pipeline.py"]
     assert problems(root, SECTIONS) == {}, "a stack that does not run it is not kept from anything"
     file.unlink()
 
@@ -298,7 +259,7 @@ def test_declarations_are_read_without_pulumi_and_tensorflow() -> None:
         "['cuda']",
         "[]",
     ]
-    assert run(ROOT, "-c", code).splitlines() == said
+    assert python(ROOT, "-c", code).splitlines() == said
 
 
 @pytest.mark.slow
@@ -309,24 +270,24 @@ def test_a_preview_of_one_in_yaml_follows_its_scripts_and_its_matrix(words: Path
     git(words, "add", ".")
     git(words, "commit", "-q", "-m", "words")
     preview = ("-m", "offline.preview", "--stack", "local", "--base", "HEAD")
-    assert "Job  runs" not in run(words, *preview)
+    assert "Job  runs" not in python(words, *preview)
     for folder in (words / "workloads" / "words", words.parent / "elsewhere"):
         (folder / "show.py").write_text("import os\n", encoding="utf-8")
-    changed = run(words, *preview)
+    changed = python(words, *preview)
     assert "words-show  Job  runs" in changed
     assert "count" not in changed
     assert "more-show  Job" not in changed
     assert "not-comparable" in changed, "of a folder outside of the repository there is one revision"
-    (stack,) = json.loads(run(words, *preview, "--format", "json"))["stacks"]
+    (stack,) = json.loads(python(words, *preview, "--format", "json"))["stacks"]
     assert stack["changes"]["unknown"] == ["more"]
     unknown = [finding for finding in stack["findings"] if finding["policy"] == "not-comparable"]
-    assert [(each["name"], each["severity"], each["harm"]) for each in unknown] == [
+    assert [(finding["name"], finding["severity"], finding["harm"]) for finding in unknown] == [
         ("slipway:pipelines.more", "warning", False)
     ]
-    run(words, *preview, "--fail-on", "warning", code=1)
+    python(words, *preview, "--fail-on", "warning", code=1)
     count = {"pool": "cpu", "matrix": {"shortest": [1, 3, 5]}}
     write_stack(words, {**sections, "more": {**sections["more"], "steps": {**PLACED, "count": count}}})
-    added = run(words, *preview)
+    added = python(words, *preview)
     assert "+ more-count-5  Job  runs" in added
     assert "more-show  Job  runs" in added
     assert "more-count-1" not in added
@@ -342,13 +303,13 @@ def test_a_stack_is_not_the_same_where_files_outside_of_the_repository_may_have_
     git(words, "commit", "-q", "-m", "outside")
     preview = ("-m", "offline.preview", "--stack", "local", "--base", "HEAD")
     (words.parent / "elsewhere" / "show.py").write_text("import sys\n", encoding="utf-8")
-    text = run(words, *preview)
+    text = python(words, *preview)
     assert "No changes in" not in text
     assert "unknown of linked, more" in " ".join(text.split())
-    assert "not-comparable" in run(words, *preview, "--format", "markdown")
+    assert "not-comparable" in python(words, *preview, "--format", "markdown")
     linked.unlink()
 
 
 def test_a_folder_that_a_clone_does_not_have_is_one_error_that_says_so(words: Path) -> None:
-    found = problems(words, {"more": {"uses": "../not-cloned", "steps": PLACED}})
-    assert "outside of the repository" in found["more.uses"]
+    texts = problems(words, {"more": {"uses": "../not-cloned", "steps": PLACED}})
+    assert "outside of the repository" in texts["more.uses"]

@@ -1,32 +1,16 @@
 """A project of one's own takes updates of this repository: none touches what is the user's, and none conflicts."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.checkout import ROOT, copy_checkout
+from tests.support.checkout import copy_checkout
+from tests.support.clones import git, python
 from tests.support.tree import write_tree
 
 PIPELINE, STACK = "fraud-of-tests", "fraud-dev-of-tests"
 COMMENTED = {".py", ".yaml", ".yml", ".toml", ".txt", ".in", ".md", ".j2", ""}
 """Endings of the files to which the update appends a line."""
-
-
-def git(repository: Path, *words: str, code: int = 0) -> str:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main")
-    done = subprocess.run(
-        ["git", *identity, *words], cwd=repository, check=False, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
-
-
-def python(repository: Path, *words: str) -> str:
-    command = [str(ROOT / ".venv" / "bin" / "python"), *words]
-    done = subprocess.run(command, cwd=repository, check=False, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def names(repository: Path, *words: str) -> set[str]:
@@ -109,6 +93,6 @@ def test_a_shipped_stack_that_was_deleted_is_deleted_again(project: Path, upstre
 @pytest.mark.long
 def test_the_pages_and_stacks_of_upstream_stay_as_they_are_beside_those_of_the_user(project: Path) -> None:
     python(project, "-m", "tools.reference.settings", "--check")
-    said = python(project, "-m", "offline.preview", "--check", "--stack", STACK, "--stack", "gcp-dev")
-    assert STACK in said
-    assert "error" not in said
+    printed = python(project, "-m", "offline.preview", "--check", "--stack", STACK, "--stack", "gcp-dev")
+    assert STACK in printed
+    assert "error" not in printed

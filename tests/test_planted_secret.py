@@ -1,6 +1,6 @@
 """A secret that stands in clear in a stack file is in nothing that the tools print or write.
 
-That a program may print a secret which it was given is in `tests.offline.rehearsal.test_programs`.
+That a program may print a secret which it was given is in `tests.offline.rehearsal.machine.test_programs`.
 """
 
 import copy

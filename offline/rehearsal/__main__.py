@@ -1,13 +1,22 @@
 """The command line: ``python -m offline.rehearsal --stack gcp-dev``."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from infra.program import ROOT, declare
 from offline.rehearsal import session
-from offline.rehearsal.output.outcome import Options, console_for, exit_code
+from offline.rehearsal.output.outcome import (
+    AllPipelines,
+    ConfigFile,
+    Fresh,
+    Options,
+    Output,
+    console_for,
+    exit_code,
+    folder_for,
+    run_command,
+)
 from offline.rehearsal.session import Session
 
 
@@ -21,7 +30,7 @@ def _parse_disrupt(value: str | None) -> str | None:
 
 def main(  # noqa: PLR0917  # One parameter per option of the command line.
     stack: Annotated[str, typer.Option("--stack", "-s", help="The stack to rehearse.")] = "gcp-dev",
-    fresh: Annotated[bool, typer.Option(help="Forget what earlier rehearsals of the stack did.")] = False,
+    fresh: Fresh = False,
     quiet: Annotated[
         int, typer.Option("--quiet", "-q", count=True, help="Say less: failures and the report; twice: failures.")
     ] = 0,
@@ -33,23 +42,15 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
             help="Evict this training's pod once, as a Spot node's end does; of several the one with this index.",
         ),
     ] = None,
-    all_pipelines: Annotated[
-        bool,
-        typer.Option("--benchmark", help="Run pipelines that measure accelerators, too; on a CPU they take long."),
-    ] = False,
-    config_file: Annotated[
-        Path | None, typer.Option(help="Use the configuration in this file instead of the stack's own.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Folder for all that it makes; default: build/rehearsal/<stack>.")
-    ] = None,
+    all_pipelines: AllPipelines = False,
+    config_file: ConfigFile = None,
+    output: Output = None,
 ) -> None:
     """Run a stack on this machine: no cluster is created, and its Jobs run as local processes on the CPU.
 
     Exits with 0 where every Job succeeded, 1 where one failed, 2 for wrong settings, 130 when interrupted.
     """
-    folder = output or ROOT / "build" / "rehearsal" / stack
-    options = Options(stack, ROOT, folder.resolve(), config_file, fresh, disrupt, quiet)
+    options = Options(stack, ROOT, folder_for(stack, output), config_file, fresh, disrupt, quiet)
 
     def run() -> int:
         configuration = session.configure(stack, ROOT, config_file, all_pipelines=all_pipelines)
@@ -59,7 +60,4 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
 
 
 if __name__ == "__main__":
-    # Typer's own tracebacks print the values of variables, and there are secrets among them.
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(main)
-    app(prog_name="python -m offline.rehearsal")
+    run_command(main, "offline.rehearsal")

@@ -4,7 +4,6 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import psutil
@@ -23,7 +22,18 @@ from offline.rehearsal.cluster.server_specs import first_page
 from offline.rehearsal.cluster.services import Server
 from offline.rehearsal.engine import Engine
 from offline.rehearsal.machine.processes import LOOPBACK
-from offline.rehearsal.output.outcome import Configuration, Options, console_for, exit_code
+from offline.rehearsal.output.outcome import (
+    AllPipelines,
+    ConfigFile,
+    Configuration,
+    Fresh,
+    Options,
+    Output,
+    console_for,
+    exit_code,
+    folder_for,
+    run_command,
+)
 from offline.rehearsal.records import ServicePhase
 from offline.rehearsal.session import Session
 
@@ -73,7 +83,7 @@ class Demo:
 
     def _announce(self, apps: Sequence[Server]) -> None:
         reached_apps = {name for caller in apps for name in caller.asks}
-        pages = [opened_app for opened_app in map(opened, apps) if opened_app]
+        pages = [opened_app for opened_app in map(opened_page, apps) if opened_app]
         # What people are to try comes before what they look into, and before what only programs ask.
         pages.sort(key=lambda page: (page.app in reached_apps, not page.asks, page.has_token))
         self.console.print()
@@ -103,7 +113,7 @@ class Demo:
         self.console.print(Text(f"{wait}. Their logs: {apps[0].surroundings.place.logs}"), soft_wrap=True)
 
 
-def opened(app: Server) -> OpenedPage | None:
+def opened_page(app: Server) -> OpenedPage | None:
     """What people open of ``app``; None where it is not for people."""
     page = first_page(app.spec, app.namespace)
     if page is None:
@@ -163,20 +173,13 @@ def _no_apps(stack: str, pipelines: Sequence[str]) -> Iterator[Problem]:
 
 def main(  # noqa: PLR0917  # One parameter per option of the command line.
     stack: Annotated[str, typer.Option("--stack", "-s", help="The stack to show.")] = STACK,
-    fresh: Annotated[bool, typer.Option(help="Forget what earlier rehearsals of the stack did.")] = False,
+    fresh: Fresh = False,
     seconds: Annotated[
         float | None, typer.Option("--for", metavar="SECONDS", min=0, help="End the apps after so long by itself.")
     ] = None,
-    all_pipelines: Annotated[
-        bool,
-        typer.Option("--benchmark", help="Run pipelines that measure accelerators, too; on a CPU they take long."),
-    ] = False,
-    config_file: Annotated[
-        Path | None, typer.Option(help="Use the configuration in this file instead of the stack's own.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Folder for all that it makes; default: build/rehearsal/<stack>.")
-    ] = None,
+    all_pipelines: AllPipelines = False,
+    config_file: ConfigFile = None,
+    output: Output = None,
 ) -> None:
     """Rehearse a stack on this machine, then keep its apps here until Ctrl-C.
 
@@ -188,8 +191,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     def run() -> int:
         configuration = session.configure(stack, ROOT, config_file, all_pipelines=all_pipelines)
         require_apps(stack, configuration)
-        folder = output or ROOT / "build" / "rehearsal" / stack
-        options = Options(stack, ROOT, folder.resolve(), config_file, fresh)
+        options = Options(stack, ROOT, folder_for(stack, output), config_file, fresh)
         kept = Session(declare, configuration, options, console, Demo(console, seconds).keep)
         return kept.run().exit_code
 
@@ -197,7 +199,4 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
 
 
 if __name__ == "__main__":
-    # Typer's own tracebacks print the values of variables, and there are secrets among them.
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(main)
-    app(prog_name="python -m offline.rehearsal.demo")
+    run_command(main, "offline.rehearsal.demo")

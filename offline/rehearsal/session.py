@@ -65,7 +65,7 @@ def variable(name: str) -> str:
     return f"{VARIABLES}{name.upper().replace('-', '_')}"
 
 
-def hinted(problem: Problem) -> Problem:
+def with_hint(problem: Problem) -> Problem:
     """``problem`` with what is enough for a rehearsal, where it is that a secret is not set."""
     name = problem.key.removeprefix(f"{KEY}.")
     if name == problem.key or problem.value is not None:
@@ -143,7 +143,7 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
         readable = {key: value for key, value in values.items() if key not in config.secrets}
         missing = store_files.problems(strings(overlay.get("store_files")), root, mapping(raw.get("pipelines")))
         lacking = programs.problems(programs.programs_of(pipelines_of(pipelines_in(raw)), root).values())
-        wrong = [*map(hinted, error.problems), *problems_beside(raw, readable, root)]
+        wrong = [*map(with_hint, error.problems), *problems_beside(raw, readable, root)]
         raise SettingsError([*wrong, *missing, *lacking]) from None
     if placeholders:
         values[KEY] = {**mapping(values.get(KEY)), **placeholders}
@@ -162,7 +162,7 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
     programs_by_name = programs.programs_of(pipelines_of(settings.pipelines), root)
     if problems := [*missing, *programs.problems(programs_by_name.values())]:
         raise SettingsError(problems)
-    remarks += programs.substituted(programs_by_name.values())
+    remarks += programs.substitution_remarks(programs_by_name.values())
     values = stood_in(values, emulators(settings.request), remarks.append)
     unsent = [name for name in placeholders if not _has_value(name)]
     remarks += [f"secret {name} is not set: a rehearsal sends no notices of a schedule" for name in unsent]
@@ -382,7 +382,7 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
     if not quiet:
         scheduled = only_said(outcome.evaluation.resources.values())
         terminal.idle(console, idle_gpus_of(outcome))
-        terminal.ran(console, records, outcome.services, scheduled, outcome.used)
+        terminal.print_jobs(console, records, outcome.services, scheduled, outcome.used)
         terminal.results(console, outcome.results, outcome.comparisons)
         terminal.stack_outputs(console, outcome.evaluation.outputs, outcome.results)
         console.print()

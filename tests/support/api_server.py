@@ -49,17 +49,17 @@ class Cluster:
                 return 200, {"kind": "APIResourceList", "resources": listed}
             for kind in kinds:
                 if path == f"{root}/{plural(kind)}":
-                    return 200, {"items": [each for each in self.objects if each["kind"] == kind]}
-            for each in self.objects:
-                if each["kind"] in kinds and path == f"{root}{self._path(each)}":
-                    return 200, dict(each)
+                    return 200, {"items": [item for item in self.objects if item["kind"] == kind]}
+            for item in self.objects:
+                if item["kind"] in kinds and path == f"{root}{self._path(item)}":
+                    return 200, dict(item)
         return 404, {"kind": "Status", "message": f"{path} not found"}
 
     @staticmethod
-    def _path(each: Mapping[str, Any]) -> str:
-        namespace = each["metadata"].get("namespace")
+    def _path(item: Mapping[str, Any]) -> str:
+        namespace = item["metadata"].get("namespace")
         inside = f"/namespaces/{namespace}" if namespace else ""
-        return f"{inside}/{plural(each['kind'])}/{each['metadata']['name']}"
+        return f"{inside}/{plural(item['kind'])}/{item['metadata']['name']}"
 
 
 @contextlib.contextmanager
@@ -68,7 +68,7 @@ def serving(
 ) -> Generator[Cluster]:
     """Answers whoever uses the kubeconfig that this writes to ``path``; its current context is ``here``."""
     cluster = Cluster(list(objects), refused)
-    with api_server.serving(lambda asked, _: cluster.answer(asked)) as port:
+    with api_server.serving(lambda path_of_request, _: cluster.answer(path_of_request)) as port:
         path.write_text(yaml.safe_dump(kubeconfig(port)), encoding="utf-8")
         yield cluster
 

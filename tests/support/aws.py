@@ -4,14 +4,13 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pulumi
-
 from infra.clouds.aws.emulator import Emulator as AwsEmulator
 from infra.clouds.aws.platforms import platforms
 from infra.platform import Platform
 from infra.settings.loading import load
 from infra.settings.model import Settings
-from tests.support.recording import Recording, record
+from tests.support.cloud_stacks import declare_once, with_extra_pool
+from tests.support.recording import Recording
 
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
@@ -81,15 +80,7 @@ def with_store(**store: Any) -> Settings:
 
 def with_pool(pool: Mapping[str, Any], **cluster: Any) -> Settings:
     """A small stack with one more pool, named ``extra``, in a cluster with these keys."""
-
-    def change(values: dict[str, Any]) -> None:
-        values["clusters"]["dev"].update(cluster)
-        values["clusters"]["dev"]["pools"]["extra"] = dict(pool)
-
-    return load(raw(change))
-
-
-_DECLARED: dict[tuple[object, ...], Recording] = {}
+    return with_extra_pool(BASE, pool, cluster)
 
 
 def declare(
@@ -100,41 +91,7 @@ def declare(
     then: Callable[[Mapping[str, Platform]], object] | None = None,
     config: Mapping[str, str] | None = None,
 ) -> Recording:
-    """Declares a stack on AWS; ``then`` runs in the program with its platforms.
-
-    The same stack is declared once in a test run: recordings are to be read only.
-    """
-    key = (settings.model_dump_json(), preview, stack, tuple((config or {}).items()))
-    if then is not None or key not in _DECLARED:
-        recording = _declared(settings, then or (lambda _: None), (preview, stack), config or {})
-        if then is not None:
-            return recording
-        _DECLARED[key] = recording
-    return _DECLARED[key]
-
-
-def _declared(
-    settings: Settings,
-    then: Callable[[Mapping[str, Platform]], object],
-    how: tuple[bool, str],
-    config: Mapping[str, str],
-) -> Recording:
-    preview, stack = how
-
-    def program() -> Mapping[str, Platform]:
-        found = platforms(settings.request)
-        for name, platform in found.items():
-            pulumi.export(f"{name}-kubeconfig", platform.kubeconfig)
-            pulumi.export(f"{name}-connect", platform.connect)
-            pulumi.export(f"{name}-kubectl", platform.kubectl)
-            pulumi.export(f"{name}-store", platform.store.url)
-        then(found)
-        return found
-
-    return record(
-        program,
-        {"aws:region": REGION, **config},
-        preview=preview,
-        emulators=[AwsEmulator(settings.request)],
-        stack_name=stack,
-    )
+    """Declares a stack on AWS, once in a test run unless ``then`` runs in the program."""
+    config = {"aws:region": REGION, **(config or {})}
+    emulator = AwsEmulator(settings.request)
+    return declare_once(settings, platforms, emulator, config, preview=preview, stack=stack, then=then)

@@ -20,10 +20,10 @@ MISSING = "no Chromium on PATH: `make browser` installs it on Debian and Ubuntu"
 
 def program() -> str:
     """Where Chromium is; skips the test where it is not."""
-    found = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if found is None:
+    path = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if path is None:
         pytest.skip(MISSING)
-    return found
+    return path
 
 
 @contextlib.contextmanager

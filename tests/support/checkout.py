@@ -33,7 +33,7 @@ def linked_checkout(target: Path, stacks: Mapping[str, Mapping[str, Any]]) -> Pa
     for name in ("infra", "offline", "workloads", "Pulumi.yaml"):
         (target / name).symlink_to(ROOT / name)
     contents = {
-        f"stacks/Pulumi.{name}.yaml": json.dumps({"config": {f"slipway:{key}": each[key] for key in each}})
-        for name, each in stacks.items()
+        f"stacks/Pulumi.{name}.yaml": json.dumps({"config": {f"slipway:{key}": settings[key] for key in settings}})
+        for name, settings in stacks.items()
     }
     return write_tree(target, contents)

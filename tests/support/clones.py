@@ -18,11 +18,11 @@ LOCAL = "stacks/Pulumi.local.yaml"
 
 def bash(clone: Path, script: str, **variables: str) -> str:
     """What the script prints that is typed in the clone; fails where a command does."""
-    own = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "MAKE"))}
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "MAKE"))}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         cwd=clone,
-        env={**own, **variables},
+        env={**kept, **variables},
         check=False,
         capture_output=True,
         text=True,
@@ -31,10 +31,21 @@ def bash(clone: Path, script: str, **variables: str) -> str:
     return done.stdout
 
 
-def git(clone: Path, *arguments: str) -> str:
-    """What git says."""
-    command = ["git", "-c", "user.name=A", "-c", "user.email=a@example.com", *arguments]
-    return subprocess.run(command, cwd=clone, check=True, capture_output=True, text=True).stdout
+def git(clone: Path, *arguments: str, code: int = 0) -> str:
+    """What git says; fails where it ends with another code."""
+    identity = ("user.name=A", "user.email=a@example.com", "init.defaultBranch=main")
+    options = [word for setting in identity for word in ("-c", setting)]
+    done = subprocess.run(["git", *options, *arguments], cwd=clone, check=False, capture_output=True, text=True)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def python(clone: Path, *words: str, code: int = 0) -> str:
+    """What Python says in the clone; fails where it ends with another code."""
+    command = [str(ROOT / ".venv" / "bin" / "python"), *words]
+    done = subprocess.run(command, cwd=clone, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
 
 
 def committed(target: Path) -> Path:

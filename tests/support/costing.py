@@ -62,8 +62,8 @@ class Pool:
     @property
     def charges(self) -> Sequence[Charge]:
         return self.bought or [
-            replace(each, urn=self.declared.urn, pool=self.declared.urn, idle=self.least, most=self.most)
-            for each in (Charge("", "machine", None if self.hourly is None else price(self.hourly)), *self.spare)
+            replace(charge, urn=self.declared.urn, pool=self.declared.urn, idle=self.least, most=self.most)
+            for charge in (Charge("", "machine", None if self.hourly is None else price(self.hourly)), *self.spare)
         ]
 
 
@@ -86,8 +86,8 @@ def job(
     if together:
         apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
-        found = {"subdomain": name, "affinity": {"podAntiAffinity": required}}
-        template = {**template, "spec": {**template["spec"], **found}}
+        group = {"subdomain": name, "affinity": {"podAntiAffinity": required}}
+        template = {**template, "spec": {**template["spec"], **group}}
     spec: dict[str, Any] = {
         "template": template,
         "parallelism": pods,
@@ -104,8 +104,8 @@ def service(name: str, pool: str, *needs: Resource, cpu: str = "1", pods: int = 
 
 
 def _template(pool: str, cpu: str, gpus: int = 0) -> dict[str, Any]:
-    asked = {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
-    container = {"name": "main", "image": "work:1-gpu" if gpus else "work:1", "resources": {"requests": asked}}
+    requests = {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
+    container = {"name": "main", "image": "work:1-gpu" if gpus else "work:1", "resources": {"requests": requests}}
     return {"spec": {"nodeSelector": {"pool": pool}, "containers": [container]}}
 
 
@@ -133,7 +133,7 @@ def stack(
     review = Review(
         pools=lambda _: [pool.nodes for pool in pools],
         charges=lambda _: [*charges, *(charge for pool in pools for charge in pool.charges)],
-        creation=lambda each: Seconds(times[each.type], SOURCE) if each.type in times else None,
+        creation=lambda resource: Seconds(times[resource.type], SOURCE) if resource.type in times else None,
     )
-    there = [CLUSTER, *(pool.declared for pool in pools), PROVIDER, *resources]
-    return reviewed(Stack("test", {each.urn: each for each in there}), [review])
+    everything = [CLUSTER, *(pool.declared for pool in pools), PROVIDER, *resources]
+    return reviewed(Stack("test", {resource.urn: resource for resource in everything}), [review])

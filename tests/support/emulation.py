@@ -7,12 +7,12 @@ from tests.support.recording import Recording
 def nodes_of(recording: Recording) -> dict[str, Node]:
     """The nodes, by pool, of everything declared, in its order, as an engine would ask for them."""
     (emulator,) = recording.emulators
-    found = [
+    nodes = [
         node
         for resource in recording.resources
         for node in emulator.nodes(resource.type, resource.name, resource.inputs)
     ]
-    return {node.pool: node for node in found}
+    return {node.pool: node for node in nodes}
 
 
 def assert_nodes_are_as_promised(recording: Recording, cluster: str) -> None:

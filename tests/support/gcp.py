@@ -4,14 +4,12 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pulumi
-
 from infra.clouds.gcp.emulator import Emulator as GcpEmulator
 from infra.clouds.gcp.platforms import platforms
 from infra.platform import Platform
-from infra.settings.loading import load
 from infra.settings.model import Settings
-from tests.support.recording import Recording, record
+from tests.support.cloud_stacks import declare_once, with_extra_pool
+from tests.support.recording import Recording
 
 PROJECT = "a-project"
 
@@ -43,15 +41,7 @@ def raw(change: Callable[[dict[str, Any]], object] = lambda _: None) -> dict[str
 
 def with_pool(pool: Mapping[str, Any], **cluster: Any) -> Settings:
     """A small stack with one more pool, named ``extra``, in a cluster with these keys."""
-
-    def change(values: dict[str, Any]) -> None:
-        values["clusters"]["dev"].update(cluster)
-        values["clusters"]["dev"]["pools"]["extra"] = dict(pool)
-
-    return load(raw(change))
-
-
-_DECLARED: dict[tuple[object, ...], Recording] = {}
+    return with_extra_pool(BASE, pool, cluster)
 
 
 def declare(
@@ -63,42 +53,6 @@ def declare(
     store: Mapping[str, str] | None = None,
     project: str = PROJECT,
 ) -> Recording:
-    """Declares a stack on Google Cloud; ``then`` runs in the program with its platforms.
-
-    The same stack is declared once in a test run: recordings are to be read only.
-    """
-    key = (settings.model_dump_json(), preview, stack, project)
-    if then is not None or key not in _DECLARED:
-        recording = _declared(settings, then or (lambda _: None), (preview, stack, project), store)
-        if then is not None:
-            return recording
-        _DECLARED[key] = recording
-    return _DECLARED[key]
-
-
-def _declared(
-    settings: Settings,
-    then: Callable[[Mapping[str, Platform]], object],
-    how: tuple[bool, str, str],
-    store: Mapping[str, str] | None,
-) -> Recording:
-    preview, stack, project = how
-
-    def program() -> Mapping[str, Platform]:
-        found = platforms(settings.request)
-        for name, platform in found.items():
-            pulumi.export(f"{name}-kubeconfig", platform.kubeconfig)
-            pulumi.export(f"{name}-connect", platform.connect)
-            pulumi.export(f"{name}-kubectl", platform.kubectl)
-            pulumi.export(f"{name}-annotations", dict(platform.service_account_annotations))
-        then(found)
-        return found
-
-    return record(
-        program,
-        {"gcp:project": project},
-        preview=preview,
-        emulators=[GcpEmulator(settings.request)],
-        store=store,
-        stack_name=stack,
-    )
+    """Declares a stack on Google Cloud, once in a test run unless ``then`` runs in the program."""
+    how: dict[str, Any] = {"preview": preview, "stack": stack, "then": then, "store": store}
+    return declare_once(settings, platforms, GcpEmulator(settings.request), {"gcp:project": project}, **how)

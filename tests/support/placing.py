@@ -36,7 +36,7 @@ def inspect(
 
     def program() -> Any:
         pipelines = [DeclaredPipeline(name or folder, folder, settings)]
-        pipelines += [DeclaredPipeline(other, other, each) for other, each in (beside or {}).items()]
+        pipelines += [DeclaredPipeline(other, other, values) for other, values in (beside or {}).items()]
         placed = place(pipelines, {"here": platform(*pools())}, Gates("image"), ROOT)
         return look({step.name: step for step in placed[name or folder]})
 

@@ -32,8 +32,8 @@ def previewed(name: str, changes: Mapping[str, Any] | None = None, root: Path = 
     raw = without_prefix(config)
     raw = changed(raw, changes or {})
     others = other_stacks(name)
-    found = emulators(load(raw, others.resolve).request)
-    for emulator in found:
+    stand_ins = emulators(load(raw, others.resolve).request)
+    for emulator in stand_ins:
         config = {**emulator.configuration, **config}
     config |= {f"{PREFIX}{key}": value for key, value in raw.items()}
     evaluation = evaluate(
@@ -41,7 +41,7 @@ def previewed(name: str, changes: Mapping[str, Any] | None = None, root: Path = 
         project="slipway",
         stack=name,
         config=config,
-        emulators=found,
+        emulators=stand_ins,
         preview=True,
         stacks=others.exported,
     )

@@ -65,9 +65,11 @@ class Recording:
 
     def one(self, token: str, name: str | None = None) -> Resource:
         """The only resource of a type (and name)."""
-        found = [resource for resource in self.of(token) if name in (None, resource.name)]
-        assert len(found) == 1, f"{len(found)} resources {token} {name or ''}: {[r.name for r in self.resources]}"
-        return found[0]
+        matches = [resource for resource in self.of(token) if name in (None, resource.name)]
+        assert len(matches) == 1, (
+            f"{len(matches)} resources {token} {name or ''}: {[r.name for r in self.resources]}"
+        )
+        return matches[0]
 
     def waits_for(self, resource: Resource) -> set[str]:
         """The URNs of everything that exists before ``resource`` is created, however many steps away."""
@@ -195,5 +197,5 @@ async def _awaited(given: Any) -> None:
 
 def _holds_secret(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return any(_holds_secret(each) for each in value.values())
-    return any(_holds_secret(each) for each in value) if isinstance(value, list) else isinstance(value, Secret)
+        return any(_holds_secret(item) for item in value.values())
+    return any(_holds_secret(item) for item in value) if isinstance(value, list) else isinstance(value, Secret)

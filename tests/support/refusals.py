@@ -41,9 +41,9 @@ def problems(values: Mapping[str, Any]) -> tuple[Problem, ...]:
 
 def the_problem(values: Mapping[str, Any]) -> Problem:
     """The only problem of a wrong stack."""
-    found = problems(values)
-    assert len(found) == 1, "\n".join(map(str, found))
-    return found[0]
+    caught = problems(values)
+    assert len(caught) == 1, "\n".join(map(str, caught))
+    return caught[0]
 
 
 def named(cases: Sequence[Case]) -> list[Any]:

@@ -27,9 +27,9 @@ def stack_emulators(name: str) -> list[Emulator]:
 @cache
 def declared_stack(name: str) -> Stack:
     """One of the repository's stacks, evaluated as for its first preview."""
-    found = stack_emulators(name)
+    stand_ins = stack_emulators(name)
     config: dict[str, Any] = {}
-    for emulator in found:
+    for emulator in stand_ins:
         config |= emulator.configuration
     config |= stack_config(name, ROOT)
     others = other_stacks(name)
@@ -40,7 +40,7 @@ def declared_stack(name: str) -> Stack:
         project="slipway",
         stack=name,
         config=config,
-        emulators=found,
+        emulators=stand_ins,
         preview=True,
         stacks=others.exported,
     )

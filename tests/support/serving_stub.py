@@ -36,7 +36,7 @@ def reads_digits(instance: Any) -> Sequence[float]:
     pixels = np.asarray(instance, np.uint8).reshape(28, 28)[4:24, 4:24]
     small = np.asarray(Image.fromarray(pixels).resize((8, 8), Image.Resampling.BOX), np.float64) / 255 * 16
     shares = _digits()[0].predict_proba(small.reshape(1, 64))[0]
-    return [float(each) for each in np.log(shares + 1e-4)]
+    return [float(logit) for logit in np.log(shares + 1e-4)]
 
 
 def held_out(number: int) -> tuple[Image.Image, int]:
@@ -122,8 +122,8 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def disconnect(self) -> None:
-        for each in list(self._open):
-            self.shutdown_request(each)
+        for connection in list(self._open):
+            self.shutdown_request(connection)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -161,9 +161,9 @@ class _Handler(BaseHTTPRequestHandler):
             # A label makes no difference to a status.
             number = None
         statuses = [
-            {"version": str(each), "state": state, "status": {"error_code": "OK", "error_message": ""}}
-            for each, state in self.model.versions.items()
-            if number in {None, each}
+            {"version": str(version), "state": state, "status": {"error_code": "OK", "error_message": ""}}
+            for version, state in self.model.versions.items()
+            if number in {None, version}
         ]
         self._say(200 if statuses else 404, {"model_version_status": statuses})
 
@@ -188,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
         model = self.model
 
         def tensor(dtype: str, shape: Sequence[int]) -> Any:
-            dims = [{"size": str(each), "name": ""} for each in (-1, *shape)]
+            dims = [{"size": str(size), "name": ""} for size in (-1, *shape)]
             return {"dtype": dtype, "tensor_shape": {"dim": dims, "unknown_rank": False}, "name": "x:0"}
 
         signature = {

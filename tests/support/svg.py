@@ -71,12 +71,12 @@ class Drawing:
     def between(self, *, connections: bool = False) -> set[tuple[str, str]]:
         """Which Jobs lines lead from and to; with ``connections``, who connects to what."""
         jobs = self.of("job")
-        found: set[tuple[str, str]] = set()
+        pairs: set[tuple[str, str]] = set()
         for line in self.connections if connections else self.lines:
             start = [job.name for job in jobs if _touches(job, line[0])]
             end = [job.name for job in jobs if _touches(job, line[-1])]
-            found.update(zip(start, end, strict=False))
-        return found
+            pairs.update(zip(start, end, strict=False))
+        return pairs
 
 
 def parse(text: str) -> Drawing:
@@ -87,7 +87,7 @@ def parse(text: str) -> Drawing:
         root,
         float(root.attrib["width"]),
         float(root.attrib["height"]),
-        [_box(each) for each in root.iter(f"{NAMESPACE}g") if "data-name" in each.attrib],
+        [_box(group) for group in root.iter(f"{NAMESPACE}g") if "data-name" in group.attrib],
         *([turns(path.attrib["d"]) for path in paths if path.attrib["class"] == kind] for kind in LINES),
     )
 
@@ -114,9 +114,9 @@ def _box(group: ET.Element) -> Rectangle:
     assert rect is not None
     styles = {style.name: style for style in STYLES}
     texts: list[tuple[str, float, float]] = []
-    for each in group.findall(f"{NAMESPACE}text"):
-        left, text = float(each.attrib["x"]), each.text or ""
-        texts.append((text, left, left + styles[each.attrib["class"].split()[0]].width(text)))
+    for element in group.findall(f"{NAMESPACE}text"):
+        left, text = float(element.attrib["x"]), element.text or ""
+        texts.append((text, left, left + styles[element.attrib["class"].split()[0]].width(text)))
     x, y, width, height = (float(rect.attrib[key]) for key in ("x", "y", "width", "height"))
     about = group.findtext(f"{NAMESPACE}title") or ""
     kinds = frozenset(rect.attrib["class"].split())

@@ -15,7 +15,7 @@ from offline.evaluated.workloads import Workload
 from offline.rehearsal.cluster import job_controller
 from offline.rehearsal.cluster.cluster_objects import Namespace, RefusedError
 from offline.rehearsal.cluster.job_controller import EPOCH, Disruption, JobSpec, host_name, pod_of
-from offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, expand, labelled
+from offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, expand, label_at
 from offline.rehearsal.cluster.pods import PodSpec
 from offline.rehearsal.cluster.scheduler import Placement, PodAffinity, Scheduler
 from offline.rehearsal.cluster.services import Services
@@ -229,7 +229,7 @@ def _complete_texts(pod: PodSpec) -> Iterator[str]:
         variables: dict[str, str] = {}
         for entry in container.env:
             path = mapping(mapping(entry.get("valueFrom")).get("fieldRef")).get("fieldPath")
-            value = labelled(pod, str(path)) if path else entry.get("value")
+            value = label_at(pod, str(path)) if path else entry.get("value")
             if value is not None:
                 variables[str(entry["name"])] = expand(str(value), variables)
         yield from variables.values()

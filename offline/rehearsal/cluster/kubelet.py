@@ -295,7 +295,7 @@ class Kubelet:
         variables = self._variables(pod, container)
 
         def here(text: str) -> str:
-            return localize(readdressed(text, pod.addresses), mounts)
+            return localize(replace_addresses(text, pod.addresses), mounts)
 
         local_variables = {name: here(value) for name, value in variables.items()}
         scratch = mounts.get(TEMPORARY, folder / "scratch")
@@ -399,13 +399,13 @@ def field_value(pod: Pod, path: str) -> str:
         "status.podIP": "192.0.2.1",
         "status.hostIP": "192.0.2.2",
     }
-    value = fields.get(path) or labelled(pod.spec, path)
+    value = fields.get(path) or label_at(pod.spec, path)
     if value is None:
         raise UnsupportedError(f"a rehearsal does not know the field {path}")
     return value
 
 
-def labelled(spec: PodSpec, path: str) -> str | None:
+def label_at(spec: PodSpec, path: str) -> str | None:
     """The value of the label or annotation that ``path`` names; None where it names another field."""
     if match := _FIELD_WITH_KEY.fullmatch(path):
         return (spec.labels if match["of"] == "labels" else spec.annotations).get(match["key"], "")
@@ -428,7 +428,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replace, text)
 
 
-def readdressed(text: str, addresses: Mapping[str, re.Pattern[str]]) -> str:
+def replace_addresses(text: str, addresses: Mapping[str, re.Pattern[str]]) -> str:
     """``text`` with what each pattern matches replaced by its address.
 
     The patterns are looked for one after the other, and none matches in an address that was just inserted: a port

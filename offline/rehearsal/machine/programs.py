@@ -243,7 +243,7 @@ def _for_variants(word: str, step: StepDeclaration, steps: Sequence[StepDeclarat
     return [word]
 
 
-def substituted(programs: Iterable[Program]) -> list[str]:
+def substitution_remarks(programs: Iterable[Program]) -> list[str]:
     """A remark for each program that this machine certainly lacks, and that has a substitute."""
     return [program.replacing for program in _once(programs) if program.substitute or program.fake]
 

@@ -224,7 +224,7 @@ class Bars:
     label_width: float
 
 
-def drawn(comparison: Comparison) -> tuple[list[Chart], list[Bars]]:
+def draw(comparison: Comparison) -> tuple[list[Chart], list[Bars]]:
     """A chart for each number that a variant left."""
     names = [
         name

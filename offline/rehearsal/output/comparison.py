@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, VARIANT_ANNOTATION
 from infra.pipelines.results import RESULTS, Number
 from infra.review.stack import Resource, strings
-from offline.rehearsal.output.results import CollectedResults, JobResults, ShownNumber, decimals, written
+from offline.rehearsal.output.results import CollectedResults, JobResults, ShownNumber, decimals, format_value
 from offline.rehearsal.records import JobRecord
 
 DIGITS = 6
@@ -124,9 +124,11 @@ class Comparison:
         values = {value for other in self.variants if (value := other.value(name)) is not None}
         digits = decimals(values)
         # As many more as tell the variants apart, within reason.
-        while digits < DIGITS and len({written(value, number.format, digits) for value in values}) < len(values):
+        while digits < DIGITS and len({format_value(value, number.format, digits) for value in values}) < len(
+            values
+        ):
             digits += 1
-        return written(number.value, number.format, digits)
+        return format_value(number.value, number.format, digits)
 
 
 def compare(

@@ -5,8 +5,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from pydantic import SecretStr
 from rich.console import Console
 from rich.markup import escape
@@ -91,7 +92,33 @@ class Outcome:
         return FAILED if self.evaluation.failed else OK
 
 
-# What the commands `rehearse` and `demo` share: their console, and how they print problems.
+# What the commands `rehearse` and `demo` share: options, their console, and how they print problems.
+
+
+Fresh = Annotated[bool, typer.Option(help="Forget what earlier rehearsals of the stack did.")]
+AllPipelines = Annotated[
+    bool,
+    typer.Option("--benchmark", help="Run pipelines that measure accelerators, too; on a CPU they take long."),
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option(help="Use the configuration in this file instead of the stack's own.")
+]
+Output = Annotated[
+    Path | None, typer.Option(help="Folder for all that it makes; default: build/rehearsal/<stack>.")
+]
+
+
+def folder_for(stack: str, output: Path | None) -> Path:
+    """Where a command puts what a rehearsal of the stack makes."""
+    return (output or ROOT / "build" / "rehearsal" / stack).resolve()
+
+
+def run_command(main: Callable[..., None], module: str) -> None:
+    """Runs ``python -m MODULE``."""
+    # Typer's own tracebacks print the values of variables, and there are secrets among them.
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app(prog_name=f"python -m {module}")
 
 
 COLLECTIONS = (200_000, 50, 100)

@@ -35,7 +35,15 @@ from offline.rehearsal.output import charts
 from offline.rehearsal.output.comparison import Comparison, shown_whole
 from offline.rehearsal.output.outcome import Configuration, Outcome
 from offline.rehearsal.output.results import CollectedResults, JobResults, ShownNumber
-from offline.rehearsal.output.terminal import ending, own_lines, place_of, pods_of, times, without_tables, written
+from offline.rehearsal.output.terminal import (
+    ending,
+    format_output,
+    own_lines,
+    place_of,
+    pods_of,
+    times,
+    without_tables,
+)
 from offline.rehearsal.output.usage import IdleGpus, idle_gpus
 from offline.rehearsal.records import JobRecord, Phase, ServiceRecord
 from offline.rehearsal.state import Place, kept
@@ -83,7 +91,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
     records = {record.urn: record for record in outcome.records}
     custom = [resource for resource in resources.values() if resource.custom]
     stack = stack_of(outcome.options.stack, resources, outcome.configuration)
-    bill = priced(stack, outcome.records)
+    bill = cost_of(stack, outcome.records)
     drawn = picture(stack, {record.urn: record.phase.replace(" ", "-") for record in outcome.records})
     return {
         "stack": outcome.options.stack,
@@ -124,7 +132,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "remarks": [*outcome.configuration.remarks, *only_said(resources.values())],
         "overlay": _yaml(outcome.configuration.overlay),
         "outputs": {
-            name: dedent(written(output.shown)).strip()
+            name: dedent(format_output(output.shown)).strip()
             for name, output in sorted(without_tables(outcome.evaluation.outputs, outcome.results).items())
             if not isinstance(output.shown, Unknown)
         },
@@ -159,7 +167,7 @@ def _idle_gpus(stack: Stack, outcome: Outcome) -> list[IdleGpus]:
     return idle_gpus(stack, outcome.used, metrics.idle.share) if metrics else []
 
 
-def priced(stack: Stack, records: Sequence[JobRecord]) -> Cost:
+def cost_of(stack: Stack, records: Sequence[JobRecord]) -> Cost:
     """The stack's cost at list prices, as a preview has it, with the times that its Jobs took here."""
     took = {
         record.name: JobDuration(record.seconds, "rehearsed")
@@ -177,9 +185,9 @@ def pipeline_sections(results: CollectedResults, comparisons: Sequence[Compariso
         own_comparisons = [comparison for comparison in comparisons if comparison.pipeline == pipeline]
         whole = shown_whole(jobs, own_comparisons)
         sections[pipeline] = {
-            "jobs": [shown(job) for job in reversed(whole)],
+            "jobs": [template_values(job) for job in reversed(whole)],
             "numbers": repeated_numbers(_single(jobs, own_comparisons)),
-            "comparisons": [(comparison, *charts.drawn(comparison)) for comparison in own_comparisons],
+            "comparisons": [(comparison, *charts.draw(comparison)) for comparison in own_comparisons],
             "files": [(other.title, place_of(job, other), other.copied) for job in whole for other in job.others],
         }
     return sections
@@ -237,7 +245,7 @@ def repeated_numbers(jobs: Sequence[JobResults]) -> list[tuple[str, ShownNumber]
     return [(job.job, number) for job in jobs for number in job.numbers if count[number.title] > 1]
 
 
-def shown(results: JobResults) -> dict[str, Any]:
+def template_values(results: JobResults) -> dict[str, Any]:
     """What the template shows of one Job's results."""
     tables = [table for table in results.tables if table.rows]
     return {

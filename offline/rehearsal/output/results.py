@@ -326,7 +326,7 @@ def _number(declared: Number, content: Any) -> ShownNumber:
             remark = str(selected(content, declared.remark))
         except (LookupError, ValueError):
             remark = ""
-    text = written(value, declared.format, decimals([value]))
+    text = format_value(value, declared.format, decimals([value]))
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
     return ShownNumber(declared.name, declared.title, number, declared.format, text, remark)
 
@@ -362,12 +362,14 @@ def _table(declared: Table, content: Any) -> ShownTable:
         numeric=tuple(column.format in {"integer", "number", "percent"} for column in columns),
         rows=tuple(
             Row(
-                cells=tuple(written(row.get(column.key), column.format, digits[column.key]) for column in columns),
+                cells=tuple(
+                    format_value(row.get(column.key), column.format, digits[column.key]) for column in columns
+                ),
                 right=_right(row, declared.compare),
                 failed=of_items and _is_failed(row),
                 length=length / longest,
                 spread=spread / longest,
-                spread_text=written(spread, "number", digits[declared.bars]) if declared.spread else "",
+                spread_text=format_value(spread, "number", digits[declared.bars]) if declared.spread else "",
             )
             for row, (length, spread) in zip(rows, lengths, strict=True)
         ),
@@ -411,7 +413,7 @@ def decimals(values: Iterable[Any]) -> int:
     return min(max(2 - math.floor(math.log10(max(numbers))), 1), 9)
 
 
-def written(value: Any, format_: Format, digits: int = 0) -> str:
+def format_value(value: Any, format_: Format, digits: int = 0) -> str:
     """``value`` as people read it; ``digits`` are those after the point of a ``number``."""
     match value, format_:
         case None, _:

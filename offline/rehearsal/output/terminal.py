@@ -457,7 +457,7 @@ def idle(console: Console, idle_gpus: Sequence[IdleGpus]) -> None:
         console.print(Text(printable(f"GPU IDLE  {entry.says}"), "bold red"), soft_wrap=True)
 
 
-def ran(
+def print_jobs(
     console: Console,
     records: Sequence[JobRecord],
     services: Sequence[ServiceRecord] = (),
@@ -530,7 +530,9 @@ def stack_outputs(console: Console, outputs: Mapping[str, StackOutput], collecte
     console.print(Text("Stack outputs", "italic"))
     for name, output in sorted(shown_outputs.items()):
         # Never wrapped: people copy commands from here.
-        console.print(Text.assemble((f"{name}: ", "bold"), printable_lines(written(output.shown))), soft_wrap=True)
+        console.print(
+            Text.assemble((f"{name}: ", "bold"), printable_lines(format_output(output.shown))), soft_wrap=True
+        )
 
 
 def without_tables(outputs: Mapping[str, StackOutput], collected: CollectedResults) -> dict[str, StackOutput]:
@@ -548,13 +550,15 @@ def without_tables(outputs: Mapping[str, StackOutput], collected: CollectedResul
     return left
 
 
-def written(value: Any, indent: str = "  ") -> str:
+def format_output(value: Any, indent: str = "  ") -> str:
     """A value as text; each entry of a mapping on a line of its own, indented below it."""
     if isinstance(value, Unknown):
         return "unknown, for what it comes from did not run"
     entries = mapping(value)
     if entries:
-        lines = (f"\n{indent}{key}: {written(entry, indent + '  ')}" for key, entry in sorted(entries.items()))
+        lines = (
+            f"\n{indent}{key}: {format_output(entry, indent + '  ')}" for key, entry in sorted(entries.items())
+        )
         return "".join(lines)
     return value if isinstance(value, str) else json.dumps(value, default=str)
 

@@ -12,7 +12,7 @@ from infra.pipelines.file.reading import Folder, read
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load, pipelines_in
 from infra.stack.configuration import shipping_problems
-from tests.fuzz import LONGEST, mutated_pipeline
+from tests.fuzz import LONGEST, mutate_pipeline
 from tests.infra.pipelines.days import DAYS, SECTION
 from tests.support.checkout import ROOT
 from tests.support.stack_values import GCP, changed
@@ -58,7 +58,7 @@ def test_every_file_gives_steps_or_problems(tmp_path: Path) -> None:
         for number in range(COUNT)
         if (
             said := complaints(
-                mutated_pipeline(TEXTS[number % len(TEXTS)], random.Random(number)), tmp_path / str(number)
+                mutate_pipeline(TEXTS[number % len(TEXTS)], random.Random(number)), tmp_path / str(number)
             )
         )
     }

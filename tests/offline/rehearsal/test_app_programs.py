@@ -3,22 +3,21 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from rich.console import Console
 
-from infra.program import declare
 from infra.schema.problems import SettingsError
 from offline.rehearsal.cluster.services import Server
-from offline.rehearsal.demo import opened
+from offline.rehearsal.demo import opened_page
 from offline.rehearsal.engine import Engine
-from offline.rehearsal.output.outcome import Options, Outcome
-from offline.rehearsal.session import Session, configure
-from tests.offline.rehearsal.toy import ROOT
+from offline.rehearsal.output.outcome import Outcome
+from offline.rehearsal.session import configure
+from tests.support.checkout import ROOT
+from tests.support.rehearsing import SMALL, log, rehearse_file, stack_file
+from tests.support.tree import write_tree
 from tests.workloads.wheels import pin, write_wheel
 
 pytestmark = pytest.mark.slow
@@ -52,9 +51,9 @@ def steps(settings: Settings) -> list[StepDeclaration]:
 
 
 def apps(settings: Settings) -> list[AppDeclaration]:
-    found = []
+    declared = []
     if settings.site:
-        found.append(
+        declared.append(
             AppDeclaration(
                 "site", "Site", settings.site, 8000,
                 ["python3", "site_of_toys.py", "0.0.0.0:{port}", "{train}/model", "{data}", "{token}"],
@@ -63,7 +62,7 @@ def apps(settings: Settings) -> list[AppDeclaration]:
             )
         )
     if settings.odd:
-        found.append(
+        declared.append(
             AppDeclaration(
                 "odd", "Odd", settings.odd, 8000, ["no-such-server", "{model}"], image=IMAGE,
                 inputs={"model": "train"}, connects=["site"], token=True,
@@ -71,10 +70,10 @@ def apps(settings: Settings) -> list[AppDeclaration]:
             )
         )
     if settings.nowhere:
-        found.append(AppDeclaration("nowhere", "Nowhere", settings.nowhere, 8000, ["no-such-tool"], image=IMAGE))
+        declared.append(AppDeclaration("nowhere", "No", settings.nowhere, 8000, ["no-such-tool"], image=IMAGE))
     if settings.board:
-        found.append(tensorboard.declaration("board", settings.board, "train"))
-    return found
+        declared.append(tensorboard.declaration("board", settings.board, "train"))
+    return declared
 
 
 PIPELINE = Pipeline(settings=Settings, steps=steps, apps=apps)
@@ -87,8 +86,8 @@ import http.server, importlib.util, os, pathlib, signal, sys
 import tiny
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 address, model, data, token = sys.argv[1:]
-there = [name for name in ("tensorflow", "pulumi", "tiny") if importlib.util.find_spec(name)]
-print("finds", there, "key", os.environ["KEY"], "token", len(token), token, flush=True)
+modules = [name for name in ("tensorflow", "pulumi", "tiny") if importlib.util.find_spec(name)]
+print("finds", modules, "key", os.environ["KEY"], "token", len(token), token, flush=True)
 pathlib.Path(data, "kept").touch()
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -108,37 +107,23 @@ while True:
     listening.accept()[0].close()
 """
 
-SMALL = {"pool": "cpu", "cpu": "100m", "memory": "512Mi", "ephemeral_storage": "100Mi"}
-
 
 def stack(folder: Path, *apps: str) -> Path:
     code, wheels = folder / "toy", folder / "wheels"
-    for each in (code, wheels):
-        each.mkdir()
-    wheel = write_wheel(wheels, "tiny", "1.0", {"tiny.py": b""})
-    (code / "tiny.txt").write_text(pin("tiny", "1.0", wheel), encoding="utf-8")
-    (code / "train.py").write_text(TRAIN, encoding="utf-8")
-    (code / "site_of_toys.py").write_text(SITE, encoding="utf-8")
-    written = PIPELINE % {"code": str(code), "lock": str(code / "tiny.txt"), "substitute": SUBSTITUTE}
-    (code / "pipeline.py").write_text(written, encoding="utf-8")
-    content: dict[str, Any] = yaml.safe_load((ROOT / "stacks" / "Pulumi.local.yaml").read_text(encoding="utf-8"))
-    section: Mapping[str, Any] = {"uses": str(code), **dict.fromkeys(("train", *apps), SMALL)}
-    content["config"]["slipway:pipelines"] = {"toy": section}
-    content["config"]["slipway:secrets"] = {"own-key": {"secure": "v1:abc"}}
-    file = folder / "stack.yaml"
-    file.write_text(json.dumps(content), encoding="utf-8")
-    return file
+    wheels.mkdir()
+    lock = pin("tiny", "1.0", write_wheel(wheels, "tiny", "1.0", {"tiny.py": b""}))
+    declared = PIPELINE % {"code": str(code), "lock": str(code / "tiny.txt"), "substitute": SUBSTITUTE}
+    write_tree(code, {"tiny.txt": lock, "train.py": TRAIN, "site_of_toys.py": SITE, "pipeline.py": declared})
+    section = {"uses": str(code), **dict.fromkeys(("train", *apps), SMALL)}
+    secrets = {"own-key": {"secure": "v1:abc"}}
+    return stack_file(folder / "stack.yaml", pipelines={"toy": section}, secrets=secrets)
 
 
 @pytest.fixture
 def rehearse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Outcome, str]]:
-    def run(*apps: str, keep: Callable[[Engine], None] | None = None) -> tuple[Outcome, str]:
-        file = stack(tmp_path, *apps)
+    def run(*apps: str, keep: Callable[[Engine], None]) -> tuple[Outcome, str]:
         monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
-        console = Console(record=True, width=200, highlight=False)
-        options = Options("local", ROOT, tmp_path / "out", file)
-        outcome = Session(declare, configure("local", ROOT, file), options, console, keep).run()
-        return outcome, console.export_text()
+        return rehearse_file(tmp_path / "out", stack(tmp_path, *apps), keep=keep)
 
     return run
 
@@ -155,7 +140,7 @@ def test_an_app_has_its_code_its_lock_file_and_what_it_reads_and_nothing_else(
     monkeypatch.setenv("SLIPWAY_SECRET_OWN_KEY", "planted-key-of-the-app")
 
     def keep(engine: Engine) -> None:
-        page = opened(by_name(engine)["toy-site"])
+        page = opened_page(by_name(engine)["toy-site"])
         assert page is not None
         assert page.has_token
         assert "/draw?token=" in page.url
@@ -164,15 +149,13 @@ def test_an_app_has_its_code_its_lock_file_and_what_it_reads_and_nothing_else(
     outcome, printed = rehearse("site", "odd", keep=keep)
     assert outcome.exit_code == 0, printed
     assert answers["page"] == "seven"
-    log = (tmp_path / "out" / "logs" / "toy-site.log").read_text(encoding="utf-8")
-    assert "finds ['tiny'] key [secret] token 32 [secret]\n" in log
+    assert "finds ['tiny'] key [secret] token 32 [secret]\n" in log(tmp_path / "out", "toy-site")
     texts = [path.read_text(encoding="utf-8") for path in (tmp_path / "out" / "logs").iterdir()]
     texts += [printed, (tmp_path / "out" / "report.html").read_text(encoding="utf-8")]
     assert not [text for text in texts if "planted-key" in text]
     assert (tmp_path / "out" / "services" / "toy-site" / "data" / "kept").exists()
     assert "toy.odd runs `python -c" in printed or "toy.odd runs what stands in for `no-such-server`" in printed
-    instead = (tmp_path / "out" / "logs" / "toy-odd.log").read_text(encoding="utf-8")
-    assert "instead seven token 32 127.0.0.1:" in instead
+    assert "instead seven token 32 127.0.0.1:" in log(tmp_path / "out", "toy-odd")
 
 
 def test_a_program_of_an_app_that_is_nowhere_is_refused_before_anything_runs(tmp_path: Path) -> None:
@@ -196,14 +179,14 @@ def test_tensorboard_shows_the_runs_in_the_store(
         with urllib.request.urlopen(f"{address}/data/environment", timeout=5) as answer:
             shown["environment"] = json.load(answer)
         # A web site may have its own name lead here (DNS rebinding).
-        asked = urllib.request.Request(f"{address}/data/environment", headers={"Host": "attacker.example"})
+        request = urllib.request.Request(f"{address}/data/environment", headers={"Host": "attacker.example"})
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(asked, timeout=5)
+            urllib.request.urlopen(request, timeout=5)
         shown["another site"] = refused.value.code
 
     outcome, printed = rehearse("board", keep=keep)
     assert outcome.exit_code == 0, printed
     assert shown["environment"]["data_location"].endswith("/out/store/toy/train")
     assert shown["another site"] == 421
-    log = (tmp_path / "out" / "logs" / "toy-board.log").read_text(encoding="utf-8")
-    assert "cpu_feature_guard" not in log, "it does without TensorFlow"
+    board_log = log(tmp_path / "out", "toy-board")
+    assert "cpu_feature_guard" not in board_log, "it does without TensorFlow"

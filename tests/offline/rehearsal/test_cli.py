@@ -3,15 +3,16 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
-import yaml
 
 from infra.schema.problems import SettingsError
 from offline.rehearsal.__main__ import main
 from offline.rehearsal.session import configure
-from tests.offline.rehearsal.toy import ROOT
+from tests.support.checkout import ROOT
+from tests.support.rehearsing import stack_file
 from workloads.mnist.pipeline import Mnist
 
 
@@ -22,35 +23,23 @@ def rehearsal(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def changed(tmp_path: Path, stack: str, **settings: object) -> Path:
     """A copy of the stack's file with these settings in it."""
-    content = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())
-    content["config"].update({f"slipway:{key}": value for key, value in settings.items()})
-    file = tmp_path / "Pulumi.changed.yaml"
-    file.write_text(yaml.safe_dump(content))
-    return file
+    return stack_file(tmp_path / "Pulumi.changed.yaml", stack, **settings)
 
 
 @pytest.mark.slow
 def test_every_problem_of_the_settings_is_listed_at_once(tmp_path: Path) -> None:
-    file = changed(tmp_path, "local", namespace="Not A Name", unknown=1, protect="perhaps")
+    def change(config: dict[str, Any]) -> None:
+        config["slipway:pipelines"]["mnist"]["predict"] = {"images": "nowhere"}
+
+    wrong = {"namespace": "Not A Name", "unknown": 1, "protect": "perhaps"}
+    file = stack_file(tmp_path / "Pulumi.changed.yaml", change=change, **wrong)
     done = rehearsal("-s", "local", "--config-file", str(file), "--output", str(tmp_path / "out"))
     assert done.returncode == 2
-    for key in ("slipway:namespace", "slipway:unknown", "slipway:protect"):
-        assert f"{key}: " in done.stderr, done.stderr
-    assert done.stderr.count("why: ") == done.stderr.count("fix: ") >= 3
+    for key in (*wrong, "pipelines.mnist.predict.images"):
+        assert done.stderr.count(f"slipway:{key}: ") == 1, done.stderr
+    assert done.stderr.count("why: ") == done.stderr.count("fix: ") >= 4
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
-
-
-@pytest.mark.slow
-def test_an_image_folder_that_is_not_there_is_listed_with_the_rest(tmp_path: Path) -> None:
-    content = yaml.safe_load((ROOT / "stacks" / "Pulumi.local.yaml").read_text())
-    pipelines = content["config"]["slipway:pipelines"]
-    pipelines["mnist"]["predict"] = {"images": "nowhere"}
-    file = changed(tmp_path, "local", namespace="Not A Name", pipelines=pipelines)
-    done = rehearsal("-s", "local", "--config-file", str(file), "--output", str(tmp_path / "out"))
-    assert done.returncode == 2
-    for key in ("slipway:namespace", "slipway:pipelines.mnist.predict.images"):
-        assert done.stderr.count(f"{key}: ") == 1, done.stderr
 
 
 @pytest.mark.slow
@@ -75,9 +64,9 @@ def test_an_error_of_the_program_is_told_with_its_place_and_without_values(
     with pytest.raises(typer.Exit) as left:
         main("local", output=tmp_path)
     assert left.value.exit_code == 1
-    told = capsys.readouterr().err
-    assert "the rehearsal failed with LookupError in " in told
-    assert "password" not in told
+    printed = capsys.readouterr().err
+    assert "the rehearsal failed with LookupError in " in printed
+    assert "password" not in printed
 
 
 @pytest.mark.slow
@@ -110,27 +99,26 @@ MEASURING = ["gcp-dev", "gcp-prod", "aws-dev", "aws-prod", "onprem", "openshift"
 
 @pytest.mark.parametrize("stack", MEASURING)
 def test_a_benchmark_is_left_out_unless_it_is_asked_for(stack: str) -> None:
-    without, asked = configure(stack, ROOT), configure(stack, ROOT, all_pipelines=True)
+    without, whole = configure(stack, ROOT), configure(stack, ROOT, all_pipelines=True)
     assert "benchmark" not in without.settings.pipelines
     assert "benchmark" not in without.values["slipway:pipelines"]
     assert [remark for remark in without.remarks if "left out: benchmark" in remark and "BENCHMARK=1" in remark]
-    assert "benchmark" in asked.settings.pipelines
-    assert asked.values["slipway:pipelines"]["benchmark"]["runs"]
-    assert not any("left out" in remark for remark in asked.remarks)
-    assert without.settings.pipelines["mnist"] == asked.settings.pipelines["mnist"]
+    assert "benchmark" in whole.settings.pipelines
+    assert whole.values["slipway:pipelines"]["benchmark"]["runs"]
+    assert not any("left out" in remark for remark in whole.remarks)
+    assert without.settings.pipelines["mnist"] == whole.settings.pipelines["mnist"]
 
 
-def test_a_benchmark_that_is_left_out_is_still_checked(tmp_path: Path) -> None:
-    content = yaml.safe_load((ROOT / "stacks" / "Pulumi.gcp-dev.yaml").read_text())
-    pipelines = content["config"]["slipway:pipelines"]
-    pipelines["benchmark"]["runs"]["t4"]["pool"] = "nowhere"
+def test_a_benchmark_that_is_left_out_is_still_checked_and_alone_it_is_rehearsed(tmp_path: Path) -> None:
+    def change(config: dict[str, Any]) -> None:
+        config["slipway:pipelines"]["benchmark"]["runs"]["t4"]["pool"] = "nowhere"
+
     with pytest.raises(SettingsError, match="nowhere"):
-        configure("gcp-dev", ROOT, changed(tmp_path, "gcp-dev", pipelines=pipelines))
+        configure("gcp-dev", ROOT, stack_file(tmp_path / "wrong.yaml", "gcp-dev", change))
 
+    def alone(config: dict[str, Any]) -> None:
+        del config["slipway:pipelines"]["mnist"]
 
-def test_a_stack_of_nothing_but_a_benchmark_is_rehearsed_whole(tmp_path: Path) -> None:
-    content = yaml.safe_load((ROOT / "stacks" / "Pulumi.gcp-dev.yaml").read_text())
-    pipelines = {"benchmark": content["config"]["slipway:pipelines"]["benchmark"]}
-    configuration = configure("gcp-dev", ROOT, changed(tmp_path, "gcp-dev", pipelines=pipelines))
-    assert "benchmark" in configuration.settings.pipelines
+    configuration = configure("gcp-dev", ROOT, stack_file(tmp_path / "alone.yaml", "gcp-dev", alone))
+    assert list(configuration.settings.pipelines) == ["benchmark"]
     assert not any("left out" in remark for remark in configuration.remarks)

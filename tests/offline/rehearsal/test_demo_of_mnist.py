@@ -3,20 +3,15 @@
 import json
 import re
 import signal
-import subprocess
-import sys
-import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from tests.offline.rehearsal.toy import ROOT
+from tests.support.rehearsing import Running, all_end
 from tests.workloads.apps.page.conftest import file, seven
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -24,58 +19,30 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 DIGITS = 10
 
 
-class Demo:
+class Demo(Running):
     """`make demo` with a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.lines = folder, list[str]()
-        command = [sys.executable, "-m", "offline.rehearsal.demo", "--output", str(folder)]
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        self.lines.extend(iter(self.process.stdout.readline, ""))
-
-    @property
-    def text(self) -> str:
-        return "".join(self.lines)
-
-    def until(self, condition: Callable[[], object], seconds: float = 400) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert self.process.poll() is None, self.text
-            assert time.monotonic() < deadline, self.text
-            time.sleep(0.2)
+        super().__init__("-m", "offline.rehearsal.demo", "--output", str(folder))
+        self.folder = folder
 
     def url(self, title: str) -> str:
-        (found,) = re.findall(rf"^  {title} +(http\S+)", self.text, re.MULTILINE)
-        return found
-
-    def children(self, *words: str) -> list[psutil.Process]:
-        found: list[psutil.Process] = []
-        for child in psutil.Process(self.process.pid).children(recursive=True):
-            if all(word in " ".join(child.cmdline()) for word in words):
-                found.append(child)
-        return found
+        (url,) = re.findall(rf"^  {title} +(http\S+)", self.text, re.MULTILINE)
+        return url
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     made = Demo(tmp_path_factory.mktemp("demo") / "out")
-    made.until(lambda: "Ctrl-C ends them all" in made.text)
+    made.until(lambda: "Ctrl-C ends them all" in made.text, seconds=400)
     yield made
-    made.process.kill()
-    made.process.wait()
+    made.kill()
 
 
 def answer(url: str, body: bytes | None = None) -> Any:
     request = urllib.request.Request(url, body, {"content-type": "image/png"} if body else {})
-    with urllib.request.urlopen(request, timeout=30) as found:
-        return json.load(found)
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return json.load(response)
 
 
 def test_the_page_predicts_the_held_out_digits_as_the_rehearsals_table_says(demo: Demo) -> None:
@@ -85,22 +52,21 @@ def test_the_page_predicts_the_held_out_digits_as_the_rehearsals_table_says(demo
     assert len(table["images"]) == DIGITS
     page = demo.url("Read a digit")
     for image in table["images"]:
-        said = answer(f"{page}api/predict", Path(image["path"]).read_bytes())
-        assert said["best"] == image["digit"]
-        assert said["version"] == 1
-        assert said["probabilities"] == pytest.approx(image["probabilities"], abs=1e-3)
+        prediction = answer(f"{page}api/predict", Path(image["path"]).read_bytes())
+        assert prediction["best"] == image["digit"]
+        assert prediction["version"] == 1
+        assert prediction["probabilities"] == pytest.approx(image["probabilities"], abs=1e-3)
 
 
 def test_a_seven_that_is_drawn_without_a_bar_is_a_seven(demo: Demo) -> None:
-    said = answer(f"{demo.url('Read a digit')}api/predict?source=drawing", file(seven()))
-    assert said["best"] == 7
+    assert answer(f"{demo.url('Read a digit')}api/predict?source=drawing", file(seven()))["best"] == 7
 
 
 def test_a_random_held_out_digit_has_its_truth(demo: Demo) -> None:
     page = demo.url("Read a digit")
     sample = answer(f"{page}api/sample")
-    said = answer(f"{page}api/predict?sample={sample['sample']}", b"")
-    assert said["truth"] in range(len(said["labels"]))
+    prediction = answer(f"{page}api/predict?sample={sample['sample']}", b"")
+    assert prediction["truth"] in range(len(prediction["labels"]))
 
 
 def test_tensorboard_shows_the_training_and_the_notebook_asks_for_its_token(demo: Demo) -> None:
@@ -117,10 +83,8 @@ def test_a_model_server_that_is_killed_is_back_and_the_page_predicts_again(demo:
     (serving,) = demo.children("offline.rehearsal.fakes.tensorflow_serving")
     serving.kill()
     demo.until(lambda: "mnist-serving: ready again after" in demo.text)
-    page, image = (
-        demo.url("Read a digit"),
-        next((demo.folder / "store").glob("mnist/prepare/*/images/digit-7.png")),
-    )
+    page = demo.url("Read a digit")
+    image = next((demo.folder / "store").glob("mnist/prepare/*/images/digit-7.png"))
 
     def predicted() -> bool:
         try:
@@ -135,7 +99,5 @@ def test_ctrl_c_ends_all_of_it(demo: Demo) -> None:
     children = demo.children()
     assert len(children) > len(("reaper", "serving", "page", "board", "notebook")), demo.text
     demo.process.send_signal(signal.SIGINT)
-    assert demo.process.wait(timeout=60) == 0, demo.text
-    _, alive = psutil.wait_procs(children, timeout=20)
-    assert not [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
-    assert "Traceback" not in demo.text
+    assert "Traceback" not in demo.end(seconds=60)
+    assert all_end(children)

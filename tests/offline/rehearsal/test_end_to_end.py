@@ -4,16 +4,14 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psutil
 import pytest
-import yaml
 
-from tests.offline.rehearsal.toy import ROOT
+from tests.support.checkout import ROOT
+from tests.support.rehearsing import stack_file
 
 # The tests of the first rehearsal have no marker: it is the one that `make test` runs.
 pytestmark = pytest.mark.timeout(300)
@@ -22,24 +20,16 @@ pytestmark = pytest.mark.timeout(300)
 PREDICTIONS = "results/mnist-predict/predictions.json"
 
 
-def command(stack: str, folder: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "offline.rehearsal", "-s", stack, "--output", str(folder), *arguments]
-
-
 def rehearse(stack: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(stack, folder, *arguments), cwd=ROOT, check=False, capture_output=True, text=True
-    )
+    command = [sys.executable, "-m", "offline.rehearsal", "-s", stack, "--output", str(folder), *arguments]
+    return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
 
 
-def changed(
+def with_changes(
     folder: Path, stack: str, change: Callable[[dict[str, Any]], object], pipeline: str = "mnist"
 ) -> list[str]:
     """Arguments that rehearse the stack with the settings of a pipeline changed."""
-    content = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text(encoding="utf-8"))
-    change(content["config"]["slipway:pipelines"][pipeline])
-    file = folder / "changed.yaml"
-    file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    file = stack_file(folder / "changed.yaml", stack, lambda config: change(config["slipway:pipelines"][pipeline]))
     return ["--config-file", str(file)]
 
 
@@ -68,7 +58,7 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Rehearsed:
     """That of gcp-dev, which was asked for the benchmark, too."""
     parent = tmp_path_factory.mktemp("gcp-dev")
     folder = parent / "out"
-    done = rehearse("gcp-dev", folder, "--benchmark", *changed(parent, "gcp-dev", few_steps, "benchmark"))
+    done = rehearse("gcp-dev", folder, "--benchmark", *with_changes(parent, "gcp-dev", few_steps, "benchmark"))
     assert done.returncode == 0, done.stdout + done.stderr
     exported = json.loads((folder / "outputs.json").read_text(encoding="utf-8"))
     return Rehearsed(folder, done.stdout, exported)
@@ -92,8 +82,8 @@ def test_ten_digits_are_predicted(rehearsed: Rehearsed) -> None:
 def test_a_benchmark_that_is_asked_for_measures_on_every_gpu_after_the_predictions(rehearsed: Rehearsed) -> None:
     folder, output, outputs = rehearsed
     assert set(outputs["benchmark"]["images_per_second"]) == {"t4-fp32", "h100-fp16"}
-    for said in outputs["benchmark"]["images_per_second"].values():
-        speed, remark = said.split(" ", 1)
+    for output_text in outputs["benchmark"]["images_per_second"].values():
+        speed, remark = output_text.split(" ", 1)
         assert float(speed) > 0
         assert "say nothing about a GPU" in remark
     shown = output.split("ResNet-50 training throughput", 1)[1]
@@ -148,7 +138,7 @@ def test_more_memory_for_one_step_runs_that_step_alone_and_it_finds_its_work_don
     rehearsed: Rehearsed, tmp_path: Path
 ) -> None:
     folder = rehearsed.folder
-    more = changed(tmp_path, "gcp-dev", lambda mnist: mnist["steps"]["predict"].update(memory="9Gi"))
+    more = with_changes(tmp_path, "gcp-dev", lambda mnist: mnist["steps"]["predict"].update(memory="9Gi"))
     done = rehearse("gcp-dev", folder, *more)
     assert done.returncode == 0, done.stdout + done.stderr
     results = table(done.stdout)
@@ -160,7 +150,7 @@ def test_more_memory_for_one_step_runs_that_step_alone_and_it_finds_its_work_don
 
 @pytest.mark.slow
 def test_a_model_that_is_refused_stops_what_comes_after(rehearsed: Rehearsed, tmp_path: Path) -> None:
-    strict = changed(tmp_path, "gcp-dev", lambda mnist: mnist.update(min_accuracy=1.0, epochs=1))
+    strict = with_changes(tmp_path, "gcp-dev", lambda mnist: mnist.update(min_accuracy=1.0, epochs=1))
     done = rehearse("gcp-dev", rehearsed.folder, *strict)
     assert done.returncode == 1
     results = table(done.stdout)
@@ -169,31 +159,3 @@ def test_a_model_that_is_refused_stops_what_comes_after(rehearsed: Rehearsed, tm
     assert results["mnist-predict"] == "not run"
     assert "1.0 is asked for" in done.stdout
     assert re.search(r"Not run, for they need what failed: .*mnist-predict", done.stdout)
-
-
-@pytest.mark.slow
-def test_a_rehearsal_that_is_killed_in_training_leaves_nothing_and_resumes(tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    longer = changed(tmp_path, "local", lambda mnist: mnist.update(epochs=15))
-    process = subprocess.Popen(
-        command("local", folder, *longer), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    log = folder / "logs" / "mnist-train.log"
-    deadline = time.monotonic() + 120
-    while not log.exists() or "Epoch 3/15" not in log.read_text(encoding="utf-8"):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    children = psutil.Process(process.pid).children(recursive=True)
-    process.kill()
-    process.wait()
-    _, alive = psutil.wait_procs(children, timeout=10)
-    assert [each for each in alive if each.status() != psutil.STATUS_ZOMBIE] == []
-
-    done = rehearse("local", folder, *longer)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert table(done.stdout)["mnist-prepare"] == "unchanged"
-    resumed = re.search(r"Resuming after epoch (\d+)", log.read_text(encoding="utf-8"))
-    assert resumed
-    assert int(resumed[1]) >= 2
-    assert "15" in re.findall(r"Epoch (\d+)/15", log.read_text(encoding="utf-8"))

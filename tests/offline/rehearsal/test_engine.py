@@ -1,6 +1,7 @@
 """Whole rehearsals of small programs: order, failures, what runs again and what does not."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,21 +9,16 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
-from offline.rehearsal.output.outcome import Outcome
-from offline.rehearsal.records import JobRecord, Phase
+from infra.clouds.existing.emulator import Emulator as ExistingEmulator
+from offline.rehearsal.records import Phase
+from offline.rehearsal.session import configure
 from offline.rehearsal.state import BusyError, FolderError, Lock
-from tests.offline.rehearsal.toy import NAMESPACE, TRAINING, Toys, ignore_disruption, on_exit_code, rehearse
+from tests.offline.rehearsal.toy import TRAINING, Toys, ignore_disruption, rehearse
+from tests.support.checkout import ROOT
+from tests.support.rehearsing import phases, record, resumed_after, texts_below
 
 APPEND = "import sys; open(sys.argv[1], 'a').write(sys.argv[2])"
 """Adds its second argument to the file that its first names, so that a test sees which Jobs ran in which order."""
-
-
-def phases(outcome: Outcome) -> dict[str, Phase]:
-    return {each.name: each.phase for each in outcome.records}
-
-
-def record(outcome: Outcome, name: str) -> JobRecord:
-    return next(each for each in outcome.records if each.name == name)
 
 
 def ran(folder: Path) -> str:
@@ -42,27 +38,19 @@ def three(second: str = "b", replace_with: bool = False) -> Callable[[], None]:
     return program
 
 
-def test_jobs_run_in_order_and_outputs_are_resolved(tmp_path: Path) -> None:
+def test_jobs_run_in_order_and_later_only_those_that_changed_as_depends_on_only_orders(tmp_path: Path) -> None:
     outcome, printed = rehearse(three(), tmp_path)
     assert outcome.exit_code == 0
     assert ran(tmp_path) == "abc"
     assert set(phases(outcome).values()) == {Phase.SUCCEEDED}
     assert json.loads((tmp_path / "outputs.json").read_text()) == {"hidden": "[secret]", "order": "two"}
-    written = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
-    assert not any("a secret" in text for text in [printed, *written])
+    assert not any("a secret" in text for text in [printed, *texts_below(tmp_path)])
 
-
-@pytest.mark.slow
-def test_a_second_run_does_nothing_twice(tmp_path: Path) -> None:
-    rehearse(three(), tmp_path)
     outcome, printed = rehearse(three(), tmp_path)
     assert ran(tmp_path) == "abc"
     assert set(phases(outcome).values()) == {Phase.UNCHANGED}
     assert "0 Jobs run, 3 unchanged" in printed
 
-
-def test_only_a_changed_job_runs_again_as_depends_on_only_orders(tmp_path: Path) -> None:
-    rehearse(three(), tmp_path)
     outcome, _ = rehearse(three(second="B"), tmp_path)
     assert ran(tmp_path) == "abcB"
     assert phases(outcome) == {"one": Phase.UNCHANGED, "two": Phase.SUCCEEDED, "three": Phase.UNCHANGED}
@@ -83,21 +71,15 @@ def test_replace_with_runs_a_job_again_together_with_another(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_fresh_starts_over_and_deletes_nothing_of_others(tmp_path: Path) -> None:
-    rehearse(three(), tmp_path)
+def test_fresh_and_a_store_that_is_gone_make_all_run_again_and_delete_nothing_of_others(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
     (tmp_path / "mine.txt").write_text("kept")
-    rehearse(three(), tmp_path, fresh=True)
-    assert ran(tmp_path) == "abc"
+    for fresh in (False, True, False):
+        rehearse(three(), tmp_path, fresh=fresh)
+        assert ran(tmp_path) == "abc"
+        if fresh:
+            shutil.rmtree(tmp_path / "store")
     assert (tmp_path / "mine.txt").read_text() == "kept"
-
-
-@pytest.mark.slow
-def test_a_store_that_is_gone_makes_everything_run_again(tmp_path: Path) -> None:
-    rehearse(three(), tmp_path)
-    (tmp_path / "store" / "ran").unlink()
-    (tmp_path / "store").rmdir()
-    rehearse(three(), tmp_path)
-    assert ran(tmp_path) == "abc"
 
 
 @pytest.mark.slow
@@ -131,32 +113,24 @@ def test_a_failure_stops_what_needs_it_and_nothing_else(tmp_path: Path) -> None:
     assert (
         "both: \n  broken: unknown, for what it comes from did not run\n  other: \n    name: other\n" in printed
     ), printed
-    written = json.loads((tmp_path / "outputs.json").read_text(encoding="utf-8"))
-    assert written["after"] is None
-    assert written["both"] == {"other": {"name": "other"}, "broken": None}
+    outputs = json.loads((tmp_path / "outputs.json").read_text(encoding="utf-8"))
+    assert outputs["after"] is None
+    assert outputs["both"] == {"other": {"name": "other"}, "broken": None}
 
 
-def failing(code: int, replace_unready: bool) -> Callable[[], None]:
+@pytest.mark.parametrize("replace_unready", [True, False])
+def test_a_failed_job_runs_again_where_it_is_annotated_so(tmp_path: Path, replace_unready: bool) -> None:
+    """Without the annotation the old failure is repeated."""
+
     def program() -> None:
-        Toys().job(
-            "job", APPEND + f"; raise SystemExit({code})", "/store/ran", "x", replace_unready=replace_unready
-        )
+        script = APPEND + "; raise SystemExit(1)"
+        Toys().job("job", script, "/store/ran", "x", replace_unready=replace_unready)
 
-    return program
-
-
-def test_a_failed_job_runs_again_where_it_is_annotated_so(tmp_path: Path) -> None:
-    rehearse(failing(1, True), tmp_path)
-    rehearse(failing(1, True), tmp_path)
-    assert ran(tmp_path) == "xx"
-
-
-def test_without_the_annotation_the_old_failure_is_repeated(tmp_path: Path) -> None:
-    rehearse(failing(1, False), tmp_path)
-    outcome, printed = rehearse(failing(1, False), tmp_path)
+    rehearse(program, tmp_path)
+    outcome, printed = rehearse(program, tmp_path)
     assert outcome.exit_code == 1
-    assert ran(tmp_path) == "x"
-    assert "pulumi.com/replaceUnready" in printed
+    assert ran(tmp_path) == ("xx" if replace_unready else "x")
+    assert ("pulumi.com/replaceUnready" in printed) is not replace_unready
 
 
 @pytest.mark.slow
@@ -192,9 +166,6 @@ def test_a_pod_that_no_pool_takes_fails_at_once_with_the_reasons(tmp_path: Path)
 
 @pytest.mark.slow
 def test_two_pods_that_do_not_fit_together_run_one_after_the_other(tmp_path: Path) -> None:
-    from infra.clouds.existing.emulator import Emulator as ExistingEmulator
-    from tests.offline.rehearsal.toy import ROOT, configure
-
     nodes = ExistingEmulator(configure("local", ROOT).settings.request).standing_nodes()
     most = f"{max(node.allocatable.cpu for node in nodes)}m"
 
@@ -204,7 +175,7 @@ def test_two_pods_that_do_not_fit_together_run_one_after_the_other(tmp_path: Pat
             toys.job(name, "import time; time.sleep(0.4)", cpu=most)
 
     outcome, _ = rehearse(program, tmp_path)
-    first, second = sorted(outcome.records, key=lambda each: each.finished)
+    first, second = sorted(outcome.records, key=lambda job: job.finished)
     assert {first.phase, second.phase} == {Phase.SUCCEEDED}
     assert second.pending >= 0.3
     assert any("Insufficient cpu" in note for note in second.notes)
@@ -218,17 +189,8 @@ def test_a_disrupted_training_is_retried_and_goes_on_where_it_was(tmp_path: Path
     outcome, printed = rehearse(program, tmp_path, disrupt="train")
     train = record(outcome, "toy-train")
     assert (train.phase, train.attempts, train.epochs) == (Phase.SUCCEEDED, 2, (12, 12))
-    log = (tmp_path / "logs" / "toy-train.log").read_text()
-    resumed = int(log.rsplit("starting after ", 1)[1].split()[0])
-    assert 4 <= resumed < 12
+    assert 4 <= resumed_after(tmp_path) < 12
     assert "evicted after epoch 4 (DisruptionTarget)" in printed
-
-
-def test_a_disruption_without_a_rule_for_it_is_a_failure(tmp_path: Path) -> None:
-    outcome, _ = rehearse(
-        lambda: Toys().job("toy-train", TRAINING, "/store", "0.02"), tmp_path, disrupt="toy-train"
-    )
-    assert record(outcome, "toy-train").reason.startswith("BackoffLimitExceeded: container 'main' exited with 143")
 
 
 def test_a_disruption_that_finds_no_pod_says_so(tmp_path: Path) -> None:
@@ -237,33 +199,13 @@ def test_a_disruption_that_finds_no_pod_says_so(tmp_path: Path) -> None:
     assert "of which there was toy-train" in printed
 
 
-@pytest.mark.slow
-def test_a_deadline_ends_a_job(tmp_path: Path) -> None:
-    outcome, _ = rehearse(lambda: Toys().job("slow", "import time; time.sleep(60)", deadline=1, grace=0), tmp_path)
-    assert record(outcome, "slow").reason == "DeadlineExceeded: it was active longer than its 1 s"
-
-
-def test_exit_codes_decide_by_the_policy(tmp_path: Path) -> None:
-    script = (
-        "import os, sys; there = os.path.exists(sys.argv[1]); open(sys.argv[1], 'w'); sys.exit(0 if there else 9)"
-    )
-    outcome, _ = rehearse(
-        lambda: Toys().job("job", script, "/store/mark", rules=[on_exit_code("Ignore", 9)]), tmp_path
-    )
-    assert (record(outcome, "job").phase, record(outcome, "job").attempts) == (Phase.SUCCEEDED, 2)
-
-
 def test_what_the_api_server_would_refuse_is_refused(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()
         toys.job("no-account", "print('never')", service_account="nobody")
-        metadata = k8s.meta.v1.ObjectMetaArgs(name="big", namespace=NAMESPACE)
-        big = k8s.core.v1.ConfigMap(
-            "big", metadata=metadata, data={"x": "y" * (1024 * 1024 + 1)}, opts=toys.options([toys.namespace])
-        )
+        big = toys.declare(k8s.core.v1.ConfigMap, "big", data={"x": "y" * (1024 * 1024 + 1)})
         toys.job("needs-big", "print('never')", after=[big])
-        elsewhere = k8s.meta.v1.ObjectMetaArgs(name="lost", namespace="elsewhere")
-        k8s.core.v1.ConfigMap("lost", metadata=elsewhere, opts=toys.options())
+        toys.declare(k8s.core.v1.ConfigMap, "lost", metadata={"namespace": "elsewhere"})
         toys.job("Upper", "print('never')")
 
     outcome, printed = rehearse(program, tmp_path)
@@ -298,12 +240,3 @@ def test_a_folder_with_files_of_somebody_else_is_left_alone(tmp_path: Path) -> N
     with pytest.raises(FolderError, match="is not empty, and no rehearsal made it"):
         rehearse(three(), tmp_path, fresh=True)
     assert [path.name for path in tmp_path.rglob("*")] == ["logs", "mine"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("content", ["", "{}", '{"format": 99, "jobs": {}}', '{"format": 1, "jobs": {"urn": 3}}'])
-def test_a_state_that_cannot_be_read_makes_everything_run_again(tmp_path: Path, content: str) -> None:
-    rehearse(three(), tmp_path)
-    (tmp_path / "state.json").write_text(content)
-    rehearse(three(), tmp_path)
-    assert ran(tmp_path) == "abcabc"

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.offline.rehearsal.test_end_to_end import rehearse, table
-from tests.offline.rehearsal.toy import ROOT
+from tests.support.rehearsing import log, stack_file
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -25,10 +24,8 @@ VARIANTS = {f"neighbours-fit-{number}" for number in (1, 3, 9)}
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Arguments that rehearse the clusters of gcp-dev with the examples as its pipelines."""
-    content = yaml.safe_load((ROOT / "stacks" / "Pulumi.gcp-dev.yaml").read_text(encoding="utf-8"))
-    content["config"] |= {"slipway:pipelines": PIPELINES, "slipway:registry": CPU}
     file = tmp_path_factory.mktemp("settings") / "examples.yaml"
-    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    stack_file(file, "gcp-dev", pipelines=PIPELINES, registry=CPU)
     return ["--config-file", str(file)]
 
 
@@ -57,8 +54,8 @@ def test_the_best_of_the_classifiers_is_shown(rehearsed: tuple[Path, str]) -> No
     best = max(metrics, key=lambda name: metrics[name]["validation"])
     assert len({scores["validation"] for scores in metrics.values()}) > 1
     assert content(folder / "outputs.json")["neighbours"]["accuracy"][best] > 0.9
-    log = (folder / "logs" / "neighbours-show.log").read_text(encoding="utf-8")
-    assert f"{metrics[best]['accuracy']:.2%}" in log
+    shown = log(folder, "neighbours-show")
+    assert f"{metrics[best]['accuracy']:.2%}" in shown
 
 
 def test_the_report_shows_the_results_of_all(rehearsed: tuple[Path, str]) -> None:
@@ -70,9 +67,9 @@ def test_the_report_shows_the_results_of_all(rehearsed: tuple[Path, str]) -> Non
 
 def test_a_training_in_jax_that_is_evicted_goes_on_after_its_last_epoch(rehearsed: tuple[Path, str]) -> None:
     folder, output = rehearsed
-    log = (folder / "logs" / "handwriting-train.log").read_text(encoding="utf-8")
-    assert "SIGTERM" in log
-    assert re.findall(r"Epoch (\d+)/6", log) == [str(epoch) for epoch in range(1, 7)]
+    training = log(folder, "handwriting-train")
+    assert "SIGTERM" in training
+    assert re.findall(r"Epoch (\d+)/6", training) == [str(epoch) for epoch in range(1, 7)]
     assert len(content(folder / "results" / "handwriting-train" / "metrics.json")["history"]) == 6
     assert re.search(r"handwriting-train +train \(nvidia-tesla-t4\)", output)
 

@@ -1,18 +1,15 @@
 """A stack on the clusters of another is rehearsed with that one's file: its pools take the Jobs."""
 
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from infra.clouds.other_stack.platforms import outputs_of
-from infra.program import declare
 from infra.schema.problems import SettingsError
-from offline.rehearsal.output.outcome import Options, Outcome
-from offline.rehearsal.session import Session, configure
+from offline.rehearsal.session import configure
 from tests.offline.rehearsal.toy import CLUSTER, NAMESPACE, Toys
 from tests.support.checkout import linked_checkout
+from tests.support.rehearsing import record, rehearse_file
 from tests.support.stack_values import changed
 
 POOLS = {
@@ -40,18 +37,12 @@ def two_jobs() -> None:
     toys.job("large", "print('here')", selector=pools["cpu"]["selector"], cpu="3")
 
 
-def rehearse(root: Path) -> Outcome:
-    options = Options("team", root, root / "out")
-    return Session(two_jobs, configure("team", root), options, Console(quiet=True)).run()
-
-
 @pytest.mark.slow
 def test_jobs_run_on_the_pools_that_the_other_file_declares(tmp_path: Path) -> None:
-    outcome = rehearse(linked_checkout(tmp_path, {"platform": PLATFORM, "team": TEAM}))
-    # Neither waits for the other, so either may be declared first.
-    large, fits = sorted(outcome.records, key=lambda each: each.name == "fits")
-    assert (fits.pool, fits.phase.good) == ("large", True)
-    assert "Insufficient cpu" in large.reason
+    root = linked_checkout(tmp_path, {"platform": PLATFORM, "team": TEAM})
+    outcome, _ = rehearse_file(root / "out", None, two_jobs, stack="team", root=root)
+    assert (record(outcome, "fits").pool, record(outcome, "fits").phase.good) == ("large", True)
+    assert "Insufficient cpu" in record(outcome, "large").reason
     assert any("platform" in remark for remark in outcome.configuration.remarks)
     # Nothing of the other stack is created here.
     assert not any(resource.type.startswith("existing") for resource in outcome.evaluation.resources.values())
@@ -67,27 +58,10 @@ def test_what_is_wrong_with_the_other_file_is_a_problem_beside_the_stacks_own(tm
     assert "`platform` has 1 problem of its own" in problems[f"slipway:clusters.{CLUSTER}.stack"]
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "reason"),
-    [("pool", "gpu", "platform"), ("memory", "16Gi", "one node of pool `cpu` has 4096Mi")],
-)
-def test_a_step_that_the_pools_of_the_other_file_cannot_run_is_refused(
-    tmp_path: Path, key: str, value: str, reason: str
-) -> None:
-    team = changed(TEAM, {f"pipelines.mnist.steps.train.{key}": value})
-    with pytest.raises(SettingsError) as caught:
-        configure("team", linked_checkout(tmp_path, {"platform": PLATFORM, "team": team}))
-    (problem,) = caught.value.problems
-    assert problem.key == f"slipway:pipelines.mnist.steps.train.{key}"
-    assert reason in problem.reason
-
-
 def test_a_stack_that_has_clusters_for_others_alone_is_rehearsed_in_a_few_lines(tmp_path: Path) -> None:
     root = linked_checkout(tmp_path, {"platform": PLATFORM})
-    console = Console(record=True, file=StringIO(), width=200)
-    Session(declare, configure("platform", root), Options("platform", root, root / "out"), console).run()
-    said = console.export_text()
-    assert "The stack runs no Jobs." in said
-    assert "there: " in said.partition("connect:")[2], "what people read of its outputs"
-    assert "allocatable" not in said, "what only the stacks of teams read"
+    _, printed = rehearse_file(root / "out", None, stack="platform", root=root)
+    assert "The stack runs no Jobs." in printed
+    assert "there: " in printed.partition("connect:")[2], "what people read of its outputs"
+    assert "allocatable" not in printed, "what only the stacks of teams read"
     assert "allocatable" in (root / "out" / "outputs.json").read_text(encoding="utf-8")

@@ -1,26 +1,20 @@
 """A step with items, workers and a real queue, rehearsed as its users do, through whatever ends a process."""
 
 import contextlib
-import json
 import os
 import re
-import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-import yaml
 
 from offline.rehearsal.cluster import services
 from offline.rehearsal.cluster.server_specs import Probe
-from tests.offline.rehearsal.toy import ROOT
+from tests.support.rehearsing import SMALL, Running, all_end, pipeline_folder, stack_file
 from tests.support.valkey import PASSWORD, ValkeyServer, valkey_program, valkey_server
 
 __all__ = ["valkey_server"]
@@ -44,7 +38,6 @@ if day == broken:
 pathlib.Path(sys.argv[4], "summary.json").write_text(json.dumps({"squared": day * day}))
 """
 DECLARED = {
-    "description": "Works on days.",
     "parameters": {
         "count": {"type": "integer", "default": 6},
         "seconds": {"type": "number", "default": 0.5},
@@ -67,7 +60,6 @@ DECLARED = {
         },
     },
 }
-SMALL = {"pool": "cpu", "cpu": "100m", "memory": "512Mi", "ephemeral_storage": "100Mi"}
 
 
 @dataclass
@@ -78,37 +70,21 @@ class Pipeline:
     path: str
 
     def __post_init__(self) -> None:
-        own = self.folder / "toy"
-        own.mkdir()
-        for name, text in {"prepare.py": PREPARE, "day.py": DAY}.items():
-            (own / name).write_text(text, encoding="utf-8")
-        (own / "pipeline.yaml").write_text(yaml.safe_dump(DECLARED, sort_keys=False), encoding="utf-8")
+        pipeline_folder(self.folder / "toy", {"prepare.py": PREPARE, "day.py": DAY}, **DECLARED)
 
     @property
     def out(self) -> Path:
         return self.folder / "out"
 
-    def start(self, *options: str, **parameters: Any) -> subprocess.Popen[str]:
-        stack = yaml.safe_load((ROOT / "stacks" / "Pulumi.local.yaml").read_text(encoding="utf-8"))
+    def start(self, *options: str, **parameters: Any) -> Running:
         section = {"uses": str(self.folder / "toy"), "steps": {"prepare": SMALL, "days": SMALL}, **parameters}
-        stack["config"]["slipway:pipelines"] = {"toy": {**section, "services": {"queue": SMALL}}}
-        file = self.folder / "stack.yaml"
-        file.write_text(json.dumps(stack), encoding="utf-8")
-        command = [sys.executable, "-m", "offline.rehearsal", "--stack", "local", "--config-file", str(file)]
-        return subprocess.Popen(
-            [*command, "--output", str(self.out), *options],
-            cwd=ROOT,
-            env={**os.environ, "PATH": self.path},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        pipelines = {"toy": {**section, "services": {"queue": SMALL}}}
+        file = stack_file(self.folder / "stack.yaml", pipelines=pipelines)
+        arguments = ("--stack", "local", "--config-file", str(file), "--output", str(self.out), *options)
+        return Running("-m", "offline.rehearsal", *arguments, PATH=self.path)
 
     def rehearse(self, *options: str, code: int = 0, **parameters: Any) -> str:
-        process = self.start(*options, **parameters)
-        printed, _ = process.communicate(timeout=200)
-        assert process.returncode == code, printed
-        return printed
+        return self.start(*options, **parameters).end(code)
 
     def log(self, name: str = "toy-days") -> str:
         file = self.out / "logs" / f"{name}.log"
@@ -120,22 +96,14 @@ class Pipeline:
 
     def processes(self, *words: str) -> list[psutil.Process]:
         """Those that its rehearsals started whose command line has all of these words."""
-        found: list[psutil.Process] = []
-        for each in psutil.process_iter(["cmdline", "cwd"]):
-            line = " ".join(each.info["cmdline"] or [])
+        processes: list[psutil.Process] = []
+        for process in psutil.process_iter(["cmdline", "cwd"]):
+            line = " ".join(process.info["cmdline"] or [])
             # The server replaces its command line; it works in the folder of its data.
-            here = str(self.out) in line or (each.info["cwd"] or "").startswith(str(self.out))
+            here = str(self.out) in line or (process.info["cwd"] or "").startswith(str(self.out))
             if here and "offline.rehearsal" not in line and all(word in line for word in words):
-                found.append(each)
-        return found
-
-    def until(self, process: subprocess.Popen[str], condition: Callable[[], object]) -> None:
-        """Waits for something that has to happen while ``process`` runs."""
-        deadline = time.monotonic() + 90
-        while not condition():
-            assert process.poll() is None, process.communicate()[0]
-            assert time.monotonic() < deadline, self.log()
-            time.sleep(0.05)
+                processes.append(process)
+        return processes
 
 
 @pytest.fixture
@@ -185,68 +153,43 @@ def test_a_failed_item_is_shown_with_its_reason_and_the_others_are_done(pipeline
     assert pipeline.worked_on() == SIX
 
 
-def test_killed_workers_and_a_killed_server_lose_nothing(pipeline: Pipeline) -> None:
-    process = pipeline.start(seconds=1.5)
-    pipeline.until(process, lambda: len(pipeline.worked_on()) >= 2)
-    pipeline.processes("workloads.runtime.items.worker")[0].kill()
-    pipeline.until(process, lambda: len(pipeline.worked_on()) >= 4)
-    pipeline.processes("valkey-server")[0].kill()
-    printed, _ = process.communicate(timeout=200)
-    assert process.returncode == 0, printed
-    assert "Items, 6 of 6 done" in printed
-    assert "exited with 137 (Error); not counted, trying again" in printed
-    assert "toy-queue: container 'queue' exited with 137 (Error); starting again" in printed
-    assert re.search(r"toy-queue +cpu .*ended, started 2 times", printed)
-    assert set(pipeline.worked_on()) == set(SIX)
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_rehearsal_that_is_ended_leaves_no_process_and_the_next_goes_on(
-    pipeline: Pipeline, number: signal.Signals
-) -> None:
-    process = pipeline.start(seconds=1.0)
-    pipeline.until(process, lambda: len(list(pipeline.out.glob("store/toy/days/*/*/result.json"))) >= 2)
-    left = pipeline.processes()
-    assert len(left) >= 4, "three workers and the server"
-    process.send_signal(number)
-    process.communicate(timeout=60)
-    _, alive = psutil.wait_procs(left, timeout=15)
-    assert not [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
+def test_a_rehearsal_that_is_killed_leaves_no_process_and_the_next_goes_on(pipeline: Pipeline) -> None:
+    rehearsal = pipeline.start(seconds=2.0)
+    rehearsal.until(lambda: len(list(pipeline.out.glob("store/toy/days/*/*/result.json"))) >= 2)
+    running = pipeline.processes()
+    assert len(running) >= 4, "three workers and the server"
+    rehearsal.kill()
+    assert all_end(running)
     assert pipeline.processes() == []
     done = {int(path.parent.name[-2:]) for path in pipeline.out.glob("store/toy/days/*/*/result.json")}
 
-    printed = pipeline.rehearse(seconds=1.0)
+    printed = pipeline.rehearse("--disrupt", "days", seconds=2.0)
     assert "Items, 6 of 6 done" in printed
     assert not done & set(pipeline.worked_on())
-
-
-def test_one_worker_is_evicted_and_its_item_goes_to_another(pipeline: Pipeline) -> None:
-    printed = pipeline.rehearse("--disrupt", "days", seconds=2.0)
-    assert "worker 0 evicted (DisruptionTarget)" in printed
-    assert "Items, 6 of 6 done" in printed
+    assert "worker 0 evicted (DisruptionTarget)" in printed, "its item went to another"
     assert re.search(r"toy-days .*succeeded, 3 workers, [45] pods", printed)
 
 
 def command_lines() -> list[str]:
     """Those of all processes of this machine."""
-    found: list[str] = []
+    lines: list[str] = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return found
+            lines.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return lines
 
 
 @pytest.mark.parametrize("on_path", [True, False])
 def test_the_queues_password_is_in_no_command_line(tmp_path: Path, on_path: bool) -> None:
-    programs, told = tmp_path / "bin", tmp_path / "told"
+    programs, words = tmp_path / "bin", tmp_path / "words"
     programs.mkdir()
     if on_path:
         # The server itself shows a title of its own after it has begun.
-        script = f'#!/bin/sh\nprintf "%s\\n" "$@" > {told}\nexec {valkey_program()} "$@"\n'
+        script = f'#!/bin/sh\nprintf "%s\\n" "$@" > {words}\nexec {valkey_program()} "$@"\n'
         (programs / "valkey-server").write_text(script)
         (programs / "valkey-server").chmod(0o755)
     pipeline = Pipeline(tmp_path, f"{programs}{os.pathsep}{os.environ['PATH']}")
-    process = pipeline.start(count=3, seconds=1.0)
+    rehearsal = pipeline.start(count=3, seconds=1.0)
     lines: list[str] = []
     passwords = set[str]()
 
@@ -257,11 +200,10 @@ def test_the_queues_password_is_in_no_command_line(tmp_path: Path, on_path: bool
                 passwords.add(worker.environ().get("QUEUE_PASSWORD", ""))
         return bool(pipeline.worked_on()) and bool(passwords - {""})
 
-    pipeline.until(process, seen)
-    printed, _ = process.communicate(timeout=200)
-    assert "Items, 3 of 3 done" in printed
+    rehearsal.until(seen)
+    assert "Items, 3 of 3 done" in rehearsal.end()
     (password,) = passwords - {""}
-    lines += [told.read_text()] if on_path else []
+    lines += [words.read_text()] if on_path else []
     assert not [line for line in lines if password in line]
 
 

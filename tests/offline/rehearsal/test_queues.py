@@ -10,8 +10,7 @@ import pytest
 
 from infra.kubernetes.kueue import WorkloadPriorityClass
 from infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
-from offline.rehearsal.output.outcome import Outcome
-from offline.rehearsal.records import JobRecord, Phase
+from offline.rehearsal.records import Phase
 from tests.offline.rehearsal.toy import (
     NAMESPACE,
     NODE,
@@ -22,6 +21,7 @@ from tests.offline.rehearsal.toy import (
     on_exit_code,
     rehearse,
 )
+from tests.support.rehearsing import phases, record, resumed_after
 
 API = "kueue.x-k8s.io/v1beta2"
 
@@ -39,15 +39,16 @@ assert beside <= int(sys.argv[3])
 
 
 def custom(
-    toys: Toys, kind: str, name: str, spec: Mapping[str, Any], namespace: str | None = None
+    toys: Toys, kind: str, name: str, spec: Mapping[str, Any], namespace: str | None = None, version: str = API
 ) -> pulumi.Resource:
-    return k8s.apiextensions.CustomResource(
-        f"{kind}-{name}",
-        api_version=API,
+    return toys.declare(
+        k8s.apiextensions.CustomResource,
+        name,
+        api_version=version,
         kind=kind,
-        metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace=namespace),
+        metadata={"namespace": namespace},
+        resource_name=f"{kind}-{name}",
         spec=dict(spec),
-        opts=toys.options([toys.namespace]),
     )
 
 
@@ -56,29 +57,22 @@ def queue(toys: Toys, cpu: str, labels: Mapping[str, str] | None = None, **spec:
 
     ``labels`` are those of its only flavor.
     """
-    quotas = [("cpu", cpu), ("memory", "64Gi")]
-    flavor = {
-        "name": "cpu",
-        "resources": [{"name": name, "nominalQuota": most} for name, most in quotas],
-    }
-    groups = [{"coveredResources": [name for name, _ in quotas], "flavors": [flavor]}]
-    found = [
+    quotas = {"cpu": cpu, "memory": "64Gi"}
+    flavor = {"name": "cpu", "resources": [{"name": name, "nominalQuota": most} for name, most in quotas.items()]}
+    groups = [{"coveredResources": list(quotas), "flavors": [flavor]}]
+    objects = [
         custom(toys, "ResourceFlavor", "cpu", {"nodeLabels": labels or {"kubernetes.io/os": "linux"}}),
         custom(toys, "ClusterQueue", "all", {"namespaceSelector": {}, "resourceGroups": groups, **spec}),
         custom(toys, "LocalQueue", "slipway", {"clusterQueue": "all"}, NAMESPACE),
     ]
     for level, value in {"low": 100, "high": 300}.items():
         metadata = k8s.meta.v1.ObjectMetaArgs(name=level)
-        found.append(WorkloadPriorityClass(f"class-{level}", metadata, value, "", toys.options()))
-    return found
+        objects.append(WorkloadPriorityClass(f"class-{level}", metadata, value, "", toys.options()))
+    return objects
 
 
 def labels(priority: str | None = None, name: str = "slipway") -> dict[str, str]:
     return {QUEUE_LABEL: name, **({PRIORITY_LABEL: priority} if priority else {})}
-
-
-def record(outcome: Outcome, name: str) -> JobRecord:
-    return next(each for each in outcome.records if each.name == name)
 
 
 @pytest.mark.slow
@@ -91,8 +85,8 @@ def test_jobs_beyond_the_quota_wait_and_start_when_others_end(tmp_path: Path) ->
             toys.job(f"job-{index}", WITHIN, *arguments, cpu="150m", job_labels=labels(), after=after, deadline=30)
 
     outcome, printed = rehearse(program, tmp_path)
-    assert {each.phase for each in outcome.records} == {Phase.SUCCEEDED}, printed
-    (late,) = [each for each in outcome.records if each.queued > 0.2]
+    assert set(phases(outcome).values()) == {Phase.SUCCEEDED}, printed
+    (late,) = [job for job in outcome.records if job.queued > 0.2]
     assert "queued in slipway: insufficient unused quota for cpu in flavor cpu, 150m more needed" in late.notes
     assert any(note.startswith("admitted after") and "(cpu: cpu)" in note for note in late.notes), late.notes
     assert late.seconds < late.finished - late.started
@@ -135,8 +129,8 @@ def test_its_deadline_begins_with_its_admission(tmp_path: Path) -> None:
             toys.job(name, "import time; time.sleep(1.2)", job_labels=labels(), after=after, deadline=2)
 
     outcome, printed = rehearse(program, tmp_path)
-    assert {each.phase for each in outcome.records} == {Phase.SUCCEEDED}, printed
-    assert any(each.queued > 1 for each in outcome.records)
+    assert set(phases(outcome).values()) == {Phase.SUCCEEDED}, printed
+    assert any(job.queued > 1 for job in outcome.records)
 
 
 @pytest.mark.slow
@@ -161,36 +155,35 @@ def test_all_pods_of_a_job_are_admitted_or_none(tmp_path: Path) -> None:
             )
 
     outcome, printed = rehearse(program, tmp_path, machines=2)
-    assert {each.phase for each in outcome.records} == {Phase.SUCCEEDED}, printed
-    (late,) = [each for each in outcome.records if each.queued > 0.05]
+    assert set(phases(outcome).values()) == {Phase.SUCCEEDED}, printed
+    (late,) = [job for job in outcome.records if job.queued > 0.05]
     assert "queued in slipway: insufficient unused quota for cpu in flavor cpu, 3 more needed" in late.notes
 
 
-@pytest.mark.parametrize(
-    ("cpu", "job", "says"),
-    [
-        (
-            "1",
-            {"cpu": "750m", "nodes": 2},
-            "Kueue never admits it: it asks for 1500m cpu in all (2 pods), and the quota of queue all is 1",
-        ),
-        ("1", {"job_labels": labels(name="other")}, "LocalQueue other doesn't exist in toys"),
-        ("1", {"job_labels": labels("urgent")}, 'workloadpriorityclasses.kueue.x-k8s.io "urgent" not found'),
-        ("1", {"gpus": 1}, "resource nvidia.com/gpu unavailable in ClusterQueue"),
-    ],
-)
-def test_what_is_never_admitted_is_refused_at_once(
-    tmp_path: Path, cpu: str, job: Mapping[str, Any], says: str
-) -> None:
-    given: dict[str, Any] = {"job_labels": labels(), **job}
+NEVER: Mapping[str, tuple[Mapping[str, Any], str]] = {
+    "pair": (
+        {"cpu": "750m", "nodes": 2},
+        "Kueue never admits it: it asks for 1500m cpu in all (2 pods), and the quota of queue all is 1",
+    ),
+    "lost": ({"job_labels": labels(name="other")}, "LocalQueue other doesn't exist in toys"),
+    "urgent": ({"job_labels": labels("urgent")}, 'workloadpriorityclasses.kueue.x-k8s.io "urgent" not found'),
+    "gpu": ({"gpus": 1}, "resource nvidia.com/gpu unavailable in ClusterQueue"),
+}
+"""Jobs that no queue admits, and what is said of each."""
 
+
+def test_what_is_never_admitted_is_refused_at_once(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()
-        toys.job("job", "print('never')", after=[*queue(toys, cpu), toys.hosts("job")], **given)
+        after = queue(toys, "1")
+        for name, (inputs, _) in NEVER.items():
+            job: dict[str, Any] = {"job_labels": labels(), **inputs}
+            toys.job(name, "print('never')", after=[*after, toys.hosts(name)], **job)
 
     outcome, printed = rehearse(program, tmp_path, machines=2)
-    assert record(outcome, "job").phase is Phase.FAILED, printed
-    assert says in record(outcome, "job").reason
+    assert phases(outcome) == dict.fromkeys(NEVER, Phase.FAILED), printed
+    for name, (_, reason) in NEVER.items():
+        assert reason in record(outcome, name).reason
 
 
 @pytest.mark.slow
@@ -205,25 +198,20 @@ def test_a_job_of_higher_priority_stops_another_which_then_goes_on(tmp_path: Pat
         toys.job("urgent", "print('runs')", job_labels=labels("high"), after=[*after, first])
 
     outcome, printed = rehearse(program, tmp_path)
-    assert {each.phase for each in outcome.records} == {Phase.SUCCEEDED}, printed
+    assert set(phases(outcome).values()) == {Phase.SUCCEEDED}, printed
     train, urgent = record(outcome, "train"), record(outcome, "urgent")
     assert "stopped for urgent, which has a higher priority; it waits in its queue again" in train.notes
     assert train.attempts == 2
     assert train.epochs == (12, 12)
     assert any("Pending the preemption of train" in note for note in urgent.notes)
     assert urgent.finished < train.finished
-    log = (tmp_path / "logs" / "train.log").read_text()
-    assert int(log.rsplit("starting after ", 1)[1].split()[0]) > 0
+    assert resumed_after(tmp_path, "train") > 0
 
 
 @pytest.mark.parametrize(("version", "kind"), [("v1beta1", "ResourceFlavor"), ("v1beta2", "Workload")])
 def test_objects_that_kueue_does_not_serve_are_refused(tmp_path: Path, version: str, kind: str) -> None:
     def program() -> None:
-        toys = Toys()
-        metadata = k8s.meta.v1.ObjectMetaArgs(name="old")
-        k8s.apiextensions.CustomResource(
-            "old", api_version=f"kueue.x-k8s.io/{version}", kind=kind, metadata=metadata, opts=toys.options()
-        )
+        custom(Toys(), kind, "old", {}, version=f"kueue.x-k8s.io/{version}")
 
     outcome, output = rehearse(program, tmp_path)
     assert outcome.exit_code == 1

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from infra.schema.problems import SettingsError
 from offline.rehearsal import state
 from offline.rehearsal.session import configure
 from offline.rehearsal.state import FolderError
-from tests.offline.rehearsal.toy import ROOT
+from tests.support.checkout import ROOT
+from tests.support.rehearsing import stack_file
 from workloads.mnist.pipeline import Mnist
 
 IDX = {"train-images-idx3-ubyte": b"\0\0\x08\x03", "train-labels-idx1-ubyte": b"\0\0\x08\x01"}
@@ -28,12 +28,12 @@ def data(tmp_path: Path) -> Path:
 
 def stack(tmp_path: Path, files: Any) -> Path:
     """The stack `local` with training data in its store, and these files for rehearsals."""
-    content = yaml.safe_load((ROOT / "stacks" / "Pulumi.local.yaml").read_text(encoding="utf-8"))
-    content["config"]["slipway:pipelines"]["mnist"]["dataset"] = {"name": "idx", "source": "datasets/mnist"}
-    content["config"]["slipway:rehearsal"] = {"store_files": files, "pipelines": {"mnist": {"epochs": 2}}}
-    file = tmp_path / "Pulumi.changed.yaml"
-    file.write_text(yaml.safe_dump(content), encoding="utf-8")
-    return file
+
+    def change(config: dict[str, Any]) -> None:
+        config["slipway:pipelines"]["mnist"]["dataset"] = {"name": "idx", "source": "datasets/mnist"}
+
+    rehearsal = {"store_files": files, "pipelines": {"mnist": {"epochs": 2}}}
+    return stack_file(tmp_path / "Pulumi.changed.yaml", change=change, rehearsal=rehearsal)
 
 
 def test_the_overlay_names_files_beside_the_settings_that_it_lays_over(tmp_path: Path, data: Path) -> None:
@@ -53,8 +53,8 @@ def test_a_new_store_has_the_files_and_the_next_rehearsal_copies_what_changed(tm
     assert (store / "one/labels").read_bytes() == IDX["train-labels-idx1-ubyte"]
     assert state.give(files, store, tmp_path) == []
     (data / "train-images-idx3-ubyte").write_bytes(b"other")
-    (said,) = state.give(files, store, tmp_path)
-    assert "(1 file)" in said
+    (remark,) = state.give(files, store, tmp_path)
+    assert "(1 file)" in remark
     assert (store / "datasets/mnist/train-images-idx3-ubyte").read_bytes() == b"other"
     assert (data / "train-images-idx3-ubyte").read_bytes() == b"other", "the user's own file stays"
 
@@ -75,14 +75,11 @@ def test_files_that_cannot_be_copied_are_refused_before_anything_runs(tmp_path: 
     }
     with pytest.raises(SettingsError) as error:
         configure("local", ROOT, stack(tmp_path, wrong))
-    found = {
+    problems = {
         problem.key.removeprefix("slipway:rehearsal.store_files"): problem for problem in error.value.problems
     }
-    assert "there is no" in found[".a"].reason
-    assert "no file in" in found[".b"].reason
-    assert "neither a file nor a folder" in found[".c"].reason
-    assert "results of the pipeline `mnist`" in found['["mnist/train"]'].reason
-    assert all(problem.fix for problem in found.values())
+    assert set(problems) == {".a", ".b", ".c", '["mnist/train"]'}
+    assert all(problem.fix for problem in problems.values())
 
 
 @pytest.mark.parametrize("target", ["../x", "/etc", "a//b", "~/x"])

@@ -9,28 +9,17 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pulumi
 import pulumi_kubernetes as k8s
-from rich.console import Console
 
-from infra.kubernetes.labels import (
-    APP,
-    INPUTS_ANNOTATION,
-    NAME,
-    PEOPLE,
-    RESULTS_ANNOTATION,
-    RUN_ANNOTATION,
-    USAGE_ANNOTATION,
-    VARIANT_ANNOTATION,
-)
+from infra.kubernetes import labels as words
 from infra.pipelines.results import RESULTS, Result
 from offline.rehearsal.demo import Demo
-from offline.rehearsal.output.outcome import Options, Outcome
-from offline.rehearsal.session import Session, configure
+from offline.rehearsal.output.outcome import Outcome
+from tests.support.rehearsing import recording_console, rehearse_file, several_nodes, stack_file
 
-ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = "local"
 NAMESPACE = "toys"
 
@@ -53,10 +42,10 @@ import os, pathlib, signal, socket, sys, time
 signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
 rank, words = int(os.environ["JOB_COMPLETION_INDEX"]), sys.argv[1:]
 done, pause = pathlib.Path(words[0], "epochs"), float(words[1])
-hosts = [each.rsplit(":", 1) for each in words[2:]]
+hosts = [word.rsplit(":", 1) for word in words[2:]]
 # Nobody else may have its address.
-own = socket.create_server((hosts[rank][0], int(hosts[rank][1])))
-print("there", *hosts[rank], flush=True)
+server = socket.create_server((hosts[rank][0], int(hosts[rank][1])))
+print("listens", *hosts[rank], flush=True)
 
 def epochs():
     return int(done.read_text()) if done.exists() else 0
@@ -64,19 +53,19 @@ def epochs():
 def together():
     others = {}
     while len(others) < len(hosts) - 1:
-        connection = own.accept()[0].makefile("rwb", buffering=0)
+        connection = server.accept()[0].makefile("rwb", buffering=0)
         others[int(connection.readline())] = connection
     print("all", len(hosts), "begin after", epochs(), flush=True)
     try:
         while epochs() < 12:
             time.sleep(pause)
-            for each in others.values(): each.write(b"step\\n")
-            for each in others.values():
-                if not each.readline(): raise OSError("one is lost")
+            for other in others.values(): other.write(b"step\\n")
+            for other in others.values():
+                if not other.readline(): raise OSError("one is lost")
             done.with_suffix(".new").write_text(str(epochs() + 1))
             done.with_suffix(".new").replace(done)
             print(f"Epoch {epochs()}/12", flush=True)
-        for each in others.values(): each.write(b"end\\n")
+        for other in others.values(): other.write(b"end\\n")
         return True
     except OSError:
         return False
@@ -143,15 +132,15 @@ def ask(word, tries=1):
 SITE = """
 import http.server, os, pathlib, signal, sys, threading
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-said = pathlib.Path(sys.argv[2]).read_text() if len(sys.argv) > 2 else "nothing"
-print("says", said, flush=True)
+text = pathlib.Path(sys.argv[2]).read_text() if len(sys.argv) > 2 else "nothing"
+print("says", text, flush=True)
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/die":
             os._exit(7)
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(said.encode())
+        self.wfile.write(text.encode())
     def log_message(self, *_):
         pass
 http.server.ThreadingHTTPServer(("0.0.0.0" if ":" not in sys.argv[1] else sys.argv[1].split(":")[0],
@@ -159,27 +148,44 @@ http.server.ThreadingHTTPServer(("0.0.0.0" if ":" not in sys.argv[1] else sys.ar
 """
 """A web server that says what is in a file; it ends when it is asked for ``/die``."""
 
-SPREAD = k8s.core.v1.TopologySpreadConstraintArgs(
-    max_skew=1, topology_key="kubernetes.io/hostname", when_unsatisfiable="ScheduleAnyway"
-)
+Declared = TypeVar("Declared", bound=pulumi.Resource)
+Manifest = dict[str, Any]
+
+
+def present(**entries: Any) -> Manifest:
+    """Those of the entries that say something."""
+    return {key: value for key, value in entries.items() if value is not None and value not in ("", [], {}, ())}
 
 
 class Toys:
-    """Declares a provider and a namespace, and then Jobs in it."""
+    """Declares a provider, a namespace and a store, and then Jobs in it. Inputs are as in a manifest."""
 
     def __init__(self, labels: dict[str, str] | None = None) -> None:
         self.provider = k8s.Provider(CLUSTER, kubeconfig="nowhere")
         self.namespace = k8s.core.v1.Namespace(
-            "namespace", metadata=k8s.meta.v1.ObjectMetaArgs(name=NAMESPACE, labels=labels), opts=self.options()
+            "namespace", metadata={"name": NAMESPACE, "labels": labels or {}}, opts=self.options()
         )
-        self.claim = k8s.core.v1.PersistentVolumeClaim(
-            "store",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name="store", namespace=NAMESPACE),
-            opts=self.options([self.namespace]),
-        )
+        self.claim = self.declare(k8s.core.v1.PersistentVolumeClaim, "store")
 
     def options(self, after: Sequence[pulumi.Resource] = ()) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(provider=self.provider, depends_on=list(after))
+
+    def declare(
+        self,
+        kind: Callable[..., Declared],
+        name: str,
+        /,
+        *,
+        after: Sequence[pulumi.Resource] = (),
+        opts: pulumi.ResourceOptions | None = None,
+        metadata: Manifest | None = None,
+        resource_name: str = "",
+        **inputs: Any,
+    ) -> Declared:
+        """An object in the namespace, or where ``metadata`` says."""
+        options = pulumi.ResourceOptions.merge(self.options([self.namespace, *after]), opts)
+        metadata = {"name": name, "namespace": NAMESPACE, **(metadata or {})}
+        return kind(resource_name or name, metadata=metadata, **inputs, opts=options)
 
     def job(
         self,
@@ -189,19 +195,15 @@ class Toys:
         after: Sequence[pulumi.Resource] = (),
         replace_with: Sequence[pulumi.Resource] = (),
         cpu: str = "100m",
-        memory: str | None = None,
         selector: dict[str, str] | None = None,
         gpus: int = 0,
         backoff_limit: int = 0,
         deadline: int | None = None,
         grace: int = 5,
-        rules: Sequence[k8s.batch.v1.PodFailurePolicyRuleArgs] = (),
+        rules: Sequence[Manifest] = (),
         replace_unready: bool = True,
         service_account: str | None = None,
-        env: Sequence[k8s.core.v1.EnvVarArgs] = (),
-        volumes: Sequence[k8s.core.v1.VolumeArgs] = (),
-        mounts: Sequence[k8s.core.v1.VolumeMountArgs] = (),
-        init: Sequence[k8s.core.v1.ContainerArgs] = (),
+        env: Sequence[Manifest] = (),
         pipeline: str | None = None,
         run: str | None = None,
         inputs: Mapping[str, str] | None = None,
@@ -209,7 +211,6 @@ class Toys:
         variant: Mapping[str, Any] | None = None,
         workers: int | None = None,
         nodes: int | None = None,
-        labels: Mapping[str, str] | None = None,
         job_labels: Mapping[str, str] | None = None,
         usage: str | None = None,
     ) -> k8s.batch.v1.Job:
@@ -220,87 +221,61 @@ class Toys:
         ``variant`` what of the step that several Jobs are made of. With ``workers`` it is an Indexed Job, with
         ``nodes`` one whose pods find one another below the Service of its name and share no node.
         """
-        several, labels = workers or nodes, {"toy": name, **(labels or {})}
-        apart = k8s.core.v1.PodAffinityTermArgs(
-            topology_key="kubernetes.io/hostname",
-            label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels={"toy": name}),
+        labels, host = {"toy": name}, "kubernetes.io/hostname"
+        apart = {"topologyKey": host, "labelSelector": {"matchLabels": labels}}
+        spread = {"maxSkew": 1, "topologyKey": host, "whenUnsatisfiable": "ScheduleAnyway"}
+        annotations = {
+            "pulumi.com/replaceUnready": "true" if replace_unready else None,
+            words.RUN_ANNOTATION: run,
+            words.USAGE_ANNOTATION: usage,
+            words.INPUTS_ANNOTATION: inputs and json.dumps(inputs),
+            words.RESULTS_ANNOTATION: RESULTS.dump_json(tuple(results)).decode() if results else None,
+            words.VARIANT_ANNOTATION: variant and json.dumps(variant),
+        }
+        container = present(
+            name="main",
+            command=["python", "-c", script],
+            args=list(arguments),
+            env=list(env),
+            resources={"requests": {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}},
+            volumeMounts=[{"name": "store", "mountPath": "/store"}],
         )
-        affinity = k8s.core.v1.AffinityArgs(
-            pod_anti_affinity=k8s.core.v1.PodAntiAffinityArgs(
-                required_during_scheduling_ignored_during_execution=[apart]
-            )
+        pod = present(
+            affinity=nodes and {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
+            subdomain=name if nodes else None,
+            topologySpreadConstraints=[spread] if workers else None,
+            restartPolicy="Never",
+            terminationGracePeriodSeconds=grace,
+            serviceAccountName=service_account,
+            nodeSelector=selector,
+            containers=[container],
+            volumes=[STORE],
         )
-        requests = {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
-        annotations = {"pulumi.com/replaceUnready": "true"} if replace_unready else {}
-        annotations |= {RUN_ANNOTATION: run} if run else {}
-        annotations |= {USAGE_ANNOTATION: usage} if usage else {}
-        annotations |= {INPUTS_ANNOTATION: json.dumps(inputs)} if inputs else {}
-        annotations |= {RESULTS_ANNOTATION: RESULTS.dump_json(tuple(results)).decode()} if results else {}
-        annotations |= {VARIANT_ANNOTATION: json.dumps(variant)} if variant else {}
-        claim = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name="store")
-        return k8s.batch.v1.Job(
+        spec = present(
+            backoffLimit=backoff_limit,
+            activeDeadlineSeconds=deadline,
+            podFailurePolicy={"rules": list(rules)} if rules else None,
+            completionMode="Indexed" if workers or nodes else None,
+            completions=workers or nodes,
+            parallelism=workers or nodes,
+            template={"metadata": {"labels": labels}, "spec": pod} if nodes else {"spec": pod},
+        )
+        return self.declare(
+            k8s.batch.v1.Job,
             name,
-            metadata=k8s.meta.v1.ObjectMetaArgs(
-                name=name,
-                namespace=NAMESPACE,
-                annotations=annotations,
-                labels={**({NAME: pipeline} if pipeline else {}), **(job_labels or {})} or None,
+            after=[self.claim, *after],
+            metadata=present(
+                annotations=present(**annotations),
+                labels=present(**{words.NAME: pipeline, **(job_labels or {})}),
             ),
-            spec=k8s.batch.v1.JobSpecArgs(
-                backoff_limit=backoff_limit,
-                active_deadline_seconds=deadline,
-                pod_failure_policy=k8s.batch.v1.PodFailurePolicyArgs(rules=list(rules)) if rules else None,
-                completion_mode="Indexed" if several else None,
-                completions=several,
-                parallelism=several,
-                template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels) if nodes else None,
-                    spec=k8s.core.v1.PodSpecArgs(
-                        affinity=affinity if nodes else None,
-                        subdomain=name if nodes else None,
-                        topology_spread_constraints=[SPREAD] if workers else None,
-                        restart_policy="Never",
-                        termination_grace_period_seconds=grace,
-                        service_account_name=service_account,
-                        node_selector=selector,
-                        init_containers=list(init) or None,
-                        containers=[
-                            k8s.core.v1.ContainerArgs(
-                                name="main",
-                                command=["python", "-c", script],
-                                args=list(arguments),
-                                env=list(env),
-                                resources=k8s.core.v1.ResourceRequirementsArgs(
-                                    requests=requests, limits={"memory": memory} if memory else None
-                                ),
-                                volume_mounts=[
-                                    k8s.core.v1.VolumeMountArgs(name="store", mount_path="/store"),
-                                    *mounts,
-                                ],
-                            )
-                        ],
-                        volumes=[
-                            k8s.core.v1.VolumeArgs(name="store", persistent_volume_claim=claim),
-                            *volumes,
-                        ],
-                    ),
-                ),
-            ),
-            opts=pulumi.ResourceOptions.merge(
-                self.options([self.namespace, self.claim, *after]),
-                pulumi.ResourceOptions(replace_with=list(replace_with)),
-            ),
+            spec=spec,
+            opts=pulumi.ResourceOptions(replace_with=list(replace_with)),
         )
 
     def hosts(self, name: str, selector: Mapping[str, str] | None = None, ip: str = "None") -> k8s.core.v1.Service:
         """The headless Service of a Job with ``nodes``."""
-        spec = k8s.core.v1.ServiceSpecArgs(
-            cluster_ip=ip, selector=selector or {"toy": name}, publish_not_ready_addresses=True
-        )
-        metadata = k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE)
-        return k8s.core.v1.Service(
-            f"{name}-hosts", metadata=metadata, spec=spec, opts=self.options([self.namespace])
-        )
+        spec = {"clusterIP": ip, "selector": selector or {"toy": name}, "publishNotReadyAddresses": True}
+        return self.declare(k8s.core.v1.Service, name, resource_name=f"{name}-hosts", spec=spec)
 
     def service(
         self,
@@ -317,48 +292,22 @@ class Toys:
         its password in the Secret of its name, like that of its Service.
         """
         labels = {"slipway/service": name}
-        metadata = k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE)
-        options = self.options([self.namespace])
-        secret = k8s.core.v1.Secret(name, metadata=metadata, string_data={"password": PASSWORD}, opts=options)
-        port = k8s.core.v1.ServicePortArgs(port=6379, target_port="queue")
-        spec = k8s.core.v1.ServiceSpecArgs(selector=labels, ports=[port])
-        service = k8s.core.v1.Service(name, metadata=metadata, spec=spec, opts=options)
-        ready = k8s.core.v1.ProbeArgs(
-            http_get=k8s.core.v1.HTTPGetActionArgs(path=http, port=6379) if http else None,
-            tcp_socket=None if http else k8s.core.v1.TCPSocketActionArgs(port="queue"),
-        )
-        container = k8s.core.v1.ContainerArgs(
-            name="main",
-            command=["python", "-c", script, *arguments],
-            env=[password_of(name)],
-            ports=[k8s.core.v1.ContainerPortArgs(name="queue", container_port=6379)],
-            readiness_probe=ready,
-            resources=k8s.core.v1.ResourceRequirementsArgs(requests={"cpu": cpu}, limits={"memory": memory}),
-            volume_mounts=[k8s.core.v1.VolumeMountArgs(name="data", mount_path="/data")],
-        )
-        claim = k8s.core.v1.PersistentVolumeClaimArgs(
-            metadata=k8s.meta.v1.ObjectMetaArgs(name="data"),
-            spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
-                access_modes=["ReadWriteOnce"],
-                resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": "1Gi"}),
-            ),
-        )
-        stateful = k8s.apps.v1.StatefulSet(
-            name,
-            metadata=metadata,
-            spec=k8s.apps.v1.StatefulSetSpecArgs(
-                replicas=1,
-                service_name=name,
-                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),
-                volume_claim_templates=[claim],
-                template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels),
-                    spec=k8s.core.v1.PodSpecArgs(containers=[container]),
-                ),
-            ),
-            opts=self.options([self.namespace, secret]),
-        )
-        return [service, stateful]
+        secret = self.declare(k8s.core.v1.Secret, name, string_data={"password": PASSWORD})
+        spec = {"selector": labels, "ports": [{"port": 6379, "targetPort": "queue"}]}
+        service = self.declare(k8s.core.v1.Service, name, spec=spec)
+        container = {
+            "name": "main",
+            "command": ["python", "-c", script, *arguments],
+            "env": [password_of(name)],
+            "ports": [{"name": "queue", "containerPort": 6379}],
+            "readinessProbe": {"httpGet": {"path": http, "port": 6379}}
+            if http
+            else {"tcpSocket": {"port": "queue"}},
+            "resources": {"requests": {"cpu": cpu}, "limits": {"memory": memory}},
+            "volumeMounts": [DATA_MOUNT],
+        }
+        stateful = stateful_set(name, labels, {"containers": [container]})
+        return [service, self.declare(k8s.apps.v1.StatefulSet, name, after=[secret], spec=stateful)]
 
     def app(
         self,
@@ -366,101 +315,98 @@ class Toys:
         script: str,
         *arguments: str,
         after: Sequence[pulumi.Resource] = (),
-        env: Sequence[k8s.core.v1.EnvVarArgs] = (),
+        env: Sequence[Manifest] = (),
         port: int = 8000,
-        probe: str | None = "/",
         people: Mapping[str, str] | None = None,
         replicas: int = 1,
         cpu: str = "100m",
-        memory: str = "256Mi",
         grace: int = 5,
         keeps_data: bool = False,
     ) -> list[pulumi.Resource]:
         """A Deployment that runs ``python -c script arguments…`` as the app ``name`` and listens on ``port``.
 
-        It is ready when it answers HTTP at the path ``probe``. ``people`` is the annotation of its Service. With
+        It is ready when it answers HTTP. ``people`` is the annotation of its Service. With
         ``keeps_data`` it is a StatefulSet of one with a volume at /data.
         """
-        labels = {APP: name}
-        metadata = k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE)
-        annotations = {PEOPLE: json.dumps(people)} if people else None
-        host = k8s.core.v1.Service(
+        labels = {words.APP: name}
+        annotations = {words.PEOPLE: json.dumps(people)} if people else {}
+        ports = [{"name": "http", "port": port, "targetPort": "http"}]
+        host = self.declare(
+            k8s.core.v1.Service,
             name,
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE, annotations=annotations),
-            spec=k8s.core.v1.ServiceSpecArgs(
-                selector=labels, ports=[k8s.core.v1.ServicePortArgs(name="http", port=port, target_port="http")]
-            ),
-            opts=self.options([self.namespace]),
+            metadata={"annotations": annotations},
+            spec={"selector": labels, "ports": ports},
         )
-        path = k8s.core.v1.HTTPGetActionArgs(path=probe, port="http")
-        claim = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name="store")
-        mounts = [k8s.core.v1.VolumeMountArgs(name="store", mount_path="/store")]
-        if keeps_data:
-            mounts.append(k8s.core.v1.VolumeMountArgs(name="data", mount_path="/data"))
-        container = k8s.core.v1.ContainerArgs(
+        container = present(
             name="main",
             command=["python", "-c", script, *arguments],
             env=list(env),
-            ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=port)],
-            readiness_probe=k8s.core.v1.ProbeArgs(http_get=path) if probe else None,
-            lifecycle=k8s.core.v1.LifecycleArgs(
-                pre_stop=k8s.core.v1.LifecycleHandlerArgs(sleep=k8s.core.v1.SleepActionArgs(seconds=5))
-            ),
-            resources=k8s.core.v1.ResourceRequirementsArgs(requests={"cpu": cpu}, limits={"memory": memory}),
-            volume_mounts=mounts,
+            ports=[{"name": "http", "containerPort": port}],
+            readinessProbe={"httpGet": {"path": "/", "port": "http"}},
+            lifecycle={"preStop": {"sleep": {"seconds": 5}}},
+            resources={"requests": {"cpu": cpu}, "limits": {"memory": "256Mi"}},
+            volumeMounts=[{"name": "store", "mountPath": "/store"}, *([DATA_MOUNT] if keeps_data else [])],
         )
-        template = k8s.core.v1.PodTemplateSpecArgs(
-            metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels),
-            spec=k8s.core.v1.PodSpecArgs(
-                containers=[container],
-                volumes=[k8s.core.v1.VolumeArgs(name="store", persistent_volume_claim=claim)],
-                termination_grace_period_seconds=grace,
-            ),
-        )
-        options = self.options([self.namespace, self.claim, *after])
-        selector = k8s.meta.v1.LabelSelectorArgs(match_labels=labels)
+        pod = {"containers": [container], "volumes": [STORE], "terminationGracePeriodSeconds": grace}
+        kind, spec = k8s.apps.v1.StatefulSet, stateful_set(name, labels, pod)
         if not keeps_data:
-            spec = k8s.apps.v1.DeploymentSpecArgs(replicas=replicas, selector=selector, template=template)
-            return [host, k8s.apps.v1.Deployment(name, metadata=metadata, spec=spec, opts=options)]
-        own = k8s.core.v1.PersistentVolumeClaimArgs(
-            metadata=k8s.meta.v1.ObjectMetaArgs(name="data"),
-            spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
-                access_modes=["ReadWriteOnce"],
-                resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": "1Gi"}),
-            ),
-        )
-        kept = k8s.apps.v1.StatefulSetSpecArgs(
-            replicas=1, service_name=name, selector=selector, template=template, volume_claim_templates=[own]
-        )
-        return [host, k8s.apps.v1.StatefulSet(name, metadata=metadata, spec=kept, opts=options)]
+            template = {"metadata": {"labels": labels}, "spec": pod}
+            spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+            kind = k8s.apps.v1.Deployment
+        return [host, self.declare(kind, name, after=[self.claim, *after], spec=spec)]
+
+    def ingress_policy(
+        self, name: str, pods: Mapping[str, str], *clients: Mapping[str, str]
+    ) -> k8s.networking.v1.NetworkPolicy:
+        """Lets pods with labels of ``clients`` connect to those with the labels ``pods``, and no others."""
+        peers = [{"podSelector": {"matchLabels": labels}} for labels in clients]
+        selector = {"matchLabels": pods} if pods else {}
+        ingress = [{"from": peers}] if peers else []
+        spec = {"podSelector": selector, "policyTypes": ["Ingress"], "ingress": ingress}
+        return self.declare(k8s.networking.v1.NetworkPolicy, name, spec=spec)
 
 
-def password_of(service: str) -> k8s.core.v1.EnvVarArgs:
+STORE = {"name": "store", "persistentVolumeClaim": {"claimName": "store"}}
+DATA_MOUNT = {"name": "data", "mountPath": "/data"}
+
+
+def stateful_set(name: str, labels: Mapping[str, str], pod: Manifest) -> Manifest:
+    """The spec of a StatefulSet of one with a volume named `data`."""
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return {
+        "replicas": 1,
+        "serviceName": name,
+        "selector": {"matchLabels": labels},
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+
+
+def variable(name: str, value: str = "", *, field: str = "", secret: str = "", key: str = "") -> Manifest:
+    """A variable with a value, or with what the kubelet reads from a field of the pod or a key of a Secret."""
+    if field:
+        return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}
+    if secret:
+        return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+    return {"name": name, "value": value}
+
+
+def password_of(service: str) -> Manifest:
     """The variable with the service's password."""
-    reference = k8s.core.v1.SecretKeySelectorArgs(name=service, key="password")
-    source = k8s.core.v1.EnvVarSourceArgs(secret_key_ref=reference)
-    return k8s.core.v1.EnvVarArgs(name="QUEUE_PASSWORD", value_from=source)
+    return variable("QUEUE_PASSWORD", secret=service, key="password")
 
 
-def address_of(service: str) -> k8s.core.v1.EnvVarArgs:
+def address_of(service: str) -> Manifest:
     """The variable with the service's host and port."""
-    return k8s.core.v1.EnvVarArgs(name="QUEUE_ADDRESS", value=f"{service}:6379")
+    return variable("QUEUE_ADDRESS", f"{service}:6379")
 
 
-def ignore_disruption() -> k8s.batch.v1.PodFailurePolicyRuleArgs:
-    return k8s.batch.v1.PodFailurePolicyRuleArgs(
-        action="Ignore",
-        on_pod_conditions=[
-            k8s.batch.v1.PodFailurePolicyOnPodConditionsPatternArgs(type="DisruptionTarget", status="True")
-        ],
-    )
+def ignore_disruption() -> Manifest:
+    return {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
-def on_exit_code(action: str, *codes: int) -> k8s.batch.v1.PodFailurePolicyRuleArgs:
-    return k8s.batch.v1.PodFailurePolicyRuleArgs(
-        action=action,
-        on_exit_codes=k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(operator="In", values=list(codes)),
-    )
+def on_exit_code(action: str, *codes: int) -> Manifest:
+    return {"action": action, "onExitCodes": {"operator": "In", "values": list(codes)}}
 
 
 def training() -> None:
@@ -479,7 +425,6 @@ def hosts_of(job: str, count: int, port: int = 2222) -> list[str]:
 def nodes() -> None:
     """A training on three nodes."""
     toys = Toys()
-    rules = [ignore_disruption(), on_exit_code("Ignore", 137, 143, 15)]
     toys.job(
         "toy-train",
         NODE,
@@ -487,7 +432,7 @@ def nodes() -> None:
         "0.15",
         *hosts_of("toy-train", 3),
         nodes=3,
-        rules=rules,
+        rules=[ignore_disruption(), on_exit_code("Ignore", 137, 143, 15)],
         deadline=120,
         after=[toys.hosts("toy-train")],
     )
@@ -496,15 +441,8 @@ def nodes() -> None:
 def site() -> None:
     """An app that people open at the port PORT of the environment, and one that does not end when asked to."""
     toys, port = Toys(), int(os.environ["PORT"])
-    token = k8s.core.v1.Secret(
-        "token",
-        metadata=k8s.meta.v1.ObjectMetaArgs(name="page-token", namespace=NAMESPACE),
-        string_data={"token": "planted-token"},
-        opts=toys.options([toys.namespace]),
-    )
-    reference = k8s.core.v1.SecretKeySelectorArgs(name="page-token", key="token")
-    source = k8s.core.v1.EnvVarSourceArgs(secret_key_ref=reference)
-    env = [k8s.core.v1.EnvVarArgs(name="PAGE_TOKEN", value_from=source)]
+    token = toys.declare(k8s.core.v1.Secret, "page-token", string_data={"token": "planted-token"})
+    env = [variable("PAGE_TOKEN", secret="page-token", key="token")]
     model = toys.job("train", "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('seven')", "/store/model")
     people = {"title": "Draw a digit", "path": "/draw"}
     toys.app(
@@ -533,20 +471,11 @@ def rehearse(
 
     It keeps the apps for ``keeps`` seconds, without an end where that is None.
     """
-    console = Console(record=True, file=sys.stderr, width=200, highlight=False)
-    options = Options("local", ROOT, folder, fresh=fresh, disrupt=disrupt)
-    configuration = configure("local", ROOT)
-    if machines > 1:
-        with tempfile.TemporaryDirectory() as temporary:
-            file = Path(temporary, "stack.yaml")
-            text = Path(ROOT, "stacks", "Pulumi.local.yaml").read_text(encoding="utf-8")
-            text = text.replace("nodes: 1", f"nodes: {machines}")
-            many = "size: 2Gi\n    access_mode: ReadWriteMany\n    storage_class: files"
-            file.write_text(text.replace("size: 2Gi", many), encoding="utf-8")
-            configuration = configure("local", ROOT, file)
+    console = recording_console()
     keep = None if keeps == 0 else Demo(console, keeps).keep
-    outcome = Session(program, configuration, options, console, keep).run()
-    return outcome, console.export_text()
+    with tempfile.TemporaryDirectory() as temporary:
+        file = stack_file(Path(temporary, "stack.yaml"), change=several_nodes(machines)) if machines > 1 else None
+        return rehearse_file(folder, file, program, fresh=fresh, disrupt=disrupt, console=console, keep=keep)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
 """Indexed Jobs: several pods of one Job, side by side, each with its index."""
 
 import itertools
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import pulumi_kubernetes as k8s
 import pytest
 
 from offline.rehearsal.cluster.job_controller import COMPLETION_INDEX, CONTROLLER_UID
-from offline.rehearsal.output.outcome import Outcome
-from offline.rehearsal.records import JobRecord, Phase
-from tests.offline.rehearsal.toy import TRAINING, Toys, ignore_disruption, on_exit_code, rehearse
+from offline.rehearsal.records import Phase
+from tests.offline.rehearsal.toy import TRAINING, Toys, ignore_disruption, on_exit_code, rehearse, variable
+from tests.support import rehearsing
+from tests.support.rehearsing import record
 
 MEET = """
 import os, pathlib, sys, time
@@ -22,50 +22,22 @@ print("worker", index, "is through")
 """Ends when three of it run at once."""
 
 
-def only(outcome: Outcome) -> JobRecord:
-    (record,) = outcome.records
-    return record
+JOB_UID = variable("JOB_UID", field=f"metadata.labels['{CONTROLLER_UID}']")
 
 
-def log(folder: Path, name: str = "days") -> list[str]:
-    return (folder / "logs" / f"{name}.log").read_text(encoding="utf-8").splitlines()
+def log(folder: Path) -> list[str]:
+    return rehearsing.log(folder, "days").splitlines()
 
 
-def field(name: str, path: str) -> k8s.core.v1.EnvVarArgs:
-    reference = k8s.core.v1.ObjectFieldSelectorArgs(field_path=path)
-    return k8s.core.v1.EnvVarArgs(name=name, value_from=k8s.core.v1.EnvVarSourceArgs(field_ref=reference))
-
-
-def days(
-    script: str,
-    *arguments: str,
-    workers: int = 3,
-    rules: Sequence[k8s.batch.v1.PodFailurePolicyRuleArgs] = (),
-    backoff_limit: int = 0,
-    env: Sequence[k8s.core.v1.EnvVarArgs] = (),
-    cpu: str = "100m",
-) -> None:
-    Toys().job(
-        "days",
-        script,
-        *arguments,
-        workers=workers,
-        rules=rules,
-        backoff_limit=backoff_limit,
-        env=env,
-        cpu=cpu,
-        deadline=30,
-    )
+def days(script: str, *arguments: str, workers: int = 3, **job: Any) -> None:
+    Toys().job("days", script, *arguments, workers=workers, deadline=30, **job)
 
 
 def test_pods_run_side_by_side_and_know_their_index_and_their_job(tmp_path: Path) -> None:
-    env = [
-        field("JOB_UID", f"metadata.labels['{CONTROLLER_UID}']"),
-        field("INDEX", f"metadata.annotations['{COMPLETION_INDEX}']"),
-    ]
+    env = [JOB_UID, variable("INDEX", field=f"metadata.annotations['{COMPLETION_INDEX}']")]
     outcome, printed = rehearse(lambda: days(MEET + "print(os.environ['INDEX'])", "/store", env=env), tmp_path)
-    record = only(outcome)
-    assert (record.phase, record.workers, record.attempts) == (Phase.SUCCEEDED, 3, 3), printed
+    job = record(outcome)
+    assert (job.phase, job.workers, job.attempts) == (Phase.SUCCEEDED, 3, 3), printed
     uids = {(tmp_path / "store" / str(index)).read_text() for index in range(3)}
     assert len(uids) == 1
     assert uids != {""}
@@ -78,11 +50,9 @@ def test_pods_run_side_by_side_and_know_their_index_and_their_job(tmp_path: Path
 
 
 def test_every_run_of_a_job_has_a_uid_of_its_own(tmp_path: Path) -> None:
-    script = "import os; open('/store/uids', 'a').write(os.environ['JOB_UID'] + chr(10))"
-    env = [field("JOB_UID", f"metadata.labels['{CONTROLLER_UID}']")]
     for change in ("", "#"):
         script = "import os, sys; open(sys.argv[1], 'a').write(os.environ['JOB_UID'] + chr(10))" + change
-        rehearse(lambda script=script: days(script, "/store/uids", workers=2, env=env), tmp_path)
+        rehearse(lambda script=script: days(script, "/store/uids", workers=2, env=[JOB_UID]), tmp_path)
     uids = (tmp_path / "store" / "uids").read_text().split()
     assert [len(list(group)) for _, group in itertools.groupby(uids)] == [2, 2]
 
@@ -96,9 +66,9 @@ def test_one_failed_pod_fails_the_job_and_ends_the_others(tmp_path: Path) -> Non
         "time.sleep(600)"
     )
     outcome, printed = rehearse(lambda: days(script), tmp_path)
-    record = only(outcome)
-    assert (record.phase, record.exit_code, record.attempts) == (Phase.FAILED, 10, 3)
-    assert record.reason == "BackoffLimitExceeded: worker 1: container 'main' exited with 10 (Error)"
+    job = record(outcome)
+    assert (job.phase, job.exit_code, job.attempts) == (Phase.FAILED, 10, 3)
+    assert job.reason == "BackoffLimitExceeded: worker 1: container 'main' exited with 10 (Error)"
     assert {"[0] told to end", "[2] told to end"} <= set(log(tmp_path))
     assert "[0] told to end" in printed
 
@@ -112,7 +82,7 @@ def test_an_ignored_exit_code_starts_that_index_again_and_no_other(tmp_path: Pat
         "sys.exit(0 if seen or index != '2' else 137)"
     )
     outcome, printed = rehearse(lambda: days(script, "/store", rules=[on_exit_code("Ignore", 137)]), tmp_path)
-    assert (only(outcome).phase, only(outcome).attempts) == (Phase.SUCCEEDED, 4)
+    assert (record(outcome).phase, record(outcome).attempts) == (Phase.SUCCEEDED, 4)
     assert "worker 2: container 'main' exited with 137 (Error); not counted, trying again" in printed
     assert [line.count("runs") for line in log(tmp_path)].count(1) == 4
 
@@ -120,8 +90,8 @@ def test_an_ignored_exit_code_starts_that_index_again_and_no_other(tmp_path: Pat
 def test_failures_of_all_indexes_count_together(tmp_path: Path) -> None:
     """As `backoffLimit` does where there is no limit for each index."""
     outcome, _ = rehearse(lambda: days("raise SystemExit(1)", workers=2, backoff_limit=1), tmp_path)
-    assert only(outcome).reason.startswith("BackoffLimitExceeded")
-    assert only(outcome).attempts == 2
+    assert record(outcome).reason.startswith("BackoffLimitExceeded")
+    assert record(outcome).attempts == 2
 
 
 @pytest.mark.slow
@@ -131,7 +101,7 @@ def test_one_disrupted_worker_is_tried_again_and_not_counted(tmp_path: Path) -> 
     outcome, printed = rehearse(
         lambda: days(script, "/store", "0.2", workers=2, rules=[ignore_disruption()]), tmp_path, disrupt="days"
     )
-    assert (only(outcome).phase, only(outcome).attempts) == (Phase.SUCCEEDED, 3), printed
+    assert (record(outcome).phase, record(outcome).attempts) == (Phase.SUCCEEDED, 3), printed
     assert "worker 0 evicted (DisruptionTarget)" in printed
     assert sum(line.startswith("[0] # pod") for line in log(tmp_path)) == 2
 
@@ -141,6 +111,6 @@ def test_one_disrupted_worker_is_tried_again_and_not_counted(tmp_path: Path) -> 
 def test_pods_for_which_no_node_has_room_wait(tmp_path: Path, workers: int) -> None:
     script = "import os, time; print('runs'); time.sleep(0.5)"
     outcome, _ = rehearse(lambda: days(script, workers=workers, cpu="1000m"), tmp_path)
-    assert only(outcome).phase is Phase.SUCCEEDED
-    waited = [note for note in only(outcome).notes if "Pending" in note]
+    assert record(outcome).phase is Phase.SUCCEEDED
+    waited = [note for note in record(outcome).notes if "Pending" in note]
     assert bool(waited) is (workers > 2)

@@ -252,7 +252,9 @@ amounts = st.builds(
 @given(st.lists(st.tuples(amounts, st.integers(0, 3)), max_size=4), st.lists(amounts, max_size=8))
 def test_no_node_ever_holds_more_than_it_has(pools: list[tuple[Resources, int]], pods: list[Resources]) -> None:
     nodes = Scheduler(settle=0, poll=0)
-    nodes.add([Node("dev", str(index), {}, (), there, count) for index, (there, count) in enumerate(pools)])
+    nodes.add(
+        [Node("dev", str(index), {}, (), allocatable, count) for index, (allocatable, count) in enumerate(pools)]
+    )
     held: dict[tuple[str, int], list[Resources]] = {}
     for wanted in pods:
         calls = iter([False, True])
@@ -262,18 +264,18 @@ def test_no_node_ever_holds_more_than_it_has(pools: list[tuple[Resources, int]],
             continue
         held.setdefault((placed.node.pool, placed.number), []).append(wanted)
     for (pool, number), on_node in held.items():
-        there, count = pools[int(pool)]
+        room, count = pools[int(pool)]
         assert number < count
         for key in ("cpu", "memory", "ephemeral_storage", "gpus"):
-            assert sum(getattr(each, key) for each in on_node) <= getattr(there, key)
+            assert sum(getattr(pod, key) for pod in on_node) <= getattr(room, key)
 
 
 @given(amounts, amounts)
-def test_a_pod_is_refused_exactly_where_an_empty_node_is_too_small(wanted: Resources, there: Resources) -> None:
+def test_a_pod_is_refused_exactly_where_an_empty_node_is_too_small(wanted: Resources, room: Resources) -> None:
     fits = all(
-        getattr(wanted, key) <= getattr(there, key) for key in ("cpu", "memory", "ephemeral_storage", "gpus")
+        getattr(wanted, key) <= getattr(room, key) for key in ("cpu", "memory", "ephemeral_storage", "gpus")
     )
-    made = Node("dev", "pool", {}, (), there, 1)
+    made = Node("dev", "pool", {}, (), room, 1)
     assert (obstacle(PodRequest("dev", {}, (), wanted), made) is None) is fits
 
 
@@ -318,4 +320,4 @@ def test_pods_that_hold_the_nodes_of_one_another_are_said_to_be_in_a_deadlock(
     over.set()
     for thread in threads:
         thread.join()
-    assert any("deadlock: all pods there (one, two)" in each for each in told) == says, told
+    assert any("deadlock: all pods there (one, two)" in reason for reason in told) == says, told

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from rich.console import Console
 
-from infra.program import declare
 from infra.schema.problems import Problem, SettingsError
 from offline.rehearsal import session
 from offline.rehearsal.machine.programs import search_path
-from offline.rehearsal.output.outcome import Configuration, Options, Outcome
-from offline.rehearsal.session import Session, configure
-from tests.offline.rehearsal.toy import ROOT
+from offline.rehearsal.output.outcome import Configuration, Outcome
+from offline.rehearsal.session import configure
+from tests.support import rehearsing
+from tests.support.checkout import ROOT
+from tests.support.rehearsing import SMALL, pipeline_folder, rehearse_file, stack_file
 from tests.workloads.wheels import pin, write_wheel
 
 IMAGE = "registry.example.com/r@sha256:" + "0" * 64
@@ -32,7 +31,7 @@ TRAIN = """
 import importlib.util, json, os, pathlib, sys
 data, rate, output = sys.argv[1:]
 print("key is", os.environ["KEY"])
-print("there:", [name for name in ("tensorflow", "pulumi", "shout", "tiny") if importlib.util.find_spec(name)])
+print("has:", [name for name in ("tensorflow", "pulumi", "shout", "tiny") if importlib.util.find_spec(name)])
 pathlib.Path(output, "metrics.json").write_text(json.dumps({"score": float(rate)}))
 """
 SHOUT = b"""
@@ -63,18 +62,6 @@ FAILING: Mapping[str, Any] = {
 }
 
 
-def pipeline(folder: Path, name: str, steps: Mapping[str, Any], locks: Mapping[str, str]) -> str:
-    """Writes a pipeline; returns its folder."""
-    made = folder / name
-    made.mkdir(parents=True)
-    for file, text in {"prepare.py": PREPARE, "train.py": TRAIN, **locks}.items():
-        (made / file).write_text(text, encoding="utf-8")
-    rate = {"type": "number", "default": 0.5}
-    declared = {"description": "A toy.", "parameters": {"rate": rate}, "steps": steps}
-    (made / "pipeline.yaml").write_text(yaml.safe_dump(declared, sort_keys=False), encoding="utf-8")
-    return str(made)
-
-
 def lock_files(folder: Path) -> Mapping[str, str]:
     """Writes the wheels of what the lock files pin; returns these."""
     wheels = folder / "wheels"
@@ -89,27 +76,33 @@ def lock_files(folder: Path) -> Mapping[str, str]:
     }
 
 
-def stack(folder: Path, pipelines: Mapping[str, Mapping[str, Any]], **settings: Any) -> Path:
-    """The stack file of `local` with these pipelines, whose steps all run on its pool."""
-    content = yaml.safe_load((ROOT / "stacks" / "Pulumi.local.yaml").read_text(encoding="utf-8"))
-    small = {"pool": "cpu", "cpu": "100m", "memory": "512Mi", "ephemeral_storage": "100Mi"}
-    locks = lock_files(folder)
-    content["config"]["slipway:pipelines"] = {
-        name: {"uses": pipeline(folder, name, steps, locks), "steps": dict.fromkeys(steps, small)}
+def stack(folder: Path, pipelines: Mapping[str, Mapping[str, Any]], services: Any = None, **settings: Any) -> Path:
+    """The stack file of `local` with pipelines of these steps and services, all of which run on its pool."""
+    files = {"prepare.py": PREPARE, "train.py": TRAIN, **lock_files(folder)}
+    declared = {"parameters": {"rate": {"type": "number", "default": 0.5}}}
+    sections = {
+        name: {
+            "uses": pipeline_folder(
+                folder / name, files, **declared, steps=steps, **({"services": services} if services else {})
+            ),
+            "steps": dict.fromkeys(steps, SMALL),
+            **({"services": {service: {"pool": "cpu"} for service in services}} if services else {}),
+        }
         for name, steps in pipelines.items()
     }
-    content["config"].update({f"slipway:{key}": value for key, value in settings.items()})
-    file = folder / "stack.yaml"
-    file.write_text(json.dumps(content), encoding="utf-8")
-    return file
+    schedule = settings.pop("schedule", None)
+    if schedule:
+        sections["toy"]["schedule"] = schedule
+    return stack_file(folder / "stack.yaml", pipelines=sections, **settings)
 
 
-def refused(file: Path) -> list[Problem]:
+def problems_of(file: Path) -> list[Problem]:
     with pytest.raises(SettingsError) as error:
         configure("local", ROOT, file)
     return list(error.value.problems)
 
 
+TWO_STEPS = {"prepare": STEPS["prepare"], "train": STEPS["train"]}
 SECRETS = {"own-key": {"secure": "v1:abc"}}
 
 
@@ -120,62 +113,44 @@ def test_programs_that_are_not_here_are_refused_with_all_other_problems(tmp_path
         "draw": {"run": ["no-such-r"], "image": IMAGE, "rehearsal": {"run": ["no-such-julia"]}},
         "here": {"run": ["sh", "-c", "true"]},
     }
-    found = refused(stack(tmp_path, {"toy": steps}))
+    problems = problems_of(stack(tmp_path, {"toy": steps}, service_account=5))
     file = f"{tmp_path}/toy/pipeline.yaml"
-    assert [(each.key, each.value) for each in found] == [
-        (f"{file}: steps.train.run", "no-such-r"),
-        (f"{file}: steps.plot.run", "/opt/no-such/plot"),
-        (f"{file}: steps.draw.run", "no-such-julia"),
-    ]
-    assert "step `toy.train` runs it" in found[0].reason
-    assert "rehearsal: {run:" in found[0].fix
-    content = yaml.safe_load((tmp_path / "stack.yaml").read_text(encoding="utf-8"))
-    content["config"]["slipway:service_account"] = 5
-    (tmp_path / "stack.yaml").write_text(json.dumps(content), encoding="utf-8")
-    keys = {each.key for each in refused(tmp_path / "stack.yaml")}
-    assert {"slipway:service_account", found[0].key, found[1].key} <= keys
+    programs = {problem.key: problem for problem in problems if "toy/pipeline.yaml" in problem.key}
+    assert {key: problem.value for key, problem in programs.items()} == {
+        f"{file}: steps.train.run": "no-such-r",
+        f"{file}: steps.plot.run": "/opt/no-such/plot",
+        f"{file}: steps.draw.run": "no-such-julia",
+    }
+    assert "slipway:service_account" in {problem.key for problem in problems}
+    assert "rehearsal: {run:" in programs[f"{file}: steps.train.run"].fix
 
 
-def configured(tmp_path: Path, steps: Mapping[str, Any], **settings: Any) -> Configuration:
+def configure_steps(tmp_path: Path, steps: Mapping[str, Any], **settings: Any) -> Configuration:
     return configure("local", ROOT, stack(tmp_path, {"toy": steps}, **settings))
 
 
-def with_service(folder: Path, **service: Any) -> Path:
-    """A stack with a pipeline of one step, which connects to a service."""
-    file = stack(folder, {"toy": {"ask": {"run": ["sh", "-c", "true"], "connects": ["cache"]}}})
-    declared = folder / "toy" / "pipeline.yaml"
-    content = yaml.safe_load(declared.read_text(encoding="utf-8"))
-    content["services"] = {"cache": {"image": IMAGE, "port": 7000, **service}}
-    declared.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-    settings = json.loads(file.read_text(encoding="utf-8"))
-    settings["config"]["slipway:pipelines"]["toy"]["services"] = {"cache": {"pool": "cpu"}}
-    file.write_text(json.dumps(settings), encoding="utf-8")
-    return file
-
-
 def test_the_program_of_a_service_is_looked_for_like_that_of_a_step(tmp_path: Path) -> None:
-    (problem,) = refused(with_service(tmp_path / "a", run=["no-such-server", "{port}"]))
+    steps = {"ask": {"run": ["sh", "-c", "true"], "connects": ["cache"]}}
+    cache = {"image": IMAGE, "port": 7000, "run": ["no-such-server", "{port}"]}
+    (problem,) = problems_of(stack(tmp_path / "a", {"toy": steps}, {"cache": cache}))
     assert problem.key == f"{tmp_path}/a/toy/pipeline.yaml: services.cache.run"
     assert problem.value == "no-such-server"
-    assert "service `toy.cache` runs it" in problem.reason
-    assert "`rehearsal: {run: [python, …]}` of the service" in problem.fix
+    assert "of the service" in problem.fix
     instead = {"run": ["python", "-m", "http.server", "{port}", "--bind", "0.0.0.0", "--directory", "{data}"]}
-    found = configure(
-        "local", ROOT, with_service(tmp_path / "b", run=["no-such-server", "{port}"], rehearsal=instead)
-    )
-    (remark,) = [each for each in found.remarks if "toy.cache" in each]
+    file = stack(tmp_path / "b", {"toy": steps}, {"cache": {**cache, "rehearsal": instead}})
+    (remark,) = [remark for remark in configure("local", ROOT, file).remarks if "toy.cache" in remark]
     assert "`python -m http.server 7000 --bind 0.0.0.0 --directory /data` in place of `no-such-server" in remark
 
 
 def test_what_a_pipeline_says_instead_runs_and_is_said(tmp_path: Path) -> None:
-    found = configured(tmp_path, {"prepare": STEPS["prepare"], "train": STEPS["train"]}, secrets=SECRETS)
-    (remark,) = [each for each in found.remarks if "toy.train" in each]
+    remarks = configure_steps(tmp_path, TWO_STEPS, secrets=SECRETS).remarks
+    (remark,) = [remark for remark in remarks if "toy.train" in remark]
     assert re.search(r"toy\.train runs `python train\.py .* 0\.2 .*` in place of `no-such-r train\.R", remark)
     assert "not on this machine" in remark
 
 
 def test_a_program_that_a_lock_file_may_bring_is_not_refused(tmp_path: Path) -> None:
-    assert not configured(tmp_path, {"report": {**STEPS["report"], "run": ["shout"]}}).remarks
+    assert not configure_steps(tmp_path, {"report": {**STEPS["report"], "run": ["shout"]}}).remarks
 
 
 def test_programs_are_not_looked_for_in_virtual_environments(
@@ -191,61 +166,40 @@ def test_programs_are_not_looked_for_in_virtual_environments(
     assert "/usr/bin" in search_path()
 
 
-def test_secrets_are_placeholders_unless_the_environment_has_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("secrets", [SECRETS, {}], ids=["in the stack", "nowhere else"])
+def test_a_secret_is_that_of_the_environment_and_shown_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secrets: Mapping[str, Any]
 ) -> None:
-    steps = {"prepare": STEPS["prepare"], "train": STEPS["train"]}
-    remarks = configured(tmp_path / "a", steps, secrets=SECRETS).remarks
-    assert any("slipway:secrets.own-key" in remark and "SLIPWAY_SECRET_OWN_KEY" in remark for remark in remarks)
+    """Without it, one of the stack is a placeholder, and one that the stack lacks is asked for."""
+    if secrets:
+        remarks = configure_steps(tmp_path / "a", TWO_STEPS, secrets=secrets).remarks
+        assert any("slipway:secrets.own-key" in text and "SLIPWAY_SECRET_OWN_KEY" in text for text in remarks)
+    else:
+        (problem,) = problems_of(stack(tmp_path / "a", {"toy": TWO_STEPS}))
+        assert "SLIPWAY_SECRET_OWN_KEY" in problem.fix
     monkeypatch.setenv("SLIPWAY_SECRET_OWN_KEY", PLANTED)
-    found = configured(tmp_path / "b", steps, secrets=SECRETS)
-    assert any("SLIPWAY_SECRET_OWN_KEY" in remark for remark in found.remarks)
-    assert PLANTED not in repr(found)
-    assert PLANTED not in json.dumps(found.values)
+    configuration = configure_steps(tmp_path / "b", TWO_STEPS, secrets=secrets)
+    assert "secret own-key has the value of SLIPWAY_SECRET_OWN_KEY" in configuration.remarks
+    assert PLANTED not in repr(configuration)
+    assert PLANTED not in json.dumps(configuration.values)
 
 
-def test_the_environment_alone_may_have_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = {"prepare": STEPS["prepare"], "train": STEPS["train"]}
-    with pytest.raises(SettingsError, match="for a rehearsal alone, set SLIPWAY_SECRET_OWN_KEY"):
-        configured(tmp_path / "a", steps)
-    monkeypatch.setenv("SLIPWAY_SECRET_OWN_KEY", PLANTED)
-    found = configured(tmp_path / "b", steps)
-    assert "secret own-key has the value of SLIPWAY_SECRET_OWN_KEY" in found.remarks
-    assert PLANTED not in repr(found)
-    assert PLANTED not in json.dumps(found.values)
+SCHEDULE = {"cron": "0 3 * * *", "notify": {"secret": "chat"}}
 
 
 def test_the_environment_alone_may_have_the_webhook_of_a_schedule(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = stack(tmp_path, {"toy": {"ask": {"run": ["sh", "-c", "true"]}}})
-    settings = json.loads(file.read_text(encoding="utf-8"))
-    schedule = {"cron": "0 3 * * *", "notify": {"secret": "chat"}}
-    settings["config"]["slipway:pipelines"]["toy"]["schedule"] = schedule
-    file.write_text(json.dumps(settings), encoding="utf-8")
+    file = stack(tmp_path, {"toy": {"ask": {"run": ["sh", "-c", "true"]}}}, schedule=SCHEDULE)
     assert any("secret chat is not set" in remark for remark in configure("local", ROOT, file).remarks)
     monkeypatch.setenv("SLIPWAY_SECRET_CHAT", "https://chat.example/hook")
-
-    found = configure("local", ROOT, file)
-
-    assert "secret chat has the value of SLIPWAY_SECRET_CHAT" in found.remarks
+    assert "secret chat has the value of SLIPWAY_SECRET_CHAT" in configure("local", ROOT, file).remarks
 
 
 def test_a_webhook_that_a_program_reads_too_is_asked_for(tmp_path: Path) -> None:
     ask = {"run": ["sh", "-c", "true"], "secrets": {"KEY": "chat"}}
-    file = stack(tmp_path, {"toy": {"ask": ask}})
-    settings = json.loads(file.read_text(encoding="utf-8"))
-    schedule = {"cron": "0 3 * * *", "notify": {"secret": "chat"}}
-    settings["config"]["slipway:pipelines"]["toy"]["schedule"] = schedule
-    file.write_text(json.dumps(settings), encoding="utf-8")
-    (problem,) = refused(file)
+    (problem,) = problems_of(stack(tmp_path, {"toy": {"ask": ask}}, schedule=SCHEDULE))
     assert (problem.key, "SLIPWAY_SECRET_CHAT" in problem.fix) == ("slipway:secrets.chat", True)
-
-
-def rehearse(folder: Path, file: Path) -> tuple[Outcome, str]:
-    console = Console(record=True, width=200, highlight=False, quiet=False, file=(folder / "printed").open("w"))
-    options = Options("local", ROOT, folder / "out", config_file=file)
-    return Session(declare, configure("local", ROOT, file), options, console).run(), console.export_text()
 
 
 @pytest.fixture(scope="module")
@@ -262,12 +216,12 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome, 
             patched.setenv(name, value)
         patched.setattr(session, "ENVIRONMENTS", folder / "build" / "environments")
         file = stack(folder, {"toy": STEPS, "failing": FAILING}, secrets=SECRETS)
-        outcome, printed = rehearse(folder, file)
+        outcome, printed = rehearse_file(folder / "out", file)
     return folder, outcome, printed
 
 
 def log(rehearsed: tuple[Path, Outcome, str], job: str) -> str:
-    return (rehearsed[0] / "out" / "logs" / f"{job}.log").read_text(encoding="utf-8")
+    return rehearsing.log(rehearsed[0] / "out", job)
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -282,7 +236,7 @@ def test_the_steps_run_in_the_environments_of_their_lock_files(rehearsed: tuple[
     assert toy == dict.fromkeys(["toy-prepare", "toy-train-0-2", "toy-train-0-1", "toy-report"], "succeeded"), (
         printed
     )
-    assert "there: ['tiny']" in log(rehearsed, "toy-train-0-2")
+    assert "has: ['tiny']" in log(rehearsed, "toy-train-0-2")
     assert re.search(r"best is \S+/toy/train-0-2/", log(rehearsed, "toy-report"))
     assert (
         len(re.findall(r"made an environment with requirements\.txt and TensorFlow's packages in", printed)) == 1

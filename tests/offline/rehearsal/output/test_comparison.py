@@ -12,7 +12,7 @@ import pytest
 from infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, VARIANT_ANNOTATION
 from infra.pipelines.results import RESULTS, Column, File, Number, Table
 from infra.review.stack import Resource
-from offline.rehearsal.output.charts import drawn
+from offline.rehearsal.output.charts import draw
 from offline.rehearsal.output.comparison import Comparison, compare
 from offline.rehearsal.output.results import CollectedResults, JobResults, ShownNumber
 from offline.rehearsal.output.terminal import times
@@ -38,7 +38,7 @@ content = {"accuracy": accuracy, "loss": loss, "rare": [{"name": f"of {sys.argv[
 MEASURED = {100: (0.91, 0.4), 300: (0.95, 0.2), 1000: (0.95, 0.25)}
 
 
-def compared(
+def compare_jobs(
     measured: Mapping[str, tuple[Mapping[str, Any], Mapping[str, float]]],
     best: Mapping[str, str] | None = None,
     order: list[str] | None = None,
@@ -55,11 +55,11 @@ def compared(
         phase = (phases or {}).get(name, Phase.SUCCEEDED)
         accelerator = "nvidia-tesla-t4" if values.get("pool") == "t4" else ""
         records[f"urn:{name}"] = JobRecord(f"urn:{name}", name, phase=phase, accelerator=accelerator)
-        shown = [ShownNumber(each, each, value, "number", str(value)) for each, value in numbers.items()]
+        shown = [ShownNumber(number, number, value, "number", str(value)) for number, value in numbers.items()]
         if phase.good:
             results.append(JobResults(name, "churn", Path(name), numbers=shown))
-    (found,) = compare(jobs, records, CollectedResults(tuple(results)), order or [])
-    return found
+    (comparison,) = compare(jobs, records, CollectedResults(tuple(results)), order or [])
+    return comparison
 
 
 def test_the_order_is_the_declaration_s_and_so_is_the_best_of_equals() -> None:
@@ -68,24 +68,24 @@ def test_the_order_is_the_declaration_s_and_so_is_the_best_of_equals() -> None:
         "a": ({"trees": 100}, {"loss": 0.5}),
         "c": ({"trees": 200}, {"loss": 0.2}),
     }
-    found = compared(measured, {"by": "loss", "of": "min"}, ["c", "a", "b"])
-    assert [variant.record.name for variant in found.variants] == ["c", "a", "b"]
-    assert found.best is found.variants[0]
-    largest = compared(measured, {"by": "loss"}).best
+    comparison = compare_jobs(measured, {"by": "loss", "of": "min"}, ["c", "a", "b"])
+    assert [variant.record.name for variant in comparison.variants] == ["c", "a", "b"]
+    assert comparison.best is comparison.variants[0]
+    largest = compare_jobs(measured, {"by": "loss"}).best
     assert largest is not None
     assert largest.record.name == "a"
-    assert compared(measured).best is None
+    assert compare_jobs(measured).best is None
 
 
 def test_numbers_beside_each_other_have_as_many_digits() -> None:
-    found = compared({"a": ({"x": 1}, {"loss": 0.5}), "b": ({"x": 2}, {"loss": 0.0123})})
-    assert [found.cell(variant, "loss") for variant in found.variants] == ["0.500", "0.012"]
-    assert found.cell(found.variants[0], "accuracy") == ""
+    comparison = compare_jobs({"a": ({"x": 1}, {"loss": 0.5}), "b": ({"x": 2}, {"loss": 0.0123})})
+    assert [comparison.cell(variant, "loss") for variant in comparison.variants] == ["0.500", "0.012"]
+    assert comparison.cell(comparison.variants[0], "accuracy") == ""
 
 
 def test_one_axis_of_numbers_gives_points_in_its_order() -> None:
     measured = {f"v{x}": ({"trees": x}, {"loss": y}) for x, y in ((300, 0.2), (100, 0.4), (200, 0.3))}
-    charts, bars = drawn(compared(measured, {"by": "loss", "of": "min"}))
+    charts, bars = draw(compare_jobs(measured, {"by": "loss", "of": "min"}))
     (chart,) = charts
     assert bars == []
     assert (chart.title, chart.unit) == ("Loss", "trees")
@@ -96,7 +96,7 @@ def test_one_axis_of_numbers_gives_points_in_its_order() -> None:
 
 def test_a_wide_axis_is_logarithmic_and_says_so() -> None:
     measured = {f"v{x}": ({"rate": x}, {"loss": x}) for x in (0.0001, 0.001, 0.01)}
-    ((chart,), _) = drawn(compared(measured))
+    ((chart,), _) = draw(compare_jobs(measured))
     assert chart.unit == "rate (logarithmic)"
     assert [x for x, _, _ in chart.lines[0].points] == pytest.approx([0, 0.5, 1])
 
@@ -105,7 +105,7 @@ def test_a_second_axis_of_names_gives_a_line_each() -> None:
     measured = {
         f"{pool}-{x}": ({"pool": pool, "batch": x}, {"loss": x / 100}) for pool in ("t4", "h100") for x in (32, 64)
     }
-    ((chart,), _) = drawn(compared(measured))
+    ((chart,), _) = draw(compare_jobs(measured))
     assert [line.name for line in chart.lines] == ["h100", "t4 (nvidia-tesla-t4)"]
     assert {len(line.points) for line in chart.lines} == {2}
 
@@ -119,7 +119,7 @@ def test_of_two_axes_of_numbers_the_longer_is_drawn_and_the_other_gives_lines(
         for count in trees
         for depth in (1, 3)
     }
-    ((chart,), bars) = drawn(compared(measured))
+    ((chart,), bars) = draw(compare_jobs(measured))
     assert bars == []
     assert chart.unit == unit
     assert [line.name for line in chart.lines] == (
@@ -138,7 +138,7 @@ def test_of_two_axes_of_numbers_the_longer_is_drawn_and_the_other_gives_lines(
 )
 def test_bars_begin_at_zero(values: Mapping[str, float], zero: float, spans: list[tuple[float, float]]) -> None:
     measured = {name: ({"model": name}, {"loss": value}) for name, value in values.items()}
-    _, (bars,) = drawn(compared(measured))
+    _, (bars,) = draw(compare_jobs(measured))
     assert bars.zero == zero
     assert [(bar.start, bar.end) for bar in bars.bars] == spans
 
@@ -150,14 +150,14 @@ def test_a_variant_without_a_number_is_a_row_without_a_bar() -> None:
         "lost": ({"model": "huge"}, {}),
     }
     phases = {"failed": Phase.FAILED, "lost": Phase.NOT_RUN}
-    found = compared(measured, {"by": "loss"}, phases=phases)
-    _, (bars,) = drawn(found)
+    comparison = compare_jobs(measured, {"by": "loss"}, phases=phases)
+    _, (bars,) = draw(comparison)
     assert [(bar.label, bar.text, bar.drawn) for bar in bars.bars] == [
         ("model huge", "not run", False),
         ("model large", "failed", False),
         ("model small", "0.500", True),
     ]
-    assert "2 of 3 left none" in found.rule
+    assert "2 of 3 left none" in comparison.rule
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Where a device plugin is declared, GPUs are there only on nodes that it reaches, and pods can ask which."""
 
-import sys
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +8,6 @@ from typing import Any
 
 import pulumi_kubernetes as k8s
 import pytest
-import yaml
-from rich.console import Console
 
 from infra.kubernetes.device_plugin import values
 from infra.kubernetes.gates import Gates
@@ -18,10 +16,10 @@ from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.platform import DevicePlugin, Node, Resources, Taint
 from infra.review.stack import Resource
 from offline.rehearsal.cluster.cluster_objects import DevicePlugins
-from offline.rehearsal.output.outcome import Options
 from offline.rehearsal.records import JobRecord, Phase
-from offline.rehearsal.session import Session, configure
-from tests.offline.rehearsal.toy import CLUSTER, NAMESPACE, ROOT, Toys, rehearse
+from tests.offline.rehearsal.toy import CLUSTER, NAMESPACE, Toys, rehearse
+from tests.support.checkout import ROOT
+from tests.support.rehearsing import log, record, rehearse_file
 from tests.support.stand_in import cpu_pool, gpu_pool, platform, step
 
 GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
@@ -45,8 +43,8 @@ def release(cluster: str = "here", **changes: Any) -> Resource:
 
 def plugins(*releases: Resource) -> DevicePlugins:
     made = DevicePlugins()
-    for each in releases:
-        made.add(each)
+    for release in releases:
+        made.add(release)
     return made
 
 
@@ -61,7 +59,7 @@ def required(key: str, operator: str, *wanted: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("declared", "there", "reason"),
+    ("declared", "gpu_node", "reason"),
     [
         (
             release(),
@@ -77,11 +75,13 @@ def required(key: str, operator: str, *wanted: str) -> dict[str, Any]:
     ],
 )
 def test_what_keeps_the_plugin_off_a_node_is_said_as_the_scheduler_would(
-    declared: Resource, there: Node, reason: str
+    declared: Resource, gpu_node: Node, reason: str
 ) -> None:
-    found = plugins(declared).obstacle(there)
-    assert "no device plugin makes nvidia.com/gpu allocatable on pool gpu" in found
-    assert f"DaemonSet nvidia-device-plugin-gpu: 1 node(s) {'had ' if 'taint' in reason else ''}{reason}" in found
+    obstacle = plugins(declared).obstacle(gpu_node)
+    assert "no device plugin makes nvidia.com/gpu allocatable on pool gpu" in obstacle
+    assert (
+        f"DaemonSet nvidia-device-plugin-gpu: 1 node(s) {'had ' if 'taint' in reason else ''}{reason}" in obstacle
+    )
 
 
 def test_nodes_without_gpus_need_no_plugin() -> None:
@@ -95,8 +95,8 @@ url, folder = sys.argv[1:]
 token = open(folder + "/token").read() if len(sys.argv) > 2 else ""
 request = urllib.request.Request(url + "/api/v1/nodes", headers={"Authorization": "Bearer " + token})
 try:
-    found = json.load(urllib.request.urlopen(request))
-    print([(each["metadata"]["name"], each["status"]["allocatable"]["cpu"]) for each in found["items"]])
+    nodes = json.load(urllib.request.urlopen(request))["items"]
+    print([(node["metadata"]["name"], node["status"]["allocatable"]["cpu"]) for node in nodes])
 except urllib.error.HTTPError as error:
     sys.exit(f"{error.code} {json.load(error)['message']}")
 """
@@ -107,25 +107,16 @@ def reader(verbs: list[str]) -> Callable[[], object]:
 
     def program() -> None:
         toys = Toys()
-        account = k8s.core.v1.ServiceAccount(
+        account = toys.declare(k8s.core.v1.ServiceAccount, "reader")
+        rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": verbs}]
+        everywhere = {"namespace": None}
+        role = toys.declare(k8s.rbac.v1.ClusterRole, "reader", metadata=everywhere, rules=rules)
+        binding = toys.declare(
+            k8s.rbac.v1.ClusterRoleBinding,
             "reader",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name="reader", namespace=NAMESPACE),
-            opts=toys.options([toys.namespace]),
-        )
-        role = k8s.rbac.v1.ClusterRole(
-            "role",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name="reader"),
-            rules=[k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=["nodes"], verbs=verbs)],
-            opts=toys.options(),
-        )
-        binding = k8s.rbac.v1.ClusterRoleBinding(
-            "binding",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name="reader"),
-            role_ref=k8s.rbac.v1.RoleRefArgs(
-                api_group="rbac.authorization.k8s.io", kind="ClusterRole", name="reader"
-            ),
-            subjects=[k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name="reader", namespace=NAMESPACE)],
-            opts=toys.options(),
+            metadata=everywhere,
+            role_ref={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader"},
+            subjects=[{"kind": "ServiceAccount", "name": "reader", "namespace": NAMESPACE}],
         )
         api = "https://kubernetes.default.svc"
         folder = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -137,20 +128,17 @@ def reader(verbs: list[str]) -> Callable[[], object]:
 def test_a_pod_reads_the_nodes_of_its_cluster_with_its_token(tmp_path: Path) -> None:
     outcome, _ = rehearse(reader(["get", "list"]), tmp_path)
 
-    (record,) = outcome.records
-    assert record.phase is Phase.SUCCEEDED, record
-    log = (tmp_path / "logs" / "read.log").read_text(encoding="utf-8")
-    assert f"('{CLUSTER}-cpu-0', " in log
+    assert record(outcome).phase is Phase.SUCCEEDED, record(outcome)
+    assert f"('{CLUSTER}-cpu-0', " in log(tmp_path, "read")
     assert not list((tmp_path / "pods").glob("read*"))
 
 
 def test_a_pod_that_may_not_list_nodes_is_refused_as_the_api_server_would(tmp_path: Path) -> None:
     outcome, _ = rehearse(reader(["get"]), tmp_path)
 
-    (record,) = outcome.records
-    assert record.phase is Phase.FAILED
+    assert record(outcome).phase is Phase.FAILED
     user = f"system:serviceaccount:{NAMESPACE}:reader"
-    assert f'403 nodes is forbidden: User "{user}" cannot list resource "nodes"' in record.message
+    assert f'403 nodes is forbidden: User "{user}" cannot list resource "nodes"' in record(outcome).message
 
 
 STACK = {
@@ -187,32 +175,30 @@ def train(plugin_tolerates: Sequence[Taint], *, gated: bool) -> None:
         arguments=["--store", "{store}"],
         resources=Resources(cpu=1000, memory=2048, ephemeral_storage=1024, gpus=1),
     )
-    gates = [each for each in Gates("image").guard(made).after if gated and each.pipeline == "devices-gate"]
+    gates = [step for step in Gates("image").guard(made).after if gated and step.pipeline == "devices-gate"]
     declare([replace(made, pool=gpu_pool(), after=gates)], {"here": space}, ROOT)
 
 
-def rehearsed(program: Callable[[], object], folder: Path) -> dict[str, JobRecord]:
+def rehearse_steps(program: Callable[[], object], folder: Path) -> dict[str, JobRecord]:
     file = folder / "Pulumi.here.yaml"
-    file.write_text(yaml.safe_dump({"config": STACK}), encoding="utf-8")
-    options = Options("here", ROOT, folder / "rehearsal", config_file=file)
-    console = Console(record=True, file=sys.stderr, width=200, highlight=False)
-    outcome = Session(program, configure("here", ROOT, file), options, console).run()
-    return {record.name: record for record in outcome.records}
+    file.write_text(json.dumps({"config": STACK}), encoding="utf-8")
+    outcome, _ = rehearse_file(folder / "rehearsal", file, program, stack="here")
+    return {job.name: job for job in outcome.records}
 
 
 def test_a_step_gets_the_gpus_that_the_plugin_makes_allocatable(tmp_path: Path) -> None:
-    jobs = rehearsed(lambda: train([GPU_TAINT], gated=True), tmp_path)
+    jobs = rehearse_steps(lambda: train([GPU_TAINT], gated=True), tmp_path)
 
-    assert {name: each.phase for name, each in jobs.items()} == {
+    assert {name: job.phase for name, job in jobs.items()} == {
         "devices-gate-here": Phase.SUCCEEDED,
         "digits-train": Phase.SUCCEEDED,
     }
-    log = (tmp_path / "rehearsal" / "logs" / "devices-gate-here.log").read_text(encoding="utf-8")
-    assert "Pool gpu: 1 GPU(s) allocatable on each of here-gpu-0" in log
+    gate = log(tmp_path / "rehearsal", "devices-gate-here")
+    assert "Pool gpu: 1 GPU(s) allocatable on each of here-gpu-0" in gate
 
 
 def test_a_taint_that_nobody_told_the_plugin_of_ends_the_rehearsal_at_once(tmp_path: Path) -> None:
-    jobs = rehearsed(lambda: train([], gated=True), tmp_path)
+    jobs = rehearse_steps(lambda: train([], gated=True), tmp_path)
 
     gate = jobs["devices-gate-here"]
     assert gate.phase is Phase.FAILED
@@ -222,7 +208,7 @@ def test_a_taint_that_nobody_told_the_plugin_of_ends_the_rehearsal_at_once(tmp_p
 
 @pytest.mark.slow
 def test_a_step_without_a_gate_is_told_why_it_gets_no_gpu(tmp_path: Path) -> None:
-    (record,) = rehearsed(lambda: train([], gated=False), tmp_path).values()
-    assert record.phase is Phase.FAILED
-    assert "Insufficient nvidia.com/gpu" in record.reason
-    assert "DaemonSet nvidia-device-plugin-gpu: 1 node(s) had untolerated taint" in record.reason
+    (job,) = rehearse_steps(lambda: train([], gated=False), tmp_path).values()
+    assert job.phase is Phase.FAILED
+    assert "Insufficient nvidia.com/gpu" in job.reason
+    assert "DaemonSet nvidia-device-plugin-gpu: 1 node(s) had untolerated taint" in job.reason

@@ -1,7 +1,6 @@
 """A namespace refuses the pods that the API server would refuse there."""
 
 import copy
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from infra.platform import Resources
 from infra.review.stack import Resource
 from offline.rehearsal.cluster.cluster_objects import Objects, RefusedError, quota_violations
 from offline.rehearsal.cluster.pods import pod_spec
-from tests.offline.rehearsal.toy import NAMESPACE, Toys, rehearse
+from tests.offline.rehearsal.toy import Toys, rehearse
 
 GOOD: dict[str, Any] = {
     "restartPolicy": "Never",
@@ -27,12 +26,6 @@ GOOD: dict[str, Any] = {
         }
     ],
 }
-
-
-def changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    spec = copy.deepcopy(GOOD)
-    change(spec)
-    return spec
 
 
 @pytest.mark.parametrize(
@@ -54,7 +47,9 @@ def test_a_pod_that_exceeds_a_quota_is_refused(hard: dict[str, str], says: list[
 
 
 def test_a_quota_makes_requests_mandatory() -> None:
-    pod = pod_spec({"spec": changed(lambda spec: spec["containers"][0].pop("resources"))})
+    spec = copy.deepcopy(GOOD)
+    del spec["containers"][0]["resources"]
+    pod = pod_spec({"spec": spec})
     assert quota_violations({"requests.cpu": "4"}, pod, Resources(0, 0)) == ["must specify requests.cpu for: main"]
 
 
@@ -71,12 +66,7 @@ def test_a_pod_that_its_namespace_forbids_fails_the_rehearsal(tmp_path: Path) ->
 def test_a_quota_of_the_namespace_counts(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()
-        quota = k8s.core.v1.ResourceQuota(
-            "quota",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name="small", namespace=NAMESPACE),
-            spec=k8s.core.v1.ResourceQuotaSpecArgs(hard={"requests.cpu": "50m"}),
-            opts=toys.options([toys.namespace]),
-        )
+        quota = toys.declare(k8s.core.v1.ResourceQuota, "small", spec={"hard": {"requests.cpu": "50m"}})
         toys.job("greedy", "print('never')", cpu="100m", after=[quota])
 
     _, printed = rehearse(program, tmp_path)

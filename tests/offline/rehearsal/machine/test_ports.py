@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from offline.rehearsal.machine.processes import LOOPBACK, as_declared, free_ports
-from tests.offline.rehearsal.toy import ROOT
+from tests.support.checkout import ROOT
 
 OTHER = """
 import sys
@@ -14,28 +14,28 @@ print(*as_declared([int(sys.argv[1])]))
 """
 
 
-def taken_elsewhere(port: int, waits: bool = False) -> subprocess.Popen[str]:
+def take_elsewhere(port: int, waits: bool = False) -> subprocess.Popen[str]:
     """Another process that wants the port, prints which one it took, and may then stay; 0 is never to be had."""
     wait = "\nsys.stdout.flush()\nsys.stdin.read()" if waits else ""
     command = [sys.executable, "-c", OTHER + wait, str(port)]
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def found_elsewhere() -> int:
-    """A free port that a process found which has ended: it keeps the port from nobody."""
-    said, _ = taken_elsewhere(0).communicate(timeout=60)
-    return int(said)
+def port_of_another() -> int:
+    """A free port that a process took which has ended: it keeps the port from nobody."""
+    output, _ = take_elsewhere(0).communicate(timeout=60)
+    return int(output)
 
 
 def test_a_port_that_this_process_found_is_found_by_no_other() -> None:
     (port,) = free_ports(1)
-    said, _ = taken_elsewhere(port).communicate(timeout=60)
-    assert int(said) != port
+    output, _ = take_elsewhere(port).communicate(timeout=60)
+    assert int(output) != port
 
 
 def test_a_declared_port_that_another_process_found_is_free_again_when_that_one_ends() -> None:
-    port = found_elsewhere()
-    with taken_elsewhere(port, waits=True) as other:
+    port = port_of_another()
+    with take_elsewhere(port, waits=True) as other:
         assert other.stdin
         assert other.stdout
         assert int(other.stdout.readline()) == port
@@ -47,7 +47,7 @@ def test_a_declared_port_that_another_process_found_is_free_again_when_that_one_
 
 
 def test_a_server_that_ended_with_open_connections_has_its_port_again() -> None:
-    port = found_elsewhere()
+    port = port_of_another()
     with socket.create_server((LOOPBACK, port)) as server, socket.create_connection((LOOPBACK, port)) as client:
         (another,) = as_declared([port])
         assert another != port
