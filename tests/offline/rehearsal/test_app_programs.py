@@ -66,7 +66,9 @@ def apps(settings: Settings) -> list[AppDeclaration]:
             AppDeclaration(
                 "odd", "Odd", settings.odd, 8000, ["no-such-server", "{model}"], image=IMAGE,
                 inputs={"model": "train"}, connects=["site"], token=True,
-                substitute=Substitute(["python", "-c", %(substitute)r, "{port}", "{model}/model", "{token}"]),
+                substitute=Substitute(
+                    ["python", "-c", %(substitute)r, "{port}", "{model}/model", "{token}", "{pipeline}"]
+                ),
             )
         )
     if settings.nowhere:
@@ -100,8 +102,9 @@ http.server.ThreadingHTTPServer((host, int(port)), Handler).serve_forever()
 
 SUBSTITUTE = """
 import os, pathlib, socket, sys, time
-port, model, token = sys.argv[1:]
-print("instead", pathlib.Path(model).read_text(), "token", len(token), os.environ["SITE_ADDRESS"], flush=True)
+port, model, token, pipeline = sys.argv[1:]
+print("instead of", pathlib.Path(pipeline).name, pathlib.Path(model).read_text(), "token", len(token), flush=True)
+print("site", os.environ["SITE_ADDRESS"], flush=True)
 listening = socket.create_server(("127.0.0.1", int(port)))
 while True:
     listening.accept()[0].close()
@@ -155,7 +158,9 @@ def test_an_app_has_its_code_its_lock_file_and_what_it_reads_and_nothing_else(
     assert not [text for text in texts if "planted-key" in text]
     assert (tmp_path / "out" / "services" / "toy-site" / "data" / "kept").exists()
     assert "toy.odd runs `python -c" in printed or "toy.odd runs what stands in for `no-such-server`" in printed
-    assert "instead seven token 32 127.0.0.1:" in log(tmp_path / "out", "toy-odd")
+    substitute = log(tmp_path / "out", "toy-odd")
+    assert "instead of toy seven token 32\n" in substitute
+    assert "site 127.0.0.1:" in substitute
 
 
 def test_a_program_of_an_app_that_is_nowhere_is_refused_before_anything_runs(tmp_path: Path) -> None:
