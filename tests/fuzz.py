@@ -378,8 +378,8 @@ def wrong(case: Case, tree: Path) -> tuple[str, str]:
     from infra.review.contract import Severity
     from offline.evaluated.model import document
     from offline.evaluation.__main__ import evaluate_stack, other_stacks
-    from offline.evaluation.decoding import evaluated
-    from offline.evaluation.worker import evaluated as printed
+    from offline.evaluation.decoding import decode
+    from offline.evaluation.worker import evaluate_or_fail as printed
     from offline.preview.build import NOT_EVALUATED, Options, build, exit_code
     from offline.preview.markdown import comment
     from offline.preview.revisions import Evaluations
@@ -393,7 +393,7 @@ def wrong(case: Case, tree: Path) -> tuple[str, str]:
     if failure and (complaint := unclear(failure, stack, case.name)):
         return kind, complaint
     options = Options(date(2026, 11, 22), lambda _: {})
-    preview = build(Evaluations({stack: evaluated(stack, decoded)}, {}), options)
+    preview = build(Evaluations({stack: decode(stack, decoded)}, {}), options)
     if not failure and exit_code(preview, Severity.ERROR) == NOT_EVALUATED:
         return kind, preview.stacks[0].failures[0].message
     shown = document(preview) + comment(preview)

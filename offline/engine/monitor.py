@@ -15,7 +15,7 @@ from pulumi.runtime.proto import resource_pb2
 from infra.emulator import Emulator, StoreFiles
 from infra.review.stack import JOB, Resource, mapping, texts
 from offline.engine.provider_outputs import computed_outputs, is_marked, mark, number_mark, physical_id
-from offline.engine.resources import StackOutput, masked, plain, requested, stood_in
+from offline.engine.resources import StackOutput, mask, plain, read_request, stood_in
 
 STACK_REFERENCE = "pulumi:pulumi:StackReference"
 """The type of the resource that reads the outputs of another stack."""
@@ -195,7 +195,7 @@ class Monitor(mocks.MockMonitor):
 
     def _note(self, request: Any) -> Resource:
         urn = self.make_urn(request.parent, request.type, request.name)
-        resource = requested(urn, request)
+        resource = read_request(urn, request)
         package = resource.package
         if resource.custom and not resource.provider and package != "pulumi" and self._disabled & {package, "*"}:
             raise EvaluationError(
@@ -250,7 +250,7 @@ class Cloud(mocks.Mocks):
         resource: Resource = self.answering.resource
         outputs: dict[str, Any] = {**args.inputs, **computed_outputs(resource), **self._emulated_outputs(resource)}
         identity = outputs.pop("id", None) or args.resource_id or physical_id(resource, outputs)
-        resource.outputs = masked(outputs)
+        resource.outputs = mask(outputs)
         return str(identity), outputs
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:

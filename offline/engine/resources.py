@@ -28,7 +28,7 @@ class NamedUnknown(Unknown):
         self.name = name
 
 
-def requested(urn: str, request: Any) -> Resource:
+def read_request(urn: str, request: Any) -> Resource:
     """The resource of a RegisterResource or ReadResource request, which Pulumi's protocol leaves untyped."""
     read = not hasattr(request, "object")
     inputs: Any = _read_marks(rpc.deserialize_properties(request.properties if read else request.object))
@@ -105,9 +105,9 @@ def plain(value: Any) -> Any:
     return plain(rpc.unwrap_rpc_secret(value)) if rpc.is_rpc_secret(value) else _map_parts(value, plain)
 
 
-def masked(value: Any) -> Any:
+def mask(value: Any) -> Any:
     """``value`` with `SECRET` in place of every secret."""
-    return SECRET if rpc.is_rpc_secret(value) else _map_parts(value, masked)
+    return SECRET if rpc.is_rpc_secret(value) else _map_parts(value, mask)
 
 
 def stood_in(inputs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -183,7 +183,7 @@ def references(raw: Mapping[str, Any]) -> list[Reference]:
     ]
 
 
-def referring(root: Path, stacks: Collection[str]) -> list[str]:
+def find_referring(root: Path, stacks: Collection[str]) -> list[str]:
     """The stacks of the checkout at ``root`` whose files name a cluster of one of ``stacks``."""
     try:
         names = [name for name in stack_names(root) if name not in stacks]

@@ -207,7 +207,7 @@ def _covered_seconds(spans: Sequence[tuple[float, float]]) -> float:
 # The cost of pipelines that run on a schedule: of one run, and of the runs of a month.
 
 
-def scheduled(
+def scheduled_costs(
     stack: Stack, charges: Sequence[Charge], measured: Mapping[str, JobDuration]
 ) -> Iterator[ScheduledCost]:
     """The cost of each CronJob that runs Jobs of the stack again: those that it is declared after.
@@ -273,7 +273,7 @@ def cost(
         least_nodes=sum(place.nodes for place in places),
         most_nodes=sum(pool.max_nodes for pool in stack.own_pools),
         run=run_cost(stack, [*timed, *stack.charges_elsewhere], jobs, measured or {}),
-        scheduled=list(scheduled(stack, [*timed, *stack.charges_elsewhere], measured or {})),
+        scheduled=list(scheduled_costs(stack, [*timed, *stack.charges_elsewhere], measured or {})),
         kept=list(_kept(stack, places)),
         lines=[_line(stack, charge) for charge in charges],
         unknown=[_charge_name(stack, charge) for charge in timed if charge.price is None],

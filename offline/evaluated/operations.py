@@ -22,7 +22,7 @@ from offline.evaluated.property_diff import (
     Path,
     covers,
     differences,
-    parsed,
+    parse_path,
     touches,
     unknown_paths,
     value_at,
@@ -53,33 +53,34 @@ class Replacing:
         """Types whose outputs may change with every update."""
         self._sometimes = {type_: paths for review in reviews for type_, paths in review.sometimes.items()}
         self._computed = {
-            type_: [parsed(path) for path in paths]
+            type_: [parse_path(path) for path in paths]
             for review in reviews
             for type_, paths in review.computed().items()
         }
         for review in reviews:
             for type_, paths in review.replacing().items():
                 self._forces[type_] = [
-                    _Force(parsed(path.removesuffix(BLOCK)), path.endswith(BLOCK)) for path in paths
+                    _Force(parse_path(path.removesuffix(BLOCK)), path.endswith(BLOCK)) for path in paths
                 ]
 
     def knows(self, type_: str) -> bool:
         """Whether a source says which changes replace resources of this type."""
         return type_ in self._forces
 
-    def forced(
+    def find_forcing(
         self, type_: str, diffs: Sequence[Difference], before: Mapping[str, object], after: Mapping[str, object]
     ) -> list[Difference]:
         """The differences that replace a resource with these properties before and after."""
         if type_ == KUBERNETES_PROVIDER:
-            diffs = _of_provider(diffs, before, after)
+            diffs = _provider_differences(diffs, before, after)
         always, sometimes = self._forces.get(type_, ()), self._sometimes.get(type_, {})
         return [
             difference
             for difference in diffs
             if any(_forces(force, difference) for force in always)
             or any(
-                without_indices(difference.path) == parsed(path) and replaces(difference.before, difference.after)
+                without_indices(difference.path) == parse_path(path)
+                and replaces(difference.before, difference.after)
                 for path, replaces in sometimes.items()
             )
         ]
@@ -96,7 +97,7 @@ class Replacing:
         return any(force.path[0] == property_ for force in self._forces.get(type_, ()))
 
 
-def _of_provider(
+def _provider_differences(
     diffs: Sequence[Difference], before: Mapping[str, object], after: Mapping[str, object]
 ) -> list[Difference]:
     """What counts of a Kubernetes provider.
@@ -162,14 +163,14 @@ class Effects:
 
 
 def _holds(fact: InPlace, difference: Difference, old: Resource, new: Resource) -> bool:
-    kept = parsed(fact.kept)
+    kept = parse_path(fact.kept)
     if kept and not _ignores(new, kept):
         return False
-    if fact.sent and _ignores(new, parsed(fact.sent)):
+    if fact.sent and _ignores(new, parse_path(fact.sent)):
         return False
-    if any(value_at(old.properties, parsed(path)) != value for path, value in fact.given.items()):
+    if any(value_at(old.properties, parse_path(path)) != value for path, value in fact.given.items()):
         return False
-    for path in map(parsed, fact.paths):
+    for path in map(parse_path, fact.paths):
         if fact.when is When.CHANGED:
             if touches(path, difference):
                 return True
@@ -188,7 +189,7 @@ def _holds(fact: InPlace, difference: Difference, old: Resource, new: Resource) 
 
 
 def _ignores(resource: Resource, path: Path) -> bool:
-    return any(covers(parsed(ignored), path) for ignored in resource.ignore_changes)
+    return any(covers(parse_path(ignored), path) for ignored in resource.ignore_changes)
 
 
 def _values(path: tuple[str | int, ...], difference: Difference) -> Iterator[tuple[Any, Any]]:
@@ -305,7 +306,7 @@ class ResourceDiff:
         return self.before.protect and (self.after is None or self.after.protect)
 
 
-def compared(before: Stack, after: Stack, known: Sequence[Review] | None = None) -> list[ResourceDiff]:
+def compare_resources(before: Stack, after: Stack, known: Sequence[Review] | None = None) -> list[ResourceDiff]:
     """Every managed resource in the order of declaration, then those that are deleted.
 
     ``known`` says which changes replace a resource; default: the reviews of all clouds and of Kubernetes.
@@ -347,9 +348,7 @@ class _Update:
         kept = [resource for resource in changed if self._replacing.keeps(new.type, resource, new.properties)]
         pending = [resource for resource in changed if resource not in kept]
         forcing = self._forcing_differences(old, new, pending)
-        forcing += [
-            resource for resource in pending if resource not in forcing and _asked_to_replace(new, resource)
-        ]
+        forcing += [resource for resource in pending if resource not in forcing and _is_to_replace(new, resource)]
         because = self._because(old, new, forcing)
         known = not pending or bool(forcing or because) or self._replacing.knows(new.type)
         if forcing or because:
@@ -373,14 +372,14 @@ class _Update:
     def _forcing_differences(
         self, old: Resource, new: Resource, changed: Sequence[Difference]
     ) -> list[Difference]:
-        forced = self._replacing.forced(new.type, changed, old.properties, new.properties)
+        forced = self._replacing.find_forcing(new.type, changed, old.properties, new.properties)
         provider = self._after.resources.get(new.provider)
         if new.type != SECRET_TYPE or provider is None or not _on(provider.properties.get(MUTABLE)):
             return forced
         return [difference for difference in forced if difference.path[0] not in SECRET_DATA]
 
     def _differences(self, old: Resource, new: Resource) -> list[Difference]:
-        ignored = [parsed(ignore_change) for ignore_change in new.ignore_changes]
+        ignored = [parse_path(ignore_change) for ignore_change in new.ignore_changes]
         candidates = [*differences(old.properties, new.properties), *self._may_differ(old, new)]
         return [
             difference
@@ -463,7 +462,7 @@ class _Update:
         if earlier is None or now is None or now.dependencies & self._renewed:
             return True
         changed = list(differences(earlier.properties, now.properties))
-        return bool(self._replacing.forced(now.type, changed, earlier.properties, now.properties))
+        return bool(self._replacing.find_forcing(now.type, changed, earlier.properties, now.properties))
 
     def _comes_from(self, property_: str, sources: set[str] | frozenset[str]) -> str:
         replaced, created = sorted(sources & self._replaced), sorted(sources & self._created)
@@ -478,8 +477,8 @@ class _Update:
         return f"{resource.type.rpartition(':')[2]} {resource.name}"
 
 
-def _asked_to_replace(new: Resource, difference: Difference) -> bool:
-    patterns = [parsed(replace_on_change) for replace_on_change in new.replace_on_changes]
+def _is_to_replace(new: Resource, difference: Difference) -> bool:
+    patterns = [parse_path(replace_on_change) for replace_on_change in new.replace_on_changes]
     return any(covers(pattern, path) for pattern in patterns for path in difference.leaves)
 
 

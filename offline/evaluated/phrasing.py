@@ -78,12 +78,12 @@ def many(count: int, word: str, plural: str = "") -> str:
     return f"{count} {word if count == 1 else plural or word + 's'}"
 
 
-def listed(parts: Iterable[str], nothing: str = "none") -> str:
+def join(parts: Iterable[str], nothing: str = "none") -> str:
     """Joined with commas; ``nothing`` if there are no parts."""
     return ", ".join(parts) or nothing
 
 
-def counted(changes: Changes) -> dict[Operation, int]:
+def count_operations(changes: Changes) -> dict[Operation, int]:
     """The number of resources by operation, destructive operations first, without Jobs that run."""
     jobs = {run.urn for run in changes.runs}
     operations = [resource.operation for resource in changes.resources if resource.urn not in jobs]
@@ -93,7 +93,7 @@ def counted(changes: Changes) -> dict[Operation, int]:
 def change_words(changes: Changes) -> str:
     """``1 replaced, 2 created``, without the Jobs that `job_words` counts."""
     nothing = "Jobs alone" if changes.runs else "no changes"
-    return listed((f"{count} {DONE[operation]}" for operation, count in counted(changes).items()), nothing)
+    return join((f"{count} {DONE[operation]}" for operation, count in count_operations(changes).items()), nothing)
 
 
 def job_words(changes: Changes | None, named: int = 0) -> str:
@@ -106,17 +106,17 @@ def job_words(changes: Changes | None, named: int = 0) -> str:
     running = [run for run in changes.runs if run.outcome is Outcome.RUNS]
     pools = dict.fromkeys(map(_pool, running))
     kept = len(changes.runs) - len(running)
-    parts = [f"{len(running)} on {listed(pools)}"] if running else []
+    parts = [f"{len(running)} on {join(pools)}"] if running else []
     if len(running) <= named:
-        parts = [f"{listed(run.name for run in running if _pool(run) == pool)} on {pool}" for pool in pools]
+        parts = [f"{join(run.name for run in running if _pool(run) == pool)} on {pool}" for pool in pools]
     if kept:
         parts.append(f"{kept} {'finds its result' if kept == 1 else 'find their results'}")
     if changes.unknown:
-        parts.append(f"unknown of {listed(changes.unknown)}")
+        parts.append(f"unknown of {join(changes.unknown)}")
     return "; ".join(parts) or "none"
 
 
-def running(changes: Changes | None) -> list[str]:
+def running_words(changes: Changes | None) -> list[str]:
     """``2 Jobs run``; an empty list if none runs."""
     count = sum(run.outcome is Outcome.RUNS for run in changes.runs) if changes else 0
     return [f"{many(count, 'Job')} {'runs' if count == 1 else 'run'}"] if count else []
@@ -143,7 +143,7 @@ def finding_words(findings: Sequence[Finding]) -> str:
     }
     new = sum(finding.new for finding in findings)
     new_words = f" ({new or 'none'} new)" if new < len(findings) else ""
-    return listed(many(count, severity) for severity, count in counts.items() if count) + new_words
+    return join(many(count, severity) for severity, count in counts.items() if count) + new_words
 
 
 def severity(finding: Finding) -> str:
@@ -151,7 +151,7 @@ def severity(finding: Finding) -> str:
     return finding.severity if finding.new else f"{finding.severity}, not new"
 
 
-def ordered(changes: Changes) -> list[ResourceChange]:
+def order_changes(changes: Changes) -> list[ResourceChange]:
     """Destructive changes first, otherwise in the order of declaration."""
     return sorted(changes.resources, key=lambda change: ORDER.index(change.operation))
 
@@ -179,7 +179,7 @@ def plural(kind: str) -> str:
     return f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
 
-def digests(change: PropertyChange) -> bool:
+def is_digest(change: PropertyChange) -> bool:
     """Whether a property differs in a digest alone."""
     if not isinstance(change.before, str) or not isinstance(change.after, str):
         return False

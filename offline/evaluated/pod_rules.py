@@ -86,7 +86,7 @@ def breaches(spec: Properties) -> list[Breach]:
             detail = f'volume "{volume.get("name")}" uses restricted volume type "{kind}"'
             violations.append(Breach(Rule.VOLUMES, detail, value=kind))
     for container in (*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))):
-        violations += _of_container(container, spec)
+        violations += _container_breaches(container, spec)
     return violations
 
 
@@ -98,7 +98,7 @@ def words(violations: Iterable[Breach]) -> str:
     return ", ".join(f"{rule} ({'; '.join(details[rule])})" for rule in Rule if rule in details)
 
 
-def _of_container(container: Properties, pod: Properties) -> Iterator[Breach]:
+def _container_breaches(container: Properties, pod: Properties) -> Iterator[Breach]:
     name = str(container.get("name"))
 
     def breach(rule: Rule, what: str, value: str = "", *, whole: bool = False) -> Breach:
@@ -148,7 +148,7 @@ _RULES = {INGRESS: ("ingress", "from"), EGRESS: ("egress", "to")}
 
 def lets_all_in(stack: Stack, pod: Workload) -> bool:
     """Whether any pod of the cluster may connect to this one, on some port."""
-    limiting = list(_selecting(stack, pod, INGRESS))
+    limiting = list(_find_selecting(stack, pod, INGRESS))
     if not limiting:
         return True
     rules = [rule for spec in limiting for rule in mappings(spec.get("ingress"))]
@@ -161,7 +161,7 @@ def refuses(stack: Stack, client: Workload, server: Workload, port: int | None) 
     The side is `INGRESS`, at the server, or `EGRESS`, at the client.
     """
     for side, pod, other in ((INGRESS, server, client), (EGRESS, client, server)):
-        limiting = list(_selecting(stack, pod, side))
+        limiting = list(_find_selecting(stack, pod, side))
         rules, peers = _RULES[side]
         if limiting and not any(
             _covers(rule, peers, other, pod.namespace, port)
@@ -172,7 +172,7 @@ def refuses(stack: Stack, client: Workload, server: Workload, port: int | None) 
     return ""
 
 
-def _selecting(stack: Stack, pod: Workload, side: str) -> Iterator[Properties]:
+def _find_selecting(stack: Stack, pod: Workload, side: str) -> Iterator[Properties]:
     """The specs of the policies that limit this side of the pod's connections."""
     for policy in stack.of_type(NETWORK_POLICY):
         spec = mapping(policy.properties.get("spec"))

@@ -45,7 +45,7 @@ def differences(before: Any, after: Any, path: Path = ()) -> Iterator[Difference
         for key in dict.fromkeys([*old, *new]):
             yield from differences(old.get(key), new.get(key), (*path, key))
     elif isinstance(before, list) and isinstance(after, list):
-        yield from _of_lists(cast("list[Any]", before), cast("list[Any]", after), path)
+        yield from _list_differences(cast("list[Any]", before), cast("list[Any]", after), path)
     elif not _equal(before, after):
         yield Difference(path, before, after)
 
@@ -58,7 +58,7 @@ def unknown_paths(value: Any, path: Path) -> Iterator[Path]:
         yield from unknown_paths(item, (*path, step))
 
 
-def written(path: Path) -> str:
+def path_text(path: Path) -> str:
     """The path as people and Pulumi write it: ``spec.containers[0].args``, ``data["train.py"]``."""
     joined = ""
     for step in path:
@@ -71,7 +71,7 @@ def written(path: Path) -> str:
     return joined
 
 
-def parsed(path: str) -> Path:
+def parse_path(path: str) -> Path:
     """A path as it stands in ``ignore_changes``; ``*`` is a step like any other."""
     steps: list[str | int] = []
     for match in _STEP.finditer(path):
@@ -137,10 +137,10 @@ def _items(value: Any) -> Iterable[tuple[str | int, Any]]:
     return enumerate(cast("list[Any]", value)) if isinstance(value, list) else ()
 
 
-def _of_lists(before: list[Any], after: list[Any], path: Path) -> Iterator[Difference]:
+def _list_differences(before: list[Any], after: list[Any], path: Path) -> Iterator[Difference]:
     old, new = _index_by_key(before), _index_by_key(after)
     if _are_scalars(before) and _are_scalars(after):
-        yield from _of_scalars(before, after, path)
+        yield from _scalar_differences(before, after, path)
         return
     if old is None or new is None:
         for index, (earlier, now) in enumerate(zip_longest(before, after)):
@@ -157,7 +157,7 @@ def _of_lists(before: list[Any], after: list[Any], path: Path) -> Iterator[Diffe
         yield Difference(path, list(old), list(new))
 
 
-def _of_scalars(before: list[Any], after: list[Any], path: Path) -> Iterator[Difference]:
+def _scalar_differences(before: list[Any], after: list[Any], path: Path) -> Iterator[Difference]:
     """The elements that were added and removed, so that an added argument does not change all that follow it."""
     # `repr` keeps values of different types apart: 1, True and 1.0 are equal in Python.
     alike = SequenceMatcher(
@@ -198,7 +198,7 @@ LEAD = 40
 """Characters before the first difference of two long lines."""
 
 
-def shown(value: object) -> Any:
+def shorten(value: object) -> Any:
     """The value if it is short, else a shortened form."""
     if value is None or isinstance(value, bool | int | float):
         return value
@@ -210,14 +210,14 @@ def shown(value: object) -> Any:
     return repr(value)
 
 
-def both(before: object, after: object) -> tuple[Any, Any]:
+def shorten_both(before: object, after: object) -> tuple[Any, Any]:
     """Two different values, shortened so that the difference is visible."""
     if isinstance(before, str) and isinstance(after, str) and not (_short(before) and _short(after)):
         if "\n" in before or "\n" in after:
             return _lines(before), f"{_lines(after)} ({_count_changed_lines(before, after)})"
         begins = _first_difference(before, after) - LEAD
         return _cut(before, begins), _cut(after, begins)
-    return shown(before), shown(after)
+    return shorten(before), shorten(after)
 
 
 def _short(text: str) -> bool:

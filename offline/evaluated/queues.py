@@ -18,12 +18,12 @@ from offline.evaluated.scheduling import (
     Toleration,
     affinity,
     amount,
+    find_untolerated,
     holds,
     pod_amounts,
+    quantity_text,
     selector_picks,
-    shown,
     tolerations,
-    untolerated,
 )
 
 GROUP = "kueue.x-k8s.io"
@@ -187,7 +187,7 @@ class Queues:
             key = flavor, resource
             return queue.nominal.get(key, 0) if own_share else self._most(queue, key)
 
-        wanted = _wanted(queue, job)
+        wanted = _request_of(queue, job)
         unavailable = [name for name in wanted if name not in queue.resources]
         reasons = [f"resource {name} unavailable in ClusterQueue" for name in unavailable]
         mismatches = {name: self._mismatch(name, job) for name in queue.flavors}
@@ -201,8 +201,9 @@ class Queues:
             most = max(limit(name, resource) for name in flavors)
             if value > most:
                 pods = f" ({job.pods} pods)" if job.pods > 1 and resource != PODS else ""
-                has = f"the {'share' if own_share else 'quota'} of queue {queue.name} is {shown(resource, most)}"
-                lacking.append(f"{shown(resource, value)} {resource} in all{pods}, and {has}")
+                limited = f"the {'share' if own_share else 'quota'} of queue {queue.name}"
+                has = f"{limited} is {quantity_text(resource, most)}"
+                lacking.append(f"{quantity_text(resource, value)} {resource} in all{pods}, and {has}")
         return f"it asks for {', '.join(lacking or ['more than any one flavor has'])}"
 
     def choose(self, job: QueuedJob, used: Used) -> tuple[str, str]:
@@ -224,7 +225,7 @@ class Queues:
 
     def usage(self, job: QueuedJob, flavor: str) -> dict[FlavorResource, int]:
         """What the Job uses of its queue's quota with this flavor."""
-        return {(flavor, resource): value for resource, value in _wanted(self.queue(job), job).items()}
+        return {(flavor, resource): value for resource, value in _request_of(self.queue(job), job).items()}
 
     def _shortage(self, queue: ClusterQueue, flavor: str, job: QueuedJob, used: Used) -> str:
         """What of the flavor is too little now; empty if nothing is."""
@@ -234,7 +235,7 @@ class Queues:
             own_usage = used.get(queue.name, {}).get(key, 0)
             left = min(self._whole(queue, key) - others, self._most(queue, key) - own_usage)
             if value > left:
-                more = shown(key[1], value - left)
+                more = quantity_text(key[1], value - left)
                 reasons.append(f"insufficient unused quota for {key[1]} in flavor {flavor}, {more} more needed")
         return "; ".join(reasons)
 
@@ -258,7 +259,7 @@ class Queues:
         flavor = self.flavors.get(name)
         if flavor is None:
             return f"flavor {name} not found"
-        if taint := untolerated([*job.tolerations, *flavor.tolerations], flavor.taints):
+        if taint := find_untolerated([*job.tolerations, *flavor.tolerations], flavor.taints):
             return f"untolerated taint {{{taint.key}: {taint.value}}} in flavor {name}"
         chosen = all(flavor.labels[key] == value for key, value in job.selector.items() if key in flavor.labels)
         terms = [[expression for expression in term if expression.key in flavor.labels] for term in job.affinity]
@@ -266,7 +267,7 @@ class Queues:
         return "" if chosen and fits else f"flavor {name} doesn't match node affinity"
 
 
-def _wanted(queue: ClusterQueue, job: QueuedJob) -> dict[str, int]:
+def _request_of(queue: ClusterQueue, job: QueuedJob) -> dict[str, int]:
     """What a Job needs from the queue, with the number of pods where the queue counts pods."""
     wanted = {name: value for name, value in job.amounts.items() if value}
     return {**wanted, PODS: job.pods} if PODS in queue.resources else wanted

@@ -81,11 +81,11 @@ def obstacle(pod: PodRequest, node: Node) -> str | None:
         return "in another cluster"
     if node.count == 0:
         return "it has no nodes and cannot grow"
-    if taint := untolerated(pod.tolerations, node.taints):
+    if taint := find_untolerated(pod.tolerations, node.taints):
         return f"{count} had untolerated taint {{{taint.key}: {taint.value}}}"
     if not selects(pod, node.labels):
         return f"{count} didn't match Pod's node affinity/selector"
-    if short := lacking(pod.resources, node.allocatable):
+    if short := find_shortages(pod.resources, node.allocatable):
         return ", ".join(f"{node.count} Insufficient {name} ({detail})" for name, detail in short.items())
     return None
 
@@ -192,7 +192,7 @@ def selector_picks(selector: object, labels: Mapping[str, str]) -> bool:
     return all(holds(expression, labels) for expression in expressions)
 
 
-def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
+def find_untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
     """The first of a node's taints that keeps off a pod with these tolerations; None if none does."""
     for taint in taints:
         if taint.effect in HARD_EFFECTS and not any(tolerates(toleration, taint) for toleration in tolerations):
@@ -211,7 +211,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return bool(toleration.key) and toleration.operator in {"Equal", ""} and toleration.value == taint.value
 
 
-def lacking(wanted: Resources, capacity: Resources) -> dict[str, str]:
+def find_shortages(wanted: Resources, capacity: Resources) -> dict[str, str]:
     """The resources of which there is too little, by Kubernetes' names, each with the two amounts."""
     return {
         name: f"requested {getattr(wanted, key)}{unit}, allocatable {max(getattr(capacity, key), 0)}{unit}"
@@ -291,7 +291,7 @@ def amount(resource: str, quantity: object) -> int:
     return cpu_millicores(text) if resource == CPU else math.ceil(size_in_bytes(text))
 
 
-def shown(resource: str, value: int) -> str:
+def quantity_text(resource: str, value: int) -> str:
     """An amount of ``resource`` as Kubernetes writes it."""
     if resource == CPU:
         return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"

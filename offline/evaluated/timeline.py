@@ -13,7 +13,7 @@ from infra.kubernetes.review import SCALE_DOWN, pull
 from infra.platform import Resources
 from infra.review.stack import JOB, NodePool, Resource, Stack, at, whole
 from offline.evaluated.model import Leg, Outcome, Timeline
-from offline.evaluated.scheduling import add, lacking, subtract
+from offline.evaluated.scheduling import add, find_shortages, subtract
 from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET, Workload, pool_rooms, workloads
 
 # The nodes of a pool during an update: which node runs a Job, and when.
@@ -77,7 +77,7 @@ class Node:
         staying = [seat for seat in self._running if seat[0] > begins]
         free = subtract(self.pool.allocatable, add(*(resources for _, _, resources in staying)))
         for ends, job, resources in staying:
-            if not lacking(wanted, free):
+            if not find_shortages(wanted, free):
                 break
             free = add(free, resources)
             begins, after = ends, job

@@ -28,7 +28,7 @@ from offline.evaluated.scheduling import (
     AMOUNTS,
     PodRequest,
     affinity,
-    lacking,
+    find_shortages,
     pod_amounts,
     pools_of,
     resources_of,
@@ -330,7 +330,7 @@ def pool_rooms(stack: Stack) -> list[PoolRoom]:
 
 def _place(wanted: Resources, nodes: list[Resources], pool: NodePool) -> None:
     for index, free in enumerate(nodes):
-        if not lacking(wanted, free):
+        if not find_shortages(wanted, free):
             nodes[index] = subtract(free, wanted)
             return
     if len(nodes) < pool.max_nodes:

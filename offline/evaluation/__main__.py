@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offline.evaluation.encoding import Encoder, Secrets, configuration
-from offline.evaluation.worker import Program, Remark, declared, document, run, stood_in
+from offline.evaluation.worker import Program, Remark, declaration, document, run, with_stand_ins
 
 SECRETS = "slipway:secrets"
 
@@ -40,7 +40,7 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
     except SettingsError as error:
         raise SettingsError([*error.problems, *shipping_problems(raw, tree)]) from None
     emulated = emulators(settings.request)
-    values = stood_in(config.values, emulated, remark)
+    values = with_stand_ins(config.values, emulated, remark)
     if config.secrets:
         remark(f"secrets that only their passphrase opens have a placeholder: {', '.join(config.secrets)}")
     file: Mapping[str, Any] = read_yaml(config.file).get("config") or {}
@@ -119,7 +119,7 @@ def _declared_document(reference: str, others: "OtherStacks", encoder: Encoder) 
         return None
     teams = mapping(at(other.outputs, OUTPUT, "teams")).values()
     return {
-        **declared([*other.evaluation.resources.values()], other.emulators, encoder),
+        **declaration([*other.evaluation.resources.values()], other.emulators, encoder),
         "teams": [[text(at(team, "namespace")), text(at(team, "service_account"))] for team in teams],
     }
 

@@ -72,7 +72,7 @@ class EvaluatedStack:
     unset: Sequence[Mapping[str, str]] = ()
 
 
-def evaluated(name: str, document: Mapping[str, Any]) -> EvaluatedStack:
+def decode(name: str, document: Mapping[str, Any]) -> EvaluatedStack:
     """Decodes the document that was printed of the stack ``name``."""
     remarks = tuple(document.get("remarks", ()))
     elsewhere = tuple(_elsewhere(document.get("elsewhere", {})))

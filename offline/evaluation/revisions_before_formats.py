@@ -32,7 +32,7 @@ def evaluate_stack(name: str, tree: Path, secrets: "Secrets", remark: "Remark") 
     from infra.settings.errors import SettingsError
     from infra.settings.loading import load
     from offline.evaluation.encoding import Encoder, configuration
-    from offline.evaluation.worker import Program, document, stood_in
+    from offline.evaluation.worker import Program, document, with_stand_ins
 
     class Listener(Observer):
         def registering(self, resource: Any) -> None:
@@ -47,7 +47,7 @@ def evaluate_stack(name: str, tree: Path, secrets: "Secrets", remark: "Remark") 
     except SettingsError as error:
         raise SettingsError([*error.problems, *shipping_problems(raw, tree)]) from None
     emulated = emulators(settings)
-    values = stood_in(config.values, emulated, remark)
+    values = with_stand_ins(config.values, emulated, remark)
     program = Program(declare)
     evaluation = evaluate(
         program,

@@ -34,7 +34,7 @@ TRACEBACK = "_slipway_traceback"
 """The attribute of an error that keeps its traceback, because asyncio drops it."""
 
 
-def described(error: BaseException, tree: Path, hide: Callable[[str], str]) -> dict[str, Any]:
+def describe_error(error: BaseException, tree: Path, hide: Callable[[str], str]) -> dict[str, Any]:
     """The error as JSON. ``hide`` is applied to each text: it hides secrets and paths."""
     if type(error).__name__ == "EvaluationError" and error.__cause__ is not None:
         error = error.__cause__
@@ -125,7 +125,7 @@ def run(evaluate: Evaluate, beside: Beside = _nothing) -> None:
         signal.setitimer(signal.ITIMER_PROF, options.cpu)
         signal.setitimer(signal.ITIMER_REAL, options.time)
         write({"begun": name})
-        content = evaluated(name, Path.cwd(), hiding, evaluate) | beside(name, Path.cwd(), hiding)
+        content = evaluate_or_fail(name, Path.cwd(), hiding, evaluate) | beside(name, Path.cwd(), hiding)
         write({"stack": name, "document": content})
     sys.stdout.flush()
     sys.stderr.flush()
@@ -133,7 +133,7 @@ def run(evaluate: Evaluate, beside: Beside = _nothing) -> None:
     os._exit(0)
 
 
-def evaluated(name: str, tree: Path, hiding: Secrets, evaluate: Evaluate) -> dict[str, Any]:
+def evaluate_or_fail(name: str, tree: Path, hiding: Secrets, evaluate: Evaluate) -> dict[str, Any]:
     """What ``evaluate`` returns or, where it fails, why; with all that was logged meanwhile as ``remarks``."""
     logger = logging.getLogger()
     handler = _Remarks()
@@ -149,7 +149,7 @@ def evaluated(name: str, tree: Path, hiding: Secrets, evaluate: Evaluate) -> dic
     except (Exception, SystemExit) as error:
         if isinstance(error.__cause__ or error, MemoryError):
             os._exit(OUT_OF_MEMORY)
-        result = {"failure": described(error, tree, hide)}
+        result = {"failure": describe_error(error, tree, hide)}
     finally:
         logger.removeHandler(handler)
     return {**result, "remarks": [hide(remark) for remark in handler.remarks]}
@@ -222,7 +222,7 @@ class Program:
         return self._numbers.get((resource.type, resource.name), len(self._numbers)), resource.urn
 
 
-def stood_in(values: Mapping[str, Any], emulators: Sequence[Any], remark: Remark) -> dict[str, Any]:
+def with_stand_ins(values: Mapping[str, Any], emulators: Sequence[Any], remark: Remark) -> dict[str, Any]:
     """A stack's configuration with the emulators' values for the providers' keys that it does not set."""
     whole = dict(values)
     for key, value in (item for emulator in emulators for item in emulator.configuration.items()):
@@ -238,13 +238,13 @@ def document(
     """What is printed of a stack that could be evaluated; ``configuration`` is encoded already."""
     ordered = sorted(evaluation.resources.values(), key=program.number)
     return {
-        **declared(ordered, emulators, encoder),
+        **declaration(ordered, emulators, encoder),
         "outputs": outputs(evaluation.outputs),
         "configuration": configuration,
     }
 
 
-def declared(resources: Sequence[Any], emulators: Sequence[Any], encoder: Encoder) -> dict[str, Any]:
+def declaration(resources: Sequence[Any], emulators: Sequence[Any], encoder: Encoder) -> dict[str, Any]:
     """The resources of a stack, and the nodes that are there before it."""
     return {
         "resources": [encoder.resource(entry) for entry in resources],

@@ -28,7 +28,7 @@ from infra.schema.problems import PREFIX
 from offline.evaluated.phrasing import duration, many
 from offline.evaluated.scheduling import has_gpus, pools_of
 from offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, Workload, workloads
-from offline.policies.services import served
+from offline.policies.services import list_servers
 
 # The cells of Jobs: a column for each pool; each Job is in a row below the Jobs that it waits for.
 #
@@ -156,7 +156,7 @@ def topological(after: Mapping[str, set[str]], nodes: Iterable[str]) -> list[str
     return order[::-1]
 
 
-def reduced(after: Mapping[str, set[str]], nodes: Iterable[str]) -> list[tuple[str, str]]:
+def reduce_edges(after: Mapping[str, set[str]], nodes: Iterable[str]) -> list[tuple[str, str]]:
     """The edges without those that others imply, and without those that close a circle."""
     order = topological(after, nodes)
     rank = {node: index for index, node in enumerate(order)}
@@ -354,7 +354,7 @@ def _work(job: Workload, phase: str) -> Work:
 def _connections(stack: Stack, jobs: Sequence[Workload]) -> list[tuple[str, str]]:
     """Each service with the Jobs that name it; one that two Services lead to, once."""
     connections: dict[tuple[str, str], None] = {}
-    for service, server in sorted(served(stack), key=lambda pair: pair[1].resource.urn):
+    for service, server in sorted(list_servers(stack), key=lambda pair: pair[1].resource.urn):
         host = text(at(service.properties, "metadata", "name"))
         for job in jobs:
             same = job.resource.provider == service.provider and job.resource.type == JOB
@@ -369,7 +369,7 @@ def _edges(stack: Stack, jobs: Sequence[str]) -> list[tuple[str, str]]:
         for needed in stack.resources[urn].dependencies:
             if needed in after and needed != urn:
                 after[needed].add(urn)
-    return reduced(after, sorted(jobs))
+    return reduce_edges(after, sorted(jobs))
 
 
 def _about_store(stack: Stack) -> list[str]:
@@ -439,7 +439,7 @@ def legend(scene: Scene) -> str:
     return " ".join(parts)
 
 
-def counted(scene: Scene) -> Mapping[str, int]:
+def count_kinds(scene: Scene) -> Mapping[str, int]:
     """How many clusters, pools and Jobs there are, and how many services and schedules if any."""
     pools = [column for zone in scene.zones for column in zone.columns if column.about]
     kinds = Counter(job.kind for job in scene.jobs)

@@ -25,7 +25,7 @@ from offline.picture.scene import (
     Zone,
     about,
     cells,
-    counted,
+    count_kinds,
     legend,
     routes,
     scene,
@@ -75,7 +75,7 @@ def clean(text: str) -> str:
     return " ".join(NOT_IN_XML.sub("\ufffd", text).split())
 
 
-def fitted(text: str, width: float, style: Style) -> str:
+def fit(text: str, width: float, style: Style) -> str:
     """``text``, shortened to ``width`` pixels where it is wider."""
     text = clean(text)
     if style.width(text) <= width:
@@ -85,7 +85,7 @@ def fitted(text: str, width: float, style: Style) -> str:
     return text.rstrip() + "…"
 
 
-def wrapped(text: str, width: float, style: Style) -> tuple[str, str]:
+def wrap(text: str, width: float, style: Style) -> tuple[str, str]:
     """``text`` in two lines, the second empty where one is enough. Names break behind a hyphen."""
     text = clean(text)
     if style.width(text) <= width:
@@ -93,16 +93,16 @@ def wrapped(text: str, width: float, style: Style) -> tuple[str, str]:
     breaks = [place + 1 for place, letter in enumerate(text[:-1]) if letter in "-_./ "]
     breaks = [place for place in breaks if style.width(text[:place]) <= width]
     if not breaks:
-        return fitted(text, width, style), ""
+        return fit(text, width, style), ""
     place = min(breaks, key=lambda position: max(style.width(text[:position]), style.width(text[position:])))
-    return text[:place].rstrip(), fitted(text[place:], width, style)
+    return text[:place].rstrip(), fit(text[place:], width, style)
 
 
-def joined(parts: list[str], width: float, style: Style) -> str:
+def join(parts: list[str], width: float, style: Style) -> str:
     """As many of ``parts`` as fit in one line, from the first on."""
     while len(parts) > 1 and style.width(", ".join(parts)) > width:
         parts = parts[:-1]
-    return fitted(", ".join(parts), width, style)
+    return fit(", ".join(parts), width, style)
 
 
 def _width(character: str) -> float:
@@ -186,7 +186,7 @@ def layout(scene: Scene) -> Picture:
     """The whole picture."""
     frame = _Frame(scene)
     picture = Picture(frame.width)
-    counts = ", ".join(many(number, what) for what, number in counted(scene).items())
+    counts = ", ".join(many(number, what) for what, number in count_kinds(scene).items())
     room = frame.width - 2 * MARGIN
     for y, style, text in (
         (34, TITLE, scene.title),
@@ -194,7 +194,7 @@ def layout(scene: Scene) -> Picture:
         (66, SMALL, "Jobs run downwards: an arrow leads to what waits."),
         (80, SMALL, legend(scene)),
     ):
-        picture.texts.append(Text(MARGIN, y, room, style, fitted(text, room, style), soft=style is SMALL))
+        picture.texts.append(Text(MARGIN, y, room, style, fit(text, room, style), soft=style is SMALL))
     frame.clusters(picture)
     frame.jobs(picture)
     y = _identities(scene, picture, frame)
@@ -302,9 +302,9 @@ class _Frame:
         room = JOB_WIDTH - 2 * INDENT
         times = f"{TIMES}{job.pods}" if job.pods > 1 else ""
         taken = SMALL.width(times) + INDENT if times else 0
-        first, second = wrapped(job.name, room - taken, JOB)
+        first, second = wrap(job.name, room - taken, JOB)
         if not second and not job.gate:
-            below = Text(x + INDENT, y + 30, room, SMALL, joined(list(job.parts), room, SMALL), soft=True)
+            below = Text(x + INDENT, y + 30, room, SMALL, join(list(job.parts), room, SMALL), soft=True)
         else:
             below = Text(x + INDENT, y + 30, room, JOB, second, soft=job.gate)
         texts = [Text(x + INDENT, y + (16 if below.text else 23), room, JOB, first, soft=job.gate)]
@@ -372,9 +372,9 @@ def _lines(corner: tuple[float, float], room: float, style: Style, title: str, l
     """A title, whose base line begins at ``corner``, and what is said below it."""
     x, y = corner
     return [
-        Text(x, y, room, style, fitted(title, room, style)),
+        Text(x, y, room, style, fit(title, room, style)),
         *(
-            Text(x, y + LINE * number, room, SMALL, fitted(text, room, SMALL), soft=True)
+            Text(x, y + LINE * number, room, SMALL, fit(text, room, SMALL), soft=True)
             for number, text in enumerate(lines, start=1)
         ),
     ]
@@ -424,7 +424,7 @@ def _identities(scene: Scene, picture: Picture, frame: _Frame) -> float:
         room,
         NAME,
         f"Store: {scene.store[0]}",
-        [joined(list(scene.store[1:]), room, SMALL)] if scene.store[1:] else [],
+        [join(list(scene.store[1:]), room, SMALL)] if scene.store[1:] else [],
     )
     about = ", ".join([f"Store {scene.store[0]}", *scene.store[1:]])
     picture.boxes.append(Box("store", scene.store[0], left, store_y, right - left, 40, texts, about))
@@ -461,7 +461,7 @@ def _others(scene: Scene, picture: Picture, y: float) -> float:
         return y
     y += GUTTER
     room = picture.width - 2 * MARGIN - 2 * INDENT
-    texts = [Text(MARGIN + INDENT, y + 18, room, NAME, fitted("Other identities", room, NAME))]
+    texts = [Text(MARGIN + INDENT, y + 18, room, NAME, fit("Other identities", room, NAME))]
     shares = ((0, 0.3), (0.3, 0.35), (0.65, 0.35))
     for number, other in enumerate(others, start=1):
         for (start, share), text in zip(shares, (other.name, other.of, f"may {other.may}"), strict=True):
@@ -472,7 +472,7 @@ def _others(scene: Scene, picture: Picture, y: float) -> float:
                     y + 19 + LINE * number,
                     width,
                     SMALL,
-                    fitted(text, width, SMALL),
+                    fit(text, width, SMALL),
                     soft=start > 0,
                 )
             )

@@ -17,9 +17,9 @@ from infra.schema.problems import key_of
 from infra.settings.pipelines import KEY
 from offline.evaluated.model import Operation
 from offline.evaluated.operations import Consequence, ResourceDiff
-from offline.evaluated.property_diff import Difference, without_indices, written
+from offline.evaluated.property_diff import Difference, path_text, without_indices
 from offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, unevictable, workloads
-from offline.policies.security import holding
+from offline.policies.security import find_holding
 
 MOST_NAMES = 6
 """How many Jobs, services and apps on one pool are named."""
@@ -88,7 +88,7 @@ def _find_lost(change: Change) -> Iterator[Violation]:
     for compared in change.compared:
         if compared.before is None or compared.protected or compared.retained:
             continue
-        held = holding(compared.before, change.before)
+        held = find_holding(compared.before, change.before)
         if held is None or held.kept or held.rebuilt:
             continue
         goes = compared.operation in GOES
@@ -120,7 +120,7 @@ def _find_refused(change: Change) -> Iterator[Violation]:
                 f"`pulumi up` refuses the update: {cause(compared)}, and it is protected",
                 f"{undo(compared)}; or take its protection away first, in an update of its own",
             )
-        elif not compared.retained and (held := holding(compared.before, change.before)) and held.refused:
+        elif not compared.retained and (held := find_holding(compared.before, change.before)) and held.refused:
             yield Violation(
                 compared.resource.urn,
                 f"`pulumi up` fails half-way: {cause(compared)}, and {held.refused}",
@@ -324,11 +324,11 @@ def undo(change: ResourceDiff) -> str:
 
 
 def _paths(differences: Sequence[Difference]) -> list[str]:
-    return list(dict.fromkeys(written(difference.path) for difference in differences))
+    return list(dict.fromkeys(path_text(difference.path) for difference in differences))
 
 
 def _properties(consequence: Consequence) -> str:
-    paths = dict.fromkeys(written(without_indices(difference.path)) for difference in consequence.differences)
+    paths = dict.fromkeys(path_text(without_indices(difference.path)) for difference in consequence.differences)
     return ", ".join(paths)
 
 
@@ -336,8 +336,8 @@ def _from_to(consequence: Consequence) -> str:
     """``retentionInDays 90 → 7``; for a mapping or a list only the name."""
     return ", ".join(
         dict.fromkeys(
-            f"{written(without_indices(difference.path))} {_short(difference.before)} → {_short(difference.after)}"
-            for difference in consequence.differences
+            f"{path_text(without_indices(change.path))} {_short(change.before)} → {_short(change.after)}"
+            for change in consequence.differences
         )
     )
 
@@ -494,7 +494,7 @@ APP_CHANGE_POLICIES = (
 SECTION = f"slipway:{KEY}"
 
 
-def uncompared(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
+def find_uncompared(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
     """The folders outside of the repository that pipelines of both configurations run, by pipeline."""
     sections, now = mapping(before.get(SECTION)), mapping(after.get(SECTION))
     folders = {name: mapping(section).get("uses", name) for name, section in sections.items() if name in now}
@@ -502,7 +502,7 @@ def uncompared(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
 
 
 def _find_uncompared(change: Change) -> Iterator[Violation]:
-    for name, folder in uncompared(change.before.configuration, change.after.configuration).items():
+    for name, folder in find_uncompared(change.before.configuration, change.after.configuration).items():
         yield Violation(
             key_of((name,), f"{SECTION}."),
             f"its folder {folder} is outside of the repository, so both revisions have its files as they are: "

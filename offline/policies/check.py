@@ -102,7 +102,7 @@ MOST_JOBS = 10
 """How many Jobs that lose their place are named."""
 
 
-def of_clouds() -> list[tuple[str, Policy]]:
+def cloud_policies() -> list[tuple[str, Policy]]:
     """The policies of one cloud each, with the cloud's display name."""
     return [(cloud.title, policy) for cloud in CLOUDS.values() for policy in cloud.review().policies]
 
@@ -110,7 +110,7 @@ def of_clouds() -> list[tuple[str, Policy]]:
 @cache
 def policies() -> Sequence[Policy]:
     """All policies. Importing those of the clouds imports no cloud SDK."""
-    return (*EVERYWHERE, *(policy for _, policy in of_clouds()))
+    return (*EVERYWHERE, *(policy for _, policy in cloud_policies()))
 
 
 def suppressions_of(configuration: Mapping[str, Any]) -> dict[str, Suppression]:

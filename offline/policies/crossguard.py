@@ -119,10 +119,10 @@ def _file(stack: str, root: Path) -> tuple[Mapping[str, Any], Sequence[NodePool]
     except ConfigError:
         # The suppressions of a stack with another configuration file (`--config-file`) cannot be read.
         return {}, ()
-    return configuration, _standing(configuration)
+    return configuration, _find_standing(configuration)
 
 
-def _standing(configuration: Mapping[str, Any]) -> list[NodePool]:
+def _find_standing(configuration: Mapping[str, Any]) -> list[NodePool]:
     values = without_prefix(configuration)
     try:
         settings = load(values)

@@ -23,7 +23,7 @@ from infra.review.stack import (
 )
 from offline.evaluated.workloads import PATCH, as_patched
 from offline.policies.changes import GOES, Change, ChangePolicy
-from offline.policies.services import served
+from offline.policies.services import list_servers
 
 INGRESS, ROUTE, GATEWAY = "Ingress", "Route", "Gateway"
 BY_GATEWAY = ("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute")
@@ -206,7 +206,7 @@ def _proxy_guards(resource: Resource, services: Sequence[object], stack: Stack) 
     for name in names:
         proxies = [
             _proxy(container)
-            for service, workload in served(stack)
+            for service, workload in list_servers(stack)
             if at(service.properties, "metadata", "name") == name
             and service.provider == resource.provider
             and workload.namespace == namespace

@@ -7,11 +7,11 @@ from infra.review.stack import JOB, NodePool, Stack, at, known
 from offline.evaluated.phrasing import many
 from offline.evaluated.scheduling import (
     PodRequest,
+    find_untolerated,
     has_gpus,
     pool_obstacle,
     pools_of,
     selects,
-    untolerated,
     without_unknown_labels,
 )
 from offline.evaluated.workloads import CRON_JOB, PoolRoom, Workload, gpus_of, pool_rooms, workloads
@@ -48,7 +48,7 @@ def _find_without_pool(stack: Stack) -> Iterator[Violation]:
 
 def _find_without_toleration(stack: Stack) -> Iterator[Violation]:
     for workload, request, _, chosen in _on_gpus(stack):
-        taints = [untolerated(request.tolerations, pool.taints) for pool in chosen]
+        taints = [find_untolerated(request.tolerations, pool.taints) for pool in chosen]
         if chosen and (taint := taints[0]) is not None and all(taints):
             yield Violation(
                 workload.resource.urn,
@@ -60,7 +60,7 @@ def _find_without_toleration(stack: Stack) -> Iterator[Violation]:
 
 def _find_without_selector(stack: Stack) -> Iterator[Violation]:
     for workload, request, _, chosen in _on_gpus(stack):
-        possible = [pool for pool in chosen if untolerated(request.tolerations, pool.taints) is None]
+        possible = [pool for pool in chosen if find_untolerated(request.tolerations, pool.taints) is None]
         kinds = sorted({pool.accelerator for pool in possible if pool.accelerator})
         if len(kinds) > 1:
             yield Violation(
@@ -87,7 +87,7 @@ def _said_otherwise(workload: Workload, request: PodRequest, pools: Sequence[Nod
     if not gpus_of(workload):
         return False
     chosen = [pool for pool in pools if has_gpus(pool) and _selects_pool(request, pool, pools)]
-    return all(untolerated(request.tolerations, pool.taints) for pool in chosen)
+    return all(find_untolerated(request.tolerations, pool.taints) for pool in chosen)
 
 
 def _selects_pool(request: PodRequest, pool: NodePool, pools: Sequence[NodePool]) -> bool:

@@ -396,7 +396,7 @@ OF_OTHERS = re.compile(
 """Types that hold data in clouds without a review here."""
 
 
-def holding(resource: Resource, stack: Stack) -> Holding | None:
+def find_holding(resource: Resource, stack: Stack) -> Holding | None:
     """The data that is lost with a resource of ``stack``; None if it holds none or is not managed."""
     if not resource.custom or resource.read or resource.package == "pulumi":
         return None
@@ -416,7 +416,7 @@ def _find_unprotected(stack: Stack) -> Iterator[Violation]:
         )
         return
     for resource in stack.resources.values():
-        held = holding(resource, stack)
+        held = find_holding(resource, stack)
         if held and not (held.kept or held.meant or resource.protect):
             yield Violation(
                 resource.urn,

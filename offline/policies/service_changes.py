@@ -11,7 +11,7 @@ from offline.evaluated.model import Operation
 from offline.evaluated.operations import ResourceDiff
 from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET, Workload, workload_of
 from offline.policies.changes import GOES, Change, ChangePolicy, cause, undo
-from offline.policies.security import holding
+from offline.policies.security import find_holding
 
 CHANGED_STORAGE = "; or change its storage with it, which makes its volume anew"
 WITHOUT_IT = "; or copy its data away, and take it out of the stack file for one update"
@@ -23,7 +23,7 @@ def _find_rebuilt(change: Change) -> Iterator[Violation]:
     for compared in change.compared:
         if compared.before is None or compared.operation not in GOES or compared.protected or compared.retained:
             continue
-        held = holding(compared.before, change.before)
+        held = find_holding(compared.before, change.before)
         if held is not None and held.rebuilt:
             yield Violation(
                 compared.resource.urn,
@@ -39,7 +39,7 @@ def _find_passwords(change: Change) -> Iterator[Violation]:
             continue
         if not any(difference.path[0] in {"data", "stringData"} for difference in secret.differences):
             continue
-        for server in _keeping(change, secret.after):
+        for server in _find_keeping(change, secret.after):
             why = cause(secret) if secret.operation in GOES else "it changes"
             yield Violation(
                 server.urn,
@@ -49,7 +49,7 @@ def _find_passwords(change: Change) -> Iterator[Violation]:
             )
 
 
-def _keeping(change: Change, secret: Resource) -> Iterator[Resource]:
+def _find_keeping(change: Change, secret: Resource) -> Iterator[Resource]:
     """The services that read the Secret when they start, and that the update does not start anew."""
     name = at(secret.properties, "metadata", "name")
     for compared in change.compared:
@@ -109,7 +109,7 @@ def _volume_that_stays(compared: ResourceDiff, change: Change) -> str:
         return WITHOUT_METRICS if all(at(side.properties, *METRICS_CLAIM) for side in (before, after)) else ""
     templates = mappings(at(after.properties, "spec", "volumeClaimTemplates"))
     if compared.operation is not Operation.REPLACE and any(map(_of_one_node, templates)):
-        held = holding(before, change.before)
+        held = find_holding(before, change.before)
         return CHANGED_STORAGE if held and held.rebuilt else WITHOUT_IT
     names = workload_of(after, change.after).claims
     for claim in change.compared:

@@ -19,11 +19,11 @@ from infra.review.stack import (
     strings,
 )
 from offline.evaluated.pod_rules import EGRESS, lets_all_in, refuses
-from offline.evaluated.scheduling import has_gpus, lacking, pools_of
+from offline.evaluated.scheduling import find_shortages, has_gpus, pools_of
 from offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, Workload, as_patched, workloads
 
 
-def served(stack: Stack) -> Iterator[tuple[Resource, Workload]]:
+def list_servers(stack: Stack) -> Iterator[tuple[Resource, Workload]]:
     """Each Service with what its selector picks, in the same namespace."""
     pods = list(workloads(stack))
     for service in as_patched(stack, CLIENT_SERVICE):
@@ -40,17 +40,17 @@ def _servers(stack: Stack) -> list[Workload]:
 
     A Job with a Service is none: its pods find one another by it, and it ends.
     """
-    return list({server.resource.urn: server for _, server in served(stack) if not server.job}.values())
+    return list({server.resource.urn: server for _, server in list_servers(stack) if not server.job}.values())
 
 
-def _staying(stack: Stack) -> list[Workload]:
+def _list_staying(stack: Stack) -> list[Workload]:
     """What serves, and every StatefulSet, each once."""
     workloads_ = [*_servers(stack), *workloads(stack, STATEFUL_SET)]
     return list({workload.resource.urn: workload for workload in workloads_}.values())
 
 
 def _find_on_spot(stack: Stack) -> Iterator[Violation]:
-    for workload in _staying(stack):
+    for workload in _list_staying(stack):
         pools = workload.suitable_pools(stack)
         if not pools or not all(map(_goes, pools)):
             continue
@@ -80,7 +80,7 @@ def _could_take(pool: NodePool, workload: Workload) -> bool:
         and not has_gpus(pool)
         and pool.max_nodes > 0
         and wanted is not None
-        and not lacking(wanted, pool.allocatable)
+        and not find_shortages(wanted, pool.allocatable)
     )
 
 
@@ -97,7 +97,7 @@ def _find_without_probe(stack: Stack) -> Iterator[Violation]:
 
 
 def _find_open(stack: Stack) -> Iterator[Violation]:
-    for service, workload in served(stack):
+    for service, workload in list_servers(stack):
         if lets_all_in(stack, workload):
             yield Violation(
                 service.urn,
@@ -107,7 +107,7 @@ def _find_open(stack: Stack) -> Iterator[Violation]:
 
 
 def _find_unreachable(stack: Stack) -> Iterator[Violation]:
-    served_all = list(served(stack))
+    served_all = list(list_servers(stack))
     for client in workloads(stack):
         for host, port in dict.fromkeys(addresses(client.spec)):
             for service, server in served_all:

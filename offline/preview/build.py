@@ -24,14 +24,14 @@ from offline.evaluated.model import (
     StackPreview,
     Suppressed,
 )
-from offline.evaluated.operations import ResourceDiff, compared
+from offline.evaluated.operations import ResourceDiff, compare_resources
 from offline.evaluated.phrasing import many
 from offline.evaluated.scheduling import obstacle, pool_obstacle
 from offline.evaluated.timeline import JobDuration, timeline
 from offline.evaluated.workloads import CRON_JOB, STATEFUL_SET, Workload, workloads
 from offline.evaluation.decoding import ClusterElsewhere, EvaluatedStack, FailedEvaluation
 from offline.evaluation.worker import where
-from offline.policies.changes import Change, uncompared
+from offline.policies.changes import Change, find_uncompared
 from offline.policies.check import (
     check,
     check_change,
@@ -215,7 +215,7 @@ def build(evaluations: Evaluations, options: Options) -> Preview:
     times = dict.fromkeys(head, _none(""))
     for name, preview in previews.items():
         previews[name] = _preview_or_failure(name, partial(_add_times, preview, times, options))
-    basis = common_basis(times, {name: _running(head[name], preview) for name, preview in previews.items()})
+    basis = common_basis(times, {name: _list_running(head[name], preview) for name, preview in previews.items()})
     if not options.policies_only:
         counted = times if basis != "limit" else {}
         for name, preview in previews.items():
@@ -287,7 +287,7 @@ def _compare_stack(
     stack, before = head.stack, base.stack if base is not None else None
     if stack is None:
         assert head.failure is not None
-        findings, suppressed = _found(Stack(head.name, {}, options.configuration(head.name)), options.today)
+        findings, suppressed = _check_stack(Stack(head.name, {}, options.configuration(head.name)), options.today)
         causes = _unique([loss.stack for loss in lost if loss.team == head.name])
         failed = StackPreview(
             stack=head.name,
@@ -298,15 +298,15 @@ def _compare_stack(
             remarks=_unique(head.remarks),
         )
         return _add_lost_places(failed, lost)
-    findings, suppressed = _found(stack, options.today)
+    findings, suppressed = _check_stack(stack, options.today)
     findings = in_order([*unset_findings(head.unset), *findings])
     changes: Changes | None = None
     if base is not None and before is not None:
-        update = compared(before, stack)
+        update = compare_resources(before, stack)
         harm, lived_with = check_change(
             Change(before, stack, update), suppressions_of(stack.configuration), options.today
         )
-        found_before, suppressed_before = _found(before, options.today)
+        found_before, suppressed_before = _check_stack(before, options.today)
         earlier = [*unset_findings(base.unset), *found_before]
         findings = in_order([*harm, *mark_new(findings, earlier)])
         suppressed = [*lived_with, *_mark_new(suppressed, suppressed_before)]
@@ -346,11 +346,11 @@ def _changes(
         *_encrypted_remarks(before.configuration, stack.configuration),
         *(remark for remark in head.remarks if remark not in base.remarks),
     ]
-    unknown = list(uncompared(before.configuration, stack.configuration))
+    unknown = list(find_uncompared(before.configuration, stack.configuration))
     return changes.model_copy(update={"remarks": _unique(remarks), "unknown": unknown})
 
 
-def _running(head: EvaluatedStack, preview: StackPreview) -> list[str]:
+def _list_running(head: EvaluatedStack, preview: StackPreview) -> list[str]:
     """The names of the Jobs that the next update runs."""
     if preview.changes is not None:
         return [run.name for run in preview.changes.runs if run.outcome is Outcome.RUNS]
@@ -398,7 +398,7 @@ def _preview_removed(base: EvaluatedStack) -> StackPreview:
     )
 
 
-def _found(stack: Stack, today: date) -> tuple[list[Finding], list[Suppressed]]:
+def _check_stack(stack: Stack, today: date) -> tuple[list[Finding], list[Suppressed]]:
     return check(stack, suppressions_of(stack.configuration), today)
 
 

@@ -18,10 +18,10 @@ from rich.markup import escape
 from infra.review.contract import Severity
 from infra.review.stack import JOB, Properties, mapping, mappings
 from offline import files
-from offline.engine.stack_config import ConfigError, load_stack, referring
+from offline.engine.stack_config import ConfigError, find_referring, load_stack
 from offline.evaluated.model import Preview
 from offline.evaluated.timeline import JobDuration
-from offline.preview.revisions import Evaluations, FormatError, TreeError, checked_out, evaluate_trees, stacks_of
+from offline.preview.revisions import Evaluations, FormatError, TreeError, check_out, evaluate_trees, stacks_of
 from offline.rehearsal.state import Place, State
 
 # How long Jobs took before: in rehearsals on this machine, and in real runs.
@@ -31,13 +31,13 @@ class TimesError(Exception):
     """A file of times cannot be used. The message says why."""
 
 
-def rehearsed(folder: Path) -> dict[str, JobDuration]:
+def read_rehearsal(folder: Path) -> dict[str, JobDuration]:
     """The durations of Jobs in the last rehearsal in ``folder``, by logical name; empty if there was none."""
     jobs = State.load(Place(folder)).jobs.values()
     return {job.name: JobDuration(job.seconds, "rehearsed") for job in jobs if job.phase.good and job.seconds}
 
 
-def exported(file: Path) -> dict[str, dict[str, JobDuration]]:
+def read_export(file: Path) -> dict[str, dict[str, JobDuration]]:
     """By stack and the Jobs' logical names, what the last run took, from what ``pulumi stack export`` wrote.
 
     Jobs that did not complete are left out. Raises TimesError where it is no such file.
@@ -122,10 +122,10 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     try:
         # Whatever can be wrong without them is told before the stacks are evaluated.
         _check(output, json, pictures)
-        last_runs = exported(times) if times else {}
-        with checked_out(ROOT, base) if base else nullcontext() as checkout:
+        last_runs = read_export(times) if times else {}
+        with check_out(ROOT, base) if base else nullcontext() as checkout:
             trees = [ROOT] if checkout is None else [ROOT, checkout.path]
-            named = stack and [*stack, *(_referring(trees, stack) if checkout else ())]
+            named = stack and [*stack, *(_find_referring(trees, stack) if checkout else ())]
             if times and last_runs.keys().isdisjoint(concerned := named or stacks_of(ROOT)):
                 raise TimesError(f"{times} has the times of no Job of {', '.join(sorted(concerned))}")
             evaluations = evaluate_trees(ROOT, checkout.path if checkout else None, named or ())
@@ -136,7 +136,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     from offline.preview.build import Options, build, exit_code  # noqa: PLC0415
 
     def measured(name: str) -> Mapping[str, JobDuration]:
-        return last_runs.get(name) or rehearsed(ROOT / "build" / "rehearsal" / name)
+        return last_runs.get(name) or read_rehearsal(ROOT / "build" / "rehearsal" / name)
 
     preview = build(
         evaluations,
@@ -163,9 +163,9 @@ def _check(output: Path | None, json: Path | None, pictures: Path | None) -> Non
                 files.check(file)
 
 
-def _referring(trees: Sequence[Path], stacks: Sequence[str]) -> list[str]:
+def _find_referring(trees: Sequence[Path], stacks: Sequence[str]) -> list[str]:
     """The stacks that use clusters of ``stacks``, which a change of these concerns."""
-    return list(dict.fromkeys(name for tree in trees for name in referring(tree, stacks)))
+    return list(dict.fromkeys(name for tree in trees for name in find_referring(tree, stacks)))
 
 
 def _refuse(error: Exception) -> typer.Exit:

@@ -8,17 +8,17 @@ from infra.pipelines.results import SHOW
 from infra.review.stack import CONFIG_MAP, JOB, KUBERNETES_PROVIDER, Resource, Stack, at, json_document, text
 from offline.evaluated import phrasing
 from offline.evaluated.model import Changes, JobRun, Operation, Outcome, PropertyChange, ResourceChange
-from offline.evaluated.operations import ResourceDiff, compared
-from offline.evaluated.property_diff import Difference, Path, both, differences, written
+from offline.evaluated.operations import ResourceDiff, compare_resources
+from offline.evaluated.property_diff import Difference, Path, differences, path_text, shorten_both
 from offline.preview.reruns import MOVED, MovedFiles, ShippedFiles, runs
 
 
 def compare(before: Stack, after: Stack, comparisons: Sequence[ResourceDiff] | None = None) -> Changes:
     """The changes of an update from ``before`` to ``after``, and the Jobs that it runs.
 
-    ``found`` is the result of `compared` if the caller has it already.
+    ``comparisons`` is the result of `compare_resources` if the caller has it already.
     """
-    comparisons = compared(before, after) if comparisons is None else comparisons
+    comparisons = compare_resources(before, after) if comparisons is None else comparisons
     files = MovedFiles(ShippedFiles(before), ShippedFiles(after))
     return Changes(
         resources=[_change(comparison, files) for comparison in comparisons if comparison.operation],
@@ -38,8 +38,8 @@ def output_remarks(before: Mapping[str, bool], after: Mapping[str, bool]) -> lis
         {name: secret for name, secret in side.items() if _top(name) != SHOW} for side in (before, after)
     )
     kept = {_top(name) for name in after}
-    gone = dict.fromkeys(name if _top(name) in kept else _top(name) for name in _missing(before, after))
-    new = _missing(after, before)
+    gone = dict.fromkeys(name if _top(name) in kept else _top(name) for name in _find_missing(before, after))
+    new = _find_missing(after, before)
     moved = {old: places for old in gone if (places := [name for name in new if name.endswith(f".{old}")])}
     words = {
         "new outputs": [name for name in new if not any(name in places for places in moved.values())],
@@ -50,7 +50,7 @@ def output_remarks(before: Mapping[str, bool], after: Mapping[str, bool]) -> lis
     return [f"{kind}: {', '.join(names)}" for kind, names in words.items() if names]
 
 
-def _missing(outputs: Collection[str], others: Collection[str]) -> list[str]:
+def _find_missing(outputs: Collection[str], others: Collection[str]) -> list[str]:
     """The ``outputs`` that ``others`` has neither as they are, nor as a whole, nor in part."""
     paths = {*others, *(_top(other) for other in others if "." in other)}
     return [output for output in outputs if output not in paths and _top(output) not in set(others)]
@@ -89,18 +89,18 @@ def _properties(change: ResourceDiff, files: MovedFiles) -> Iterator[PropertyCha
     for difference in change.differences:
         forces = difference in change.forcing
         for part in _inside(change.resource, difference):
-            old, new = both(part.before, part.after)
+            old, new = shorten_both(part.before, part.after)
             path = _file_path(change, part.path, files)
-            moved = _moved(path, part, files)
-            yield PropertyChange(path=written(path), before=old, after=new, forces=forces, moved=moved)
+            moved = _is_moved(path, part, files)
+            yield PropertyChange(path=path_text(path), before=old, after=new, forces=forces, moved=moved)
 
 
-def _moved(path: Path, difference: Difference, moved: MovedFiles) -> bool:
+def _is_moved(path: Path, difference: Difference, moved: MovedFiles) -> bool:
     """Whether a file, its mount or the name of a module differs only because files moved."""
     if difference.before is not None and difference.after is not None:
-        return moved.renamed(difference.before, difference.after)
+        return moved.is_renamed(difference.before, difference.after)
     mounted = text(at(difference.after or difference.before, "path"))
-    return moved.explain(mounted or str(path[-1]))
+    return moved.explains(mounted or str(path[-1]))
 
 
 def _inside(resource: Resource, difference: Difference) -> list[Difference]:
@@ -127,7 +127,7 @@ def _remarks(comparisons: Sequence[ResourceDiff]) -> Iterator[str]:
         name = f"{comparison.resource.name} ({comparison.resource.type.rpartition(':')[2]})"
         if old and new and old.protect and not new.protect:
             yield f"{name} is no longer protected"
-        for path in dict.fromkeys(written(difference.path) for difference in comparison.kept):
+        for path in dict.fromkeys(path_text(difference.path) for difference in comparison.kept):
             yield f"{name} keeps its {path}: the stack no longer sets it, and the provider leaves it as it is"
 
 
@@ -190,7 +190,7 @@ def without_places(rows_left: Sequence[Row]) -> list[Row]:
     return [replace(row, place="") for row in rows_left]
 
 
-def telling(change: ResourceChange) -> list[PropertyChange]:
+def select_properties(change: ResourceChange) -> list[PropertyChange]:
     """The properties that are shown.
 
     Changes that follow from moved files are left out. If the change has another reason, so are properties that
@@ -198,23 +198,23 @@ def telling(change: ResourceChange) -> list[PropertyChange]:
     are other properties.
     """
     own_changes = [property_ for property_ in change.properties if not property_.moved]
-    known = [property_ for property_ in own_changes if not unknown(property_)]
+    known = [property_ for property_ in own_changes if not is_unknown(property_)]
     shown_changes = known if known or change.because or change.note else own_changes
-    clear = [property_ for property_ in shown_changes if not phrasing.digests(property_)]
+    clear = [property_ for property_ in shown_changes if not phrasing.is_digest(property_)]
     return clear if clear or change.because else shown_changes
 
 
-def unknown(change: PropertyChange) -> bool:
+def is_unknown(change: PropertyChange) -> bool:
     """Whether only the update can tell what the value was and what it will be."""
     return change.before == change.after == UNKNOWN
 
 
 def _singles(changes: Changes) -> Iterator[Row]:
     runs = {run.urn: run for run in changes.runs}
-    for resource_change in phrasing.ordered(changes):
+    for resource_change in phrasing.order_changes(changes):
         if resource_change.urn not in runs:
             name = (resource_change.name, phrasing.kind(resource_change.type))
-            properties, why = telling(resource_change), phrasing.why(resource_change)
+            properties, why = select_properties(resource_change), phrasing.why(resource_change)
             listing = LISTED_JOBS.get(resource_change.type)
             if runs and listing and any(change.path.startswith(listing) for change in properties):
                 # Those that changed have rows of their own.
@@ -233,8 +233,8 @@ def _job(run: JobRun, change: ResourceChange) -> Row:
     done = run.outcome.value + (" again" if again else "")
     properties = [
         property_
-        for property_ in telling(change)
-        if not (phrasing.digests(property_) or _describes_run(property_))
+        for property_ in select_properties(change)
+        if not (phrasing.is_digest(property_) or _is_about_run(property_))
     ][:OF_A_JOB]
     why = "; ".join(filter(None, [run.because, phrasing.why(change, because=False)]))
     return Row(
@@ -242,7 +242,7 @@ def _job(run: JobRun, change: ResourceChange) -> Row:
     )
 
 
-def _describes_run(change: PropertyChange) -> bool:
+def _is_about_run(change: PropertyChange) -> bool:
     """Whether it is an annotation with the Job's run, inputs or results, which has no effect of its own."""
     return any(key in change.path for key in (RUN_ANNOTATION, INPUTS_ANNOTATION, RESULTS_ANNOTATION))
 

@@ -48,7 +48,7 @@ def code(text: str) -> str:
     return f"{fence}{pad}{line}{pad}{fence}"
 
 
-def ticked(text: str) -> str:
+def prose(text: str) -> str:
     """`plain`, with line breaks as spaces; text between two backticks becomes a code span."""
     line = re.sub(r"[ \t\r\n]+", " ", text)
     parts = line.split("`")
@@ -120,7 +120,7 @@ def _pictures(preview: Preview) -> str:
     links = [
         f"[{plain(stack.stack)}]({quote(stack.picture, safe=':/?=&%')})"
         for stack in preview.stacks
-        if stack.picture.startswith("https://") and not tables.same(stack)
+        if stack.picture.startswith("https://") and not tables.is_same(stack)
     ]
     return f"Architecture: {', '.join(links)}" if links else ""
 
@@ -183,7 +183,7 @@ def _change(row: page.Row, properties: int | None) -> Iterator[str]:
     named = [f"{code(name)} {plain(kind)}" for name, kind in row.named]
     yield f"**{row.done}**"
     yield "<br>".join(filter(None, [*named, phrasing.more(len(named), len(row.resources))]))
-    yield "<br>".join(map(_words, page.what(row, properties)))
+    yield "<br>".join(map(_words, page.explain_row(row, properties)))
 
 
 def _words(words: Words) -> str:
@@ -194,7 +194,7 @@ def _words(words: Words) -> str:
 def _part(part: page.Part) -> str:
     if isinstance(part, Code):
         return code(part.text)
-    return f"**{ticked(part.text)}**" if isinstance(part, Strong) else ticked(part)
+    return f"**{prose(part.text)}**" if isinstance(part, Strong) else prose(part)
 
 
 def _table(headings: Sequence[str], rows: Iterable[Iterable[str]], right: Iterable[str] = ()) -> str:

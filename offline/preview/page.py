@@ -22,8 +22,8 @@ from offline.evaluated.model import (
 )
 from offline.policies.check import SETTINGS
 from offline.preview import tables
-from offline.preview.differences import Row, rows, unknown, without_places
-from offline.preview.verdict import OLD, Line, first, known, untold, verdict
+from offline.preview.differences import Row, is_unknown, rows, without_places
+from offline.preview.verdict import OLD, Line, known_lines, most_important, remaining_lines, verdict
 
 NAMED = 8
 """How many stacks and resources a warning names."""
@@ -132,7 +132,7 @@ class Section:
     def summary(self) -> str:
         """``2 replaced, 1 Job runs``."""
         stack = self.stacks[0]
-        return phrasing.listed([phrasing.state(stack), *phrasing.running(stack.changes)])
+        return phrasing.join([phrasing.state(stack), *phrasing.running_words(stack.changes)])
 
     @property
     def affected(self) -> bool:
@@ -166,7 +166,7 @@ def beginning(preview: Preview, named: int) -> Iterator[Block]:
         items.append([words(f"and {phrasing.many(more, 'warning')} more, with their stacks below")])
     clean = words(Strong(phrasing.clean(preview)), style=Operation.CREATE)
     yield Items(items) if items else Paragraph(clean)
-    if stacks := tables.in_table(preview):
+    if stacks := tables.stacks_in_table(preview):
         columns = tables.columns(preview, named)
         table_rows = [
             [words(Strong(name)), *map(words, cells), words(findings, style=_worst(stack.findings))]
@@ -178,7 +178,7 @@ def beginning(preview: Preview, named: int) -> Iterator[Block]:
 
 def sections(preview: Preview) -> list[Section]:
     """The sections with content, in the order of their first stacks."""
-    lines = first(verdict(preview))
+    lines = most_important(verdict(preview))
     stacks_by_content: dict[str, list[StackPreview]] = {}
     for stack in preview.stacks:
         if content := _content(stack, lines, places=False):
@@ -191,8 +191,8 @@ def sections(preview: Preview) -> list[Section]:
 
 def end(preview: Preview) -> Iterator[Block]:
     """Parts that are the same for all stacks."""
-    if old := known(preview):
-        old_lines = first(old, OLD)
+    if old := known_lines(preview):
+        old_lines = most_important(old, OLD)
         more = [[words(f"{left}, in the JSON")]] if (left := phrasing.more(len(old_lines), len(old))) else []
         items = [_item(line) for line in old_lines]
         brief = [
@@ -207,7 +207,7 @@ def end(preview: Preview) -> Iterator[Block]:
 
 def verdict_items(preview: Preview, *, brief: bool = False) -> list[list[Words]]:
     """The lines of the verdict; if ``brief``, without the ways out, and with the beginnings of the reasons."""
-    return [_item(line, brief=brief) for line in first(verdict(preview))]
+    return [_item(line, brief=brief) for line in most_important(verdict(preview))]
 
 
 def _item(line: Line, *, brief: bool = False) -> list[Words]:
@@ -245,10 +245,10 @@ def _names(part: type[Code | Strong], names: Sequence[str], *, short: bool) -> l
     """The names with commas between them; of those that may be ``short`` the first `NAMED`."""
     named = names[:NAMED] if short else names
     more = phrasing.more(len(named), len(names))
-    return [*joined([part(name) for name in named]), f" {more}" if more else ""]
+    return [*join_parts([part(name) for name in named]), f" {more}" if more else ""]
 
 
-def joined(parts: Iterable[Part]) -> list[Part]:
+def join_parts(parts: Iterable[Part]) -> list[Part]:
     """The parts with commas between them."""
     return list(chain.from_iterable((", ", part) for part in parts))[1:]
 
@@ -265,7 +265,7 @@ def _content(stack: StackPreview, lines: Sequence[Line], *, places: bool, detail
     """The content of a section: findings that are not in the verdict, changes and figures."""
     if detail >= LEVELS:
         return []
-    findings = untold(stack, lines)
+    findings = remaining_lines(stack, lines)
     if detail == LEVELS - 1:
         least = [[_policy(line)] for line in findings[:LEAST] if isinstance(line.finding, Finding)]
         counts = [[words(phrasing.change_words(stack.changes))]] if stack.changes is not None else []
@@ -304,7 +304,7 @@ def _suppression(entry: Suppressed) -> list[Words]:
 
 def _figures(preview: StackPreview, *, lines: bool) -> Iterator[Block]:
     """The cost, the time and the quotas of a stack; without ``lines``, no tables of cost and time."""
-    whole, timeline = tables.whole(preview), preview.timeline if tables.whole(preview) else None
+    whole, timeline = tables.is_whole(preview), preview.timeline if tables.is_whole(preview) else None
     sentences = [*tables.cost_words(preview), tables.unknown_words(preview)]
     sentences += [tables.timeline_words(timeline)] if timeline else []
     if items := [[words(sentence)] for sentence in sentences if sentence]:
@@ -321,7 +321,9 @@ def _figures(preview: StackPreview, *, lines: bool) -> Iterator[Block]:
         table = Table(("Resource", "What", *tables.AMOUNTS, "As of"), cells, tables.AMOUNTS)
         yield Fold("Cost of each resource" if whole else "Cost of what is new or changed", [table])
     if quotas := tables.quotas(preview):
-        cells = [[words(Code(quota.metric)), words(quota.where), words(tables.needed(quota))] for quota in quotas]
+        cells = [
+            [words(Code(quota.metric)), words(quota.where), words(tables.quota_words(quota))] for quota in quotas
+        ]
         needed = "Quota needed at maximum" if whole else "Quota of which another amount is needed at maximum"
         yield Fold(needed, [Table(("Metric", "Where", "Needed"), cells, ("Needed",))])
     if whole and preview.remarks:
@@ -345,7 +347,7 @@ def _path(timeline: Timeline) -> Table:
     )
 
 
-def what(row: Row, properties: int | None) -> list[Words]:
+def explain_row(row: Row, properties: int | None) -> list[Words]:
     """Why and where a resource changes, and up to ``properties`` of its properties."""
     named = row.properties[:properties]
     forcing = [change.path for change in row.properties if change.forces]
@@ -353,7 +355,7 @@ def what(row: Row, properties: int | None) -> list[Words]:
     if row.where_and_why:
         lines.append(words(row.where_and_why))
     elif forcing and not named:
-        lines.append(words("forced by ", *joined(map(Code, forcing))))
+        lines.append(words("forced by ", *join_parts(map(Code, forcing))))
     lines += map(_property, named)
     more = phrasing.more(len(named), len(row.properties)) if named else ""
     return [*lines, words(more)] if more else lines
@@ -362,7 +364,7 @@ def what(row: Row, properties: int | None) -> list[Words]:
 def _property(change: PropertyChange) -> Words:
     values: list[Part] = (
         ["known only after the update"]
-        if unknown(change)
+        if is_unknown(change)
         else [_value(change.before), " → ", _value(change.after)]
     )
     return words(Code(change.path), ": ", *values, *([" ", Strong("replaces it")] if change.forces else []))

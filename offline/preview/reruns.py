@@ -46,7 +46,7 @@ class ShippedFiles:
         self._paths: dict[tuple[str, str], dict[str, str]] = {}
         self._jobs = stack.of_type(JOB)
         for workload in workloads(stack):
-            for identity, items in _mounted_files(workload.resource, workload.spec):
+            for identity, items in _find_mounted(workload.resource, workload.spec):
                 self._paths.setdefault(identity, {}).update(items)
 
     @property
@@ -61,7 +61,7 @@ class ShippedFiles:
     def of(self, job: Resource) -> dict[str, Any]:
         """The contents of all files that a Job mounts, by path."""
         files: dict[str, Any] = {}
-        for identity, items in _mounted_files(job, pod_spec(job)):
+        for identity, items in _find_mounted(job, pod_spec(job)):
             if identity in self._maps:
                 held = self._maps[identity].properties
                 contents = {**mapping(held.get("data")), **mapping(held.get("binaryData"))}
@@ -74,7 +74,7 @@ def _identity(config_map: Resource) -> tuple[str, str]:
     return config_map.provider, text(at(config_map.properties, "metadata", "name"))
 
 
-def _mounted_files(owner: Resource, pod: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
+def _find_mounted(owner: Resource, pod: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
     """The identities of the ConfigMaps that the ``pod`` of a resource mounts, each with the paths of its keys."""
     for volume in mappings(pod.get("volumes")):
         if name := text(at(volume, "configMap", "name")):
@@ -104,14 +104,14 @@ class MovedFiles:
             path: came[name] for path in gone if (name := PurePosixPath(path).name) in came
         }
         # Another file may count as moved only because this one did, so the rest is checked again.
-        while wrong := [old for old, new in self.paths.items() if not self.same(earlier[old], now[new])]:
+        while wrong := [old for old, new in self.paths.items() if not self.is_same(earlier[old], now[new])]:
             self.paths = {old: new for old, new in self.paths.items() if old not in wrong}
 
-    def same(self, before: object, after: object) -> bool:
+    def is_same(self, before: object, after: object) -> bool:
         """Whether two contents are the same except for the names of modules that moved."""
-        return before == after or self.renamed(before, after)
+        return before == after or self.is_renamed(before, after)
 
-    def renamed(self, before: object, after: object) -> bool:
+    def is_renamed(self, before: object, after: object) -> bool:
         """Whether two texts differ in the names of modules that moved and in nothing else."""
         if not (self.paths and isinstance(before, str) and isinstance(after, str)):
             return False
@@ -120,7 +120,7 @@ class MovedFiles:
         renamed = pattern.sub(lambda match: names[match[0]], before)
         return renamed != before and (renamed == after or _code(renamed) == _code(after))
 
-    def explain(self, path: str) -> bool:
+    def explains(self, path: str) -> bool:
         """Whether the file at ``path`` was added or removed because it, or its package, moved."""
         ends = {*self.paths, *self.paths.values()}
         here = PurePosixPath(path)
@@ -175,7 +175,7 @@ AMOUNTS: Mapping[str, str] = {"cpu": "CPU", "memory": "memory", "ephemeral-stora
 
 def runs(before: Stack, after: Stack, compared: Sequence[ResourceDiff], moved: MovedFiles) -> list[JobRun]:
     """Every Job that the update creates or replaces, in the order of their declaration."""
-    return _Runs(before, after, compared, moved).found()
+    return _Runs(before, after, compared, moved).list_runs()
 
 
 class _Runs:
@@ -194,7 +194,7 @@ class _Runs:
         self._computing: dict[str, Resource] = {}
         """The Jobs that compute a result, by its directory."""
 
-    def found(self) -> list[JobRun]:
+    def list_runs(self) -> list[JobRun]:
         made: list[JobRun] = []
         for comparison in self._compared:
             if comparison.after is not None and comparison.after.type == JOB and comparison.operation in COMES:
@@ -211,7 +211,7 @@ class _Runs:
         causes = self._causes(compared, job, pool)
         items: run_changes.Again = ""
         if outcome is Outcome.RUNS and compared.before is not None and not self._store_is_new(job):
-            items = run_changes.again(job, causes, self._inputs(job))
+            items = run_changes.find_scope(job, causes, self._inputs(job))
         return JobRun(
             urn=job.urn,
             name=job.name,
@@ -222,7 +222,7 @@ class _Runs:
             accelerator=(pool.accelerator or "") if pool and gpus else "",
             gpus=gpus,
             nodes=workload.pods if workload.together else 1,
-            because="; ".join([*causes, *run_changes.words(items)]),
+            because="; ".join([*causes, *run_changes.scope_words(items)]),
             items=items,
         )
 
@@ -289,10 +289,12 @@ class _Runs:
         if run_changes.node_run_changes(old, new):
             came, went = run_changes.without_launcher(came), run_changes.without_launcher(went)
         return [
-            *_list_paths([path for path in changed if not self._moved.same(earlier[path], now[path])], "changed"),
-            *_list_paths([path for path in came if not self._moved.explain(path)], "came"),
-            *_list_paths([path for path in went if not self._moved.explain(path)], "went"),
-            *([MOVED] if any(map(self._moved.explain, went)) else []),
+            *_list_paths(
+                [path for path in changed if not self._moved.is_same(earlier[path], now[path])], "changed"
+            ),
+            *_list_paths([path for path in came if not self._moved.explains(path)], "came"),
+            *_list_paths([path for path in went if not self._moved.explains(path)], "went"),
+            *([MOVED] if any(map(self._moved.explains, went)) else []),
         ]
 
     def _inputs(self, job: Resource) -> dict[str, str]:
@@ -333,7 +335,9 @@ def _parts(compared: ResourceDiff, job: Resource, moved: MovedFiles) -> list[str
     """The changed parts of the pod, as text."""
     causes: dict[str, None] = {}
     for difference in compared.differences:
-        if _names_the_run(difference, compared.before, job) or moved.renamed(difference.before, difference.after):
+        if _names_the_run(difference, compared.before, job) or moved.is_renamed(
+            difference.before, difference.after
+        ):
             continue
         for path in (
             difference.leaves if difference.before is None or difference.after is None else [difference.path]
@@ -349,14 +353,14 @@ def _parts(compared: ResourceDiff, job: Resource, moved: MovedFiles) -> list[str
     if of_workers or of_nodes:
         causes = {words: None for words in causes if words not in COUNTS.values()}
     if of_nodes and compared.before:
-        causes = {words: None for words in causes if words not in _following(compared.before, job)}
+        causes = {words: None for words in causes if words not in _find_following(compared.before, job)}
     if compared.before and _directories(job) and not _directories(compared.before):
         # A Job from before its annotations does not say which directories its arguments name (November 2026).
         causes = {words: None for words in causes if words not in {PARTS["args"], PARTS["env"]}}
     return [*of_workers, *of_nodes, *(f"{words} changed" for words in causes)]
 
 
-def _following(old: Resource, new: Resource) -> set[str]:
+def _find_following(old: Resource, new: Resource) -> set[str]:
     """The parts of a pod, as text, that differ only since it finds other pods, or none."""
 
     def same(words: Callable[[Resource], Sequence[str]]) -> bool:

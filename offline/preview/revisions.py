@@ -60,7 +60,7 @@ class Checkout:
 
 
 @contextlib.contextmanager
-def checked_out(root: Path, base: str) -> Generator[Checkout]:
+def check_out(root: Path, base: str) -> Generator[Checkout]:
     """The project at ``root`` as it was at the merge base of ``base`` and HEAD, in a temporary git worktree.
 
     The merge base, as a pull request shows its changes: what has landed on ``base`` meanwhile is no change of
@@ -255,7 +255,7 @@ def evaluate_trees(
             for tree, shares in zip(trees, dealt, strict=True)
         ]
         # This import takes less time than the workers, so it costs nothing here.
-        from offline.evaluation.decoding import evaluated  # noqa: PLC0415
+        from offline.evaluation.decoding import decode  # noqa: PLC0415
 
         def documents(tree: Path, evaluating: _Worker) -> dict[str, Any]:
             documents_by_stack = _documents(evaluating, limits)
@@ -267,7 +267,7 @@ def evaluate_trees(
 
         evaluations = [
             {
-                name: evaluated(name, document)
+                name: decode(name, document)
                 for worker in workers
                 for name, document in documents(tree, worker).items()
             }

@@ -32,7 +32,7 @@ def pattern(job: Resource) -> str:
     return _flags(job).get(ITEMS_FLAG, "")
 
 
-def again(job: Resource, causes: Sequence[str], inputs: Mapping[str, str]) -> Again:
+def find_scope(job: Resource, causes: Sequence[str], inputs: Mapping[str, str]) -> Again:
     """Which items a Job works on that runs again for these ``causes``: all, or those that are new or changed.
 
     ``inputs`` are the causes that are another result of an input, by its directory. That of the items themselves
@@ -44,8 +44,8 @@ def again(job: Resource, causes: Sequence[str], inputs: Mapping[str, str]) -> Ag
     return "changed" if causes and own_causes.issuperset(causes) else "all"
 
 
-def words(items: Again) -> list[str]:
-    """What `again` found, as text."""
+def scope_words(items: Again) -> list[str]:
+    """What `find_scope` finds, as text."""
     scopes = {
         "all": "it works on all of its items again",
         "changed": "it works only on items that are new or changed",

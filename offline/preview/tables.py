@@ -17,7 +17,7 @@ from offline.evaluated.model import (
     StackPreview,
     Timeline,
 )
-from offline.evaluated.phrasing import UNKNOWN, duration, listed, many, money
+from offline.evaluated.phrasing import UNKNOWN, duration, join, many, money
 
 NAMED = 3
 """Up to this many Jobs are named in the table of a comment with their pools; more are counted."""
@@ -36,11 +36,11 @@ BASES = {
 
 
 def columns(preview: Preview, named: int = NAMED) -> dict[str, list[str]]:
-    """The cells of each column by heading, for the stacks of `in_table`. No column is empty.
+    """The cells of each column by heading, for those of `stacks_in_table`. No column is empty.
 
     Up to ``named`` Jobs of a stack are named; more are counted.
     """
-    stacks = in_table(preview)
+    stacks = stacks_in_table(preview)
     columns_by_title = {
         "Stack": [stack.stack for stack in stacks],
         "Changes" if preview.base else "Program": [phrasing.state(stack) for stack in stacks],
@@ -67,12 +67,12 @@ def numeric(preview: Preview) -> frozenset[str]:
     return frozenset({run_heading(preview), IDLE, MOST})
 
 
-def in_table(preview: Preview) -> list[StackPreview]:
+def stacks_in_table(preview: Preview) -> list[StackPreview]:
     """The stacks with changes or new findings."""
-    return [stack for stack in preview.stacks if not same(stack)]
+    return [stack for stack in preview.stacks if not is_same(stack)]
 
 
-def same(preview: StackPreview) -> bool:
+def is_same(preview: StackPreview) -> bool:
     """Whether a stack has neither changes nor new findings."""
     changes = preview.changes
     return (
@@ -85,11 +85,11 @@ def same(preview: StackPreview) -> bool:
 def notes(preview: Preview) -> list[str]:
     """The sentences below the table."""
     sentences: list[str] = []
-    if unchanged := [stack for stack in preview.stacks if same(stack)]:
-        sentences.append(f"No changes in {listed(map(_same_words, unchanged))}.")
+    if unchanged := [stack for stack in preview.stacks if is_same(stack)]:
+        sentences.append(f"No changes in {join(map(_same_words, unchanged))}.")
     moved = {old: new for stack in preview.stacks if stack.changes for old, new in stack.changes.moved.items()}
     if moved:
-        moves = listed(f"{old} to {new}" for old, new in sorted(moved.items()))
+        moves = join(f"{old} to {new}" for old, new in sorted(moved.items()))
         sentences.append(
             f"Files of Jobs moved and are otherwise the same: {moves}. Jobs with such files run again once."
         )
@@ -146,12 +146,12 @@ def difference(amount: float) -> str:
 def cost_words(preview: StackPreview) -> list[str]:
     """The sums of a stack's cost, or only those that changed if there is a base."""
     cost = preview.cost
-    if cost is None or not (whole(preview) or _dearer(preview)):
+    if cost is None or not (is_whole(preview) or _dearer(preview)):
         return []
     if cost.idle_hourly is None:
         words = [f"Nothing here has a known price: {'; '.join(cost.unknown)}."] if cost.unknown else []
         # The nodes of other stacks have prices there.
-        priced = cost.run if cost.run is not None and cost.run.dollars and whole(preview) else None
+        priced = cost.run if cost.run is not None and cost.run.dollars and is_whole(preview) else None
         return [*words, *([_run_words(priced)] if priced else [])]
     idle, monthly, most = (
         _figure(preview, key, count)
@@ -162,13 +162,13 @@ def cost_words(preview: StackPreview) -> list[str]:
         )
     )
     lines = [f"Idle: {idle} an hour, {monthly} a month. Every pool at its maximum: {most} an hour."]
-    if cost.run is not None and whole(preview):
+    if cost.run is not None and is_whole(preview):
         lines.append(_run_words(cost.run))
     lines += map(_kept_words, cost.kept)
     lines += map(_scheduled_words, cost.scheduled)
     if cost.unknown:
         lines.append(f"Unknown, and in no sum: {'; '.join(cost.unknown)}.")
-    if cost.stale and whole(preview):
+    if cost.stale and is_whole(preview):
         lines.append(_stale_words([as_of(source) for source in cost.stale]))
     return lines
 
@@ -182,7 +182,7 @@ def elsewhere_words(preview: StackPreview) -> list[str]:
             pools.setdefault(step.stack, {})[step.pool] = None
     return [
         f"The Jobs of {preview.stack} run on nodes of {stack}, in whose cost these are: "
-        f"pool{'s' * (len(names) > 1)} {listed(names)}."
+        f"pool{'s' * (len(names) > 1)} {join(names)}."
         for stack, names in pools.items()
     ]
 
@@ -190,12 +190,12 @@ def elsewhere_words(preview: StackPreview) -> list[str]:
 def unknown_words(preview: StackPreview) -> str:
     """The charges of a stack's Jobs without a known price; empty if there are none."""
     run = preview.cost.run if preview.cost is not None else None
-    if run is None or run.dollars is None or not run.unknown or whole(preview):
+    if run is None or run.dollars is None or not run.unknown or is_whole(preview):
         return ""
-    return f"The cost of its Jobs is without {listed(run.unknown)}."
+    return f"The cost of its Jobs is without {join(run.unknown)}."
 
 
-def whole(preview: StackPreview) -> bool:
+def is_whole(preview: StackPreview) -> bool:
     """Whether the whole stack is shown, because there is no base to compare it with."""
     return preview.changes is None
 
@@ -204,7 +204,7 @@ def cost_lines(preview: StackPreview) -> list[CostLine]:
     """The lines of cost that the base does not have; none if no price is known."""
     if preview.cost is None:
         return []
-    lines = [line for line in preview.cost.lines if whole(preview) or line.new]
+    lines = [line for line in preview.cost.lines if is_whole(preview) or line.new]
     return lines if any(line.metered or line.hourly is not None for line in lines) else []
 
 
@@ -218,7 +218,7 @@ def amounts(line: CostLine) -> tuple[str, str, str, str]:
 
 def quotas(preview: StackPreview) -> list[QuotaNeed]:
     """The quotas of which the base needs another amount."""
-    return [quota for quota in preview.quotas if whole(preview) or quota.new]
+    return [quota for quota in preview.quotas if is_whole(preview) or quota.new]
 
 
 def where_to_see(quotas: Iterable[QuotaNeed]) -> list[str]:
@@ -267,7 +267,7 @@ def as_of(basis: str) -> str:
     return phrasing.DATE.sub(r"\1", basis)
 
 
-def needed(quota: QuotaNeed) -> str:
+def quota_words(quota: QuotaNeed) -> str:
     """The needed amount of a quota, and what a new account has."""
     ordinary = f" (new accounts have {quota.ordinary:g})" if quota.ordinary is not None else ""
     if not quota.known:
@@ -329,7 +329,7 @@ def _amount(run: RunCost) -> str:
 
 def _run_words(run: RunCost) -> str:
     limits = "" if run.dollars == run.most or run.most is None else f", at most {money(run.most)}"
-    left_out = f", without {listed(run.unknown)}" if run.unknown else ""
+    left_out = f", without {join(run.unknown)}" if run.unknown else ""
     return f"All Jobs once: {_amount(run)}{limits}{left_out}."
 
 
@@ -338,7 +338,7 @@ def _kept_words(kept: KeptNodes) -> str:
     count = phrasing.many(kept.nodes, "node")
     price = f" for {money(kept.monthly)} a month" if kept.monthly is not None else ""
     stay = "stays" if len(kept.services) == 1 else "stay"
-    return f"{listed(kept.services)} {stay}, so the pool {kept.pool} keeps {count}{price} while no Job runs."
+    return f"{join(kept.services)} {stay}, so the pool {kept.pool} keeps {count}{price} while no Job runs."
 
 
 def _scheduled_words(scheduled: ScheduledCost) -> str:

@@ -59,14 +59,14 @@ def _renderable(block: Paragraph | Items | page.Table | ChangeRows) -> Renderabl
             text.style = text.style or "dim"
             return text
         case Items(items):
-            return Group(*(_hanging(_text(head), map(_text, rest)) for head, *rest in items))
+            return Group(*(_indent(_text(head), map(_text, rest)) for head, *rest in items))
         case ChangeRows(rows, properties):
             return Group(*(_change(row, properties) for row in rows))
         case page.Table():
             return _table(block)
 
 
-def _hanging(head: Text, rest: Iterable[Text], indent: int = 2) -> Group:
+def _indent(head: Text, rest: Iterable[Text], indent: int = 2) -> Group:
     """Lines of which all but the first are indented."""
     return Group(head, *(Padding(line, (0, 0, 0, indent)) for line in rest))
 
@@ -74,7 +74,7 @@ def _hanging(head: Text, rest: Iterable[Text], indent: int = 2) -> Group:
 def _change(row: page.Row, properties: int | None) -> Group:
     named = ", ".join(f"{name}  {kind}" for name, kind in row.named)
     more = phrasing.more(len(row.named), len(row.resources))
-    lines = [_text(line) for line in page.what(row, properties)]
+    lines = [_text(line) for line in page.explain_row(row, properties)]
     head = Text.assemble(
         (f"{phrasing.SYMBOLS[row.operation]} ", STYLES[row.operation]),
         (printable(f"{named} {more}".strip()), "bold"),
@@ -82,7 +82,7 @@ def _change(row: page.Row, properties: int | None) -> Group:
     )
     if row.where_and_why:
         head.append("  ").append_text(lines.pop(0))
-    return _hanging(head, lines, 4)
+    return _indent(head, lines, 4)
 
 
 def _table(block: page.Table) -> Table:

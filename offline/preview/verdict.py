@@ -62,19 +62,19 @@ def verdict(preview: Preview) -> list[Line]:
     return _lines((stack.stack, finding) for stack in preview.stacks for finding in _findings_of(stack))
 
 
-def known(preview: Preview) -> list[Line]:
+def known_lines(preview: Preview) -> list[Line]:
     """The same for findings that the base has, too."""
     return _lines(
         (stack.stack, finding) for stack in preview.stacks for finding in stack.findings if not finding.new
     )
 
 
-def first(lines: Sequence[Line], most: int = MOST) -> list[Line]:
+def most_important(lines: Sequence[Line], most: int = MOST) -> list[Line]:
     """The lines that are shown: ``most`` of them, and more where these are errors or harm."""
     return [line for index, line in enumerate(lines) if index < most or not line.minor]
 
 
-def untold(preview: StackPreview, lines: Sequence[Line]) -> list[Line]:
+def remaining_lines(preview: StackPreview, lines: Sequence[Line]) -> list[Line]:
     """The new findings of a stack that are not among ``lines``."""
     known_keys = {_key(line.finding) for line in lines if preview.stack in line.names}
     return _lines(

@@ -33,7 +33,7 @@ from offline.engine.evaluate import evaluate, load_with_placeholders
 from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import load_stack, references
 from offline.evaluated.workloads import STATEFUL_SET
-from offline.evaluation.worker import stood_in
+from offline.evaluation.worker import with_stand_ins
 from offline.rehearsal import state as store_files
 from offline.rehearsal.cluster.cluster_objects import cluster_of
 from offline.rehearsal.cluster.containers import Containers
@@ -163,7 +163,7 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
     if problems := [*missing, *programs.problems(programs_by_name.values())]:
         raise SettingsError(problems)
     remarks += programs.substitution_remarks(programs_by_name.values())
-    values = stood_in(values, emulators(settings.request), remarks.append)
+    values = with_stand_ins(values, emulators(settings.request), remarks.append)
     unsent = [name for name in placeholders if not _has_value(name)]
     remarks += [f"secret {name} is not set: a rehearsal sends no notices of a schedule" for name in unsent]
     encrypted = [*config.secrets, *(f"{KEY}.{name}" for name in placeholders if name not in unsent)]

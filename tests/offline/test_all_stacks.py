@@ -27,9 +27,9 @@ from offline.evaluated.operations import Replacing
 from offline.evaluated.timeline import JobDuration
 from offline.evaluation.decoding import EvaluatedStack
 from offline.preview.build import CLEAN, FINDINGS, NOT_EVALUATED, Options, build, exit_code
-from offline.preview.cli import WIDTH, Format, exported
+from offline.preview.cli import WIDTH, Format, read_export
 from offline.preview.markdown import comment
-from offline.preview.revisions import Evaluations, checked_out, evaluate_trees, stacks_of
+from offline.preview.revisions import Evaluations, check_out, evaluate_trees, stacks_of
 from offline.preview.terminal import show
 from tests.support.checkout import ROOT
 from tests.support.clones import LOCAL, committed, configure, edit
@@ -60,7 +60,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def commented(clone: Path) -> Evaluations:
     """All stacks before and after a comment in a file of MNIST."""
     edit(clone, "workloads/mnist/train.py", lambda text: f"# A remark.\n{text}")
-    with checked_out(clone, "main") as base:
+    with check_out(clone, "main") as base:
         return evaluate_trees(clone, base.path)
 
 
@@ -80,7 +80,7 @@ def configured(clone: Path, commented: Evaluations) -> Evaluations:
     assert commented.head.keys() >= {"gcp-dev", "local"}
     configure(clone, move)
     configure(clone, lambda config: config.update(bad), LOCAL)
-    with checked_out(clone, "main") as base:
+    with check_out(clone, "main") as base:
         return evaluate_trees(clone, base.path, ["gcp-dev", "local"])
 
 
@@ -322,7 +322,7 @@ def test_an_invalid_stack_file_is_reported_first_without_secrets(
 
 
 def test_rerun_costs_use_the_same_basis_in_all_stacks(commented: Evaluations, tmp_path: Path) -> None:
-    times = exported(last_runs(tmp_path / "exported.json", mnist_train=12, mnist_predict=10))
+    times = read_export(last_runs(tmp_path / "exported.json", mnist_train=12, mnist_predict=10))
 
     def measured(name: str) -> Mapping[str, JobDuration]:
         return times.get(name, {})

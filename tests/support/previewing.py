@@ -16,7 +16,7 @@ from infra.settings.loading import load
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import stack_config
 from offline.evaluated.model import Finding
-from offline.evaluated.operations import compared
+from offline.evaluated.operations import compare_resources
 from offline.policies.changes import Change
 from offline.policies.check import check_change
 from tests.support.checkout import ROOT
@@ -52,7 +52,7 @@ def findings(name: str, changes: Mapping[str, Any], base: Mapping[str, Any] | No
     """What a preview says of these changes to a stack of the repository, or to it with the settings ``base``."""
     before = previewed(name, base) if base else _as_it_is(name)
     after = previewed(name, {**(base or {}), **changes})
-    return check_change(Change(before, after, compared(before, after)), {}, TODAY)[0]
+    return check_change(Change(before, after, compare_resources(before, after)), {}, TODAY)[0]
 
 
 @cache

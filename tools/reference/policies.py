@@ -10,7 +10,7 @@ from pathlib import Path
 
 from infra.review.contract import Severity
 from offline.files import write_or_check
-from offline.policies.check import ABOUT_FILES, CHANGE_POLICIES, EVERYWHERE, of_clouds
+from offline.policies.check import ABOUT_FILES, CHANGE_POLICIES, EVERYWHERE, cloud_policies
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "policies.md"
 
@@ -100,7 +100,7 @@ def page() -> str:
 def _rows() -> Iterator[tuple[str, Severity, str, str, str]]:
     for policy in EVERYWHERE:
         yield policy.id, policy.severity, EVERY_STACK, policy.title, policy.fix
-    for cloud, policy in of_clouds():
+    for cloud, policy in cloud_policies():
         yield policy.id, policy.severity, cloud, policy.title, policy.fix
     for policy in CHANGE_POLICIES:
         yield policy.id, policy.severity, CHANGE, policy.title, policy.fix

@@ -13,7 +13,7 @@ from infra.schema.quantities import cpu_millicores, mebibytes
 from offline.engine.provider_outputs import kind_of, namespace_of, object_name
 from offline.evaluated.pod_rules import breaches, words
 from offline.evaluated.queues import GROUP, is_served
-from offline.evaluated.scheduling import Toleration, tolerations, untolerated
+from offline.evaluated.scheduling import Toleration, find_untolerated, tolerations
 from offline.rehearsal.cluster.pods import Container, PodSpec
 
 CONFIG_MAP_LIMIT = 1024 * 1024
@@ -225,7 +225,7 @@ class DaemonSet:
     def obstacle(self, node: Node) -> str | None:
         """Why its pods cannot run on nodes like ``node``, in kube-scheduler's words; None where they can."""
         count = f"{node.count} node(s)"
-        if taint := untolerated(self.tolerations, node.taints):
+        if taint := find_untolerated(self.tolerations, node.taints):
             return f"{count} had untolerated taint {{{taint.key}: {taint.value}}}"
         selected = all(node.labels.get(key) == value for key, value in self.selector.items())
         if not selected or (self.terms and not any(_matches(term, node.labels) for term in self.terms)):

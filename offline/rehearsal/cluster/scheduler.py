@@ -7,7 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from infra.platform import Node, Resources
 from infra.review.stack import Properties
-from offline.evaluated.scheduling import PodRequest, add, lacking, obstacle, obstacles, selector_picks, subtract
+from offline.evaluated.scheduling import (
+    PodRequest,
+    add,
+    find_shortages,
+    obstacle,
+    obstacles,
+    selector_picks,
+    subtract,
+)
 from offline.rehearsal.machine.processes import CancelledError
 
 SETTLE = 1.0
@@ -234,7 +242,9 @@ class Scheduler:
             return []
         staying = self._staying
         return [
-            number for number in range(node.count) if not lacking(pod.resources, self._rest(node, number, staying))
+            number
+            for number in range(node.count)
+            if not find_shortages(pod.resources, self._rest(node, number, staying))
         ]
 
     def _free(self, nodes: Sequence[Node], wanted: Resources, affinity: PodAffinity) -> tuple[Node, int] | None:
@@ -244,7 +254,7 @@ class Scheduler:
             for node in nodes
             for number in range(node.count)
             if not self._is_refused(node, number, affinity)
-            and not lacking(wanted, self._rest(node, number, self._taken))
+            and not find_shortages(wanted, self._rest(node, number, self._taken))
         ]
         group = affinity.group
         if not group:
@@ -274,7 +284,7 @@ class Scheduler:
         amounts."""
         lacks: dict[str, str] = {}
         for number in range(node.count) if numbers is None else numbers:
-            lacks = {**lacking(wanted, self._rest(node, number, taken)), **lacks}
+            lacks = {**find_shortages(wanted, self._rest(node, number, taken)), **lacks}
         return dict(sorted(lacks.items()))
 
     def _deadlock(self, nodes: Sequence[Node]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.pipelines.results import heading
-from offline.picture.svg import Style, fitted
+from offline.picture.svg import Style, fit
 from offline.rehearsal.output.comparison import ComparedVariant, Comparison
 from offline.rehearsal.output.results import ShownCurves
 from offline.rehearsal.records import JobRecord, Phase
@@ -326,7 +326,7 @@ def _bars(comparison: Comparison, name: str) -> Bars:
         bars.append(
             ComparisonBar(
                 label=variant.label,
-                short=fitted(variant.label, WIDEST, LABELS),
+                short=fit(variant.label, WIDEST, LABELS),
                 text=comparison.cell(variant, name) or variant.result,
                 start=min(zero, at),
                 end=max(zero, at),

@@ -15,7 +15,7 @@ from infra.clouds.gcp.review import quotas as gcp_quotas
 from infra.review.facts import Quota
 from infra.review.stack import UNKNOWN
 from offline.evaluated.model import QuotaNeed
-from offline.preview.tables import needed as needed_words
+from offline.preview.tables import quota_words as needed_words
 from tests.support import aws, gcp
 from tests.support.reviewing import declared, declared_stack, stack_of
 

@@ -10,7 +10,7 @@ import pytest
 
 from infra.platform_output import UnreadableStackError
 from offline.engine.other_stacks import OtherStacks
-from offline.engine.stack_config import references, referring
+from offline.engine.stack_config import find_referring, references
 from tests.support.stack_values import EXISTING, changed
 from tests.support.tree import write_tree
 
@@ -111,4 +111,4 @@ def test_references_are_found_in_files_with_mistakes(tmp_path: Path) -> None:
     assert references({"clusters": []}) == []
     stacks(tmp_path, platform=HERE, wrong=wrong, other=TEAM)
     (tmp_path / "stacks" / "Pulumi.broken.yaml").write_text("config: [")
-    assert referring(tmp_path, ["platform"]) == ["other", "wrong"]
+    assert find_referring(tmp_path, ["platform"]) == ["other", "wrong"]

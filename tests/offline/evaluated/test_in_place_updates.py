@@ -9,7 +9,7 @@ from infra.kubernetes.review import REVIEW as KUBERNETES
 from infra.review.facts import Effect
 from infra.review.stack import UNKNOWN
 from offline.evaluated.operations import Effects, Replacing
-from offline.evaluated.property_diff import Difference, differences, parsed
+from offline.evaluated.property_diff import Difference, differences, parse_path
 from tests.support.reviewing import REVIEWS, declared
 
 EKS = "aws:eks/cluster:Cluster"
@@ -104,8 +104,8 @@ def test_each_in_place_entry_says_what_to_do_and_replaces_nothing() -> None:
                 assert fact.source.url.startswith("https://")
                 assert bool(fact.fix) == (fact.effect is not Effect.NOTE)
                 for path in fact.paths:
-                    difference = Difference(parsed(path), "a", "b")
-                    assert not replacing.forced(type_, [difference], {}, {}), f"{type_} {path}"
+                    difference = Difference(parse_path(path), "a", "b")
+                    assert not replacing.find_forcing(type_, [difference], {}, {}), f"{type_} {path}"
 
 
 LOGS = "aws:cloudwatch/logGroup:LogGroup"

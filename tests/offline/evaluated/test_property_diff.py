@@ -11,13 +11,13 @@ from offline.evaluated.property_diff import (
     LIMIT,
     Difference,
     Path,
-    both,
     covers,
     differences,
-    parsed,
-    shown,
+    parse_path,
+    path_text,
+    shorten,
+    shorten_both,
     unknown_paths,
-    written,
 )
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text() | st.just(UNKNOWN) | st.builds(Secret, st.text())
@@ -37,7 +37,7 @@ PATHS = st.tuples(KEYS) | st.lists(KEYS | st.integers(min_value=0, max_value=99)
 
 def found(before: Any, after: Any) -> dict[str, tuple[Any, Any]]:
     return {
-        written(difference.path): (difference.before, difference.after)
+        path_text(difference.path): (difference.before, difference.after)
         for difference in differences(before, after)
     }
 
@@ -82,28 +82,29 @@ def test_applying_all_differences_gives_the_other_side(before: dict[str, Any], a
 
 @given(PATHS)
 def test_a_written_path_can_be_read_again(path: Path) -> None:
-    assert parsed(written(path)) == path
+    assert parse_path(path_text(path)) == path
 
 
 @settings(max_examples=50)
 @given(VALUES, VALUES)
 def test_every_shown_value_is_short_and_plain(before: Any, after: Any) -> None:
-    for value in (shown(before), *both(before, after)):
+    for value in (shorten(before), *shorten_both(before, after)):
         assert len(str(value)) <= 4 * LIMIT
         assert "Secret" not in str(value)
 
 
 def test_paths_are_written_as_pulumi_writes_them() -> None:
-    assert written(("spec", "containers", 0, "args", 3)) == "spec.containers[0].args[3]"
-    assert written(("data", "train.py")) == 'data["train.py"]'
-    assert parsed('metadata.labels["app.kubernetes.io/name"]') == ("metadata", "labels", "app.kubernetes.io/name")
-    assert parsed("rules[*].ports[2]") == ("rules", "*", "ports", 2)
+    assert path_text(("spec", "containers", 0, "args", 3)) == "spec.containers[0].args[3]"
+    assert path_text(("data", "train.py")) == 'data["train.py"]'
+    label = "app.kubernetes.io/name"
+    assert parse_path(f'metadata.labels["{label}"]') == ("metadata", "labels", label)
+    assert parse_path("rules[*].ports[2]") == ("rules", "*", "ports", 2)
 
 
 def test_a_pattern_covers_what_is_below_it() -> None:
-    assert covers(parsed("rules[*].port"), ("rules", 3, "port", "name"))
-    assert not covers(parsed("rules[*].port"), ("rules", 3))
-    assert not covers(parsed("rules.port"), ("rules", 3, "port"))
+    assert covers(parse_path("rules[*].port"), ("rules", 3, "port", "name"))
+    assert not covers(parse_path("rules[*].port"), ("rules", 3))
+    assert not covers(parse_path("rules.port"), ("rules", 3, "port"))
 
 
 def test_list_elements_are_matched_by_name() -> None:
@@ -157,4 +158,4 @@ def test_a_difference_lists_all_paths_below_it() -> None:
     ],
 )
 def test_shown(value: Any, short: Any) -> None:
-    assert shown(value) == short
+    assert shorten(value) == short

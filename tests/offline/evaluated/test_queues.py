@@ -21,7 +21,7 @@ from offline.evaluated.queues import (
     queued_job,
     queues_of,
 )
-from offline.evaluated.scheduling import amount, pod_amounts, shown
+from offline.evaluated.scheduling import amount, pod_amounts, quantity_text
 from tests.support.previewing import previewed
 
 T4, L4 = {"pool": "t4"}, {"pool": "l4"}
@@ -255,7 +255,7 @@ def test_a_pod_asks_for_what_the_scheduler_would_count(spec: Mapping[str, Any], 
     ("resource", "text"), [("cpu", "1500m"), ("cpu", "2"), ("memory", "3Gi"), ("memory", "1500Ki"), (GPU, "4")]
 )
 def test_amounts_are_shown_as_they_are_written(resource: str, text: str) -> None:
-    assert shown(resource, amount(resource, text)) == text
+    assert quantity_text(resource, amount(resource, text)) == text
 
 
 FIELDS = {

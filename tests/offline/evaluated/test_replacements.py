@@ -14,7 +14,7 @@ from infra.clouds.registry import CLOUDS, reviews
 from infra.kubernetes.review import FILE as KUBERNETES_FILE
 from infra.review.stack import UNKNOWN
 from offline.evaluated.operations import Replacing
-from offline.evaluated.property_diff import Difference, parsed
+from offline.evaluated.property_diff import Difference, parse_path
 from tests.support.checkout import ROOT
 from tests.support.tree import write_tree
 from tools import provider_schemas
@@ -44,7 +44,7 @@ def test_each_file_has_a_source_and_every_resource_that_the_cloud_can_declare(pa
 
 
 def forced(type_: str, path: str) -> bool:
-    return bool(Replacing(reviews()).forced(type_, [Difference(parsed(path), "a", "b")], {}, {}))
+    return bool(Replacing(reviews()).find_forcing(type_, [Difference(parse_path(path), "a", "b")], {}, {}))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_the_providers_replace(type_: str, path: str, replaces: bool) -> No
 def test_what_the_providers_replace_conditionally(
     type_: str, path: str, before: object, after: object, replaces: bool
 ) -> None:
-    found = Replacing(reviews()).forced(type_, [Difference(parsed(path), before, after)], {}, {})
+    found = Replacing(reviews()).find_forcing(type_, [Difference(parse_path(path), before, after)], {}, {})
     assert bool(found) == replaces
 
 
@@ -164,7 +164,7 @@ def test_what_a_provider_computes_is_what_no_input_has_to_say_and_every_output_d
     ],
 )
 def test_what_stays_of_a_cluster_where_the_stack_no_longer_sets_it(path: str, stays: bool) -> None:
-    removed = Difference(parsed(path), {"enabled": True}, None)
+    removed = Difference(parse_path(path), {"enabled": True}, None)
     assert Replacing(reviews()).keeps("gcp:container/cluster:Cluster", removed, {"addonsConfig": {}}) == stays
 
 

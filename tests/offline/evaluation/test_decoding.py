@@ -7,7 +7,7 @@ import pytest
 from infra.clouds.registry import CLOUDS, reviews
 from infra.platform import Taint
 from infra.review.stack import UNKNOWN, Secret
-from offline.evaluation.decoding import evaluated
+from offline.evaluation.decoding import decode
 
 RESOURCE: dict[str, Any] = {
     "urn": "urn:pulumi:dev::slipway::kubernetes:core/v1:Secret::a",
@@ -50,14 +50,14 @@ DOCUMENT: dict[str, Any] = {
 
 def of(properties: dict[str, Any], type_: str = RESOURCE["type"]) -> dict[str, Any]:
     resource = {**RESOURCE, "type": type_, "properties": properties}
-    found = evaluated("dev", {**DOCUMENT, "resources": [resource]})
+    found = decode("dev", {**DOCUMENT, "resources": [resource]})
     assert found.stack is not None
     (declared,) = found.stack.resources.values()
     return dict(declared.properties)
 
 
 def test_a_decoded_resource_has_all_encoded_attributes() -> None:
-    found = evaluated("dev", DOCUMENT)
+    found = decode("dev", DOCUMENT)
     assert (found.outputs, found.remarks) == ({"kubeconfig": True, "url": False}, ("careful",))
     assert found.stack is not None
     declared = found.stack.resources[RESOURCE["urn"]]
@@ -93,13 +93,13 @@ def test_nested_unknown_values_and_secrets_are_decoded() -> None:
 
 
 def test_an_encrypted_value_of_the_configuration_is_a_secret() -> None:
-    found = evaluated("dev", DOCUMENT)
+    found = decode("dev", DOCUMENT)
     assert found.stack is not None
     assert found.stack.configuration == {"slipway:protect": False, "a:token": Secret("d")}
 
 
 def test_existing_nodes_are_decoded_as_a_pool_of_fixed_size() -> None:
-    found = evaluated("dev", DOCUMENT)
+    found = decode("dev", DOCUMENT)
     assert found.stack is not None
     (pool,) = found.stack.pools
     assert (pool.urn, pool.cluster, pool.name, pool.min_nodes, pool.max_nodes) == ("", "here", "gpu", 3, 3)
@@ -123,7 +123,7 @@ def test_clusters_of_other_stacks_are_decoded_with_their_pools_in_place_of_those
             "broken": None,
         },
     }
-    found = evaluated("dev", {**DOCUMENT, "elsewhere": elsewhere})
+    found = decode("dev", {**DOCUMENT, "elsewhere": elsewhere})
     assert found.stack is not None
     (pool,) = found.stack.pools
     assert (pool.cluster, pool.name, pool.stack) == ("here", "gpu", "platform")
@@ -137,7 +137,7 @@ def test_clusters_of_other_stacks_are_decoded_with_their_pools_in_place_of_those
 def test_a_failure_is_decoded_with_its_problems() -> None:
     problem = {"key": "k", "value": "v", "reason": "r", "fix": "f"}
     failure = {"kind": "SettingsError", "message": "1 problem", "problems": [problem], "where": ""}
-    found = evaluated("dev", {"failure": failure, "remarks": []})
+    found = decode("dev", {"failure": failure, "remarks": []})
     assert found.stack is None
     assert found.failure is not None
     assert (found.failure.kind, found.failure.problems) == ("SettingsError", [problem])

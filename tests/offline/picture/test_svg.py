@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from infra.review.facts import Identity
 from infra.review.stack import UNLIMITED, Resource, Stack
 from offline.picture.scene import NOWHERE, Column, Scene, Work, Zone, scene
-from offline.picture.svg import STYLES, TIMES, fitted, layout, picture, wrapped
+from offline.picture.svg import STYLES, TIMES, fit, layout, picture, wrap
 from tests.support.costing import CLUSTER, PROVIDER, Pool, job, service, stack
 from tests.support.reviewing import declared
 from tests.support.svg import NAMESPACE, Drawing, Point, parse, turns
@@ -316,5 +316,5 @@ def along(one: Sequence[Point], other: Sequence[Point]) -> bool:
 
 @given(st.text(max_size=60), st.integers(30, 300), st.sampled_from(STYLES))
 def test_text_fits(text: str, room: int, style: Any) -> None:
-    for line in (fitted(text, room, style), *wrapped(text, room, style)):
+    for line in (fit(text, room, style), *wrap(text, room, style)):
         assert style.width(line) <= room

@@ -9,14 +9,14 @@ import pytest
 from infra.review.contract import Severity
 from infra.review.stack import Resource, Stack
 from offline.evaluated.model import Finding
-from offline.evaluated.operations import compared
+from offline.evaluated.operations import compare_resources
 from offline.policies.changes import RELEASE, Change
 from offline.policies.check import check_change
 from tests.support.reviewing import declared, declared_stack
 
 
 def found(before: Stack, after: Stack) -> list[Finding]:
-    change = Change(before, after, compared(before, after))
+    change = Change(before, after, compare_resources(before, after))
     return check_change(change, {}, date(2026, 11, 22))[0]
 
 

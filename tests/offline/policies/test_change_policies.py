@@ -13,7 +13,7 @@ from infra.review.contract import Harm, Severity, reviewed
 from infra.review.stack import UNKNOWN, Resource, Stack
 from infra.settings.model import Settings
 from offline.evaluated.model import Finding, Suppressed
-from offline.evaluated.operations import compared
+from offline.evaluated.operations import compare_resources
 from offline.policies.changes import Change
 from offline.policies.check import CHANGE_POLICIES, check, check_change, policies, suppressions_of
 from tests.support.checkout import ROOT
@@ -42,7 +42,7 @@ def stack(*resources: Resource, **suppressions: dict[str, Any]) -> Stack:
 
 
 def update(before: Stack, after: Stack) -> tuple[list[Finding], list[Suppressed]]:
-    change = Change(before, after, compared(before, after))
+    change = Change(before, after, compare_resources(before, after))
     return check_change(change, suppressions_of(after.configuration), TODAY)
 
 

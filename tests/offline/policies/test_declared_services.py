@@ -17,7 +17,7 @@ from infra.review.contract import Review, reviewed
 from infra.review.stack import NodePool, Stack
 from offline.engine.evaluate import evaluate
 from offline.evaluated.model import Finding, JobRun, Outcome
-from offline.evaluated.operations import compared
+from offline.evaluated.operations import compare_resources
 from offline.policies.changes import Change
 from offline.policies.check import check, check_change
 from offline.preview.differences import compare
@@ -54,7 +54,7 @@ def declared(tmp_path: Path) -> Declared:
 
 
 def changed(before: Stack, after: Stack) -> tuple[list[Finding], dict[str, JobRun]]:
-    update = compared(before, after)
+    update = compare_resources(before, after)
     findings, _ = check_change(Change(before, after, update), {}, TODAY)
     return findings, {run.name: run for run in compare(before, after, update).runs}
 

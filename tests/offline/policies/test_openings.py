@@ -9,7 +9,7 @@ from infra.clouds.registry import reviews
 from infra.review.contract import reviewed
 from infra.review.stack import Resource
 from offline.evaluated.model import Finding
-from offline.evaluated.operations import compared
+from offline.evaluated.operations import compare_resources
 from offline.policies.changes import Change
 from offline.policies.check import check, check_change
 from offline.policies.openings import BALANCER
@@ -20,7 +20,7 @@ from tests.offline.policies.samples import resource, stack
 
 def found(before: list[Resource], after: list[Resource]) -> list[Finding]:
     old, new = (reviewed(stack(*each), reviews()) for each in (before, after))
-    findings, _ = check_change(Change(old, new, compared(old, new)), {}, date(2026, 11, 22))
+    findings, _ = check_change(Change(old, new, compare_resources(old, new)), {}, date(2026, 11, 22))
     return [finding for finding in findings if finding.policy == "opens-to-people"]
 
 

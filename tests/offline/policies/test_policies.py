@@ -9,7 +9,7 @@ import pytest
 
 from infra.review.contract import Severity
 from infra.review.stack import Stack
-from offline.policies.check import ABOUT_FILES, CHANGE_POLICIES, EVERYWHERE, check, of_clouds, policies
+from offline.policies.check import ABOUT_FILES, CHANGE_POLICIES, EVERYWHERE, check, cloud_policies, policies
 from tests.offline.policies.cases import PASSES, TRIPS
 from tests.offline.policies.samples import asking, container, gpu_pod, job, pod, pool, stack
 from tests.support.checkout import ROOT
@@ -45,7 +45,7 @@ def test_every_policy_is_tested_both_ways() -> None:
     ids = {policy.id for policy in EVERYWHERE}
     assert ids == set(TRIPS) == set(PASSES)
     tested = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "infra").rglob("test_*.py"))
-    assert [policy.id for _, policy in of_clouds() if f'"{policy.id}"' not in tested] == []
+    assert [policy.id for _, policy in cloud_policies() if f'"{policy.id}"' not in tested] == []
 
 
 def test_ids_are_unique_and_can_be_written_in_a_stack_file() -> None:

@@ -11,7 +11,7 @@ from infra.clouds.registry import reviews
 from infra.review.contract import Review, Severity, reviewed
 from infra.review.stack import NodePool, Resource, Secret, Stack
 from offline.evaluated.model import Finding
-from offline.evaluated.operations import compared
+from offline.evaluated.operations import compare_resources
 from offline.policies.changes import Change
 from offline.policies.check import check, check_change
 from tests.offline.policies.samples import (
@@ -39,7 +39,7 @@ def found(
 ) -> list[Finding]:
     known = [*reviews(), Review(pools=lambda _: pools)]
     old, new = (reviewed(stack(*each, pools=(), name=name), known) for each in (before, after))
-    return check_change(Change(old, new, compared(old, new)), {}, date(2026, 11, 22))[0]
+    return check_change(Change(old, new, compare_resources(old, new)), {}, date(2026, 11, 22))[0]
 
 
 def changed(it: Resource, *path: str, to: object) -> Resource:
@@ -182,7 +182,7 @@ def test_the_nodes_of_a_pool_leave_the_volumes_of_its_pods_behind(declared: list
         return reviewed(stack(*declared, pools=()), [*reviews(), Review(pools=lambda _: [pool("a", zones=zones)])])
 
     def reached(before: Stack, after: Stack) -> list[str]:
-        change = Change(before, after, compared(before, after))
+        change = Change(before, after, compare_resources(before, after))
         return [each.policy for each in check_change(change, {}, date(2026, 11, 22))[0]]
 
     assert reached(on("r-a"), on("r-b")) == [REACH]

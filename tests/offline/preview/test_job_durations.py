@@ -8,7 +8,7 @@ import pytest
 
 from infra.platform import Resources
 from offline.evaluated.timeline import JobDuration
-from offline.preview.cli import TimesError, exported, rehearsed
+from offline.preview.cli import TimesError, read_export, read_rehearsal
 from offline.rehearsal.records import JobRecord, Phase
 from offline.rehearsal.state import Place, State
 
@@ -37,13 +37,13 @@ def test_a_stack_export_has_the_times_of_its_jobs(tmp_path: Path) -> None:
         job("old-train", "2026-11-20T10:00:00Z", "2026-11-20T10:12:30Z", delete=True),
         {"urn": "urn:pulumi:dev::slipway::gcp:storage/bucket:Bucket::store", "type": "gcp:storage/bucket:Bucket"},
     )
-    assert exported(file) == {"dev": {"mnist-train": JobDuration(750, "measured")}}
+    assert read_export(file) == {"dev": {"mnist-train": JobDuration(750, "measured")}}
 
 
 def test_times_in_an_export_are_by_stack(tmp_path: Path) -> None:
     train = job("mnist-train", "2026-11-20T10:00:00Z", "2026-11-20T10:12:30Z")
     other = {**train, "urn": train["urn"].replace("pulumi:dev", "pulumi:prod")}
-    assert exported(export(tmp_path, train, other)).keys() == {"dev", "prod"}
+    assert read_export(export(tmp_path, train, other)).keys() == {"dev", "prod"}
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "no json", '{"deployment": null}'])
@@ -51,12 +51,12 @@ def test_another_file_is_refused(tmp_path: Path, content: str) -> None:
     file = tmp_path / "times.json"
     file.write_text(content, encoding="utf-8")
     with pytest.raises(TimesError, match=r"times\.json"):
-        exported(file)
+        read_export(file)
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TimesError, match="cannot be read"):
-        exported(tmp_path / "nowhere.json")
+        read_export(tmp_path / "nowhere.json")
 
 
 def test_a_rehearsal_records_the_times_of_successful_jobs(tmp_path: Path) -> None:
@@ -71,13 +71,13 @@ def test_a_rehearsal_records_the_times_of_successful_jobs(tmp_path: Path) -> Non
     place = Place(tmp_path)
     place.create()
     State(tmp_path / "state.json", {record.urn: record for record in records}).save()
-    assert rehearsed(tmp_path) == {
+    assert read_rehearsal(tmp_path) == {
         "mnist-train": JobDuration(42.5, "rehearsed"),
         "mnist-prepare": JobDuration(2, "rehearsed"),
     }
 
 
 def test_without_a_rehearsal_there_are_no_times(tmp_path: Path) -> None:
-    assert rehearsed(tmp_path / "nowhere") == {}
+    assert read_rehearsal(tmp_path / "nowhere") == {}
     (tmp_path / "state.json").write_text("{", encoding="utf-8")
-    assert rehearsed(tmp_path) == {}
+    assert read_rehearsal(tmp_path) == {}

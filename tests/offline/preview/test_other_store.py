@@ -7,7 +7,7 @@ import pytest
 
 from infra.review.stack import JOB, Resource, Stack
 from offline.evaluated.model import Operation, Outcome
-from offline.evaluated.operations import compared
+from offline.evaluated.operations import compare_resources
 from offline.preview.differences import compare
 from tests.support.previewing import previewed
 
@@ -54,7 +54,7 @@ def test_another_store_runs_all_jobs_and_lets_go_of_the_old_claim(
     name: str, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     old, new = previewed(name, {"store": before} if before else {}), previewed(name, {"store": after})
-    operations = {each.resource.urn: each.operation for each in compared(old, new)}
+    operations = {each.resource.urn: each.operation for each in compare_resources(old, new)}
     pods = mounting(new)
     assert pods
     assert {operations[urn] for urn in pods} == {Operation.REPLACE}
@@ -79,7 +79,7 @@ def test_another_store_runs_all_jobs_and_lets_go_of_the_old_claim(
 def test_the_runs_of_a_schedule_let_go_of_the_old_claim(name: str, changes: dict[str, Any]) -> None:
     # Kubernetes deletes no claim that a pod object names, and the pods of runs by the clock stay for their logs.
     old, new = previewed(name), previewed(name, changes)
-    operations = {each.resource.urn: each.operation for each in compared(old, new)}
+    operations = {each.resource.urn: each.operation for each in compare_resources(old, new)}
     (clock,) = new.of_type("kubernetes:batch/v1:CronJob")
     (claim,) = (each.urn for each in new.of_type(CLAIM) if each.name.endswith("-store"))
     assert operations[claim] is operations[clock.urn] is Operation.REPLACE

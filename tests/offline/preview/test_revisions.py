@@ -197,7 +197,7 @@ def test_a_base_of_a_later_format_is_refused_with_one_sentence(
     )
     checkout = Checkout(base, "main", "a" * 40, "a" * 40)
     monkeypatch.setattr(cli, "ROOT", make_tree(tmp_path / "head", 'thing("a")'))
-    monkeypatch.setattr(cli, "checked_out", lambda *_: contextlib.nullcontext(checkout))
+    monkeypatch.setattr(cli, "check_out", lambda *_: contextlib.nullcontext(checkout))
     with pytest.raises(typer.Exit) as left:
         cli.main(base="main")
     assert left.value.exit_code == NOT_EVALUATED

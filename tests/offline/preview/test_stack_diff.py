@@ -10,7 +10,7 @@ from infra.review.contract import Review
 from infra.review.facts import InPlace, Source
 from infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, Resource, Secret, Stack, Unknown
 from offline.evaluated.model import Changes, Operation, ResourceChange
-from offline.evaluated.operations import compared
+from offline.evaluated.operations import compare_resources
 from offline.preview import differences
 from offline.preview.differences import output_remarks
 from tests.support.reviewing import declared
@@ -39,7 +39,7 @@ def stack(*resources: Resource) -> Stack:
 
 
 def compare(before: Stack, after: Stack) -> Changes:
-    return differences.compare(before, after, compared(before, after, [REVIEW, KUBERNETES]))
+    return differences.compare(before, after, compare_resources(before, after, [REVIEW, KUBERNETES]))
 
 
 def changed(before: Resource, after: Resource) -> ResourceChange:

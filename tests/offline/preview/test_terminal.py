@@ -232,4 +232,4 @@ def test_an_amount_has_cents_or_two_digits_that_count(amount: float, text: str) 
 )
 def test_one_of_a_unit_is_singular(needed: float, unit: str, text: str) -> None:
     (quota,) = stack().quotas
-    assert tables.needed(quota.model_copy(update={"needed": needed, "unit": unit})) == text
+    assert tables.quota_words(quota.model_copy(update={"needed": needed, "unit": unit})) == text

@@ -8,7 +8,7 @@ from infra.review.contract import Harm, Severity
 from offline.evaluated.model import Failure, Finding, Level, Preview, StackPreview
 from offline.preview.markdown import comment
 from offline.preview.page import NAMED
-from offline.preview.verdict import MOST, first, known, untold, verdict
+from offline.preview.verdict import MOST, known_lines, most_important, remaining_lines, verdict
 from tests.offline.preview.samples import finding, preview, printed
 
 WARNING, ERROR = Severity.WARNING, Severity.ERROR
@@ -44,7 +44,7 @@ def test_findings_with_one_reason_are_one_line_for_all_resources_and_stacks() ->
     assert line.stacks == ["gcp-prod", "aws-prod"]
     assert line.subject == "5 NodePools"
     assert line.resources == ["pool0", "pool1", "pool2"]
-    assert untold(pools(2, "gcp-prod"), [line]) == []
+    assert remaining_lines(pools(2, "gcp-prod"), [line]) == []
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def several(count: int, severity: Severity) -> StackPreview:
 
 def test_no_limit_leaves_out_an_error() -> None:
     content = preview(several(3 * MOST, ERROR), several(3 * MOST, WARNING))
-    lines = first(verdict(content))
+    lines = most_important(verdict(content))
     assert len(lines) == 3 * MOST
     assert {line.level for line in lines} == {Level.ERROR}
     head = printed(content).partition("Stack ")[0]
@@ -149,5 +149,5 @@ def test_errors_that_are_not_new_are_all_listed() -> None:
     stack = several(50, ERROR)
     old = [each.model_copy(update={"new": False}) for each in stack.findings]
     content = preview(stack.model_copy(update={"findings": old}))
-    assert len(known(content)) == 50
+    assert len(known_lines(content)) == 50
     assert all(f"policy-{index} " in printed(content) for index in range(50))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from offline.preview.revisions import PREFIX, TreeError, checked_out
+from offline.preview.revisions import PREFIX, TreeError, check_out
 
 ROOT = Path(__file__).parents[3]
 IDENTITY = {
@@ -67,7 +67,7 @@ def state(root: Path) -> list[str]:
 
 
 def test_the_merge_base_is_checked_out(repository: Path) -> None:
-    with checked_out(repository, "main") as found:
+    with check_out(repository, "main") as found:
         assert name_in(found.path) == "first"
         assert (found.base, found.base_commit) == ("main", git(repository, "rev-parse", "main"))
         assert found.commit == git(repository, "rev-parse", "parted")
@@ -76,7 +76,7 @@ def test_the_merge_base_is_checked_out(repository: Path) -> None:
 
 
 def test_a_base_behind_head_is_checked_out_itself(repository: Path) -> None:
-    with checked_out(repository, "parted") as found:
+    with check_out(repository, "parted") as found:
         assert found.commit == found.base_commit
         assert found.title == f"parted ({found.commit[:10]})"
 
@@ -93,7 +93,7 @@ def test_the_users_checkout_is_left_alone(repository: Path, monkeypatch: pytest.
     # As where a hook of the user's starts the preview.
     monkeypatch.setenv("GIT_INDEX_FILE", str(repository / ".git/index"))
     monkeypatch.setenv("GIT_DIR", str(repository / ".git"))
-    with checked_out(repository, "main") as found:
+    with check_out(repository, "main") as found:
         assert name_in(found.path) == "first"
         assert not (found.path / "hooked").exists()
         assert not (found.path / "staged").exists()
@@ -105,7 +105,7 @@ def test_the_users_checkout_is_left_alone(repository: Path, monkeypatch: pytest.
 
 def test_the_worktree_is_removed_after_an_error(repository: Path) -> None:
     before = state(repository)
-    with pytest.raises(LookupError), checked_out(repository, "main") as found:
+    with pytest.raises(LookupError), check_out(repository, "main") as found:
         raise LookupError
     assert found.path.name == "tree"
     assert not found.path.parent.exists()
@@ -115,8 +115,8 @@ def test_the_worktree_is_removed_after_an_error(repository: Path) -> None:
 HOLDING = """
 import sys, time
 from pathlib import Path
-from offline.preview.revisions import checked_out
-with checked_out(Path(sys.argv[1]), "main") as found:
+from offline.preview.revisions import check_out
+with check_out(Path(sys.argv[1]), "main") as found:
     print(found.path, flush=True)
     time.sleep(60)
 """
@@ -162,7 +162,7 @@ def test_only_worktrees_of_killed_runs_are_removed_by_the_next(
     killed.kill()
     killed.communicate(timeout=30)
     leave(left)
-    with checked_out(repository, "main"):
+    with check_out(repository, "main"):
         assert str(left) not in git(repository, "worktree", "list")
         assert not left.parent.exists()
         assert name_in(path) == "first"
@@ -179,10 +179,10 @@ def test_it_works_from_a_linked_worktree_and_from_a_folder_of_the_repository(
     (linked / "deep").mkdir()
     git(linked, "mv", "Pulumi.yaml", "deep/Pulumi.yaml")
     git(linked, "commit", "-q", "-m", "deeper")
-    with checked_out(linked / "deep", "other") as found:
+    with check_out(linked / "deep", "other") as found:
         assert name_in(found.path) == "moved-on"
     with pytest.raises(TreeError, match=r"main has no such project: there is no Pulumi\.yaml"):
-        checked_out(linked / "deep", "main").__enter__()
+        check_out(linked / "deep", "main").__enter__()
     assert git(repository, "worktree", "list").count("\n") == 1
 
 
@@ -192,7 +192,7 @@ def test_missing_submodules_are_ignored(repository: Path) -> None:
     git(repository, "add", ".gitmodules")
     git(repository, "update-index", "--add", "--cacheinfo", f"160000,{sha},sub")
     git(repository, "commit", "-q", "-m", "with a submodule")
-    with checked_out(repository, "change") as found:
+    with check_out(repository, "change") as found:
         assert (found.path / "sub").is_dir()
     assert not found.path.exists()
 
@@ -206,21 +206,21 @@ def test_a_shallow_clone_says_how_to_get_what_it_lacks(repository: Path, tmp_pat
     git(repository, "checkout", "-q", "change")
     one = clone(repository, tmp_path / "one", "--depth=1", "--branch=change")
     with pytest.raises(TreeError, match=r"git fetch --depth=100 origin main:refs/remotes/origin/main"):
-        checked_out(one, "origin/main").__enter__()
+        check_out(one, "origin/main").__enter__()
     with pytest.raises(TreeError, match=r"git fetch --deepen"):
-        checked_out(one, "parted").__enter__()
+        check_out(one, "parted").__enter__()
     both = clone(repository, tmp_path / "both", "--depth=1", "--no-single-branch", "--branch=change")
     with pytest.raises(TreeError, match=r"too shallow.*git fetch --deepen=100"):
-        checked_out(both, "origin/main").__enter__()
+        check_out(both, "origin/main").__enter__()
     git(both, "fetch", "-q", "--deepen=100")
-    with checked_out(both, "origin/main") as found:
+    with check_out(both, "origin/main") as found:
         assert name_in(found.path) == "first"
 
 
 @pytest.mark.parametrize("base", ["nope", "origin/nope", "--output=x", ""])
 def test_a_missing_revision_is_named(base: str, repository: Path) -> None:
     with pytest.raises(TreeError, match="there is no revision") as error:
-        checked_out(repository, base).__enter__()
+        check_out(repository, base).__enter__()
     assert repr(base) in str(error.value)
     assert "git fetch" in str(error.value)
 
@@ -229,11 +229,11 @@ def test_histories_without_a_common_commit_are_refused(repository: Path) -> None
     git(repository, "checkout", "-q", "--orphan", "alone")
     commit(repository, "alone")
     with pytest.raises(TreeError, match="no commit in common"):
-        checked_out(repository, "main").__enter__()
+        check_out(repository, "main").__enter__()
 
 
 def test_a_folder_that_is_no_repository_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     (tmp_path / "here").mkdir()
     with pytest.raises(TreeError, match="not in a git repository"):
-        checked_out(tmp_path / "here", "main").__enter__()
+        check_out(tmp_path / "here", "main").__enter__()

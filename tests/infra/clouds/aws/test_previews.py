@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from offline.evaluated.operations import compared
+from offline.evaluated.operations import compare_resources
 from offline.policies.changes import Change
 from offline.policies.check import check_change
 from tests.support.previewing import TODAY, findings, previewed
@@ -88,7 +88,7 @@ METRICS = {"metrics": {"prometheus": {"storage": "20Gi"}}}
 
 def test_metrics_that_are_switched_off_are_lost() -> None:
     before, after = previewed(DEV, METRICS), previewed(DEV)
-    found, _ = check_change(Change(before, after, compared(before, after)), {}, TODAY)
+    found, _ = check_change(Change(before, after, compare_resources(before, after)), {}, TODAY)
     [lost] = [each for each in found if each.policy == "deletes-data"]
     assert "the metrics of dev-metrics-prometheus included" in lost.reason
 

@@ -7,7 +7,7 @@ import pytest
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from offline.evaluated.model import Operation
-from offline.evaluated.operations import compared
+from offline.evaluated.operations import compare_resources
 from tests.support.gcp import BUCKET, CLUSTER, CPU_POOL, declare, raw
 from tests.support.previewing import previewed
 from tests.support.refusals import Case, named, problems, the_problem
@@ -69,7 +69,7 @@ def test_only_the_nodes_of_the_clusters_mount_the_share() -> None:
 
 
 def test_a_larger_instance_leaves_the_claim_that_cannot_grow_as_it_is() -> None:
-    changes = compared(previewed("gcp-batch"), previewed("gcp-batch", {"store.size": "2Ti"}))
+    changes = compare_resources(previewed("gcp-batch"), previewed("gcp-batch", {"store.size": "2Ti"}))
     operations = {change.resource.type: change.operation for change in changes if change.operation}
     assert operations == {INSTANCE: Operation.UPDATE, VOLUME: Operation.UPDATE}
 

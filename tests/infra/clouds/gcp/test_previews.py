@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from offline.evaluated.operations import compared
+from offline.evaluated.operations import compare_resources
 from tests.support.previewing import findings, previewed
 
 DEV = "gcp-dev"
@@ -77,7 +77,7 @@ def test_a_key_of_a_fixed_name_keeps_it() -> None:
     key = next(each for each in after.of_type("gcp:kms/cryptoKey:CryptoKey") if each.name == "store")
     named = replace(key, properties={**key.properties, "name": "store"}, ignore_changes=())
     before = replace(after, resources={**after.resources, key.urn: named})
-    assert not [each for each in compared(before, after) if each.operation is not None]
+    assert not [each for each in compare_resources(before, after) if each.operation is not None]
 
 
 TRAIN = {
