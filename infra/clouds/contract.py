@@ -2,8 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
 from typing import Any, ClassVar
 
+from infra.accelerator_files import AcceleratorFiles
 from infra.api_server import ApiServer
 from infra.emulator import Emulator
 from infra.platform import Platform
@@ -114,6 +116,13 @@ class Cloud(ABC):
         ``request`` is None where the settings are wrong. Default: there are none.
         """
         return {}
+
+    def refresh(self, files: AcceleratorFiles, today: date) -> None:  # noqa: ARG002
+        """Writes what its public price list says today of accelerators into ``files``. Default: nothing.
+
+        Raises RefreshError where an answer is missing, and what `requests` raises.
+        """
+        return
 
     def starter(self, wish: Wish) -> Starter | Sequence[Problem]:
         """What a new stack file has of it; the problems where it has no such thing.

@@ -1,7 +1,7 @@
 """``make refresh-prices``: the clouds' prices and zones in the data files, or the files as they were.
 
-The answers have the form of the published ones, as `tools.refresh_prices` names them (November 2026): the CSV file
-of the AWS Price List, SKUs of the Cloud Billing Catalog API, Compute Engine's aggregated lists, and EC2's
+The answers have the form of the published ones, as each cloud's `doctor` names them (November 2026): the CSV
+file of the AWS Price List, SKUs of the Cloud Billing Catalog API, Compute Engine's aggregated lists, and EC2's
 DescribeInstanceTypeOfferings. Descriptions of SKUs are as public parsers have them (skypilot-org/skypilot).
 """
 
@@ -21,6 +21,9 @@ import pytest
 import requests
 
 from infra.accelerators import PLACE
+from infra.clouds.aws import catalogue
+from infra.clouds.aws import doctor as aws
+from infra.clouds.gcp import doctor as gcp
 from infra.clouds.gcp import google_api
 from infra.review.tables import price_table
 from tests.support.checkout import ROOT
@@ -29,6 +32,7 @@ from tools import refresh_prices
 T4 = Path(f"{PLACE}/nvidia-tesla-t4.toml")
 AWS_PRICES, GCP_PRICES = (Path(f"infra/clouds/{cloud}/data/prices.toml") for cloud in ("aws", "gcp"))
 TODAY = datetime.now(UTC).date()
+REGIONS = {"us-east-1": catalogue.regions()["us-east-1"]}
 
 COLUMNS = (
     "SKU,OfferTermCode,RateCode,TermType,PriceDescription,EffectiveDate,StartingRange,EndingRange,Unit,"
@@ -138,12 +142,12 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     state.address = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setattr(refresh_prices, "PRICE_LIST", state.address)
-    monkeypatch.setattr(refresh_prices, "BILLING", state.address)
-    monkeypatch.setattr(refresh_prices, "regions", lambda: ["us-east-1"])
+    monkeypatch.setattr(aws, "PRICE_LIST", state.address)
+    monkeypatch.setattr(gcp, "BILLING", state.address)
+    monkeypatch.setattr(aws.catalogue, "regions", Mock(return_value=REGIONS))
     monkeypatch.setattr(google_api, "ADDRESS", state.address + "/{path}")
     google = google_api.Google(requests.Session(), "a test")
-    monkeypatch.setattr(google_api, "signed_in", Mock(return_value=google))
+    monkeypatch.setattr(gcp, "signed_in", Mock(return_value=google))
     monkeypatch.setenv("AWS_ENDPOINT_URL", state.address)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
@@ -262,7 +266,7 @@ def test_without_an_answer_no_file_changes(
 def test_without_a_network_no_file_changes(
     served: Served, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(refresh_prices, "PRICE_LIST", "http://127.0.0.1:9")
+    monkeypatch.setattr(aws, "PRICE_LIST", "http://127.0.0.1:9")
     before = (root / T4).read_text()
     assert refresh_prices.main(root) == 1
     assert (root / T4).read_text() == before

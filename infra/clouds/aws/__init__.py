@@ -1,8 +1,10 @@
 """Amazon Web Services: EKS clusters, node groups, and a bucket mounted as a file system."""
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any
 
+from infra.accelerator_files import AcceleratorFiles
 from infra.clouds.aws import settings
 from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
 from infra.clouds.contract import Check, Cloud
@@ -63,6 +65,11 @@ class Aws(Cloud):
         from infra.clouds.aws import doctor
 
         return doctor.probes(stack, request)
+
+    def refresh(self, files: AcceleratorFiles, today: date) -> None:
+        from infra.clouds.aws import doctor
+
+        doctor.refresh(files, today)
 
     def starter(self, wish: Wish) -> Starter | Sequence[Problem]:
         return settings.starter(wish)

@@ -1,18 +1,23 @@
-"""What AWS says of a stack before its first `pulumi up`: sign-in, account, permissions, quotas, offers."""
+"""What AWS says of a stack before its first `pulumi up`, and today of accelerators: their prices and zones."""
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
 # botocore has no types.
 
+import csv
 import os
 import shutil
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from infra.accelerator_files import TIMEOUTS as LIST_TIMEOUTS
+from infra.accelerator_files import AcceleratorFiles, Prices, RefreshError
+from infra.clouds.aws import catalogue
 from infra.clouds.aws.rules.clusters import REGION_VARIABLES, no_region, only_examples
 from infra.clouds.aws.settings import AwsCluster
 from infra.review.facts import STACK, Observation, Probe, Quota, fine, unknown, wrong
@@ -116,7 +121,7 @@ def probes(stack: Stack, request: Request | None) -> Sequence[Probe]:
         Probe(HELPER, _helper),
         Probe("aws:region", lambda: _region(stack, clusters)),
         Probe("authorized networks", lambda: _networks(clusters)),
-        Probe(SIGN_IN, lambda: _asked(stack, clusters)),
+        Probe(SIGN_IN, lambda: _ask_aws(stack, clusters)),
     ]
 
 
@@ -155,7 +160,7 @@ def _networks(clusters: Mapping[str, AwsCluster]) -> Iterator[Observation]:
             )
 
 
-def _asked(stack: Stack, clusters: Mapping[str, AwsCluster]) -> Iterator[Observation]:
+def _ask_aws(stack: Stack, clusters: Mapping[str, AwsCluster]) -> Iterator[Observation]:
     from botocore.exceptions import ClientError  # noqa: PLC0415
 
     account = _account(text(stack.configuration.get("aws:profile")), region_of(stack))
@@ -285,7 +290,7 @@ def _quotas(stack: Stack, account: Account) -> Iterator[Observation]:
                 f"{quota.metric} ({quota.where}) is {limit:g}; the stack needs up to {quota.needed:g} "
                 f"{quota.unit}",
                 f"aws service-quotas request-service-quota-increase --service-code {service} --quota-code {code} "
-                f"--region {region} --desired-value {_raised(quota)}",
+                f"--region {region} --desired-value {_round_up(quota)}",
             )
         else:
             enough += 1
@@ -294,7 +299,7 @@ def _quotas(stack: Stack, account: Account) -> Iterator[Observation]:
         yield unknown(QUOTAS, "are also used by whatever else the account runs, which was not counted")
 
 
-def _raised(quota: Quota) -> str:
+def _round_up(quota: Quota) -> str:
     return f"{int(-(-quota.needed // 1))}"
 
 
@@ -359,3 +364,103 @@ def _offers(clusters: Mapping[str, AwsCluster], account: Account) -> Iterator[Ob
 def _rules() -> Mapping[str, Sequence[str]]:
     actions = tomllib.loads(DATA.read_text(encoding="utf-8"))["actions"]
     return {name: texts(action) for name, action in actions.items()}
+
+
+# What AWS says today of accelerators: prices on demand from its price list, and zones where one is signed in.
+#
+# Not asked for: Spot prices, which are a statistic of a day. Formats, seen in November 2026: the CSV file of
+# docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/reading-service-price-list-file-for-services.html, and
+# docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html.
+
+
+PRICE_LIST = "https://pricing.us-east-1.amazonaws.com"
+
+ORDINARY = {
+    "TermType": "OnDemand",
+    "Unit": "Hrs",
+    "Currency": "USD",
+    "Operating System": "Linux",
+    "Tenancy": "Shared",
+    "License Model": "No License required",
+    "CapacityStatus": "Used",
+    "Pre Installed S/W": "NA",
+}
+"""The columns of the one row of an instance type that has its ordinary price. Other rows are of other licences, of
+dedicated hosts or of reservations."""
+
+
+def refresh(files: AcceleratorFiles, today: date) -> None:
+    """Writes prices and zones into ``files``. Raises RefreshError, and what `requests` raises."""
+    _refresh_prices(files)
+    _refresh_zones(files, today)
+
+
+def price_list(region: str) -> tuple[date, dict[str, float]]:
+    """When the list of a region was published, and what each instance type costs there for an hour."""
+    import requests  # noqa: PLC0415
+
+    url = f"{PRICE_LIST}/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv"
+    with requests.get(url, stream=True, timeout=LIST_TIMEOUTS) as answer:
+        answer.raise_for_status()
+        rows = csv.reader(line.decode("utf-8") for line in answer.iter_lines())
+        about = dict(next(rows) for _ in range(5))
+        names = next(rows)
+        prices: dict[str, float] = {}
+        for values in rows:
+            row = dict(zip(names, values, strict=False))
+            if all(row[column] == value for column, value in ORDINARY.items()) and float(row["PricePerUnit"]) > 0:
+                prices[row["Instance Type"]] = round(float(row["PricePerUnit"]), 5)
+    if not prices:
+        raise RefreshError(f"the price list of {region} has no instance type")
+    return datetime.fromisoformat(about["Publication Date"]).date(), prices
+
+
+def _refresh_prices(files: AcceleratorFiles) -> None:
+    """On demand, of the rows that there are."""
+    rows = [sold.get("prices", {}).get("machines", {}) for _, sold in files.sold_by("aws")]
+    prices: Prices = {}
+    days: list[date] = []
+    for region in sorted({region for machines in rows for by_region in machines.values() for region in by_region}):
+        day, amounts = price_list(region)
+        days.append(day)
+        prices |= {(name, region): {"on_demand": amount} for name, amount in amounts.items()}
+    files.put_prices("aws", "machines", prices, "aws_price_list")
+    url = f"{PRICE_LIST}/offers/v1.0/aws/AmazonEC2/current/index.json"
+    files.cite(files.prices("aws"), "sources.aws_price_list", url, "date", min(days))
+
+
+def _refresh_zones(files: AcceleratorFiles, today: date) -> None:
+    """Of the types whose zones are recorded. A region that the account has not opted in to keeps its zones."""
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError  # noqa: PLC0415
+    from botocore.session import Session  # noqa: PLC0415
+
+    types = sorted({name for _, sold in files.sold_by("aws") for name in sold.get("offered", {})})
+    zones: dict[str, set[str]] = {name: set() for name in types}
+    asked: set[str] = set()
+    session = Session()
+    for region in filter(catalogue.records, catalogue.regions()):
+        query = {"LocationType": "availability-zone-id", "Filters": [{"Name": "instance-type", "Values": types}]}
+        try:
+            client = session.create_client("ec2", region_name=region)
+            pages = client.get_paginator("describe_instance_type_offerings").paginate(**query)
+            offerings = [offering for page in pages for offering in page["InstanceTypeOfferings"]]
+        except NoCredentialsError:
+            files.left.append("zones of AWS: this machine is not signed in to it")
+            return
+        except ClientError as error:
+            files.left.append(f"zones of {region}: {error}")
+            continue
+        except BotoCoreError as error:
+            raise RefreshError(f"EC2 in {region} cannot be asked ({type(error).__name__})") from error
+        asked.add(region)
+        for offering in offerings:
+            zones[offering["InstanceType"]].add(offering["Location"])
+    for path, sold in list(files.sold_by("aws")):
+        for name, facts in sold.get("offered", {}).items():
+            kept = {zone for zone in facts["zones"] if catalogue.region_of(zone) not in asked}
+            after = sorted(kept | {zone for zone in zones[name] if catalogue.region_of(zone)})
+            files.put_zones(path, f'aws.offered."{name}"', "zones", facts["zones"], after)
+        if sold.get("offered") and asked:
+            files.set(path, "aws.sources", "zones", '["aws_offerings"]')
+            url = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html"
+            files.cite(files.sources, "aws_offerings", url, "read", today)

@@ -1,8 +1,10 @@
 """Google Cloud: GKE clusters with GPU node pools, a bucket they share, and the identity that may use it."""
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any
 
+from infra.accelerator_files import AcceleratorFiles
 from infra.clouds.contract import Check, Cloud
 from infra.clouds.gcp import settings
 from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcsStore
@@ -63,6 +65,11 @@ class GoogleCloud(Cloud):
         from infra.clouds.gcp import doctor
 
         return doctor.probes(stack, request)
+
+    def refresh(self, files: AcceleratorFiles, today: date) -> None:
+        from infra.clouds.gcp import doctor
+
+        doctor.refresh(files, today)
 
     def starter(self, wish: Wish) -> Starter | Sequence[Problem]:
         return settings.starter(wish)

@@ -1,17 +1,20 @@
-"""What Google Cloud says of a stack before its first `pulumi up`: sign-in, project, APIs, roles, offers."""
+"""What Google says of a stack before its first `pulumi up`, and today of accelerators: their prices and zones."""
 
 import os
+import re
 import shutil
 import sqlite3
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from infra.accelerator_files import TIMEOUTS, AcceleratorFiles, Prices, RefreshError
 from infra.clouds.gcp import nodes
 from infra.clouds.gcp.catalogue import is_zone, regions
 from infra.clouds.gcp.google_api import (
@@ -49,10 +52,10 @@ def probes(stack: Stack, _request: Request | None) -> Sequence[Probe]:
     observations = [
         Probe(AUTH_PLUGIN, _helper),
         Probe("gcloud sign-in", _gcloud_login),
-        Probe(PROJECT, lambda: _named(project)),
-        Probe(SIGN_IN, lambda: _signed_in(stack)),
+        Probe(PROJECT, lambda: _check_project_setting(project)),
+        Probe(SIGN_IN, lambda: _check_sign_in(stack)),
     ]
-    return [*observations, Probe(PROJECT, lambda: _asked(stack, project))]
+    return [*observations, Probe(PROJECT, lambda: _ask_google(stack, project))]
 
 
 def project_of(stack: Stack) -> str:
@@ -99,7 +102,7 @@ def _gcloud_login() -> Iterator[Observation]:
         )
 
 
-def _named(project: str) -> Iterator[Observation]:
+def _check_project_setting(project: str) -> Iterator[Observation]:
     if project:
         yield fine("gcp:project", f"is {project}")
     else:
@@ -107,7 +110,7 @@ def _named(project: str) -> Iterator[Observation]:
         yield wrong("gcp:project", f"is not set: {problem.reason}", problem.fix)
 
 
-def _signed_in(stack: Stack) -> Iterator[Observation]:
+def _check_sign_in(stack: Stack) -> Iterator[Observation]:
     try:
         google = _google(stack)
         _token(google)
@@ -130,8 +133,8 @@ class Patient:
     google: Google
 
 
-def _asked(stack: Stack, project: str) -> Iterator[Observation]:
-    """All that needs a sign-in. Nothing where there is none, which is told by itself."""
+def _ask_google(stack: Stack, project: str) -> Iterator[Observation]:
+    """Every check that needs a sign-in; none without one, which `_check_sign_in` reports."""
     everything = "project, billing, APIs, roles, quotas and machine types"
     try:
         google = _google(stack)
@@ -148,11 +151,11 @@ def _asked(stack: Stack, project: str) -> Iterator[Observation]:
     if any(observation.state == "wrong" for observation in observations):
         return
     for check in (_billing, _apis, _roles, _offers):
-        yield from _answered(check(patient), check.__name__.strip("_"))
-    yield from _answered(quotas(google, stack, project), "quotas")
+        yield from _pass_on(check(patient), check.__name__.strip("_"))
+    yield from _pass_on(quotas(google, stack, project), "quotas")
 
 
-def _answered(observations: Iterator[Observation], subject: str) -> Iterator[Observation]:
+def _pass_on(observations: Iterator[Observation], subject: str) -> Iterator[Observation]:
     try:
         yield from observations
     except (RefusedError, UnreachableError, NoCredentialsError) as error:
@@ -347,3 +350,98 @@ def _token(google: Google) -> None:
 def forget() -> None:
     """Looks for credentials anew, after they have changed."""
     _default.cache_clear()
+
+
+# What Google says today of accelerators: prices of GPUs that are attached to machines, and zones.
+#
+# Prices are those of the Cloud Billing Catalog API, with GOOGLE_API_KEY; zones those of Compute Engine, where this
+# machine is signed in and the environment names a project. Not asked for: prices of machine types with GPUs built
+# in, which are sums over SKUs. Formats, seen in November 2026: services.skus/list below
+# cloud.google.com/billing/docs/reference/rest/v1; acceleratorTypes/aggregatedList and machineTypes/aggregatedList
+# below cloud.google.com/compute/docs/reference/rest/v1.
+
+
+BILLING = "https://cloudbilling.googleapis.com"
+COMPUTE_ENGINE = "6F81-5844-456A"
+"""The id of its service in Cloud Billing (cloud.google.com/skus)."""
+
+
+def refresh(files: AcceleratorFiles, today: date) -> None:
+    """Writes prices and zones into ``files``. Raises RefreshError, and what `requests` raises."""
+    _refresh_prices(files, today)
+    _refresh_zones(files, today)
+
+
+def skus(key: str) -> Iterator[Mapping[str, Any]]:
+    """All SKUs of Compute Engine."""
+    import requests  # noqa: PLC0415
+
+    url, token = f"{BILLING}/v1/services/{COMPUTE_ENGINE}/skus", ""
+    while True:
+        query = {"key": key, "pageSize": "5000", "pageToken": token}
+        answer = requests.get(url, params=query, timeout=TIMEOUTS)
+        answer.raise_for_status()
+        yield from answer.json()["skus"]
+        token = answer.json().get("nextPageToken", "")
+        if not token:
+            return
+
+
+def _refresh_prices(files: AcceleratorFiles, today: date) -> None:
+    """Of GPUs that are attached to machines: Tesla T4 is ``nvidia-tesla-t4``."""
+    key = os.environ.get("GOOGLE_API_KEY")
+    if not key:
+        files.left.append("Google's prices: set GOOGLE_API_KEY to a key for the Cloud Billing API")
+        return
+    told = re.compile(r"Nvidia (\w+ \w+) GPU (?:attached to (Spot) Preemptible VMs )?running in ")
+    prices: Prices = {}
+    for sku in skus(key):
+        match, usage = told.match(sku["description"]), sku["category"]["usageType"]
+        if match and usage == ("Preemptible" if match[2] else "OnDemand"):
+            price = sku["pricingInfo"][0]["pricingExpression"]["tieredRates"][-1]["unitPrice"]
+            amount = round(int(price.get("units", 0)) + price.get("nanos", 0) / 1e9, 5)
+            name = f"nvidia-{match[1].lower().replace(' ', '-')}"
+            for region in sku["serviceRegions"] if amount else ():
+                prices.setdefault((name, region), {})["spot" if match[2] else "on_demand"] = amount
+    files.put_prices("gcp", "accelerators", prices, "billing_catalogue")
+    url = "https://cloud.google.com/billing/docs/reference/rest/v1/services.skus/list"
+    files.cite(files.prices("gcp"), "sources.billing_catalogue", url, "read", today)
+
+
+def _refresh_zones(files: AcceleratorFiles, today: date) -> None:
+    """Of GPUs that are attached, the zones of the GPU; of others, those of the machine types that have it."""
+    project = next(filter(None, map(os.environ.get, PROJECT_VARIABLES)), "")
+    try:
+        google = signed_in({}) if project else None
+    except NoCredentialsError:
+        google = None
+    if google is None:
+        files.left.append("zones of Google: sign in, and name a project in GOOGLE_CLOUD_PROJECT")
+        return
+    for path, sold in list(files.sold_by("gcp")):
+        kind, names = (
+            ("machineTypes", list(sold.get("machines", {})))
+            if "machines" in sold
+            else ("acceleratorTypes", [path.stem])
+        )
+        query = {"filter": " OR ".join(f"(name = {name})" for name in names), "maxResults": "500", "pageToken": ""}
+        after: set[str] = set()
+        while True:
+            try:
+                page = google.get(
+                    "compute.googleapis.com", f"compute/v1/projects/{project}/aggregated/{kind}", **query
+                )
+            except (RefusedError, UnreachableError, NoCredentialsError) as error:
+                raise RefreshError(f"Compute Engine cannot be asked: {error}") from error
+            after |= {
+                place.removeprefix("zones/") for place, content in page["items"].items() if content.get(kind)
+            }
+            query["pageToken"] = page.get("nextPageToken", "")
+            if not query["pageToken"]:
+                break
+        if not after:
+            raise RefreshError(f"Compute Engine offers {path.stem} nowhere")
+        files.put_zones(path, "gcp", "zones", sold.get("zones", []), sorted(after))
+        files.set(path, "gcp.sources", "zones", '["google_compute_api"]')
+        url = "https://cloud.google.com/compute/docs/reference/rest/v1/acceleratorTypes/aggregatedList"
+        files.cite(files.sources, "google_compute_api", url, "read", today)
