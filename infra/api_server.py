@@ -59,15 +59,13 @@ class ApiServer:
 
         A line has no line break at its end. Raises UnreadableError, also while lines are taken.
         """
-        answer = self._asked(
-            lambda: self._call(path, query, _preload_content=False, _request_timeout=self.timeouts)
-        )
+        answer = self._ask(lambda: self._call(path, query, _preload_content=False, _request_timeout=self.timeouts))
         return None if answer is None else self._lines(answer)
 
     def _lines(self, answer: Any) -> Iterator[str]:
         left = b""
         while True:
-            chunk = self._asked(lambda: answer.read1(1 << 16))
+            chunk = self._ask(lambda: answer.read1(1 << 16))
             if not chunk:
                 break
             *whole, left = (left + chunk).split(b"\n")
@@ -126,7 +124,7 @@ class ApiServer:
                 path, query or {}, response_types_map={200: "object"}, _request_timeout=self.timeouts
             )
 
-        return cast("dict[str, Any] | None", self._asked(get))
+        return cast("dict[str, Any] | None", self._ask(get))
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """What the API answers to ``body``: of what is not kept, such as a review."""
@@ -134,7 +132,7 @@ class ApiServer:
         def post() -> Any:
             return self._call(path, {}, body, response_types_map={201: "object"}, _request_timeout=self.timeouts)
 
-        return cast("dict[str, Any] | None", self._asked(post)) or {}
+        return cast("dict[str, Any] | None", self._ask(post)) or {}
 
     def _call(
         self, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None, **options: Any
@@ -152,7 +150,7 @@ class ApiServer:
             **options,
         )
 
-    def _asked(self, ask: Callable[[], Any]) -> Any:
+    def _ask(self, ask: Callable[[], Any]) -> Any:
         """What ``ask`` returns; None where the API has nothing there. Raises UnreadableError."""
         # Imported here: it takes about two seconds, and most evaluations ask no cluster.
         from kubernetes.client import ApiException  # noqa: PLC0415

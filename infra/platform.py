@@ -273,8 +273,11 @@ class Backend:
 
 @dataclass(frozen=True)
 class Opened:
-    """What stands between people and an app, what the DNS record has to have (which an Ingress's ``status`` says
-    better), what whoever asks for the login has to know, and where the certificate comes from; in words."""
+    """What an Ingress controller declared for an app.
+
+    ``leads_to`` is what the DNS record of the host has to have; an Ingress's ``status`` says it more exactly.
+    ``callback`` is the address that the identity provider has to know. ``certificate`` says where it comes from.
+    """
 
     resources: "Sequence[pulumi.Resource]"
     leads_to: "pulumi.Input[str]"
@@ -320,7 +323,7 @@ class DevicePlugin:
 
 
 MetricsApi = Literal["monitoring.googleapis.com/v1", "monitoring.coreos.com/v1"]
-"""By which objects a collector is told what to read: Google's PodMonitoring, or the Prometheus operator's
+"""The API of the objects that say what a collector reads: Google's PodMonitoring, or the Prometheus operator's
 PodMonitor."""
 
 

@@ -125,7 +125,7 @@ class PipelineApp(pulumi.ComponentResource):
         before: list[pulumi.Resource] = [
             _service_account(name, args, on_cluster),
             *_maps(args, on_cluster),
-            *_given(name, args, on_cluster),
+            *_secret(name, args, on_cluster),
             *declare_policies(name, app, workspace.namespace, egress=workspace.egress, opts=on_cluster),
             *_data(name, args, on_cluster),
         ]
@@ -242,8 +242,8 @@ def _service_account(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOpti
 
 
 def _maps(args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
-    """What the app ships. The names end in digests: pods that are still there keep what they have mounted, until
-    the update that replaces them is through.
+    """Declares the ConfigMaps that the app ships. Their names end in digests: until the update is through, earlier
+    pods keep what they have mounted.
     """
     planned, namespace = args.planned, args.workspace.namespace
     labels = app_labels(planned.app.pipeline, planned.app.name)
@@ -253,7 +253,7 @@ def _maps(args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Re
     return [config_map(name, data, namespace, labels, opts) for name, data in files.items()]
 
 
-def _given(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+def _secret(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
     """The Secret with what the app is given of the stack's."""
     app = args.planned.app
     if not app.declared.secrets:

@@ -320,10 +320,10 @@ def imports(source: bytes, name: str, module: str, *, is_package: bool) -> tuple
         tree = ast.parse(source, name)
     except (SyntaxError, ValueError) as error:
         raise ShippingError(name, f"Python cannot read it: {error}", "correct the file") from error
-    return tuple(_imported(tree, module if is_package else module.rpartition(".")[0]))
+    return tuple(_find_imports(tree, module if is_package else module.rpartition(".")[0]))
 
 
-def _imported(tree: ast.Module, package: str) -> Iterator[Import]:
+def _find_imports(tree: ast.Module, package: str) -> Iterator[Import]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -389,7 +389,7 @@ def code_files(command: Command, words: Sequence[str]) -> Mapping[str, bytes]:
     program = _program(words)
     chosen = set(files) if program is None else {name for name in files if not name.endswith(".py")}
     if program is not None:
-        chosen |= _named(files, command, str(folder))
+        chosen |= _files_named(files, command, str(folder))
         chosen |= _imported_files(files, program, folder, chosen)
     _refuse({name: files[name] for name in chosen}, folder)
     return {name: _content(files[name]) for name in sorted(chosen)}
@@ -435,7 +435,7 @@ def _program(words: Sequence[str]) -> _Program | None:
     return None
 
 
-def _named(files: Mapping[str, Path], command: Command, folder: str) -> set[str]:
+def _files_named(files: Mapping[str, Path], command: Command, folder: str) -> set[str]:
     """The files that the patterns of ``command.files`` name."""
     chosen: set[str] = set()
     for pattern in command.files:
@@ -457,7 +457,7 @@ def _imported_files(files: Mapping[str, Path], program: _Program, folder: Path, 
     modules = _Modules(files, program.path)
     pending = [name for name in more if name.endswith(".py")]
     if program.is_module:
-        pending += _started(modules, program, folder)
+        pending += _started_files(modules, program, folder)
     elif program.start in files:
         pending.append(program.start)
     else:
@@ -481,7 +481,7 @@ def _imported_files(files: Mapping[str, Path], program: _Program, folder: Path, 
     return chosen
 
 
-def _started(modules: "_Modules", program: _Program, folder: Path) -> list[str]:
+def _started_files(modules: "_Modules", program: _Program, folder: Path) -> list[str]:
     """The files of a module that is started; none where an installed package has it."""
     if modules.exists(program.start.partition(".")[0]) and not modules.exists(program.start):
         raise ShippingError(program.start, f"there is no such module in {folder}", "add it, or correct `run`")

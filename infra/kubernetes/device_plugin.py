@@ -90,7 +90,7 @@ class NvidiaDevicePlugin(pulumi.ComponentResource):
         release = release_name(pool)
         after: list[pulumi.Resource] = [namespace]
         if args.plugin.openshift:
-            after.append(_privileged(f"{name}-{pool.name}-scc", release, args.namespace, namespace, opts))
+            after.append(_allow_privileged(f"{name}-{pool.name}-scc", release, args.namespace, namespace, opts))
         return k8s.helm.v3.Release(
             f"{name}-{pool.name}",
             name=release,
@@ -124,7 +124,7 @@ def release_name(pool: Pool) -> str:
 
 
 def values(pool: Pool, plugin: DevicePlugin) -> dict[str, Any]:
-    """The chart's values for one pool (deployments/helm/nvidia-device-plugin/values.yaml of v0.20.0)."""
+    """The chart's values for one pool (deployments/helm/nvidia-device-plugin/values.yaml)."""
     chart = charts()[CHART]
     values: dict[str, Any] = {
         "nodeSelector": dict(pool.selector),
@@ -167,7 +167,7 @@ def _sharing(pool: Pool) -> dict[str, Any]:
     }
 
 
-def _privileged(
+def _allow_privileged(
     name: str,
     release: str,
     namespace_name: str,

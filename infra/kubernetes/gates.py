@@ -85,7 +85,7 @@ class Gates:
         gates = [self._store_gate(app.platform)] if app.uses_store else []
         if app.resources.gpus:
             devices = [self._devices_gate(app.platform)] if app.platform.reads_nodes else []
-            tested = (tensorflow or _runs_python(app)) and fits(_tested(app.pool))
+            tested = (tensorflow or _runs_python(app)) and fits(_gate_resources(app.pool))
             gates += devices
             if tested:
                 gates.append(self._accelerator_gate(_as_step(app), devices, tensorflow=tensorflow))
@@ -118,7 +118,7 @@ class Gates:
                 arguments=[
                     *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
                     *("--resource", GPU_RESOURCE, "--timeout", str(DEVICES_PATIENCE)),
-                    *(argument for pool in pools for argument in ("--pool", *_expected(pool))),
+                    *(argument for pool in pools for argument in ("--pool", *_expectation(pool))),
                 ],
                 image=self.store_image,
                 platform=platform,
@@ -136,7 +136,7 @@ class Gates:
         module = "workloads.gates.accelerator" if tensorflow else "workloads.gates.driver"
         key = ("accelerator", pool.name, step.image, module)
         if key not in self._made:
-            wanted = _tested(pool)
+            wanted = _gate_resources(pool)
             supplements = {name: source for name, source in step.inputs.items() if source.supplements}
             # By its module, so that the gate of TensorFlow's image keeps its name whatever other images join it.
             name = pool.name if tensorflow else f"{pool.name}-driver"
@@ -184,12 +184,12 @@ class Gates:
                 resources=replace(before.resources, cpu=max(before.resources.cpu, step.resources.cpu)),
                 nodes=replace(step.nodes, count=NETWORK_NODES, roles={}),
                 after=(*before.after, before),
-                fingerprint=" ".join([pool.fingerprint, _described(network)]),
+                fingerprint=" ".join([pool.fingerprint, _describe(network)]),
             )
         return self._made[key]
 
 
-def _tested(pool: Pool) -> Resources:
+def _gate_resources(pool: Pool) -> Resources:
     """What a gate asks for that tests all GPUs of one node of ``pool``."""
     gpus = 1 if pool.shared_gpus else pool.allocatable.gpus
     return Resources(
@@ -223,13 +223,14 @@ def _as_step(app: App) -> Step:
     )
 
 
-def _described(network: Interconnect) -> str:
+def _describe(network: Interconnect) -> str:
     """Changes when what pods use of the network does."""
     return json.dumps([network.name, network.resource, network.count, dict(network.environment)], sort_keys=True)
 
 
-def _expected(pool: Pool) -> tuple[str, str, str, str]:
-    """What the devices gate is told of a pool: name, GPUs per node, nodes that have to be there, and labels."""
+def _expectation(pool: Pool) -> tuple[str, str, str, str]:
+    """The arguments of the devices gate for a pool: name, GPUs per node, nodes that have to be there, and
+    labels."""
     labels = ",".join(f"{key}={value}" for key, value in pool.selector.items())
     return pool.name, str(pool.allocatable.gpus), str(pool.min_nodes), labels
 

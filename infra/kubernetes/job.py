@@ -146,7 +146,7 @@ class StepJob(pulumi.ComponentResource):
                 # Its result is gone with the store, and its pods, even when they are done, hold the claim.
                 replace_with=[*step.platform.store.replaced_with] if step.uses_store else None,
                 # Kueue refuses to put a Job into a queue, or to take it out, that it does not hold back
-                # (pkg/controller/jobframework/validation.go, v0.19.2): one that is done, for one.
+                # (pkg/controller/jobframework/validation.go): one that is done, for one.
                 replace_on_changes=[f'metadata.labels["{QUEUE_LABEL}"]'],
                 custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
             ),

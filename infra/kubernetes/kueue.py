@@ -1,7 +1,7 @@
 """Kueue as a stack declares it: what there is to hand out, who may have how much of it, and in which order.
 
 Kueue suspends a Job that names a queue when it is created, and lets it start once there is quota for all of its
-pods. Facts about its objects are those of API version v1beta2 (github.com/kubernetes-sigs/kueue, tag v0.19.2,
+pods. Facts about its objects are those of API version v1beta2 (github.com/kubernetes-sigs/kueue,
 apis/kueue/v1beta2, read in November 2026).
 """
 
@@ -54,7 +54,7 @@ def amounts(resources: Resources) -> dict[str, int]:
 
 
 def most(pool: Pool, held: Iterable[Resident] = ()) -> dict[str, int]:
-    """What all nodes of ``pool`` that there can be leave to Jobs, beside what is ``held``."""
+    """What the nodes of ``pool``, as many as it can have, leave to Jobs: all but what is ``held``."""
     quotas = {name: amount * pool.max_nodes for name, amount in amounts(pool.allocatable).items()}
     if pool.interconnect and pool.interconnect.resource:
         quotas[pool.interconnect.resource] = pool.interconnect.count * pool.max_nodes
@@ -275,7 +275,7 @@ def flavor_name(namespace: str, pool: str) -> str:
 def check_name(namespace: str, kind: str) -> str:
     """The AdmissionCheck for a class of provisioning, and its parameters.
 
-    A dot would be refused in the name of parameters (`AdmissionCheckParametersReference`, v0.19.2).
+    A dot would be refused in the name of parameters (`AdmissionCheckParametersReference`).
     """
     return fit(f"{namespace}--{kind.partition('.')[0]}", KUBERNETES_NAME_LIMIT)
 

@@ -76,7 +76,7 @@ def host_pool(platform: Platform) -> Pool | None:
 
 
 def values(args: KueueReleaseArgs, pool: Pool | None) -> dict[str, Any]:
-    """The chart's values (charts/kueue/values.yaml of v0.19.2)."""
+    """The chart's values (charts/kueue/values.yaml)."""
     chart = charts()[CHART]
     manager: dict[str, Any] = {
         "resources": {
@@ -106,7 +106,7 @@ def values(args: KueueReleaseArgs, pool: Pool | None) -> dict[str, Any]:
 
 
 def configuration(args: KueueReleaseArgs) -> dict[str, Any]:
-    """Kueue's configuration (apis/config/v1beta2/configuration_types.go of v0.19.2)."""
+    """Kueue's configuration (apis/config/v1beta2/configuration_types.go)."""
     values: dict[str, Any] = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",

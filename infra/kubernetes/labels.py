@@ -60,7 +60,7 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 """The label of a Job with its WorkloadPriorityClass
-(github.com/kubernetes-sigs/kueue, pkg/controller/constants/constants.go, v0.19.2)."""
+(github.com/kubernetes-sigs/kueue, pkg/controller/constants/constants.go)."""
 
 JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
 """The label of a Job's pods with its name (kubernetes.io/docs/reference/labels-annotations-taints, seen November

@@ -1,4 +1,4 @@
-"""A step on several nodes: the names under which its pods find one another, and what their launchers are told."""
+"""A step on several nodes: the names by which its pods reach one another, and the flags of their launchers."""
 
 import pulumi
 import pulumi_kubernetes as k8s

@@ -113,7 +113,7 @@ class Ownership:
         try:
             live = await cluster.find(kubeconfig, inputs["apiVersion"], kind, name, namespace)
         except UnreadableError as error:
-            what = f"{_spelt(kind, name, namespace)} may be there already, and cannot be read: {error}"
+            what = f"{_spell(kind, name, namespace)} may be there already, and cannot be read: {error}"
             if not self.preview:
                 raise ForeignObjectError(what) from error
             if error is not cluster.lost or not cluster.said:
@@ -131,7 +131,7 @@ class Ownership:
         return labels.get(INSTANCE) == self.owner or (self.preview and INSTANCE not in labels)
 
     def _refusal(self, kind: str, name: str, namespace: str, labels: Mapping[str, str]) -> str:
-        what = _spelt(kind, name, namespace)
+        what = _spell(kind, name, namespace)
         ours = PART_OF.items() <= labels.items()
         if kind == "Namespace" and name == self.namespace and not ours:
             way_out = (
@@ -149,7 +149,7 @@ class Ownership:
         return f"{what} is there already, and {_owner(labels)}; this is stack {self.owner}. {way_out}"
 
 
-def _spelt(kind: str, name: str, namespace: str) -> str:
+def _spell(kind: str, name: str, namespace: str) -> str:
     return f'{kind} "{name}" in namespace "{namespace}"' if namespace else f'{kind} "{name}"'
 
 

@@ -56,7 +56,7 @@ def arguments(run: Run) -> list[str]:
             return arguments
         # A module publishes itself; its launcher only looks at the directory.
         shared = ["--shared", f"{STORE}/{run.path}"] if step.publishes else []
-        flags = [*map(escaped, [*_named(step), *shared, *_secrets(step)]), *of_nodes]
+        flags = [*map(escaped, [*_step_flag(step), *shared, *_secrets(step)]), *of_nodes]
         return [*flags, "--", step.interpreter, "-m", step.module or "", *arguments]
     words = [in_pod(argument, values | filled_in(step)) for argument in step.arguments]
     return [*map(escaped, [*_flags(run), *_items_flags(run, values)]), *of_nodes, "--", *words]
@@ -84,7 +84,7 @@ def in_pod(text: str, values: Mapping[str, str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """What Kubernetes turns into ``text``: it puts variables in place of ``$(NAME)``, and ``$`` in place of ``$$``
+    """``text`` so that Kubernetes leaves it as it is: it replaces ``$(NAME)`` by variables, and ``$$`` by ``$``
     (kubernetes/third_party/forked/golang/expansion, Kubernetes 1.34).
     """
     return re.sub(r"\$(?=[$(])", "$$", text)
@@ -93,7 +93,7 @@ def escaped(text: str) -> str:
 def _flags(run: Run) -> list[str]:
     """What the runner of a command has to know."""
     step = run.step
-    flags = ["--output", f"{STORE}/{run.path}", *_named(step)]
+    flags = ["--output", f"{STORE}/{run.path}", *_step_flag(step)]
     flags += ["--code", f"{BUNDLE}/{CODE}"]
     for name, before in run.inputs.items():
         place = f"{STORE}/{before.path}"
@@ -105,7 +105,7 @@ def _flags(run: Run) -> list[str]:
     return [*flags, *_secrets(step)]
 
 
-def _named(step: Step) -> list[str]:
+def _step_flag(step: Step) -> list[str]:
     return ["--step", f"{step.pipeline}.{step.name}"]
 
 
@@ -116,7 +116,7 @@ def _secrets(step: Step) -> list[str]:
 
 
 def _items_flags(run: Run, values: Mapping[str, str]) -> list[str]:
-    """What the worker of a step with items has to know beside that."""
+    """The flags that only the worker of a step with items has."""
     step, items = run.step, run.step.items
     if items is None:
         return []
@@ -324,7 +324,7 @@ def usage_folder(run: Run) -> str:
 
 
 def _measuring(run: Run) -> list[str]:
-    """The words before those of the step's program where what it uses is measured; none where it is not."""
+    """The command that measures the step's program, which follows it; empty where the step is not measured."""
     usage, step = run.usage, run.step
     if usage is None:
         return []
@@ -411,7 +411,7 @@ def _from_field(variable: str, path: str) -> k8s.core.v1.EnvVarArgs:
 
 
 def home() -> dict[str, str]:
-    """What tells a program where it may write, and who it is."""
+    """Environment that says where a program may write, and who it is."""
     return {
         "HOME": TEMPORARY,
         "TMPDIR": TEMPORARY,
@@ -421,7 +421,7 @@ def home() -> dict[str, str]:
 
 
 def python_environment() -> dict[str, str]:
-    """What a Python program is told beside: where it may write, and to say what it does at once."""
+    """Environment of a Python program: where it may write, and that it writes its log at once."""
     return {
         **home(),
         "PYTHONUNBUFFERED": "1",
@@ -479,5 +479,5 @@ def requests(resources: Resources) -> dict[str, str]:
 
 
 def limits(resources: Resources) -> dict[str, str]:
-    """What a container may not exceed: all it asks for but CPU, of which it gets more while nobody wants it."""
+    """Limits of a container: its requests without CPU, of which it gets more while no other pod wants it."""
     return {name: amount for name, amount in requests(resources).items() if name != "cpu"}

@@ -45,19 +45,19 @@ class Outputs:
             if (browse := job.run.step.platform.store.browse)
         }:
             shown["browse"] = pages
-        if used := {name: _used(job) for name, job in jobs.items() if _is_read(job)}:
+        if used := {name: _usage(job) for name, job in jobs.items() if _is_read(job)}:
             shown[USED] = used
         declared = [(result, job) for job in jobs.values() for result in job.run.step.results]
         for name in dict.fromkeys(result.name for result, _ in declared):
             of_name = [(result, job) for result, job in declared if result.name == name]
             values = {
-                job.run.step.name: self._shown(result, job, job.run.step.name if of_name[1:] else "")
+                job.run.step.name: self._show(result, job, job.run.step.name if of_name[1:] else "")
                 for result, job in of_name
             }
             shown[name] = values if of_name[1:] else next(iter(values.values()))
         return shown
 
-    def _shown(self, result: Result, job: StepJob, step: str) -> pulumi.Input[Any]:
+    def _show(self, result: Result, job: StepJob, step: str) -> pulumi.Input[Any]:
         """The output of one result; ``step`` stands in its name where several steps have one of that name."""
         store = job.run.step.platform.store
         name = ".".join(filter(None, (job.run.step.pipeline, result.name, step)))
@@ -78,13 +78,13 @@ class Outputs:
                 return self._value(result, job)
 
     def _value(self, result: Number | Table | Curves, job: StepJob) -> pulumi.Output[Any]:
-        """What the file says; where the store has lost it, a text that says how to make it again."""
+        """The value in the file; if the store has lost the file, a text that says how to make it again."""
         store = job.run.step.platform.store
         path = f"{job.run.path}/{result.path}"
 
         def value_in(text: str | None) -> Any:
             try:
-                return None if text is None else _picked(result, json.loads(text))
+                return None if text is None else _pick(result, json.loads(text))
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
                 return None
 
@@ -150,7 +150,7 @@ def _is_read(job: StepJob) -> bool:
     return bool(job.run.usage and step.uses_store and step.platform.store.read)
 
 
-def _used(job: StepJob) -> pulumi.Output[str]:
+def _usage(job: StepJob) -> pulumi.Output[str]:
     """What the step's first pod used, in words; a GPU that was idle for too long is warned of."""
     store, usage = job.run.step.platform.store, job.run.usage
     assert store.read is not None
@@ -187,7 +187,7 @@ def _use_in_words(usage: Mapping[str, Any]) -> str:
     return ", ".join([*parts, f"memory at most {usage['memory_peak_mib']} MiB", f"{usage['seconds']:.0f} s"])
 
 
-def _picked(result: Number | Table | Curves, content: Any) -> Any:
+def _pick(result: Number | Table | Curves, content: Any) -> Any:
     """What is shown of a file's ``content``: of a table's rows the values that the table is declared to show."""
     value = selected(content, result.select)
     if isinstance(result, Number) and value is not None and result.remark and not infinite(value):

@@ -119,7 +119,7 @@ STORAGE_CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
 STATEFUL_SET = "kubernetes:apps/v1:StatefulSet"
 
 PROMETHEUS = ("values", "prometheus", "prometheusSpec")
-"""Where a release of kube-prometheus-stack says how its operator runs Prometheus (version 88.5.3)."""
+"""Where a release of kube-prometheus-stack says how its operator runs Prometheus."""
 METRICS_CLAIM = (*PROMETHEUS, "storageSpec", "volumeClaimTemplate", "spec")
 """Where it says which claim the operator makes for Prometheus."""
 
@@ -142,7 +142,7 @@ def holding(resource: Resource, stack: Stack) -> Holding | None:
     if resource.type == CLAIM:
         return _claim(resource, stack)
     if resource.type == VOLUME:
-        return Holding("the volume and everything on it", kept=_kept(_policy(resource)))
+        return Holding("the volume and everything on it", kept=_why_kept(_policy(resource)))
     if resource.type == NAMESPACE and (owners := _with_claims(resource, stack)):
         named = ", ".join(
             f"the metrics of {owner.name}"
@@ -182,9 +182,9 @@ def _claim(claim: Resource, stack: Stack) -> Holding:
     lost = "the claim and everything in it"
     within = frozenset(namespace.urn for namespace in _namespaces(claim, stack))
     if volume := volume_of(claim, stack):
-        return Holding(lost, kept=_kept(_policy(volume)), within=within)
+        return Holding(lost, kept=_why_kept(_policy(volume)), within=within)
     if class_ := storage_class(at(claim.properties, "spec", "storageClassName"), claim, stack):
-        return Holding(lost, kept=_kept(text(class_.properties.get("reclaimPolicy"))), within=within)
+        return Holding(lost, kept=_why_kept(text(class_.properties.get("reclaimPolicy"))), within=within)
     name = at(claim.properties, "spec", "storageClassName")
     if at(claim.properties, "spec", "volumeName") or name == "":
         owner = "its volume"
@@ -212,7 +212,7 @@ def _policy(volume: Resource) -> str:
     return text(at(volume.properties, "spec", "persistentVolumeReclaimPolicy")) or RETAIN
 
 
-def _kept(policy: str) -> str:
+def _why_kept(policy: str) -> str:
     return "the reclaim policy of its volume is Retain" if policy == RETAIN else ""
 
 
@@ -268,7 +268,7 @@ GIB = 2**30
 
 
 def charges(stack: Stack) -> Sequence[Charge]:
-    """What has to be paid for beside the nodes: load balancers, and the volumes of claims."""
+    """Charges of load balancers, and of the volumes of claims."""
     return [
         charge
         for resource in stack.resources.values()
@@ -279,7 +279,7 @@ def charges(stack: Stack) -> Sequence[Charge]:
 
 def _billed(resource: Resource, stack: Stack) -> Iterator[Charge]:
     spec = resource.properties.get("spec")
-    if (named := _balanced(resource, spec)) is not None:
+    if (named := _balancer_kind(resource, spec)) is not None:
         kind = resource.type.rpartition(":")[2]
         for what, used in (("load balancer", False), ("what goes through the load balancer", True)):
             balancer = Balancer(stack.cluster_of(resource), kind, named, used)
@@ -291,7 +291,7 @@ def _billed(resource: Resource, stack: Stack) -> Iterator[Charge]:
             yield from _volume(resource, template.get("spec"), whole(at(spec, "replicas"), 1), stack)
 
 
-def _balanced(resource: Resource, spec: object) -> str | None:
+def _balancer_kind(resource: Resource, spec: object) -> str | None:
     """The class of the load balancer that a cloud makes for this object; None where it makes none."""
     if resource.type == SERVICE:
         return text(at(spec, "loadBalancerClass")) if at(spec, "type") == "LoadBalancer" else None

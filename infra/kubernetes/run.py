@@ -186,7 +186,7 @@ def _digest(decisive: Mapping[str, object]) -> str:
 
 
 def _surroundings(step: Step, folders: Mapping[str, Files]) -> dict[str, object]:
-    """What decides the result beside the program, its command line and its inputs."""
+    """Everything that decides the result, other than the program, its command line and its inputs."""
     decisive: dict[str, object] = {
         "format": FORMAT,
         "environment": dict(step.environment),
@@ -225,7 +225,7 @@ def _with_files_of(module: str, bundle: Files, root: Path) -> Files:
 
 
 def _program(step: Step, bundle: Files) -> dict[str, object]:
-    """What decides the result of the program that ``step`` starts, beside its arguments."""
+    """Everything that decides the result of the program that ``step`` starts, other than its arguments."""
     if step.command is None:
         return {"module": step.module, "bundle": bundle.digest}
     code = Files({path: content for path, content in bundle.contents.items() if path.startswith(f"{CODE}/")})

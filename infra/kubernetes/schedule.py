@@ -194,13 +194,13 @@ def _one_of(keys: Sequence[str]) -> str:
 
 
 def _same(path: str, free: str) -> str:
-    """That the maps at ``path`` of both templates are equal, but for the keys ``k`` that are ``free``."""
+    """An expression: the maps at ``path`` of both templates are equal, except for keys ``k`` that are ``free``."""
     return _same_map(f"variables.given.{path}", f"variables.planned.{path}", free, "{given} == {planned}")
 
 
 def _same_containers(path: str) -> str:
-    """That the containers at ``path`` of both templates are the same in their order, but for keys in `FREE`, and
-    for the mark in words and environment variables."""
+    """An expression: the containers at ``path`` of both templates are equal and in the same order, except for keys
+    in `FREE` and for the mark in words and environment variables."""
     given, planned = f"variables.given.{path}", f"variables.planned.{path}"
     words = '.map(w, w.replace(variables.mark, ""))'
     environment = '.map(e, has(e.value) ? dyn(e.name + "=" + e.value.replace(variables.mark, "")) : e)'
@@ -236,7 +236,8 @@ RUNNER = Resources(cpu=50, memory=128, ephemeral_storage=64)
 """Of the pod that starts the Jobs."""
 
 WEBHOOK = "NOTIFY_URL"
-"""The environment variable of that pod with the address that is told how runs end, and the key of its Secret."""
+"""The environment variable of that pod with the address that is notified of how runs end, and the key of its
+Secret."""
 
 HISTORY = 3
 """Runs that are kept with their Jobs, for their logs; of those that failed as many."""
@@ -246,7 +247,7 @@ HISTORY = 3
 class PipelineScheduleArgs:
     """``jobs`` are those of the pipeline, ``root`` is the repository, and ``image`` one with Python.
 
-    ``webhook`` is the address that is told how runs end; None where nobody is.
+    ``webhook`` is the address that is notified of how runs end; None: no address is.
     """
 
     pipeline: str
@@ -305,7 +306,7 @@ class PipelineSchedule(pulumi.ComponentResource):
         jobs = k8s.core.v1.ConfigMap(
             f"{name}-jobs",
             metadata=metadata,
-            data={"jobs.json": pulumi.Output.json_dumps([_planned(job, args) for job in args.jobs])},
+            data={"jobs.json": pulumi.Output.json_dumps([_plan_job(job, args) for job in args.jobs])},
             opts=on_cluster,
         )
         limits = _admission(name, called, args, labels, on_cluster)
@@ -356,7 +357,7 @@ class PipelineSchedule(pulumi.ComponentResource):
 def _webhook(
     name: str, called: str, args: PipelineScheduleArgs, labels: Mapping[str, str], opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
-    """The Secret with the address that is told how runs end."""
+    """Declares the Secret with the address that is notified of how runs end."""
     if args.webhook is None:
         return []
     return [
@@ -375,8 +376,8 @@ def _webhook(
 def _admission(
     name: str, called: str, args: PipelineScheduleArgs, labels: dict[str, str], opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
-    """What refuses all Jobs of the service account but the pipeline's, where the stack may declare what is in no
-    namespace."""
+    """Declares that the service account may create the pipeline's Jobs only; nothing where the stack may not
+    declare what is in no namespace."""
     workspace = args.workspace
     if not workspace.platform.declares_cluster_objects:
         return []
@@ -404,8 +405,8 @@ def _rules(called: str, *, notifies: bool) -> list[k8s.rbac.v1.PolicyRuleArgs]:
 
 
 def _step(called: str, args: PipelineScheduleArgs) -> Step:
-    """What the CronJob's pod runs. It lives as long as all Jobs may take one after the other, and waits for those
-    of an update before them."""
+    """The step of the CronJob's pod. Its time limit lets all Jobs run one after the other, after those of an
+    update."""
     platform = args.workspace.platform
     limit = sum(job.run.step.time_limit + args.workspace.wait for job in args.jobs)
     return Step(
@@ -426,7 +427,7 @@ def _step(called: str, args: PipelineScheduleArgs) -> Step:
     )
 
 
-def _planned(job: StepJob, args: PipelineScheduleArgs) -> dict[str, Any]:
+def _plan_job(job: StepJob, args: PipelineScheduleArgs) -> dict[str, Any]:
     """The Job as `workloads.schedule.run` reads it."""
     run, step = job.run, job.run.step
     names = {job.run.name: _planned_name(job.run) for job in args.jobs}

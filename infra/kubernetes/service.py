@@ -251,7 +251,7 @@ def _probe(service: Service, failures: int) -> k8s.core.v1.ProbeArgs:
 
 
 def word(text: str, port: int, password_variable: str) -> str:
-    """An argument of a service as it has to stand in the pod, where the kubelet fills in the password."""
+    """An argument of a service, as its pod template has it: the kubelet fills in the password."""
     mark = "\0"
     places = {DATA: DATA_PATH, PORT: str(port), PASSWORD: mark}
     *before, last = text.format_map(places).split(mark)

@@ -297,7 +297,7 @@ def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions)
         # Deleted before the nodes of the cluster's own services: once the metrics API has no node left,
         # the deletion of a namespace does not end.
         # And before Kueue, without which nothing that it looks after in the namespace goes.
-        opts=wait_for(opts, *_service_nodes(args.platform), *_kueue(args), protect=_protected(args)),
+        opts=wait_for(opts, *_service_nodes(args.platform), *_kueue(args), protect=_protects(args)),
     )
     quota = k8s.core.v1.ResourceQuota(
         f"{name}-quota",
@@ -348,7 +348,7 @@ def quota_of(platform: Platform, services: int = 0) -> dict[str, str]:
 
 
 def reads_nodes(platform: Platform) -> bool:
-    """Whether a pod of the workspace may read the cluster's nodes, of which those with GPUs are of interest."""
+    """Whether a pod of the workspace reads the cluster's nodes: where it may, and some of them have GPUs."""
     return platform.reads_nodes and bool(gpu_pools(platform))
 
 
@@ -392,7 +392,7 @@ def _service_nodes(platform: Platform) -> list[pulumi.Resource]:
     return [resource for pool in platform.pools.values() if not pool.accelerator for resource in pool.resources]
 
 
-def _protected(args: WorkspaceArgs) -> bool:
+def _protects(args: WorkspaceArgs) -> bool:
     # Deleting a namespace deletes the claims in it.
     return args.protect and args.platform.store.claim is not None
 

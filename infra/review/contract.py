@@ -112,7 +112,7 @@ def reviewed(stack: Stack, reviews: Sequence[Review]) -> Stack:
             priced
             for review in reviews
             for charge in review.charges(stack)
-            for priced in _priced(charge, reviews, stack)
+            for priced in _price(charge, reviews, stack)
         ],
         quotas=[quota for review in reviews for quota in review.quotas(stack)],
         identities=[identity for review in reviews for identity in review.identities(stack)],
@@ -133,7 +133,7 @@ def reviewed(stack: Stack, reviews: Sequence[Review]) -> Stack:
     )
 
 
-def _priced(charge: Charge, reviews: Sequence[Review], stack: Stack) -> Sequence[Charge]:
+def _price(charge: Charge, reviews: Sequence[Review], stack: Stack) -> Sequence[Charge]:
     """The charge with the price of its disk or load balancer, where a cloud knows it.
 
     Of what is paid by use nothing is said where none does: a load balancer whose price is missing is there once.

@@ -270,7 +270,7 @@ def unknown(subject: str, said: str, mend: str = "") -> Observation:
 
 
 def fine(subject: str, said: str) -> Observation:
-    """What is as it has to be."""
+    """An observation that all is well."""
     return Observation(State.FINE, subject, said)
 
 

@@ -245,7 +245,7 @@ def scaled(price: Price | None, by: float) -> Price | None:
 
 
 def priced_in(charge: Charge, region: str) -> Charge:
-    """The charge; where a price is missing, with the region in which it is."""
+    """``charge``; if its price is missing, its words name the region."""
     if charge.price is not None or charge.metered or not region:
         return charge
     return replace(charge, what=f"{charge.what} in {region}")

@@ -186,7 +186,7 @@ def declare_workspaces(
                 *_queue(settings, platform, queues.get(name)),
                 groups=groups[name],
                 apps=app_pods[name],
-                measured=_measured(settings, platform),
+                measured=_measure(settings, platform),
                 images=images,
                 pull=pull,
             ),
@@ -195,7 +195,7 @@ def declare_workspaces(
     }
 
 
-def _measured(settings: Settings, platform: Platform) -> Measured | None:
+def _measure(settings: Settings, platform: Platform) -> Measured | None:
     """What is measured on a cluster, and who reads it; None where nothing is."""
     metrics = settings.metrics
     if metrics is None:

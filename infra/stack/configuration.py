@@ -77,7 +77,7 @@ def checked(raw: Mapping[str, Any], root: Path) -> tuple[Settings, list[Cloud]]:
 
 
 def problems_beside(raw: Mapping[str, Any], values: Mapping[str, Any], root: Path) -> list[Problem]:
-    """What is wrong beside the settings ``raw``, right or wrong.
+    """Problems other than those of the settings ``raw``, which may be right or wrong.
 
     That is the keys of their clouds' providers among ``values``, the whole configuration, and what the pipelines
     cannot ship from the repository at ``root``.

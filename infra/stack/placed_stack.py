@@ -111,7 +111,7 @@ def declare_schedules(
 
 
 def _webhook(notify: Notify | None, secrets: Mapping[str, SecretStr]) -> str | None:
-    """The address that is told how runs by the clock end; None where nobody is."""
+    """The address that is notified of how runs by the clock end; None: no address is."""
     if notify is None:
         return None
     return secrets[notify.secret].get_secret_value() if notify.secret else notify.url

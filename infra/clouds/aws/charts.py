@@ -211,7 +211,7 @@ def release_name(pool: str) -> str:
 
 
 def values(key: str, pool: AwsPool) -> dict[str, Any]:
-    """The chart's values for one pool (stable/aws-efa-k8s-device-plugin/values.yaml of aws/eks-charts, v0.5.30).
+    """The chart's values for one pool (stable/aws-efa-k8s-device-plugin/values.yaml of aws/eks-charts).
 
     The chart adds that nodes are of an instance type with EFA.
     """
@@ -232,7 +232,7 @@ def _after(cluster: EksCluster, key: str) -> Sequence[pulumi.Resource]:
 # The AWS Load Balancer Controller, which makes load balancers of Ingress objects, for apps that people reach.
 #
 # It is declared where an app has an `ingress`, and with it comes its IngressClass `alb`. Source of its names and
-# values: helm/ of github.com/kubernetes-sigs/aws-load-balancer-controller at v3.5.0, read on 2026-11-22.
+# values: helm/ of github.com/kubernetes-sigs/aws-load-balancer-controller, read on 2026-11-22.
 
 
 CHART = "aws-load-balancer-controller"
@@ -350,7 +350,7 @@ def _load_balancer_statements(args: LoadBalancersArgs) -> list[Statement]:
     """Look at everything, make what gets the cluster's tag, and change what has it.
 
     The one resource without the tag that it may change is the security group of the cluster's nodes: which of its
-    ports load balancers reach. Actions: docs/install/iam_policy.json of its repository at v3.5.0, less those for
+    ports load balancers reach. Actions: docs/install/iam_policy.json of its repository, less those for
     WAF and Shield, which the chart's values turn off; that policy lets it change listeners, rules and targets of
     every load balancer of the account. Conditions: the service authorization reference of Elastic Load Balancing
     V2, and AmazonEKSLoadBalancingPolicy, version 4, AWS's own for the same controller. All seen on 2026-11-23.

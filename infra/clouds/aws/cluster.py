@@ -77,7 +77,7 @@ def storage_driver(
     """Declares the driver. Its controller provisions nothing here, so only the pods that mount have a role.
 
     What that role may mount is for the store to say. Source of the service account's name and of what it needs:
-    docs/iam-policy-create.md in kubernetes-sigs/aws-efs-csi-driver v3.4.1.
+    docs/iam-policy-create.md in kubernetes-sigs/aws-efs-csi-driver, at the add-on's version.
     """
     identity = pod_identity(
         f"{name}-storage",

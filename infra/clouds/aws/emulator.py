@@ -114,7 +114,7 @@ def _ec2(prefix: str, kind: str, **more: Any) -> Outputs:
     return outputs
 
 
-def _named(id_: str, arn: tuple[str, str] | None = None, **more: str) -> Outputs:
+def _from_inputs(id_: str, arn: tuple[str, str] | None = None, **more: str) -> Outputs:
     """The outputs of what is identified by its inputs alone: all texts, and the path of the ``arn`` of a service,
     are formats of them.
     """
@@ -247,48 +247,50 @@ _OUTPUTS: Mapping[str, Outputs] = {
     LAUNCH_TEMPLATE: _launch_template,
     "aws:eks/cluster:Cluster": _cluster,
     NODE_GROUP: _node_group,
-    "aws:eks/addon:Addon": _named(
+    "aws:eks/addon:Addon": _from_inputs(
         "{clusterName}:{addonName}", ("eks", "addon/{clusterName}/{addonName}/emulated")
     ),
     "aws:eks/accessEntry:AccessEntry": _access,
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": _access,
     "aws:eks/podIdentityAssociation:PodIdentityAssociation": _pod_identity,
-    "aws:cloudwatch/logGroup:LogGroup": _named("{name}", ("logs", "log-group:{name}")),
+    "aws:cloudwatch/logGroup:LogGroup": _from_inputs("{name}", ("logs", "log-group:{name}")),
     "aws:kms/key:Key": _key,
-    "aws:iam/role:Role": _named("{name}", ("iam", "role/{name}"), uniqueId="AROAEMULATED00000000"),
-    "aws:iam/rolePolicy:RolePolicy": _named("{role}:{name}"),
-    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": _named("{role}/{policyArn}"),
-    "aws:s3/bucket:Bucket": _named(
+    "aws:iam/role:Role": _from_inputs("{name}", ("iam", "role/{name}"), uniqueId="AROAEMULATED00000000"),
+    "aws:iam/rolePolicy:RolePolicy": _from_inputs("{role}:{name}"),
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": _from_inputs("{role}/{policyArn}"),
+    "aws:s3/bucket:Bucket": _from_inputs(
         "{bucket}",
         ("s3", "{bucket}"),
         bucketDomainName="{bucket}.s3.amazonaws.com",
         bucketRegionalDomainName="{bucket}.s3.{region}.amazonaws.com",
     ),
-    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": _named("{bucket}"),
-    "aws:s3/bucketOwnershipControls:BucketOwnershipControls": _named("{bucket}"),
-    "aws:s3/bucketVersioning:BucketVersioning": _named("{bucket}"),
-    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": _named("{bucket}"),
-    "aws:s3/bucketPolicy:BucketPolicy": _named("{bucket}"),
-    "aws:s3/bucketLogging:BucketLogging": _named("{bucket}"),
-    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": _named("{bucket}"),
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": _from_inputs("{bucket}"),
+    "aws:s3/bucketOwnershipControls:BucketOwnershipControls": _from_inputs("{bucket}"),
+    "aws:s3/bucketVersioning:BucketVersioning": _from_inputs("{bucket}"),
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": _from_inputs(
+        "{bucket}"
+    ),
+    "aws:s3/bucketPolicy:BucketPolicy": _from_inputs("{bucket}"),
+    "aws:s3/bucketLogging:BucketLogging": _from_inputs("{bucket}"),
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": _from_inputs("{bucket}"),
     "aws:s3/filesFileSystem:FilesFileSystem": _file_system("s3files"),
-    "aws:s3/filesSynchronizationConfiguration:FilesSynchronizationConfiguration": _named("{fileSystemId}"),
+    "aws:s3/filesSynchronizationConfiguration:FilesSynchronizationConfiguration": _from_inputs("{fileSystemId}"),
     "aws:s3/filesMountTarget:FilesMountTarget": _mount_target,
     "aws:s3/filesAccessPoint:FilesAccessPoint": _access_point(
         "s3files", "file-system/{system}/access-point/{point}"
     ),
-    "aws:s3/filesFileSystemPolicy:FilesFileSystemPolicy": _named("{fileSystemId}"),
+    "aws:s3/filesFileSystemPolicy:FilesFileSystemPolicy": _from_inputs("{fileSystemId}"),
     "aws:efs/fileSystem:FileSystem": _file_system("elasticfilesystem"),
-    "aws:efs/backupPolicy:BackupPolicy": _named("{fileSystemId}"),
+    "aws:efs/backupPolicy:BackupPolicy": _from_inputs("{fileSystemId}"),
     "aws:efs/mountTarget:MountTarget": _mount_target,
     "aws:efs/accessPoint:AccessPoint": _access_point("elasticfilesystem", "access-point/{point}"),
-    "aws:efs/fileSystemPolicy:FileSystemPolicy": _named("{fileSystemId}"),
-    "aws:ecr/repository:Repository": _named(
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": _from_inputs("{fileSystemId}"),
+    "aws:ecr/repository:Repository": _from_inputs(
         "{name}",
         ("ecr", "repository/{name}"),
         registryId=ACCOUNT,
         repositoryUrl=f"{ACCOUNT}.dkr.ecr.{{region}}.amazonaws.com/{{name}}",
     ),
-    "aws:ecr/lifecyclePolicy:LifecyclePolicy": _named("{repository}", registryId=ACCOUNT),
-    "aws:autoscaling/tag:Tag": _named("{autoscalingGroupName},{tag[key]}"),
+    "aws:ecr/lifecyclePolicy:LifecyclePolicy": _from_inputs("{repository}", registryId=ACCOUNT),
+    "aws:autoscaling/tag:Tag": _from_inputs("{autoscalingGroupName},{tag[key]}"),
 }

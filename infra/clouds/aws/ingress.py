@@ -1,7 +1,7 @@
 """What leads people to an app on EKS: an Application Load Balancer, with a certificate of ACM and a login.
 
 What the annotations mean: docs/guide/ingress/annotations.md of github.com/kubernetes-sigs/
-aws-load-balancer-controller at v3.5.0, read on 2026-11-22.
+aws-load-balancer-controller at the pinned version, read on 2026-11-22.
 """
 
 import json

@@ -74,7 +74,7 @@ class Network(pulumi.ComponentResource):
             # Both for the names of the cluster's private endpoint and of mount targets.
             enable_dns_support=True,
             enable_dns_hostnames=True,
-            tags=self._named(),
+            tags=self._tags_named(),
             opts=self._child,
         )
         aws.ec2.DefaultSecurityGroup(
@@ -84,7 +84,7 @@ class Network(pulumi.ComponentResource):
             # No rules: what names no group of its own reaches nothing.
             ingress=[],
             egress=[],
-            tags=self._named("default"),
+            tags=self._tags_named("default"),
             opts=self._child,
         )
         blocks = subnet_blocks(cluster.network.vpc_cidr, len(cluster.zones))
@@ -101,13 +101,13 @@ class Network(pulumi.ComponentResource):
             service_name=f"com.amazonaws.{cluster.region}.s3",
             vpc_endpoint_type="Gateway",
             route_table_ids=[table.id for table in tables],
-            tags=self._named("s3"),
+            tags=self._tags_named("s3"),
             opts=self._child,
         )
         self.ready = [*out, *routes, endpoint]
         self.register_outputs({"vpc": self.vpc.id})
 
-    def _named(self, *parts: str) -> dict[str, str]:
+    def _tags_named(self, *parts: str) -> dict[str, str]:
         return named(self._tags, resource_name(NAME_LIMIT, *parts))
 
     def _subnets(
@@ -125,7 +125,7 @@ class Network(pulumi.ComponentResource):
                 # Only NAT gateways are in public subnets, and they bring their own addresses.
                 map_public_ip_on_launch=False,
                 tags={
-                    **self._named(kind, zone),
+                    **self._tags_named(kind, zone),
                     LOAD_BALANCERS[kind]: "1",
                     f"kubernetes.io/cluster/{cluster_name}": "shared",
                 },
@@ -137,7 +137,7 @@ class Network(pulumi.ComponentResource):
     def _way_out(self) -> list[pulumi.Resource]:
         """The Internet gateway, and the public subnets' routes to it."""
         gateway = aws.ec2.InternetGateway(
-            self._name, region=self._region, vpc_id=self.vpc.id, tags=self._named(), opts=self._child
+            self._name, region=self._region, vpc_id=self.vpc.id, tags=self._tags_named(), opts=self._child
         )
         table, made = self._table(
             "public", {f"{self._name}-public-{zone}": net for zone, net in self.public.items()}
@@ -156,14 +156,18 @@ class Network(pulumi.ComponentResource):
         made: dict[str, aws.ec2.NatGateway] = {}
         for zone in zones:
             address = aws.ec2.Eip(
-                f"{self._name}-{zone}", region=self._region, domain="vpc", tags=self._named(zone), opts=self._child
+                f"{self._name}-{zone}",
+                region=self._region,
+                domain="vpc",
+                tags=self._tags_named(zone),
+                opts=self._child,
             )
             made[zone] = aws.ec2.NatGateway(
                 f"{self._name}-{zone}",
                 region=self._region,
                 subnet_id=self.public[zone].id,
                 allocation_id=address.id,
-                tags=self._named(zone),
+                tags=self._tags_named(zone),
                 # Its address cannot be taken from it while the Internet gateway is gone: it goes first.
                 opts=pulumi.ResourceOptions(parent=self, depends_on=out),
             )
@@ -195,7 +199,7 @@ class Network(pulumi.ComponentResource):
             f"{self._name}-{name}",
             region=self._region,
             vpc_id=self.vpc.id,
-            tags=self._named(name),
+            tags=self._tags_named(name),
             opts=self._child,
         )
         associations: list[pulumi.Resource] = [

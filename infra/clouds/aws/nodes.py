@@ -207,7 +207,7 @@ def _clients(stack: Stack, cluster: str, labels: Mapping[str, str]) -> int:
 
 
 def _replicas(config: object) -> Iterator[int]:
-    """Those of GPUs in the configuration that the plugin uses by default (values.yaml of its chart, v0.20.0)."""
+    """Those of GPUs in the configuration that the plugin uses by default (values.yaml of its pinned chart)."""
     given = strings(at(config, "map"))
     default = text(at(config, "default")) or next(iter(given), "")
     try:

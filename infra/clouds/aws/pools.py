@@ -17,7 +17,7 @@ from infra.schema.taints import CLOUD_EFFECTS, pool_taints
 GPU_PRESENT_LABEL = f"{GPU_RESOURCE}.present"
 """What the device plugin's chart schedules by where no node feature discovery runs.
 
-Source: ``affinity`` in the values of NVIDIA/k8s-device-plugin v0.20.0.
+Source: ``affinity`` in the values of NVIDIA/k8s-device-plugin's pinned chart.
 """
 
 ACCELERATOR_LABEL = "k8s.amazonaws.com/accelerator"

@@ -97,8 +97,8 @@ def _way_in(cluster: ExistingCluster) -> str:
 def _helper(subject: str, cluster: ExistingCluster, context: str) -> Iterator[Observation]:
     """The program that gets a token for the context's user, where the kubeconfig names one."""
     content = mapping(yaml.safe_load(Path(cluster.kubeconfig).expanduser().read_text(encoding="utf-8")))
-    user = text(mapping(_named(content, "contexts", context).get("context")).get("user"))
-    program = mapping(mapping(_named(content, "users", user).get("user")).get("exec"))
+    user = text(mapping(_entry(content, "contexts", context).get("context")).get("user"))
+    program = mapping(mapping(_entry(content, "users", user).get("user")).get("exec"))
     command = text(program.get("command"))
     if not command:
         return
@@ -113,7 +113,7 @@ def _helper(subject: str, cluster: ExistingCluster, context: str) -> Iterator[Ob
         )
 
 
-def _named(content: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:
+def _entry(content: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:
     return next((entry for entry in mappings(content.get(key)) if entry.get("name") == name), dict[str, Any]())
 
 
@@ -122,14 +122,14 @@ def _nodes(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[O
     objects = server.all_of("v1", "Node")
     findings, warnings = live_cluster.examine(name, cluster, objects)
     for finding in findings:
-        yield _of_finding(subject, finding, f"{_kubectl(cluster, server)} get nodes --show-labels")
+        yield _observation(subject, finding, f"{_kubectl(cluster, server)} get nodes --show-labels")
     for warning in warnings:
         yield wrong(subject, warning, f"{_kubectl(cluster, server)} get nodes")
     if not findings and not warnings:
         yield fine(subject, f"are {len(objects)}, and every pool has its own")
 
 
-def _of_finding(subject: str, finding: Finding, see: str) -> Observation:
+def _observation(subject: str, finding: Finding, see: str) -> Observation:
     return wrong(subject, f"contradicts {key_of(finding.path)}: {finding.reason}", see, finding.fix)
 
 
@@ -141,7 +141,7 @@ def _storage(name: str, cluster: ExistingCluster, server: ApiServer, request: Re
     store, subject = request.store, f"storage of `{name}`"
     see = f"{_kubectl(cluster, server)} get storageclass"
     refused = list(live_cluster.check_claims(server, request, name))
-    yield from (_of_finding(subject, finding, see) for finding in refused)
+    yield from (_observation(subject, finding, see) for finding in refused)
     if isinstance(store, S3CompatibleStore):
         yield from _driver(subject, cluster, server, store)
         return

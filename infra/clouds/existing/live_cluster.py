@@ -85,7 +85,7 @@ def check_nodes(
         if chosen:
             yield from _unusable(at, cluster, pool, chosen, warn or pulumi.log.warn)
         elif not pool.autoscaled:
-            yield _unmatched(at, pool, nodes)
+            yield _no_match(at, pool, nodes)
 
 
 def _node(node: Mapping[str, Any], cluster: ExistingCluster) -> LiveNode:
@@ -124,7 +124,7 @@ def _missing(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Iterato
             )
 
 
-def _unmatched(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Finding:
+def _no_match(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Finding:
     """No node has all labels of the selector: names what the nodes have instead."""
     labels: list[str] = []
     for key, value in pool.selector.items():
@@ -161,7 +161,7 @@ def _unusable(
             (*at, "taints"),
             [f"{taint.key}={taint.value}:{taint.effect}" for taint in pool.taints] or None,
             f"every node with these labels has a taint that the pool does not name, so that its pods would wait "
-            f"for their time limit; node `{fewest.name}`: {listed(map(_spelt, taints), 'and')}",
+            f"for their time limit; node `{fewest.name}`: {listed(map(_spell, taints), 'and')}",
             "if steps may run there, list it under `taints`: "
             + ", ".join(
                 f'`{{key: {taint.key}, value: "{taint.value}", effect: {taint.effect}}}`' for taint in taints
@@ -172,7 +172,7 @@ def _unusable(
     yield from _short(at, cluster, pool, usable)
     ready = [node for node in usable if not node.refuses(pool)]
     if not ready:
-        taints = sorted({_spelt(taint) for node in usable for taint in node.refuses(pool)})
+        taints = sorted({_spell(taint) for node in usable for taint in node.refuses(pool)})
         warn(
             f"{key_of((*at, 'selector'))}: Kubernetes lets no pod on its nodes now ({_some(taints)}): "
             f"{_some([node.name for node in usable])}. Steps wait until one is uncordoned or ready again."
@@ -198,7 +198,7 @@ def _short(at: Path, cluster: ExistingCluster, pool: ExistingPool, nodes: Sequen
             most = max(amounts, key=lambda name: amounts[name])
             amount = amounts[most]
             text = f"{int(amount * 1000)}m" if key == "cpu" else f"{int(amount / 2**20)}Mi"
-            yield _claimed((*at, key), getattr(pool, key), most, text)
+            yield _too_large((*at, key), getattr(pool, key), most, text)
     yield from _interconnect(at, pool, nodes)
     # The stack's own device plugin has yet to start, and multiplies GPUs that are shared.
     if pool.gpus and not cluster.device_plugin.declare:
@@ -206,7 +206,7 @@ def _short(at: Path, cluster: ExistingCluster, pool: ExistingPool, nodes: Sequen
         amount = int(most.allocatable.get(GPU_RESOURCE, 0))
         if amount < pool.gpus:
             if amount:
-                yield _claimed((*at, "gpus"), pool.gpus, most.name, str(amount))
+                yield _too_large((*at, "gpus"), pool.gpus, most.name, str(amount))
             else:
                 yield Finding(
                     (*at, "gpus"),
@@ -227,7 +227,7 @@ def _interconnect(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> It
     amounts = {node.name: int(node.allocatable.get(resource, 0)) for node in nodes}
     most = max(amounts, key=lambda name: amounts[name])
     if 0 < amounts[most] < said.count:
-        yield _claimed((*place, "count"), said.count, most, str(amounts[most]))
+        yield _too_large((*place, "count"), said.count, most, str(amounts[most]))
     elif not amounts[most]:
         yield Finding(
             (*place, "resource"),
@@ -237,7 +237,7 @@ def _interconnect(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> It
         )
 
 
-def _claimed(path: Path, value: object, node: str, amount: str) -> Finding:
+def _too_large(path: Path, value: object, node: str, amount: str) -> Finding:
     return Finding(
         path,
         value,
@@ -251,7 +251,7 @@ def _lasting(taints: frozenset[Taint]) -> frozenset[Taint]:
     return frozenset(taint for taint in taints if not taint.key.startswith(CONDITIONS))
 
 
-def _spelt(taint: Taint) -> str:
+def _spell(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
@@ -266,7 +266,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _WantedClaim:
     """A claim, and the size that the stack file asks for ``at`` one place; ``other`` is the end of the fix."""
 
     name: str
@@ -282,24 +282,24 @@ def check_claims(server: ApiServer, request: Request, cluster: str) -> Iterator[
     StatefulSet with another claim. Nothing where there is no claim yet. Raises UnreadableError where the claims
     may not be read. A change of the store to another class, access mode or folder is another claim.
     """
-    for request_ in _asked(request, cluster):
-        yield from _check(server, request_, request.namespace)
+    for claim in _wanted_claims(request, cluster):
+        yield from _check(server, claim, request.namespace)
 
 
-def _asked(request: Request, cluster: str) -> Iterator[_Asked]:
+def _wanted_claims(request: Request, cluster: str) -> Iterator[_WantedClaim]:
     store = request.store
     if isinstance(store, PvcStore) and store.host_path is None:
-        yield _Asked(
+        yield _WantedClaim(
             claim_name(store, request.namespace),
             store.size,
             ("store", "size"),
             ". Another `storage_class` deletes this claim and everything in it",
         )
     for volume in request.app_volumes_on(cluster):
-        yield _Asked(volume.claim, volume.size, volume.at)
+        yield _WantedClaim(volume.claim, volume.size, volume.at)
 
 
-def _check(server: ApiServer, wish: _Asked, namespace: str) -> Iterator[Finding]:
+def _check(server: ApiServer, wish: _WantedClaim, namespace: str) -> Iterator[Finding]:
     claim = server.find("v1", "PersistentVolumeClaim", wish.name, namespace)
     if claim is None:
         return
@@ -310,13 +310,13 @@ def _check(server: ApiServer, wish: _Asked, namespace: str) -> Iterator[Finding]
     # A size whose growth failed may shrink again to anything above what the volume has (Kubernetes 1.34,
     # kubernetes.io/docs/concepts/storage/persistent-volumes, "Recovering from failure when expanding volumes").
     if wanted < old and wanted <= _bytes(capacity):
-        yield _refused(
+        yield _refuse(
             wish,
             f"the claim `{wish.name}` in namespace `{namespace}` has {size}, and Kubernetes shrinks no volume",
             f"write `{key}: {size}`",
         )
-    elif wanted > old and (reason := _fixed(server, claim)):
-        yield _refused(
+    elif wanted > old and (reason := _why_fixed(server, claim)):
+        yield _refuse(
             wish,
             f"the claim `{wish.name}` in namespace `{namespace}` has {size} and cannot grow: {reason}",
             f"write `{key}: {size}`, or have an administrator set `allowVolumeExpansion: true` on the class, if "
@@ -324,7 +324,7 @@ def _check(server: ApiServer, wish: _Asked, namespace: str) -> Iterator[Finding]
         )
 
 
-def _fixed(server: ApiServer, claim: Mapping[str, Any]) -> str | None:
+def _why_fixed(server: ApiServer, claim: Mapping[str, Any]) -> str | None:
     """Why the claim cannot grow; None where it can, or where the user may not read whether it can."""
     name = claim["spec"].get("storageClassName")
     if not name:
@@ -338,7 +338,7 @@ def _fixed(server: ApiServer, claim: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _refused(wish: _Asked, reason: str, fix: str) -> Finding:
+def _refuse(wish: _WantedClaim, reason: str, fix: str) -> Finding:
     return Finding(wish.at, wish.size, reason, fix)
 
 

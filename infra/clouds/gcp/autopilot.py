@@ -105,7 +105,7 @@ def most(way: Way) -> Resources | None:
 
 
 def rules(way: Way) -> RequestRules:
-    """What Autopilot makes of the requests of such pods. Those that are not Spot ask not to be moved."""
+    """How Autopilot changes the requests of such pods. Pods that are not Spot ask not to be moved."""
     if way.has_own_node:
         scratch = _data()["nodes"]["least_scratch"] if way.accelerator else 0
         return RequestRules(Resources(cpu=0, memory=0, ephemeral_storage=scratch))
@@ -133,7 +133,7 @@ def machine_for(way: Way, wanted: Resources) -> MachineType | None:
 
 
 def accelerators() -> Sequence[str]:
-    """Those that Autopilot has."""
+    """The accelerators that Autopilot has."""
     return tuple(name for name, offer in offers().items() if offer.autopilot)
 
 

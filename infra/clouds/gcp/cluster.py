@@ -171,7 +171,7 @@ class GkeCluster(pulumi.ComponentResource):
 
 
 def _standard(args: GkeClusterArgs) -> dict[str, Any]:
-    """What a cluster with node pools is told beside what every cluster is."""
+    """The arguments that only a cluster with node pools has."""
     return {
         # A cluster cannot be made without a pool; this one goes as soon as it is there.
         "remove_default_node_pool": True,
@@ -206,7 +206,8 @@ def _standard(args: GkeClusterArgs) -> dict[str, Any]:
 
 
 def _autopilot(args: GkeClusterArgs) -> dict[str, Any]:
-    """What a cluster without node pools is told. What it leaves out of the other's is on and cannot be changed.
+    """The arguments that only a cluster on Autopilot has. Others of `_standard` are on there, and cannot be
+    changed.
 
     The provider refuses ``remove_default_node_pool``, ``enable_shielded_nodes`` and ``enabled`` of
     ``cluster_autoscaling`` beside it (`ConflictsWith` in google-beta/services/container/

@@ -105,11 +105,11 @@ class Google:
         except ValueError:
             content = {}
         if answer.status_code != 200:
-            raise _refused(answer.status_code, mapping(content.get("error")))
+            raise _refusal(answer.status_code, mapping(content.get("error")))
         return content
 
 
-def _refused(status: int, error: Mapping[str, Any]) -> RefusedError:
+def _refusal(status: int, error: Mapping[str, Any]) -> RefusedError:
     """As https://google.aip.dev/193 has errors."""
     info = next((detail for detail in map(mapping, items(error.get("details"))) if detail.get("reason")), {})
     service = text(mapping(info.get("metadata")).get("service"))
@@ -218,13 +218,13 @@ FORM = "https://console.cloud.google.com/iam-admin/quotas?project={project}"
 def quotas(google: Google, stack: Stack, project: str) -> Iterator[Observation]:
     """Whether what is left of each quota is enough for every pool at its largest.
 
-    Raises UnreachableError, NoCredentialsError; what is refused is told.
+    Raises UnreachableError, NoCredentialsError. A refused request is an observation.
     """
     left = 0
     places: dict[str, Mapping[str, tuple[float, float]]] = {}
     for quota in stack.quotas:
         if not quota.known:
-            yield unknown(SUBJECT, f"no source says which quota counts {_named(quota)}", quota.see)
+            yield unknown(SUBJECT, f"no source says which quota counts {_describe(quota)}", quota.see)
             continue
         try:
             limit, usage = _standing(google, project, quota, places)
@@ -234,16 +234,16 @@ def quotas(google: Google, stack: Stack, project: str) -> Iterator[Observation]:
                 on = f"gcloud services enable {error.service} --project {project}" if error.service else quota.see
                 yield unknown(SUBJECT, f"could not be read: {reason}", on)
                 return
-            yield unknown(SUBJECT, f"{_named(quota)} could not be read: {error}", quota.see)
+            yield unknown(SUBJECT, f"{_describe(quota)} could not be read: {error}", quota.see)
             continue
         except LookupError:
-            yield unknown(SUBJECT, f"{_named(quota)} is in no answer of Google", quota.see)
+            yield unknown(SUBJECT, f"{_describe(quota)} is in no answer of Google", quota.see)
             continue
         if limit - usage < quota.needed:
             used = f", of which {usage:g} are used" if usage else ""
             yield wrong(
                 SUBJECT,
-                f"{_named(quota)} is {limit:g} {quota.unit}{used}; the stack needs up to {quota.needed:g}",
+                f"{_describe(quota)} is {limit:g} {quota.unit}{used}; the stack needs up to {quota.needed:g}",
                 f"open {FORM.format(project=project)}",
             )
         else:
@@ -252,7 +252,7 @@ def quotas(google: Google, stack: Stack, project: str) -> Iterator[Observation]:
         yield fine(SUBJECT, f"{left} of {len(stack.quotas)} have room for every pool at its largest")
 
 
-def _named(quota: Quota) -> str:
+def _describe(quota: Quota) -> str:
     return f"{quota.metric} ({quota.where})"
 
 

@@ -277,7 +277,7 @@ class DeclaredWay:
 
 def pools(stack: Stack) -> Sequence[NodePool]:
     """The node pools that the stack declares, and the ways to ask its clusters on Autopilot for nodes."""
-    ways = (_asked(way) for way in declared_ways(stack))
+    ways = (_pool_of_way(way) for way in declared_ways(stack))
     return [*(_pool(declared_pool) for declared_pool in declared_pools(stack)), *(way for way in ways if way)]
 
 
@@ -297,7 +297,7 @@ def declared_ways(stack: Stack) -> Iterator[DeclaredWay]:
 
 
 def declared_pools(stack: Stack) -> list[DeclaredPool]:
-    """Those that are resources, and those that clusters declare within themselves."""
+    """Node pools that are resources of their own, and those that a cluster declares within itself."""
     taints = [
         DeclaredPool(cluster, stack.called(cluster), text(inputs.get("name")), inputs)
         for cluster in stack.of_type(CLUSTER)
@@ -306,7 +306,7 @@ def declared_pools(stack: Stack) -> list[DeclaredPool]:
     for pool in stack.of_type(NODE_POOL):
         source = stack.source(pool, "cluster", CLUSTER)
         cluster = stack.called(source) if source else text(pool.properties.get("cluster"))
-        inputs = _located(pool.properties, source.properties if source else {})
+        inputs = _with_location(pool.properties, source.properties if source else {})
         taints.append(DeclaredPool(pool, cluster, pool.name.removeprefix(f"{cluster}-"), inputs))
     return taints
 
@@ -321,10 +321,10 @@ def _within(cluster: Properties) -> list[Properties]:
         inline = [
             {**default, "nodeConfig": cluster.get("nodeConfig"), "networkConfig": cluster.get("networkConfig")}
         ]
-    return [_located(pool, cluster) for pool in inline]
+    return [_with_location(pool, cluster) for pool in inline]
 
 
-def _located(pool: Properties, cluster: Properties) -> Properties:
+def _with_location(pool: Properties, cluster: Properties) -> Properties:
     """A pool's inputs, with the cluster's location and zones where it names none."""
     location = text(pool.get("location")) or text(cluster.get("location"))
     zones = texts(pool.get("nodeLocations")) or texts(cluster.get("nodeLocations"))
@@ -370,12 +370,12 @@ def _could_be_close(inputs: Properties) -> bool:
 
 
 def _zones(inputs: Properties) -> list[str]:
-    """Those that a pool names; a pool of a whole region may be in any of it."""
+    """The zones that a pool names; a pool of a whole region may be in any zone of it."""
     location = text(inputs.get("location"))
     return texts(inputs.get("nodeLocations")) or ([location] if is_zone(location) else [])
 
 
-def _asked(way: DeclaredWay) -> NodePool | None:
+def _pool_of_way(way: DeclaredWay) -> NodePool | None:
     """Nodes as large as the largest pods; None where the catalogue has no machine for them."""
     largest = autopilot.most(way.way)
     if largest is None:

@@ -79,7 +79,7 @@ def interconnect(pool: GcpPool) -> Interconnect | None:
 def autoscaling(pool: GcpPool) -> gcp.container.NodePoolAutoscalingArgs | None:
     """The autoscaler's limits, or None for a fixed number of nodes."""
     nodes = pool.nodes
-    if not _autoscaled(pool):
+    if not _autoscaling(pool):
         return None
     # ANY takes the zone that has capacity, where BALANCED would wait for it in every zone.
     policy = nodes.location_policy or ("ANY" if pool.accelerator or pool.spot else "BALANCED")
@@ -248,7 +248,7 @@ def _upgrade_settings(pool: GcpPool) -> gcp.container.NodePoolUpgradeSettingsArg
     return gcp.container.NodePoolUpgradeSettingsArgs(strategy="SURGE", max_surge=1, max_unavailable=0)
 
 
-def _autoscaled(pool: GcpPool) -> bool:
+def _autoscaling(pool: GcpPool) -> bool:
     return pool.nodes.total_max is not None or pool.nodes.max is not None
 
 

@@ -520,7 +520,7 @@ def _starter_zones(region: str, offer: Offer) -> tuple[Sequence[str], Sequence[s
 
 
 def _cpu_pools() -> Iterator[GcpPool]:
-    for machine in _ordered(CPU_FAMILY):
+    for machine in _machines_by_size(CPU_FAMILY):
         yield GcpPool(machine_type=machine.name)
 
 
@@ -530,12 +530,12 @@ def _gpu_pools(name: str, offer: Offer) -> Iterator[GcpPool]:
             if machine.accelerator == name and "spot" in machine.sold:
                 yield GcpPool(machine_type=machine.name, accelerator=name, gpus=machine.gpus, spot=True)
     for count, limit in sorted(offer.attach.items()):
-        for machine in _ordered(GPU_FAMILY):
+        for machine in _machines_by_size(GPU_FAMILY):
             if machine.vcpus <= limit.vcpus and machine.memory <= limit.gib * 1024:
                 yield GcpPool(machine_type=machine.name, accelerator=name, gpus=count, spot=True)
 
 
-def _ordered(family: str) -> Sequence[MachineType]:
+def _machines_by_size(family: str) -> Sequence[MachineType]:
     """The machine types of a family that have the memory most steps want for their CPUs, smallest first."""
     machines = [
         machine

@@ -48,12 +48,12 @@ ANNOTATIONS = {
 
 def gcs_store(bucket: gcp.storage.Bucket) -> Store:
     """The store that all clusters of the stack mount."""
-    return _mounted(bucket.name, "", [bucket])
+    return _mount_store(bucket.name, "", [bucket])
 
 
 def team_store(bucket: gcp.storage.Bucket, folder: str) -> Store:
     """The store of one team: a folder of the bucket, which is all that its pods mount."""
-    return _mounted(bucket.name, folder, [bucket])
+    return _mount_store(bucket.name, folder, [bucket])
 
 
 def readable(store: Store, arguments: Mapping[str, str]) -> Store:
@@ -62,7 +62,7 @@ def readable(store: Store, arguments: Mapping[str, str]) -> Store:
     return _with_reading(store, bucket, folder, [])
 
 
-def _mounted(bucket: pulumi.Input[str], folder: str, after: Sequence[pulumi.Resource]) -> Store:
+def _mount_store(bucket: pulumi.Input[str], folder: str, after: Sequence[pulumi.Resource]) -> Store:
     options = f"{MOUNT_OPTIONS},only-dir={folder}" if folder else MOUNT_OPTIONS
     store = Store(
         # Not the bucket's own `url`, which a preview does not know.
@@ -89,7 +89,7 @@ def _with_reading(
     """``store`` with what reads the files below ``folder`` of the bucket once ``created`` is there."""
     root = f"{folder}/" if folder else ""
 
-    def listed(prefix: pulumi.Input[str], after: Sequence[pulumi.Resource]) -> pulumi.Output[Sequence[str]]:
+    def list_objects(prefix: pulumi.Input[str], after: Sequence[pulumi.Resource]) -> pulumi.Output[Sequence[str]]:
         listing = gcp.storage.get_bucket_objects_output(
             bucket=bucket,
             prefix=pulumi.Output.concat(root, prefix) if root else prefix,
@@ -105,10 +105,10 @@ def _with_reading(
                 return pulumi.Output.from_input(None)
             return gcp.storage.get_bucket_object_content_output(bucket=bucket, name=f"{root}{wanted}").content
 
-        return pulumi.Output.all(path, listed(path, [after])).apply(lambda pair: content((pair[0], pair[1])))
+        return pulumi.Output.all(path, list_objects(path, [after])).apply(lambda pair: content((pair[0], pair[1])))
 
     def files(below: str) -> pulumi.Output[Sequence[str]]:
-        return listed(f"{below}/", created)
+        return list_objects(f"{below}/", created)
 
     def browse(path: pulumi.Input[str]) -> pulumi.Output[str]:
         return pulumi.Output.concat("https://console.cloud.google.com/storage/browser/", bucket, f"/{root}", path)

@@ -123,7 +123,7 @@ def proxy_name(app: App) -> str:
 
 
 def proxy_labels(app: App) -> dict[str, str]:
-    """Labels of its pods, and of no others: a step of the pipeline may be called ``<app>-login``, too."""
+    """Labels that only its pods have: a step of the pipeline may be called ``<app>-login``, too."""
     return {**step_labels(app.pipeline, fit(f"{app.name}-login", KUBERNETES_NAME_LIMIT)), LOGIN: app.name}
 
 

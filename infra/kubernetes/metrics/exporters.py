@@ -1,7 +1,4 @@
-"""What answers Prometheus for programs that do not themselves: services, and GPUs on clusters without an exporter.
-
-of their own.
-"""
+"""What answers Prometheus for programs that do not: services, and GPUs on clusters without an exporter."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +25,7 @@ from infra.placed import ADDRESS, PASSWORD, Service
 from infra.platform import Platform
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
-# NVIDIA's dcgm-exporter, which tells Prometheus what GPUs do and for which pod, on clusters that have no exporter
+# NVIDIA's dcgm-exporter, which tells Prometheus what GPUs do and for which pod.
 
 
 CHART = "dcgm-exporter"
@@ -50,7 +47,7 @@ DCGM_FI_DEV_SM_CLOCK, gauge, SM clock frequency (in MHz).
 DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).
 DCGM_FI_DEV_XID_ERRORS, gauge, Value of the last XID error encountered.
 """
-"""Those of the exporter's own list (etc/default-counters.csv at 4.5.3-4.8.2) that need no privilege: the profiling
+"""Those of the exporter's own list (etc/default-counters.csv) that need no privilege: the profiling
 ones (`DCGM_FI_PROF_*`) would need the capability SYS_ADMIN, and disturb a profiler that runs in a pod."""
 
 
@@ -112,7 +109,7 @@ def pod_labels() -> dict[str, str]:
 
 
 def values(platform: Platform, version: str | None) -> dict[str, Any]:
-    """The chart's values (values.yaml of 4.8.2)."""
+    """The chart's values (values.yaml)."""
     chart = charts()[CHART]
     pools = gpu_pools(platform)
     taints = list(dict.fromkeys((taint.key, taint.value, taint.effect) for pool in pools for taint in pool.taints))

@@ -131,7 +131,7 @@ def targets(args: MetricsArgs) -> list[Target]:
 
 
 def monitor(target: Target, measured: Measured) -> tuple[str, str, dict[str, Any]]:
-    """API version, kind and specification of the object by which a collector is told to read ``target``."""
+    """API version, kind and specification of the object that has a collector read ``target``."""
     collector = measured.collector
     assert collector is not None
     selector = {"matchLabels": dict(target.labels)}

@@ -1,6 +1,4 @@
-"""The Helm release of Prometheus, its operator and Grafana, for clusters whose cloud does not collect metrics
-
-itself.
+"""The Helm release of Prometheus, its operator and Grafana, for clusters whose cloud does not collect metrics.
 
 Its chart is kube-prometheus-stack, from which most clusters with an operator have it. What watches the cluster
 itself (node exporter, kube-state-metrics, Alertmanager and their rules) is left out: who wants that installs it.
@@ -32,7 +30,7 @@ from infra.schema.quantities import mebibytes
 CHART = "kube-prometheus-stack"
 
 RELEASE_LIMIT = 26
-"""Longest name of the release: the chart cuts off what is longer (templates/_helpers.tpl at tag 88.5.3)."""
+"""Longest name of the release: the chart cuts off what is longer (templates/_helpers.tpl)."""
 
 DASHBOARD_LABEL = {"grafana_dashboard": "1"}
 """The label of ConfigMaps that Grafana's sidecar takes dashboards from (values.yaml,
@@ -75,8 +73,8 @@ class PrometheusArgs:
 
 @dataclass(frozen=True)
 class Prometheus:
-    """What was declared: ``ready`` are resources to wait for before a PodMonitor, ``grafana`` and ``prometheus``
-    the names of Services, ``password`` Grafana's for the user ``admin``.
+    """The release as it was declared: ``ready`` are resources to wait for before a PodMonitor, ``grafana`` and
+    ``prometheus`` the names of Services, ``password`` Grafana's for the user ``admin``.
     """
 
     ready: Sequence[pulumi.Resource]
@@ -137,9 +135,8 @@ def release_name(namespace: str) -> str:
 
 
 def values(args: PrometheusArgs, pool: Pool | None, volume_class: pulumi.Input[str] | None) -> dict[str, Any]:
-    """The chart's values (charts/kube-prometheus-stack/values.yaml at tag kube-prometheus-stack-88.5.3, and what
-    is known of 90.0.0). Prometheus's volume is of ``volume_class``; None: of the cluster's default class.
-    """
+    """The chart's values (charts/kube-prometheus-stack/values.yaml). Prometheus's volume is of ``volume_class``;
+    None: of the cluster's default class."""
     chart = charts()[CHART]
     pinned = args.version in (None, chart.version)
     place: dict[str, Any] = {}

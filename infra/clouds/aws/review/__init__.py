@@ -106,7 +106,9 @@ def _of(stack: Stack, role: Resource) -> tuple[str, list[str], bool]:
         names = dict.fromkeys(_service_account(user) for user in using)
         return whose or f"pods of {', '.join(names)}", called, not whose
     services = [
-        service for statement in _trusted(role) for service in texts(at(statement, "Principal", "Service"))
+        service
+        for statement in _trust_statements(role)
+        for service in texts(at(statement, "Principal", "Service"))
     ]
     return ", ".join(dict.fromkeys(services)) or "whoever it trusts", [], False
 
@@ -115,7 +117,7 @@ def _service_account(association: Resource) -> str:
     return "/".join(text(association.properties.get(key)) for key in ("namespace", "serviceAccount"))
 
 
-def _trusted(role: Resource) -> Sequence[Mapping[str, object]]:
+def _trust_statements(role: Resource) -> Sequence[Mapping[str, object]]:
     return mappings(at(_document(role.properties.get("assumeRolePolicy")), "Statement"))
 
 

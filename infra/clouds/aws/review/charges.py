@@ -62,7 +62,8 @@ def charges(stack: Stack) -> Sequence[Charge]:
 
 
 def disk_price(disk: Disk, stack: Stack) -> Price | None:
-    """Of a GiB of an EBS volume that a cluster of EKS makes for a claim of a class that the stack declares.
+    """The price of a GiB of an EBS volume that a cluster of EKS makes for a claim of a class that the stack
+    declares.
 
     Source for what the driver makes for a class without a type:
     https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md, read 2026-11-22.
@@ -74,7 +75,7 @@ def disk_price(disk: Disk, stack: Stack) -> Price | None:
 
 
 def balancer_price(balancer: Balancer, stack: Stack) -> Price | None:
-    """Of an Application Load Balancer by the hour, or of an hour of a capacity unit (LCU) that it uses.
+    """The price of an Application Load Balancer by the hour, or of an hour of a capacity unit (LCU) that it uses.
 
     Not here: the public addresses that it has, one in each zone at least.
     """

@@ -143,7 +143,7 @@ def check_store(request: Request) -> Iterator[Finding]:
     if isinstance(store, S3Store):
         yield from _bucket(store)
     elif isinstance(store, EfsStore):
-        yield from _kept(store, request.protect)
+        yield from _check_backup(store, request.protect)
     elif store is not None and clusters:
         yield Finding(
             STORE_KIND,
@@ -186,7 +186,7 @@ def _bucket(store: S3Store) -> Iterator[Finding]:
         )
 
 
-def _kept(store: EfsStore, protect: bool) -> Iterator[Finding]:
+def _check_backup(store: EfsStore, protect: bool) -> Iterator[Finding]:
     if protect and not store.backup:
         yield Finding(
             ("store", "backup"),

@@ -208,17 +208,17 @@ WAYS = {
 def check(request: Request) -> Iterator[Finding]:
     """Findings about how each pool on AWS is bought, and about its zones."""
     for subject in subjects(request):
-        yield from _reserved(subject)
+        yield from _check_reservation(subject)
         yield from _efa(subject)
         if subject.machine is None:
             continue
         if (unsold := _unsold(subject, subject.machine)) is not None:
             yield unsold
         elif subject.cluster.region in regions():
-            yield from _offered(subject, subject.machine)
+            yield from _check_offer(subject, subject.machine)
 
 
-def _reserved(subject: Subject) -> Iterator[Finding]:
+def _check_reservation(subject: Subject) -> Iterator[Finding]:
     pool, at = subject.pool, subject.at
     if pool.capacity_block is not None and pool.capacity_reservation is not None:
         yield Finding(
@@ -317,8 +317,8 @@ def _unsold(subject: Subject, machine: InstanceType) -> Finding | None:
     return None
 
 
-def _offered(subject: Subject, machine: InstanceType) -> Iterator[Finding]:
-    """The zones that the pool can have, against where the instance type is offered, and offered as Spot."""
+def _check_offer(subject: Subject, machine: InstanceType) -> Iterator[Finding]:
+    """Whether the instance type is offered, and offered as Spot, in the zones that the pool can have."""
     region = subject.cluster.region
     if not machine.zones or not records(region):
         return

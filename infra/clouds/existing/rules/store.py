@@ -62,7 +62,7 @@ def _pvc(store: PvcStore, clusters: Clusters, request: Request) -> Iterator[Find
     if store.host_path is not None:
         yield from _host_path(store, store.host_path, clusters)
     else:
-        yield from _shared(store, clusters)
+        yield from _check_access_mode(store, clusters)
 
 
 def _host_path(store: PvcStore, path: str, clusters: Clusters) -> Iterator[Finding]:
@@ -93,7 +93,7 @@ def _host_path(store: PvcStore, path: str, clusters: Clusters) -> Iterator[Findi
                 path,
                 f"a folder on one node is not on the others, and the pools of `{name}` have {nodes}",
                 "use a StorageClass or `kind: nfs`, or give all pools the `selector` of one node",
-                read=_counted(name, cluster),
+                read=_node_count_places(name, cluster),
             )
         if cluster.openshift:
             yield Finding(
@@ -105,7 +105,7 @@ def _host_path(store: PvcStore, path: str, clusters: Clusters) -> Iterator[Findi
             )
 
 
-def _shared(store: PvcStore, clusters: Clusters) -> Iterator[Finding]:
+def _check_access_mode(store: PvcStore, clusters: Clusters) -> Iterator[Finding]:
     if store.access_mode == "ReadWriteMany":
         why = single_node_classes().get(store.storage_class or "")
         if why:
@@ -127,11 +127,11 @@ def _shared(store: PvcStore, clusters: Clusters) -> Iterator[Finding]:
                 "others wait",
                 "write `ReadWriteMany` and a `storage_class` that offers it, or `kind: nfs`, or give all pools "
                 "the `selector` of one node",
-                read=_counted(name, cluster),
+                read=_node_count_places(name, cluster),
             )
 
 
-def _counted(name: str, cluster: ExistingCluster) -> tuple[Path, ...]:
+def _node_count_places(name: str, cluster: ExistingCluster) -> tuple[Path, ...]:
     """Where the keys stand that say how many nodes the pools of a cluster have."""
     keys = ("selector", "nodes", "label_nodes")
     return tuple(("clusters", name, "pools", pool, key) for pool in cluster.pools for key in keys)

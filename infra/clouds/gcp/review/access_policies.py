@@ -225,7 +225,7 @@ def _public(stack: Stack) -> Iterator[Violation]:
                     "name the accounts that need it; signed URLs let others at single objects for a time",
                 )
     for listed in stack.of_type(*ACCESS_LISTS):
-        if everyone := _listed(listed):
+        if everyone := _everyone_in_list(listed):
             yield Violation(
                 listed.urn,
                 f"{everyone}: anyone on the Internet has this access",
@@ -233,7 +233,7 @@ def _public(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _listed(resource: Resource) -> str:
+def _everyone_in_list(resource: Resource) -> str:
     """Who of everyone an access control list names."""
     named = {text(resource.properties.get("entity")), text(resource.properties.get("predefinedAcl"))}
     named |= {role_entity.rpartition(":")[2] for role_entity in texts(resource.properties.get("roleEntities"))}
@@ -360,7 +360,7 @@ def _nodes(stack: Stack) -> Iterator[Violation]:
 def _node_accounts(stack: Stack) -> Iterator[tuple[Resource, str, list[Resource]]]:
     """Node pools, and clusters with nodes of their own: their account's e-mail address, and what it has too much.
 
-    An account serves many pools; its grants are told of once. An address that is not known yet is empty.
+    An account serves many pools; its grants are reported once. An address that is not known yet is empty.
     """
     told = set[str]()
     for machines in stack.of_type(NODE_POOL, CLUSTER):

@@ -48,8 +48,8 @@ KINDS: Mapping[str, tuple[Sequence[str], str]] = {
 class DeclaredPod:
     """The pods of one resource, ``count`` at once, of the pod spec ``spec``.
 
-    Each asks for ``declared``, and for ``requests`` with what a cloud adds to it and makes of that. ``asked`` is
-    what its step asks for, where that is less. ``stays`` says that they run as long as the resource is there.
+    Each asks for ``declared``, and for ``requests`` with what a cloud adds to it and makes of that. ``of_step``
+    is what its step asks for, where that is less. ``stays`` says that they run as long as the resource is there.
     ``way`` is how they ask for nodes; None for one that the stack file does not have.
     """
 
@@ -76,7 +76,7 @@ def declared_pods(stack: Stack) -> Iterator[DeclaredPod]:
         if cluster is None:
             continue
         try:
-            declared = _declared(spec)
+            declared = _requests_of(spec)
             added = sidecar(strings(mapping(template.get("metadata")).get("annotations")))
             of_step = _step(resource)
         except ValueError:
@@ -98,14 +98,14 @@ def machine_of(pod: DeclaredPod) -> MachineType | None:
     return autopilot.machine_for(pod.way.way, pod.requests) if pod.way and pod.way.way.has_own_node else None
 
 
-def _declared(spec: Properties) -> Resources:
+def _requests_of(spec: Properties) -> Resources:
     """What one pod asks for. Raises ValueError where an amount cannot be read."""
     before = [
         _amounts(at(init_container, "resources", "requests"))
         for init_container in mappings(spec.get("initContainers"))
     ]
     beside = [_amounts(at(container, "resources", "requests")) for container in mappings(spec.get("containers"))]
-    return _combined(max, [*before, _combined(sum, [*beside, NOTHING])])
+    return _combine(max, [*before, _combine(sum, [*beside, NOTHING])])
 
 
 def _step(resource: Resource) -> Resources | None:
@@ -118,10 +118,10 @@ NOTHING = Resources(cpu=0, memory=0)
 
 
 def _sum(*amounts: Resources) -> Resources:
-    return _combined(sum, amounts)
+    return _combine(sum, amounts)
 
 
-def _combined(combine: Callable[[list[int]], int], amounts: Sequence[Resources]) -> Resources:
+def _combine(combine: Callable[[list[int]], int], amounts: Sequence[Resources]) -> Resources:
     return Resources(
         **{field.name: combine([getattr(one, field.name) for one in amounts]) for field in fields(Resources)}
     )
@@ -214,7 +214,7 @@ def charges(stack: Stack) -> Sequence[Charge]:
 
 
 def disk_price(disk: Disk, stack: Stack) -> Price | None:
-    """Of a GiB of a persistent disk that a cluster of GKE makes for a claim."""
+    """The price of a GiB of a persistent disk that a cluster of GKE makes for a claim."""
     cluster = stack.cluster_called(disk.cluster, CLUSTER)
     if cluster is None or disk.provisioner not in {"", DISK_DRIVER}:
         return None
@@ -225,8 +225,8 @@ def disk_price(disk: Disk, stack: Stack) -> Price | None:
 
 
 def balancer_price(balancer: Balancer, stack: Stack) -> Price | None:
-    """Of a global external Application Load Balancer, which GKE makes for a Gateway: of its one forwarding rule by
-    the hour, or of a GiB that goes through it.
+    """The price of a global external Application Load Balancer, which GKE makes for a Gateway: of its one
+    forwarding rule by the hour, or of a GiB that goes through it.
 
     Of more than five forwarding rules in a project those above cost less.
     """
@@ -423,7 +423,7 @@ def _way(config: object) -> tuple[str, str]:
 
 
 def _machine(name: str, region: str, column: str) -> Price | None:
-    """Of a whole machine, without GPUs that are attached to it."""
+    """The price of a whole machine, without GPUs that are attached to it."""
     for kind in ("machines", WITHOUT_SSDS):
         if (price := TABLE.price(kind, name, region, column)) is not None:
             return price

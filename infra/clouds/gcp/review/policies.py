@@ -35,7 +35,7 @@ Google's pages on GPUs and architectures."""
 HOST = ("hostNetwork", "hostPID", "hostIPC")
 
 
-def _refused(stack: Stack) -> Iterator[Violation]:
+def _refusals(stack: Stack) -> Iterator[Violation]:
     for pod in declared_pods(stack):
         for reason, fix in (*_of_host(pod.spec), *_places(pod), *_size(pod)):
             yield Violation(pod.resource.urn, f"{reason}, and Autopilot refuses the pod", fix)
@@ -89,7 +89,7 @@ def _size(pod: DeclaredPod) -> Iterator[tuple[str, str]]:
             )
 
 
-def _raised(stack: Stack) -> Iterator[Violation]:
+def _raised_requests(stack: Stack) -> Iterator[Violation]:
     billed = charges(stack)
     for pod in declared_pods(stack):
         changes = ", ".join(_changes(pod.of_step, pod.declared)) if pod.of_step else ""
@@ -124,7 +124,7 @@ POLICIES = (
         "autopilot-refuses-pod",
         Severity.ERROR,
         "Pods on GKE Autopilot are such that it takes them.",
-        _refused,
+        _refusals,
         "Take out what Autopilot refuses, or run the cluster with `mode: standard`.",
         harm=Harm.REFUSAL,
     ),
@@ -132,7 +132,7 @@ POLICIES = (
         "autopilot-raises-requests",
         Severity.WARNING,
         "Steps on GKE Autopilot ask for amounts that it takes as they are.",
-        _raised,
+        _raised_requests,
         "Ask for as much in the stack file.",
     ),
 )

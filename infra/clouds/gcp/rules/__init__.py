@@ -185,14 +185,14 @@ def _size(store: FilestoreStore, tier: Tier) -> Iterator[Finding]:
     if any(least <= wanted <= most and (wanted - least) % unit == 0 for least, most, unit in tier.sizes):
         return
     ranges = [
-        f"{_spelt(least)} to {_spelt(most)}" + (f" in steps of {_spelt(unit)}" if unit > 1 else "")
+        f"{_spell_size(least)} to {_spell_size(most)}" + (f" in steps of {_spell_size(unit)}" if unit > 1 else "")
         for least, most, unit in tier.sizes
     ]
     yield Finding(
         ("store", "size"),
         store.size,
         f"an instance of tier {store.tier} has {listed(ranges)}",
-        f"write `{_spelt(_next(tier, wanted))}`",
+        f"write `{_spell_size(_next(tier, wanted))}`",
         read=(("store", "tier"),),
     )
 
@@ -206,7 +206,7 @@ def _next(tier: Tier, wanted: float) -> int:
     return tier.sizes[-1][1]
 
 
-def _spelt(gib: int) -> str:
+def _spell_size(gib: int) -> str:
     return f"{gib // 1024}Ti" if gib % 1024 == 0 else f"{gib}Gi"
 
 
@@ -398,7 +398,7 @@ def check(request: Request) -> Iterator[Finding]:
     clusters = request.clusters_of(GcpCluster)
     if isinstance(request.store, GcsStore):
         yield from _bucket(request.store)
-        yield from _kept(request.store, request.protect)
+        yield from _retention(request.store, request.protect)
     elif request.store is not None and not isinstance(request.store, FilestoreStore) and clusters:
         yield Finding(
             STORE_KIND,
@@ -424,7 +424,7 @@ def _bucket(store: GcsStore) -> Iterator[Finding]:
             ),
         )
     name = store.bucket
-    if name is not None and (not BUCKET.fullmatch(name) or _reserved(name)):
+    if name is not None and (not BUCKET.fullmatch(name) or _is_reserved(name)):
         yield Finding(
             ("store", "bucket"),
             name,
@@ -442,7 +442,7 @@ def _bucket(store: GcsStore) -> Iterator[Finding]:
             )
 
 
-def _kept(store: GcsStore, protect: bool) -> Iterator[Finding]:
+def _retention(store: GcsStore, protect: bool) -> Iterator[Finding]:
     """How long objects that were deleted or overwritten can be had back."""
     if 0 < store.soft_delete_days < SOFT_DELETE_MINIMUM_DAYS:
         yield Finding(
@@ -461,7 +461,7 @@ def _kept(store: GcsStore, protect: bool) -> Iterator[Finding]:
         )
 
 
-def _reserved(name: str) -> bool:
+def _is_reserved(name: str) -> bool:
     return name.startswith("goog") or "google" in name or "g00gle" in name
 
 

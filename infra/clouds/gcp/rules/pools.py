@@ -418,7 +418,7 @@ def check(request: Request) -> Iterator[Finding]:
             if located:
                 if not cluster.autopilot:
                     yield from _zones((*place, "zones"), pool.zones, (*at, "location"), cluster.location)
-                yield from _offered(at, cluster, key, pool)
+                yield from _check_offer(at, cluster, key, pool)
 
 
 def _unknown(place: Path, location: str) -> Finding:
@@ -517,7 +517,7 @@ def _counts(place: Path, nodes: Nodes) -> Iterator[Finding]:
         )
 
 
-def _offered(at: Path, cluster: GcpCluster, key: str, pool: GcpPool) -> Iterator[Finding]:
+def _check_offer(at: Path, cluster: GcpCluster, key: str, pool: GcpPool) -> Iterator[Finding]:
     """The zones that the pool would have, against where the accelerator is offered."""
     offer = offers().get(pool.accelerator or "")
     if offer is None or not offer.zones:
