@@ -12,6 +12,8 @@ from infra.pipelines.notebook import NotebookSettings
 from infra.pipelines.page import PageSettings
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
+from tests.infra.pipelines import file_problems
+from tests.infra.pipelines.file_problems import check
 from tests.infra.pipelines.shop import SHOP, stack, written
 from tests.support.stack_values import GONE, changed
 
@@ -29,18 +31,9 @@ def declared(folder: Path, changes: Mapping[str, Any] | None = None) -> dict[str
 def problems(
     folder: Path, content: Mapping[str, Any] | None = None, section: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
-    """Reasons and fixes by key: those of the file below `apps`, those of the stack below `stack`."""
+    """What is wrong where the file and the section have these changes."""
     written(folder, changed(SHOP, content or {}))
-    try:
-        load(stack(folder, section))
-    except SettingsError as error:
-        found: dict[str, str] = {}
-        for problem in error.problems:
-            key = problem.key.removeprefix(f"{folder}/pipeline.yaml").removeprefix(": ")
-            key = key.replace("slipway:pipelines.shop", "stack")
-            found[key] = "\n".join(filter(None, [found.get(key), problem.reason, problem.fix]))
-        return found
-    return {}
+    return file_problems.problems(folder, stack(folder, section))
 
 
 def test_a_program_has_what_its_file_says(folder: Path) -> None:
@@ -116,44 +109,32 @@ WRONG = {
 
 def test_everything_wrong_in_a_file_is_said_at_once(tmp_path: Path) -> None:
     found = problems(tmp_path / "shop", WRONG)
-    expected = {
-        "apps.model.ports.http": ["`port` is called that"],
-        "apps.model.ports.Grpc_": ["not the name of a port", "lower-case"],
-        "apps.model.ports.other": ["`port` is that port too"],
-        "apps.model.metrics.port": ["no port of that name", "`http`"],
-        "apps.model.probe.path": ["begin it with `/`"],
-        "apps.shop.run[3]": ["`model` is an app", "read `MODEL_ADDRESS`"],
-        "apps.shop.run[4]": ["`cache` is a service, to which steps alone connect"],
-        "apps.shop.run[5]": ["did you mean `{colour}`?"],
-        "apps.shop.environment.MODEL_ADDRESS": ["told of the app `model` in that variable"],
-        "apps.shop.environment.SLIPWAY_X": ["are Slipway's"],
-        "apps.shop.connects[1]": ["a service, to which steps alone connect"],
-        "apps.shop.connects[2]": ["the app itself"],
-        "apps.shop.connects[3]": ["did you mean `model`?"],
-        "apps.shop.connects[4]": ["it stands here twice"],
-        "apps.shop.after[0]": ["did you mean `prepare`?"],
-        "apps.shop.code": ["not a path below the pipeline's folder"],
+    keys = """
+        apps.model.ports.Grpc_ apps.shop.environment.SLIPWAY_X apps.shop.connects[1] apps.shop.connects[2]
+        apps.shop.connects[4] apps.shop.code apps.notes.run apps.notes.rehearsal apps.train apps.cache
+        parameters.port parameters.apps
+    """
+    names = {
+        "apps.model.ports.http": ["`port`"],
+        "apps.model.ports.other": ["`port`"],
+        "apps.model.metrics.port": ["`http`"],
+        "apps.model.probe.path": ["`/`"],
+        "apps.shop.run[3]": ["`model`", "`MODEL_ADDRESS`"],
+        "apps.shop.run[4]": ["`cache`"],
+        "apps.shop.run[5]": ["`{colour}`"],
+        "apps.shop.environment.MODEL_ADDRESS": ["`model`"],
+        "apps.shop.connects[3]": ["`model`"],
+        "apps.shop.after[0]": ["`prepare`"],
         "apps.notes.port": ["below 1024"],
-        "apps.notes.run": ["on which port to listen"],
-        "apps.notes.rehearsal": ["empty"],
-        "apps.train": ["a step has that name too"],
-        "apps.cache": ["a service has that name too"],
-        "apps.page.kind": ["did you mean `page`?"],
-        "apps.book.kind": ["required, and not there", "`notebook`"],
-        "parameters.port": ["means something else in commands of apps"],
-        "parameters.apps": ["a meaning of its own"],
-        "stack.apps.shop": ["connects to the app `cache`, which the stack leaves out"],
+        "apps.page.kind": ["`page`"],
+        "apps.book.kind": ["`notebook`"],
+        "stack.apps.shop": ["`cache`"],
     }
-    for key, words in expected.items():
-        assert key in found, f"nothing is said of {key}: {sorted(found)}"
-        for word in words:
-            assert word in found[key], f"{key}: {found[key]}"
-    assert set(found) - set(expected) == set()
+    check(found, keys, names)
 
 
 def test_apps_that_wait_for_one_another_are_refused(tmp_path: Path) -> None:
-    circle = {"apps.model.connects": ["shop"]}
-    assert "wait for one another" in problems(tmp_path / "shop", circle)["apps.model"]
+    assert problems(tmp_path / "shop", {"apps.model.connects": ["shop"]}).keys() == {"apps.model"}
 
 
 SEVERAL: dict[str, Any] = {
@@ -209,57 +190,48 @@ def test_a_model_that_the_server_does_not_have_is_refused(tmp_path: Path) -> Non
     page = {"kind": "page", "serving": "server", "model": "rsk"}
     notebook = {"kind": "notebook", "serving": "server"}
     found = problems(tmp_path / "shop", {"apps.server": SERVER, "apps.page": page, "apps.book": notebook})
-    said = "the app `server` serves the model `risk`\nwrite `risk`"
-    assert found == {"apps.page.model": said, "apps.book.model": said}
+    check(found, "", {"apps.page.model": ["`server`", "`risk`"], "apps.book.model": ["`server`", "`risk`"]})
 
 
 def test_a_model_that_could_not_be_published_or_never_answers_is_refused(tmp_path: Path) -> None:
     server = {"kind": "tensorflow-serving", "model": "../train", "step": "train", "requests": "held_out.npz"}
     page = {"kind": "page", "serving": "server", "model": "../train", "version": "best"}
     found = problems(tmp_path / "shop", {"apps.server": {**server, "path": "/exported"}, "apps.page": page})
-    assert found.keys() == {"apps.server.model", "apps.server.path", "apps.server.requests", "apps.page.version"}
-    assert "a folder of the store" in found["apps.server.model"]
-    assert "an absolute path" in found["apps.server.path"]
-    assert "write for example `{prepare}/test.npz`" in found["apps.server.requests"]
-    assert "write `stable` or `canary`, or `null`" in found["apps.page.version"]
+    names = {
+        "apps.server.requests": ["`{prepare}/test.npz`"],
+        "apps.page.version": ["`stable`", "`canary`", "`null`"],
+    }
+    check(found, "apps.server.model apps.server.path", names)
 
 
 def test_a_step_with_the_name_of_the_one_that_publishes_is_refused(tmp_path: Path) -> None:
     step = {"run": ["python", "train.py", "{output}"]}
     found = problems(tmp_path / "shop", {"apps.server": SERVER, "steps.server-publish": step})
-    assert "publishes for the app `server`" in found["steps.server-publish"]
+    assert found.keys() >= {"steps.server-publish"}
 
 
 def test_a_stack_that_leaves_out_what_an_app_connects_to_is_refused(folder: Path) -> None:
     found = problems(folder, section={"apps.model": GONE})
-    assert found.keys() == {"stack.apps.shop"}
-    assert "connects to the app `model`, which the stack leaves out" in found["stack.apps.shop"]
-    assert "add `model: {pool: …}` beside it" in found["stack.apps.shop"]
+    check(found, "", {"stack.apps.shop": ["`model`", "`model: {pool: …}`"]})
 
 
 @pytest.mark.parametrize(
-    ("changes", "key", "words"),
+    ("changes", "key", "name"),
     [
-        ({"apps.notes.replicas": 2}, "stack.apps.notes.replicas", "keeps its data on a volume"),
-        ({"apps.notes.autoscale": {"most": 2}}, "stack.apps.notes.autoscale", "keeps its data on a volume"),
-        (
-            {"apps.model.replicas": 3, "apps.model.autoscale": {"most": 3}},
-            "stack.apps.model.autoscale.most",
-            "not more than the 3 pods",
-        ),
-        ({"apps.model.pool": "cpus"}, "stack.apps.model.pool", "did you mean `cpu`?"),
-        ({"apps.model.gpus": 1}, "stack.apps.model.gpus", "has no GPUs"),
-        ({"apps.model.pool": "train"}, "stack.apps.model.gpus", "would be paid for and idle"),
-        ({"apps.shop.memory": "100Gi"}, "stack.apps.shop.memory", "one node of pool `cpu` has"),
-        ({"apps.model.replicas": 50}, "stack.apps.model.replicas", "would wait for ever"),
-        ({"apps.shop.storage": "1Gi"}, "stack.apps.shop.storage", "there is no such key"),
-        ({"apps.sop": {"pool": "cpu"}}, "stack.apps.sop", "did you mean `shop`?"),
+        ({"apps.notes.replicas": 2}, "notes.replicas", "volume"),
+        ({"apps.notes.autoscale": {"most": 2}}, "notes.autoscale", "volume"),
+        ({"apps.model.replicas": 3, "apps.model.autoscale": {"most": 3}}, "model.autoscale.most", "3"),
+        ({"apps.model.pool": "cpus"}, "model.pool", "`cpu`"),
+        ({"apps.model.gpus": 1}, "model.gpus", "GPUs"),
+        ({"apps.model.pool": "train"}, "model.gpus", "idle"),
+        ({"apps.shop.memory": "100Gi"}, "shop.memory", "`cpu`"),
+        ({"apps.model.replicas": 50}, "model.replicas", "50"),
+        ({"apps.shop.storage": "1Gi"}, "shop.storage", ""),
+        ({"apps.sop": {"pool": "cpu"}}, "sop", "`shop`"),
     ],
 )
-def test_a_place_that_cannot_work_is_refused(folder: Path, changes: dict[str, Any], key: str, words: str) -> None:
-    found = problems(folder, section=changes)
-    assert found.keys() == {key}
-    assert words in found[key]
+def test_a_place_that_cannot_work_is_refused(folder: Path, changes: dict[str, Any], key: str, name: str) -> None:
+    check(problems(folder, section=changes), "", {f"stack.apps.{key}": [name]})
 
 
 def test_a_secret_that_an_app_lacks_is_named(folder: Path) -> None:
