@@ -247,14 +247,18 @@ def test_the_list_that_takes_the_place_of_a_text_can_be_pasted(tmp_path: Path) -
     assert problems(tmp_path / "pasted", step(run=yaml.safe_load(fix))) == {}
 
 
-def test_an_unknown_reference_may_be_a_parameter_that_is_not_declared_yet(tmp_path: Path) -> None:
-    said = problems(tmp_path / "churn", step(run=["python", "train.py", "{stare}", "{output}"]))
-    assert "`parameters: {stare: …}`" in said["steps.train.run[2]"]
-
-
-def test_a_variable_of_the_shell_has_double_braces(tmp_path: Path) -> None:
-    said = problems(tmp_path / "churn", step(run=["sh", "-c", "train ${HOME} {output}"]))
-    assert "write `${{HOME}}`" in said["steps.train.run[2]"]
+@pytest.mark.parametrize(
+    ("keys", "key", "name"),
+    [
+        ({"run": ["python", "train.py", "{stare}", "{output}"]}, "run[2]", "`parameters: {stare: …}`"),
+        ({"run": ["sh", "-c", "train ${HOME} {output}"]}, "run[2]", "`${{HOME}}`"),
+        ({"run": ["python ok.py"]}, "run", "`[python, ok.py]`"),
+        ({"rehearsal": {"run": ["python -m ok", "{output}"]}}, "rehearsal.run", '`[python, -m, ok, "{output}"]`'),
+        ({"run": ["python", "train.py", "{prepare}", "{trees}", "{output}"] * 3000}, "run", "15000"),
+    ],
+)
+def test_a_wrong_command_is_told_what_to_write(tmp_path: Path, keys: dict[str, Any], key: str, name: str) -> None:
+    check(problems(tmp_path / "churn", step(**keys)), "", {f"steps.train.{key}": [name]})
 
 
 def test_what_a_step_names_and_is_not_there_is_told_at_its_key(tmp_path: Path) -> None:
@@ -304,21 +308,6 @@ def test_a_step_that_others_read_is_told_where_to_write(tmp_path: Path) -> None:
     found = problems(tmp_path / "churn", {**VALID, "steps": steps})
     assert list(found) == ["steps.prepare.run"]
     assert "where to write what `train` reads" in found["steps.prepare.run"]
-
-
-def test_a_program_with_its_arguments_in_one_word_is_shown_as_several(tmp_path: Path) -> None:
-    assert "`[python, ok.py]`" in problems(tmp_path / "own", step(run=["python ok.py"]))["steps.train.run"]
-    rehearsed = step(rehearsal={"run": ["python -m ok", "{output}"]})
-    found = problems(tmp_path / "here", rehearsed)
-    assert '`[python, -m, ok, "{output}"]`' in found["steps.train.rehearsal.run"]
-    assert [*found] == ["steps.train.rehearsal.run"]
-
-
-def test_a_command_with_more_words_than_can_be_evaluated_is_refused(tmp_path: Path) -> None:
-    words = ["python", "train.py", "{prepare}", "{trees}", "{output}"] * 3000
-    (said,) = problems(tmp_path / "churn", step(run=words)).items()
-    assert said[0] == "steps.train.run"
-    assert "15000 words" in said[1]
 
 
 @pytest.mark.parametrize(

@@ -83,62 +83,50 @@ def test_pools_of_another_stack_are_those_that_steps_can_ask_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "key", "reason", "fix"),
+    ("changes", "key", "names"),
     [
-        ({"clusters.dev.stack": "nowhere"}, "clusters.dev.stack", "unknown stack", "correct the name"),
-        ({"clusters.dev.stack": "a/b"}, "clusters.dev.stack", "not the name of a stack", "acme/slipway"),
-        ({"clusters.dev.cluster": "lap"}, "clusters.dev.cluster", "has no cluster of that name", "`lab`?"),
-        ({"clusters.dev.cluster": GONE}, "clusters.dev.cluster", "required", "Name of the cluster"),
-        ({"clusters.dev.stack": GONE}, "clusters.dev.stack", "required", "The stack that has"),
-        ({"clusters.dev.cloud": "gcp"}, "clusters.dev.cloud", "file of stack `platform-dev`", "remove it"),
-        ({"clusters.dev.pools": {"x": {}}}, "clusters.dev.pools", "file of stack `platform-dev`", "remove it"),
-        ({"clusters.dev.xyz": 1}, "clusters.dev.xyz", "no such key", "known here: `creates_namespace`"),
-        ({"clusters.dev.context": "a"}, "clusters.dev.context", "none is named", "`kubeconfig: <path>`"),
-        ({"store": {"kind": "pvc"}}, "store", "has the store of that stack", "remove it"),
-        ({"namespace": "other"}, "namespace", "`fraud` in namespace `fraud` as `runner`", "slipway:teams"),
-        ({"service_account": "root"}, "service_account", "run as `runner` only", "`runner`"),
-        ({f"{STEP}.pool": "gpus"}, f"{STEP}.pool", "that the file of stack `platform-dev` declares", "`gpu`?"),
-        ({f"{STEP}.gpus": 1}, f"{STEP}.gpus", "pool `cpu` has no GPUs", "`gpu`"),
-        ({f"{STEP}.cpu": 4}, f"{STEP}.cpu", "the store's mount takes 250m", "3750m"),
-        (
-            {"clusters.own": EXISTING["clusters"]["here"]},
-            "clusters.own",
-            "`dev` is a cluster of stack",
-            "of its own",
-        ),
-        (
-            {"clusters.two": {"stack": "other", "cluster": "lab"}},
-            "clusters.two.stack",
-            "clusters of one stack share one store",
-            "of its own",
-        ),
-        ({"teams": {"x": {"namespace": "x"}}}, "teams.x", "which alone says who may use it", "remove it"),
+        ({"clusters.dev.stack": "nowhere"}, "clusters.dev.stack", []),
+        ({"clusters.dev.stack": "a/b"}, "clusters.dev.stack", ["acme/slipway"]),
+        ({"clusters.dev.cluster": "lap"}, "clusters.dev.cluster", ["`lab`"]),
+        ({"clusters.dev.cluster": GONE}, "clusters.dev.cluster", []),
+        ({"clusters.dev.stack": GONE}, "clusters.dev.stack", []),
+        ({"clusters.dev.cloud": "gcp"}, "clusters.dev.cloud", ["`platform-dev`"]),
+        ({"clusters.dev.pools": {"x": {}}}, "clusters.dev.pools", ["`platform-dev`"]),
+        ({"clusters.dev.xyz": 1}, "clusters.dev.xyz", ["`creates_namespace`"]),
+        ({"clusters.dev.context": "a"}, "clusters.dev.context", ["`kubeconfig: <path>`"]),
+        ({"store": {"kind": "pvc"}}, "store", []),
+        ({"namespace": "other"}, "namespace", ["`fraud`", "`runner`", "slipway:teams"]),
+        ({"service_account": "root"}, "service_account", ["`runner`"]),
+        ({f"{STEP}.pool": "gpus"}, f"{STEP}.pool", ["`platform-dev`", "`gpu`"]),
+        ({f"{STEP}.gpus": 1}, f"{STEP}.gpus", ["`cpu`", "`gpu`"]),
+        ({f"{STEP}.cpu": 4}, f"{STEP}.cpu", ["the store's mount takes 250m", "3750m"]),
+        ({"clusters.own": EXISTING["clusters"]["here"]}, "clusters.own", ["`dev`"]),
+        ({"clusters.two": {"stack": "other", "cluster": "lab"}}, "clusters.two.stack", []),
+        ({"teams": {"x": {"namespace": "x"}}}, "teams.x", []),
     ],
 )
-def test_what_a_team_may_not_say(changes: dict[str, Any], key: str, reason: str, fix: str) -> None:
+def test_what_a_team_may_not_say(changes: dict[str, Any], key: str, names: list[str]) -> None:
     found = refused(changes)
-    one = next(each for each in found if each.key == f"slipway:{key}")
-    assert reason in one.reason
-    assert fix in one.fix
+    problem = next(problem for problem in found if problem.key == f"slipway:{key}")
+    assert [name for name in names if name not in f"{problem.reason}\n{problem.fix}"] == []
     # Two clusters may not have one pool name either, which says the same again.
     assert len(found) == 1 or "own" in key or "two" in key
 
 
 @pytest.mark.parametrize(
-    ("output", "reason", "fix"),
+    ("output", "names"),
     [
-        ({}, "has no outputs", "pulumi up -s platform-dev"),
-        (GONE, "no output `platform`", "slipway:teams: {<team>: {namespace: fraud}}"),
-        ({**PLATFORM, "version": 2.0}, "version 2, and this checkout of Slipway reads version 1", "this checkout"),
-        ({**PLATFORM, "version": 0}, "version 0", "pulumi up -s platform-dev"),
-        ({**PLATFORM, "clusters": {"lab": {}}}, "not as version 1 has it: clusters.lab.cloud", "pulumi up"),
+        ({}, []),
+        (GONE, ["`platform`", "slipway:teams: {<team>: {namespace: fraud}}"]),
+        ({**PLATFORM, "version": 2.0}, ["version 2, and this checkout of Slipway reads version 1"]),
+        ({**PLATFORM, "version": 0}, ["version 0"]),
+        ({**PLATFORM, "clusters": {"lab": {}}}, ["not as version 1 has it: clusters.lab.cloud"]),
     ],
 )
-def test_an_output_that_cannot_be_used_is_refused_with_why(output: Any, reason: str, fix: str) -> None:
+def test_an_output_that_cannot_be_used_is_refused_with_why(output: Any, names: list[str]) -> None:
     (problem,) = refused({}, output)
     assert problem.key == "slipway:clusters.dev.stack"
-    assert reason in problem.reason
-    assert fix in problem.fix
+    assert [name for name in names if name not in f"{problem.reason}\n{problem.fix}"] == []
 
 
 def test_keys_that_are_not_known_are_passed_over() -> None:
@@ -176,23 +164,19 @@ def test_one_stack_that_cannot_be_read_is_told_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "key", "reason"),
+    ("changes", "key", "names"),
     [
-        ({"teams.mnist.namespace": "a"}, "teams.mnist", "a pipeline of this stack has a folder of that name"),
-        ({"teams.gates.namespace": "a"}, "teams.gates", "have that folder"),
-        ({"teams.A.namespace": "a"}, "teams.A", "not a Kubernetes name"),
-        ({"teams": {"a" * 31: {"namespace": "a"}}}, f"teams.{'a' * 31}", "at most 30"),
-        ({"teams.a.namespace": "slipway"}, "teams.a.namespace", "this stack's own Jobs"),
-        ({"teams.a.namespace": "kube-a"}, "teams.a.namespace", "every cluster has already"),
-        ({"teams.a.namespace": "x", "teams.b.namespace": "x"}, "teams.b.namespace", "team `a` has that namespace"),
-        (
-            {"teams.a": {"namespace": "x", "service_account": "default"}},
-            "teams.a.service_account",
-            "every namespace",
-        ),
+        ({"teams.mnist.namespace": "a"}, "teams.mnist", []),
+        ({"teams.gates.namespace": "a"}, "teams.gates", []),
+        ({"teams.A.namespace": "a"}, "teams.A", []),
+        ({"teams": {"a" * 31: {"namespace": "a"}}}, f"teams.{'a' * 31}", ["at most 30"]),
+        ({"teams.a.namespace": "slipway"}, "teams.a.namespace", []),
+        ({"teams.a.namespace": "kube-a"}, "teams.a.namespace", []),
+        ({"teams.a.namespace": "x", "teams.b.namespace": "x"}, "teams.b.namespace", ["`a`"]),
+        ({"teams.a": {"namespace": "x", "service_account": "default"}}, "teams.a.service_account", []),
     ],
 )
-def test_what_a_platform_may_not_say_of_its_teams(changes: dict[str, Any], key: str, reason: str) -> None:
+def test_what_a_platform_may_not_say_of_its_teams(changes: dict[str, Any], key: str, names: list[str]) -> None:
     problem = the_problem(changed(EXISTING, changes))
     assert problem.key == f"slipway:{key}"
-    assert reason in problem.reason
+    assert [name for name in names if name not in f"{problem.reason}\n{problem.fix}"] == []
