@@ -49,41 +49,38 @@ def test_steps_that_fit(steps: Sequence[StepDeclaration]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "reason"),
+    ("steps", "names"),
     [
-        ([PREPARE, PREPARE], "two steps are called `prepare`"),
-        ([PREPARE, *TRAIN, step("train")], "two steps are called `train`"),
-        ([PREPARE, *TRAIN, step("train-2")], "two steps are called `train-2`"),
-        ([replace(PREPARE, command=None)], "needs either a `module` or a `command`"),
-        ([replace(PREPARE, module="workloads.churn.x")], "needs either a `module` or a `command`"),
-        ([step("train", data="prepare")], "`train` needs `prepare`, and there is no such step"),
-        ([step("a", b="b"), step("b", a="a")], "the steps `a` and `b` wait for one another"),
-        ([replace(PREPARE, after=["train"]), *TRAIN], "wait for one another"),
-        ([replace(PREPARE, after=["train-1"]), *TRAIN], "wait for one another"),
-        ([PREPARE, step("train", packages="prepare")], "an input `packages`"),
-        ([replace(PREPARE, results=(ACCURACY.model_copy(update={"name": "runs"}),))], "a result `runs`"),
-        ([replace(PREPARE, results=(ACCURACY, ACCURACY))], "2 results `accuracy`"),
-        ([replace(PREPARE, arguments=["{outptu}"])], "refers to `outptu`"),
-        ([replace(PREPARE, environment={"X": "{x.y}"})], "refers to `x.y`"),
-        ([replace(PREPARE, arguments=["{output}", "}"])], "a brace that belongs to no reference"),
-        (
-            [PREPARE, *TRAIN, replace(step("x", train="train"), arguments=["{train}/m"])],
-            "reads `train`, which is several",
-        ),
+        ([PREPARE, PREPARE], ["`prepare`"]),
+        ([PREPARE, *TRAIN, step("train")], ["`train`"]),
+        ([PREPARE, *TRAIN, step("train-2")], ["`train-2`"]),
+        ([replace(PREPARE, command=None)], ["`module`", "`command`"]),
+        ([replace(PREPARE, module="workloads.churn.x")], ["`module`", "`command`"]),
+        ([step("train", data="prepare")], ["`train`", "`prepare`"]),
+        ([step("a", b="b"), step("b", a="a")], ["`a`", "`b`"]),
+        ([replace(PREPARE, after=["train"]), *TRAIN], []),
+        ([replace(PREPARE, after=["train-1"]), *TRAIN], []),
+        ([PREPARE, step("train", packages="prepare")], ["`packages`"]),
+        ([replace(PREPARE, results=(ACCURACY.model_copy(update={"name": "runs"}),))], ["`runs`"]),
+        ([replace(PREPARE, results=(ACCURACY, ACCURACY))], ["`accuracy`"]),
+        ([replace(PREPARE, arguments=["{outptu}"])], ["`outptu`"]),
+        ([replace(PREPARE, environment={"X": "{x.y}"})], ["`x.y`"]),
+        ([replace(PREPARE, arguments=["{output}", "}"])], []),
+        ([PREPARE, *TRAIN, replace(step("x", train="train"), arguments=["{train}/m"])], ["`train`"]),
         (
             [PREPARE, *TRAIN, replace(step("x", train="train"), environment={"MODEL": "{train}"})],
-            "has `train`, which is several steps, in the variable `MODEL`",
+            ["`train`", "`MODEL`"],
         ),
-        ([replace(PREPARE, best=Best("accuracy"))], "its best by `accuracy`, which is no `Number`"),
+        ([replace(PREPARE, best=Best("accuracy"))], ["`accuracy`", "`Number`"]),
         (
             [replace(PREPARE, results=(File(name="model", title="M", path="m"),), best=Best("model"))],
-            "its best by `model`, which is no `Number`",
+            ["`model`", "`Number`"],
         ),
     ],
 )
-def test_steps_that_do_not_fit_are_told_by_name(steps: Sequence[StepDeclaration], reason: str) -> None:
-    (found,) = step_misfits(steps)
-    assert reason in found
+def test_steps_that_do_not_fit_are_told_by_name(steps: Sequence[StepDeclaration], names: list[str]) -> None:
+    (reason,) = step_misfits(steps)
+    assert [name for name in names if name not in reason] == []
 
 
 def test_all_reasons_are_told_at_once() -> None:
@@ -116,43 +113,31 @@ def test_services_and_items_that_fit(
 
 
 @pytest.mark.parametrize(
-    ("steps", "services", "reason"),
+    ("steps", "services", "names"),
     [
-        ([PREPARE, DAYS], [], "step `days` connects to `queue`, and there is no such service"),
-        ([PREPARE, DAYS], [QUEUE, QUEUE], "two services are called `queue`"),
-        ([PREPARE, DAYS, step("queue")], [QUEUE], "a service and a step are called `queue`"),
-        ([PREPARE], [QUEUE], "no step connects to the service `queue`"),
-        ([PREPARE, replace(DAYS, connects=[])], [], "has the queue `queue`, and does not connect to it"),
+        ([PREPARE, DAYS], [], ["`days`", "`queue`"]),
+        ([PREPARE, DAYS], [QUEUE, QUEUE], ["`queue`"]),
+        ([PREPARE, DAYS, step("queue")], [QUEUE], ["`queue`"]),
+        ([PREPARE], [QUEUE], ["`queue`"]),
+        ([PREPARE, replace(DAYS, connects=[])], [], ["`queue`"]),
         (
             [PREPARE, replace(DAYS, environment={"QUEUE_ADDRESS": "x"})],
             [QUEUE],
-            "step `days` sets `QUEUE_ADDRESS`, in which it is told of the service `queue`",
+            ["`days`", "`QUEUE_ADDRESS`", "`queue`"],
         ),
-        ([PREPARE, replace(DAYS, items=None)], [QUEUE], "has several workers and no `items`"),
-        (
-            [PREPARE, replace(DAYS, items=ORDERED)],
-            [QUEUE],
-            "step `days` has 4 workers for items that wait for one another",
-        ),
-        (
-            [PREPARE, replace(DAYS, module="workloads.churn.days", command=None)],
-            [QUEUE],
-            "has `items`, and only a `command` can",
-        ),
-        (
-            [PREPARE, replace(DAYS, inputs={"item": "prepare", "prepare": "prepare"})],
-            [QUEUE],
-            "has an input `item`, a name that means something else",
-        ),
+        ([PREPARE, replace(DAYS, items=None)], [QUEUE], ["`items`"]),
+        ([PREPARE, replace(DAYS, items=ORDERED)], [QUEUE], ["`days`"]),
+        ([PREPARE, replace(DAYS, module="workloads.churn.days", command=None)], [QUEUE], ["`items`", "`command`"]),
+        ([PREPARE, replace(DAYS, inputs={"item": "prepare", "prepare": "prepare"})], [QUEUE], ["`item`"]),
         (
             [PREPARE, *TRAIN, replace(DAYS, items=Items("{train}/*", queue="queue"), inputs={"train": "train"})],
             [QUEUE],
-            "has items of `train`, which is several steps without a `best`",
+            ["`train`", "`best`"],
         ),
     ],
 )
 def test_services_and_items_that_do_not_fit(
-    steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration], reason: str
+    steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration], names: list[str]
 ) -> None:
-    (found,) = step_misfits(steps, services)
-    assert reason in found
+    (reason,) = step_misfits(steps, services)
+    assert [name for name in names if name not in reason] == []
