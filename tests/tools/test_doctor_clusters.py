@@ -165,16 +165,11 @@ def test_a_cluster_that_has_everything(server: Server, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_permissions_that_are_lacking_are_named_by_kind_and_namespace(server: Server, tmp_path: Path) -> None:
     server.forbidden = {("create", "jobs"), ("delete", "jobs"), ("patch", "namespaces")}
-    assert of_cluster(tmp_path)[State.WRONG] == [
-        (
-            "permissions in cluster `here` do not let you patch Namespace",
-            "kubectl create clusterrolebinding slipway-admin --clusterrole=cluster-admin --user=<you>",
-        ),
-        (
-            "permissions in cluster `here` do not let you create, delete Job in namespace `mine`",
-            "kubectl create rolebinding slipway-admin -n mine --clusterrole=admin --user=<you>",
-        ),
-    ]
+    (everywhere, cluster_role), (in_namespace, role) = of_cluster(tmp_path)[State.WRONG]
+    assert "patch Namespace" in everywhere
+    assert cluster_role.startswith("kubectl create clusterrolebinding")
+    assert "create, delete Job in namespace `mine`" in in_namespace
+    assert role.startswith("kubectl create rolebinding slipway-admin -n mine")
 
 
 @pytest.mark.slow
@@ -186,10 +181,8 @@ def test_the_version_is_held_to_what_is_declared(
     server: Server, tmp_path: Path, version: str, state: State
 ) -> None:
     server.version = version
-    found = of_cluster(tmp_path)
-    assert [each for each, told in found.items() if any(f"Kubernetes {version}" in said for said, _ in told)] == [
-        state
-    ]
+    observations = of_cluster(tmp_path).items()
+    assert [kind for kind, told in observations if any(version in said for said, _ in told)] == [state]
 
 
 @pytest.mark.slow

@@ -218,17 +218,14 @@ def test_objects_beside_the_training_are_named(tmp_path: Path) -> None:
     assert "pipeline's folder" in note.text
 
 
-def test_an_indexed_job_becomes_nodes(tmp_path: Path) -> None:
+def test_an_indexed_job_becomes_nodes_and_an_ordinary_one_a_pod(tmp_path: Path) -> None:
     step = step_of(imported(tmp_path, JOB))
     assert step["nodes"] == 2
     assert step["image"].startswith("example.org/torch@sha256:")
     assert step["run"] == ["torchrun", "train.py"]
-
-
-def test_an_ordinary_job_becomes_one_pod(tmp_path: Path) -> None:
-    found = imported(tmp_path, JOB.replace("  completionMode: Indexed\n", ""))
-    assert "nodes" not in step_of(found)
-    assert {"spec.completions", "spec.parallelism"} <= {note.at for note in found.notes}
+    ordinary = imported(tmp_path, JOB.replace("  completionMode: Indexed\n", ""))
+    assert "nodes" not in step_of(ordinary)
+    assert {"spec.completions", "spec.parallelism"} <= {note.at for note in ordinary.notes}
 
 
 def test_roles_with_commands_of_their_own_keep_them(tmp_path: Path) -> None:
@@ -255,7 +252,8 @@ def test_what_is_written_is_a_pipeline_without_a_mistake(tmp_path: Path, text: s
     assert read_pipeline(Folder(target, target.name, target.name)).problems == ()
 
 
-def test_the_program_beside_the_manifest_is_taken_along(tmp_path: Path) -> None:
+def test_the_program_beside_the_manifest_is_taken_along_or_named(tmp_path: Path) -> None:
+    assert any(line.startswith("Missing: train.py") for line in drafted(tmp_path, STUDY).said)
     (tmp_path / "train.py").write_text("print('trained')\n")
     made = drafted(tmp_path, STUDY)
     assert not isinstance(made.files, str)
@@ -272,10 +270,6 @@ def test_programs_that_roles_start_by_name_travel_with_the_step(tmp_path: Path) 
     step = yaml.safe_load(made.files["pipeline.yaml"])["steps"][STEP]
     assert step["files"] == ["main.py", "work.py"]
     assert [step["environment"][f"{role}_WORD_1"] for role in ("CHIEF", "WORKER")] == ["main.py", "work.py"]
-
-
-def test_a_missing_program_is_named(tmp_path: Path) -> None:
-    assert any(line.startswith("Missing: train.py") for line in drafted(tmp_path, STUDY).said)
 
 
 @pytest.mark.parametrize("shell", ["sh", "/bin/bash"])
@@ -300,6 +294,7 @@ def test_a_shells_command_with_an_open_quotation_is_taken_over_as_it_is(tmp_path
     ("text", "words"),
     [
         ("kind: Deployment\napiVersion: apps/v1\n", "Deployment"),
+        ("a: 1\n", "no kind"),
         ("a: [", "YAML"),
         (STUDY + "---" + STUDY.replace("resnet-t4", "other"), "several trainings"),
         (STUDY.replace("PS:", "Driver:"), "`Driver` is no role"),
@@ -309,6 +304,7 @@ def test_what_is_no_training_is_refused(tmp_path: Path, text: str, words: str) -
     with pytest.raises(RefusedError) as refused:
         imported(tmp_path, text)
     assert words in refused.value.problems[0].reason
+    assert "None" not in refused.value.problems[0].reason
 
 
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
@@ -327,11 +323,3 @@ def test_who_names_no_manifest_is_told_how_to(capsys: pytest.CaptureFixture[str]
         main(manifest="")
     assert ended.value.exit_code == 2
     assert "make import MANIFEST=" in capsys.readouterr().err
-
-
-def test_objects_without_a_kind_are_not_called_none(tmp_path: Path) -> None:
-    (tmp_path / "values.yaml").write_text("a: 1\n", encoding="utf-8")
-    with pytest.raises(RefusedError) as refused:
-        read(tmp_path)
-    (problem,) = refused.value.problems
-    assert "None" not in problem.reason

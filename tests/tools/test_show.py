@@ -219,19 +219,16 @@ def test_what_is_an_output_itself_is_shown(cluster: Cluster) -> None:
 
 
 def test_without_a_name_it_says_what_there_is(cluster: Cluster) -> None:
-    assert cluster.show("--stack", "local").stdout == (
-        "The stack local shows: mnist.accuracy, mnist.curves, mnist.predictions, store\n"
-    )
+    shown = cluster.show("--stack", "local").stdout
+    assert "mnist.accuracy, mnist.curves, mnist.predictions, store" in shown
 
 
 def test_a_result_that_is_gone_is_said_with_the_way_to_make_it_again(cluster: Cluster) -> None:
     (cluster.store / "mnist/predict/1/predictions.json").unlink()
     done = cluster.show("--stack", "local", "predictions")
     assert done.returncode == 1
-    assert done.stderr == (
-        "error: mnist/predict/1/predictions.json is not in the store. "
-        f"Make it again: pulumi up --stack local --replace {JOB}\n"
-    )
+    assert "mnist/predict/1/predictions.json" in done.stderr
+    assert f"pulumi up --stack local --replace {JOB}" in done.stderr
     assert cluster.calls()[-1][4:6] == ["delete", "pod"]
 
 
@@ -268,23 +265,22 @@ def test_a_pod_that_does_not_start_goes_again_and_its_reason_is_told(cluster: Cl
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "outputs", "said"),
     [
-        (["--stack", "local", "prediction"], "it has mnist.accuracy, mnist.curves, mnist.predictions, store"),
-        ([], "make show STACK=local predictions"),
+        (["--stack", "local", "prediction"], OUTPUTS, "mnist.accuracy, mnist.curves, mnist.predictions, store"),
+        ([], OUTPUTS, "make show STACK=local predictions"),
+        (["--stack", "local", "predictions"], {}, "`pulumi up -s local`"),
     ],
+    ids=["no such name", "no stack", "never up"],
 )
-def test_a_wrong_name_is_one_plain_error(cluster: Cluster, words: list[str], said: str) -> None:
+def test_what_cannot_be_shown_is_one_plain_error(
+    cluster: Cluster, words: list[str], outputs: Mapping[str, Any], said: str
+) -> None:
+    cluster.outputs(outputs)
     done = cluster.show(*words)
     assert done.returncode == 1
     assert said in done.stderr
-
-
-def test_a_stack_that_was_never_up_is_said(cluster: Cluster) -> None:
-    cluster.outputs({})
-    done = cluster.show("--stack", "local", "predictions")
-    assert done.returncode == 1
-    assert "`pulumi up -s local` has not ended well yet" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_name_that_two_pipelines_have_is_asked_for(cluster: Cluster) -> None:

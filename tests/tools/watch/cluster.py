@@ -32,64 +32,48 @@ class Cluster:
     logs: dict[str, str] = field(default_factory=dict[str, str])
     refused: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
     gone_nodes: set[str] = field(default_factory=set[str])
-    asked: list[str] = field(default_factory=list[str])
     namespace: str = "slipway"
 
     def put(self, *objects: Mapping[str, Any]) -> None:
         """Adds the objects, or replaces those of the same kind and name."""
-        roots = {
-            "Job": "/apis/batch/v1/namespaces/{}/jobs",
-            "CronJob": "/apis/batch/v1/namespaces/{}/cronjobs",
-            "Pod": "/api/v1/namespaces/{}/pods",
-            "Event": "/api/v1/namespaces/{}/events",
-            "Workload": "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads",
-        }
-        for each in objects:
-            found = self.lists.setdefault(roots[each["kind"]].format(self.namespace), [])
-            name = each["metadata"]["name"]
-            found[:] = [other for other in found if other["metadata"]["name"] != name]
-            found.append(each)
-            if each["kind"] == "Workload":
-                self.single["/apis/kueue.x-k8s.io/v1beta2"] = {"kind": "APIResourceList", "resources": []}
+        roots = {"Job": "apis/batch/v1", "CronJob": "apis/batch/v1", "Workload": "apis/kueue.x-k8s.io/v1beta2"}
+        for item in objects:
+            root, kind = roots.get(item["kind"], "api/v1"), f"{item['kind'].lower()}s"
+            self.drop(kind, item["metadata"]["name"])
+            self.lists.setdefault(f"/{root}/namespaces/{self.namespace}/{kind}", []).append(item)
+            if kind == "workloads":
+                self.single[f"/{root}"] = {"kind": "APIResourceList", "resources": []}
 
     def drop(self, kind: str, name: str) -> None:
         """Deletes an object."""
-        for path, found in self.lists.items():
+        for path, items in self.lists.items():
             if path.endswith(f"/{kind}"):
-                found[:] = [each for each in found if each["metadata"]["name"] != name]
+                items[:] = [item for item in items if item["metadata"]["name"] != name]
 
-    def answer(self, path: str, query: Mapping[str, Sequence[str]]) -> tuple[int, bytes]:  # noqa: PLR0911
+    def answer(self, path: str, query: Mapping[str, Sequence[str]]) -> tuple[int, bytes]:
         """The status and the body for a GET."""
-        self.asked.append(path)
+        *_, parent, name = path.split("/")
+        code, document = 404, dict[str, Any]({"kind": "Status", "message": f"{path} not found"})
         if path in self.refused:
-            code, words = self.refused[path]
-            return code, json.dumps({"kind": "Status", "message": words}).encode()
-        if path.endswith("/log"):
-            pod = path.split("/")[-2]
-            if pod not in self.logs:
-                return 404, json.dumps({"kind": "Status", "message": f'pods "{pod}" not found'}).encode()
-            return 200, self._log(self.logs[pod], query).encode()
-        if path in self.single:
-            return 200, json.dumps(self.single[path]).encode()
-        if path in self.lists:
-            return 200, json.dumps({"kind": "List", "items": self.lists[path]}).encode()
-        if path.startswith("/api/v1/nodes/"):
-            name = path.rpartition("/")[2]
-            return (404 if name in self.gone_nodes else 200), json.dumps({"kind": "Node"}).encode()
-        if path.rpartition("/")[2] in {"jobs", "pods", "events", "cronjobs"}:
-            return 200, json.dumps({"kind": "List", "items": []}).encode()
-        return 404, json.dumps({"kind": "Status", "message": f"{path} not found"}).encode()
+            code, document["message"] = self.refused[path]
+        elif name == "log" and parent in self.logs:
+            return 200, self._log(self.logs[parent], query).encode()
+        elif path in self.single:
+            code, document = 200, dict(self.single[path])
+        elif path in self.lists or name in {"jobs", "pods", "events", "cronjobs"}:
+            code, document = 200, {"kind": "List", "items": self.lists.get(path, [])}
+        elif parent == "nodes" and name not in self.gone_nodes:
+            code, document = 200, {"kind": "Node"}
+        return code, json.dumps(document).encode()
 
     @staticmethod
     def _log(text: str, query: Mapping[str, Sequence[str]]) -> str:
-        found = text.splitlines(keepends=True)
+        lines = text.splitlines(keepends=True)
         if since := query.get("sinceTime"):
-            found = [line for line in found if line[:19] >= since[0][:19]]
+            lines = [line for line in lines if line[:19] >= since[0][:19]]
         if tail := query.get("tailLines"):
-            found = found[-int(tail[0]) :]
-        if "timestamps" not in query:
-            found = [line.partition(" ")[2] for line in found]
-        return "".join(found)
+            lines = lines[-int(tail[0]) :]
+        return "".join(lines if "timestamps" in query else [line.partition(" ")[2] for line in lines])
 
 
 @contextlib.contextmanager
@@ -98,8 +82,8 @@ def serving(cluster: Cluster, path: Path) -> Generator[Cluster]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked = urlsplit(self.path)
-            status, body = cluster.answer(asked.path, parse_qs(asked.query))
+            url = urlsplit(self.path)
+            status, body = cluster.answer(url.path, parse_qs(url.query))
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -150,18 +134,18 @@ def job(
     suspend: bool = False,
     **more: Any,
 ) -> dict[str, Any]:
-    pipeline, _, own = step.partition(".")
+    pipeline, _, component = step.partition(".")
     status: dict[str, Any] = {"conditions": list(conditions)}
     if not suspend:
         status["startTime"] = before(age)
-    if any(each["type"] == "Complete" for each in conditions):
+    if any(condition["type"] == "Complete" for condition in conditions):
         status["completionTime"] = before(10)
     return {
         "kind": "Job",
         "metadata": {
             "name": name,
             "uid": f"uid-{name}",
-            "labels": {**labels(pipeline, own), **more.pop("labels", {})},
+            "labels": {**labels(pipeline, component), **more.pop("labels", {})},
             "creationTimestamp": before(age),
             **more.pop("metadata", {}),
         },
@@ -188,11 +172,11 @@ def pod(
     **status: Any,
 ) -> dict[str, Any]:
     """A pod of a Job; ``state`` is that of its container."""
-    name, own = of["metadata"]["name"], of["metadata"]["labels"]["app.kubernetes.io/component"]
-    found = {**of["metadata"]["labels"], "batch.kubernetes.io/controller-uid": of["metadata"]["uid"]}
+    name, container = of["metadata"]["name"], of["metadata"]["labels"]["app.kubernetes.io/component"]
+    pod_labels = {**of["metadata"]["labels"], "batch.kubernetes.io/controller-uid": of["metadata"]["uid"]}
     if index is not None:
-        found["batch.kubernetes.io/job-completion-index"] = str(index)
-    statuses = [{"name": own, "image": "example/image:1", "state": dict(state)}] if state else []
+        pod_labels["batch.kubernetes.io/job-completion-index"] = str(index)
+    statuses = [{"name": container, "image": "example/image:1", "state": dict(state)}] if state else []
     scheduled = [condition("PodScheduled", at=age - 60)] if node else []
     limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
     return {
@@ -200,12 +184,12 @@ def pod(
         "metadata": {
             "name": f"{name}-{suffix}",
             "uid": f"uid-{name}-{suffix}",
-            "labels": found,
+            "labels": pod_labels,
             "creationTimestamp": before(age),
         },
         "spec": {
             "containers": [
-                {"name": own, "image": "example/image:1", "resources": {"limits": {"memory": "8Gi", **limits}}}
+                {"name": container, "image": "image:1", "resources": {"limits": {"memory": "8Gi", **limits}}}
             ],
             **({"nodeName": node} if node else {}),
         },

@@ -151,7 +151,8 @@ def test_a_node_that_could_not_be_made_is_told_with_its_cause() -> None:
 @pytest.mark.parametrize(
     ("events", "values"),
     [
-        ([scale_up(20), failed("GCE out of resources", 200)], ["gke-dev-train-grp", "1 of at most 2"]),
+        ([scale_up(20), failed("GCE out of resources", 200)],
+         ["a node is", "gke-dev-train-grp", "1 of at most 2"]),
         ([said("Nominated", "Pod should schedule on: nodeclaim/gpu-ljvhl", by="eks-auto-mode/compute")],
          ["gpu-ljvhl"]),
     ],
