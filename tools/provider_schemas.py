@@ -110,10 +110,10 @@ def _computed_of(resource: Properties, types: Properties) -> Iterator[str]:
     Pulumi makes a ``name`` itself where nobody sets one.
     """
     always = {*texts(resource.get("required"))} - {*texts(resource.get("requiredInputs")), "name"}
-    yield from _computed(mapping(resource.get("inputProperties")), always, types)
+    yield from _computed_paths(mapping(resource.get("inputProperties")), always, types)
 
 
-def _computed(
+def _computed_paths(
     properties: Properties,
     always: set[str],
     types: Properties,
@@ -128,7 +128,7 @@ def _computed(
         if inner in types and inner not in seen:
             block = mapping(types[inner])
             outputs = texts(at(block, "language", "nodejs", "requiredOutputs"))
-            yield from _computed(
+            yield from _computed_paths(
                 mapping(block.get("properties")),
                 {*outputs} - {*texts(block.get("required"))},
                 types,
@@ -214,7 +214,7 @@ def main(arguments: Sequence[str]) -> int:
         except SchemaError as error:
             errors.append(f"{package}: {error}")
     if chosen.check:
-        errors += filter(None, (_outdated(path, content) for path, content in made.items()))
+        errors += filter(None, (_report_differences(path, content) for path, content in made.items()))
     elif errors:
         errors.append("nothing was written")
     else:
@@ -232,7 +232,7 @@ def _write(made: Mapping[Path, dict[str, Any]]) -> None:
             temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def _outdated(path: Path, made: Properties) -> str:
+def _report_differences(path: Path, made: Properties) -> str:
     """What is wrong with the file; empty where it is up to date."""
     differences = _differences(mapping(json.loads(path.read_text("utf-8"))), made)
     return f"{path} is out of date; run: python -m tools.provider_schemas\n{differences}" if differences else ""

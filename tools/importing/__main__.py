@@ -24,14 +24,14 @@ def main(
     written, with 2 where an option or the manifest is wrong, and with 1 where it cannot be written.
     """
 
-    def made() -> Draft:
+    def make() -> Draft:
         if not manifest:
             fix = "write `make import MANIFEST=tfjob.yaml`, the path of its file"
             raise RefusedError([Problem(OPTION, None, "nothing says what to import", fix)])
         document = read(Path(manifest).expanduser())
         return draft(document, convert(document), name, Path(code).expanduser() if code else None)
 
-    carry_out(made, ROOT)
+    carry_out(make, ROOT)
 
 
 if __name__ == "__main__":

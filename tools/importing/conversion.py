@@ -323,7 +323,7 @@ class _Conversion:
             what = " ".join(str(part) for part in (document.content.get("kind"), metadata.get("name")) if part)
             self.notes.append(Note(document.file.name, what or "no object", BESIDE, carried=False))
         for document in self.manifest.documents:
-            for place, value in document.left():
+            for place, value in document.unread():
                 if value in ({}, []):
                     continue
                 rule = rule_of(place)

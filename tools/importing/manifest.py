@@ -110,20 +110,20 @@ class Document:
         self.used.add(place)
         return value
 
-    def left(self) -> Iterator[tuple[Place, Any]]:
+    def unread(self) -> Iterator[tuple[Place, Any]]:
         """The fields that were not carried over, the highest ones of which nothing was."""
-        yield from self._left((), self.content)
+        yield from self._unread((), self.content)
 
-    def _left(self, place: Place, value: object) -> Iterator[tuple[Place, Any]]:
+    def _unread(self, place: Place, value: object) -> Iterator[tuple[Place, Any]]:
         if place in self.used or value is None:
             return
         fields, elements = mapping(value), items(value)
         deeper = any(used[: len(place)] == place for used in self.used)
         if not place or (deeper and (fields or elements)):
             for key, inner in fields.items():
-                yield from self._left((*place, str(key)), inner)
+                yield from self._unread((*place, str(key)), inner)
             for index, inner in enumerate(elements):
-                yield from self._left((*place, index), inner)
+                yield from self._unread((*place, index), inner)
         else:
             yield place, value
 
@@ -162,12 +162,12 @@ def read(path: Path) -> Manifest:
             or "nothing"
         )
         reason = f"it has {kinds}, and no TFJob or PyTorchJob of kubeflow.org and no Job of batch/v1"
-        raise _refused(str(path), reason, "name the manifest of one training")
+        raise _refusal(str(path), reason, "name the manifest of one training")
     names = {str(_name(document)) for document in known}
     kinds = {_kind(document) for document in known}
     if len(names) > 1 or len(kinds) > 1:
         listed = ", ".join(f"{_kind(document)} {_name(document)} ({document.file.name})" for document in known)
-        raise _refused(str(path), f"it has several trainings: {listed}", "name the file of one of them")
+        raise _refusal(str(path), f"it has several trainings: {listed}", "name the file of one of them")
     for document in known:
         _ = document.get("apiVersion"), document.get("kind"), document.get("metadata", "name")
         _ = document.get("metadata", "generateName")
@@ -177,13 +177,13 @@ def read(path: Path) -> Manifest:
     return Manifest(kind, next(iter(names)), known, replicas, beside)
 
 
-def _refused(value: str, reason: str, fix: str) -> RefusedError:
+def _refusal(value: str, reason: str, fix: str) -> RefusedError:
     return RefusedError([Problem(OPTION, value, reason, fix)])
 
 
 def _documents(path: Path) -> Iterator[Document]:
     if not path.exists():
-        raise _refused(str(path), "there is no such file", "name the YAML file of a TFJob or a Job")
+        raise _refusal(str(path), "there is no such file", "name the YAML file of a TFJob or a Job")
     files = [path]
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix in {".yaml", ".yml"})
@@ -193,7 +193,7 @@ def _documents(path: Path) -> Iterator[Document]:
             objects = list(yaml.safe_load_all(text))
         except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
             reason = f"it cannot be read as YAML: {' '.join(str(error).split())[:200]}"
-            raise _refused(
+            raise _refusal(
                 str(file), reason, "render templates first: `kustomize build`, `helm template`"
             ) from None
         for item in objects:
@@ -224,9 +224,9 @@ def _replicas(kind: str, documents: Sequence[Document], path: Path) -> Iterator[
         for name, settings in mapping(at(document.content, "spec", REPLICAS[kind])).items():
             role = ROLES.get(str(name).lower())
             if role is None:
-                raise _refused(str(path), f"`{name}` is no role of a {kind}", "write Chief, Worker, PS, Evaluator")
+                raise _refusal(str(path), f"`{name}` is no role of a {kind}", "write Chief, Worker, PS, Evaluator")
             if role in replicas:
-                raise _refused(str(path), f"it has the role `{name}` twice", "leave one of them")
+                raise _refusal(str(path), f"it has the role `{name}` twice", "leave one of them")
             place = ("spec", REPLICAS[kind], str(name))
             count = mapping(settings).get("replicas")
             if isinstance(count, str) and count.isdecimal():
@@ -237,7 +237,7 @@ def _replicas(kind: str, documents: Sequence[Document], path: Path) -> Iterator[
             document.get(*place, "replicas")
             replicas[role] = Replica(role, 1 if count is None else count, document, (*place, "template", "spec"))
     if not replicas:
-        raise _refused(
+        raise _refusal(
             str(path), f"the {kind} has no {REPLICAS.get(kind, 'pods')}", "add the roles and their pods"
         )
     for role in ("chief", "worker", "ps", "evaluator"):

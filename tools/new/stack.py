@@ -83,18 +83,18 @@ class Section:
 def section(name: str, uses: str | None, pipeline: AnyPipeline) -> Section:
     """The section that the pipeline starts with: its own ``starter``, or what its settings require."""
     guessed: list[str] = []
-    values = dict(pipeline.starter) or _required(pipeline.settings, guessed)
+    values = dict(pipeline.starter) or _required_values(pipeline.settings, guessed)
     apps = {key: app for key, app in _apps(pipeline.settings).items() if key not in values}
     return Section(name, pipeline, {**({USES: uses} if uses else {}), **values}, tuple(guessed), apps=apps)
 
 
-def _required(model: type[BaseModel], guessed: list[str]) -> dict[str, Any]:
+def _required_values(model: type[BaseModel], guessed: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, known in model.model_fields.items():
         kind = known.annotation
         if isinstance(kind, type) and issubclass(kind, PodSettings):
             values[key] = _place(kind)
-        elif isinstance(kind, type) and issubclass(kind, BaseModel) and (below := _required(kind, guessed)):
+        elif isinstance(kind, type) and issubclass(kind, BaseModel) and (below := _required_values(kind, guessed)):
             values[key] = below
         elif known.is_required():
             values[key] = possible(known)
@@ -358,7 +358,7 @@ def _section(uses: str, gpu: str | None) -> Section:
     """The section of the pipeline, with GPUs where some are asked for; raises `RefusedError`."""
     name, named = (location(uses).path.name, uses) if is_path(uses) else (uses, None)
     if not names_pipeline(uses):
-        raise RefusedError([_unknown(uses)])
+        raise RefusedError([_unknown_pipeline(uses)])
     problems = [
         Problem(
             "USES",
@@ -384,7 +384,7 @@ def _section(uses: str, gpu: str | None) -> Section:
     return on_gpus(run) if gpu and most_needed(settings, gpus=True) is None else run
 
 
-def _unknown(uses: str) -> Problem:
+def _unknown_pipeline(uses: str) -> Problem:
     if is_path(uses):
         reason = f"there is no pipeline.yaml in {location(uses).path}"
         return Problem("USES", uses, reason, "write the path of a pipeline's folder, relative to the repository")
@@ -399,7 +399,7 @@ def _wish(section: Section | None, region: str | None, gpu: str | None) -> Wish:
         return Wish(region, gpu, ORDINARY, ORDINARY if gpu else None)
     settings = section.with_apps
     cpu, gpus = most_needed(settings, gpus=False) or ORDINARY, most_needed(settings, gpus=True)
-    if _building(section):
+    if _builds_anything(section):
         cpu = largest((cpu, RegistrySettings(pool=CPU_POOL).asked))
     return Wish(region, gpu, cpu, gpus, apps_together(settings))
 
@@ -416,7 +416,7 @@ def _render(stack: str, section: Section, starter: Starter) -> str:
 
 def _registry(section: Section, starter: Starter) -> str:
     """The section `registry`, where the cluster builds images; as a comment where those of apps are left out."""
-    if not _building(section):
+    if not _builds_anything(section):
         return ""
     repository = f", repository: {starter.repository}" if starter.repository else ""
     mark = "" if builds(section) else "# "
@@ -426,7 +426,7 @@ def _registry(section: Section, starter: Starter) -> str:
     )
 
 
-def _building(section: Section) -> bool:
+def _builds_anything(section: Section) -> bool:
     """Whether the cluster builds an image for anything of the pipeline."""
     return builds(section) or any(app.build for app in apps_of(section))
 
@@ -461,7 +461,7 @@ def _report(target: Path, section: Section, settings: Settings, starter: Starter
         )
         variables = ", ".join(map(variable, secrets))
         yield f"  or, for rehearsals alone, {variables} in the environment"
-    yield from _unshipped(section)
+    yield from _shipping_problems(section)
     yield "Next:"
     yield f"  make rehearse STACK={stack}"
     yield f"  make preview STACK={stack}    what it costs, and the quota it needs"
@@ -471,7 +471,7 @@ def _report(target: Path, section: Section, settings: Settings, starter: Starter
     yield from (f"  {line.format(stack=stack)}" for line in starter.before)
 
 
-def _unshipped(section: Section) -> Iterator[str]:
+def _shipping_problems(section: Section) -> Iterator[str]:
     """What the files of the pipeline lack, a lock file for example: the stack is refused until it is there."""
     declared = DeclaredPipeline(section.name, section.values.get(USES, section.name), section.settings)
     problems = {problem.reason: problem for problem in shipping.problems([declared], ROOT)}

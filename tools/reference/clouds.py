@@ -163,7 +163,7 @@ def compare(stacks: Sequence[str], root: Path = ROOT, reference: str = REFERENCE
         values[""] = {stack: PRESENT if stack in having else None for stack in stacks}
         for field, by_stack in values.items():
             fields += bool(field)
-            if differing := _differing(by_stack):
+            if differing := _values_that_differ(by_stack):
                 key = (_category(thing, field), field, tuple(differing.items()))
                 rows.setdefault(key, []).append(thing)
     differences = [
@@ -173,7 +173,7 @@ def compare(stacks: Sequence[str], root: Path = ROOT, reference: str = REFERENCE
     return Comparison(stacks, [pipeline.name for pipeline in alike], fields, differences)
 
 
-def _differing(by_stack: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _values_that_differ(by_stack: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Each value with the stacks that have it, of mappings what they do not share; empty where all are alike."""
     mappings = [cast("Mapping[str, Any]", value) for value in by_stack.values() if isinstance(value, Mapping)]
     shared = (
@@ -255,15 +255,15 @@ def _objects(
     objects: dict[str, dict[str, Any]] = {}
     for _, resource in sorted(evaluation.resources.items()):
         if resource.custom and resource.type != ADMISSION and any(place in resource.urn for place in PLACES):
-            renamed = _renaming(stack, resource.name, names, settings)
+            rename = _renamer(stack, resource.name, names, settings)
             kind = resource.type.rpartition(":")[2]
-            fields = dict(_flat(resource.inputs, (), renamed))
+            fields = dict(_flat(resource.inputs, (), rename))
             # A stack with two clusters has one of each; where they differ, both values count.
             fields.pop(SCHEDULED, None)
-            for field, value in objects.get(f"{kind} {renamed(resource.name)}", {}).items():
+            for field, value in objects.get(f"{kind} {rename(resource.name)}", {}).items():
                 if fields.get(field) != value:
                     fields[field] = [value, fields.get(field)]
-            objects[f"{kind} {renamed(resource.name)}"] = fields
+            objects[f"{kind} {rename(resource.name)}"] = fields
     return objects
 
 
@@ -273,7 +273,7 @@ def _at(values: Any, place: Iterable[str | int]) -> Any:
     return values
 
 
-def _renaming(
+def _renamer(
     stack: str, name: str, names: Mapping[str, Mapping[str, str]], settings: Settings
 ) -> Callable[[str], str]:
     """What takes the names of clusters and pools, and digests, out of the texts of the object of that name."""
@@ -294,22 +294,22 @@ def _renaming(
         # The other stack says which namespace it is, so that no two of its teams share one.
         patterns.append((rf"^{re.escape(settings.namespace)}(?=$|-node-reader$)", NAMESPACE))
 
-    def renamed(text: str) -> str:
+    def rename(text: str) -> str:
         for pattern, stands_for in patterns:
             text = re.sub(pattern, stands_for, text)
         return text
 
-    return renamed
+    return rename
 
 
-def _flat(value: Any, path: tuple[str, ...], renamed: Callable[[str], str]) -> Iterator[tuple[str, Any]]:
+def _flat(value: Any, path: tuple[str, ...], rename: Callable[[str], str]) -> Iterator[tuple[str, Any]]:
     """Every field below ``value`` with its path; volumes and variables by name, selectors and such whole."""
     whole = path[-1:] and (path[-1] in WHOLE or path[-2:-1] == ("volumes",))
     if isinstance(value, Mapping) and value and not whole:
         for key, inner in cast("Mapping[str, Any]", value).items():
-            yield from _flat(inner, (*path, renamed(key)), renamed)
+            yield from _flat(inner, (*path, rename(key)), rename)
     elif path[-1:] == ("args",):
-        arguments = [renamed(str(argument)) for argument in cast("list[object]", value)]
+        arguments = [rename(str(argument)) for argument in cast("list[object]", value)]
         yield ".".join(path), [argument for argument in arguments if not argument.startswith(SUPPLEMENTS)]
         for option in SUPPLEMENTS:
             name = option.strip("-=")
@@ -318,17 +318,17 @@ def _flat(value: Any, path: tuple[str, ...], renamed: Callable[[str], str]) -> I
         for index, inner in enumerate(cast("list[Mapping[str, Any]]", value)):
             by_name = path[-1] in BY_NAME
             rest = {key: inner for key, inner in inner.items() if key != "name" or not by_name}
-            yield from _flat(rest, (*path, str(inner["name"] if by_name else index)), renamed)
+            yield from _flat(rest, (*path, str(inner["name"] if by_name else index)), rename)
     else:
-        yield ".".join(path), _text(value, renamed)
+        yield ".".join(path), _text(value, rename)
 
 
-def _text(value: Any, renamed: Callable[[str], str]) -> Any:
+def _text(value: Any, rename: Callable[[str], str]) -> Any:
     if isinstance(value, Mapping):
-        return {key: _text(inner, renamed) for key, inner in cast("Mapping[str, Any]", value).items()}
+        return {key: _text(inner, rename) for key, inner in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_text(inner, renamed) for inner in cast("list[Any]", value)]
-    return renamed(value) if isinstance(value, str) else value
+        return [_text(inner, rename) for inner in cast("list[Any]", value)]
+    return rename(value) if isinstance(value, str) else value
 
 
 def _category(thing: str, field: str) -> str | None:

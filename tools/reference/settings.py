@@ -170,7 +170,7 @@ def _row(name: str, field: FieldInfo) -> str:
 
 def _value(field: FieldInfo) -> str:
     """What a key's value can be. Pydantic moves the outermost annotation's parts into the field's metadata."""
-    text = next((KINDS[rule] for rule in field.metadata if _known(rule)), "") or _words(field.annotation)
+    text = next((KINDS[rule] for rule in field.metadata if _is_known(rule)), "") or _words(field.annotation)
     low = next((rule.ge for rule in field.metadata if isinstance(rule, Ge)), None)
     high = next((rule.le for rule in field.metadata if isinstance(rule, Le)), None)
     least = next((rule.min_length for rule in field.metadata if isinstance(rule, MinLen)), None)
@@ -179,7 +179,7 @@ def _value(field: FieldInfo) -> str:
     return f"{text}, at least {least}" if least else text
 
 
-def _known(rule: object) -> bool:
+def _is_known(rule: object) -> bool:
     return any(rule is validator for validator in KINDS)
 
 
@@ -187,7 +187,7 @@ def _words(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
     words = "sections by name" if is_typeddict(annotation) else PLAIN.get(annotation, "section")
     if origin is Annotated:
-        words = next((KINDS[rule] for rule in arguments[1:] if _known(rule)), "") or _words(arguments[0])
+        words = next((KINDS[rule] for rule in arguments[1:] if _is_known(rule)), "") or _words(arguments[0])
     elif origin is Literal:
         words = ", ".join(f"`{argument}`" for argument in arguments)
     elif origin in {Union, UnionType}:

@@ -56,7 +56,7 @@ def _section(name: str, title: str, review: Review) -> str:
         "| resource | property | change | preview says | what happens | source |\n"
         f"| --- | --- | --- | --- | --- | --- |\n{rows}"
         f"\n## {title}: properties that replace the resource\n\n{_origin(data)}\n\n"
-        f"| resource | property |\n| --- | --- |\n{''.join(_replaced(review))}"
+        f"| resource | property |\n| --- | --- |\n{''.join(_replacements(review))}"
     )
 
 
@@ -75,7 +75,7 @@ def _row(type_: str, fact: InPlace) -> str:
     return _cells(_short(type_), _list_paths(fact.paths), change, EFFECTS[fact.effect], fact.note, source)
 
 
-def _replaced(review: Review) -> Iterator[str]:
+def _replacements(review: Review) -> Iterator[str]:
     for type_, paths in sorted(review.replacing().items()):
         # One that ends so stands for a block that comes or goes, and is said by the properties in it.
         if named := [path for path in paths if not path.endswith("{}")]:

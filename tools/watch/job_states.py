@@ -13,8 +13,8 @@ from tools.watch.observed import (
     Event,
     Observed,
     conditions,
-    created,
-    deleted,
+    creation_time,
+    deletion_time,
     holds,
     name_of,
     newest,
@@ -23,7 +23,7 @@ from tools.watch.observed import (
     uid_of,
 )
 from tools.watch.plan import Expected
-from tools.watch.pod_states import Around, explained, pod_state, table
+from tools.watch.pod_states import Around, pod_state, recognise, table
 from tools.watch.queue_states import evictions, flavor_of, why_suspended, workload_of
 from tools.watch.states import NOTHING, Phase, PodState, Reason, StepState, duration
 
@@ -142,12 +142,12 @@ def _judge(
             reason = _failure(job, failed, state, pods, before)
         reason = replace(reason, fix=_fix_with_key(reason, step))
         return replace(state, phase=Phase.FAILED, reason=reason, since=since(failed), ended=since(failed))
-    if deletion := deleted(job):
+    if deletion := deletion_time(job):
         return replace(state, phase=Phase.ENDING, reason=Reason("its Job is being deleted"), since=deletion)
     if at(job, "spec", "suspend") is True:
         reason = why_suspended(job, snapshot.workload, snapshot.observed.workloads, snapshot.job_events)
         phase = Phase.QUEUED if all(pod.over for pod in state.pods) else Phase.ENDING
-        suspension = since(holds(job_conditions, "Suspended")) or created(job)
+        suspension = since(holds(job_conditions, "Suspended")) or creation_time(job)
         return replace(state, phase=phase, reason=reason, since=suspension, began=None, deadline=None)
     return _judge_active(state, step, job, snapshot.job_events)
 
@@ -181,7 +181,9 @@ def _judge_active(state: StepState, step: Expected, job: Properties, events: Seq
 
 def _judge_without_pods(state: StepState, job: Properties, events: Sequence[Event], done: int) -> StepState:
     if done >= state.wanted:
-        return replace(state, phase=Phase.ENDING, reason=Reason("its pods have ended well"), since=created(job))
+        return replace(
+            state, phase=Phase.ENDING, reason=Reason("its pods have ended well"), since=creation_time(job)
+        )
     failed = [pod for pod in state.pods if pod.phase is Phase.FAILED]
     last = max((pod.ended for pod in failed if pod.ended), default=None)
     if last and state.deadline and last >= state.deadline and all(pod.code in LOST_CODES for pod in failed):
@@ -192,7 +194,7 @@ def _judge_without_pods(state: StepState, job: Properties, events: Sequence[Even
         return replace(state, phase=Phase.ENDING, reason=causes[0].reason, since=last)
     if failed or state.retries or state.retried:
         return replace(state, phase=Phase.RETRYING, reason=_retry_reason(state), since=last)
-    return replace(state, phase=Phase.CREATING, reason=_creation_problem(events), since=created(job))
+    return replace(state, phase=Phase.CREATING, reason=_creation_problem(events), since=creation_time(job))
 
 
 def is_replaced(job: Properties, pod: PodState) -> bool:
@@ -220,7 +222,7 @@ def _creation_problem(events: Sequence[Event]) -> Reason:
     if refusal is None:
         return NOTHING
     words = refusal.message
-    reason = explained(words, table("creation")) or Reason(words, "", words, "refused")
+    reason = recognise(words, table("creation")) or Reason(words, "", words, "refused")
     if reason.kind == "namespace quota" and (beyond := beyond_quota(words)):
         return Reason(
             f"{reason.says}. It alone asks for more {beyond} than the quota has: this wait has no end",

@@ -181,12 +181,12 @@ def annotations_of(item: Properties) -> dict[str, str]:
     return strings(at(item, "metadata", "annotations"))
 
 
-def created(item: Properties) -> datetime | None:
+def creation_time(item: Properties) -> datetime | None:
     """When the object was created."""
     return time_of(at(item, "metadata", "creationTimestamp"))
 
 
-def deleted(item: Properties) -> datetime | None:
+def deletion_time(item: Properties) -> datetime | None:
     """When the object is to be gone; None where nobody deletes it."""
     return time_of(at(item, "metadata", "deletionTimestamp"))
 
@@ -248,7 +248,7 @@ def event_of(item: Properties) -> Event:
         time_of(item.get("lastTimestamp") or item.get("deprecatedLastTimestamp")),
         time_of(item.get("eventTime")),
         time_of(item.get("firstTimestamp") or item.get("deprecatedFirstTimestamp")),
-        created(item),
+        creation_time(item),
     )
     return Event(
         uid=text(at(item.get("involvedObject") or item.get("regarding"), "uid")),

@@ -16,8 +16,8 @@ from infra.review.stack import Properties, at, mapping, mappings, text, whole
 from tools.watch.observed import (
     Event,
     conditions,
-    created,
-    deleted,
+    creation_time,
+    deletion_time,
     gpus_of,
     holds,
     index_of,
@@ -108,14 +108,14 @@ def _contents() -> Sequence[dict[str, Any]]:
     return [tomllib.loads(path.read_text(encoding="utf-8")) for path in files()]
 
 
-def explained(words: str, rows: Sequence[Known], **more: str) -> Reason | None:
+def recognise(words: str, rows: Sequence[Known], **more: str) -> Reason | None:
     """The first of ``rows`` that knows ``words``; None where none does. ``more`` fills in what rows name."""
     return next(filter(None, (row.explain(words, **more) for row in rows)), None)
 
 
-def explained_or(words: str, name: str, says: str, fix: str = "", kind: str = "", **more: str) -> Reason:
+def recognise_or(words: str, name: str, says: str, fix: str = "", kind: str = "", **more: str) -> Reason:
     """The reason that the table ``name`` knows for ``words``; else one that says ``says``."""
-    return explained(words, table(name), **more) or Reason(says, fix, words, kind)
+    return recognise(words, table(name), **more) or Reason(says, fix, words, kind)
 
 
 # Why a pod has no node: what the autoscaler and the scheduler say of it, as one plain clause.
@@ -145,7 +145,7 @@ class Around:
 def why_waiting(words: str, around: Around) -> Reason:
     """Why no node takes a pod: what the autoscaler says of that, else the scheduler's ``words``."""
     events = around.events
-    scheduler = scheduling(words, around.pool)
+    scheduler = explain_scheduling(words, around.pool)
     if scheduler.kind == "selector" and around.added:
         labels = " ".join(f"{key}={value}" for key, value in around.added.items())
         return Reason(
@@ -161,7 +161,7 @@ def why_waiting(words: str, around: Around) -> Reason:
     refusal = newest(events, "NotTriggerScaleUp")
     if failure and later(failure, request):
         words = failure.message
-        return explained_or(words, "scale_up", f"a node could not be made: {words}", kind="scale-up")
+        return recognise_or(words, "scale_up", f"a node could not be made: {words}", kind="scale-up")
     if request and later(request, refusal):
         return Reason(_describe_request(request.message), "", request.message, "coming")
     if refusal is not None:
@@ -170,7 +170,7 @@ def why_waiting(words: str, around: Around) -> Reason:
         if event.reason == "FailedScheduling" and "karpenter" in event.by:
             words = event.message
             says = f"Karpenter can make no node for it: {words}"
-            return explained_or(words, "scale_up", says, kind="karpenter")
+            return recognise_or(words, "scale_up", says, kind="karpenter")
     return scheduler
 
 
@@ -191,7 +191,7 @@ def _describe_request(words: str) -> str:
 def _refusal(words: str, scheduler: Reason, around: Around) -> Reason:
     """``pod didn't trigger scale-up: 1 max node group size reached, 3 node(s) didn't match Pod's node …``."""
     parts = words.partition("scale-up")[2].strip(" :")
-    if reason := explained(parts, table("no_scale_up")):
+    if reason := recognise(parts, table("no_scale_up")):
         if reason.kind == "backoff":
             # The scheduler tells nothing of the cause.
             reason = _backoff(around) or reason
@@ -203,7 +203,7 @@ def _refusal(words: str, scheduler: Reason, around: Around) -> Reason:
             words,
             "selector",
         )
-    template = scheduling(parts, around.pool) if parts else NOTHING
+    template = explain_scheduling(parts, around.pool) if parts else NOTHING
     if template.kind:
         return Reason(f"no new node would take it either: {template.says}", template.fix, words, template.kind)
     return replace(scheduler, words=f"{words}; {scheduler.words}")
@@ -215,12 +215,12 @@ def _backoff(around: Around) -> Reason | None:
         if "Backoff" not in block or (around.pool and around.pool not in block.split("\n", 1)[0]):
             continue
         words = " ".join(re.findall(r"error(?:Code|Message): \"?(.*?)\"?\s*(?=\n|$)", block))
-        if reason := explained(words, table("scale_up")):
+        if reason := recognise(words, table("scale_up")):
             return reason
     return None
 
 
-def scheduling(words: str, pool: str = "") -> Reason:
+def explain_scheduling(words: str, pool: str = "") -> Reason:
     """``0/3 nodes are available: 1 node(s) had untolerated taint {…}, 2 Insufficient cpu. preemption: …``."""
     if "no nodes available" in words:
         return Reason("the cluster has no node yet", "", words, "no node")
@@ -233,7 +233,7 @@ def scheduling(words: str, pool: str = "") -> Reason:
             elsewhere = elsewhere or count > 0
         else:
             nodes = "one node is" if count == 1 else f"{count} nodes are"
-            clauses.append(explained(part, table("scheduling"), count=nodes) or Reason(part))
+            clauses.append(recognise(part, table("scheduling"), count=nodes) or Reason(part))
     if not clauses and elsewhere:
         return Reason(
             f"no node of the pool {pool} is there" if pool else "no node has the labels that it asks for",
@@ -293,7 +293,7 @@ def pod_state(pod: Properties, around: Around) -> PodState:
         node=text(at(pod, "spec", "nodeName")),
         container=container,
         gpus=gpus_of(pod),
-        created=created(pod),
+        created=creation_time(pod),
         began=since(holds(conditions(pod), "PodScheduled")),
         running_since=time_of(running.get("startedAt")) or time_of(terminated.get("startedAt")),
         ended=ended if phase.over else None,
@@ -316,7 +316,7 @@ def _disruption(pod: Properties) -> str:
         return ""
     reason, message = text(condition.get("reason")), text(condition.get("message"))
     words = message or text(at(pod, "status", "message"))
-    if reason == "TerminationByKubelet" and (known := explained(words, table("taken"))):
+    if reason == "TerminationByKubelet" and (known := recognise(words, table("taken"))):
         return known.says
     return DISRUPTIONS.get(reason) or message or reason or "it was taken away"
 
@@ -331,11 +331,11 @@ def _phase(pod: Properties, status: Properties, around: Around) -> Standing:
         return Phase.DONE, NOTHING, None
     if phase == "Failed":
         return Phase.FAILED, failure(pod, status), None
-    if deletion := deleted(pod):
+    if deletion := deletion_time(pod):
         return Phase.ENDING, Reason(_disruption(pod)), deletion
     node = text(at(pod, "spec", "nodeName"))
     if not node:
-        return _unscheduled(pod, around)
+        return _without_node(pod, around)
     return _lost(pod, node, around) or _on_its_node(pod, status, around)
 
 
@@ -344,7 +344,7 @@ def _on_its_node(pod: Properties, status: Properties, around: Around) -> Standin
         return Phase.ENDING, Reason("its program has ended"), time_of(terminated.get("finishedAt"))
     if running := mapping(at(status, "state", "running")):
         return Phase.RUNNING, Reason(""), time_of(running.get("startedAt"))
-    return _beginning(pod, around)
+    return _before_program(pod, around)
 
 
 def _lost(pod: Properties, node: str, around: Around) -> Standing | None:
@@ -369,7 +369,7 @@ def _lost(pod: Properties, node: str, around: Around) -> Standing | None:
     return Phase.LOST, reason, since(ready)
 
 
-def _beginning(pod: Properties, around: Around) -> Standing:
+def _before_program(pod: Properties, around: Around) -> Standing:
     """Of a pod that has a node and whose program has not begun."""
     scheduled = since(holds(conditions(pod), "PodScheduled"))
     specs = {text(spec.get("name")): spec for kind in _CONTAINERS for spec in mappings(at(pod, "spec", kind))}
@@ -381,7 +381,7 @@ def _beginning(pod: Properties, around: Around) -> Standing:
             image = text(status.get("image")) or text(specs.get(text(status.get("name")), {}).get("image"))
             return Phase.PULLING, _pull_failure(why, words, image, around), scheduled
         if why in CONFIG_FAILED:
-            return Phase.STARTING, explained_or(words, "volumes", words or why, kind="container"), scheduled
+            return Phase.STARTING, recognise_or(words, "volumes", words or why, kind="container"), scheduled
     if reason := _mount_failure(around):
         return Phase.STARTING, reason, scheduled
     pulling = newest(around.events, "Pulling")
@@ -402,7 +402,7 @@ def _pull_failure(why: str, words: str, image: str, around: Around) -> Reason:
     # `Back-off pulling image "…"` alone says nothing of the cause; newer kubelets add it after a colon.
     all_words = " ".join(filter(None, [words, failures[-1].message if failures else ""]))
     says = f"{image or 'its image'} cannot be pulled: {words or why}"
-    return explained_or(all_words or why, "images", says, kind="image", image=image or "the image")
+    return recognise_or(all_words or why, "images", says, kind="image", image=image or "the image")
 
 
 def _mount_failure(around: Around) -> Reason | None:
@@ -413,7 +413,7 @@ def _mount_failure(around: Around) -> Reason | None:
         return None
     what = "its network" if failure.reason == "FailedCreatePodSandBox" else "a volume"
     words = failure.message
-    return explained_or(words, "volumes", f"{what} cannot be made ready: {words}", kind="volume")
+    return recognise_or(words, "volumes", f"{what} cannot be made ready: {words}", kind="volume")
 
 
 def failure(pod: Properties, status: Properties) -> Reason:
@@ -433,7 +433,7 @@ def failure(pod: Properties, status: Properties) -> Reason:
     words = text(at(pod, "status", "message"))
     if at(pod, "status", "reason") == "Evicted":
         fix = "raise the step's `memory` or `ephemeral_storage`"
-        return explained_or(words, "taken", f"evicted by its node: {words}", fix, "evicted")
+        return recognise_or(words, "taken", f"evicted by its node: {words}", fix, "evicted")
     if terminated:
         code, last = f"exit code {whole(terminated.get('exitCode'))}", last_words(message)
         return Reason(f"{code}: {last}" if last and code not in last else last or code, "", message, "failed")
@@ -459,15 +459,15 @@ def _memory_limit(pod: Properties, container: str) -> str:
     return text(at(spec, "resources", "limits", "memory"))
 
 
-def _unscheduled(pod: Properties, around: Around) -> Standing:
+def _without_node(pod: Properties, around: Around) -> Standing:
     """Of a pod without a node."""
     if gates := mappings(at(pod, "spec", "schedulingGates")):
         names = ", ".join(text(gate.get("name")) for gate in gates)
         reason = Reason(f"held by the scheduling gate {names}", words=names, kind="gate")
-        return Phase.WAITING, reason, created(pod)
+        return Phase.WAITING, reason, creation_time(pod)
     condition = conditions(pod).get("PodScheduled")
     if condition is None or condition.get("status") != "False":
-        return Phase.WAITING, Reason("the scheduler has not looked at it yet", kind="new"), created(pod)
+        return Phase.WAITING, Reason("the scheduler has not looked at it yet", kind="new"), creation_time(pod)
     words = text(condition.get("message"))
     if nominated := text(at(pod, "status", "nominatedNodeName")):
         what = f"pods of lower priority leave {nominated} for it"

@@ -11,8 +11,8 @@ from tools.watch.observed import (
     Event,
     annotations_of,
     conditions,
-    created,
-    deleted,
+    creation_time,
+    deletion_time,
     holds,
     labels_of,
     newest,
@@ -20,7 +20,7 @@ from tools.watch.observed import (
     time_of,
     uid_of,
 )
-from tools.watch.pod_states import explained, last_words, table
+from tools.watch.pod_states import last_words, recognise, table
 from tools.watch.states import Phase, Reason, StepState, times
 
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
@@ -31,7 +31,7 @@ QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 def workload_of(job: Properties, workloads: Sequence[Properties]) -> Properties | None:
     """The Workload that Kueue made for the Job; None where there is none. Of several, the newest counts."""
     candidates = [workload for workload in workloads if uid_of(job) in owners(workload)]
-    return max(candidates, key=lambda workload: created(workload) or LONG_AGO, default=None)
+    return max(candidates, key=lambda workload: creation_time(workload) or LONG_AGO, default=None)
 
 
 def why_suspended(
@@ -104,7 +104,7 @@ def _without_quota(
     workload: Properties, workload_conditions: Mapping[str, Properties], workloads: Sequence[Properties]
 ) -> Reason:
     words = text(workload_conditions.get("QuotaReserved", {}).get("message"))
-    reason = explained(words, table("queue")) or Reason(
+    reason = recognise(words, table("queue")) or Reason(
         words or "Kueue has not looked at it yet", "", words, "new"
     )
     says = reason.says
@@ -120,7 +120,7 @@ def _count_before(workload: Properties, workloads: Sequence[Properties]) -> int:
     """How many waiting Workloads of the namespace Kueue looks at first: by priority, then by age."""
 
     def place(other: Properties) -> tuple[int, datetime]:
-        return -whole(at(other, "spec", "priority")), created(other) or LONG_AGO
+        return -whole(at(other, "spec", "priority")), creation_time(other) or LONG_AGO
 
     return sum(
         place(other) < place(workload)
@@ -140,7 +140,7 @@ def failing_services(pods: Sequence[Properties]) -> Iterator[str]:
     """Of each service whose program has ended and is not ready again: how often, and its own last words."""
     for pod in pods:
         labels = labels_of(pod)
-        if SERVICE not in labels or deleted(pod) or holds(conditions(pod), "Ready"):
+        if SERVICE not in labels or deletion_time(pod) or holds(conditions(pod), "Ready"):
             continue
         for status in mappings(at(pod, "status", "containerStatuses")):
             ended = mapping(at(status, "state", "terminated")) or mapping(at(status, "lastState", "terminated"))
@@ -192,7 +192,7 @@ def failed_runs(
         schedules = [cron_job for cron_job in cron_jobs if labels_of(cron_job).get(COMPONENT) == pipeline]
         successes = [time_of(at(schedule, "status", "lastSuccessfulTime")) for schedule in schedules]
         success = max(filter(None, successes), default=None)
-        scheduled = time_of(annotations_of(failed[-1]).get(TIME_ANNOTATION)) or created(failed[-1])
+        scheduled = time_of(annotations_of(failed[-1]).get(TIME_ANNOTATION)) or creation_time(failed[-1])
         yield (
             f"the scheduled run of {pipeline}"
             + (f" of {scheduled.astimezone():%Y-%m-%d %H:%M}" if scheduled else "")
@@ -213,6 +213,6 @@ def _why(run: Properties, jobs: Sequence[Properties], state_of: Callable[[Proper
 def _runs_by_pipeline(jobs: Sequence[Properties]) -> dict[str, list[Properties]]:
     """The runs of each pipeline, the newest last."""
     runs: dict[str, list[Properties]] = {}
-    for job in sorted(filter(is_run, jobs), key=lambda job: created(job) or LONG_AGO):
+    for job in sorted(filter(is_run, jobs), key=lambda job: creation_time(job) or LONG_AGO):
         runs.setdefault(labels_of(job).get(COMPONENT, ""), []).append(job)
     return runs

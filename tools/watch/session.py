@@ -195,7 +195,7 @@ class Session:
             trouble,
             whole.dollars,
             whole.least or any(step.cost.least for step in steps),
-            _unpriced(self.plan.steps, states),
+            _pools_without_price(self.plan.steps, states),
             list(self._alarms()),
             earlier,
         )
@@ -297,7 +297,7 @@ class Session:
         planned = {(step.cluster, step.job) for step in self.plan.steps}
         states: list[StepState] = []
         earlier = 0
-        for cluster, observed in self._observed():
+        for cluster, observed in self._observations():
             newest = newest_runs(observed.jobs)
             for job in observed.jobs:
                 if (cluster, name_of(job)) in planned or not self._is_ours(job):
@@ -310,22 +310,22 @@ class Session:
                 remark = "not a Job that this checkout declares: of an earlier run, or of another revision"
                 if by_clock or is_run(job):
                     remark = "by the clock"
-                state = self._job_state(self._unplanned(cluster, job), job, observed, now)
+                state = self._job_state(self._step_of_job(cluster, job), job, observed, now)
                 states.append(replace(state, planned=False, remark=state.remark or remark))
         return states, earlier
 
     def _alarms(self) -> Iterator[str]:
         """The scheduled runs that failed last, and the services that do not come up."""
-        for cluster, observed in self._observed():
+        for cluster, observed in self._observations():
             yield from failing_services([pod for pod in observed.pods if self._is_ours(pod)])
             jobs = [job for job in observed.jobs if self._is_ours(job)]
             yield from failed_runs(jobs, observed.cron_jobs, partial(self._state_of_run, cluster, observed))
 
     def _state_of_run(self, cluster: str, observed: Observed, job: Properties) -> StepState:
         pods = [pod for pod in observed.pods if job_uid(pod) == uid_of(job)]
-        return step_state(self._unplanned(cluster, job), Snapshot(job, pods, Observed(events=observed.events)))
+        return step_state(self._step_of_job(cluster, job), Snapshot(job, pods, Observed(events=observed.events)))
 
-    def _observed(self) -> Iterator[tuple[str, Observed]]:
+    def _observations(self) -> Iterator[tuple[str, Observed]]:
         for name, cluster in self._clusters.items():
             if cluster.observed is not None:
                 yield name, cluster.observed
@@ -335,7 +335,7 @@ class Session:
         instance = labels_of(item).get(INSTANCE, "")
         return not instance or instance == self.plan.instance or instance.endswith(f".{self.plan.instance}")
 
-    def _unplanned(self, cluster: str, job: Properties) -> Expected:
+    def _step_of_job(self, cluster: str, job: Properties) -> Expected:
         """A Job that the plan does not have, with what the plan knows of the step that it was made from."""
         labels, name = labels_of(job), name_of(job)
         pipeline, step = labels.get(NAME, ""), labels.get(COMPONENT, "")
@@ -387,7 +387,7 @@ def _join(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _unpriced(steps: Sequence[Expected], states: Sequence[StepState]) -> list[str]:
+def _pools_without_price(steps: Sequence[Expected], states: Sequence[StepState]) -> list[str]:
     """The pools whose price is not known and that were used."""
     used = {state.name for state in states if state.began is not None}
     pools = [step.pool for step in steps if step.rate is None and step.name in used]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.tools.watch.cluster import before, condition, event, job, pod, unschedulable, workload
 from tools.watch.observed import event_of
-from tools.watch.pod_states import Around, explained, pod_state, scheduling, table
+from tools.watch.pod_states import Around, explain_scheduling, pod_state, recognise, table
 from tools.watch.queue_states import why_suspended, workload_of
 from tools.watch.states import Phase, PodState
 
@@ -134,7 +134,7 @@ def failed(why: str, at: float = 30) -> dict[str, Any]:
 def test_words_of_clusters_are_known_with_what_they_name(
     name: str, words: str, kind: str, values: list[str]
 ) -> None:
-    reason = explained(words, table(name))
+    reason = recognise(words, table(name))
     assert reason is not None
     assert (reason.kind, reason.words) == (kind, words)
     assert all(value in reason.says for value in values)
@@ -219,7 +219,7 @@ def test_the_cause_of_a_backoff_is_read_from_the_pools_own_group() -> None:
     ],
 )  # fmt: skip
 def test_the_schedulers_words_become_one_clause(message: str, kind: str, values: list[str]) -> None:
-    reason = scheduling(message, "train")
+    reason = explain_scheduling(message, "train")
     assert (reason.kind, reason.words) == (kind, message)
     assert all(value in reason.says for value in values)
     assert "reemption" not in reason.says
@@ -229,7 +229,7 @@ def test_what_keeps_a_pod_from_the_other_nodes_is_what_is_to_be_mended() -> None
     words = (
         "0/2 nodes are available: 1 node(s) didn't match pod anti-affinity rules, 1 node(s) were unschedulable."
     )
-    assert "kubectl uncordon" in scheduling(words).fix
+    assert "kubectl uncordon" in explain_scheduling(words).fix
 
 
 CREATING = {"waiting": {"reason": "ContainerCreating"}}
