@@ -30,6 +30,8 @@ CLEAN = (
     "offline/rehearsal",
     "tools",
     "workloads/apps",
+    "tests/workloads/apps",
+    "tests/offline/rehearsal/fakes",
     "infra/kubernetes/image_builds",
     "workloads/gates",
     "workloads/image_builds",

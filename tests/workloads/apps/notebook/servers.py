@@ -37,10 +37,10 @@ class Lab:
         self, path: str, method: str = "GET", *, token: str | None = TOKEN, body: object = None, **headers: str
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and content of an answer; redirections are not followed."""
-        own = {"Authorization": f"token {token}"} if token else {}
-        own |= {name.replace("_", "-"): value for name, value in headers.items()}
+        fields = {"Authorization": f"token {token}"} if token else {}
+        fields |= {name.replace("_", "-"): value for name, value in headers.items()}
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://{self.address}{path}", data, own, method=method)
+        request = urllib.request.Request(f"http://{self.address}{path}", data, fields, method=method)
         opener = urllib.request.build_opener(_Stay, urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=30) as answer:
@@ -69,11 +69,11 @@ def lab(folder: Path, *, idle: int = 3600, **environment: str) -> Iterator[Lab]:
     assert process.stdout is not None
     reader = threading.Thread(target=said.extend, args=(process.stdout,), daemon=True)
     reader.start()
-    found = Lab(port, folder, process)
+    server = Lab(port, folder, process)
     try:
-        until(lambda: process.poll() is not None or _answers(found), lambda: "".join(said))
+        until(lambda: process.poll() is not None or _answers(server), lambda: "".join(said))
         assert process.poll() is None, "".join(said)
-        yield found
+        yield server
     finally:
         process.terminate()
         process.wait(30)

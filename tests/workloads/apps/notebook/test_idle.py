@@ -19,14 +19,14 @@ SCALE = "/apis/apps/v1/namespaces/slipway/statefulsets/mnist-notebook-1a2b/scale
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with lab(tmp_path_factory.mktemp("kept")) as found:
-        yield found
+    with lab(tmp_path_factory.mktemp("kept")) as jupyter:
+        yield jupyter
 
 
 @pytest.fixture
 def api() -> Iterator[Server]:
-    with serving(lambda *_: (200, {"spec": {"replicas": 0}})) as found:
-        yield found
+    with serving(lambda *_: (200, {"spec": {"replicas": 0}})) as stub:
+        yield stub
 
 
 def look(address: str, api: Server, folder: Path, after: int, code: int = 0, token: str = TOKEN) -> str:
@@ -99,7 +99,7 @@ def test_an_api_that_refuses_is_named(server: Lab, tmp_path: Path) -> None:
 def test_kernels_that_nobody_uses_are_ended(tmp_path: Path) -> None:
     with lab(tmp_path / "kept", idle=1) as server:
         kernel = server.json("/api/kernels", "POST", {})["id"]
-        until(lambda: all(each["id"] != kernel for each in server.json("/api/kernels?no_track_activity=1")))
+        until(lambda: all(other["id"] != kernel for other in server.json("/api/kernels?no_track_activity=1")))
 
 
 def _state(server: Lab, kernel: str) -> str:

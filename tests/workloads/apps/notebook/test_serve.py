@@ -15,8 +15,8 @@ from tests.workloads.steps import only_error, run
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with lab(tmp_path_factory.mktemp("kept") / "data") as found:
-        yield found
+    with lab(tmp_path_factory.mktemp("kept") / "data") as jupyter:
+        yield jupyter
 
 
 @pytest.mark.parametrize("token", ["", "   ", "short"])
@@ -43,19 +43,19 @@ def test_what_lies_in_the_kept_folder_opens_nothing_and_is_for_kernels_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever had the folder once would else decide who comes in later: with a package that `pip` put there."""
-    own = tmp_path / ".local"
-    packages = own / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
-    for folder in (own / "etc" / "jupyter", packages):
+    local = tmp_path / ".local"
+    packages = local / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    for folder in (local / "etc" / "jupyter", packages):
         folder.mkdir(parents=True)
     said = {"IdentityProvider": {"token": ""}, "ServerApp": {"allow_unauthenticated_access": True}}
-    for folder in (own / "etc" / "jupyter", tmp_path):
+    for folder in (local / "etc" / "jupyter", tmp_path):
         (folder / "jupyter_server_config.json").write_text(json.dumps(said))
     (packages / "usercustomize.py").write_text(
         f"import sys; open({str(tmp_path / 'ran')!r}, 'a').write(' '.join(sys.orig_argv) + '\\n')"
     )
     # As in a pod: a Python with packages of its users, and JupyterLab beside it.
     monkeypatch.setattr(sys, "executable", sys._base_executable)
-    installed = next(each for each in sys.path if (Path(each) / "jupyterlab").is_dir())
+    installed = next(path for path in sys.path if (Path(path) / "jupyterlab").is_dir())
     with lab(tmp_path, PYTHONPATH=installed) as server:
         for path in ("/api/contents", "/api/kernels", "/files/start.ipynb"):
             assert server.ask(path, token=None)[0] in {302, 401, 403}, path
@@ -109,9 +109,9 @@ def test_the_terminal_is_there(server: Lab) -> None:
 def test_the_starting_notebook_is_written_once(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with lab(folder) as server:
-        found = server.json("/api/contents/start.ipynb")
-        assert found["content"]["cells"][0]["source"].startswith("# This pipeline's run")
-        assert found["content"]["nbformat"] == 4
+        start = server.json("/api/contents/start.ipynb")
+        assert start["content"]["cells"][0]["source"].startswith("# This pipeline's run")
+        assert start["content"]["nbformat"] == 4
     (folder / "start.ipynb").write_text(json.dumps({"mine": True}))
     # Who had the folder once does not decide who may come in.
     (folder / ".jupyter" / "jupyter_server_config.json").write_text('{"IdentityProvider": {"token": ""}}')

@@ -43,7 +43,7 @@ def server(training: tuple[Path, str]) -> Iterator[Server]:
     model = tf.saved_model.load(str(training[0] / "saved_model"))
     signature = model.signatures["serving_default"]
     ((key, spec),) = signature.structured_input_signature[1].items()
-    dimensions = [{"size": str(-1 if each is None else each)} for each in spec.shape]
+    dimensions = [{"size": str(-1 if size is None else size)} for size in spec.shape]
     of_inputs = {key: {"dtype": "DT_UINT8", "tensor_shape": {"dim": dimensions, "unknown_rank": False}}}
     states = [{"version": version, "state": "AVAILABLE"} for version in ("5", "4")]
 
@@ -53,16 +53,16 @@ def server(training: tuple[Path, str]) -> Iterator[Server]:
         if path == "/v1/models/mnist/labels/stable/metadata":
             return 200, {"model_spec": {"name": "mnist", "version": "4"}, "metadata": {}}
         if path == "/v1/models/mnist/versions/4/metadata":
-            found = {"serving_default": {"inputs": of_inputs}}
-            return 200, {"metadata": {"signature_def": {"signature_def": found}}}
+            signatures = {"serving_default": {"inputs": of_inputs}}
+            return 200, {"metadata": {"signature_def": {"signature_def": signatures}}}
         if path == "/v1/models/mnist/versions/4:predict":
             images = np.asarray(content["instances"], dtype=np.uint8)
             ((_, outputs),) = signature(**{key: tf.constant(images)}).items()
             return 200, {"predictions": outputs.numpy().tolist()}
         return 404, {"error": f"Servable not found: {path}"}
 
-    with serving(answer) as found:
-        yield found
+    with serving(answer) as stub:
+        yield stub
 
 
 def executed(store: Path, kept: Path, monkeypatch: pytest.MonkeyPatch, **more: str) -> list[Mapping[str, Any]]:
@@ -73,12 +73,12 @@ def executed(store: Path, kept: Path, monkeypatch: pytest.MonkeyPatch, **more: s
     for name, value in {**variables(store, "mnist", of_steps), "PYTHONPATH": str(ROOT), **more}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SLIPWAY_NOTEBOOK_FOLDER", str(kept))
-    found = nbformat.reads(starting_notebook(), as_version=4)
-    nbformat.validate(found)
+    start = nbformat.reads(starting_notebook(), as_version=4)
+    nbformat.validate(start)
     NotebookClient(
-        found, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(kept)}}
+        start, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(kept)}}
     ).execute()
-    return [cell for cell in found["cells"] if cell["cell_type"] == "code"]
+    return [cell for cell in start["cells"] if cell["cell_type"] == "code"]
 
 
 def said(cell: Mapping[str, Any]) -> str:
@@ -93,21 +93,21 @@ def pictures(cell: Mapping[str, Any]) -> int:
 def test_it_shows_the_run_and_asks_the_model(
     store: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = executed(
+    cells = executed(
         *(store, tmp_path, monkeypatch),
         SERVING_ADDRESS=server.address,
         SLIPWAY_MODEL="mnist",
         SLIPWAY_EXAMPLES=EXAMPLES,
     )
-    overview, results, asked, by_hand = found
+    overview, results, prediction, by_hand = cells
     assert "| train | c8f5021cbf |" in said(overview)
     assert "| predict | none yet |" in said(overview)
     assert "train: Test accuracy 0.9" in said(results)
     assert pictures(results) == 1
-    assert "version 4 takes" in said(asked)
-    assert "3 examples by version 4" in said(asked)
+    assert "version 4 takes" in said(prediction)
+    assert "3 examples by version 4" in said(prediction)
     # Each example and its bars.
-    assert pictures(asked) == 6
+    assert pictures(prediction) == 6
     assert f"--data {store}/mnist/prepare/8a03757921 --output {tmp_path}/by-hand/train" in said(by_hand)
 
 
@@ -118,7 +118,7 @@ def test_the_model_reads_the_digits_that_it_is_shown(store: Path, server: Server
     ((dtype, shape),) = model.inputs(4).values()
     files = sorted((store / "mnist/prepare/8a03757921/images").glob("*.png"))
     truth = json.loads((files[0].parent / "labels.json").read_text())
-    answer = model.predict([examples.instance(each, dtype, shape) for each in files])
+    answer = model.predict([examples.instance(file, dtype, shape) for file in files])
     assert answer.version == 4
     shares = [drawing.shares(output) for output in answer.outputs]
     assert all(abs(sum(share) - 1) < 1e-6 for share in shares)
@@ -142,10 +142,10 @@ def test_a_notebook_that_was_kept_from_before_imports_by_the_earlier_name(
 def test_it_says_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SERVING_ADDRESS", raising=False)
     (tmp_path / "store").mkdir()
-    overview, results, asked, by_hand = executed(tmp_path / "store", tmp_path, monkeypatch)
+    overview, results, prediction, by_hand = executed(tmp_path / "store", tmp_path, monkeypatch)
     assert said(overview).count("none yet") == 3
     assert said(results) == ""
-    assert "serves no model" in said(asked)
+    assert "serves no model" in said(prediction)
     assert "train: " in said(by_hand)
     assert "has no whole result: none yet" in said(by_hand)
 
@@ -153,8 +153,8 @@ def test_it_says_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_server_that_is_away_is_no_error_of_the_notebook(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = executed(store, tmp_path, monkeypatch, SERVING_ADDRESS="127.0.0.1:1", SLIPWAY_MODEL="mnist")
-    assert "127.0.0.1:1/v1/models/mnist" in said(found[2])
+    cells = executed(store, tmp_path, monkeypatch, SERVING_ADDRESS="127.0.0.1:1", SLIPWAY_MODEL="mnist")
+    assert "127.0.0.1:1/v1/models/mnist" in said(cells[2])
 
 
 def test_an_error_has_the_servers_own_words(server: Server) -> None:
@@ -164,9 +164,9 @@ def test_an_error_has_the_servers_own_words(server: Server) -> None:
 
 def test_a_file_in_cells_becomes_a_notebook() -> None:
     source = '"""Not part of it."""\n\n# %% [markdown]\n# # Title\n#\n# Text\n\n# %%\nx = 1\n\n\nprint(x)\n'
-    found = nbformat.reads(notebook(source), as_version=4)
-    nbformat.validate(found)
-    assert [(cell["cell_type"], cell["source"]) for cell in found["cells"]] == [
+    cells = nbformat.reads(notebook(source), as_version=4)
+    nbformat.validate(cells)
+    assert [(cell["cell_type"], cell["source"]) for cell in cells["cells"]] == [
         ("markdown", "# Title\n\nText"),
         ("code", "x = 1\n\n\nprint(x)"),
     ]

@@ -28,10 +28,10 @@ GENEROUS = Bounds(rate=10_000, rate_of_all=10_000, timeout=10)
 def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
     """What ``condition`` gives, as soon as it is true."""
     deadline = time.monotonic() + seconds
-    while not (found := condition()):
+    while not (value := condition()):
         assert time.monotonic() < deadline, "it never was"
         time.sleep(0.01)
-    return found
+    return value
 
 
 def seven(size: int = 280) -> Image.Image:
@@ -87,8 +87,8 @@ def opened(serving: ServingStub) -> Iterator[Opened]:
         return client
 
     yield opening
-    for each in clients:
-        each.__exit__(None, None, None)
+    for client in clients:
+        client.__exit__(None, None, None)
 
 
 @pytest.fixture

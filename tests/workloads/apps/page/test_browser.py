@@ -28,8 +28,8 @@ SEVEN = ([(0.28, 0.2), (0.72, 0.19), (0.5, 0.82)], [(0.4, 0.5), (0.72, 0.49)])
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
+    with chromium() as browser:
+        yield browser
 
 
 @contextlib.contextmanager
@@ -103,7 +103,7 @@ def tab(browser: Browser, running: Running) -> Iterator[Opened]:
     page.context.close()
     # Chromium notes each answer that is not well; the page tells people itself.
     assert [error for error in page.errors if "Failed to load resource" not in error] == []
-    assert all(each.startswith(running.address) for each in page.asked)
+    assert all(url.startswith(running.address) for url in page.asked)
 
 
 @pytest.fixture
@@ -273,8 +273,8 @@ def test_nothing_keeps_people_from_using_it(browser: Browser, shared: Running, s
 
 
 def _violations(page: Opened) -> list[str]:
-    found = Axe().run(page.tab).response["violations"]
-    return [f"{each['id']}: {node['html']}" for each in found for node in each["nodes"]]
+    violations = Axe().run(page.tab).response["violations"]
+    return [f"{rule['id']}: {node['html']}" for rule in violations for node in rule["nodes"]]
 
 
 @pytest.mark.parametrize("size", [(320, 568), (390, 844), (844, 390), (768, 1024)])
@@ -291,8 +291,8 @@ def test_on_a_phone(browser: Browser, shared: Running, size: tuple[int, int]) ->
         # Nothing has to be scrolled sideways, and what is touched is large enough for a finger.
         width = page.tab.evaluate("document.documentElement.scrollWidth")
         assert width <= size[0]
-        for each in page.tab.get_by_role("button").all():
-            box = each.bounding_box()
+        for button in page.tab.get_by_role("button").all():
+            box = button.bounding_box()
             assert box
             assert min(box["width"], box["height"]) >= 44
         page.tab.tap("#random")
@@ -321,7 +321,7 @@ def _swipe(page: Opened) -> None:
 
 def test_a_thousand_labels_have_room(browser: Browser, served: ServedModel) -> None:
     served.classes = 1000
-    served.answer = lambda _: [float(each == 417) * 9 for each in range(1000)]
+    served.answer = lambda _: [float(label == 417) * 9 for label in range(1000)]
     with ServingStub(served) as serving, serve(serving) as running:
         page = Opened(browser, running.address)
         try:

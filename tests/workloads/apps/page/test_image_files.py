@@ -15,12 +15,12 @@ from workloads.apps.page.image_files import PARTS, SCANS, orientation_of, pixels
 from workloads.apps.page.pixels import ImageError, decode, measure
 
 
-def chunk(name: bytes, own: bytes = b"") -> bytes:
-    return struct.pack(">I", len(own)) + name + own + struct.pack(">I", zlib.crc32(name + own))
+def chunk(name: bytes, data: bytes = b"") -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
-def segment(marker: int, own: bytes) -> bytes:
-    return struct.pack(">BBH", 0xFF, marker, len(own) + 2) + own
+def segment(marker: int, data: bytes) -> bytes:
+    return struct.pack(">BBH", 0xFF, marker, len(data) + 2) + data
 
 
 def png_with(extra: bytes) -> bytes:

@@ -64,8 +64,8 @@ def test_a_photograph_lies_as_it_was_taken(page: TestClient) -> None:
 
 
 def test_a_random_image_is_held_out_and_its_truth_comes_with_the_answer(page: TestClient) -> None:
-    found = {page.get("/api/sample").json()["sample"] for _ in range(50)}
-    assert found == {0, 1}
+    numbers = {page.get("/api/sample").json()["sample"] for _ in range(50)}
+    assert numbers == {0, 1}
     assert page.get("/api/sample?not=0").json()["sample"] == 1
     assert "label" not in page.get("/api/sample").text
     answer = page.post("/api/predict?sample=1").json()
@@ -213,11 +213,11 @@ def test_a_server_in_the_place_of_another_has_a_model_of_another_form(
     served.shape = (32, 32, 1)
     served.answer = lambda instance: [0.0] * 9 + [9.0] if len(instance) == 32 else []
 
-    def asked() -> Any:
+    def predict() -> Any:
         return page.post("/api/predict", content=file(seven())).json()
 
-    until(lambda: asked().get("best") == 9)
-    assert asked()["seen"]["width"] == 32
+    until(lambda: predict().get("best") == 9)
+    assert predict()["seen"]["width"] == 32
 
 
 def test_it_says_that_the_server_is_away_and_comes_back_by_itself(
@@ -311,8 +311,8 @@ def test_who_asks_too_fast_waits(opened: Opened) -> None:
 def test_all_together_are_bounded(opened: Opened) -> None:
     page = opened(bounds=replace(GENEROUS, rate_of_all=1, proxies=1))
     answers = [
-        page.post("/api/predict", content=file(seven()), headers={"x-forwarded-for": f"10.0.0.{each}"})
-        for each in range(4)
+        page.post("/api/predict", content=file(seven()), headers={"x-forwarded-for": f"10.0.0.{host}"})
+        for host in range(4)
     ]
     assert [answer.status_code for answer in answers].count(429) >= 1
     assert "many people" in answers[-1].json()["error"]
@@ -359,10 +359,10 @@ class TestOtherClassifiers:
     """Colours, numbers with a point, other sizes, names as labels, shares in place of logits."""
 
     def test_a_model_of_photographs(self, opened: Opened, served: ServedModel) -> None:
-        asked: list[object] = []
+        instances: list[object] = []
 
         def answer(instance: object) -> list[float]:
-            asked.append(instance)
+            instances.append(instance)
             return [0.1, 0.7, 0.2]
 
         served.dtype, served.shape, served.classes, served.answer = "DT_FLOAT", (-1, -1, 3), 3, answer
@@ -370,25 +370,25 @@ class TestOtherClassifiers:
             labels=("daisy", "rose", "tulip"), pictures=Pictures(width=6, height=4, black=-1.0, white=1.0)
         )
         red = Image.new("RGB", (300, 200), (255, 0, 127))
-        found = page.post("/api/predict", content=file(red)).json()
-        assert found["labels"][found["best"]] == "rose"
-        assert found["probabilities"] == [0.1, 0.7, 0.2]
-        (rows,) = asked
+        prediction = page.post("/api/predict", content=file(red)).json()
+        assert prediction["labels"][prediction["best"]] == "rose"
+        assert prediction["probabilities"] == [0.1, 0.7, 0.2]
+        (rows,) = instances
         assert isinstance(rows, list)
         assert (len(rows), len(rows[0]), len(rows[0][0])) == (4, 6, 3)
         assert rows[2][3] == pytest.approx([1.0, -1.0, -0.004], abs=0.01)
 
     def test_a_model_that_decodes_files_itself(self, opened: Opened, served: ServedModel) -> None:
-        asked: list[dict[str, str]] = []
+        instances: list[dict[str, str]] = []
 
         def answer(instance: dict[str, str]) -> list[float]:
-            asked.append(instance)
+            instances.append(instance)
             return [2.0, 1.0]
 
         served.dtype, served.shape, served.classes, served.answer = "DT_STRING", (), 2, answer
         page = opened(pictures=Pictures(width=32, height=32, channels=3))
         assert page.post("/api/predict", content=file(seven())).json()["best"] == 0
-        sent = Image.open(io.BytesIO(base64.b64decode(asked[0]["b64"])))
+        sent = Image.open(io.BytesIO(base64.b64decode(instances[0]["b64"])))
         assert (sent.size, sent.mode) == ((32, 32), "RGB")
 
     def test_one_number_for_two_labels(self, opened: Opened, served: ServedModel) -> None:
@@ -433,10 +433,10 @@ class TestOtherClassifiers:
 
 
 def test_the_model_of_a_held_out_image_gets_its_pixels(opened: Opened, served: ServedModel) -> None:
-    asked: list[list[list[list[int]]]] = []
+    instances: list[list[list[list[int]]]] = []
 
     def answer(instance: list[list[list[int]]]) -> list[float]:
-        asked.append(instance)
+        instances.append(instance)
         return [0.0] * 10
 
     served.answer = answer
@@ -444,15 +444,15 @@ def test_the_model_of_a_held_out_image_gets_its_pixels(opened: Opened, served: S
     image.putpixel((3, 5), 77)
     page = opened(samples=(Sample(image, None),))
     assert page.post("/api/predict?sample=0").json()["truth"] is None
-    assert asked[0][5][3] == [77]
-    assert sum(level for row in asked[0] for (level,) in row) == 77
+    assert instances[0][5][3] == [77]
+    assert sum(level for row in instances[0] for (level,) in row) == 77
 
 
 def test_files_that_the_page_ships_are_those_that_it_reads() -> None:
     from infra.pipelines.page import FILES, REQUIREMENTS
 
     root = Path(__file__).parents[4]
-    assert {root / each for each in FILES} == set(STATIC.iterdir())
+    assert {root / name for name in FILES} == set(STATIC.iterdir())
     assert (root / REQUIREMENTS).is_file()
 
 

@@ -64,16 +64,16 @@ def test_a_photograph_is_fitted(fit: str, corner: int, middle: int) -> None:
     image = Image.new("RGB", (200, 100), (corner,) * 3)
     image.paste((middle,) * 3, (90, 40, 110, 60))
     form = Form(20, 20, 3, fit=fit)  # type: ignore[arg-type]
-    found = prepare(image, form)
-    assert (found.size, found.mode) == ((20, 20), "RGB")
-    assert found.getpixel((0, 0)) == (corner,) * 3
-    assert abs(found.getpixel((10, 10))[0] - middle) < 40  # type: ignore[index]
+    prepared = prepare(image, form)
+    assert (prepared.size, prepared.mode) == ((20, 20), "RGB")
+    assert prepared.getpixel((0, 0)) == (corner,) * 3
+    assert abs(prepared.getpixel((10, 10))[0] - middle) < 40  # type: ignore[index]
 
 
 def test_transparent_paper_is_white_and_black_under_white_ink() -> None:
     for level in (0, 255):
         image = Image.new("LA", (280, 280), (level, 0))
-        image.paste((level, 255), mask=Image.eval(seven(), lambda each: 255 - each))
+        image.paste((level, 255), mask=Image.eval(seven(), lambda grey: 255 - grey))
         assert prepare(decode(file(image)), DIGIT).getpixel((0, 0)) == 0
         expected = np.asarray(prepare(seven(), DIGIT), np.float64)
         assert np.abs(np.asarray(prepare(decode(file(image)), DIGIT), np.float64) - expected).mean() < 2
@@ -85,8 +85,8 @@ def test_every_kind_of_png(mode: str) -> None:
         image = Image.fromarray(np.asarray(seven(), np.uint16) * 257)
     else:
         image = seven().convert("RGBA" if mode == "RGBA" else "RGB").convert(mode)
-    found = np.asarray(prepare(decode(file(image)), DIGIT), np.float64)
-    assert np.abs(found - np.asarray(prepare(seven(), DIGIT), np.float64)).mean() < 4
+    prepared = np.asarray(prepare(decode(file(image)), DIGIT), np.float64)
+    assert np.abs(prepared - np.asarray(prepare(seven(), DIGIT), np.float64)).mean() < 4
 
 
 def test_cmyk_jpegs_are_read() -> None:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from workloads.apps.page.samples import MOST, Sample, SamplesError, load
 
-LABELS = [str(each) for each in range(10)]
+LABELS = [str(digit) for digit in range(10)]
 
 
 @pytest.mark.slow
@@ -30,8 +30,8 @@ def test_folders_named_by_label(tmp_path: Path) -> None:
     for name in ("cat", "dog"):
         (tmp_path / name).mkdir()
         Image.new("RGB", (5, 4)).save(tmp_path / name / "one.jpg")
-    assert [each.truth(["cat", "dog"]) for each in load(tmp_path)] == [0, 1]
-    assert [each.truth(["fish"]) for each in load(tmp_path)] == [None, None]
+    assert [sample.truth(["cat", "dog"]) for sample in load(tmp_path)] == [0, 1]
+    assert [sample.truth(["fish"]) for sample in load(tmp_path)] == [None, None]
 
 
 @pytest.mark.parametrize(("label", "place"), [("b", 1), (0, 0), ("1", 1), (2, None), (-1, None), (None, None)])
@@ -43,9 +43,9 @@ def test_a_label_is_a_name_or_a_place(label: str | int | None, place: int | None
 def test_whole_numbers_of_every_size(tmp_path: Path, kind: str) -> None:
     labels = np.array([3, 0, 9], kind)
     np.savez(tmp_path / "a.npz", images=np.zeros((3, 4, 5, 3), np.uint8), labels=labels)
-    found = load(tmp_path / "a.npz")
-    assert [each.label for each in found] == [3, 0, 9]
-    assert found[0].image.size == (5, 4)
+    samples = load(tmp_path / "a.npz")
+    assert [sample.label for sample in samples] == [3, 0, 9]
+    assert samples[0].image.size == (5, 4)
 
 
 def test_no_more_are_kept_than_there_is_memory_for(tmp_path: Path) -> None:

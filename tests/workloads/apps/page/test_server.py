@@ -73,8 +73,8 @@ def test_fifty_megabytes_are_refused_at_their_header(shared: Running) -> None:
 
 @pytest.mark.parametrize("declared", [True, False])
 def test_fifty_megabytes_fill_no_memory(shared: Running, declared: bool) -> None:
-    own = psutil.Process(shared.process.pid)
-    before = own.memory_info().rss
+    process = psutil.Process(shared.process.pid)
+    before = process.memory_info().rss
     most = before
     with shared.connection() as connection:
         length = b"content-length: 50000000" if declared else b"transfer-encoding: chunked"
@@ -83,7 +83,7 @@ def test_fifty_megabytes_fill_no_memory(shared: Running, declared: bool) -> None
             for _ in range(50):
                 block = b"x" * 1_000_000
                 connection.sendall(block if declared else b"f4240\r\n" + block + b"\r\n")
-                most = max(most, own.memory_info().rss)
+                most = max(most, process.memory_info().rss)
         with contextlib.suppress(ConnectionError):
             said = connection.recv(65536)
             assert said.startswith(b"HTTP/1.1 413"), said
@@ -96,15 +96,15 @@ def test_fifty_megabytes_fill_no_memory(shared: Running, declared: bool) -> None
 def test_one_visitor_does_not_fill_the_memory_with_files_that_never_end(serving: ServingStub) -> None:
     begun = b"POST /api/predict HTTP/1.1\r\nhost: a\r\ncontent-length: 8000000\r\n\r\n" + bytes(7_900_000)
     with serve(serving, "--rate", "1000") as page, contextlib.ExitStack() as many:
-        own = psutil.Process(page.process.pid)
-        before = own.memory_info().rss
+        process = psutil.Process(page.process.pid)
+        before = process.memory_info().rss
         for _ in range(40):
-            each = many.enter_context(page.connection())
+            connection = many.enter_context(page.connection())
             with contextlib.suppress(ConnectionError):
-                each.sendall(begun)
+                connection.sendall(begun)
         until(lambda: b'reason="rate"' in (answers(f"http://127.0.0.1:{page.metrics}/metrics") or b""))
         # Two such files of one visitor, and not the 300 MiB of all.
-        assert own.memory_info().rss - before < 80 * 2**20
+        assert process.memory_info().rss - before < 80 * 2**20
         drawing = file(seven())
         for address in ("127.0.0.1", "127.0.0.2"):
             with socket.create_connection(("127.0.0.1", page.port), 30, (address, 0)) as other:
@@ -132,9 +132,9 @@ def test_connections_that_say_nothing_are_closed(shared: Running) -> None:
     slow.sendall(b"GET / HT")
     idle = shared.connection()
     idle.sendall(HEALTH)
-    for each in (silent, slow, idle):
-        with each:
-            received(each)
+    for connection in (silent, slow, idle):
+        with connection:
+            received(connection)
     assert shared.healthy()
 
 
@@ -154,8 +154,8 @@ def test_no_address_has_all_connections(running: Running) -> None:
     with contextlib.ExitStack() as many:
         opened = [many.enter_context(running.connection()) for _ in range(CONNECTIONS_OF_ONE + 20)]
         refused = opened[CONNECTIONS_OF_ONE:]
-        for each in refused:
-            assert received(each) == b""
+        for connection in refused:
+            assert received(connection) == b""
         # Those of another address are answered.
         with socket.create_connection(("127.0.0.1", running.port), 10, ("127.0.0.2", 0)) as other:
             other.sendall(b"GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
@@ -193,7 +193,7 @@ def test_it_ends_with_sigterm_and_answers_what_it_has_begun(running: Running, se
         connection.sendall(
             b"POST /api/predict HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(body) + body
         )
-        until(lambda: any(each.endswith(":predict") for each in serving.model.asked))
+        until(lambda: any(path.endswith(":predict") for path in serving.model.asked))
         running.process.send_signal(signal.SIGTERM)
         assert b"200 OK" in received(connection)
     assert running.process.wait(30) in {0, -signal.SIGTERM}

@@ -206,16 +206,16 @@ def test_takes_the_result_of_a_step(folder: Folder, model: Path, data: Path) -> 
         model,
         *("--requests", data / "test.npz", "--input", "image=images", "--truth", "labels"),
     )
-    found = versions.read_published(folder.versions)[1]
+    version = versions.read_published(folder.versions)[1]
     metrics = json.loads((model / "metrics.json").read_text(encoding="utf-8"))
-    assert found.facts["accuracy"] == pytest.approx(metrics["test"]["accuracy"], abs=0.003)
+    assert version.facts["accuracy"] == pytest.approx(metrics["test"]["accuracy"], abs=0.003)
     assert report["versions"] == [
         {
             "version": 1,
             "labels": "stable",
-            "accuracy": found.facts["accuracy"],
-            "published": found.facts["published"],
-            "source": found.source[:12],
+            "accuracy": version.facts["accuracy"],
+            "published": version.facts["published"],
+            "source": version.source[:12],
         }
     ]
 

@@ -104,9 +104,9 @@ def test_one_input_may_go_without_its_name(server: Server) -> None:
 
 def test_binary_values_in_and_out(server: Server) -> None:
     row = {**ROWS[0], "tag": {"b64": "/w=="}}
-    code, found = server.post(SENSORS, {"instances": [row]})
+    code, answer = server.post(SENSORS, {"instances": [row]})
     assert code == 200
-    assert found["predictions"][0]["raw_bytes"] == {"b64": "/w=="}
+    assert answer["predictions"][0]["raw_bytes"] == {"b64": "/w=="}
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,10 @@ def test_numbers_are_as_short_as_tells_them_from_others(server: Server, value: f
 
 
 def test_metadata_has_the_signatures(server: Server) -> None:
-    code, found = server.get(f"{HALF}/metadata")
+    code, metadata = server.get(f"{HALF}/metadata")
     assert code == 200
-    assert found["model_spec"] == {"name": "half_plus_three", "signature_name": "", "version": "123"}
-    signatures = found["metadata"]["signature_def"]["signature_def"]
+    assert metadata["model_spec"] == {"name": "half_plus_three", "signature_name": "", "version": "123"}
+    signatures = metadata["metadata"]["signature_def"]["signature_def"]
     default = signatures["serving_default"]
     assert default["method_name"] == "tensorflow/serving/predict"
     given = default["inputs"]["x"]
@@ -182,8 +182,8 @@ def test_errors_say_what_is_wrong(server: Server, path: str, body: Any, said: st
 
 def test_what_is_asked_of_no_model(server: Server) -> None:
     assert server.get("/v1/models/none") == (404, {"error": "Could not find any versions of model none"})
-    found = (404, {"error": "Could not find version 7 of model half_plus_three"})
-    assert server.get(f"{HALF}/versions/7") == found
+    unknown = (404, {"error": "Could not find version 7 of model half_plus_three"})
+    assert server.get(f"{HALF}/versions/7") == unknown
     assert server.get("/v1/models") == (400, {"error": "Missing model name in request."})
     assert server.get("/v1/other") == (400, {"error": "Malformed request: GET /v1/other"})
     assert server.get("/other") == (404, None)

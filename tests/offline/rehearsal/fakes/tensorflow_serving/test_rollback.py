@@ -78,8 +78,8 @@ def goes_by(server: Server, served: Served) -> bool:
 
 
 def labelled(server: Server, label: str) -> int | None:
-    code, found = server.get(f"{MODEL}/labels/{label}/metadata")
-    return int(found["model_spec"]["version"]) if code == 200 else None
+    code, metadata = server.get(f"{MODEL}/labels/{label}/metadata")
+    return int(metadata["model_spec"]["version"]) if code == 200 else None
 
 
 class Visitor(threading.Thread):
@@ -121,9 +121,9 @@ class Visitor(threading.Thread):
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
-    found = Folder(tmp_path, monkeypatch)
-    yield found
-    for server in found.servers:
+    models = Folder(tmp_path, monkeypatch)
+    yield models
+    for server in models.servers:
         server.end()
 
 
@@ -137,12 +137,12 @@ def test_visitors_see_no_publication_and_no_rollback_but_by_the_answer(folder: F
     folder.publish(3, "--serve", "previous")
     folder.publish(3, "--serve", "1")
     folder.publish(3, "--serve", "1", "--canary", "latest")
-    assert [labelled(each, "canary") for each in (quick, late)] == [3, 3]
+    assert [labelled(server, "canary") for server in (quick, late)] == [3, 3]
     folder.publish(3)
     visitor.stop()
     assert visitor.refused == []
     assert visitor.seen == [1, 2, 3, 2, 1, 3]
-    assert not [line for each in (quick, late) for line in each.log if "failed to ReloadConfig" in line]
+    assert not [line for server in (quick, late) for line in server.log if "failed to ReloadConfig" in line]
 
 
 def test_a_server_that_starts_meanwhile_answers_as_those_that_are_there(folder: Folder) -> None:

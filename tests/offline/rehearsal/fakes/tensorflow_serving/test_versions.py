@@ -59,10 +59,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, made: Path) -> Folder:
-    found = Folder(tmp_path / "half", made)
-    found.add(1)
-    found.serve(1, stable=1)
-    return found
+    models = Folder(tmp_path / "half", made)
+    models.add(1)
+    models.serve(1, stable=1)
+    return models
 
 
 @pytest.fixture
@@ -74,8 +74,8 @@ def start(folder: Folder) -> Iterator[Callable[..., Server]]:
         return started[-1]
 
     yield begin
-    for each in started:
-        each.end()
+    for server in started:
+        server.end()
 
 
 class Shared:
@@ -91,23 +91,23 @@ class Shared:
 
     def model(self) -> Folder:
         """A new one in place of all others, whose version 1 is there and is `stable`."""
-        found = Folder(self._folder / f"half-{next(self._numbers)}", self._made, self._file)
-        found.add(1)
-        found.serve(1, stable=1)
-        self.server.until(lambda: self.server.get(f"/v1/models/{found.name}/labels/stable/metadata")[0] == 200)
-        return found
+        folder = Folder(self._folder / f"half-{next(self._numbers)}", self._made, self._file)
+        folder.add(1)
+        folder.serve(1, stable=1)
+        self.server.until(lambda: self.server.get(f"/v1/models/{folder.name}/labels/stable/metadata")[0] == 200)
+        return folder
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, made: Path) -> Iterator[Shared]:
-    found = Shared(tmp_path_factory.mktemp("shared"), made)
-    yield found
-    found.server.end()
+    several = Shared(tmp_path_factory.mktemp("shared"), made)
+    yield several
+    several.server.end()
 
 
 def answer(server: Server, which: str = "", model: str = "half") -> float | str:
-    code, found = server.post(f"/v1/models/{model}{which}:predict", {"instances": [0.0]})
-    return found["predictions"][0] if code == 200 else found["error"]
+    code, content = server.post(f"/v1/models/{model}{which}:predict", {"instances": [0.0]})
+    return content["predictions"][0] if code == 200 else content["error"]
 
 
 def test_takes_up_a_version_and_lets_the_old_one_go(shared: Shared) -> None:
@@ -192,7 +192,7 @@ def test_without_a_file_it_does_not_start(folder: Folder, start: Callable[..., S
 def test_a_file_that_cannot_be_read_changes_nothing(shared: Shared) -> None:
     server, folder = shared.server, shared.model()
     folder.write("model_config_list { config {")
-    server.until(lambda: any(each.startswith("Failed to read ModelServerConfig file") for each in server.log))
+    server.until(lambda: any(line.startswith("Failed to read ModelServerConfig file") for line in server.log))
     assert answer(server, model=folder.name) == 1.0
 
 
@@ -203,9 +203,9 @@ def test_a_broken_version_leaves_the_old_one_serving(shared: Shared) -> None:
     pb.write_bytes(pb.read_bytes()[:40])
     folder.serve(1, 2, stable=1)
     server.until(lambda: server.states(folder.name).get(2) == "END")
-    code, found = server.get(f"/v1/models/{folder.name}/versions/2")
+    code, status = server.get(f"/v1/models/{folder.name}/versions/2")
     assert code == 200
-    (state,) = found["model_version_status"]
+    (state,) = status["model_version_status"]
     assert state["status"]["error_code"] == "UNKNOWN"
     assert state["status"]["error_message"]
     folder.serve(2, stable=1)
