@@ -315,13 +315,19 @@ def read_labels(path: Path) -> dict[str, int]:
     return raw
 
 
-def digest_images(images: Iterable[ImageFile]) -> str:
-    """One digest for names, contents and labels of the images, of which some may not be readable."""
+def digest_images(images: Iterable[ImageFile], *, skip_unreadable: bool = False) -> str:
+    """One digest for names, contents and labels of the images.
+
+    Raises:
+        OSError: one cannot be read, unless `skip_unreadable` leaves its content out.
+    """
 
     def line(image: ImageFile) -> str:
         try:
             content = digest_of(image.path).sha256
         except OSError:
+            if not skip_unreadable:
+                raise
             content = "unreadable"
         return f"{image.name}\0{content}\0{image.label}\n"
 

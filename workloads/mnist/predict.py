@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     manifest = check(options.model)
     with store_errors(options.images):
         images = find_images(options.images)
-        inputs = {"model": manifest.digest, "images": digest_images(images)}
+        inputs = {"model": manifest.digest, "images": digest_images(images, skip_unreadable=True)}
     settings = {"images": str(options.images)}
     earlier = finished(options.output, STEP, inputs, settings)
     if earlier is not None:
