@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from tests.workloads.steps import only_error, run
-from workloads.benchmark.drawing import _panel
+from workloads.benchmark.chart import _panel
 from workloads.benchmark.resnet50 import REMARK, RESULT, STEP
 from workloads.benchmark.results import Result, collect, newest
 from workloads.runtime.exits import BAD_INPUT

@@ -53,10 +53,10 @@ def measuring(made: Steps) -> list[Step]:
 
 def needs(of: Step) -> set[str]:
     """Every step that has to succeed before this one, by pipeline and name."""
-    found: set[str] = set()
-    for each in (*of.inputs.values(), *of.after):
-        found |= {f"{each.pipeline}-{each.name}", *needs(each)}
-    return found
+    names: set[str] = set()
+    for step in (*of.inputs.values(), *of.after):
+        names |= {f"{step.pipeline}-{step.name}", *needs(step)}
+    return names
 
 
 def parsed(of: Callable[[Steps], Step], given: Benchmark) -> argparse.Namespace:
@@ -99,35 +99,21 @@ def test_what_a_run_leaves_out_is_as_tf_cnn_benchmarks_has_it() -> None:
 def test_steps_of_one_pool_follow_one_another_and_those_of_other_pipelines() -> None:
     runs = {**RUNS, "all": {"pool": "gpus", "gpus": 8, "precisions": ["fp16"]}}
 
-    def look(made: Steps) -> dict[str, set[str]]:
-        return {each.name: needs(each) for each in measuring(made)}
+    def look(made: Steps) -> None:
+        steps = {step.name: step for step in measuring(made)}
+        waits = {name: needs(step) for name, step in steps.items()}
+        assert "mnist-predict" in waits["one-fp32"]
+        assert {"mnist-predict", "benchmark-one-fp32"} <= waits["one-fp16"]
+        assert not waits["all-fp16"] & {"mnist-predict", "benchmark-one-fp32", "benchmark-one-fp16"}
+        for name, step in steps.items():
+            of_mnist = [other.name for other in step.after if other.pipeline == "mnist"]
+            assert of_mnist == ([] if name == "all-fp16" else ["train", "predict"]), "those on the same pool alone"
+            assert set(step.inputs) == {"libraries"}, "what comes before only orders"
+        # A GPU node is not asked for, not even by a gate, before the others are done.
+        gate = next(step for step in steps["one-fp32"].after if step.pipeline == "accelerator-gate")
+        assert "mnist-predict" in needs(gate)
 
-    found = inspect(settings(runs=runs), look, before=True)
-    assert "mnist-predict" in found["one-fp32"]
-    assert {"mnist-predict", "benchmark-one-fp32"} <= found["one-fp16"]
-    assert not found["all-fp16"] & {"mnist-predict", "benchmark-one-fp32", "benchmark-one-fp16"}
-
-
-def test_only_steps_on_the_same_pool_are_waited_for() -> None:
-    def look(made: Steps) -> list[list[str]]:
-        return [[each.name for each in step.after if each.pipeline == "mnist"] for step in measuring(made)]
-
-    assert inspect(settings(), look, before=True) == [["train", "predict"]] * 2
-
-
-def test_a_gpu_node_is_not_asked_for_before_the_others_are_done() -> None:
-    def look(made: Steps) -> set[str]:
-        gate = next(each for each in measuring(made)[0].after if each.pipeline == "accelerator-gate")
-        return needs(gate)
-
-    assert "mnist-predict" in inspect(settings(), look, before=True)
-
-
-def test_what_comes_before_only_orders() -> None:
-    def inputs(made: Steps) -> list[set[str]]:
-        return [set(each.inputs) for each in measuring(made)]
-
-    assert inspect(settings(), inputs, before=True) == [{"libraries"}, {"libraries"}]
+    inspect(settings(runs=runs), look, before=True)
 
 
 def test_the_chart_waits_for_every_run_and_reads_all_that_is_in_the_store() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from infra.accelerators import accelerators
 from infra.settings.loading import load
-from tests.support.refusals import TRAIN, Case, named, problems, the_problem
+from tests.support.refusals import Case, named, problems, the_problem
 from tests.support.stack_values import EXISTING, GCP, GONE, changed
 from workloads.benchmark.pipeline import Benchmark
 
@@ -32,21 +32,14 @@ REFUSED: list[Case] = [
     ({f"{T4}.precisions": ["fp16", "fp16"]}, f"{T4}.precisions", "twice", "once"),
     ({f"{T4}.precisions": []}, f"{T4}.precisions", "empty", "at least one"),
     ({f"{T4}.precisions": ["fp64"]}, f"{T4}.precisions[0]", "not one of", "`fp16`"),
-    ({f"{T4}.precisions": "fp16"}, f"{T4}.precisions", "not a list", "a list"),
     ({f"{T4}.batch_size": 0}, f"{T4}.batch_size", "below 1", "1 or more"),
-    ({f"{T4}.warm_up": 0}, f"{T4}.warm_up", "below 1", "1 or more"),
     ({f"{T4}.data": "sinthetic"}, f"{T4}.data", "none of the kinds", "`synthetic`"),
     ({f"{T4}.data": "gs://somewhere"}, f"{T4}.data", "none of the kinds", "`store:<path>`"),
     ({f"{T4}.data": "store:/imagenet"}, f"{T4}.data", "not a folder below", "relative"),
-    ({f"{T4}.data": "store:"}, f"{T4}.data", "not a folder below", "relative"),
     ({f"{T4}.data": "generated"}, f"{T4}.data", "no step writes", "`images: {pool: …}`"),
     ({f"{T4}.pool": "trane"}, f"{T4}.pool", "no cluster of the stack", "`train`"),
     ({f"{T4}.gpus": 2}, f"{T4}.gpus", "one node of pool `train` has 1", "`gpus: 1`"),
-    ({f"{T4}.gpus": 0}, f"{T4}.gpus", "has GPUs", "how many"),
-    ({f"{T4}.pool": "cpu"}, f"{T4}.gpus", "has no GPUs", "`train`"),
-    ({f"{T4}.memory": "64Gi"}, f"{T4}.memory", "one node of pool `train` has", "or less"),
     ({f"{T4}.ephemeral_storage": "1Gi"}, f"{T4}.ephemeral_storage", "CUDA libraries", "2Gi"),
-    ({f"{TRAIN}.nodes": {"count": 0}}, f"{T4}.pool", "for ever", "a node"),
     ({f"{BENCHMARK}.runs.T4": {"pool": "cpu"}}, f"{BENCHMARK}.runs.T4", "not a Kubernetes name", "lower-case"),
     (
         {f"{BENCHMARK}.runs.{'r' * 41}": {"pool": "cpu"}},
@@ -57,8 +50,6 @@ REFUSED: list[Case] = [
     ({f"{BENCHMARK}.runs": {}}, f"{BENCHMARK}.runs", "empty", "at least one"),
     ({f"{BENCHMARK}.chart": GONE}, f"{BENCHMARK}.chart", "required", "needs no GPU"),
     ({f"{BENCHMARK}.chart.pool": "train"}, f"{BENCHMARK}.chart.gpus", "paid for and idle", "`cpu`"),
-    ({f"{BENCHMARK}.images": {"pool": "nowhere"}}, f"{BENCHMARK}.images.pool", "no cluster", "`cpu`"),
-    ({f"{BENCHMARK}.images": {"pool": "cpu", "count": 0}}, f"{BENCHMARK}.images.count", "below 1", "1 or more"),
 ]
 
 
@@ -71,10 +62,10 @@ def test_a_right_one_is_taken() -> None:
 
 @pytest.mark.parametrize(("changes", "key", "reason", "fix"), named(REFUSED))
 def test_refused(changes: dict[str, Any], key: str, reason: str, fix: str) -> None:
-    found = the_problem(changed(STACK, changes))
-    assert found.key == f"slipway:{key}"
-    assert reason in found.reason
-    assert fix in found.fix
+    problem = the_problem(changed(STACK, changes))
+    assert problem.key == f"slipway:{key}"
+    assert reason in problem.reason
+    assert fix in problem.fix
 
 
 def test_bfloat16_is_refused_on_a_cluster_that_is_there_already_too() -> None:

@@ -34,7 +34,7 @@ class Stopwatch:
 
 
 def test_the_time_of_a_step_is_that_of_the_work_that_it_started(capsys: pytest.CaptureFixture[str]) -> None:
-    work = Work(found=[], batch_size=4, batches=3, warm_up=2, image_size=SIZE, reduced=False)
+    work = Work(devices=[], batch_size=4, batches=3, warm_up=2, image_size=SIZE, reduced=False)
     found = _time_steps(Stopwatch(0.02), iter([(None, None)] * 5), work, 8)  # type: ignore[arg-type]
     assert len(found.seconds) == 3
     assert min(*found.seconds, found.compiling) >= 0.02
@@ -115,7 +115,7 @@ def test_tf32_is_said_of_fp32_on_gpus_that_have_it(
     # Said to be virtual, because there is none to ask for the memory that was used.
     gpu = Accelerator("/device:CPU:0", "a GPU", virtual=True, details={"compute_capability": capability})
     options = _parse(["--output", str(tmp_path), "--precision", precision])
-    work = Work(found=[gpu, gpu], batch_size=4, batches=2, warm_up=1, image_size=SIZE, reduced=False)
+    work = Work(devices=[gpu, gpu], batch_size=4, batches=2, warm_up=1, image_size=SIZE, reduced=False)
     measured = Measured([0.5, 0.5], wall=1.0, compiling=2.0, to_first_step=3.0, losses=[1.0, 0.5, 0.4], skipped=0)
 
     found = SimpleNamespace(**_result(options, {"data": "synthetic"}, work, measured))

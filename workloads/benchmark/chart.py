@@ -15,6 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
 from workloads.benchmark.resnet50 import REMARK
 from workloads.benchmark.results import COLUMNS, Result, collect, efficiency, newest
 from workloads.runtime.exits import OK, run, stop_on_sigterm
@@ -36,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     stop_on_sigterm("nothing was published")
     everything = collect(options.results)
-    inputs = {f"{number} {each.run}": each.digest for number, each in enumerate(everything)}
+    inputs = {f"{number} {result.run}": result.digest for number, result in enumerate(everything)}
     shown = newest(everything)
     earlier = finished(options.output, STEP, inputs, {"format": FORMAT})
     if earlier is None:
@@ -45,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
             summary = {"results": len(shown), "runs": len(everything)}
             publish(staged, options.output, step=STEP, inputs=inputs, settings={"format": FORMAT}, summary=summary)
     print(table(shown))
-    if any(each["reduced"] for each in shown):
+    if any(result["reduced"] for result in shown):
         print(f"* {REMARK}")
     what = f"{len(shown)} of {len(everything)} run(s), the last of each configuration"
     print(f"{'Drew' if earlier is None else 'Nothing to do:'} {what}: {options.output / CHART}")
@@ -67,45 +72,191 @@ def table(results: Sequence[Result]) -> str:
     return "\n".join([line(head), line(["-" * width for width in widths]), *map(line, rows)])
 
 
-def _cells(each: Result, among: Sequence[Result]) -> tuple[str, ...]:
-    share = efficiency(each, among)
+def _cells(result: Result, among: Sequence[Result]) -> tuple[str, ...]:
+    share = efficiency(result, among)
     return (
-        f"{each['device']}{' *' if each['reduced'] else ''}",
-        str(each.nodes),
-        str(each["gpus"]),
-        each.precision,
-        "yes" if each["xla"] else "no",
-        str(each["data"]),
-        str(each["batch_size_per_gpu"]),
-        f"{each['images_per_second']:.1f}",
-        f"{each['uncertainty']:.1f}",
-        f"{each['jitter']:.1f}",
-        f"{each['images_per_second_per_gpu']:.1f}",
+        f"{result['device']}{' *' if result['reduced'] else ''}",
+        str(result.nodes),
+        str(result["gpus"]),
+        result.precision,
+        "yes" if result["xla"] else "no",
+        str(result["data"]),
+        str(result["batch_size_per_gpu"]),
+        f"{result['images_per_second']:.1f}",
+        f"{result['uncertainty']:.1f}",
+        f"{result['jitter']:.1f}",
+        f"{result['images_per_second_per_gpu']:.1f}",
         "" if share is None else f"{share:.0%}",
-        each.run,
+        result.run,
     )
 
 
 def _write(folder: Path, everything: Sequence[Result], shown: Sequence[Result]) -> None:
-    from workloads.benchmark.drawing import draw
+    pass
 
     draw(shown, folder / CHART)
     content: dict[str, Any] = {
-        "results": [_content(each, shown) for each in shown],
-        "earlier": [_content(each, everything) for each in everything if each not in shown],
+        "results": [_content(result, shown) for result in shown],
+        "earlier": [_content(result, everything) for result in everything if result not in shown],
     }
     (folder / RESULTS).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(each.row(shown) for each in shown)
+    writer.writerows(result.row(shown) for result in shown)
     (folder / "results.csv").write_text(text.getvalue(), encoding="utf-8")
-    remark = f"\n\\* {REMARK}\n" if any(each["reduced"] for each in shown) else ""
+    remark = f"\n\\* {REMARK}\n" if any(result["reduced"] for result in shown) else ""
     (folder / "results.md").write_text(f"{table(shown)}\n{remark}", encoding="utf-8")
 
 
-def _content(each: Result, among: Sequence[Result]) -> dict[str, Any]:
-    return {"run": each.run, **each.content, "nodes": each.nodes, "efficiency": efficiency(each, among)}
+def _content(result: Result, among: Sequence[Result]) -> dict[str, Any]:
+    return {"run": result.run, **result.content, "nodes": result.nodes, "efficiency": efficiency(result, among)}
+
+
+# The bar chart: images per second by GPU type and count, a bar for each precision.
+#
+# Where one node was measured, too, bars of several say how much of that speed each of their GPUs has.
+
+
+COLOURS = {"fp32": "#4477aa", "fp32 (TF32)": "#66ccee", "bf16": "#228833", "fp16": "#ee8833"}
+"""Paul Tol's palette, which most colour-blind people can tell apart."""
+XLA_HATCH, STORED_HATCH, REDUCED_HATCH = "//", "oo", "xx"
+WIDTH_OF_BAR, GAP = 0.9, 1.0
+"""In inches: a bar, and what is between two groups."""
+HEIGHT = 4.6
+DPI = 130
+
+
+def draw(results: Sequence[Result], file: Path) -> None:
+    """Write a PNG with `results`, one of each configuration; measurements on a CPU have a panel of their own."""
+    mpl.rcParams.update({"font.size": 10, "hatch.linewidth": 0.7, "axes.spines.top": False})
+    panels = [
+        part
+        for part in ([result for result in results if result["reduced"] is flag] for flag in (False, True))
+        if part
+    ]
+    width = max(_width(part) for part in panels)
+    figure = Figure(figsize=(max(width, 6.4), HEIGHT * len(panels)), layout="constrained")
+    for axes, part in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
+        _panel(axes, part)
+    figure.savefig(file, dpi=DPI)
+
+
+def _width(results: Sequence[Result]) -> float:
+    return 1.5 + len(results) * WIDTH_OF_BAR + len({result.group for result in results}) * GAP
+
+
+def _panel(axes: Axes, results: Sequence[Result]) -> None:
+    reduced = bool(results[0]["reduced"])
+    labels = {result.configuration: _label(result, results) for result in results}
+    groups: dict[tuple[str, int, int], list[Result]] = {}
+    for result in results:
+        groups.setdefault(result.group, []).append(result)
+    seen: set[str] = set()
+    ticks: list[tuple[float, str]] = []
+    place = 0.0
+    for group in sorted(groups, key=lambda group: (_best(group[0], results), *group)):
+        bars = groups[group]
+        for number, result in enumerate(bars):
+            label = labels[result.configuration]
+            hatch = (XLA_HATCH if result["xla"] else "") + (STORED_HATCH if result["data"] != "synthetic" else "")
+            hatch += REDUCED_HATCH if reduced else ""
+            colour = COLOURS[result.precision]
+            axes.bar(
+                place + number,
+                result["images_per_second"],
+                width=0.86,
+                yerr=result["uncertainty"],
+                capsize=5,
+                color=colour,
+                alpha=0.55 if reduced else 1.0,
+                edgecolor="white" if hatch else colour,
+                hatch=hatch or None,
+                error_kw={"elinewidth": 1.2, "ecolor": "#222222"},
+                label="_" + label if label in seen else label,
+            )
+            axes.annotate(
+                _above(result, results),
+                (place + number, result["images_per_second"] + result["uncertainty"]),
+                xytext=(0, 4),
+                textcoords="offset points",
+                ha="center",
+                fontweight="bold",
+                fontsize=9.5,
+            )
+            seen.add(label)
+        ticks.append((place + (len(bars) - 1) / 2, _group_label(group, bars)))
+        place += len(bars) + GAP
+    axes.set_xticks([at for at, _ in ticks], [text for _, text in ticks])
+    axes.tick_params(axis="x", length=0)
+    axes.set_xlim(-1, place - GAP)
+    axes.set_ylim(0, 1.2 * max(result["images_per_second"] + result["uncertainty"] for result in results))
+    axes.yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.set_ylabel("images per second")
+    axes.grid(axis="y", color="#dddddd", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines["right"].set_visible(False)
+    axes.set_title("ResNet-50 training throughput", loc="left", fontweight="bold", pad=24 if reduced else 10)
+    if reduced:
+        text = REMARK[0].upper() + REMARK[1:]
+        axes.text(0, 1.02, text, transform=axes.transAxes, color="#b00020", fontsize=10)
+    entries = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    ordered = list(dict.fromkeys(labels[result.configuration] for result in _by_precision(results)))
+    axes.legend(
+        [entries[label] for label in ordered],
+        ordered,
+        frameon=False,
+        loc="upper left",
+        # Below the names of the groups, which have up to three lines: above, the highest bar would be in the way.
+        bbox_to_anchor=(0, -0.19),
+        ncols=min(len(ordered), 4),
+        borderaxespad=0,
+    )
+
+
+def _above(result: Result, results: Sequence[Result]) -> str:
+    """What stands above a bar."""
+    speed = f"{result['images_per_second']:,.{1 if result['reduced'] else 0}f}"
+    share = efficiency(result, results)
+    return speed if share is None else f"{share:.0%} of one\n{speed}"
+
+
+def _best(device: str, results: Sequence[Result]) -> float:
+    return max(result["images_per_second_per_gpu"] for result in results if result["device"] == device)
+
+
+def _by_precision(results: Sequence[Result]) -> list[Result]:
+    known = list(COLOURS)
+    return sorted(
+        results, key=lambda result: (known.index(result.precision), result["xla"], result["data"] != "synthetic")
+    )
+
+
+def _label(result: Result, among: Sequence[Result]) -> str:
+    """The precision, and what else tells this result's bar from others of its precision."""
+    parts = [result.precision]
+    if result["xla"]:
+        parts.append("XLA")
+    if result["data"] != "synthetic":
+        parts.append(f"{result['data']} data")
+    for key, text in (("batch_size_per_gpu", "batch {}"), ("image_size", "{0} x {0} pixels")):
+        if len({other[key] for other in among}) > 1:
+            parts.append(text.format(result[key]))
+    return ", ".join(parts)
+
+
+def _group_label(group: tuple[str, int, int], bars: Sequence[Result]) -> str:
+    device, nodes, count = group
+    among = f"{nodes} nodes, each " if nodes > 1 else ""
+    if count == 0:
+        return f"{nodes} nodes, CPU" if nodes > 1 else "CPU"
+    per_node = count // nodes
+    stand_in = "\n(a CPU in its place)" if any(bar["virtual_devices"] for bar in bars) else ""
+    return f"{device}\n{among}{per_node} GPU{'s' if per_node != 1 else ''}{stand_in}"
+
+
+# The command line.
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

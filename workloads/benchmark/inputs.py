@@ -36,10 +36,10 @@ def files(folder: Path) -> list[Path]:
     """
     with store_errors(folder):
         if not (folder / MANIFEST).exists():
-            found = sorted(path for path in folder.glob(PATTERN) if path.is_file())
-            if not found:
+            paths = sorted(path for path in folder.glob(PATTERN) if path.is_file())
+            if not paths:
                 raise StepError(BAD_INPUT, f"{folder}: no file {PATTERN}; workloads.benchmark.images writes some")
-            return found
+            return paths
         entries = load_manifest(folder).files
         for name, entry in entries.items():
             # Sizes alone: reading everything once to check it would leave it in the node's cache. Each record has
@@ -51,12 +51,12 @@ def files(folder: Path) -> list[Path]:
 
 def digest(folder: Path) -> str:
     """What names the content of `folder`: its manifest's digest, or that of names and sizes without one."""
-    found = files(folder)
+    paths = files(folder)
     with store_errors(folder):
         if (folder / MANIFEST).exists():
             return load_manifest(folder).digest
-        listed = "".join(f"{path.name} {path.stat().st_size}\n" for path in found)
-    return hashlib.sha256(listed.encode()).hexdigest()
+        sizes = "".join(f"{path.name} {path.stat().st_size}\n" for path in paths)
+    return hashlib.sha256(sizes.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -102,14 +102,14 @@ class Batches:
         names = [str(path) for path in files(folder)]
         if self.strategy.num_replicas_in_sync > 1:
             # They go on for ever, and processes that are told so need not ask each other before each step.
-            def own(context: tf.distribute.InputContext) -> tf.data.Dataset:
+            def of_process(context: tf.distribute.InputContext) -> tf.data.Dataset:
                 return (
                     self._of_files(names, context.num_input_pipelines, context.input_pipeline_id)
                     .repeat()
                     .prefetch(2)
                 )
 
-            return iter(self.strategy.distribute_datasets_from_function(own))
+            return iter(self.strategy.distribute_datasets_from_function(of_process))
         batches = self._of_files(names)
         if self.devices and "GPU" in self.devices[0]:
             return iter(batches.apply(tf.data.experimental.prefetch_to_device(self.devices[0])))
@@ -126,8 +126,8 @@ class Batches:
         read = names[process::processes] if shared else names
 
         def records_of(name: tf.Tensor) -> tf.data.Dataset:
-            found = tf.data.TFRecordDataset(name)
-            return found if shared else found.shard(processes, process)
+            in_file = tf.data.TFRecordDataset(name)
+            return in_file if shared else in_file.shard(processes, process)
 
         records = (
             tf.data.Dataset.from_tensor_slices(read)

@@ -120,7 +120,7 @@ def check_precisions(section: Section[Benchmark]) -> Iterator[Finding]:
     """Findings about precisions that stand there twice, and those that GPUs do not compute in."""
     for name, run in section.settings.runs.items():
         at = section.key("runs", name)
-        if twice := [each for each, count in Counter(run.precisions).items() if count > 1]:
+        if twice := [precision for precision, count in Counter(run.precisions).items() if count > 1]:
             reason = f"{listed(twice, 'and')} stands there twice"
             yield Finding((*at, "precisions"), run.precisions, reason, "write each once")
         _, pool = section.pools.get(run.pool, (None, None))
@@ -160,7 +160,7 @@ def steps(settings: Benchmark) -> list[StepDeclaration]:
     runs: list[StepDeclaration] = []
     for name, run in settings.runs.items():
         for precision in run.precisions:
-            before = [each.name for each in runs if each.placed_by.pool == run.pool]
+            before = [step.name for step in runs if step.placed_by.pool == run.pool]
             runs.append(_measuring(f"{name}-{precision}", run, precision, settings.seed, before))
     images = settings.images if any(run.data == GENERATED for run in settings.runs.values()) else None
     return [*runs, _chart(settings.chart, runs), *([_images(images, settings.seed)] if images else [])]

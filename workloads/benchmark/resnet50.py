@@ -14,14 +14,15 @@ import math
 import platform
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from workloads.benchmark import inputs
-from workloads.benchmark.timing import HEADER, line, shown, speed, step_seconds, total
 from workloads.runtime.devices import Accelerator, accelerators, before_import, cpu_alone, describe, strategy
 from workloads.runtime.exits import (
     ACCELERATOR_REFUSED,
@@ -35,11 +36,6 @@ from workloads.runtime.exits import (
 )
 from workloads.runtime.nodes import collectives
 from workloads.runtime.store import finished, publish, staging, store_errors
-
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from workloads.benchmark.training import Training
 
 STEP = "benchmark.resnet50"
 RESULT = "result.json"
@@ -58,11 +54,11 @@ _started = time.monotonic()
 
 @dataclass(frozen=True)
 class Work:
-    """What is measured: `found` are the accelerators of this node that take part, none where the CPU trains; each
-    of the `nodes` has as many.
+    """What is measured: `devices` are the accelerators of this node that take part, none where the CPU trains, and
+    each of the `nodes` has as many.
     """
 
-    found: list[Accelerator]
+    devices: list[Accelerator]
     batch_size: int
     batches: int
     warm_up: int
@@ -73,7 +69,7 @@ class Work:
     @property
     def replicas(self) -> int:
         """How many train together."""
-        return max(len(self.found), 1) * self.nodes
+        return max(len(self.devices), 1) * self.nodes
 
 
 @dataclass(frozen=True)
@@ -124,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
     before_import(libraries=options.libraries)
     if among is None:
         work = _work(options, cpu_alone() if options.gpus == 0 else accelerators())
-        result = _run(options, settings, work, strategy(work.found))
+        result = _run(options, settings, work, strategy(work.devices))
         _publish(options, data, settings, work, result)
     else:
         work, result = _run_together(options, data, settings, among)
@@ -145,8 +141,8 @@ def _run_together(
 ) -> tuple[Work, dict[str, Any]]:
     """Measure as one of several processes. The first of them publishes, and none leaves before it has."""
     with collectives.others(among):
-        distribution, there = collectives.join(among, options.gpus)
-        work = _work(options, there, among.count)
+        distribution, devices = collectives.join(among, options.gpus)
+        work = _work(options, devices, among.count)
         result = _run(options, settings, work, distribution)
         if among.writes:
             _publish(options, data, settings, work, result)
@@ -174,7 +170,7 @@ def _publish(
 
 
 def _devices(work: Work) -> str:
-    return f"{work.nodes} nodes with {describe(work.found)}" if work.nodes > 1 else describe(work.found)
+    return f"{work.nodes} nodes with {describe(work.devices)}" if work.nodes > 1 else describe(work.devices)
 
 
 def _print_total(images_per_second: float, *, reduced: bool) -> None:
@@ -182,26 +178,26 @@ def _print_total(images_per_second: float, *, reduced: bool) -> None:
     if reduced:
         print(f"Reduced: {REMARK}")
     print("-" * 64)
-    print(total(images_per_second))
+    print(total_line(images_per_second))
 
 
-def _work(options: argparse.Namespace, there: list[Accelerator], nodes: int = 1) -> Work:
+def _work(options: argparse.Namespace, available: list[Accelerator], nodes: int = 1) -> Work:
     """What is to be measured on this machine, one of `nodes`."""
-    asked = len(there) if options.gpus is None else options.gpus
-    if len(there) < asked:
+    gpus = len(available) if options.gpus is None else options.gpus
+    if len(available) < gpus:
         raise StepError(
             ACCELERATOR_REFUSED,
-            f"asked: {asked} GPU(s), found: {describe(there) if there else 'none'}. Is the driver installed and "
-            "the image one for GPUs? --gpus 0 measures the CPU, with small steps",
+            f"asked: {gpus} GPU(s), found: {describe(available) if available else 'none'}. Is the driver "
+            "installed and the image one for GPUs? --gpus 0 measures the CPU, with small steps",
         )
-    found = there[:asked]
+    devices = available[:gpus]
     amounts = {name: getattr(options, name) for name in REDUCED}
-    reduced = not found or any(one.virtual for one in found)
+    reduced = not devices or any(device.virtual for device in devices)
     if reduced:
         # Of several nodes each has one: TensorFlow takes one CPU of each.
-        found = found[: REDUCED_REPLICAS if nodes == 1 else 1]
+        devices = devices[: REDUCED_REPLICAS if nodes == 1 else 1]
         amounts = {name: min(amount, REDUCED[name]) for name, amount in amounts.items()}
-    return Work(found=found, reduced=reduced, nodes=nodes, **amounts)
+    return Work(devices=devices, reduced=reduced, nodes=nodes, **amounts)
 
 
 def _announce(work: Work, options: argparse.Namespace) -> str:
@@ -230,7 +226,7 @@ def _measure(options: argparse.Namespace, work: Work, distribution: tf.distribut
     keras.utils.set_random_seed(options.seed)
     training = build(distribution, options.precision, work.image_size, xla=options.xla)
     # Virtual ones of several nodes are no devices of TensorFlow.
-    devices = [one.device for one in work.found if work.nodes == 1 or not one.virtual]
+    devices = [one.device for one in work.devices if work.nodes == 1 or not one.virtual]
     feed = inputs.Batches(distribution, devices, work.batch_size, work.image_size, options.seed)
     try:
         with store_errors(Path(options.data)):
@@ -280,8 +276,8 @@ def _time_steps(training: Training, batches: Iterator[tuple[Any, Any]], work: Wo
     began = time.perf_counter()
     for number in range(1, work.batches + 1):
         seconds.append(one_step())
-        if shown(number):
-            print(line(number, speed(images, seconds), losses[-1]), flush=True)
+        if is_displayed(number):
+            print(step_line(number, speed(images, seconds), losses[-1]), flush=True)
     wall = time.perf_counter() - began
     skipped = work.batches - (training.updates - before)
     if skipped:
@@ -298,19 +294,19 @@ def _result(
 
     replicas = work.replicas
     images = work.batch_size * replicas
-    found = speed(images, measured.seconds)
+    rate = speed(images, measured.seconds)
     images_per_second = images * work.batches / measured.wall
-    capability = work.found[0].details.get("compute_capability") if work.found else None
+    capability = work.devices[0].details.get("compute_capability") if work.devices else None
     build = tf.sysconfig.get_build_info()
     return {
         "model": MODEL,
-        "device": work.found[0].model if work.found else "CPU",
+        "device": work.devices[0].model if work.devices else "CPU",
         "compute_capability": ".".join(map(str, capability)) if capability else None,
         # What a fast GPU is compared by; a stand-in counts as the GPUs that it was asked to be.
-        "gpus": (len(work.found) if options.gpus is None else options.gpus) * work.nodes,
+        "gpus": (len(work.devices) if options.gpus is None else options.gpus) * work.nodes,
         "nodes": work.nodes,
         "replicas": replicas,
-        "virtual_devices": any(one.virtual for one in work.found),
+        "virtual_devices": any(one.virtual for one in work.devices),
         "reduced": work.reduced,
         **({"remark": REMARK} if work.reduced else {}),
         "precision": options.precision,
@@ -329,15 +325,15 @@ def _result(
         "seed": options.seed,
         "images_per_second": images_per_second,
         "images_per_second_per_gpu": images_per_second / replicas,
-        "uncertainty": found.uncertainty,
-        "jitter": found.jitter,
-        "step_seconds": step_seconds(measured.seconds).as_dict(),
+        "uncertainty": rate.uncertainty,
+        "jitter": rate.jitter,
+        "step_seconds": step_seconds(measured.seconds),
         "compile_seconds": measured.compiling,
         "seconds_to_first_step": measured.to_first_step,
         "seconds": time.monotonic() - _started,
         "loss": {"first": measured.losses[0], "last": measured.losses[-1]},
         "steps_without_update": measured.skipped,
-        "peak_gpu_memory_bytes": _peak_gpu_memory(work.found),
+        "peak_gpu_memory_bytes": _peak_gpu_memory(work.devices),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "asked": settings,
         "versions": {
@@ -351,12 +347,88 @@ def _result(
     }
 
 
-def _peak_gpu_memory(found: list[Accelerator]) -> int | None:
+def _peak_gpu_memory(devices: list[Accelerator]) -> int | None:
     """Most memory that TensorFlow had in use on any one GPU; None without GPUs."""
     import tensorflow as tf
 
-    real = [one.device.rpartition("device:")[2] for one in found if not one.virtual]
+    real = [one.device.rpartition("device:")[2] for one in devices if not one.virtual]
     return max((tf.config.experimental.get_memory_info(name)["peak"] for name in real), default=None)
+
+
+# How fast steps were, and how sure that is. The definitions and the printed form are those of tf_cnn_benchmarks,
+# so that its figures can be read beside these: get_perf_timing and benchmark_one_step in
+# scripts/tf_cnn_benchmarks/benchmark_cnn.py of github.com/tensorflow/benchmarks at commit 8fb79079 (October 2023),
+# read 2026-11-20.
+
+
+DISPLAY_EVERY = 10
+"""Steps between two lines of the log."""
+HEADER = "Step\tImg/sec\ttotal_loss"
+TO_STANDARD_DEVIATION = 1.4826
+"""The median absolute deviation of a normal distribution times this is its standard deviation."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Images per second over some steps.
+
+    `mean` is images over mean time; `uncertainty` the standard error of the mean of the steps' speeds; `jitter`
+    their median absolute deviation, scaled to a standard deviation, which single slow steps do not move.
+    """
+
+    mean: float
+    uncertainty: float
+    jitter: float
+
+
+def speed(images: int, seconds: Sequence[float]) -> Speed:
+    """The speed of steps that took `seconds` each, for `images` images each."""
+    times = np.asarray(seconds, np.float64)
+    speeds = images / times
+    return Speed(
+        mean=float(images / times.mean()),
+        uncertainty=float(speeds.std() / np.sqrt(len(speeds))),
+        jitter=float(TO_STANDARD_DEVIATION * np.median(np.abs(speeds - np.median(speeds)))),
+    )
+
+
+def step_seconds(seconds: Sequence[float]) -> dict[str, float]:
+    """Mean, extremes and percentiles of how long steps took."""
+    times = np.asarray(seconds, np.float64)
+    p50, p90, p99 = (float(value) for value in np.percentile(times, [50, 90, 99]))
+    return {
+        "mean": float(times.mean()),
+        "minimum": float(times.min()),
+        "p50": p50,
+        "p90": p90,
+        "p99": p99,
+        "maximum": float(times.max()),
+    }
+
+
+def is_displayed(step: int) -> bool:
+    """Whether the log has a line for this step, counted from 1: the first one and every tenth."""
+    return step == 1 or step % DISPLAY_EVERY == 0
+
+
+def step_line(step: int, so_far: Speed, loss: float) -> str:
+    """The log's line after `step` steps."""
+    rate = f"images/sec: {so_far.mean:.1f} +/- {so_far.uncertainty:.1f} (jitter = {so_far.jitter:.1f})"
+    return f"{step}\t{rate}\t{loss:.3f}"
+
+
+def total_line(images_per_second: float) -> str:
+    """The last line of the log: all images of all timed steps over the wall time from the first to the last."""
+    return f"total images/sec: {images_per_second:.2f}"
+
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from workloads.benchmark.training import Training
+
+
+# The command line.
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -17,18 +17,8 @@ from workloads.runtime.store import MANIFEST, NotWholeError, check, load_manifes
 DEEPEST = 2
 """A run is a folder given, or one this many levels below: `benchmark/<run>/<digest>`."""
 COLUMNS = (
-    *(
-        "run",
-        "device",
-        "nodes",
-        "gpus",
-        "precision",
-        "xla",
-        "data",
-        "image_size",
-        "batch_size_per_gpu",
-        "images_per_second",
-    ),
+    *("run", "device", "nodes", "gpus", "precision", "xla", "data"),
+    *("image_size", "batch_size_per_gpu", "images_per_second"),
     *("uncertainty", "jitter", "images_per_second_per_gpu", "compile_seconds", "peak_gpu_memory_bytes"),
     *("efficiency", "reduced", "finished"),
 )
@@ -74,8 +64,8 @@ class Result:
 
     def row(self, among: Iterable[Result]) -> dict[str, Any]:
         """The values of COLUMNS, where `among` are the results beside it."""
-        own = {"run": self.run, "nodes": self.nodes, "efficiency": efficiency(self, among)}
-        return {**own, **{name: self.content[name] for name in COLUMNS if name not in own}}
+        known = {"run": self.run, "nodes": self.nodes, "efficiency": efficiency(self, among)}
+        return {**known, **{name: self.content[name] for name in COLUMNS if name not in known}}
 
 
 def collect(folders: Iterable[Path]) -> list[Result]:
@@ -84,9 +74,9 @@ def collect(folders: Iterable[Path]) -> list[Result]:
     Raises:
         StepError: with BAD_INPUT where a folder is missing or there is no result at all; StoreError.
     """
-    found: dict[Path, Result] = {}
-    asked = list(folders)
-    for folder in asked:
+    results: dict[Path, Result] = {}
+    searched = list(folders)
+    for folder in searched:
         with store_errors(folder):
             if not folder.is_dir():
                 raise StepError(BAD_INPUT, f"--results {folder}: there is no such folder")
@@ -102,10 +92,10 @@ def collect(folders: Iterable[Path]) -> list[Result]:
                 except (NotWholeError, ValueError, KeyError, TypeError) as error:
                     print(f"Left out: {place}: {error!r}" if isinstance(error, KeyError) else f"Left out: {error}")
                     continue
-                found[place.resolve()] = result
-    if not found:
-        raise StepError(BAD_INPUT, f"no result of {MEASURES} in {', '.join(map(str, asked))} or below")
-    return sorted(found.values(), key=lambda each: (each["finished"], each.run))
+                results[place.resolve()] = result
+    if not results:
+        raise StepError(BAD_INPUT, f"no result of {MEASURES} in {', '.join(map(str, searched))} or below")
+    return sorted(results.values(), key=lambda result: (result["finished"], result.run))
 
 
 def newest(results: Iterable[Result]) -> list[Result]:
@@ -114,13 +104,13 @@ def newest(results: Iterable[Result]) -> list[Result]:
     order = {"fp32": 0, "bf16": 1, "fp16": 2}
     return sorted(
         last.values(),
-        key=lambda each: (
-            each["reduced"],
-            *each.group,
-            order.get(each["precision"], 3),
-            each["xla"],
-            each["data"],
-            each["batch_size_per_gpu"],
+        key=lambda result: (
+            result["reduced"],
+            *result.group,
+            order.get(result["precision"], 3),
+            result["xla"],
+            result["data"],
+            result["batch_size_per_gpu"],
         ),
     )
 
@@ -132,12 +122,12 @@ def efficiency(result: Result, among: Iterable[Result]) -> float | None:
     """
     if result.nodes == 1:
         return None
-    one = [
-        each
-        for each in among
-        if each.nodes == 1 and each.alike == result.alike and each["gpus"] * result.nodes == result["gpus"]
+    on_one = [
+        other
+        for other in among
+        if other.nodes == 1 and other.alike == result.alike and other["gpus"] * result.nodes == result["gpus"]
     ]
-    return result["images_per_second_per_gpu"] / one[-1]["images_per_second_per_gpu"] if one else None
+    return result["images_per_second_per_gpu"] / on_one[-1]["images_per_second_per_gpu"] if on_one else None
 
 
 def _places(folder: Path) -> Iterator[Path]:

@@ -91,7 +91,7 @@ def build(strategy: tf.distribute.Strategy, precision: str, image_size: int, *, 
         optimizer.build(model.trainable_variables)
 
     @tf.function(autograph=False, jit_compile=xla)
-    def gradients(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def compute_gradients(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
             logits = tf.cast(model(_scaled(images), training=True), tf.float32)
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
@@ -99,10 +99,10 @@ def build(strategy: tf.distribute.Strategy, precision: str, image_size: int, *, 
         return loss, tape.gradient(scaled, model.trainable_variables)
 
     def on_replica(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        loss, found = gradients(images, labels)
+        loss, gradients = compute_gradients(images, labels)
         if fixed_scale is not None:
-            found = [tf.where(tf.math.is_finite(each), each, tf.zeros_like(each)) for each in found]
-        optimizer.apply_gradients(zip(found, model.trainable_variables, strict=True))
+            gradients = [tf.where(tf.math.is_finite(value), value, tf.zeros_like(value)) for value in gradients]
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
     @tf.function(autograph=False)
