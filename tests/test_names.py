@@ -43,6 +43,13 @@ CLEAN = (
     "tests/offline/rehearsal/cluster",
     "tests/offline/rehearsal/machine",
     "tests/offline/rehearsal/output",
+    "workloads/benchmark",
+    "workloads/cuda",
+    "workloads/forecast",
+    "workloads/fraud",
+    "workloads/handwriting",
+    "workloads/mnist",
+    "workloads/neighbours",
 )
 """Add a room once no variable in it has one of these names."""
 

@@ -27,41 +27,23 @@ def steps(pool: str, image: str | None, look: Callable[[Steps], Any]) -> Any:
 
 
 def gate_of(step: Step) -> Step:
-    return next(each for each in step.after if each.pipeline == ACCELERATOR_GATE)
+    return next(gate for gate in step.after if gate.pipeline == ACCELERATOR_GATE)
 
 
-def test_gpu_steps_and_their_gate_load_them_from_the_store() -> None:
-    def look(made: Steps) -> list[tuple[str, list[str]]]:
-        users = (made["train"], gate_of(made["train"]), made["predict"])
-        return [(plan(user.inputs[SUPPLEMENT.name], ROOT).path, arguments(plan(user, ROOT))) for user in users]
+def test_gpu_steps_and_their_gate_load_what_a_cpu_node_fetched_once() -> None:
+    def look(made: Steps) -> None:
+        train, predict = made["train"], made["predict"]
+        for user in (train, gate_of(train), predict):
+            path = plan(user.inputs[SUPPLEMENT.name], ROOT).path
+            assert f"--libraries=/store/{path}" in arguments(plan(user, ROOT))
+        fetch = train.inputs[SUPPLEMENT.name]
+        assert plan(fetch, ROOT).job_name == plan(predict.inputs[SUPPLEMENT.name], ROOT).job_name
+        assert (fetch.pool.name, fetch.resources.gpus, fetch.image) == ("cpu", 0, GPU_IMAGE)
+        # Their pins decide who runs again.
+        assert "workloads/cuda/requirements.txt" in plan(fetch, ROOT).bundle.contents
+        assert {*plan(train, ROOT).inputs} == {"prepare", SUPPLEMENT.name}
 
-    found = steps("gpu", None, look)
-    assert len(found) == 3
-    for path, given in found:
-        assert f"--libraries=/store/{path}" in given
-
-
-def test_they_are_fetched_once_on_a_cpu_node_in_the_image_that_lacks_them() -> None:
-    def look(made: Steps) -> list[tuple[str, str, int]]:
-        both = (made["train"].inputs[SUPPLEMENT.name], made["predict"].inputs[SUPPLEMENT.name])
-        return [(plan(each, ROOT).job_name, each.pool.name, each.resources.gpus) for each in both] + [
-            (each.image, each.pool.name, 0) for each in both[:1]
-        ]
-
-    first, second, image = steps("gpu", None, look)
-    assert first == second
-    assert first[1:] == ("cpu", 0)
-    assert image[0] == GPU_IMAGE
-
-
-def test_their_pins_travel_with_them_and_decide_who_runs_again() -> None:
-    def look(made: Steps) -> tuple[set[str], set[str]]:
-        libraries = plan(made["train"].inputs[SUPPLEMENT.name], ROOT)
-        return set(libraries.bundle.contents), set(plan(made["train"], ROOT).inputs)
-
-    shipped, inputs = steps("gpu", None, look)
-    assert "workloads/cuda/requirements.txt" in shipped
-    assert inputs == {"prepare", SUPPLEMENT.name}
+    steps("gpu", None, look)
 
 
 def test_an_image_of_ones_own_and_a_cpu_pool_have_no_use_for_them() -> None:
@@ -82,5 +64,5 @@ def test_the_official_image_by_digest_lacks_them_too() -> None:
 
 
 def test_the_images_have_the_tensorflow_that_is_tested() -> None:
-    installed = next(each for each in ("tensorflow-cpu", "tensorflow") if list(distributions(name=each)))
+    installed = next(name for name in ("tensorflow-cpu", "tensorflow") if list(distributions(name=name)))
     assert f"tensorflow/tensorflow:{version(installed)}" == TAGS[0]

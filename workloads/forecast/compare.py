@@ -16,9 +16,9 @@ rows = json.loads((options.forecasts / "items.json").read_text())
 shops = sorted((row for row in rows if row["state"] == "done"), key=lambda row: row["item"])
 errors = np.array([[shop["error"], shop["error_of_last_week"]] for shop in shops])
 better = float((errors[:, 0] < errors[:, 1]).mean())
-own, last_week = errors.mean(axis=0)
+error, last_week = errors.mean(axis=0)
 options.output.mkdir(parents=True, exist_ok=True)
-metrics = {"error": round(own, 3), "error_of_last_week": round(last_week, 3), "better": better}
+metrics = {"error": round(error, 3), "error_of_last_week": round(last_week, 3), "better": better}
 (options.output / "metrics.json").write_text(json.dumps(metrics))
 
 figure, all_axes = plt.subplots(

@@ -61,16 +61,16 @@ def _figure(title: str, across: str, up: str) -> tuple[Figure, Any]:
 
 def _precision_recall(report: Mapping[str, Any], test: Arrays, score: np.ndarray) -> Figure:
     figure, axes = _figure("Precision and recall on the test day", "Recall: share of frauds found", "Precision")
-    own, chance = report["test"]["this_model"], report["test"]["random_ranking"]
+    model, chance = report["test"]["this_model"], report["test"]["random_ranking"]
     if test["fraud"].any():
         precision, recall, _ = precision_recall_curve(test["fraud"], score)
         axes.step(
-            recall, precision, where="post", color=MODEL, label=f"This model, {own['average_precision']:.3f}"
+            recall, precision, where="post", color=MODEL, label=f"This model, {model['average_precision']:.3f}"
         )
         share = test["fraud"].mean()
         axes.axhline(share, color=OTHER, label=f"Random ranking, {chance['average_precision']:.4f}")
-        if own["precision"] is not None:
-            axes.plot(own["recall"], own["precision"], "o", color=MODEL, label="At the threshold")
+        if model["precision"] is not None:
+            axes.plot(model["recall"], model["precision"], "o", color=MODEL, label="At the threshold")
         axes.legend(title="Average precision", alignment="left")
     axes.set(xlim=(0, 1.01), ylim=(0, 1.05))
     return figure
@@ -80,10 +80,10 @@ def _roc(report: Mapping[str, Any], test: Arrays, score: np.ndarray) -> Figure:
     figure, axes = _figure(
         "ROC curve on the test day", "Share of others that are flagged", "Share of frauds found"
     )
-    own, chance = report["test"]["this_model"], report["test"]["random_ranking"]
-    if own["roc_auc"] is not None:
-        others, found, _ = roc_curve(test["fraud"], score)
-        axes.plot(others, found, color=MODEL, label=f"This model, {own['roc_auc']:.3f}")
+    model, chance = report["test"]["this_model"], report["test"]["random_ranking"]
+    if model["roc_auc"] is not None:
+        others, frauds, _ = roc_curve(test["fraud"], score)
+        axes.plot(others, frauds, color=MODEL, label=f"This model, {model['roc_auc']:.3f}")
         axes.plot([0, 1], [0, 1], color=OTHER, label=f"Random ranking, {chance['roc_auc']:.3f}")
         axes.legend(title="Area", alignment="left", loc="lower right")
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
@@ -103,9 +103,9 @@ def _cost(report: Mapping[str, Any], days: Mapping[str, Arrays], scored: Arrays)
     count = len(scored[test])
     chance = of[test][0] + np.array([0, most]) * (report["review_cost"] - of[test][0] / count)
     axes.plot([0, most], chance, color=OTHER, label="Random ranking, test day")
-    own = report["test"]["this_model"]
-    if own["transactions"] <= most:
-        axes.plot(own["transactions"], own["cost"], "o", color=MODEL, label="At the threshold")
+    model = report["test"]["this_model"]
+    if model["transactions"] <= most:
+        axes.plot(model["transactions"], model["cost"], "o", color=MODEL, label="At the threshold")
     axes.set(xlim=(0, most), ylim=(0, None))
     axes.legend(fontsize=8)
     return figure
@@ -123,7 +123,7 @@ def _cards(days: Mapping[str, Arrays], scored: Arrays, threshold: float) -> Figu
     labels = [*list(scored)[:-1], f"{list(scored)[-1]}\ntest"]
     axes.bar(labels, right, color=MODEL, label="Flagged, with a fraud")
     axes.bar(labels, wrong, bottom=right, color="#b9cbe0", label="Flagged, without one")
-    axes.bar(labels, [-each for each in missed], color=OTHER, label="Not flagged, with a fraud")
+    axes.bar(labels, [-count for count in missed], color=OTHER, label="Not flagged, with a fraud")
     axes.axhline(0, color=GREY, linewidth=0.8)
     axes.yaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
     axes.grid(visible=False, axis="x")

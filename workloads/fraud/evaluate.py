@@ -49,35 +49,35 @@ def rows_of(name: str, day: dict[str, np.ndarray], score: np.ndarray, chosen: np
         {**ranking(day["fraud"], draw), **flagged(day, first(draw, int(chosen.sum())), options.review_cost)}
         for draw in draws
     ]
-    found = {
+    figures = {
         THIS: {**ranking(day["fraud"], score), **flagged(day, chosen, options.review_cost)},
         NONE: {
             **ranking(day["fraud"], np.zeros(len(score))),
             **flagged(day, np.zeros(len(score), dtype=bool), options.review_cost),
         },
         RANDOM: {
-            key: None if by_chance[0][key] is None else float(np.mean([each[key] for each in by_chance]))
+            key: None if by_chance[0][key] is None else float(np.mean([row[key] for row in by_chance]))
             for key in by_chance[0]
         },
     }
     known = {"day": name, "all_transactions": len(score), "all_frauds": int(day["fraud"].sum())}
-    return [{**known, "by": by, **figures} for by, figures in found.items()]
+    return [{**known, "by": by, **row} for by, row in figures.items()]
 
 
 def interval(of: dict) -> list[float] | None:
     """Where the share of frauds found is on other days like this one, 19 times out of 20."""
     if not of["all_frauds"]:
         return None
-    found = binomtest(of["frauds"], of["all_frauds"]).proportion_ci(method="wilson")
-    return [float(found.low), float(found.high)]
+    share = binomtest(of["frauds"], of["all_frauds"]).proportion_ci(method="wilson")
+    return [float(share.low), float(share.high)]
 
 
-def rounded(value: object) -> object:
+def round_all(value: object) -> object:
     """``value`` with six decimals: more differ from one processor to another."""
     if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
+        return {key: round_all(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [rounded(each) for each in value]
+        return [round_all(part) for part in value]
     return round(value, 6) if isinstance(value, float) else value
 
 
@@ -100,15 +100,15 @@ figures = [
 budget = rows_of(test, days[test], scored[test], first(scored[test], options.budget))
 scenarios = [
     {
-        "scenario": int(each),
+        "scenario": int(scenario),
         "frauds": int(of.sum()),
         "found": int((of & (scored[test] >= threshold)).sum()),
         "found_in_budget": int((of & first(scored[test], options.budget)).sum()),
     }
-    for each in np.unique(days[test]["scenario"])
-    if each and (of := days[test]["scenario"] == each).any()
+    for scenario in np.unique(days[test]["scenario"])
+    if scenario and (of := days[test]["scenario"] == scenario).any()
 ]
-report = rounded(
+report = round_all(
     {
         "test": {row["by"].replace(" ", "_"): row for row in figures[-3:]},
         "recall_interval": interval(figures[-3]),

@@ -63,22 +63,20 @@ def features(rows: Sequence[Transaction], history: History) -> np.ndarray:
 
     Transactions of one second do not know of each other.
     """
-    found: list[list[float]] = []
+    table: list[list[float]] = []
     for _, group in groupby(rows, key=lambda row: row.time):
         same = list(group)
-        found += [_of(row, history) for row in same]
+        table += [_of(row, history) for row in same]
         for row in same:
             history.add(row)
-    return np.array(found, dtype=np.float64).reshape(len(rows), len(NAMES))
+    return np.array(table, dtype=np.float64).reshape(len(rows), len(NAMES))
 
 
 def _of(row: Transaction, history: History) -> list[float]:
     usual = history.total / history.count
-    own, others = (
-        _last_week(history.customers, row.customer, row),
-        _last_week(history.terminals, row.terminal, row),
-    )
-    amounts = [amount for _, amount in own]
+    earlier = _last_week(history.customers, row.customer, row)
+    at_terminal = _last_week(history.terminals, row.terminal, row)
+    amounts = [amount for _, amount in earlier]
     # The median stays what it is when a thief has paid, and two usual amounts count beside a customer's own few.
     middle = (float(np.median(amounts)) * len(amounts) + 2 * usual) / (len(amounts) + 2) if amounts else usual
     highest = max(amounts, default=middle)
@@ -91,15 +89,15 @@ def _of(row: Transaction, history: History) -> list[float]:
         log((row.amount + 1) / (middle + 1)),
         log((row.amount + 1) / (highest + 1)),
         max(0.0, log((highest + 1) / (middle + 1)) - 0.9),
-        log1p(len(own)),
-        log1p(sum(time > row.time - DAY for time, _ in own)),
+        log1p(len(earlier)),
+        log1p(sum(time > row.time - DAY for time, _ in earlier)),
         log1p(middle),
-        _since(own, row),
-        log1p(len(others)),
-        log1p(sum(time > row.time - DAY for time, _ in others)),
-        log1p((sum(amount for _, amount in others) + 2 * usual) / (len(others) + 2)),
-        _since(others, row),
-        float(not others),
+        _since(earlier, row),
+        log1p(len(at_terminal)),
+        log1p(sum(time > row.time - DAY for time, _ in at_terminal)),
+        log1p((sum(amount for _, amount in at_terminal) + 2 * usual) / (len(at_terminal) + 2)),
+        _since(at_terminal, row),
+        float(not at_terminal),
         float((row.customer, row.terminal) in history.visits),
         sin(hour * pi / 12),
         cos(hour * pi / 12),

@@ -41,13 +41,13 @@ def flagged(day: dict[str, np.ndarray], chosen: np.ndarray, review_cost: float) 
     Each costs ``review_cost``, and each fraud that is not among them costs its amount.
     """
     fraud, count = day["fraud"], int(chosen.sum())
-    found, frauds = int((fraud & chosen).sum()), int(fraud.sum())
+    hits, frauds = int((fraud & chosen).sum()), int(fraud.sum())
     return {
         "transactions": count,
         "cards": len(np.unique(day["customer"][chosen])),
-        "frauds": found,
-        "precision": found / count if count else None,
-        "recall": found / frauds if frauds else None,
+        "frauds": hits,
+        "precision": hits / count if count else None,
+        "recall": hits / frauds if frauds else None,
         "accuracy": float((fraud == chosen).mean()),
         "cost": float(count * review_cost + day["amount"][fraud & ~chosen].sum()),
     }

@@ -65,7 +65,7 @@ def averaged(models: Sequence[keras.Model]) -> keras.Model:
     """One model with the means of the weights of ``models``."""
     mean = keras.models.clone_model(models[0])
     mean.set_weights(
-        [np.mean(each, axis=0) for each in zip(*(model.get_weights() for model in models), strict=True)]
+        [np.mean(layer, axis=0) for layer in zip(*(model.get_weights() for model in models), strict=True)]
     )
     return mean
 

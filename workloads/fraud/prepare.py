@@ -78,9 +78,9 @@ for day in days:
     print(f"{day.date} ({use}): {len(day.rows)} transactions, {frauds} frauds")
 
 scaling = [
-    {"feature": name, "mean": float(each), "deviation": float(spread)}
-    for name, each, spread in zip(NAMES, mean, deviation, strict=True)
+    {"feature": name, "mean": float(centre), "deviation": float(spread)}
+    for name, centre, spread in zip(NAMES, mean, deviation, strict=True)
 ]
 data = {"source": options.source, "days": table, "scaling": scaling}
 (options.output / "data.json").write_text(json.dumps(data, indent=1))
-(options.output / "problems.json").write_text(json.dumps([each._asdict() for each in problems], indent=1))
+(options.output / "problems.json").write_text(json.dumps([problem._asdict() for problem in problems], indent=1))

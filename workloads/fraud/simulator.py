@@ -76,8 +76,8 @@ def simulate(folder: Path, customers: int, terminals: int, days: int, seed: int)
                 since = day * DAY + second
                 midnight = datetime.combine(FIRST, time(), UTC)
                 nanoseconds = (int(midnight.timestamp()) + since) * 1_000_000_000
-                found = (number, nanoseconds, customer, terminal, f"{amount:.2f}", since, day)
-                table.writerow((*found, int(scenario > 0), scenario))
+                payment = (number, nanoseconds, customer, terminal, f"{amount:.2f}", since, day)
+                table.writerow((*payment, int(scenario > 0), scenario))
                 number += 1
 
 
@@ -89,4 +89,4 @@ def _compromised(
         random.choice(count, min(count, random.poisson(share * count)), False) for _ in range(duration + days)
     ]
     for day in range(days):
-        yield {int(each) for chosen in begun[day + 1 : day + 1 + duration] for each in chosen}
+        yield {int(number) for chosen in begun[day + 1 : day + 1 + duration] for number in chosen}

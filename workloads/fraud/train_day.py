@@ -39,7 +39,7 @@ if earlier is not None and earlier.exists():
     summary |= {f"{name}_before": value for name, value in ranking(day["fraud"], scores(model, day)).items()}
     model.compile(keras.optimizers.Adam(options.learning_rate), model.loss)
     memory = load_day(options.previous / "memory.npz")
-    learnt = {name: np.concatenate([memory[name], each]) for name, each in learnt.items()}
+    learnt = {name: np.concatenate([memory[name], values]) for name, values in learnt.items()}
 else:
     model = build(day["features"].shape[1], options.hidden, options.l2, options.learning_rate, options.seed)
 
@@ -79,7 +79,7 @@ model.fit(
 others = np.flatnonzero(~learnt["fraud"])
 kept = learnt["fraud"].copy()
 kept[others[max(0, len(others) - options.memory) :]] = True
-np.savez_compressed(options.output / "memory.npz", **{name: each[kept] for name, each in learnt.items()})
+np.savez_compressed(options.output / "memory.npz", **{name: values[kept] for name, values in learnt.items()})
 model.save(options.output / "model.keras")
 checkpoint.unlink(missing_ok=True)
 (options.output / "summary.json").write_text(json.dumps(summary))

@@ -52,22 +52,22 @@ def read(folder: Path) -> tuple[list[Day], list[Problem]]:
 
     A row that is wrong is left out, and so is a file that is not a table of transactions of one new day.
     """
-    found: dict[date, Day] = {}
+    days: dict[date, Day] = {}
     problems: list[Problem] = []
-    for path in sorted(each for each in folder.iterdir() if each.name.endswith(ENDINGS)):
+    for path in sorted(path for path in folder.iterdir() if path.name.endswith(ENDINGS)):
         try:
             day, wrong = _day(path)
             problems += wrong
             if day is None:
                 continue
-            if day.date in found:
-                what = f"is {day.date} once more, which {found[day.date].file} has"
+            if day.date in days:
+                what = f"is {day.date} once more, which {days[day.date].file} has"
                 problems.append(Problem(path.name, f"{what}: left out", len(day.rows)))
             else:
-                found[day.date] = day
+                days[day.date] = day
         except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
             problems.append(Problem(path.name, "cannot be read: left out", 0, str(error)))
-    return [found[each] for each in sorted(found)], problems
+    return [day for _, day in sorted(days.items())], problems
 
 
 def stem(file: str) -> str:
@@ -84,7 +84,7 @@ def _day(path: Path) -> tuple[Day | None, list[Problem]]:
         rows = list(_rows(table))
     named = _date(stem(path.name))
     dates = Counter(_utc(row.time) for _, row in rows if isinstance(row, Transaction))
-    day = named or max(sorted(dates), key=lambda each: dates[each], default=None)
+    day = named or max(sorted(dates), key=dates.__getitem__, default=None)
     wrong: dict[str, list[str]] = {}
     kept: dict[str, Transaction] = {}
     for line, row in rows:

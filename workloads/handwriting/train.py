@@ -39,7 +39,7 @@ digits = np.load(options.data / "digits.npz")
 images, labels = digits["images"], digits["labels"]
 random, adam = np.random.default_rng(0), optax.adam(0.002)
 sizes = [images.shape[1], options.width, options.width, 10]
-weights = [random.normal(size=each).astype("float32") * (2 / each[0]) ** 0.5 for each in pairwise(sizes)]
+weights = [random.normal(size=size).astype("float32") * (2 / size[0]) ** 0.5 for size in pairwise(sizes)]
 
 mesh = Mesh(np.array(jax.devices()), ("batch",))
 whole, shared = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("batch"))
@@ -64,7 +64,7 @@ def step(weights, moments, images, labels):
 
 
 def on_all(value, sharding=whole):
-    return jax.tree.map(lambda each: jax.make_array_from_process_local_data(sharding, np.asarray(each)), value)
+    return jax.tree.map(lambda part: jax.make_array_from_process_local_data(sharding, np.asarray(part)), value)
 
 
 # Node 0 alone decides where to go on: another one may still see an older file.
