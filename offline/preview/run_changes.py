@@ -92,9 +92,6 @@ def _flags(job: Resource) -> dict[str, str]:
 # Jobs whose pods work together on several nodes: what an update changes about their group.
 
 
-LAUNCHER = "workloads.runtime.nodes.launcher"
-"""The module that the pods of such a Job start, and that starts their program."""
-
 RUNNER = "workloads.runtime.steps.command"
 """The module that starts the same program where there is one pod."""
 
@@ -198,7 +195,8 @@ def _node_run_changes(old: Resource, new: Resource) -> Iterator[str]:
 
 
 def _is_launched(job: Resource) -> bool:
-    return LAUNCHER in texts(_container(job).get("command"))
+    # By its arguments: the module had another name in earlier versions.
+    return MEET in _node_run_flags(job)
 
 
 def _container(job: Resource) -> Properties:

@@ -1,5 +1,7 @@
 """What a preview says of a Job whose nodes change: why it runs again, and where."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,20 @@ def test_other_roles_are_another_result(root: Path) -> None:
     assert found.because == (
         "the roles of its pods changed from workers alone to chief=1,worker=1, which gives another result"
     )
+
+
+def test_a_launcher_that_had_another_name_is_no_other_number_of_nodes(root: Path) -> None:
+    after = jobs(root, Nodes(2))
+    before = [
+        replace(
+            resource, properties=json.loads(json.dumps(resource.properties).replace(".nodes.launcher", ".start"))
+        )
+        for resource in after
+    ]
+    run = compared(before, after)
+    assert run is not None
+    assert "command" in run.because
+    assert "nodes" not in run.because
 
 
 def test_a_preview_says_on_how_many_nodes_it_runs(root: Path) -> None:
