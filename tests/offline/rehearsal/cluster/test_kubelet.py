@@ -1,5 +1,6 @@
 """A pod's processes get what the pod declares, are held to it, and leave nothing behind."""
 
+import contextlib
 import json
 import os
 import stat
@@ -26,6 +27,7 @@ from offline.rehearsal.machine import launch
 from offline.rehearsal.machine.launch import LANDLOCK, landlock
 from offline.rehearsal.machine.listening import Loopback
 from offline.rehearsal.machine.processes import Reaper, Stop
+from tests.support.rehearsing import all_end, wait_until
 
 NODE = Node("dev", "train", {}, (), Resources(4000, 8192), 1, "nvidia-tesla-t4")
 PROVIDER = "urn:pulumi:s::p::pulumi:providers:kubernetes::dev"
@@ -243,8 +245,7 @@ def test_a_cpu_limit_binds_to_that_many_cores(machine: Machine) -> None:
 
 def stop_when_printing(machine: Machine, kind: str, grace: float) -> None:
     def wait() -> None:
-        while not machine.lines:
-            time.sleep(0.01)
+        wait_until(lambda: machine.lines)
         machine.stop.request(kind, grace)
 
     threading.Thread(target=wait).start()
@@ -275,11 +276,8 @@ def test_what_a_container_leaves_running_ends_with_it(machine: Machine) -> None:
     child = "import time; time.sleep(60)"
     script = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {child!r}]).pid)"
     machine.run(script)
-    child = int(machine.lines[0])
-    deadline = time.monotonic() + 5
-    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        assert all_end([psutil.Process(int(machine.lines[0]))])
 
 
 @pytest.mark.parametrize(

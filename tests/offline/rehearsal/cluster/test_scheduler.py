@@ -17,6 +17,7 @@ from offline.rehearsal.cluster.scheduler import (
     TooFewNodesError,
     UnschedulableError,
 )
+from tests.support.rehearsing import wait_until
 
 GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
 TOLERATION = Toleration("nvidia.com/gpu", "Equal", "present", "NoSchedule")
@@ -316,7 +317,10 @@ def test_pods_that_hold_the_nodes_of_one_another_are_said_to_be_in_a_deadlock(
     threads = [threading.Thread(target=wait, args=[gang]) for gang in ([one] if other_ends else [one, two])]
     for thread in threads:
         thread.start()
-    time.sleep(0.5)
+    if says:
+        wait_until(lambda: any("deadlock" in reason for reason in told))
+    else:
+        time.sleep(0.5)
     over.set()
     for thread in threads:
         thread.join()

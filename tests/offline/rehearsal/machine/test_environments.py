@@ -13,6 +13,7 @@ import pytest
 from offline.rehearsal.machine import environments
 from offline.rehearsal.machine.environments import Environment, EnvironmentFailedError, Environments, Software
 from offline.rehearsal.machine.processes import CancelledError, Reaper, Stop
+from tests.support.rehearsing import wait_until
 from tests.workloads.wheels import pin, write_wheel
 
 ENTRY = b"[console_scripts]\nshout = shout:main\n"
@@ -225,8 +226,7 @@ def test_an_installation_ends_at_once_when_it_is_asked_to(
     stop = Stop()
 
     def ask() -> None:
-        while not (tmp_path / "started").exists():
-            time.sleep(0.05)
+        wait_until((tmp_path / "started").exists)
         stop.request("interrupted", 30)
 
     threading.Thread(target=ask).start()
