@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 import threading
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -322,7 +321,9 @@ class _Running:
                 "not counted" if action == "Ignore" else f"failure {failures} of {self.job.backoff_limit} allowed"
             )
             self.note(f"{who}{pod.ending}; {counted}, trying again" + (f" in {pause:g} s" if pause else ""))
-            _sleep(self._pods, pause)
+            self._pods.wait(pause)
+            if self._pods.requested:
+                raise CancelledError
 
     def _fail(self, verdict: JobResult) -> None:
         """The first failure is the Job's; it ends the pods of all indexes."""
@@ -357,24 +358,14 @@ def _at_deadline(job: JobSpec, stop: Stop) -> threading.Timer:
 
 
 def _stopped_result(job: JobSpec, stop: Stop, pod: PodResult | None) -> JobResult:
-    if stop.kind == "interrupted":
-        return JobResult(False, INTERRUPTED, "", 0, pod)
-    if stop.kind == PREEMPTED:
-        return JobResult(False, PREEMPTED, "", 0, pod)
+    if reason := {"interrupted": INTERRUPTED, PREEMPTED: PREEMPTED}.get(stop.kind):
+        return JobResult(False, reason, "", 0, pod)
     return JobResult(False, "DeadlineExceeded", f"it was active longer than its {job.deadline} s", 0, pod)
 
 
 def _explain(reason: str, pod: PodResult) -> str:
     unseen = "; `pulumi up` does not recognise this failure and waits out its time-out"
     return pod.ending + (unseen if reason == "PodFailurePolicy" else "")
-
-
-def _sleep(stop: Stop, seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and not stop.requested:
-        time.sleep(0.05)
-    if stop.requested:
-        raise CancelledError
 
 
 def _rule(rule: Properties) -> Rule:

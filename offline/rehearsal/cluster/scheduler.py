@@ -1,8 +1,9 @@
 """The scheduler of a rehearsal: it assigns pods to nodes of the declared pools; a pod waits until one has room."""
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from infra.platform import Node, Resources
@@ -148,45 +149,39 @@ class Scheduler:
         ``stays`` and ``affinity`` are those of the `Placement`. Raises UnschedulableError where none of the
         nodes can take the pod although all the others that do not stay were gone, and CancelledError.
         """
-        with self._changed:
-            self._waiting.append(affinity)
-            try:
-                return self._place(pod, cancelled, pending, stays=stays, affinity=affinity)
-            finally:
-                self._waiting.remove(affinity)
-
-    def _place(
-        self,
-        pod: PodRequest,
-        cancelled: Callable[[], bool],
-        pending: Callable[[str], None],
-        *,
-        stays: bool,
-        affinity: PodAffinity,
-    ) -> Placement:
+        at_most = f"there is room on the nodes, but this machine runs {self.most} pods at a time"
         last_reason = ""
         stuck: float | None = None
-        self._newest = max(self._newest, time.monotonic())
-        while not cancelled():
-            suitable = [node for node in self._nodes if self._has_room_ever(node, pod)]
-            full = not stays and self._is_full(affinity.gang)
-            free = self._free(suitable, pod.resources, affinity)
-            if free is not None and not full:
-                placement = Placement(*free, pod.resources, stays, affinity)
-                self._taken.append(placement)
-                return placement
-            if not suitable and time.monotonic() - self._newest >= self.settle:
-                raise UnschedulableError(self._obstacles(pod))
-            shortage = self._shortage(suitable, pod.resources, affinity) if free is None else self._at_most
-            deadlock = self._deadlock(suitable) if suitable and free is None else ""
-            stuck = (stuck or time.monotonic()) if deadlock else None
-            if stuck and time.monotonic() - stuck >= self.settle:
-                shortage = f"{shortage}; {deadlock}"
-            if suitable and shortage != last_reason:
-                last_reason = shortage
-                pending(shortage)
-            self._changed.wait(self.poll)
+        with self._changed, self._wait(affinity):
+            self._newest = max(self._newest, time.monotonic())
+            while not cancelled():
+                suitable = [node for node in self._nodes if self._rooms_ever(node, pod)]
+                full = not stays and self._is_full(affinity.gang)
+                free = self._free(suitable, pod.resources, affinity)
+                if free is not None and not full:
+                    placement = Placement(*free, pod.resources, stays, affinity)
+                    self._taken.append(placement)
+                    return placement
+                if not suitable and time.monotonic() - self._newest >= self.settle:
+                    raise UnschedulableError(self._obstacles(pod))
+                shortage = self._shortage(suitable, pod.resources, affinity) if free is None else at_most
+                deadlock = self._deadlock(suitable) if suitable and free is None else ""
+                stuck = (stuck or time.monotonic()) if deadlock else None
+                if stuck and time.monotonic() - stuck >= self.settle:
+                    shortage = f"{shortage}; {deadlock}"
+                if suitable and shortage != last_reason:
+                    last_reason = shortage
+                    pending(shortage)
+                self._changed.wait(self.poll)
         raise CancelledError
+
+    @contextlib.contextmanager
+    def _wait(self, affinity: PodAffinity) -> Generator[None]:
+        self._waiting.append(affinity)
+        try:
+            yield
+        finally:
+            self._waiting.remove(affinity)
 
     def require(self, pod: PodRequest, count: int, cancelled: Callable[[], bool]) -> None:
         """Returns where ``count`` nodes can each take a pod like ``pod`` once all that do not stay are gone.
@@ -232,9 +227,6 @@ class Scheduler:
         gangs = {placement.affinity.gang for placement in counted} - {""}
         alone = sum(not placement.affinity.gang for placement in counted)
         return self.most is not None and alone + len(gangs) >= self.most and gang not in gangs
-
-    def _has_room_ever(self, node: Node, pod: PodRequest) -> bool:
-        return bool(self._rooms_ever(node, pod))
 
     def _rooms_ever(self, node: Node, pod: PodRequest) -> list[int]:
         """The numbers of the nodes like ``node`` that can take ``pod`` once all that do not stay are gone."""
@@ -299,10 +291,6 @@ class Scheduler:
             return ""
         names = ", ".join(sorted(gang.rpartition("::")[2] for gang in gangs))
         return f"deadlock: all pods there ({names}) hold their nodes and wait for pods that have none"
-
-    @property
-    def _at_most(self) -> str:
-        return f"there is room on the nodes, but this machine runs {self.most} pods at a time"
 
     def _shortage(self, suitable: Sequence[Node], wanted: Resources, affinity: PodAffinity) -> str:
         parts: list[str] = []

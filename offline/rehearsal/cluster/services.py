@@ -7,7 +7,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -137,6 +137,10 @@ class Server:
         """Asks it to end: SIGTERM, and SIGKILL after at most ``grace`` seconds. A later call may cut that."""
         self._stop.request("ended", min(grace, self.spec.pod.grace_period))
 
+    def patterns(self, named: Iterable[Address]) -> dict[str, re.Pattern[str]]:
+        """These addresses of it, by those on this machine. It was started."""
+        return {f"{LOOPBACK}:{self.ports[address.port]}": address.pattern for address in named}
+
     def join(self) -> None:
         """Waits until it has ended."""
         if self._thread is not None:
@@ -228,7 +232,7 @@ class Server:
                 again = "starting again" + (f" in {pause:g} s" if pause else "")
                 last = self._last.message.strip().rpartition("\n")[2] if self._last.exit_code > 0 else ""
                 self.surroundings.note(record, "; ".join(filter(None, [self._last.ending, again, last])))
-                _sleep(self._stop, pause)
+                self._stop.wait(pause)
         record.finished = time.time()
         if record.phase is ServicePhase.RUNNING:
             record.phase = ServicePhase.FAILED if self._failed else ServicePhase.ENDED
@@ -298,12 +302,6 @@ def _pongs(port: int, password: str) -> bool:
     return False
 
 
-def _sleep(stop: Stop, seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and not stop.requested:
-        time.sleep(POLL)
-
-
 @dataclass
 class Services:
     """The services and apps of all clusters. Usable from several threads."""
@@ -360,7 +358,7 @@ class Services:
         patterns: dict[str, re.Pattern[str]] = {}
         for server, named in self._named_by(client, pod, namespace):
             server.ready(stop)
-            patterns |= {f"{LOOPBACK}:{server.ports[named_port.port]}": named_port.pattern for named_port in named}
+            patterns |= server.patterns(named)
         return patterns
 
     def _reached_by_server(self, server: Server) -> dict[Server, dict[str, re.Pattern[str]]]:
@@ -370,9 +368,7 @@ class Services:
         by_server: dict[Server, dict[str, re.Pattern[str]]] = {}
         for other, named in self._named_by(client, spec.pod, server.namespace):
             other.start()
-            by_server[other] = {
-                f"{LOOPBACK}:{other.ports[named_port.port]}": named_port.pattern for named_port in named
-            }
+            by_server[other] = other.patterns(named)
         return by_server
 
     def _named_by(

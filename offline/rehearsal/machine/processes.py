@@ -26,6 +26,9 @@ from offline.rehearsal.machine.listening import Loopback
 POLL = 0.1
 """Seconds between two looks at a process that runs."""
 
+STOP_POLL = 0.05
+"""Seconds between two looks at whether what waits is to end."""
+
 MEMORY_POLL = 0.3
 """Seconds between two measurements of memory. What is allocated and freed in between is not seen."""
 
@@ -58,6 +61,12 @@ class Stop:
     def requested(self) -> bool:
         """Whether the end was requested."""
         return bool(self.kind)
+
+    def wait(self, seconds: float) -> None:
+        """Returns after so many seconds, or soon after the end was requested."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self.requested:
+            time.sleep(STOP_POLL)
 
 
 @dataclass(frozen=True)

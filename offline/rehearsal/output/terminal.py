@@ -313,13 +313,23 @@ def failures(
         console.print(Text(f"Not run, for they need what {why}: {', '.join(not_run)}"), soft_wrap=True)
 
 
+NUMERIC = frozenset({"Waited", "Ran for", "CPU", "Memory at most", "Speed", "Peak memory"})
+"""Columns of amounts."""
+
+
+def _table(title: str, columns: Sequence[str], whole: str = "") -> Table:
+    """A table without rows, in which the column ``whole`` is never wrapped."""
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for column in columns:
+        justify = "right" if column in NUMERIC else "left"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=column == whole)
+    return table
+
+
 def jobs_table(records: Sequence[JobRecord]) -> Table:
     """The table of the Jobs: name, pool, how long each waited and ran, result."""
-    table = Table(title="Jobs", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for column in ("Job", "Pool", "Waited", "Ran for", "Result"):
-        right, whole = column in {"Waited", "Ran for"}, column == "Job"
-        # Where the terminal is narrow, the pool gives way: a Job's name is what people copy.
-        table.add_column(column, justify="right" if right else "left", overflow="fold", no_wrap=whole)
+    # Where the terminal is narrow, the pool gives way: a Job's name is what people copy.
+    table = _table("Jobs", ("Job", "Pool", "Waited", "Ran for", "Result"), whole="Job")
     for record in records:
         pool = record.pool + (f" ({record.accelerator})" if record.accelerator else "")
         result = str(record.phase)
@@ -340,10 +350,7 @@ def times(record: JobRecord) -> tuple[str, str]:
 
 def usage_table(used: Sequence[UsedBy]) -> Table:
     """What Jobs used of this machine."""
-    table = Table(title="Use", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for column in ("Job", "CPU", "Memory at most", "Speed", "GPU"):
-        numeric = column in {"CPU", "Memory at most", "Speed"}
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    table = _table("Use", ("Job", "CPU", "Memory at most", "Speed", "GPU"))
     for usage in used:
         name = f"{usage.job}, pod {usage.pod}" if usage.pod else usage.job
         cores = "" if usage.cores is None else f"{usage.cores:.2f} cores"
@@ -372,10 +379,7 @@ def pods_of(record: JobRecord) -> list[str]:
 
 def servers_table(kind: str, records: Sequence[ServiceRecord]) -> Table:
     """The table of the services, or of the apps: name, pool, how long each ran, its memory, how it ended."""
-    table = Table(title=f"{kind}s", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for column in (kind, "Pool", "Ran for", "Peak memory", "Result"):
-        right, whole = column in {"Ran for", "Peak memory"}, column == kind
-        table.add_column(column, justify="right" if right else "left", overflow="fold", no_wrap=whole)
+    table = _table(f"{kind}s", (kind, "Pool", "Ran for", "Peak memory", "Result"), whole=kind)
     for record in records:
         failed = record.phase is ServicePhase.FAILED
         seconds = f"{record.seconds:.1f} s" if record.started else ""
