@@ -6,17 +6,8 @@ import typer
 
 from infra.program import ROOT, declare
 from offline.rehearsal import session
-from offline.rehearsal.output.outcome import (
-    AllPipelines,
-    ConfigFile,
-    Fresh,
-    Options,
-    Output,
-    console_for,
-    exit_code,
-    folder_for,
-    run_command,
-)
+from offline.rehearsal.output import outcome
+from offline.rehearsal.output.outcome import Options, console_for
 from offline.rehearsal.session import Session
 
 
@@ -30,7 +21,7 @@ def _parse_disrupt(value: str | None) -> str | None:
 
 def main(  # noqa: PLR0917  # One parameter per option of the command line.
     stack: Annotated[str, typer.Option("--stack", "-s", help="The stack to rehearse.")] = "gcp-dev",
-    fresh: Fresh = False,
+    fresh: outcome.Fresh = False,
     quiet: Annotated[
         int, typer.Option("--quiet", "-q", count=True, help="Say less: failures and the report; twice: failures.")
     ] = 0,
@@ -42,22 +33,22 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
             help="Evict this training's pod once, as a Spot node's end does; of several the one with this index.",
         ),
     ] = None,
-    all_pipelines: AllPipelines = False,
-    config_file: ConfigFile = None,
-    output: Output = None,
+    all_pipelines: outcome.AllPipelines = False,
+    config_file: outcome.ConfigFile = None,
+    output: outcome.Output = None,
 ) -> None:
     """Run a stack on this machine: no cluster is created, and its Jobs run as local processes on the CPU.
 
     Exits with 0 where every Job succeeded, 1 where one failed, 2 for wrong settings, 130 when interrupted.
     """
-    options = Options(stack, ROOT, folder_for(stack, output), config_file, fresh, disrupt, quiet)
+    options = Options(stack, ROOT, outcome.folder_for(stack, output), config_file, fresh, disrupt, quiet)
 
     def run() -> int:
         configuration = session.configure(stack, ROOT, config_file, all_pipelines=all_pipelines)
         return Session(declare, configuration, options, console_for()).run().exit_code
 
-    raise typer.Exit(exit_code(run))
+    raise typer.Exit(outcome.exit_code(run))
 
 
 if __name__ == "__main__":
-    run_command(main, "offline.rehearsal")
+    outcome.run_command(main, "offline.rehearsal")

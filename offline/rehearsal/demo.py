@@ -22,18 +22,8 @@ from offline.rehearsal.cluster.server_specs import first_page
 from offline.rehearsal.cluster.services import Server
 from offline.rehearsal.engine import Engine
 from offline.rehearsal.machine.processes import LOOPBACK
-from offline.rehearsal.output.outcome import (
-    AllPipelines,
-    ConfigFile,
-    Configuration,
-    Fresh,
-    Options,
-    Output,
-    console_for,
-    exit_code,
-    folder_for,
-    run_command,
-)
+from offline.rehearsal.output import outcome
+from offline.rehearsal.output.outcome import Configuration, Options, console_for
 from offline.rehearsal.records import ServicePhase
 from offline.rehearsal.session import Session
 
@@ -173,13 +163,13 @@ def _no_apps(stack: str, pipelines: Sequence[str]) -> Iterator[Problem]:
 
 def main(  # noqa: PLR0917  # One parameter per option of the command line.
     stack: Annotated[str, typer.Option("--stack", "-s", help="The stack to show.")] = STACK,
-    fresh: Fresh = False,
+    fresh: outcome.Fresh = False,
     seconds: Annotated[
         float | None, typer.Option("--for", metavar="SECONDS", min=0, help="End the apps after so long by itself.")
     ] = None,
-    all_pipelines: AllPipelines = False,
-    config_file: ConfigFile = None,
-    output: Output = None,
+    all_pipelines: outcome.AllPipelines = False,
+    config_file: outcome.ConfigFile = None,
+    output: outcome.Output = None,
 ) -> None:
     """Rehearse a stack on this machine, then keep its apps here until Ctrl-C.
 
@@ -191,12 +181,12 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     def run() -> int:
         configuration = session.configure(stack, ROOT, config_file, all_pipelines=all_pipelines)
         require_apps(stack, configuration)
-        options = Options(stack, ROOT, folder_for(stack, output), config_file, fresh)
+        options = Options(stack, ROOT, outcome.folder_for(stack, output), config_file, fresh)
         kept = Session(declare, configuration, options, console, Demo(console, seconds).keep)
         return kept.run().exit_code
 
-    raise typer.Exit(exit_code(run))
+    raise typer.Exit(outcome.exit_code(run))
 
 
 if __name__ == "__main__":
-    run_command(main, "offline.rehearsal.demo")
+    outcome.run_command(main, "offline.rehearsal.demo")
