@@ -7,15 +7,14 @@ import pytest
 
 from tests.offline.rehearsal.test_end_to_end import PREDICTIONS, rehearse, table
 from tests.support.autopilot import STACK
-from tests.support.rehearsing import stack_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_ten_digits_are_predicted(tmp_path: Path) -> None:
-    file = stack_file(
-        tmp_path / "autopilot.yaml", "gcp-dev", lambda config: config.pop("slipway:rehearsal", None), **STACK
-    )
+    file = tmp_path / "autopilot.yaml"
+    settings = {f"slipway:{key}": value for key, value in STACK.items()}
+    file.write_text(json.dumps({"config": settings}), encoding="utf-8")
     folder = tmp_path / "out"
 
     done = rehearse("gcp-dev", folder, "--config-file", str(file))
