@@ -436,7 +436,7 @@ def _refresh_zones(files: AcceleratorFiles, today: date) -> None:
 
     types = sorted({name for _, sold in files.sold_by("aws") for name in sold.get("offered", {})})
     zones: dict[str, set[str]] = {name: set() for name in types}
-    asked: set[str] = set()
+    answering: set[str] = set()
     session = Session()
     for region in filter(catalogue.records, catalogue.regions()):
         query = {"LocationType": "availability-zone-id", "Filters": [{"Name": "instance-type", "Values": types}]}
@@ -452,15 +452,15 @@ def _refresh_zones(files: AcceleratorFiles, today: date) -> None:
             continue
         except BotoCoreError as error:
             raise RefreshError(f"EC2 in {region} cannot be asked ({type(error).__name__})") from error
-        asked.add(region)
+        answering.add(region)
         for offering in offerings:
             zones[offering["InstanceType"]].add(offering["Location"])
     for path, sold in list(files.sold_by("aws")):
         for name, facts in sold.get("offered", {}).items():
-            kept = {zone for zone in facts["zones"] if catalogue.region_of(zone) not in asked}
+            kept = {zone for zone in facts["zones"] if catalogue.region_of(zone) not in answering}
             after = sorted(kept | {zone for zone in zones[name] if catalogue.region_of(zone)})
             files.put_zones(path, f'aws.offered."{name}"', "zones", facts["zones"], after)
-        if sold.get("offered") and asked:
+        if sold.get("offered") and answering:
             files.set(path, "aws.sources", "zones", '["aws_offerings"]')
             url = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html"
             files.cite(files.sources, "aws_offerings", url, "read", today)
