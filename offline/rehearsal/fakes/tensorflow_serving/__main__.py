@@ -1,6 +1,9 @@
-"""The fake's process, with the command line of `tensorflow_model_server`.
+"""A fake of TensorFlow Serving: its REST API over real SavedModels, with predict alone.
 
-Flags about what it leaves out are accepted, and named in the log. Run as
+It follows TensorFlow Serving 2.21, as its documentation (tensorflow.org/tfx/serving/api_rest and serving_config)
+and its sources (github.com/tensorflow/serving) had it in November 2026. docs/serving.md says what it leaves out.
+The command line is that of `tensorflow_model_server`. Flags about what it leaves out are accepted, and
+named in the log. Run as
 `python -m offline.rehearsal.fakes.tensorflow_serving --port=8500 --rest_api_port=8501 --model_config_file=FILE`.
 """
 

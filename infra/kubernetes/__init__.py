@@ -1,1 +1,0 @@
-"""What is the same on every cluster: the workspace, the files of a step, its Job, and the gates before it."""

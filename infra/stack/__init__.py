@@ -1,1 +1,0 @@
-"""What `infra/program.py` is made of, by subject."""

@@ -1,1 +1,0 @@
-"""``make new``: writes the folder of a pipeline, or the file of a stack, that can be rehearsed at once."""

@@ -1,1 +1,0 @@
-"""What a stack's Jobs do right now, read from their clusters: ``make watch`` and ``make logs``."""

@@ -1,1 +1,0 @@
-"""The CUDA libraries that TensorFlow needs on a GPU and its image lacks."""

@@ -1,1 +1,0 @@
-"""Handwritten digits: prepare the images, train a small network on them, predict new ones."""
