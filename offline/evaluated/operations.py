@@ -249,6 +249,9 @@ def _amount(value: Any) -> Amount | None:
 
 SAME_SERVER = "both lead to the same server, which this preview does not look up"
 
+GOES = frozenset({Operation.REPLACE, Operation.DELETE})
+"""The operations after which the resource that was there is gone."""
+
 SECRET_TYPE, SECRET_DATA = "kubernetes:core/v1:Secret", ("data", "stringData")
 MUTABLE = "enableSecretMutable"
 """The property of a Kubernetes provider that has it change Secrets in place (seen with provider 4.32 in November
@@ -294,6 +297,11 @@ class ResourceDiff:
         return "; ".join(effect.fact.note for effect in refused or self.consequences)
 
     @property
+    def deleted(self) -> Resource | None:
+        """The resource that is there and that the update deletes, with another one in its place or without."""
+        return None if self.operation not in GOES or self.protected or self.retained else self.before
+
+    @property
     def retained(self) -> bool:
         """Whether Pulumi only forgets the resource that is there, and does not delete it."""
         return self.before is not None and self.before.retain_on_delete
@@ -301,7 +309,7 @@ class ResourceDiff:
     @property
     def protected(self) -> bool:
         """Whether the update fails because the resource may not be deleted."""
-        if self.before is None or self.operation not in {Operation.REPLACE, Operation.DELETE}:
+        if self.before is None or self.operation not in GOES:
             return False
         return self.before.protect and (self.after is None or self.after.protect)
 

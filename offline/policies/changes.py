@@ -16,15 +16,13 @@ from infra.review.stack import JOB, Resource, Stack, at, items, mapping, mapping
 from infra.schema.problems import key_of
 from infra.settings.pipelines import KEY
 from offline.evaluated.model import Operation
-from offline.evaluated.operations import Consequence, ResourceDiff
+from offline.evaluated.operations import GOES, Consequence, ResourceDiff
 from offline.evaluated.property_diff import Difference, path_text, without_indices
 from offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, unevictable, workloads
 from offline.policies.security import find_holding
 
 MOST_NAMES = 6
 """How many Jobs, services and apps on one pool are named."""
-
-GOES = frozenset({Operation.REPLACE, Operation.DELETE})
 
 
 @dataclass(frozen=True)
@@ -58,9 +56,7 @@ class Change:
     def ends(self, urn: str) -> bool:
         """Whether the update deletes or replaces the resource with this URN."""
         compared = self.by_urn.get(urn)
-        return (
-            compared is not None and compared.operation in GOES and not (compared.protected or compared.retained)
-        )
+        return compared is not None and compared.deleted is not None
 
 
 @dataclass(frozen=True)
@@ -136,20 +132,16 @@ def _find_held_elsewhere(change: Change) -> Iterator[Violation]:
     A bound volume has the finalizer kubernetes.io/pv-protection: it goes after its claim (Kubernetes 1.34).
     """
     for compared in change.compared:
-        if (
-            compared.before is None
-            or compared.before.type != VOLUME
-            or compared.operation is not Operation.REPLACE
-        ):
+        volume = compared.deleted
+        if volume is None or volume.type != VOLUME or compared.operation is not Operation.REPLACE:
             continue
-        claim = at(compared.before.properties, "spec", "claimRef")
+        claim = at(volume.properties, "spec", "claimRef")
         name, namespace = text(at(claim, "name")), text(at(claim, "namespace"))
         declared = any(
-            known.provider == compared.before.provider
-            and at(known.properties, "metadata", "namespace") == namespace
+            known.provider == volume.provider and at(known.properties, "metadata", "namespace") == namespace
             for known in change.before.of_type(CLAIM)
         )
-        if not (name and namespace) or declared or compared.protected or compared.retained:
+        if not (name and namespace) or declared:
             continue
         yield Violation(
             compared.resource.urn,
@@ -167,28 +159,27 @@ def _find_held_by_runs(change: Change) -> Iterator[Violation]:
     The pods of its last runs stay for their logs, and a claim has the finalizer kubernetes.io/pvc-protection: it
     goes after every pod object that names it (Kubernetes 1.34).
     """
-    for claim in change.compared:
-        if claim.before is None or claim.before.type != CLAIM or claim.operation is not Operation.DELETE:
-            continue
-        if claim.protected or claim.retained:
+    for compared in change.compared:
+        claim = compared.deleted
+        if claim is None or claim.type != CLAIM or compared.operation is not Operation.DELETE:
             continue
         users = [
             workload
             for workload in workloads(change.before, JOB, CRON_JOB)
-            if workload.resource.provider == claim.before.provider
-            and workload.namespace == at(claim.before.properties, "metadata", "namespace")
+            if workload.resource.provider == claim.provider
+            and workload.namespace == at(claim.properties, "metadata", "namespace")
         ]
-        if not any(at(claim.before.properties, "metadata", "name") in user.claims for user in users):
+        if not any(at(claim.properties, "metadata", "name") in user.claims for user in users):
             continue
         for clock in users:
             runs = at(clock.resource.properties, "metadata", "labels", NAME) == SCHEDULED_RUN
             if runs and clock.resource.type == CRON_JOB and not change.ends(clock.resource.urn):
                 yield Violation(
-                    claim.resource.urn,
-                    f"`pulumi up` fails half-way: {cause(claim)}, and it goes only after the pods of the runs of "
-                    f"{clock.resource.name}, which stay for their logs",
-                    f"{undo(claim)}; or take the pipeline's `schedule` out of the stack file for this update, and "
-                    "suppress `deletion-refused` with the reason",
+                    compared.resource.urn,
+                    f"`pulumi up` fails half-way: {cause(compared)}, and it goes only after the pods of the runs "
+                    f"of {clock.resource.name}, which stay for their logs",
+                    f"{undo(compared)}; or take the pipeline's `schedule` out of the stack file for this update, "
+                    "and suppress `deletion-refused` with the reason",
                 )
 
 
@@ -233,14 +224,11 @@ def _find_unguarded(change: Change) -> Iterator[Violation]:
 
 def _find_left(change: Change) -> Iterator[Violation]:
     for compared in change.compared:
-        if (
-            compared.before is None
-            or compared.operation not in GOES
-            or compared.protected
-            or not compared.retained
-        ):
+        if compared.operation not in GOES or compared.protected or not compared.retained:
             continue
-        billed = [charge for charge in change.before.charges if charge.urn == compared.before.urn]
+        billed = [
+            charge for charge in change.before.charges if compared.before and charge.urn == compared.before.urn
+        ]
         if billed:
             yield Violation(
                 compared.resource.urn,
@@ -283,18 +271,14 @@ def _find_ended_work(change: Change) -> Iterator[Violation]:
 def _find_ended_pools(change: Change) -> Iterator[Violation]:
     """Node pools that go, with whatever runs on their nodes."""
     pools = {pool.urn: pool for pool in change.before.pools if pool.urn and not pool.stack and pool.max_nodes}
-    ended = [
-        (compared, pools[compared.before.urn])
-        for compared in change.compared
-        if compared.before is not None and compared.before.urn in pools and change.ends(compared.before.urn)
-    ]
-    for compared, pool in ended:
-        yield Violation(
-            compared.resource.urn,
-            f"ends all nodes of the pool `{pool.name}` and what runs on them{change.users_of(compared)} "
-            f"({cause(compared)})",
-            f"{undo(compared)}; or run `pulumi up` while nothing runs on the pool",
-        )
+    for compared in change.compared:
+        if (gone := compared.deleted) and (pool := pools.get(gone.urn)):
+            yield Violation(
+                compared.resource.urn,
+                f"ends all nodes of the pool `{pool.name}` and what runs on them{change.users_of(compared)} "
+                f"({cause(compared)})",
+                f"{undo(compared)}; or run `pulumi up` while nothing runs on the pool",
+            )
 
 
 def _consequences(change: Change, effect: Effect) -> Iterator[tuple[ResourceDiff, Consequence]]:
@@ -453,13 +437,8 @@ def _kept(job: Resource) -> int | None:
 
 def _find_kueue(change: Change) -> Iterator[Violation]:
     for compared in change.compared:
-        if (
-            compared.before is None
-            or compared.before.type != RELEASE
-            or compared.before.properties.get("name") != KUEUE
-        ):
-            continue
-        if compared.operation in GOES and not (compared.protected or compared.retained):
+        release = compared.deleted
+        if release and release.type == RELEASE and release.properties.get("name") == KUEUE:
             yield Violation(
                 compared.resource.urn,
                 f"deletes Kueue's API, and with it everybody's queues on that cluster: {cause(compared)}; Jobs of "

@@ -21,8 +21,9 @@ from infra.review.stack import (
     strings,
     texts,
 )
+from offline.evaluated.operations import GOES
 from offline.evaluated.workloads import PATCH, as_patched
-from offline.policies.changes import GOES, Change, ChangePolicy
+from offline.policies.changes import Change, ChangePolicy
 from offline.policies.services import list_servers
 
 INGRESS, ROUTE, GATEWAY = "Ingress", "Route", "Gateway"

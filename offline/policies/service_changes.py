@@ -8,9 +8,9 @@ from infra.kubernetes.review import CLAIM, METRICS_CLAIM, PROMETHEUS, RELEASE, S
 from infra.review.contract import Harm, Severity, Violation
 from infra.review.stack import Resource, Stack, at, mapping, mappings, texts
 from offline.evaluated.model import Operation
-from offline.evaluated.operations import ResourceDiff
+from offline.evaluated.operations import GOES, ResourceDiff
 from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET, Workload, workload_of
-from offline.policies.changes import GOES, Change, ChangePolicy, cause, undo
+from offline.policies.changes import Change, ChangePolicy, cause, undo
 from offline.policies.security import find_holding
 
 CHANGED_STORAGE = "; or change its storage with it, which makes its volume anew"
@@ -21,9 +21,7 @@ WITHOUT_METRICS = "; or take the metrics out of the stack file for one update, w
 
 def _find_rebuilt(change: Change) -> Iterator[Violation]:
     for compared in change.compared:
-        if compared.before is None or compared.operation not in GOES or compared.protected or compared.retained:
-            continue
-        held = find_holding(compared.before, change.before)
+        held = find_holding(compared.deleted, change.before) if compared.deleted else None
         if held is not None and held.rebuilt:
             yield Violation(
                 compared.resource.urn,
