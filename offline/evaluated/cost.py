@@ -57,7 +57,7 @@ def run_cost(
 
 
 def common_basis(times: Mapping[str, Mapping[str, JobDuration]], jobs: Mapping[str, Sequence[str]]) -> Times:
-    """The kind of times that all of these Jobs have, so that the costs of all stacks can be compared.
+    """The kind of times that all ``jobs`` have, so that the costs of all stacks can be compared.
 
     ``times`` are the known times of Jobs, ``jobs`` the names of those whose cost is wanted; both by stack.
     """

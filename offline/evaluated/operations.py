@@ -100,10 +100,10 @@ class Replacing:
 def _provider_differences(
     diffs: Sequence[Difference], before: Mapping[str, object], after: Mapping[str, object]
 ) -> list[Difference]:
-    """What counts of a Kubernetes provider.
+    """The differences of a Kubernetes provider that may replace it.
 
-    An identifier that stays says that it is the same cluster, whatever the kubeconfig; one that comes or goes says
-    nothing.
+    If both sides have the same cluster identifier, it is the same cluster, whatever the kubeconfig. An identifier
+    that only one side has tells nothing.
 
     Source: `DiffConfig`, https://github.com/pulumi/pulumi-kubernetes/blob/v4.32.0/provider/pkg/provider/provider.go,
     2026-07-01.
@@ -220,7 +220,7 @@ def _matches(when: When, before: Any, after: Any) -> bool:
 
 
 def _is_on(value: Any) -> bool:
-    """Whether a switch is on, or a value there: what is no switch is on unless it is empty."""
+    """Whether a switch is on. A value of another kind is on unless it is empty."""
     if isinstance(value, str):
         return value.lower() not in _OFF
     return is_true(value) or (not isinstance(value, bool) and bool(value))
@@ -298,7 +298,7 @@ class ResourceDiff:
 
     @property
     def deleted(self) -> Resource | None:
-        """The resource that is there and that the update deletes, with another one in its place or without."""
+        """The old resource if the update deletes it, to replace it or for good; None if it stays."""
         return None if self.operation not in GOES or self.protected or self.retained else self.before
 
     @property

@@ -47,10 +47,10 @@ class Cell:
 
 
 def cells(columns: Mapping[str, int], edges: Sequence[tuple[str, str]]) -> dict[str, Cell]:
-    """A cell for each key of ``columns``, in its column. ``edges`` lead from a cell to one further down.
+    """A cell for each key, in its column; ``columns`` has the column of each. Edges lead downwards.
 
-    A key at the end of a longer path of edges is placed later. Of keys at equally long paths, the one from which
-    the longest path leads on is placed first.
+    Keys are placed by the number of edges on the longest path to them, fewest first. Among equals, the key with
+    the longest path from it is first.
     """
     after: dict[str, set[str]] = {key: set() for key in columns}
     before: dict[str, list[str]] = defaultdict(list)
@@ -75,11 +75,10 @@ def cells(columns: Mapping[str, int], edges: Sequence[tuple[str, str]]) -> dict[
 
 @dataclass(frozen=True)
 class Route:
-    """How an edge gets from one cell to another.
+    """How an edge gets from one box to another: straight down, where ``side`` is 0, or around other boxes.
 
-    A straight one leads down from box to box. Any other leaves its box by the side ``side`` (1 right, -1 left),
-    goes down in lane number ``lane`` of that side, and in track number ``track`` of the channel above the other
-    box to that box. Lanes are counted from the box that they start at, tracks upwards.
+    Then it leaves its box to the right (``side`` 1) or to the left (-1), goes down in a lane beside the column,
+    and along a track above the row of the other box. Lanes count from the column, tracks from the row upwards.
     """
 
     start: str
@@ -90,7 +89,7 @@ class Route:
 
 
 def routes(placed: Mapping[str, Cell], edges: Sequence[tuple[str, str]]) -> list[Route]:
-    """Ways on which no edge crosses a box, and none runs along another that has neither end in common with it."""
+    """A route for each edge. None crosses a box; two share a lane or a track only if they share an end."""
     taken = {(cell.column, cell.row) for cell in placed.values()}
     sides = {(start, end): _side(placed[start], placed[end], taken) for start, end in edges}
     trunks: dict[tuple[str, int], int] = {}
@@ -129,7 +128,7 @@ def _side(start: Cell, end: Cell, taken: set[tuple[int, int]]) -> int:
 
 
 def _number_spans(spans: list[tuple[float, float, K]]) -> dict[K, int]:
-    """The lowest number for each span that none of those that it touches has; short ones choose first."""
+    """Numbers the spans from 0 so that no two that touch have the same number. Short spans choose first."""
     chosen: list[tuple[float, float, int]] = []
     numbers: dict[K, int] = {}
     for first, last, key in sorted(spans, key=lambda span: (span[1] - span[0], span[0])):
@@ -140,7 +139,7 @@ def _number_spans(spans: list[tuple[float, float, K]]) -> dict[K, int]:
 
 
 def topological(after: Mapping[str, set[str]], nodes: Iterable[str]) -> list[str]:
-    """``nodes`` and what comes after them, each behind all that it comes after, as far as there are no circles."""
+    """The nodes and what comes after them in topological order. Edges that close a circle are ignored."""
     seen: set[str] = set()
     order: list[str] = []
 
@@ -228,7 +227,7 @@ class Zone:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything. ``edges`` are pairs of URNs of Jobs: the second waits for the first, and no third says so.
+    """Everything. ``edges`` are pairs of URNs of Jobs: the second waits for the first. None follows from others.
 
     ``connections`` are pairs of a service and a Job that connects to it.
     """

@@ -33,10 +33,10 @@ def pattern(job: Resource) -> str:
 
 
 def find_scope(job: Resource, causes: Sequence[str], inputs: Mapping[str, str]) -> Again:
-    """Which items a Job works on that runs again for these ``causes``: all, or those that are new or changed.
+    """Whether a Job that runs again works on all of its items, or on those that are new or changed.
 
-    ``inputs`` are the causes that are another result of an input, by its directory. That of the items themselves
-    decides of no item but those that it changes.
+    ``causes`` are why it runs again. ``inputs`` are the causes that are new results of its inputs, by directory.
+    If the only cause is a new result of the step that has the items, the items that are as before stay done.
     """
     if not pattern(job):
         return ""
@@ -54,7 +54,7 @@ def scope_words(items: Again) -> list[str]:
 
 
 def changes(old: Resource, new: Resource) -> list[str]:
-    """What changed about the workers of a Job, which decides no result."""
+    """What changed about the workers of a Job. Its result stays the same."""
     return list(_changes(old, new)) if pattern(old) and pattern(new) else []
 
 
@@ -143,7 +143,7 @@ def own_arguments(job: Resource) -> list[str]:
 
 
 def own_environment(job: Resource) -> list[str]:
-    """The environment, each variable as text, without what tells a pod which it is of the others."""
+    """The environment, each variable as text, without those that identify the pod among the others."""
     variables = mappings(_container(job).get("env"))
     return [
         str(sorted(variable.items(), key=str)) for variable in variables if variable.get("name") not in _VARIABLES
@@ -151,16 +151,16 @@ def own_environment(job: Resource) -> list[str]:
 
 
 def own_volumes(job: Resource) -> list[str]:
-    """The volumes as text, without the one for NCCL, which even one GPU needs if there are other nodes.
+    """The volumes as text, without those of shipped files, which have remarks of their own.
 
-    Without those of shipped files, too, which have remarks of their own.
+    The shared memory of NCCL is left out, too: with other nodes, even a pod with one GPU has it.
     """
     volumes = mappings(at(job.properties, "spec", "template", "spec", "volumes"))
     return [str(volume) for volume in volumes if volume.get("name") != SHARED_MEMORY and "configMap" not in volume]
 
 
 def own_container(job: Resource) -> list[str]:
-    """The container as text, without what has words of its own, and with the mounts of `own_volumes`."""
+    """The container as text, without what other functions describe, and with the mounts of `own_volumes`."""
     container = _container(job)
     rest = {key: value for key, value in container.items() if key not in _TOLD}
     mounts = [
@@ -172,7 +172,7 @@ def own_container(job: Resource) -> list[str]:
 
 
 def without_launcher(paths: Sequence[str]) -> list[str]:
-    """Those ``paths`` of shipped files that are not of what starts programs, which decides no result."""
+    """The ``paths`` of shipped files without those of the launcher and the runner, which affect no result."""
     return [path for path in paths if not path.startswith(RUNTIME)]
 
 

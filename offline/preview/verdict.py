@@ -39,7 +39,7 @@ class Line:
 
     @property
     def subject(self) -> str:
-        """How many resources of its stacks it is about: ``24 NodePools``; empty for one of each stack."""
+        """The number and kind of its resources: ``24 NodePools``; empty if all stacks have it of one resource."""
         names = [name for names_of_stack in self.names.values() for name in names_of_stack]
         if len(set(names)) < 2:
             return ""
@@ -48,7 +48,7 @@ class Line:
 
     @property
     def short(self) -> bool:
-        """Whether some of its resources and stacks may be counted in place of named: of warnings alone."""
+        """Whether it may name some of its resources and stacks and count the others. Only warnings may."""
         return self.level is Level.WARNING and isinstance(self.finding, Finding)
 
     @property
@@ -58,7 +58,7 @@ class Line:
 
 
 def verdict(preview: Preview) -> list[Line]:
-    """Every failure and every new finding, the worst first; those with one reason are one line."""
+    """All failures and new findings, the worst first. Findings with the same reason are one line."""
     return _lines((stack.stack, finding) for stack in preview.stacks for finding in _findings_of(stack))
 
 
@@ -70,7 +70,7 @@ def known_lines(preview: Preview) -> list[Line]:
 
 
 def most_important(lines: Sequence[Line], most: int = MOST) -> list[Line]:
-    """The lines that are shown: ``most`` of them, and more where these are errors or harm."""
+    """The first ``most`` lines, and all errors and harm beyond these."""
     return [line for index, line in enumerate(lines) if index < most or not line.minor]
 
 
