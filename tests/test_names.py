@@ -50,6 +50,9 @@ CLEAN = (
     "workloads/handwriting",
     "workloads/mnist",
     "workloads/neighbours",
+    "tests/workloads/gates",
+    "tests/workloads/image_builds",
+    "tests/workloads/runtime",
 )
 """Add a room once no variable in it has one of these names."""
 

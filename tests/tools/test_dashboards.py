@@ -20,7 +20,7 @@ from tools import dashboards
 from tools.dashboards import DASHBOARDS, FOLDER, NAMESPACE, grafana
 from workloads.apps.page.middleware import Metrics
 from workloads.runtime.usage.figures import MIB, Gpu, Usage
-from workloads.runtime.usage.server import METRICS, serve, text
+from workloads.runtime.usage.measure import METRICS, serve, text
 
 SERVING = {
     ":tensorflow:serving:request_count": {"model_name", "status"},

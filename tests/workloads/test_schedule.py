@@ -9,7 +9,7 @@ import pytest
 
 from tests.workloads.json_server import serving
 from workloads.runtime.exits import StepError
-from workloads.schedule import notice, run
+from workloads.schedule import run
 
 JOBS = "/apis/batch/v1/namespaces/slipway/jobs"
 CONFIG_MAP = "/api/v1/namespaces/slipway/configmaps/churn-schedule"
@@ -52,8 +52,8 @@ class Api:
             self.asked_pods = path
             return 200, {"items": self.pods}
         if path.startswith(f"{JOBS}?"):
-            for each in self.jobs.values():
-                self._look(each)
+            for job in self.jobs.values():
+                self._look(job)
             return 200, {"items": list(self.jobs.values())}
         job = self.jobs[path.removeprefix(f"{JOBS}/")]
         self._look(job)
@@ -63,7 +63,7 @@ class Api:
         name = job["metadata"]["name"]
         self.looked[name] = self.looked.get(name, 0) + 1
         if self.looked[name] >= 2 and "status" not in job:
-            fails = any(name.startswith(each) for each in self.failing)
+            fails = any(name.startswith(prefix) for prefix in self.failing)
             reason = {"reason": "BackoffLimitExceeded", "message": "Job has reached the specified backoff limit"}
             condition = {"type": "Failed", **reason} if fails else {"type": "Complete"}
             job["status"] = {"conditions": [{**condition, "status": "True"}]}
@@ -207,7 +207,7 @@ class Webhook:
 @pytest.fixture
 def webhook(monkeypatch: pytest.MonkeyPatch) -> Generator[Webhook]:
     webhook = Webhook()
-    monkeypatch.setattr(notice, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(run, "WEBHOOK_PAUSES", (0.01, 0.01))
     monkeypatch.setattr(run.time, "sleep", lambda _: None)
     with serving(webhook.take) as server:
         monkeypatch.setenv(run.WEBHOOK, f"http://{server.address}/hidden")
@@ -251,7 +251,7 @@ def test_a_webhook_is_told_of_a_good_run_after_a_failed_one_alone(
 ) -> None:
     earlier_run(api, condition)
     assert start() == 0
-    assert [each["outcome"] for each in webhook.seen] == told
+    assert [notice["outcome"] for notice in webhook.seen] == told
 
 
 @pytest.mark.slow

@@ -165,7 +165,7 @@ def test_a_link_out_of_the_context_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_others_can_move_is_refused_with_its_line(tmp_path: Path, text: str, line: int) -> None:
-    assert [each.line for each in movable(text, {})] == [line]
+    assert [place.line for place in movable(text, {})] == [line]
     write_tree(tmp_path, {"Dockerfile": text})
     with pytest.raises(ShippingError, match=f"line {line}: "):
         context_of(tmp_path)
@@ -180,7 +180,7 @@ def test_an_argument_that_names_another_language_is_refused(tmp_path: Path, synt
 
 
 def test_a_file_of_another_language_is_refused_unless_that_is_named_by_digest() -> None:
-    assert [each.line for each in movable('{"syntax": "docker/other:1"}', {})] == [1, 1]
+    assert [place.line for place in movable('{"syntax": "docker/other:1"}', {})] == [1, 1]
     assert list(movable(f"#!/usr/bin/env build\nFROM debian@{DIGEST}\n", {})) == []
 
 

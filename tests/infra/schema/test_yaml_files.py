@@ -12,7 +12,7 @@ import pytest
 from infra.schema import yaml_files
 from infra.schema.yaml_files import ConfigError, plain, read_yaml
 
-# What gopkg.in/yaml.v3 3.0.1 makes of each scalar without quotes; printed by a program on it, 2026-11-22.
+# What gopkg.in/yaml.v3 3.0.1 makes of step scalar without quotes; printed by a program on it, 2026-11-22.
 SCALARS: dict[str, Any] = {
     "yes": "yes",
     "True": True,
@@ -54,8 +54,8 @@ SCALARS: dict[str, Any] = {
 
 @pytest.mark.parametrize(("text", "value"), SCALARS.items(), ids=[text[:24] for text in SCALARS])
 def test_scalars_are_read_as_the_cli_reads_them(text: str, value: Any) -> None:
-    found = plain(text)
-    assert (type(found), found) == (type(value), value)
+    scalar = plain(text)
+    assert (type(scalar), scalar) == (type(value), value)
 
 
 def read(folder: Path, text: str) -> Any:
@@ -88,9 +88,9 @@ def test_documents_are_read_as_the_cli_reads_them(tmp_path: Path, text: str, val
 
 
 def test_an_alias_is_a_copy(tmp_path: Path) -> None:
-    found = read(tmp_path, "a: &a {x: [1]}\nb: *a")
-    found["a"]["x"].append(2)
-    assert found["b"] == {"x": [1]}
+    content = read(tmp_path, "a: &a {x: [1]}\nb: *a")
+    content["a"]["x"].append(2)
+    assert content["b"] == {"x": [1]}
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -98,9 +98,9 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     for below, name in zip("abcdefghijklmno", "bcdefghijklmnop", strict=True)
 )
 MERGES = "a: &a {k: v}\n" + "".join(
-    f"m{each + 1}: &m{each + 1} {{<<: [{', '.join([f'*m{each}' if each else '*a'] * 9)}]}}\n" for each in range(15)
+    f"m{step + 1}: &m{step + 1} {{<<: [{', '.join([f'*m{step}' if step else '*a'] * 9)}]}}\n" for step in range(15)
 )
-DEEPER = "a0: &a0 x\n" + "".join(f"a{each + 1}: &a{each + 1} {'[' * 40}*a{each}{']' * 40}\n" for each in range(9))
+DEEPER = "a0: &a0 x\n" + "".join(f"a{step + 1}: &a{step + 1} {'[' * 40}*a{step}{']' * 40}\n" for step in range(9))
 HOSTILE = {
     "alias bomb": (BOMB, 5, "more than 20,000 values, with what aliases repeat"),
     "bomb of merges": (MERGES, 6, "more than 20,000 values, with what aliases repeat"),
@@ -159,7 +159,7 @@ def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_file_as_large_as_it_may_be_is_read_in_time(tmp_path: Path) -> None:
-    text = "".join(f"k{each}: {{a: 1, b: [1, 2], c: some text}}\n" for each in range(3_300))
+    text = "".join(f"k{step}: {{a: 1, b: [1, 2], c: some text}}\n" for step in range(3_300))
     began = time.process_time()
     assert len(read(tmp_path, text)) == 3_300
     assert time.process_time() - began < 10

@@ -25,12 +25,12 @@ DIGEST = "sha256:" + "2" * 64
 
 
 @contextmanager
-def server(answers: dict[str, tuple[int, dict[str, str], bytes]], asked: list[Any]) -> Generator[str]:
+def server(answers: dict[str, tuple[int, dict[str, str], bytes]], requests: list[Any]) -> Generator[str]:
     """An HTTP server with an answer by path, which notes the headers of requests."""
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
-            asked.append((self.path, self.headers))
+            requests.append((self.path, self.headers))
             status, headers, body = answers[self.path.partition("?")[0]]
             if "Authorization" in self.headers and status == 401:
                 status, headers, body = answers["/authorized"]
@@ -60,14 +60,14 @@ def test_a_request_is_signed_as_the_documented_example_is() -> None:
         "host": "iam.amazonaws.com",
         "x-amz-date": "20150830T123600Z",
     }
-    found = aws.signature(
+    signature = aws.signature(
         ("GET", "/", "Action=ListUsers&Version=2010-05-08"),
         headers,
         b"",
         ("us-east-1", "iam"),
         ("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"),
     )
-    assert found.endswith("Signature=5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7")
+    assert signature.endswith("Signature=5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7")
 
 
 @pytest.mark.slow
@@ -79,63 +79,63 @@ def test_pod_identity_becomes_a_login_of_ecr(tmp_path: Path) -> None:
         "/credentials": (200, {}, json.dumps(keys).encode()),
         "/": (200, {}, json.dumps({"authorizationData": [{"authorizationToken": token}]}).encode()),
     }
-    asked: list[Any] = []
-    with server(answers, asked) as host:
+    requests: list[Any] = []
+    with server(answers, requests) as host:
         environment = {
             "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(tmp_path / "token"),
             "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"http://{host}/credentials",
         }
         assert aws.login("eu-west-1", environment, f"http://{host}/") == ("AWS", "password")
-    assert asked[0][1]["Authorization"] == "pod's token"
-    assert asked[1][1]["X-amz-security-token"] == "T"
+    assert requests[0][1]["Authorization"] == "pod's token"
+    assert requests[1][1]["X-amz-security-token"] == "T"
     with pytest.raises(LoginError, match="gave the pod no 'AWS_CONTAINER"):
         aws.login("eu-west-1", {})
 
 
 @pytest.mark.slow
 def test_the_metadata_server_gives_a_token() -> None:
-    asked: list[Any] = []
-    with server({"/token": (200, {}, b'{"access_token": "t", "expires_in": 3599}')}, asked) as host:
+    requests: list[Any] = []
+    with server({"/token": (200, {}, b'{"access_token": "t", "expires_in": 3599}')}, requests) as host:
         assert gcp.login(url=f"http://{host}/token") == ("oauth2accesstoken", "t")
-    assert asked[0][1]["Metadata-flavor"] == "Google"
+    assert requests[0][1]["Metadata-flavor"] == "Google"
 
 
 def test_a_registry_is_asked_with_the_token_that_it_names() -> None:
-    asked: list[Any] = []
+    requests: list[Any] = []
     answers: dict[str, tuple[int, dict[str, str], bytes]] = {
         "/token": (200, {}, b'{"token": "bearer\'s"}'),
         "/authorized": (200, {"Docker-Content-Digest": DIGEST}, b""),
         "/v2/team/app/manifests/gone": (404, {}, b""),
     }
-    with server(answers, asked) as host:
+    with server(answers, requests) as host:
         challenge = {"WWW-Authenticate": f'Bearer realm="http://{host}/token",service="s"'}
         answers["/v2/team/app/manifests/here"] = (401, challenge, b"")
         assert container_registry.find_digest(f"{host}/team/app:here", ("user", "password")) == DIGEST
         assert container_registry.find_digest(f"{host}/team/app:gone") is None
-    token = next(headers for path, headers in asked if path.startswith("/token?"))
+    token = next(headers for path, headers in requests if path.startswith("/token?"))
     assert token["Authorization"] == "Basic " + base64.b64encode(b"user:password").decode()
-    assert any("scope=repository%3Ateam%2Fapp%3Apull&service=s" in path for path, _ in asked)
+    assert any("scope=repository%3Ateam%2Fapp%3Apull&service=s" in path for path, _ in requests)
 
 
 @pytest.mark.slow
 def test_a_login_goes_nowhere_but_to_its_registry() -> None:
-    there: list[Any] = []
-    asked: list[Any] = []
-    found: dict[str, tuple[int, dict[str, str], bytes]] = {
+    elsewhere: list[Any] = []
+    requests: list[Any] = []
+    digest: dict[str, tuple[int, dict[str, str], bytes]] = {
         "/v2/a/manifests/t": (200, {"Docker-Content-Digest": DIGEST}, b"")
     }
-    with server(found, there) as elsewhere:
+    with server(digest, elsewhere) as other_host:
         # `server` answers at this path once there is a login.
-        on = (307, {"Location": f"http://{elsewhere}/v2/a/manifests/t"}, b"")
+        on = (307, {"Location": f"http://{other_host}/v2/a/manifests/t"}, b"")
         answers: dict[str, tuple[int, dict[str, str], bytes]] = {
             "/v2/a/manifests/t": (401, {"WWW-Authenticate": 'Basic realm="r"'}, b""),
             "/authorized": on,
         }
-        with server(answers, asked) as host:
+        with server(answers, requests) as host:
             assert container_registry.find_digest(f"{host}/a:t", ("user", "password")) == DIGEST
-    assert any("Authorization" in headers for _, headers in asked)
-    assert [path for path, _ in there] == ["/v2/a/manifests/t"]
-    assert "Authorization" not in there[0][1]
+    assert any("Authorization" in headers for _, headers in requests)
+    assert [path for path, _ in elsewhere] == ["/v2/a/manifests/t"]
+    assert "Authorization" not in elsewhere[0][1]
 
 
 def test_no_login_is_given_without_tls_where_the_registry_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +192,7 @@ def test_files_of_a_mounted_configmap_are_laid_out_with_their_modes(tmp_path: Pa
     assert (target / "plain").stat().st_mode & 0o777 == 0o644
     assert sorted(path.name for path in target.iterdir()) == ["bin", "plain"]
     # Another pod's copy makes the same layers: nothing in them is of the time of the copy.
-    assert {each.stat().st_mtime for each in (target, *target.rglob("*"))} == {0}
+    assert {path.stat().st_mtime for path in (target, *target.rglob("*"))} == {0}
     assert (target / "bin").stat().st_mode & 0o777 == 0o755
 
 

@@ -56,11 +56,11 @@ def start(tmp_path: Path) -> Iterator[Jobs]:
         program.write_text(
             script.read_text() if isinstance(script, Path) else script.replace("{out!r}", repr(str(out)))
         )
-        own = [] if module else ["--output", out, "--code", folder]
+        outputs = [] if module else ["--output", out, "--code", folder]
         job = StandInJob(
             folder,
             count,
-            ["--wait", wait, "--step", "churn.train", *own, *flags],
+            ["--wait", wait, "--step", "churn.train", *outputs, *flags],
             [sys.executable, program, *words],
             **options,
         )
@@ -466,8 +466,8 @@ def test_noise_at_the_meeting_point_disturbs_nobody(start: Jobs) -> None:
     job.start(1)
     at_work(job, 1)
     finish(job)
-    for each in noise:
-        each.close()
+    for connection in noise:
+        connection.close()
 
 
 def _can_connect(port: int) -> bool:

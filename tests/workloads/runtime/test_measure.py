@@ -19,7 +19,7 @@ import pytest
 from offline.rehearsal.machine.processes import free_ports
 from tests.support.checkout import ROOT
 from workloads.runtime.usage.figures import MOST_POINTS, Course, Gpu, Usage
-from workloads.runtime.usage.server import METRICS, serve, text
+from workloads.runtime.usage.measure import METRICS, serve, text
 
 NVML = r"""
 #include <string.h>
@@ -58,7 +58,7 @@ def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(file: Path, *words: str, options: tuple[str, ...] = ()) -> list[str]:
-    own = [
+    command_line = [
         sys.executable,
         "-m",
         "workloads.runtime.usage.measure",
@@ -68,7 +68,7 @@ def command(file: Path, *words: str, options: tuple[str, ...] = ()) -> list[str]
         str(file),
         *options,
     ]
-    return [*own, "--", *words]
+    return [*command_line, "--", *words]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -90,10 +90,10 @@ def record(file: Path) -> dict[str, Any]:
     return json.loads(file.read_text())
 
 
-def wait_for(found: Callable[[], object], seconds: float = 30) -> Any:
+def wait_for(condition: Callable[[], object], seconds: float = 30) -> Any:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        if answer := found():
+        if answer := condition():
             return answer
         time.sleep(0.02)
     raise AssertionError("it did not come")
@@ -149,7 +149,7 @@ def test_sigterm_reaches_the_program_and_the_next_pod_keeps_what_the_one_before_
     assert run(file, sys.executable, "-c", "pass").returncode == 0
     after = record(file)
     assert after["done"] is True
-    assert [each["done"] for each in after["before"]] == [False]
+    assert [record["done"] for record in after["before"]] == [False]
     assert "course" not in after["before"][0]
 
 
@@ -222,7 +222,7 @@ def test_idle_gpus_are_counted_and_said_loudly(tmp_path: Path, nvml: Path) -> No
     assert warning.startswith("warning: 2 GPUs did next to nothing for 50 % of ")
     kept = record(tmp_path / "0.json")
     assert (kept["gpu_busy"], kept["gpu_idle"]) == (0.45, 0.5)
-    assert [each["busy"] for each in kept["gpus"]] == [0.9, 0.0]
+    assert [gpu["busy"] for gpu in kept["gpus"]] == [0.9, 0.0]
     assert kept["gpus"][0]["name"] == "Tesla T4"
 
 
@@ -267,8 +267,8 @@ def test_it_answers_at_the_pods_own_address_alone(tmp_path: Path, nvml: Path) ->
 
     def answer() -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as found:
-                content = found.read().decode()
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                content = answer.read().decode()
         except OSError:
             return ""
         return content if "slipway_step_rate" in content else ""

@@ -55,7 +55,7 @@ def no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def names(store: Path) -> list[str]:
-    return [each.name for each in newest.read(store / "churn/newest/runs.json")]
+    return [run.name for run in newest.read(store / "churn/newest/runs.json")]
 
 
 def test_runs_are_noted_the_newest_first(store: Path, night: Callable[..., Path]) -> None:
@@ -143,10 +143,10 @@ def start(store: Path, tmp_path: Path) -> Generator[Callable[..., App]]:
         return made[-1]
 
     yield started
-    for each in made:
-        if each.process.poll() is None:
-            each.process.terminate()
-        each.process.wait(10)
+    for pod in made:
+        if pod.process.poll() is None:
+            pod.process.terminate()
+        pod.process.wait(10)
 
 
 @pytest.mark.slow
@@ -169,8 +169,8 @@ def test_an_app_stays_with_its_run_where_a_newer_one_is_gone(
     night("20261122-0300", "six")
     app = start()
     app.says("shows six")
-    there = night("20261124-0300", "eight") / "model"
-    there.unlink()
+    model = night("20261124-0300", "eight") / "model"
+    model.unlink()
     # It may have looked before the file was gone.
     time.sleep(1)
     other = start()

@@ -38,9 +38,9 @@ class Pods:
             of = self.group.generation if generation is None else generation
             self.say(rank, type="ready", generation=of, port=2222, progress=self.progress)
 
-    def ready_at(self, rank: int, own: str, rank_0: str) -> None:
-        told = {"generation": self.group.generation, "port": 2222, "progress": "", "own": own, "rank_0": rank_0}
-        self.say(rank, type="ready", **told)
+    def ready_at(self, rank: int, address: str, rank_0: str) -> None:
+        known = {"port": 2222, "progress": "", "own": address, "rank_0": rank_0}
+        self.say(rank, type="ready", generation=self.group.generation, **known)
 
     def say(self, rank: int, **message: Any) -> None:
         self.group.hear(rank, message, self.now)
@@ -62,9 +62,9 @@ class Pods:
 
     def heard(self, rank: int) -> list[Any]:
         """What this rank was told since the last time."""
-        found = [message for to, message in self.group.outbox if to == rank]
-        self.group.outbox = [each for each in self.group.outbox if each[0] != rank]
-        return found
+        messages = [message for to, message in self.group.outbox if to == rank]
+        self.group.outbox = [message for message in self.group.outbox if message[0] != rank]
+        return messages
 
     def told(self, rank: int) -> list[str]:
         return [message["type"] for message in self.heard(rank) if message["type"] != "say"]
@@ -92,7 +92,7 @@ def test_nothing_starts_before_all_are_there_and_ready() -> None:
     assert pods.told(0) == []
 
     pods.ready(2)
-    [start] = [each for each in pods.heard(2) if each["type"] == "start"]
+    [start] = [message for message in pods.heard(2) if message["type"] == "start"]
     assert start["text"] == "Generation 1: all 3 pods are here, all programs start"
 
 
@@ -106,7 +106,7 @@ def test_a_lost_pod_stops_all_and_its_return_starts_all() -> None:
 
     pods.join(1)
     pods.ready(1, generation=0)
-    [start] = [each for each in pods.heard(0) if each["type"] == "start"]
+    [start] = [message for message in pods.heard(0) if message["type"] == "start"]
     assert (start["generation"], start["text"]) == (2, "Generation 2: pod 1 was lost, all programs start again")
 
 
@@ -201,7 +201,7 @@ def test_a_killed_program_starts_all_again() -> None:
     pods.end(2, "killed", words="SIGKILL")
     assert pods.told(0) == ["stop"]
     pods.ready(0, 1, 2)
-    [start] = [each for each in pods.heard(0) if each["type"] == "start"]
+    [start] = [message for message in pods.heard(0) if message["type"] == "start"]
     assert start["text"] == "Generation 2: the program of pod 2 was killed by SIGKILL, all programs start again"
 
 
@@ -243,7 +243,7 @@ def test_an_eviction_of_rank_0_is_no_kill_for_its_successor() -> None:
     for rank in (1, 2):
         after.join(rank, Memory(1, [2, 0, 0], "nothing", running=True, leaving=True))
     after.ready(0, 1, 2)
-    [start] = [each for each in after.heard(1) if each["type"] == "start"]
+    [start] = [message for message in after.heard(1) if message["type"] == "start"]
     assert start["kills"] == [2, 0, 0]
     assert start["text"] == "Generation 2: pod 0 was lost, all programs start again"
 
@@ -280,7 +280,7 @@ def test_a_new_rank_0_goes_on_with_the_count_of_generations_and_kills() -> None:
         pods.ready(0, 1, 2)
         verdict = pods.group.verdict
         if verdict is None:
-            [start] = [each for each in pods.heard(1) if each["type"] == "start"]
+            [start] = [message for message in pods.heard(1) if message["type"] == "start"]
             assert start["generation"] == memory.generation + 1
             assert start["kills"] == [kills, 0, 0]
             memory = Memory(start["generation"], start["kills"], start["progress"], running=True)
@@ -311,7 +311,7 @@ def test_waiting_is_said_seldom() -> None:
     pods = Pods()
     pods.join(0)
     pods.wait(500, 0)
-    lines = [each["text"] for each in pods.heard(0)]
+    lines = [message["text"] for message in pods.heard(0)]
     assert lines[0].startswith("waiting for 2 of 3 pods: rank 1 at train-1.train:2222, rank 2")
     assert 5 <= len(lines) <= 12
 
@@ -378,7 +378,7 @@ def test_programs_get_ip_addresses_where_names_may_be_out_of_date() -> None:
     pods.ready_at(0, "127.0.0.1", "127.0.0.1")
     pods.ready_at(1, "10.0.0.2", "10.0.0.1")
     pods.ready_at(2, "127.0.0.6", "10.0.0.1")
-    [start] = [each for each in pods.heard(1) if each["type"] == "start"]
+    [start] = [message for message in pods.heard(1) if message["type"] == "start"]
     assert start["nodes"] == [("10.0.0.1", 2222), ("10.0.0.2", 2222), ("train-2.train", 2222)]
 
 

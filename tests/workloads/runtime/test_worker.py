@@ -164,7 +164,7 @@ def test_a_worker_that_was_killed_leaves_no_process_and_has_lost_an_attempt(step
     worker = step.start("--attempts", 1, words=(sys.executable, "-S", "-c", script, "{item}"))
     sleeping = f"/proc/{worker.pid}"
     wait_until(lambda: list(step.output.glob("day-1/1-*")))
-    wait_until(lambda: [pid for pid in children(worker.pid) for each in children(pid) if each])
+    wait_until(lambda: [pid for pid in children(worker.pid) for child in children(pid) if child])
     descendants = [pid for child in children(worker.pid) for pid in (child, *children(child))]
     assert len(descendants) >= 3
     worker.kill()

@@ -18,8 +18,6 @@ from workloads.runtime.items.items import Failure, Item, Record, Work
 from workloads.runtime.items.queue import Claimed, ItemQueue, NotFilledError, Rules, Unreachable
 
 # What a worker does beside its item: it keeps the lease, and records results once the queue cannot lose them.
-#
-# Standard library only.
 
 
 _RETRY = 0.5

@@ -189,8 +189,6 @@ def _plain_values(directory: Path) -> dict[str, Any]:
 
 
 # Results of items that earlier runs of the step left beside this one: equal work is copied, and not done again.
-#
-# Standard library only.
 
 
 _LOOKED_AT = 8

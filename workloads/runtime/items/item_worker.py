@@ -13,25 +13,35 @@ import json
 import os
 import re
 import secrets
+import signal
+import subprocess
+import sys
 import tempfile
 import threading
-from collections.abc import Container, Mapping, Sequence
+import time
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workloads.runtime.exits import OK, RECORD_VARIABLE, StepError
+from workloads.runtime.exits import (
+    INTERRUPTED,
+    INTERRUPTED_BY_KEYBOARD,
+    OK,
+    RECORD_VARIABLE,
+    StepError,
+    on_signals,
+)
 from workloads.runtime.items import attempts, items
 from workloads.runtime.items.assignment import Assignment, Outcome, Queued, Run, Share, Task
 from workloads.runtime.items.attempts import EarlierRuns, copy, row
 from workloads.runtime.items.items import ITEMS, Item, Record, Work, at_once, whole_result
-from workloads.runtime.items.program import Ending, ItemRunner, Stopping
 from workloads.runtime.items.queue import ItemQueue, Rules
 from workloads.runtime.items.resp import Connection
 from workloads.runtime.masking import Masker
 from workloads.runtime.steps import command
 from workloads.runtime.steps.outputs import Declared, NoResultError, require
-from workloads.runtime.steps.program import Program
+from workloads.runtime.steps.program import Program, Runner, Tail, readable, signal_words
 from workloads.runtime.store import (
     MANIFEST,
     Entry,
@@ -44,9 +54,113 @@ from workloads.runtime.store import (
     write_atomically,
 )
 
+# Runs the programs of items, one after the other, each in a process group of its own that can be ended at once.
+
+
+GRACE = 20.0
+"""Seconds between SIGTERM and the end by force: the pod itself has 25."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a program ended: `reason` says why it failed and is empty where it did not.
+
+    `stopped` says that it was told to end, or was ended, before it did so by itself. `seconds` is how long it ran.
+    """
+
+    reason: str
+    stopped: bool
+    seconds: float
+
+
+class ItemRunner(Runner):
+    """Runs the programs of items. `kill`, too, may be called from other threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._forbidden = False
+
+    def allow(self) -> None:
+        """Let the next program start: `kill` and `stop` hold until then, even where nothing runs yet."""
+        with self._lock:
+            self._forbidden = False
+
+    def run(self, program: Program) -> Ending:
+        """Run it to its end, and end what it leaves behind. Raises StepError where it cannot be started."""
+        started = time.monotonic()
+        with self._lock:
+            if self._forbidden:
+                return Ending("", stopped=True, seconds=0.0)
+            process, tail, copying = self._begin(program)
+        code, stopped = self._await(process, copying)
+        return Ending(_reason(program.words[0], code, tail), stopped, time.monotonic() - started)
+
+    def stop(self, grace: float = GRACE, number: int = signal.SIGTERM) -> None:
+        """Pass a signal on to the program, which has `grace` seconds from then; no other starts."""
+        self._forbid()
+        super().stop(grace, number)
+
+    def kill(self) -> None:
+        """End the program and all that it started, at once; no other starts."""
+        self._kill(self._forbid(stopped=True))
+
+    def _forbid(self, *, stopped: bool = False) -> subprocess.Popen[bytes] | None:
+        with self._lock:
+            self._forbidden = True
+            self._stopped = self._stopped or stopped
+            return self._process
+
+
+def _reason(name: str, code: int, tail: Tail) -> str:
+    if code < 0:
+        return f"{name} was ended by {signal_words(-code)}"
+    if code:
+        return ": ".join([f"exit code {code}", *map(readable, tail.lines[-1:])])
+    return ""
+
+
+_CODES = {int(signal.SIGTERM): INTERRUPTED, int(signal.SIGINT): INTERRUPTED_BY_KEYBOARD}
+_WORDS = {int(signal.SIGTERM): "stopped by SIGTERM", int(signal.SIGINT): "interrupted"}
+
+
+class Stopping:
+    """What becomes of SIGTERM and Ctrl-C: the process ends at once, or first gives back the item that it has."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.on_stop: Callable[[], None] | None = None
+        self._runner: ItemRunner | None = None
+        self._number = 0
+        on_signals(_CODES, self._stop)
+
+    @contextlib.contextmanager
+    def gently(self, runner: ItemRunner) -> Iterator[None]:
+        """While this is entered, the program of `runner` is told, and its end awaited."""
+        self._runner = runner
+        yield
+        self._runner = None
+
+    def leave(self) -> None:
+        """End the worker, which was stopped. Raises StepError."""
+        raise StepError(_CODES[self._number], f"{_WORDS[self._number]}: the same command goes on")
+
+    def _stop(self, number: int) -> None:
+        runner = self._runner
+        if runner is None:
+            print(f"error: {_WORDS[number]}: the same command goes on", file=sys.stderr, flush=True)
+            os._exit(_CODES[number])
+        if self.event.is_set():
+            runner.kill()
+            return
+        self._number = number
+        self.event.set()
+        runner.stop(number=number)
+        on_stop = self.on_stop
+        if on_stop is not None:
+            on_stop()
+
+
 # The end of a step that works on items: the list of all of them, and the manifest that makes it a result.
-#
-# Standard library only.
 
 
 ITEMS_FAILED = 10
@@ -140,7 +254,7 @@ def _times(attempts: int) -> str:
     return "tried once" if attempts == 1 else f"tried {attempts} times"
 
 
-# What a step that works on items is given: its items, and what decides their results. Standard library only.
+# What a step that works on items is given: its items, and what decides their results.
 
 
 @dataclass

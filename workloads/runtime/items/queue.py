@@ -17,13 +17,12 @@ from typing import Any, TypeVar
 from workloads.runtime.exits import INTERRUPTED, USAGE, StepError
 from workloads.runtime.items.resp import Connection, ReplyError, Script
 
-# What the server of a queue of items does in one go: Lua scripts. `item_queue.py` says what each is for.
+# What the server of a queue of items does in one go: Lua scripts. The methods of `ItemQueue` say what each is for.
 #
 # The keys of a run, in this order: `items` (a hash: the JSON below by name), `ready`, `done` and `aside` (sorted
 # sets of names by their place in the order), `leases` (a sorted set of names by the time at which the lease ends,
-# in
-# milliseconds of the server's clock), `owners` (a hash: name by token) and `run` (a hash: `filled`, `round`, and
-# `seen`, when a worker was last heard).
+# in milliseconds of the server's clock), `owners` (a hash: name by token) and `run` (a hash: `filled`, `round`,
+# and `seen`, when a worker was last heard).
 #
 # An item: `o` its place in the order, `s` the state (r ready, l leased, d done, a set aside), `a` attempts counted
 # in the round `r`, `l` how many of them ended with their worker, `t` the token of the lease, `x` whether the lease

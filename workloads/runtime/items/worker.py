@@ -16,9 +16,8 @@ from pathlib import Path
 from workloads.runtime.exits import OK, USAGE, StepError, run
 from workloads.runtime.items import items
 from workloads.runtime.items.assignment import LINGERING
-from workloads.runtime.items.item_worker import ItemWorker, give
+from workloads.runtime.items.item_worker import ItemWorker, Stopping, give
 from workloads.runtime.items.items import Item, Record
-from workloads.runtime.items.program import Stopping
 from workloads.runtime.items.queue import PATIENCE
 from workloads.runtime.masking import Masker
 from workloads.runtime.steps import command

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Addresses of the pods of one step: how they are written, named where one is missing, and left by old programs.
-#
-# Standard library only.
 
 
 SHOWN = 5

@@ -258,7 +258,7 @@ def _listen(meet: Address) -> socket.socket:
         time.sleep(RETRY)
 
 
-# A pod's connection to the place where the pods of its step meet. Standard library only.
+# A pod's connection to the place where the pods of its step meet.
 
 
 _CONNECT = 3.0

@@ -190,7 +190,7 @@ def _unless_gone(error: OSError) -> None:
 # What earlier attempts of a program left in the directory of its result, and whether the next one may go on.
 #
 # A record beside the files says which work they belong to, so that a program is never given what another command
-# line or other inputs left. Standard library only.
+# line or other inputs left.
 
 
 RECORD = f"attempt{TEMPORARY_SUFFIX}"

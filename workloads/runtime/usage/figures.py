@@ -168,7 +168,7 @@ def _mean(points: list[list[float]]) -> list[float]:
     return [round(sum(values) / len(values), 3) for values in zip(*points)]  # noqa: B905
 
 
-# The CPU time and memory of a process with all that it started. Standard library only, Python 3.9.
+# The CPU time and memory of a process with all that it started.
 #
 # From /proc, and not from the container's cgroup: it is the same in a container and in a rehearsal, where there is
 # none.
@@ -231,7 +231,7 @@ def _all() -> dict[int, _Process]:
     return processes
 
 
-# What NVIDIA's driver says of the GPUs that this container was given. Standard library only, Python 3.9.
+# What NVIDIA's driver says of the GPUs that this container was given.
 #
 # The library is part of the driver, which the node mounts into every container with a GPU, whatever its image.
 # Functions and structures are those of the NVML API reference (docs.nvidia.com/deploy/nvml-api, November 2026).

@@ -18,7 +18,7 @@ from workloads.runtime.exits import ACCELERATOR_REFUSED, STORE_TROUBLE, USAGE, S
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("label", "cuda_name"),
     [
         ("nvidia-tesla-t4", "Tesla T4"),
         ("nvidia-tesla-t4", "NVIDIA Tesla T4"),
@@ -38,12 +38,12 @@ from workloads.runtime.exits import ACCELERATOR_REFUSED, STORE_TROUBLE, USAGE, S
         ("nvidia-h100-80gb", "nvidia-h100-80gb"),
     ],
 )
-def test_cuda_names_of_the_accelerator_asked_for(asked: str, found: str) -> None:
-    assert same_model(asked, found)
+def test_cuda_names_of_the_accelerator_asked_for(label: str, cuda_name: str) -> None:
+    assert same_model(label, cuda_name)
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("label", "cuda_name"),
     [
         ("nvidia-h100-80gb", "Tesla T4"),
         ("nvidia-tesla-t4", "NVIDIA H100 80GB HBM3"),
@@ -55,8 +55,8 @@ def test_cuda_names_of_the_accelerator_asked_for(asked: str, found: str) -> None
         ("nvidia", "Tesla T4"),
     ],
 )
-def test_cuda_names_of_other_accelerators(asked: str, found: str) -> None:
-    assert not same_model(asked, found)
+def test_cuda_names_of_other_accelerators(label: str, cuda_name: str) -> None:
+    assert not same_model(label, cuda_name)
 
 
 @pytest.mark.slow
@@ -100,7 +100,7 @@ def test_a_driver_that_says_nothing_is_unknown(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("there", "words"),
+    ("devices", "words"),
     [
         ("nvidia-tesla-t4:1", ["asked: nvidia-h100-80gb, found: nvidia-tesla-t4.", "stack file"]),
         ("nvidia-h100-80gb:2", ["asked: 1 x nvidia-h100-80gb, found: 2 x nvidia-h100-80gb.", "device plugin"]),
@@ -108,8 +108,8 @@ def test_a_driver_that_says_nothing_is_unknown(tmp_path: Path) -> None:
     ],
     ids=["another-model", "too-many", "none"],
 )
-def test_the_gate_refuses_other_accelerators(there: str, words: list[str]) -> None:
-    if not there and Path("/dev/nvidia0").exists():
+def test_the_gate_refuses_other_accelerators(devices: str, words: list[str]) -> None:
+    if not devices and Path("/dev/nvidia0").exists():
         pytest.skip("this machine has a GPU")
 
     output = run(
@@ -120,7 +120,7 @@ def test_the_gate_refuses_other_accelerators(there: str, words: list[str]) -> No
         1,
         code=ACCELERATOR_REFUSED,
         loaded=True,
-        **{VARIABLE: there},
+        **{VARIABLE: devices},
     )
 
     error = only_error(output)

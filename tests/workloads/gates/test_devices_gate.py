@@ -60,8 +60,8 @@ def api(tmp_path: Path) -> Iterator[Api]:
         yield api
 
 
-def nodes(*there: dict[str, Any], more: str = "") -> Answer:
-    return 200, {"kind": "NodeList", "metadata": {"continue": more}, "items": list(there)}
+def nodes(*items: dict[str, Any], more: str = "") -> Answer:
+    return 200, {"kind": "NodeList", "metadata": {"continue": more}, "items": list(items)}
 
 
 def test_gpus_that_are_all_there_pass(api: Api) -> None:
@@ -166,7 +166,7 @@ def test_a_node_that_takes_no_pods_is_left_out(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "reason"),
+    ("state", "reason"),
     [
         (
             node(gpus=0, conditions=[{"type": "Ready", "status": "False", "message": "no CNI"}]),
@@ -178,8 +178,8 @@ def test_a_node_that_takes_no_pods_is_left_out(change: dict[str, Any]) -> None:
     ],
     ids=["not-ready", "unhealthy", "operator", "nothing"],
 )
-def test_the_likely_reason_is_what_the_node_says(there: dict[str, Any], reason: str) -> None:
-    (line,) = missing(POOL, [there], GPU)
+def test_the_likely_reason_is_what_the_node_says(state: dict[str, Any], reason: str) -> None:
+    (line,) = missing(POOL, [state], GPU)
     assert reason in line
 
 

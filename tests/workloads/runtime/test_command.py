@@ -130,14 +130,8 @@ def test_a_program_that_writes_nothing_has_an_empty_result(tmp_path: Path) -> No
 
 
 def test_a_step_that_ended_well_leaves_its_record(tmp_path: Path) -> None:
-    run(
-        "runtime.steps.command",
-        "--output",
-        tmp_path / "out",
-        "--",
-        "true",
-        SLIPWAY_RECORD=str(tmp_path / "record"),
-    )
+    record = str(tmp_path / "record")
+    run("runtime.steps.command", "--output", tmp_path / "out", "--", "true", SLIPWAY_RECORD=record)
     assert (tmp_path / "record").exists()
 
 
@@ -547,14 +541,8 @@ def test_the_runtime_is_python_3_9_and_needs_nothing_else() -> None:
 
 
 def test_it_runs_with_nothing_but_the_standard_library(tmp_path: Path) -> None:
-    command_line = [
-        sys.executable,
-        "-S",
-        "-m",
-        "workloads.runtime.steps.command",
-        "--output",
-        str(tmp_path / "out"),
-    ]
+    module = ["-S", "-m", "workloads.runtime.steps.command"]
+    command_line = [sys.executable, *module, "--output", str(tmp_path / "out")]
     result = subprocess.run(
         [*command_line, "--", "true"], cwd=ROOT, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True,
         check=False,

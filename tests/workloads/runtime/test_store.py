@@ -154,9 +154,9 @@ def test_damage_is_found_and_named(published: Path, damage: object, reason: str)
     assert whole(published)[0]
     damage(published)  # type: ignore[operator]
 
-    found, why = whole(published)
+    is_whole, why = whole(published)
 
-    assert not found
+    assert not is_whole
     assert reason in why
     with pytest.raises(NotWholeError) as caught:
         check(published)
@@ -325,8 +325,8 @@ def test_a_file_that_this_machine_closes_is_told_without_a_cloud(
     (tmp_path / "data.csv").touch()
     (tmp_path / "out").mkdir()
     # Nothing is closed to root, as which tests may run.
-    there = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.F_OK and there(path, mode))
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.F_OK and access(path, mode))
 
     with pytest.raises(StoreError) as caught, store.store_errors(tmp_path):
         raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / name))

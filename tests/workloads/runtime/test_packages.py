@@ -17,14 +17,14 @@ REQUIREMENTS = ROOT / "workloads" / "mnist" / "requirements.txt"
 
 def parse(path: Path) -> dict[tuple[str, str], tuple[str, frozenset[str]]]:
     """(name, marker): version and hashes."""
-    found = {}
+    pins = {}
     for line in path.read_text().replace("\\\n", " ").splitlines():
         if not line.strip() or line.startswith("#"):
             continue
         text, *hashes = (part.strip() for part in line.split("--hash="))
         requirement = Requirement(text)
-        found[requirement.name, str(requirement.marker)] = (str(requirement.specifier), frozenset(hashes))
-    return found
+        pins[requirement.name, str(requirement.marker)] = (str(requirement.specifier), frozenset(hashes))
+    return pins
 
 
 def normal(name: str) -> str:
@@ -202,7 +202,7 @@ def test_the_real_list_installs_from_the_index(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
 
     probe = "import sklearn.datasets, tensorflow_datasets, PIL; print(sklearn, tensorflow_datasets, PIL)"
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", probe], env={"PYTHONPATH": str(target)}, capture_output=True, text=True, check=True
     )
-    assert found.stdout.count(str(target)) == 3
+    assert result.stdout.count(str(target)) == 3

@@ -27,9 +27,9 @@ EFA = ("--network", "EFA", "--resource", "vpc.amazonaws.com/efa", "--bandwidth",
 
 def gate(*arguments: str, virtual: str = "nvidia-tesla-t4:2") -> list[tuple[int, str]]:
     """Exit code and output of the gate's two pods, each with its launcher, as their Job runs them."""
-    meeting, *own = free_ports(3)
+    meeting, *ports = free_ports(3)
     launcher = [sys.executable, "-m", "workloads.runtime.nodes.launcher", "--meet", f"127.0.0.1:{meeting}"]
-    nodes = [word for port in own for word in ("--node", f"127.0.0.1:{port}")]
+    nodes = [word for port in ports for word in ("--node", f"127.0.0.1:{port}")]
     program = [sys.executable, "-m", "workloads.gates.allreduce", *arguments]
     pods = [
         subprocess.Popen(
@@ -50,9 +50,9 @@ def gate(*arguments: str, virtual: str = "nvidia-tesla-t4:2") -> list[tuple[int,
 def test_two_pods_sum_with_tensorflow_and_a_figure_of_cpus_refuses_nobody() -> None:
     (code, first), (other, second) = gate("--count", "2", "--bandwidth", "3200", "--network", "EFA")
     assert (code, other) == (0, 0), f"{first}\n{second}"
-    found = re.search(r"2 ranks on 2 nodes: 16 MiB summed in [\d.,]+ ms, bus bandwidth ([\d.,]+) Gbit/s", first)
-    assert found, first
-    assert float(found[1].replace(",", "")) > 0
+    match = re.search(r"2 ranks on 2 nodes: 16 MiB summed in [\d.,]+ ms, bus bandwidth ([\d.,]+) Gbit/s", first)
+    assert match, first
+    assert float(match[1].replace(",", "")) > 0
     assert "says nothing of a network" in first
     assert "bus bandwidth" not in second, "one of them says it"
 
@@ -73,8 +73,8 @@ def test_pods_that_have_no_gpu_are_refused() -> None:
 
 def first_of_two() -> dict[str, str]:
     """The environment of a pod whose neighbour never comes."""
-    here, there = free_ports(2)
-    cluster = {"worker": [f"127.0.0.1:{here}", f"127.0.0.1:{there}"]}
+    here, other = free_ports(2)
+    cluster = {"worker": [f"127.0.0.1:{here}", f"127.0.0.1:{other}"]}
     return {
         "RANK": "0",
         "WORLD_SIZE": "2",
@@ -134,7 +134,7 @@ def test_far_less_than_the_networks_figure_is_refused_and_what_tcp_reaches_is_no
     assert shortfall(80, options) is None
     problem = shortfall(79.5, options)
     assert problem is not None
-    assert [each for each in ("79.50 Gbit/s", "EFA", "400", "20 %", "80 Gbit/s") if each not in problem] == []
+    assert [words for words in ("79.50 Gbit/s", "EFA", "400", "20 %", "80 Gbit/s") if words not in problem] == []
     assert shortfall(0.1, _parse([])) is None, "nobody says how fast it should be"
     assert shortfall(79.5, _parse([*EFA, "--least", "10"])) is None
 

@@ -184,7 +184,7 @@ def test_a_truncated_archive_is_not_used(tmp_path: Path, content: bytes) -> None
         member("link", tarfile.LNKTYPE, "/etc/passwd"),
         member("null", tarfile.CHRTYPE),
     ],
-    ids=lambda each: each.name,
+    ids=lambda value: value.name,
 )
 def test_an_archive_writes_nothing_but_files_below_its_folder(tmp_path: Path, outside: tarfile.TarInfo) -> None:
     packages = published(tmp_path / "packages", "packages.tar", archive(outside))
