@@ -6,6 +6,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import yaml
@@ -20,6 +21,61 @@ class UnreadableError(Exception):
 
 class UnreachableError(UnreadableError):
     """The API server could not be asked anything."""
+
+
+class KubeconfigError(Exception):
+    """A kubeconfig that cannot be used; the text says which and why."""
+
+
+@dataclass(frozen=True)
+class Kubeconfig:
+    """What a kubeconfig says of its contexts: the command of each that signs in, and how that is installed.
+
+    ``name`` is what messages call it, ``current`` its current context. Without a command no program signs in.
+    """
+
+    name: str
+    current: str
+    logins: Mapping[str, tuple[str, str]]
+
+    def context(self, context: str | None = None) -> str:
+        """``context``, or else the current one. Raises KubeconfigError where that is not there."""
+        chosen = context or self.current
+        if chosen not in self.logins:
+            known = ", ".join(self.logins) or "none"
+            raise KubeconfigError(f"{self.name} has no context {chosen!r}; its contexts: {known}")
+        return chosen
+
+
+def read_kubeconfig(kubeconfig: str) -> Kubeconfig:
+    """Reads ``kubeconfig``, the text or the path of one. Raises KubeconfigError."""
+    name = "its kubeconfig" if is_text(kubeconfig) else kubeconfig
+    try:
+        text = kubeconfig if is_text(kubeconfig) else Path(kubeconfig).expanduser().read_text(encoding="utf-8")
+        content: Any = yaml.safe_load(text)
+    except OSError as error:
+        raise KubeconfigError(f"{name} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise KubeconfigError(f"{name} is no YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise KubeconfigError(f"{name} is no kubeconfig")
+    users, logins = _entries(content, "user"), dict[str, tuple[str, str]]()
+    for context, entry in _entries(content, "context").items():
+        login = users.get(str(entry.get("user")), {}).get("exec") or {}
+        hint = " ".join(str(login.get("installHint") or "").split())
+        logins[context] = (str(login.get("command") or ""), hint)
+    return Kubeconfig(name, str(content.get("current-context") or ""), logins)
+
+
+def _entries(content: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
+    """The contexts or users of a kubeconfig, by name."""
+    entries = [entry for entry in content.get(f"{kind}s") or () if isinstance(entry, dict)]
+    return {str(entry.get("name")): entry.get(kind) or {} for entry in entries}
+
+
+def is_text(kubeconfig: str) -> bool:
+    """Whether it is the kubeconfig itself, not the path of one."""
+    return "\n" in kubeconfig or kubeconfig.lstrip().startswith("{")
 
 
 @dataclass
@@ -175,7 +231,7 @@ class ApiServer:
 
         configuration: Any = client.Configuration()
         configuration.retries = 1
-        if "\n" in self.kubeconfig or self.kubeconfig.lstrip().startswith("{"):
+        if is_text(self.kubeconfig):
             config.load_kube_config_from_dict(
                 yaml.safe_load(self.kubeconfig), self.context, configuration, persist_config=False
             )

@@ -7,11 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import yaml
-
-from infra.api_server import ApiServer, UnreachableError, UnreadableError
+from infra.api_server import (
+    ApiServer,
+    Kubeconfig,
+    KubeconfigError,
+    UnreachableError,
+    UnreadableError,
+    read_kubeconfig,
+)
 from infra.kubernetes.labels import PART_OF
 from infra.platform import GPU_RESOURCE
 from infra.review.stack import KUBERNETES_PROVIDER, Properties, at, mapping, mappings, strings, text, whole
@@ -60,7 +64,7 @@ class Clusters:
         """The context of a given kubeconfig: the one that is named, else the cluster's, else the current one."""
         if self.context:
             return self.context
-        if place.name in _contexts(_load(str(kubeconfig))):
+        if place.name in _read(str(kubeconfig)).logins:
             return place.name
         if len(self.places) > 1:
             raise AccessError(
@@ -85,48 +89,23 @@ class Clusters:
 
 
 def _server(kubeconfig: str, context: str | None) -> ApiServer:
-    document = _load(kubeconfig)
-    contexts = _contexts(document)
-    current = context or text(document.get("current-context"))
-    if current not in contexts:
-        which = "its kubeconfig" if _is_text(kubeconfig) else kubeconfig
-        raise AccessError(
-            f"{which} has no context {current!r}; its contexts: {', '.join(contexts) or 'none'}. Name one of "
-            "them: `context` of the cluster in the stack file, or KUBECONFIG_FILE=… KUBE_CONTEXT=…"
-        )
-    for user in mappings(document.get("users")):
-        plugin = mapping(at(user, "user", "exec"))
-        command = text(plugin.get("command"))
-        if command and user.get("name") == contexts[current] and shutil.which(command) is None:
-            # The client would ask without a token, and be refused for a reason that is none.
-            hint = text(plugin.get("installHint"))
-            raise AccessError(f"{command} is not on PATH, which signs in to it. {hint}".strip())
+    known = _read(kubeconfig)
+    try:
+        command, hint = known.logins[known.context(context)]
+    except KubeconfigError as error:
+        fix = "`context` of the cluster in the stack file, or KUBECONFIG_FILE=… KUBE_CONTEXT=…"
+        raise AccessError(f"{error}. Name one of them: {fix}") from error
+    if command and shutil.which(command) is None:
+        # The client would ask without a token, and be refused for a reason that is none.
+        raise AccessError(f"{command} is not on PATH, which signs in to it. {hint}".strip())
     return ApiServer(kubeconfig, context, TIMEOUTS)
 
 
-def _is_text(kubeconfig: str) -> bool:
-    """Whether it is the kubeconfig itself, not the path of one."""
-    return "\n" in kubeconfig or kubeconfig.lstrip().startswith("{")
-
-
-def _load(kubeconfig: str) -> Properties:
-    which = "its kubeconfig" if _is_text(kubeconfig) else kubeconfig
+def _read(kubeconfig: str) -> Kubeconfig:
     try:
-        content = kubeconfig if _is_text(kubeconfig) else Path(kubeconfig).expanduser().read_text(encoding="utf-8")
-        document: Any = yaml.safe_load(content)
-    except OSError as error:
-        raise AccessError(f"{kubeconfig} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise AccessError(f"{which} is no YAML: {error}") from error
-    if not isinstance(document, dict):
-        raise AccessError(f"{which} is no kubeconfig")
-    return mapping(document)  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _contexts(document: Properties) -> dict[str, str]:
-    """The user of each context of a kubeconfig."""
-    contexts = mappings(document.get("contexts"))
-    return {text(context.get("name")): text(at(context, "context", "user")) for context in contexts}
+        return read_kubeconfig(kubeconfig)
+    except KubeconfigError as error:
+        raise AccessError(str(error)) from error
 
 
 def explain(error: Exception) -> str:

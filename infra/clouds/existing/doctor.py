@@ -7,14 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from infra.api_server import ApiServer, UnreachableError, UnreadableError
+from infra.api_server import ApiServer, KubeconfigError, UnreachableError, UnreadableError, read_kubeconfig
 from infra.clouds.existing import live_cluster
-from infra.clouds.existing.live_cluster import TIMEOUTS, KubeconfigError, as_argument, context_of
+from infra.clouds.existing.live_cluster import as_argument, connect
 from infra.clouds.existing.settings import ExistingCluster, PvcStore, S3CompatibleStore, single_node_classes
 from infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
-from infra.review.stack import Stack, items, mapping, mappings, text
+from infra.review.stack import Stack, items, mapping, text
 from infra.schema.problems import Finding, key_of
 from infra.schema.request import Request
 
@@ -36,7 +34,7 @@ def servers(_stack: Stack, request: Request | None) -> Mapping[str, ApiServer]:
     reachable: dict[str, ApiServer] = {}
     for name, cluster in _clusters(request).items():
         try:
-            reachable[name] = _server(cluster)
+            reachable[name] = connect(cluster)
         except KubeconfigError:
             continue
     return reachable
@@ -54,14 +52,10 @@ def _clusters(request: Request | None) -> Mapping[str, ExistingCluster]:
     return request.clusters_of(ExistingCluster) if request else {}
 
 
-def _server(cluster: ExistingCluster) -> ApiServer:
-    return ApiServer(cluster.kubeconfig, context_of(cluster.kubeconfig, cluster.context), TIMEOUTS)
-
-
 def _cluster(name: str, cluster: ExistingCluster, request: Request | None) -> Iterator[Observation]:
     config = f"kubeconfig {as_argument(cluster.kubeconfig)}"
     try:
-        server = _server(cluster)
+        server = connect(cluster)
     except KubeconfigError as error:
         yield wrong(config, f"cannot be used: {error}", _way_in(cluster))
         yield unknown(
@@ -96,25 +90,17 @@ def _way_in(cluster: ExistingCluster) -> str:
 
 def _helper(subject: str, cluster: ExistingCluster, context: str) -> Iterator[Observation]:
     """The program that gets a token for the context's user, where the kubeconfig names one."""
-    content = mapping(yaml.safe_load(Path(cluster.kubeconfig).expanduser().read_text(encoding="utf-8")))
-    user = text(mapping(_entry(content, "contexts", context).get("context")).get("user"))
-    program = mapping(mapping(_entry(content, "users", user).get("user")).get("exec"))
-    command = text(program.get("command"))
+    command, hint = read_kubeconfig(cluster.kubeconfig).logins[context]
     if not command:
         return
     if shutil.which(command):
         yield fine(subject, f"signs in with {command}, which is on PATH")
     else:
-        hint = " ".join(text(program.get("installHint")).split())
         yield wrong(
             subject,
             f"signs in with `{command}`, which is not on PATH{f': {hint}' if hint else ''}",
             f"command -v {shlex.quote(command)}",
         )
-
-
-def _entry(content: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:
-    return next((entry for entry in mappings(content.get(key)) if entry.get("name") == name), dict[str, Any]())
 
 
 def _nodes(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[Observation]:

@@ -11,13 +11,11 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path as FilePath
-from typing import Any, cast
+from typing import Any
 
 import pulumi
-import yaml
 
-from infra.api_server import ApiServer, UnreachableError, UnreadableError
+from infra.api_server import ApiServer, KubeconfigError, UnreachableError, UnreadableError, read_kubeconfig
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool, PvcStore
 from infra.clouds.existing.store import claim_name
 from infra.platform import GPU_RESOURCE, Taint
@@ -356,10 +354,6 @@ UNREAD: ContextVar[bool] = ContextVar("unread", default=False)
 """Whether the program is evaluated without its clusters, and so the same on every machine."""
 
 
-class KubeconfigError(Exception):
-    """A kubeconfig that cannot be used; the text says which and why."""
-
-
 def as_argument(kubeconfig: str) -> str:
     """The path as one word of a shell command, which still expands ``~`` or ``~name`` at its beginning."""
     home, slash, rest = kubeconfig.partition("/")
@@ -368,32 +362,17 @@ def as_argument(kubeconfig: str) -> str:
     return shlex.quote(kubeconfig)
 
 
-def context_of(kubeconfig: str, context: str | None) -> str:
-    """The context to use: ``context`` where the file has it, else the file's current one.
-
-    Raises KubeconfigError where the file or the context is not there.
-    """
-    try:
-        loaded: Any = yaml.safe_load(FilePath(kubeconfig).expanduser().read_text(encoding="utf-8"))
-    except OSError as error:
-        raise KubeconfigError(f"{kubeconfig} cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise KubeconfigError(f"{kubeconfig} is no YAML: {error}") from error
-    content = cast("dict[str, Any]", loaded if isinstance(loaded, dict) else {})
-    contexts: list[dict[str, Any]] = content.get("contexts") or []
-    names = [str(entry["name"]) for entry in contexts]
-    wanted = context or str(content.get("current-context") or "")
-    if wanted not in names:
-        have = ", ".join(names) or "none"
-        raise KubeconfigError(f"{kubeconfig} has no context {wanted!r}; its contexts: {have}")
-    return wanted
-
-
 # What an existing cluster itself contradicts in a stack's settings, asked before anything is declared.
 
 
 TIMEOUTS = (3, 10)
 """Seconds to wait for a connection and for an answer: what cannot be asked is passed over."""
+
+
+def connect(cluster: ExistingCluster) -> ApiServer:
+    """The API server of the cluster. Raises KubeconfigError where the file or the context is not there."""
+    context = read_kubeconfig(cluster.kubeconfig).context(cluster.context)
+    return ApiServer(cluster.kubeconfig, context, TIMEOUTS)
 
 
 def preflight_problems(request: Request | None) -> list[Problem]:
@@ -413,7 +392,7 @@ def preflight_problems(request: Request | None) -> list[Problem]:
 
 def _preflight_findings(name: str, cluster: ExistingCluster, request: Request) -> Iterator[Finding]:
     try:
-        server = ApiServer(cluster.kubeconfig, context_of(cluster.kubeconfig, cluster.context), TIMEOUTS)
+        server = connect(cluster)
         with _unread():
             yield from check_nodes(name, cluster, server.all_of("v1", "Node"))
         with _unread():

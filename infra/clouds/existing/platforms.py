@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.api_server import KubeconfigError, read_kubeconfig
 from infra.clouds.existing.ingress import ingress_controller
-from infra.clouds.existing.live_cluster import UNREAD, KubeconfigError, as_argument, context_of
+from infra.clouds.existing.live_cluster import UNREAD, as_argument
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool
 from infra.clouds.existing.store import MountedStore, declare_store, folder_of
 from infra.objects import wait_for
@@ -207,7 +208,7 @@ def _context(name: str, cluster: ExistingCluster) -> str | None:
     if UNREAD.get():
         return cluster.context
     try:
-        return context_of(cluster.kubeconfig, cluster.context)
+        return read_kubeconfig(cluster.kubeconfig).context(cluster.context)
     except KubeconfigError as error:
         # No error: a preview needs no cluster. `pulumi up` fails on the first resource.
         pulumi.log.warn(
