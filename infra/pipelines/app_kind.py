@@ -174,7 +174,7 @@ class AppKind(Model, ABC):
         return ()
 
     def other_ports(self) -> Collection[str]:
-        """The names of its ports beside `http`, by which apps that connect to it are told of them."""
+        """The names of its ports beside `http`. Apps that connect to it get the address of each in a variable."""
         return ()
 
     def findings(self, app: AppInFile) -> Iterator[Finding]:  # noqa: ARG002

@@ -37,8 +37,8 @@ NAME_LIMIT = KUBERNETES_NAME_LIMIT - 12
 
 
 NEWEST = "newest"
-"""What an app follows that reads the newest good run; the step that notes such runs, and its folder in the store.
-"""
+"""The value of ``follow`` of an app that reads the newest good run; also the step that notes such runs, and its
+folder in the store."""
 
 RUN = re.compile(rf"\d{{8}}-\d{{4}}|[0-9a-f]{{{DIGEST_LENGTH}}}")
 """The name of a run, as `workloads.runtime.apps.newest` notes it."""
@@ -130,7 +130,7 @@ class AppDeclaration:
     whole command line; with ``command`` files ship with it. ``image`` is the one where the settings name none;
     None: TensorFlow's, unless ``build`` is one that is built in the cluster. ``arguments`` and the values of
     ``environment`` may hold ``{<input>}`` (the directory of a step's result), ``{<folder>}`` (a shipped folder)
-    and what `OF_APPS` lists; whoever refers to the store or to a step has the store mounted, for reading alone
+    and what `OF_APPS` lists. An app that refers to the store or to a step has the store mounted: for reading,
     unless ``writes``.
 
     ``port`` speaks HTTP and is called ``http``; ``ports`` are others by name, such as ``grpc``. ``inputs`` are

@@ -89,7 +89,7 @@ def _webhook(value: str) -> str:
 
 
 class Notify(Model):
-    """The webhook that is told how runs by the clock end: its address, or the secret that it is."""
+    """The webhook that gets the outcome of scheduled runs: its address, or the secret that holds it."""
 
     url: Annotated[str, AfterValidator(_webhook)] | None = Field(
         default=None, description="Its address, `https://…`, which the stack file shows."
@@ -108,7 +108,7 @@ class Notify(Model):
 
 
 class Schedule(Model):
-    """When a pipeline runs by itself in its cluster, and who is told how that ended."""
+    """When a pipeline runs by itself in its cluster, and which webhook gets the outcome."""
 
     cron: Cron = Field(description="Minute, hour, day, month and day of the week, as crontab has them.")
     time_zone: TimeZone = Field(default="Etc/UTC", description="The time zone of `cron`, by its IANA name.")

@@ -114,7 +114,7 @@ def declaration(
 ) -> AppDeclaration:
     """A notebook called ``name`` of a pipeline with ``steps``.
 
-    It waits for the steps and starts anew for none of them: whoever computes in it is not disturbed by a training.
+    It waits for the steps, but does not restart when one runs again: that would end what somebody computes in it.
     It finds the newest results by itself. ``serving`` is the app that serves ``model``, and ``examples`` a pattern
     of files of the store to ask it with, such as ``{prepare}/images/*.png``.
     """

@@ -199,7 +199,7 @@ class ProgramApp(AppKind):
             yield Finding((*at, "run"), self.run, "nothing tells the program on which port to listen", fix)
 
     def connection_findings(self, app: AppInFile, other: str) -> Iterator[Finding]:
-        """Findings about its variables in which it is told of the app ``other``."""
+        """Findings about its variables that would replace those with the addresses of the app ``other``."""
         for variable in address_variables(other, app.apps[other].other_ports()):
             for section, variables in (("environment", self.environment), ("secrets", self.secrets)):
                 if variable in variables:

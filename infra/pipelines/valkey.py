@@ -1,4 +1,4 @@
-"""Services of the kind `valkey`: a Valkey server that keeps what it is told, as a queue needs it."""
+"""Services of the kind `valkey`: a Valkey server that keeps its data on a volume, as a queue needs it."""
 
 import re
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ EXPORTER = Exporter(
 (github.com/oliver006/redis_exporter at v1.88.0, README.md)."""
 
 RESOURCES = {"cpu": "250m", "memory": "256Mi"}
-"""What a server asks for where nobody says it: 192 MiB are then for data, with 0.5 kB for each item of a queue."""
+"""What a server asks for by default. Of the memory 192 MiB are for data; each item of a queue takes 0.5 kB."""
 
 REQUIREMENTS = DATA.with_name("valkey-requirements.txt")
 """A lock file with a package that has the server's program, for Linux and macOS."""
@@ -80,16 +80,16 @@ def with_password(variable: str) -> list[str]:
 
 
 def probe(variable: str) -> Probe:
-    """Asks the server with PING, which it refuses while it loads its data.
+    """Sends PING, which the server refuses while it loads its data.
 
-    It accepts connections before that: one that cannot read its file would seem ready until it ends. valkey-cli
-    reads the password from VALKEYCLI_AUTH (valkey.io/topics/cli, seen November 2026), before version 8 from the
-    other name. The reply is in the event of a probe that fails.
+    The server accepts connections before that: one that cannot read its file would seem ready until it ends.
+    valkey-cli reads the password from VALKEYCLI_AUTH (valkey.io/topics/cli, seen November 2026), before version 8
+    from the other name. The reply is in the event of a probe that fails.
     """
     return Probe(command=["sh", "-c", PING.replace("PASSWORD", variable), "{port}"])
 
 
-def asked_by(command: Sequence[str]) -> tuple[str, int] | None:
+def probe_settings(command: Sequence[str]) -> tuple[str, int] | None:
     """The variable with the password, and the port, where ``command`` is that of `probe`; else None."""
     match = _PING.fullmatch(command[2]) if len(command) == 4 else None
     return (match[1], int(command[3])) if match else None

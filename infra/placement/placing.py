@@ -180,14 +180,14 @@ class _Placement:
                     self.published[folder] = publishing(folder, supplement, place, self._kept, self.gates)
                 step = replace(
                     step,
-                    # A command is told by its runner.
+                    # The runner of a command passes it on.
                     arguments=[*step.arguments, *([] if step.command else reading([supplement.name]))],
                     inputs={**step.inputs, supplement.name: self.published[folder]},
                 )
         return self.gates.guard(step, tensorflow=tensorflow and (not step.command or has_tensorflow(step.image)))
 
     def _with_tensorflow(self, declared: StepDeclaration, step: Step) -> bool:
-        """Whether its GPUs may be used by TensorFlow. Nodes sum by it, or by a library that its image lacks."""
+        """Whether TensorFlow may use its GPUs. Several nodes sum by it, or by a library that its image lacks."""
         if step.command is None or step.nodes is not None or not step.resources.gpus:
             return True
         key = shipping_key(declared)
@@ -217,9 +217,9 @@ class _Placement:
             pulumi.log.warn(f"{key}.workers: pool {step.pool.name} has room for {pods} of {step.workers}; {rest}")
 
     def _in_turn(self, declared: StepDeclaration, step: Step) -> list[Step]:
-        """The variant that has to be through before this one starts, where the pool has no room for both.
+        """The variant that has to end before this one starts, where the pool has no room for both.
 
-        A Job's time limit begins with the Job: one that waited for room would use it up.
+        A Job's time limit begins with the Job: one that waits for room would use it up.
         """
         if declared.variant is None:
             return []

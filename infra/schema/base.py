@@ -268,7 +268,7 @@ class ClusterSettings(Model):
         return pool.node()
 
     def most_nodes_of(self, pool: PoolSettings) -> int | None:
-        """The most nodes that ``pool``, one of its own, can have at once; None where it cannot be told."""
+        """The most nodes that ``pool``, one of its own, can have at once; None where that is not known."""
         return pool.most_nodes
 
     def nodes_key_of(self, pool: PoolSettings) -> str:  # noqa: ARG002

@@ -492,8 +492,7 @@ def _section(value: object) -> dict[Any, Any] | None:
 # Corrections of keys and kinds that leave no doubt, so that what stands below them can be judged as well.
 #
 # They are reported like everything else: a stack that needs one is refused. Without them, the mistakes in a
-# cluster
-# whose `cloud` is misspelt would show only once that is corrected.
+# cluster whose `cloud` is misspelt would show only once that is corrected.
 
 
 ROUNDS = 8
@@ -519,10 +518,10 @@ def repair(
             model.model_validate(values)
         except ValidationError as error:
             # A correction changes what the errors show as their input.
-            told = [(finding_of(detail, model), detail) for detail in error.errors(include_url=False)]
+            details = [(finding_of(detail, model), detail) for detail in error.errors(include_url=False)]
             corrected = [
                 (finding, place)
-                for finding, detail in told
+                for finding, detail in details
                 if (place := _correct(values, detail, model)) is not None
             ]
         else:

@@ -1,6 +1,6 @@
 """What is wrong with a ``pipeline.yaml`` whose keys are right each by itself.
 
-What is wrong with a part of it that has a class of its own (an app, a build, a result, nodes) is said by that.
+A class that stands for a part of the file (an app, a build, a result, nodes) has the checks of that part itself.
 """
 
 import math
@@ -376,7 +376,7 @@ def check_items(declared: PipelineFile) -> Iterator[Finding]:
             continue
         yield from _files((*at, "items", "files"), name, step, declared)
         yield from _waiting((*at, WORKERS), step.items.mode, step.workers or 1, read=((*at, "items", MODE),))
-        yield from _item_word(at, step)
+        yield from _item_reference(at, step)
         yield from _results(at, step)
     if any(step.items for step in declared.steps.values()):
         yield from _names(declared)
@@ -412,8 +412,8 @@ def _files(at: Path, name: str, step: PipelineStep, declared: PipelineFile) -> I
             yield Finding(at, pattern, reason, f"add `best` to `{read}`", read=(("steps", read),))
 
 
-def _item_word(at: Path, step: PipelineStep) -> Iterator[Finding]:
-    """A program that is not told on which item it works."""
+def _item_reference(at: Path, step: PipelineStep) -> Iterator[Finding]:
+    """A finding where the command does not name the item."""
     words = [name for word in step.run for name in pods.names(word)]
     if step.run and pods.ITEM not in words:
         reason = "nothing tells the program which item it works on"

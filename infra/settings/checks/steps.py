@@ -46,7 +46,7 @@ def waiting(at: Path, placed: PodSettings) -> Iterator[Finding]:
 
 def _count(at: Path, step: MultiNodeSettings, target: Target, draft: Draft) -> Iterator[Finding]:
     most = target.most_nodes
-    # What has no node at all is said of every step.
+    # A pool without any node is a finding about every step.
     if not most or most >= step.nodes:
         return
     alike = [

@@ -182,8 +182,8 @@ def _probe(declared: Properties, ports: Mapping[str, int]) -> Probe | None:
     if "httpGet" in declared:
         http_get = mapping(declared["httpGet"])
         return Probe(_number(http_get.get("port"), ports), str(http_get.get("path") or "/"))
-    if asked_by := valkey.asked_by(texts(mapping(declared.get("exec")).get("command"))):
-        variable, port = asked_by
+    if probe_settings := valkey.probe_settings(texts(mapping(declared.get("exec")).get("command"))):
+        variable, port = probe_settings
         return Probe(port, ping=variable)
     if declared:
         raise UnsupportedError(

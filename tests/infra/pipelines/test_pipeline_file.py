@@ -84,20 +84,19 @@ def test_its_parameters_and_steps_are_keys_of_the_stack_file(folder: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("section", "key", "reason"),
+    ("section", "key"),
     [
-        ({"trees": 0}, "trees", "below 1, the least it can be"),
-        ({"trees": "many"}, "trees", "not a whole number"),
-        ({"tree": 5}, "tree", "there is no such key"),
-        ({"balanced": 7}, "balanced", "neither true nor false"),
-        ({"steps": {**PLACED, "train": {"pool": "cpu"}}}, "steps.train.gpus", "has no GPUs"),
-        ({"steps": {**PLACED, "train": {}}}, "steps.train.pool", "required, and not there"),
+        ({"trees": 0}, "trees"),
+        ({"trees": "many"}, "trees"),
+        ({"tree": 5}, "tree"),
+        ({"balanced": 7}, "balanced"),
+        ({"steps": {**PLACED, "train": {"pool": "cpu"}}}, "steps.train.gpus"),
+        ({"steps": {**PLACED, "train": {}}}, "steps.train.pool"),
+        ({"steps": {**PLACED, "train": {"matrix": {"pool": ["train", "cpu"]}}}}, "steps.train.matrix.pool[1]"),
     ],
 )
-def test_a_wrong_value_is_refused_at_its_key(folder: Path, section: dict[str, Any], key: str, reason: str) -> None:
-    found = the_problem(stack(folder, **section))
-    assert found.key == f"slipway:pipelines.churn.{key}"
-    assert reason in found.reason
+def test_a_wrong_value_is_refused_at_its_key(folder: Path, section: dict[str, Any], key: str) -> None:
+    assert the_problem(stack(folder, **section)).key == f"slipway:pipelines.churn.{key}"
 
 
 def test_references_become_values_and_inputs(folder: Path) -> None:
@@ -138,14 +137,6 @@ def test_a_matrix_makes_a_step_of_each_combination(folder: Path) -> None:
     assert [each.placed_by.pool for each in found] == ["train", "train", "predict", "predict"]
     assert [each.arguments[4] for each in found] == ["10", "200", "10", "200"]
     assert steps_of(folder, steps=places)[-1].inputs == {"train": "train"}
-
-
-def test_each_pool_of_a_matrix_is_judged(folder: Path) -> None:
-    places = {**PLACED, "train": {"matrix": {"pool": ["train", "cpu"]}}}
-    found = the_problem(stack(folder, steps=places))
-    assert found.key == "slipway:pipelines.churn.steps.train.matrix.pool[1]"
-    assert found.value == "cpu"
-    assert found.reason == "with `gpus: 1`: pool `cpu` has no GPUs"
 
 
 def test_the_stack_file_replaces_an_axis_of_the_file(folder: Path) -> None:

@@ -33,19 +33,16 @@ def test_a_step_runs_on_as_many_nodes_as_its_pool_has(folder: Path) -> None:
 def test_more_nodes_than_the_pool_can_have_are_refused(folder: Path) -> None:
     found = the_problem(stack(folder, {"steps.train.nodes": 5}))
     assert (found.key, found.value) == (f"{TRAIN}.nodes", 5)
-    assert "pool `cpu` has at most 2 nodes" in found.reason
-    assert "`slipway:clusters.dev.pools.cpu.nodes`" in found.fix
-    assert "write `nodes: 2` or less" in found.fix
+    assert "`cpu`" in found.reason
+    assert all(name in found.fix for name in ("`slipway:clusters.dev.pools.cpu.nodes`", "`nodes: 2`"))
 
 
 def test_another_pool_that_has_as_many_nodes_is_named(folder: Path) -> None:
     wide = {"machine_type": "n1-standard-4", "accelerator": "nvidia-tesla-t4", "gpus": 1, "nodes": {"count": 2}}
     found = the_problem(stack(folder, ON_T4, clusters__dev__pools__wide=wide))
-    assert "pool `train` has at most 1 node," in found.reason
     # A count is per zone, and the cluster has two of them.
-    assert "take one that has (`wide`)" in found.fix
+    assert all(name in found.fix for name in ("`wide`", "`nodes: 1`"))
     assert "`cpu`" not in found.fix
-    assert found.fix.endswith("write `nodes: 1`")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +53,7 @@ def test_nodes_are_counted_over_all_zones(folder: Path, limits: dict[str, int], 
     pool = {f"{T4}__nodes": limits}
     assert load(stack(folder, {**ON_T4, "steps.train.nodes": most}, **pool))
     found = the_problem(stack(folder, {**ON_T4, "steps.train.nodes": most + 1}, **pool))
-    assert f"at most {most} nodes" in found.reason
+    assert f"{most} nodes" in found.reason
 
 
 def test_all_gpus_of_a_node_are_asked_for(folder: Path) -> None:
@@ -67,9 +64,8 @@ def test_all_gpus_of_a_node_are_asked_for(folder: Path) -> None:
     }
     found = the_problem(stack(folder, ON_T4, **wide))
     assert (found.key, found.value) == (f"{TRAIN}.gpus", 1)
-    assert "each node of pool `train` has 4" in found.reason
-    assert "6 GPUs of 2 nodes would be paid for and idle" in found.reason
-    assert found.fix.startswith("write `gpus: 4`")
+    assert "6 GPUs" in found.reason
+    assert "`gpus: 4`" in found.fix
     # The same where nothing is written: what to write is said.
     missing = the_problem(stack(folder, {"steps.train": {"pool": "train"}}, **wide))
     assert (missing.key, missing.fix) == (f"{TRAIN}.gpus", found.fix)
@@ -82,8 +78,7 @@ def test_divided_gpus_are_refused(folder: Path) -> None:
     shared = {f"{T4}__gpu_sharing": {"clients": 2}, f"{T4}__nodes": {"count": 2}}
     found = the_problem(stack(folder, ON_T4, **shared))
     assert found.key == f"{TRAIN}.nodes"
-    assert "divides its GPUs" in found.reason
-    assert "(`predict`)" in found.fix
+    assert "`predict`" in found.fix
 
 
 def test_pods_wait_for_less_than_the_time_limit(folder: Path) -> None:
@@ -97,15 +92,14 @@ def test_on_autopilot_pods_are_counted(folder: Path) -> None:
     values = changed(stack(folder), {f"clusters.dev.{key}": value for key, value in AUTOPILOT.items()})
     assert load(values)
     found = the_problem(changed(values, {"pipelines.sums.steps.train": {"pool": "l4", "gpus": 1}}))
-    assert "at most 1 node," in found.reason
     assert "`slipway:clusters.dev.pools.l4.most_pods`" in found.fix
 
 
 def test_each_pool_of_a_matrix_is_held_to_it(folder: Path) -> None:
     spread = {"steps.train": {"matrix": {"pool": ["train", "predict"]}, "gpus": 1}}
     found = problems(stack(folder, spread, **{f"{T4}__nodes": {"total_min": 0, "total_max": 2}}))
-    assert [each.key for each in found] == [f"{TRAIN}.matrix.pool[1]"]
-    assert "with `nodes: 2`" in found[0].reason
+    assert [problem.key for problem in found] == [f"{TRAIN}.matrix.pool[1]"]
+    assert "`nodes: 2`" in found[0].reason
 
 
 def test_everything_wrong_with_nodes_is_said_at_once(folder: Path) -> None:
@@ -122,8 +116,8 @@ def test_roles_need_so_many_nodes_at_least(tmp_path: Path) -> None:
     assert load(stack(folder, {"steps.train.nodes": 3}, **wide))
     found = the_problem(stack(folder, {"steps.train.nodes": 2}, **wide))
     assert found.key == f"{TRAIN}.nodes"
-    assert "`chief: 1`, `ps: 1` and `worker: 2`" in found.reason
-    assert found.fix == "write `nodes: 3` or more"
+    assert all(role in found.reason for role in ("`chief: 1`", "`ps: 1`", "`worker: 2`"))
+    assert "`nodes: 3`" in found.fix
 
 
 def test_the_service_of_a_step_has_a_name_of_its_own(tmp_path: Path) -> None:
@@ -132,5 +126,5 @@ def test_the_service_of_a_step_has_a_name_of_its_own(tmp_path: Path) -> None:
     section = values["pipelines"].pop("sums")
     found = the_problem(changed(values, {"pipelines": {"7sums": section}}))
     assert found.key == "slipway:pipelines.7sums"
-    assert "the Service of step `train` would be called `7sums-train`" in found.reason
+    assert "`7sums-train`" in found.reason
     assert load(changed(values, {"pipelines": {"a": section, "b": {**section, "uses": str(second)}}}))

@@ -23,8 +23,8 @@ def two_clusters(folder: Path, changes: dict[str, Any]) -> dict[str, Any]:
 def test_a_service_on_another_cluster_than_its_steps_is_refused(folder: Path) -> None:
     found = the_problem(two_clusters(folder, {"services.queue.pool": "other"}))
     assert found.key == "slipway:pipelines.days.services.queue.pool"
-    assert "a pool of cluster `far`, and `days`, which connects to it, runs on cluster `dev`" in found.reason
-    assert "take a pool of cluster `dev` (`cpu`" in found.fix
+    assert all(name in found.reason for name in ("`far`", "`days`", "`dev`"))
+    assert "`cpu`" in found.fix
 
 
 def test_steps_that_do_not_connect_may_run_on_another_cluster(folder: Path) -> None:
@@ -38,10 +38,9 @@ def test_steps_that_do_not_connect_may_run_on_another_cluster(folder: Path) -> N
 def test_each_variant_of_a_step_reaches_its_services(folder: Path) -> None:
     spread = {"steps.days": {"matrix": {"pool": ["cpu", "other"]}}}
     found = problems(two_clusters(folder, spread))
-    assert [each.key for each in found] == [
-        f"slipway:pipelines.days.services.{name}.pool" for name in ("queue", "feature-cache")
-    ]
-    assert all("`days-other`, which connects to it" in each.reason for each in found)
+    keys = [f"slipway:pipelines.days.services.{name}.pool" for name in ("queue", "feature-cache")]
+    assert [problem.key for problem in found] == keys
+    assert all("`days-other`" in problem.reason for problem in found)
 
 
 def test_the_name_of_a_pipeline_with_services_begins_with_a_letter(folder: Path) -> None:
@@ -49,7 +48,7 @@ def test_the_name_of_a_pipeline_with_services_begins_with_a_letter(folder: Path)
     values["pipelines"]["7days"] = values["pipelines"].pop("days")
     found = the_problem(values)
     assert found.key == "slipway:pipelines.7days"
-    assert "would be called `7days-queue`" in found.reason
+    assert "`7days-queue`" in found.reason
 
 
 def test_two_services_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -66,4 +65,4 @@ def test_two_services_of_one_name_are_refused(tmp_path: Path) -> None:
         sections[pipeline] = {"uses": str(folder), **places}
     found = the_problem({**stack(tmp_path), "pipelines": sections})
     assert found.key == "slipway:pipelines.a-b"
-    assert "`a-b-c`, like that of service `b-c` of pipeline `a`" in found.reason
+    assert all(name in found.reason for name in ("`a-b-c`", "`b-c`", "`a`"))
