@@ -149,11 +149,17 @@ PIPELINE = "pipeline"
 """The reference in a step's arguments that means the pipeline's directory."""
 
 
-def step_misfits(steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration] = ()) -> Iterator[str]:
-    """The reasons why ``steps`` and ``services`` cannot be those of one pipeline."""
+def _groups(steps: Iterable[StepDeclaration]) -> dict[str, list[StepDeclaration]]:
+    """The steps by the name of the one that they are made of."""
     groups: dict[str, list[StepDeclaration]] = {}
     for step in steps:
         groups.setdefault(step.variant.of if step.variant else step.name, []).append(step)
+    return groups
+
+
+def step_misfits(steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration] = ()) -> Iterator[str]:
+    """The reasons why ``steps`` and ``services`` cannot be those of one pipeline."""
+    groups = _groups(steps)
     names = Counter(step.name for step in steps)
     twice = [name for name, count in names.items() if count > 1]
     twice += [name for name, group in groups.items() if name in names and any(step.variant for step in group)]
@@ -370,9 +376,7 @@ def _ports(app: AppDeclaration) -> Iterator[str]:
 
 
 def _steps(app: AppDeclaration, steps: Sequence[StepDeclaration]) -> Iterator[str]:
-    groups: dict[str, list[StepDeclaration]] = {}
-    for step in steps:
-        groups.setdefault(step.variant.of if step.variant else step.name, []).append(step)
+    groups = _groups(steps)
     known = {*groups, *(step.name for step in steps)}
     for other in dict.fromkeys((*app.inputs.values(), *app.after)):
         if other not in known:

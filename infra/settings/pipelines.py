@@ -141,7 +141,7 @@ def apps_with_store(sections: Mapping[str, PipelineSettings]) -> tuple[AppAccess
             app.placed_by.pool,
             apps.object_name(name, app.name),
             apps.folder_of(name, app.name) if app.writes else None,
-            _place(name, settings, app),
+            place_of(name, settings, app),
         )
         for name, settings in sections.items()
         for app in apps_if_any(name, settings)
@@ -156,7 +156,7 @@ def app_volumes(sections: Mapping[str, PipelineSettings]) -> tuple[AppVolume, ..
             apps.object_name(name, app.name),
             app.placed_by.pool,
             app.placed_by.storage,
-            (*_place(name, settings, app), "storage"),
+            (*place_of(name, settings, app), "storage"),
         )
         for name, settings in sections.items()
         for app in apps_if_any(name, settings)
@@ -183,9 +183,11 @@ def apps_of_teams(teams: Mapping[str, Team]) -> dict[str, tuple[AppAccess, ...]]
     }
 
 
-def _place(name: str, settings: PipelineSettings, app: AppDeclaration) -> Path:
-    """Where the stack file places ``app`` of the pipeline ``name``."""
-    places = (at for at, placed_by in placements(settings, (KEY, name)) if placed_by is app.placed_by)
+def place_of(
+    name: str, settings: PipelineSettings, declared: StepDeclaration | ServiceDeclaration | AppDeclaration
+) -> Path:
+    """Where the stack file places ``declared`` of the pipeline ``name``: at its section, or at the pipeline's."""
+    places = (at for at, placed_by in placements(settings, (KEY, name)) if placed_by is declared.placed_by)
     return next(places, (KEY, name))
 
 
@@ -196,5 +198,5 @@ def exposed(sections: Mapping[str, PipelineSettings]) -> tuple[Exposed, ...]:
         for name, settings in sections.items()
         for app in apps_if_any(name, settings)
         if app.placed_by.ingress is not None
-        for at in [_place(name, settings, app)]
+        for at in [place_of(name, settings, app)]
     )

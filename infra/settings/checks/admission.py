@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.pipelines.contract import Resident, StepDeclaration, placements, residents
+from infra.pipelines.contract import Resident, StepDeclaration, residents
 from infra.platform import Resources
 from infra.schema.base import PoolSettings
 from infra.schema.problems import Finding, Path
 from infra.settings.checks.pipelines import pools_of
 from infra.settings.model import installed_residents
 from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY, apps_if_any, services_if_any, steps_if_any
+from infra.settings.pipelines import KEY, apps_if_any, place_of, services_if_any, steps_if_any
 
 # What is on a pool at all times and in no queue, in words.
 
@@ -97,13 +97,12 @@ def check_admission(reading: Reading) -> Iterator[Finding]:
         return
     pools, programs = targets(draft), staying(draft)
     for name, settings in draft.pipelines.items():
-        places = {id(placed): at for at, placed in placements(settings, (KEY, name))}
         for step in steps_if_any(name, settings):
             target = pools.get(step.placed_by.pool)
             on_pool = [resident for resident in programs if resident.pool == step.placed_by.pool]
             # Where not even what stays has room, a finding about the apps says so.
             if target and target.node and target.most_nodes and not _is_crowded(target, on_pool):
-                at = places.get(id(step.placed_by), (KEY, name))
+                at = place_of(name, settings, step)
                 yield from _never(at, step, target, on_pool, draft)
 
 

@@ -11,7 +11,6 @@ from infra.pipelines.contract import (
     PipelineSettings,
     ServiceDeclaration,
     StepDeclaration,
-    placements,
     room_for,
     take,
 )
@@ -20,7 +19,7 @@ from infra.schema.problems import Finding, Path, listed
 from infra.settings.checks.admission import Target, in_words, staying, targets
 from infra.settings.checks.pipelines import RENAME, pools_of
 from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY, apps_if_any, services_if_any, steps_if_any
+from infra.settings.pipelines import KEY, apps_if_any, place_of, services_if_any, steps_if_any
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,8 @@ def check_apps(reading: Reading) -> Iterator[Finding]:
 
 
 def _placed(name: str, settings: PipelineSettings) -> Iterator[_Placed]:
-    places = {id(placed_by): at for at, placed_by in placements(settings, (KEY, name))}
     for app in apps_if_any(name, settings):
-        yield _Placed(name, app, places.get(id(app.placed_by), (KEY, name)))
+        yield _Placed(name, app, place_of(name, settings, app))
 
 
 def _connects(placed: _Placed, beside: Sequence[_Placed], settings: PipelineSettings) -> Iterator[Finding]:
@@ -228,11 +226,6 @@ class _Section:
         services += [(f"app `{app.name}`", app.name) for app in self.apps]
         return [*services, *((f"step `{step.name}`", step.name) for step in self.steps if step.nodes)]
 
-    def pool_key(self, service: ServiceDeclaration) -> Path:
-        """The place of the name of the pool that ``service`` asks for."""
-        places = (at for at, placed_by in placements(self.settings, self.at) if placed_by is service.placed_by)
-        return (*next(places, self.at), "pool")
-
 
 def check(reading: Reading) -> Iterator[Finding]:
     """Findings about names of services, and about those that no step can reach."""
@@ -293,7 +286,7 @@ def _service_reach(
     names = listed((step.name for step, _ in away), "and")
     pools = [name for name, cluster in clusters.items() if cluster == away[0][1]]
     yield Finding(
-        section.pool_key(service),
+        (*place_of(section.name, section.settings, service), "pool"),
         service.placed_by.pool,
         f"a pool of cluster `{cluster}`, and {names}, which connect{'s' * (len(away) == 1)} to it, "
         f"run{'s' * (len(away) == 1)} on cluster `{away[0][1]}`: a service is reached in its cluster alone",
