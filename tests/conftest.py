@@ -41,8 +41,8 @@ TOGETHER = (
     "tests/workloads/fraud/",
     "tests/workloads/apps/notebook/",
     "tests/workloads/apps/page/test_browser.py",
-    "tests/workloads/test_benchmark.py",
-    "tests/workloads/test_predict.py",
+    "tests/workloads/benchmark/test_resnet50.py",
+    "tests/workloads/mnist/test_predict.py",
 )
 """Modules and folders whose tests share what takes long, or one place of the machine; each runs on one worker, all
 other tests on any.

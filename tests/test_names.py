@@ -53,6 +53,11 @@ CLEAN = (
     "tests/workloads/gates",
     "tests/workloads/image_builds",
     "tests/workloads/runtime",
+    "tests/workloads/benchmark",
+    "tests/workloads/cuda",
+    "tests/workloads/forecast",
+    "tests/workloads/fraud",
+    "tests/workloads/mnist",
 )
 """Add a room once no variable in it has one of these names."""
 

@@ -37,8 +37,8 @@ def model(training: tuple[Path, str], tmp_path: Path) -> Path:
 @pytest.fixture
 def started() -> Iterator[list[Together]]:
     """What a test starts is ended with it."""
-    found: list[Together] = []
-    yield found
-    for process in (process for each in found for process in each.processes):
+    processes: list[Together] = []
+    yield processes
+    for process in (process for each in processes for process in each.processes):
         process.kill()
         process.wait()

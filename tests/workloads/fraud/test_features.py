@@ -75,14 +75,14 @@ def test_features_say_what_their_names_say() -> None:
         Transaction(9 * DAY + 7200, "3", "anna", "kiosk", 300.0, True, 1),
         Transaction(20 * DAY, "4", "anna", "shop", 10.0, False, 0),
     ]
-    found = [dict(zip(NAMES, row, strict=True)) for row in described(rows)]
-    assert [row["large_amount"] for row in found] == [0, 0, 1, 0]
-    assert [round(np.expm1(row["customer_count_week"])) for row in found] == [0, 1, 2, 0]
-    assert [round(np.expm1(row["customer_count_day"])) for row in found] == [0, 1, 0, 0]
-    assert [row["terminal_is_new"] for row in found] == [1, 0, 1, 1]
-    assert [row["was_there_before"] for row in found] == [0, 1, 0, 1]
-    assert [row["night"] for row in found] == [1, 1, 1, 1]
-    assert found[2]["log_ratio"] > 1.5 > found[1]["log_ratio"]
+    table = [dict(zip(NAMES, row, strict=True)) for row in described(rows)]
+    assert [row["large_amount"] for row in table] == [0, 0, 1, 0]
+    assert [round(np.expm1(row["customer_count_week"])) for row in table] == [0, 1, 2, 0]
+    assert [round(np.expm1(row["customer_count_day"])) for row in table] == [0, 1, 0, 0]
+    assert [row["terminal_is_new"] for row in table] == [1, 0, 1, 1]
+    assert [row["was_there_before"] for row in table] == [0, 1, 0, 1]
+    assert [row["night"] for row in table] == [1, 1, 1, 1]
+    assert table[2]["log_ratio"] > 1.5 > table[1]["log_ratio"]
     # The 9th and 10th of January 1970 were a Friday and a Saturday.
-    assert [row["weekend"] for row in found] == [0, 0, 1, 0]
-    assert found[1]["since_customer"] == pytest.approx(np.log(1 / 24 + 0.01))
+    assert [row["weekend"] for row in table] == [0, 0, 1, 0]
+    assert table[1]["since_customer"] == pytest.approx(np.log(1 / 24 + 0.01))

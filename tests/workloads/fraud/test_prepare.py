@@ -117,10 +117,10 @@ def test_wrong_rows_are_left_out_and_named_with_their_lines(source: Path, tmp_pa
     with path.open("a", encoding="utf-8") as file:
         file.write("1234,half a row\n")
     prepare(source, tmp_path / "out")
-    found = problems(tmp_path / "out")
-    assert {each["file"] for each in found} == {path.name}
-    assert sum(each["rows"] for each in found) == len(wrong) + len(again) + 1
-    by = {each["problem"]: each for each in found}
+    left_out = problems(tmp_path / "out")
+    assert {row["file"] for row in left_out} == {path.name}
+    assert sum(row["rows"] for row in left_out) == len(wrong) + len(again) + 1
+    by = {row["problem"]: row for row in left_out}
     assert by["a row has a negative amount"]["example"] == f"line {len(rows) + 3}: -5.00"
     assert by["a row has a time outside of 2018-04-02"]["rows"] == 1
     assert by["a row has the number of an earlier row"]["rows"] == 2
@@ -144,8 +144,8 @@ def test_files_that_are_no_new_day_are_left_out_and_named(source: Path, tmp_path
     (source / "2018-04-09.csv").write_bytes(b"")
     (source / "notes.txt").write_text("not a table", encoding="utf-8")
     said = prepare(source, tmp_path / "out")
-    found = {problem["file"]: problem["problem"] for problem in problems(tmp_path / "out")}
-    assert found == {
+    rows = {problem["file"]: problem["problem"] for problem in problems(tmp_path / "out")}
+    assert rows == {
         "2018-04-05.csv": "is empty: left out",
         "2018-04-06.csv": "has no column TERMINAL_ID, TX_AMOUNT: left out",
         "2018-04-07.csv.gz": "cannot be read: left out",
@@ -153,7 +153,7 @@ def test_files_that_are_no_new_day_are_left_out_and_named(source: Path, tmp_path
         "2018-04-09.csv": f"has no column {', '.join(('TRANSACTION_ID', *COLUMNS[1:5], 'TX_FRAUD'))}: left out",
         "copy-of-the-first.csv": "is 2018-04-01 once more, which 2018-04-01.csv has: left out",
     }
-    assert all(f"{name}: {what}" in said for name, what in found.items())
+    assert all(f"{name}: {what}" in said for name, what in rows.items())
     assert files(tmp_path / "out") == files(tmp_path / "whole"), "the other days go on"
 
 

@@ -120,8 +120,8 @@ def test_days_on_their_own_are_averaged(averaged: Path, prepared: Path) -> None:
     day = model.load_day(prepared / "test.npz")
     models = [model.keras.models.load_model(path) for path in sorted(averaged.glob("*/1/model.keras"))]
     # The model has no hidden layer, so the average of the weights gives the average of the scores.
-    each = [model.scores(one, day) for one in models]
-    assert len(each) == 2
-    found = content(averaged / "report" / "report.json")["test"]["this_model"]["average_precision"]
-    assert found == pytest.approx(average_precision_score(day["fraud"], np.mean(each, axis=0)), abs=1e-4)
-    assert abs(found - average_precision_score(day["fraud"], each[-1])) > 1e-3, "it is not the last one's"
+    of_models = [model.scores(one, day) for one in models]
+    assert len(of_models) == 2
+    precision = content(averaged / "report" / "report.json")["test"]["this_model"]["average_precision"]
+    assert precision == pytest.approx(average_precision_score(day["fraud"], np.mean(of_models, axis=0)), abs=1e-4)
+    assert abs(precision - average_precision_score(day["fraud"], of_models[-1])) > 1e-3, "it is not the last one's"

@@ -45,7 +45,7 @@ def test_customers_pay_about_twice_a_day_at_terminals_near_them(rows: Rows) -> N
     seen = defaultdict(set)
     for row in rows:
         seen[row["TERMINAL_ID"]].add(row["CUSTOMER_ID"])
-    assert max(len(each) for each in seen.values()) < CUSTOMERS / 50
+    assert max(len(terminals) for terminals in seen.values()) < CUSTOMERS / 50
     assert mean(float(row["TX_AMOUNT"]) for row in rows if row["TX_FRAUD"] == "0") == pytest.approx(53, abs=4)
 
 

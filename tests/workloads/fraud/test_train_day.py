@@ -50,8 +50,8 @@ def test_a_previous_day_without_a_model_is_as_none(prepared: Path, learnt: Path,
     day = prepared / "days" / "2018-04-01.npz"
     run("train_day.py", "--day", day, "--previous", tmp_path / "nothing", "--epochs", 3,
         "--output", tmp_path / "out", loaded=True)  # fmt: skip
-    found, expected = weights(tmp_path / "out"), weights(learnt / "2018-04-01" / "1")
-    assert all((one == other).all() for one, other in zip(found, expected, strict=True))
+    actual, expected = weights(tmp_path / "out"), weights(learnt / "2018-04-01" / "1")
+    assert all((one == other).all() for one, other in zip(actual, expected, strict=True))
 
 
 def test_a_killed_training_goes_on_after_its_last_epoch_and_ends_the_same(
@@ -71,8 +71,8 @@ def test_a_killed_training_goes_on_after_its_last_epoch_and_ends_the_same(
     assert "Going on after epoch" in said
     assert "Epoch 1/" not in said
     assert content(output / "summary.json") == content(learnt / "2018-04-02" / "1" / "summary.json")
-    found, expected = weights(output), weights(learnt / "2018-04-02" / "1")
-    assert all((one == other).all() for one, other in zip(found, expected, strict=True))
+    actual, expected = weights(output), weights(learnt / "2018-04-02" / "1")
+    assert all((one == other).all() for one, other in zip(actual, expected, strict=True))
     assert {path.name for path in output.iterdir()} == {"model.keras", "memory.npz", "summary.json"}
 
 

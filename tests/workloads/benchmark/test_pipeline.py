@@ -24,7 +24,7 @@ from tests.support.stand_in import cpu_pool, gpu_pool
 from workloads.benchmark.pipeline import PIPELINE, Benchmark
 from workloads.mnist.pipeline import Mnist
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 RUNS = {"one": {"pool": "gpu", "gpus": 1}}
 CHART = {"pool": "cpu", "cpu": "1", "memory": "2Gi"}
@@ -82,7 +82,7 @@ def test_each_precision_of_a_run_is_a_step_with_all_that_its_settings_say() -> N
         "data": "store:imagenet/{2012}",
     }
     given = settings(runs={"all": {"pool": "gpus", "gpus": 8, **run}}, seed=7)
-    assert inspect(given, lambda made: [each.name for each in measuring(made)]) == ["all-fp32", "all-bf16"]
+    assert inspect(given, lambda made: [step.name for step in measuring(made)]) == ["all-fp32", "all-bf16"]
     options = parsed(lambda made: measuring(made)[1], given)
     assert (options.precision, options.batch_size, options.batches, options.warm_up) == ("bf16", 256, 40, 5)
     assert (options.xla, options.gpus, options.seed) == (True, 8, 7)
@@ -189,17 +189,17 @@ def reading(content: Mapping[str, Any]) -> Callable[[Store], Store]:
 
 def test_the_outputs_say_which_figures_are_those_of_a_cpu() -> None:
     content = {"results": [], "images_per_second": 12.3456789, "remark": "small steps on a CPU"}
-    found = placing.outputs("benchmark", settings(), reading(content)).exports["benchmark"]
-    assert found["images_per_second"]["one-fp32"] == "12.3457 (small steps on a CPU)"
+    shown = placing.outputs("benchmark", settings(), reading(content)).exports["benchmark"]
+    assert shown["images_per_second"]["one-fp32"] == "12.3457 (small steps on a CPU)"
 
 
 def test_the_outputs_are_the_figures_where_the_store_can_be_read() -> None:
-    found = placing.outputs("benchmark", settings(), readable).exports["benchmark"]
-    (row,) = found["throughput"]
-    assert found["images_per_second"] == {"one-fp32": 1234.567, "one-fp16": 1234.567}
+    shown = placing.outputs("benchmark", settings(), readable).exports["benchmark"]
+    (row,) = shown["throughput"]
+    assert shown["images_per_second"] == {"one-fp32": 1234.567, "one-fp16": 1234.567}
     assert row == {"run": "one-fp32", "device": "T4", "images_per_second": 1234.567, "reduced": True}
-    assert found["chart"].startswith("pvc://slipway/store/benchmark/chart/")
-    assert found["chart"].endswith("/throughput.png")
+    assert shown["chart"].startswith("pvc://slipway/store/benchmark/chart/")
+    assert shown["chart"].endswith("/throughput.png")
 
 
 def test_the_outputs_are_commands_where_the_store_is_a_claim() -> None:

@@ -54,9 +54,10 @@ REFUSED: list[Case] = [
 
 
 def test_a_right_one_is_taken() -> None:
-    found = load(STACK).pipelines["benchmark"]
-    assert isinstance(found, Benchmark)
-    assert (found.runs["t4"].batch_size, found.runs["t4"].batches, found.runs["t4"].warm_up) == (64, 100, 10)
+    benchmark = load(STACK).pipelines["benchmark"]
+    assert isinstance(benchmark, Benchmark)
+    run = benchmark.runs["t4"]
+    assert (run.batch_size, run.batches, run.warm_up) == (64, 100, 10)
     assert "benchmark" not in load(GCP).pipelines
 
 
@@ -94,8 +95,8 @@ def test_everything_wrong_is_said_at_once() -> None:
 
 
 def test_every_accelerator_has_its_compute_capability() -> None:
-    found = {name: each.compute_capability for name, each in accelerators().items()}
-    assert found["nvidia-tesla-t4"] == (7, 5)
-    assert found["nvidia-h100-80gb"] == (9, 0)
-    assert found["nvidia-rtx-pro-6000"] == (12, 0)
-    assert all((6, 0) <= each < (13, 0) for each in found.values())
+    capabilities = {name: gpu.compute_capability for name, gpu in accelerators().items()}
+    assert capabilities["nvidia-tesla-t4"] == (7, 5)
+    assert capabilities["nvidia-h100-80gb"] == (9, 0)
+    assert capabilities["nvidia-rtx-pro-6000"] == (12, 0)
+    assert all((6, 0) <= capability < (13, 0) for capability in capabilities.values())

@@ -64,7 +64,7 @@ def test_runs_are_found_with_their_names_and_all_else_is_left_alone(store: Path)
     write(store, "t4-fp16", precision="fp16", finished="2026-11-20T13:00:00Z")
     publish(store.parent / "staged", store / "chart" / "ab", step="other", inputs={}, settings={}, summary={})
     (store / "t4-fp32" / "unfinished").mkdir()
-    assert [each.run for each in collect([store])] == ["t4-fp32", "t4-fp16"]
+    assert [result.run for result in collect([store])] == ["t4-fp32", "t4-fp16"]
 
 
 def test_a_run_named_twice_counts_once(store: Path) -> None:
@@ -76,8 +76,8 @@ def test_of_one_configuration_the_last_measurement_counts(store: Path) -> None:
     write(store, "before", images_per_second=100.0)
     write(store, "after", images_per_second=140.0, finished="2026-11-21T12:00:00Z")
     write(store, "larger", batch_size_per_gpu=128)
-    found = newest(collect([store]))
-    assert [(each.run, each["batch_size_per_gpu"]) for each in found] == [("after", 64), ("larger", 128)]
+    last = newest(collect([store]))
+    assert [(result.run, result["batch_size_per_gpu"]) for result in last] == [("after", 64), ("larger", 128)]
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_several_nodes_are_compared_with_one_that_has_as_many_gpus(store: Path, 
     lines = {line.split("|")[-2].strip(): line for line in output.splitlines() if line.startswith("|")}
     assert [name for name, line in lines.items() if "90%" in line] == ["two"]
     shown = json.loads((tmp_path / "chart" / "results.json").read_text())["results"]
-    assert {each["run"]: each["efficiency"] for each in shown}["two"] == pytest.approx(0.9)
+    assert {result["run"]: result["efficiency"] for result in shown}["two"] == pytest.approx(0.9)
 
 
 def test_the_bars_of_several_nodes_say_how_much_is_left(store: Path) -> None:
@@ -117,7 +117,7 @@ def test_the_bars_of_several_nodes_say_how_much_is_left(store: Path) -> None:
 def test_another_configuration_replaces_none(store: Path, other: dict[str, Any]) -> None:
     write(store, "one")
     write(store, "other", finished="2026-11-21T12:00:00Z", **other)
-    assert {each.run for each in newest(collect([store]))} == {"one", "other"}
+    assert {result.run for result in newest(collect([store]))} == {"one", "other"}
 
 
 def test_a_damaged_result_is_left_out_and_named(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +132,7 @@ def test_a_damaged_result_is_left_out_and_named(store: Path, capsys: pytest.Capt
     (staged / RESULT).write_text("{}")
     publish(staged, incomplete, step=STEP, inputs={}, settings=entry["settings"], summary={})
 
-    assert [each.run for each in collect([store])] == ["good"]
+    assert [result.run for result in collect([store])] == ["good"]
     said = capsys.readouterr().out
     assert str(damaged) in said
     assert str(incomplete) in said
@@ -153,9 +153,9 @@ def test_the_chart_has_every_configuration_and_its_tables_agree(store: Path, tmp
     assert set(files) == {"throughput.png", "results.json", "results.csv", "results.md"}
     content = json.loads((tmp_path / "chart" / "results.json").read_text())
     assert {result["run"] for result in content["results"]} == {"t4-fp32", "t4-fp16", "h100"}
-    assert [each["run"] for each in content["earlier"]] == ["old"]
+    assert [result["run"] for result in content["earlier"]] == ["old"]
     with (tmp_path / "chart" / "results.csv").open(newline="") as stream:
-        rows = {each["run"]: float(each["images_per_second"]) for each in csv.DictReader(stream)}
+        rows = {result["run"]: float(result["images_per_second"]) for result in csv.DictReader(stream)}
     assert rows == {"t4-fp32": 130.0, "t4-fp16": 390.0, "h100": 9000.0}
     table = (tmp_path / "chart" / "results.md").read_text()
     assert "| fp32 (TF32) |" in table

@@ -165,8 +165,8 @@ def test_resumed_or_shared_by_two_nodes_it_is_the_same_training(
     started.append(Together("mnist.train", [shared] * 2, *arguments, "--epochs", 3))
     codes, logs = started[0].end()
     assert codes == [0, 0], logs
-    for here, there in zip(curve(shared), curve(whole), strict=True):
-        assert here == pytest.approx(there, rel=1e-4)
+    for actual, expected in zip(curve(shared), curve(whole), strict=True):
+        assert actual == pytest.approx(expected, rel=1e-4)
 
     # Nothing of a training without altered copies is taken for one with them.
     plain = run("mnist.train", *arguments, "--augment", 0, "--epochs", 3, "--output", resumed, loaded=True)

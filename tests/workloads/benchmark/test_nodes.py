@@ -24,11 +24,11 @@ def test_two_processes_measure_together_and_the_first_publishes(tmp_path: Path, 
     codes, logs = started[0].end()
 
     assert codes == [0, 0], logs
-    found = json.loads((folder / "result.json").read_text())
-    assert (found["nodes"], found["gpus"], found["replicas"]) == (2, 4, 2)
-    assert found["device"] == "nvidia-tesla-t4"
-    assert found["reduced"]
-    assert found["images_per_second_per_gpu"] == pytest.approx(found["images_per_second"] / 2)
+    measures = json.loads((folder / "result.json").read_text())
+    assert (measures["nodes"], measures["gpus"], measures["replicas"]) == (2, 4, 2)
+    assert measures["device"] == "nvidia-tesla-t4"
+    assert measures["reduced"]
+    assert measures["images_per_second_per_gpu"] == pytest.approx(measures["images_per_second"] / 2)
     assert [log.count("Published") for log in logs] == [1, 0]
     assert all("on each of 2 device(s)" in log for log in logs)
 

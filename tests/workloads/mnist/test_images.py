@@ -53,7 +53,7 @@ def test_other_kinds_of_image_are_found_and_other_files_named(
     for name in ("1.png", "2.JPG", "3.jpeg", "4.gif", "notes.txt", "labels.json", ".hidden.png"):
         (tmp_path / name).write_text("{}", encoding="utf-8")
     (tmp_path / "5.png").symlink_to(tmp_path / "gone")
-    assert [found.name for found in find_images(tmp_path)] == ["1.png", "2.JPG", "3.jpeg", "4.gif", "5.png"]
+    assert [image.name for image in find_images(tmp_path)] == ["1.png", "2.JPG", "3.jpeg", "4.gif", "5.png"]
     assert capsys.readouterr().out == "Left out, for they are no images: 'notes.txt'\n"
     with pytest.raises(ImageError, match="No such file"):
         images.read(tmp_path / "5.png")

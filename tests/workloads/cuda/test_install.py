@@ -109,7 +109,7 @@ def test_an_image_that_has_them_is_left_alone(tmp_path: Path, cuda: dict[str, st
 
 @needs_compiler
 @pytest.mark.parametrize(
-    "damage", ["altered", *(pytest.param(each, marks=pytest.mark.slow) for each in ("missing", "no manifest"))]
+    "damage", ["altered", *(pytest.param(damage, marks=pytest.mark.slow) for damage in ("missing", "no manifest"))]
 )
 def test_a_damaged_library_is_named_and_not_loaded(tmp_path: Path, cuda: dict[str, str], damage: str) -> None:
     out = tmp_path / "out"

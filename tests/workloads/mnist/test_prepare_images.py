@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,8 +65,8 @@ def test_every_image_is_trained_on_tested_or_held_out(tmp_path: Path) -> None:
 def test_digits_come_from_labels_beside_the_images_or_from_their_folders(tmp_path: Path) -> None:
     truth = [digit for _, digit in scans(30)]
     for by_folder in (True, False):
-        found = find_labelled(write(tmp_path / str(by_folder), 30, by_folder=by_folder))
-        digits = {int(image.path.stem.split()[1]): image.label for image in found}
+        images = find_labelled(write(tmp_path / str(by_folder), 30, by_folder=by_folder))
+        digits = {int(image.path.stem.split()[1]): image.label for image in images}
         assert [digits[index] for index in range(30)] == truth
 
 
@@ -77,7 +78,7 @@ def test_folders_named_train_and_test_are_the_splits(tmp_path: Path) -> None:
     train, test = divide(tmp_path, read_all(tmp_path, find_labelled(tmp_path)), 0)
 
     assert (len(train), len(test)) == (30, 25)
-    assert all(each.name.startswith("train/") for each in train)
+    assert all(image.name.startswith("train/") for image in train)
 
 
 def test_all_that_cannot_be_used_is_named_at_once(tmp_path: Path) -> None:
@@ -158,12 +159,12 @@ def pixels_of(images: list[Image]) -> set[bytes]:
 
 def test_neither_names_nor_order_decide_what_is_tested(tmp_path: Path) -> None:
     images = pictures(30)
-    renamed = [Image(f"{each.digit}/{index}.jpg", each.digit, each.pixels) for index, each in enumerate(images)]
+    renamed = [replace(image, name=f"{image.digit}/{index}.jpg") for index, image in enumerate(images)]
 
     train, test = divide(tmp_path, images, 0)
 
     assert (len(train), len(test)) == (270, 30)
-    assert [each.digit for each in test] == sorted([*range(10)] * 3)
+    assert [image.digit for image in test] == sorted([*range(10)] * 3)
     assert pixels_of(divide(tmp_path, renamed[::-1], 0)[1]) == pixels_of(test)
     assert pixels_of(divide(tmp_path, images, 1)[1]) != pixels_of(test)
 
@@ -211,6 +212,6 @@ def test_a_model_learns_from_a_folder_of_images(tmp_path: Path) -> None:
     run("mnist.predict", "--model", tmp_path / "model", "--images", tmp_path / "data" / "images",
         "--output", tmp_path / "predictions", loaded=True)  # fmt: skip
 
-    found = json.loads((tmp_path / "predictions" / "predictions.json").read_text())
-    assert len(found["images"]) == 10
-    assert found["accuracy"] >= 0.8
+    predictions = json.loads((tmp_path / "predictions" / "predictions.json").read_text())
+    assert len(predictions["images"]) == 10
+    assert predictions["accuracy"] >= 0.8

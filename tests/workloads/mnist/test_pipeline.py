@@ -25,7 +25,7 @@ from tests.support.placing import Steps
 from tests.support.recording import Recording
 from workloads.mnist.pipeline import PIPELINE, Mnist, check_batch
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 STEPS = {
     "prepare": {"pool": "cpu", "cpu": "2", "memory": "6Gi"},
@@ -128,13 +128,13 @@ def test_a_batch_that_the_gpus_cannot_share_is_refused(
     nodes: int, gpus: int, batch: int, words: str | None
 ) -> None:
     steps = {**STEPS, "train": {**STEPS["train"], "nodes": nodes, "gpus": gpus}}
-    found = list(check_batch(Section(("mnist",), settings(steps=steps, global_batch_size=batch), {})))
+    findings = list(check_batch(Section(("mnist",), settings(steps=steps, global_batch_size=batch), {})))
     if words is None:
-        assert found == []
+        assert findings == []
     else:
         among, fix = words.split(" … ")
-        assert among in found[0].reason
-        assert found[0].fix == fix
+        assert among in findings[0].reason
+        assert findings[0].fix == fix
 
 
 def test_prepare_gets_the_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,17 +215,17 @@ def test_training_images_that_are_not_read_are_a_problem_before_anything_runs(fo
 
 def test_other_images_only_predict_again(folder: Path) -> None:
     (folder / "3.png").write_bytes(b"\x89PNG")
-    own = settings(predict={"images": str(folder.relative_to(ROOT))})
+    with_images = settings(predict={"images": str(folder.relative_to(ROOT))})
 
     def paths(given: Mnist) -> list[str]:
         return inspect(
             given,
-            lambda steps: [plan(each, ROOT).path for each in (steps["prepare"], steps["train"], steps["predict"])],
+            lambda steps: [plan(step, ROOT).path for step in (steps["prepare"], steps["train"], steps["predict"])],
         )
 
     prepare, train, predict = paths(settings())
-    assert paths(own)[:2] == [prepare, train]
-    assert paths(own)[2] != predict
+    assert paths(with_images)[:2] == [prepare, train]
+    assert paths(with_images)[2] != predict
 
 
 def test_every_step_has_the_pool_image_and_resources_of_its_settings() -> None:
@@ -279,8 +279,8 @@ def test_what_this_repository_ships_fits() -> None:
 def test_images_that_cannot_be_shipped_are_a_problem(images: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     given = settings(predict={"images": images})
-    found = [each for each in problems(given, tmp_path) if each.key.endswith("images")]
-    (problem,) = found
+    unshipped = [entry for entry in problems(given, tmp_path) if entry.key.endswith("images")]
+    (problem,) = unshipped
     assert problem.key == "slipway:pipelines.mnist.predict.images"
     assert problem.value == images
     assert words in problem.reason
@@ -295,11 +295,11 @@ def test_every_step_that_is_too_big_is_a_problem(tmp_path: Path) -> None:
     for name in ("workloads/runtime/steps/packages.py", "workloads/mnist/requirements.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("", encoding="utf-8")
-    found = problems(settings(), tmp_path)
-    assert [each.key for each in found] == [
+    entries = problems(settings(), tmp_path)
+    assert [entry.key for entry in entries] == [
         f"slipway:pipelines.mnist.steps.{name}" for name in ("prepare", "train", "predict")
     ]
-    assert all("1 MiB" in each.reason or str(LIMIT) in each.reason for each in found)
+    assert all("1 MiB" in entry.reason or str(LIMIT) in entry.reason for entry in entries)
 
 
 FILES = {
@@ -315,13 +315,13 @@ def outputs(change: Callable[[Store], Store]) -> Recording:
     return placing.outputs("mnist", settings(), change)
 
 
-def readable(files: Mapping[str, str | None], asked: list[str] | None = None) -> Callable[[Store], Store]:
+def readable(files: Mapping[str, str | None], paths: list[str] | None = None) -> Callable[[Store], Store]:
     """A store that is read from here; ``files`` has its files by their name, None for one that is gone."""
 
     def change(store: Store) -> Store:
         def read(path: pulumi.Input[str], after: pulumi.Resource) -> pulumi.Output[str | None]:
-            if asked is not None:
-                asked.append(str(path))
+            if paths is not None:
+                paths.append(str(path))
             return pulumi.Output.from_input(files[str(path).rpartition("/")[2]])
 
         def browse(path: pulumi.Input[str]) -> pulumi.Output[str]:
@@ -333,13 +333,15 @@ def readable(files: Mapping[str, str | None], asked: list[str] | None = None) ->
 
 
 def test_results_that_can_be_read_here_are_outputs_themselves() -> None:
-    asked: list[str] = []
-    shown = outputs(readable({name: json.dumps(each) for name, each in FILES.items()}, asked)).exports["mnist"]
+    paths: list[str] = []
+    shown = outputs(readable({name: json.dumps(content) for name, content in FILES.items()}, paths)).exports[
+        "mnist"
+    ]
     assert shown["predictions"] == [{"path": "digit-3.png", "digit": 3, "confidence": 0.98}]
     assert shown["accuracy"] == 0.97
     assert shown["training"] == f"tensorboard --logdir {shown['runs']['train']}/logs"
     assert shown["browse"]["train"] == shown["runs"]["train"].replace("gs://bucket", "https://web")
-    assert f"{shown['runs']['predict']}/predictions.json" in {f"gs://bucket/{each}" for each in asked}
+    assert f"{shown['runs']['predict']}/predictions.json" in {f"gs://bucket/{path}" for path in paths}
 
 
 @pytest.mark.slow
@@ -379,7 +381,7 @@ def test_a_result_that_is_lost_or_damaged_is_said_with_the_way_to_make_it_again(
 def test_results_in_a_claim_are_shown_by_one_short_command_each() -> None:
     recording = outputs(lambda store: store)
     shown, described = recording.exports["mnist"], recording.exports["show"]
-    names = {each.name: each.inputs["metadata"]["name"] for each in recording.of("kubernetes:batch/v1:Job")}
+    names = {job.name: job.inputs["metadata"]["name"] for job in recording.of("kubernetes:batch/v1:Job")}
     for name in ("predictions", "accuracy", "training"):
         assert shown[name] == f"make show STACK=test mnist.{name}"
         assert described[f"mnist.{name}"]["kubectl"] == "kubectl --context here --namespace slipway"

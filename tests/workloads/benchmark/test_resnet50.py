@@ -30,11 +30,11 @@ def result(folder: Path) -> dict:
 def test_speed_uncertainty_and_jitter_are_those_of_tf_cnn_benchmarks() -> None:
     seconds = [0.5, 0.5, 0.5, 1.0]  # 128, 128, 128 and 64 images per second
 
-    found = speed(64, seconds)
+    figures = speed(64, seconds)
 
-    assert found.mean == pytest.approx(64 * 4 / 2.5), "images over time, not the mean of speeds"
-    assert found.uncertainty == pytest.approx(np.std([128, 128, 128, 64]) / 2)
-    assert found.jitter == 0, "one slow step moves no median"
+    assert figures.mean == pytest.approx(64 * 4 / 2.5), "images over time, not the mean of speeds"
+    assert figures.uncertainty == pytest.approx(np.std([128, 128, 128, 64]) / 2)
+    assert figures.jitter == 0, "one slow step moves no median"
     assert speed(10, [1, 2, 5]).jitter == pytest.approx(1.4826 * 3)  # 10, 5 and 2: off the median by 5, 0 and 3
 
 
@@ -60,36 +60,36 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_a_run_without_a_gpu_is_small_and_says_so(measured: tuple[Path, str]) -> None:
     folder, output = measured
     lines = output.splitlines()
-    found = result(folder)
+    figures = result(folder)
 
     assert [int(match[1]) for text in lines if (match := LINE.fullmatch(text))] == [1, 10]
-    assert lines[-1] == total_line(found["images_per_second"])
+    assert lines[-1] == total_line(figures["images_per_second"])
     assert any(text.startswith("Reduced from 10 + 100 steps of 64 images of 224 x 224") for text in lines)
-    assert found["reduced"]
-    assert "nothing about a GPU" in found["remark"]
-    assert (found["device"], found["gpus"], found["virtual_devices"]) == ("nvidia-tesla-t4", 1, True)
-    assert found["batch_size_per_gpu"] < found["asked"]["batch_size"] == 64
-    assert found["batches"] < found["asked"]["batches"] == 100
+    assert figures["reduced"]
+    assert "nothing about a GPU" in figures["remark"]
+    assert (figures["device"], figures["gpus"], figures["virtual_devices"]) == ("nvidia-tesla-t4", 1, True)
+    assert figures["batch_size_per_gpu"] < figures["asked"]["batch_size"] == 64
+    assert figures["batches"] < figures["asked"]["batches"] == 100
     assert set(check(folder).files) == {"result.json"}
 
 
 @pytest.mark.slow
 def test_the_figures_of_a_run_fit_together(measured: tuple[Path, str]) -> None:
-    found = result(measured[0])
-    images = found["batch_size_per_gpu"] * found["batches"]
-    inside = found["step_seconds"]["mean"] * found["batches"]
+    figures = result(measured[0])
+    images = figures["batch_size_per_gpu"] * figures["batches"]
+    inside = figures["step_seconds"]["mean"] * figures["batches"]
 
-    assert images / found["images_per_second"] == pytest.approx(inside, rel=0.1), (
+    assert images / figures["images_per_second"] == pytest.approx(inside, rel=0.1), (
         "steps and nothing else are timed"
     )
-    assert found["images_per_second_per_gpu"] == found["images_per_second"]
-    assert inside < found["compile_seconds"] + inside < found["seconds"]
-    assert found["compile_seconds"] > 3 * found["step_seconds"]["p50"], "compiling is not among the steps"
-    assert found["loss"]["last"] < found["loss"]["first"], "it learns the one batch that it sees"
-    assert found["steps_without_update"] == 0
-    assert found["uncertainty"] > 0
-    assert found["peak_memory_bytes"] > 300e6
-    assert set(found["versions"]) == {"python", "tensorflow", "keras", "cuda", "cudnn"}
+    assert figures["images_per_second_per_gpu"] == figures["images_per_second"]
+    assert inside < figures["compile_seconds"] + inside < figures["seconds"]
+    assert figures["compile_seconds"] > 3 * figures["step_seconds"]["p50"], "compiling is not among the steps"
+    assert figures["loss"]["last"] < figures["loss"]["first"], "it learns the one batch that it sees"
+    assert figures["steps_without_update"] == 0
+    assert figures["uncertainty"] > 0
+    assert figures["peak_memory_bytes"] > 300e6
+    assert set(figures["versions"]) == {"python", "tensorflow", "keras", "cuda", "cudnn"}
 
 
 @pytest.mark.slow
@@ -115,18 +115,23 @@ def test_stored_images_in_fp16_on_two_replicas(tmp_path: Path) -> None:
         **{VARIABLE: "nvidia-h100-80gb:8"},
     )
 
-    found = result(tmp_path / "run")
-    assert (found["data"], found["precision"], found["gpus"], found["replicas"]) == ("stored", "fp16", 8, 2)
-    assert found["images_per_second_per_gpu"] == pytest.approx(found["images_per_second"] / 2)
+    figures = result(tmp_path / "run")
+    assert (figures["data"], figures["precision"], figures["gpus"], figures["replicas"]) == (
+        "stored",
+        "fp16",
+        8,
+        2,
+    )
+    assert figures["images_per_second_per_gpu"] == pytest.approx(figures["images_per_second"] / 2)
     logged = [match for text in output.splitlines() if (match := LINE.fullmatch(text))][-1]
-    seconds = found["step_seconds"]["mean"]
+    seconds = figures["step_seconds"]["mean"]
     # The log has tenths, which is much of a speed below one image per second.
     rounding = 0.051 * seconds
-    assert seconds * float(logged[2]) == pytest.approx(2 * found["batch_size_per_gpu"], abs=rounding), (
+    assert seconds * float(logged[2]) == pytest.approx(2 * figures["batch_size_per_gpu"], abs=rounding), (
         "both replicas"
     )
     assert check(tmp_path / "run").inputs == {"data": check(tmp_path / "images").digest}
-    assert output.splitlines()[-1] == total_line(found["images_per_second"])
+    assert output.splitlines()[-1] == total_line(figures["images_per_second"])
 
     shard = tmp_path / "images" / "train-00000-of-00001"
     content = bytearray(shard.read_bytes())
@@ -147,8 +152,13 @@ def test_xla_and_bf16_on_the_cpu_alone(tmp_path: Path) -> None:
         **T4,
     )
     assert "stand in" not in output, "what is there of accelerators is left alone"
-    found = result(tmp_path)
-    assert (found["device"], found["gpus"], found["xla"], found["precision"]) == ("CPU", 0, True, "bf16")
+    figures = result(tmp_path)
+    assert (figures["device"], figures["gpus"], figures["xla"], figures["precision"]) == (
+        "CPU",
+        0,
+        True,
+        "bf16",
+    )
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from tests.support.placing import Steps, inspect
 from workloads.cuda.supplement import SUPPLEMENT
 from workloads.mnist.pipeline import Mnist
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 OWN_IMAGE = f"example.org/tensorflow@sha256:{'0' * 64}"
 
 

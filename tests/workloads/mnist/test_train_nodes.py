@@ -245,7 +245,7 @@ def test_who_comes_and_goes_or_says_something_else_is_not_one_of_them() -> None:
                 assert first.poll() is None
     assert (first.poll(), third.poll()) == (None, None)
     collectives.meet(collectives.Group(tuple(among), 1), 60)
-    assert [each.wait(60) for each in (first, third)] == [0, 0]
+    assert [process.wait(60) for process in (first, third)] == [0, 0]
 
 
 def test_none_leaves_while_another_reads_the_end_of_a_collective(monkeypatch: pytest.MonkeyPatch) -> None:

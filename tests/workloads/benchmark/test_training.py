@@ -35,11 +35,11 @@ class Stopwatch:
 
 def test_the_time_of_a_step_is_that_of_the_work_that_it_started(capsys: pytest.CaptureFixture[str]) -> None:
     work = Work(devices=[], batch_size=4, batches=3, warm_up=2, image_size=SIZE, reduced=False)
-    found = _time_steps(Stopwatch(0.02), iter([(None, None)] * 5), work, 8)  # type: ignore[arg-type]
-    assert len(found.seconds) == 3
-    assert min(*found.seconds, found.compiling) >= 0.02
-    assert found.wall >= sum(found.seconds)
-    assert found.skipped == 0
+    measures = _time_steps(Stopwatch(0.02), iter([(None, None)] * 5), work, 8)  # type: ignore[arg-type]
+    assert len(measures.seconds) == 3
+    assert min(*measures.seconds, measures.compiling) >= 0.02
+    assert measures.wall >= sum(measures.seconds)
+    assert measures.skipped == 0
     assert capsys.readouterr().out.startswith("Running warm up\nStep\t")
 
 
@@ -118,8 +118,8 @@ def test_tf32_is_said_of_fp32_on_gpus_that_have_it(
     work = Work(devices=[gpu, gpu], batch_size=4, batches=2, warm_up=1, image_size=SIZE, reduced=False)
     measured = Measured([0.5, 0.5], wall=1.0, compiling=2.0, to_first_step=3.0, losses=[1.0, 0.5, 0.4], skipped=0)
 
-    found = SimpleNamespace(**_result(options, {"data": "synthetic"}, work, measured))
+    measures = SimpleNamespace(**_result(options, {"data": "synthetic"}, work, measured))
 
-    assert found.tensor_float_32 is expected
-    assert found.compute_capability == ".".join(map(str, capability))
-    assert (found.images_per_second, found.images_per_second_per_gpu) == (16, 8)
+    assert measures.tensor_float_32 is expected
+    assert measures.compute_capability == ".".join(map(str, capability))
+    assert (measures.images_per_second, measures.images_per_second_per_gpu) == (16, 8)
