@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import queue
 import re
 import signal
 import socket
@@ -20,8 +21,11 @@ import pytest
 
 from benchmarks.stand_in_job import ROOT, StandInJob
 from workloads.runtime.exits import BAD_INPUT, INTERRUPTED
+from workloads.runtime.items.item_worker import ItemRunner
 from workloads.runtime.nodes.group import KILLED_AGAIN, NEIGHBOUR_FAILED, NODES_MISSING, SILENCE
+from workloads.runtime.nodes.pod import Ending, NodeRunner
 from workloads.runtime.steps.outputs import NO_RESULT
+from workloads.runtime.steps.program import Program, Runner
 from workloads.runtime.store import check, publish, staging
 
 Jobs = Callable[..., StandInJob]
@@ -638,3 +642,22 @@ def test_wrong_flags_are_refused_by_name(tmp_path: Path) -> None:
         result = ask([*base, *words], env={**environment, **changed})
         assert result.returncode == 2, (words, result.stderr)
         assert said in result.stderr, (words, result.stderr)
+
+
+def test_a_program_that_is_told_to_stop_while_its_rest_is_ended_was_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pod waits for that; an item's program has done its work by then."""
+    clean_up = Runner._clean_up
+
+    def stop_first(runner: Runner, *rest: Any) -> None:
+        runner.stop(5.0)
+        clean_up(runner, *rest)
+
+    monkeypatch.setattr(Runner, "_clean_up", stop_first)
+    program = Program(["true"], tmp_path, dict(os.environ))
+    endings: queue.SimpleQueue[Ending] = queue.SimpleQueue()
+    NodeRunner(lambda _, ending: endings.put(ending)).start(program, 1)
+
+    assert endings.get(timeout=60).stopped
+    assert not ItemRunner().run(program).stopped

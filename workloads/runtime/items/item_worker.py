@@ -92,7 +92,10 @@ class ItemRunner(Runner):
             if self._forbidden:
                 return Ending("", stopped=True, seconds=0.0)
             process, tail, copying = self._begin(program)
-        code, stopped = self._await(process, copying)
+        code = process.wait()
+        # From here on nothing stops it: what it did is done.
+        stopped = self._is_over()
+        self._clean_up(process, copying)
         return Ending(_reason(program.words[0], code, tail), stopped, time.monotonic() - started)
 
     def stop(self, grace: float = GRACE, number: int = signal.SIGTERM) -> None:

@@ -87,13 +87,15 @@ class NodeRunner(Runner):
             process, tail, copying = self._begin(program)
 
         def wait() -> None:
-            code, stopped = self._await(process, copying)
-            self._on_end(generation, _ending(code, tail, stopped))
+            code = process.wait()
+            # Busy until nothing is left of it: the next generation may not meet the last one's processes.
+            self._clean_up(process, copying)
+            self._on_end(generation, _ending(code, tail, stopped=self._is_over()))
 
         threading.Thread(target=wait, daemon=True).start()
 
 
-def _ending(code: int, tail: Tail, stopped: bool) -> Ending:
+def _ending(code: int, tail: Tail, *, stopped: bool) -> Ending:
     killer = -code if code < 0 else code - 128
     if killer in (signal.SIGKILL, signal.SIGTERM):
         return Ending("killed", INTERRUPTED, signal.Signals(killer).name, consequent=False, stopped=stopped)

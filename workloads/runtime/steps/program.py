@@ -160,11 +160,8 @@ class Runner:
         tail = Tail()
         return process, tail, _copy(process, tail, program.secrets)
 
-    def _await(self, process: subprocess.Popen[bytes], copying: threading.Thread) -> tuple[int, bool]:
-        """The exit code of the program, and whether it had been told to end; all that it left behind is ended."""
-        code = process.wait()
-        with self._lock:
-            stopped = self._stopped
+    def _clean_up(self, process: subprocess.Popen[bytes], copying: threading.Thread) -> None:
+        """End all that a program left behind, once it has ended itself."""
         self._guard.end(process.pid)
         copying.join(_LAST_WORDS)
         if not copying.is_alive() and process.stdout is not None:
@@ -173,9 +170,15 @@ class Runner:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-process.pid, os.WNOHANG)[0]:
                 pass
+
+    def _is_over(self) -> bool:
+        """Take note that the program is over; whether it had been told to end.
+
+        Both at once: whoever tells it to end while it counts as busy relies on hearing that it was told.
+        """
         with self._lock:
             self._process = None
-        return code, stopped
+            return self._stopped
 
     def _kill(self, process: subprocess.Popen[bytes] | None) -> None:
         if process is not None and self._process is process:
