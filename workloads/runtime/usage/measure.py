@@ -322,11 +322,11 @@ def _run(words: Sequence[str], measurement: Measurement) -> int:
         over.set()
         copying.join(_LAST_WORDS)
         sampling.join(_LAST_WORDS)
-    measurement.finish(well=code == 0)
-    if code == 0:
-        # Of a program that failed, the log's end is its own: that is what people are shown of the pod.
-        with contextlib.suppress(OSError):
-            measurement.say()
+        measurement.finish(well=code == 0)
+        if code == 0:
+            # Of a program that failed, the log's end is its own: that is what people are shown of the pod.
+            with contextlib.suppress(OSError):
+                measurement.say()
     return code if code >= 0 else 128 - code
 
 
