@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 
 def declared(folder: Path, changes: Mapping[str, Any] | None = None) -> dict[str, AppDeclaration]:
     settings = load(stack(folder, changes)).pipelines["shop"]
-    return {each.name: each for each in apps_of(str(folder), settings)}
+    return {app.name: app for app in apps_of(str(folder), settings)}
 
 
 def problems(
@@ -51,7 +51,7 @@ def test_a_program_has_what_its_file_says(folder: Path) -> None:
     assert (notes.token, notes.keeps_data, shop.token, shop.keeps_data) == (True, True, False, False)
     assert isinstance(notes.placed_by, KeptAppSettings)
     assert notes.placed_by.storage == "2Gi"
-    assert [each.uses_store for each in (model, shop, notes)] == [True, False, False]
+    assert [app.uses_store for app in (model, shop, notes)] == [True, False, False]
 
 
 def test_only_those_apps_run_that_the_stack_names(folder: Path) -> None:
@@ -75,12 +75,12 @@ def test_kinds_take_their_keys_from_the_file_and_their_places_from_the_stack(tmp
         "curves": {"kind": "tensorboard", "step": "train"},
     }
     folder = written(tmp_path / "shop", {**SHOP, "apps": apps})
-    found = declared(folder, {"apps": {name: {"pool": "cpu"} for name in apps}})
-    page, notebook = found["page"], found["notebook"]
+    by_name = declared(folder, {"apps": {name: {"pool": "cpu"} for name in apps}})
+    page, notebook = by_name["page"], by_name["notebook"]
     assert isinstance(page.placed_by, PageSettings)
     assert (page.connects, page.inputs) == (["model"], {"prepare": "prepare"})
     assert "--samples={prepare}" in page.arguments
-    assert found["curves"].arguments[:2] == ["--logdir", "{pipeline}/train"]
+    assert by_name["curves"].arguments[:2] == ["--logdir", "{pipeline}/train"]
     assert isinstance(notebook.placed_by, NotebookSettings)
     assert (notebook.placed_by.memory, notebook.after) == ("2Gi", ["prepare", "train"])
 
@@ -108,7 +108,7 @@ WRONG = {
 
 
 def test_everything_wrong_in_a_file_is_said_at_once(tmp_path: Path) -> None:
-    found = problems(tmp_path / "shop", WRONG)
+    texts = problems(tmp_path / "shop", WRONG)
     keys = """
         apps.model.ports.Grpc_ apps.shop.environment.SLIPWAY_X apps.shop.connects[1] apps.shop.connects[2]
         apps.shop.connects[4] apps.shop.code apps.notes.run apps.notes.rehearsal apps.train apps.cache
@@ -130,7 +130,7 @@ def test_everything_wrong_in_a_file_is_said_at_once(tmp_path: Path) -> None:
         "apps.book.kind": ["`notebook`"],
         "stack.apps.shop": ["`cache`"],
     }
-    check(found, keys, names)
+    check(texts, keys, names)
 
 
 def test_apps_that_wait_for_one_another_are_refused(tmp_path: Path) -> None:
@@ -178,41 +178,41 @@ def test_a_variable_with_the_address_of_another_app_is_refused(
 ) -> None:
     changes = {"apps.server": server} if server else {}
     connects = ["server", "model"] if server else ["model"]
-    found = problems(
+    texts = problems(
         tmp_path / "shop",
         {**changes, "apps.shop.connects": connects, "apps.shop.environment": {variable: "x"}},
         {"apps.server": {"pool": "cpu"}} if server else {},
     )
-    assert found.keys() == {f"apps.shop.environment.{variable}"}
+    assert texts.keys() == {f"apps.shop.environment.{variable}"}
 
 
 def test_a_model_that_the_server_does_not_have_is_refused(tmp_path: Path) -> None:
     page = {"kind": "page", "serving": "server", "model": "rsk"}
     notebook = {"kind": "notebook", "serving": "server"}
-    found = problems(tmp_path / "shop", {"apps.server": SERVER, "apps.page": page, "apps.book": notebook})
-    check(found, "", {"apps.page.model": ["`server`", "`risk`"], "apps.book.model": ["`server`", "`risk`"]})
+    texts = problems(tmp_path / "shop", {"apps.server": SERVER, "apps.page": page, "apps.book": notebook})
+    check(texts, "", {"apps.page.model": ["`server`", "`risk`"], "apps.book.model": ["`server`", "`risk`"]})
 
 
 def test_a_model_that_could_not_be_published_or_never_answers_is_refused(tmp_path: Path) -> None:
     server = {"kind": "tensorflow-serving", "model": "../train", "step": "train", "requests": "held_out.npz"}
     page = {"kind": "page", "serving": "server", "model": "../train", "version": "best"}
-    found = problems(tmp_path / "shop", {"apps.server": {**server, "path": "/exported"}, "apps.page": page})
+    texts = problems(tmp_path / "shop", {"apps.server": {**server, "path": "/exported"}, "apps.page": page})
     names = {
         "apps.server.requests": ["`{prepare}/test.npz`"],
         "apps.page.version": ["`stable`", "`canary`", "`null`"],
     }
-    check(found, "apps.server.model apps.server.path", names)
+    check(texts, "apps.server.model apps.server.path", names)
 
 
 def test_a_step_with_the_name_of_the_one_that_publishes_is_refused(tmp_path: Path) -> None:
     step = {"run": ["python", "train.py", "{output}"]}
-    found = problems(tmp_path / "shop", {"apps.server": SERVER, "steps.server-publish": step})
-    assert found.keys() >= {"steps.server-publish"}
+    texts = problems(tmp_path / "shop", {"apps.server": SERVER, "steps.server-publish": step})
+    assert texts.keys() >= {"steps.server-publish"}
 
 
 def test_a_stack_that_leaves_out_what_an_app_connects_to_is_refused(folder: Path) -> None:
-    found = problems(folder, section={"apps.model": GONE})
-    check(found, "", {"stack.apps.shop": ["`model`", "`model: {pool: …}`"]})
+    texts = problems(folder, section={"apps.model": GONE})
+    check(texts, "", {"stack.apps.shop": ["`model`", "`model: {pool: …}`"]})
 
 
 @pytest.mark.parametrize(

@@ -45,13 +45,13 @@ def declared(root: Path, *pipelines: DeclaredPipeline, secrets: dict[str, str] |
         placed = place(pipelines, {"here": here}, Gates("image"), root)
         workspaces = {"here": Workspace("here", WorkspaceArgs(here, "slipway", "runner", protect=False))}
         values = {name: SecretStr(value) for name, value in (secrets or {}).items()}
-        declare([step for each in placed.values() for step in each], workspaces, root, values)
+        declare([step for steps in placed.values() for step in steps], workspaces, root, values)
 
     return record(program, {}, preview=False)
 
 
 def jobs(recording: Recording) -> dict[str, Resource]:
-    return {each.name: each for each in recording.of(JOB)}
+    return {resource.name: resource for resource in recording.of(JOB)}
 
 
 def container(job: Resource) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def flags(job: Resource, flag: str) -> list[str]:
     """The values that the runner is given for ``flag``."""
     args = container(job)["args"]
     mine = args[: args.index("--")]
-    return [mine[at + 1] for at, each in enumerate(mine) if each == flag]
+    return [mine[at + 1] for at, word in enumerate(mine) if word == flag]
 
 
 def result(job: Resource) -> str:
@@ -76,7 +76,7 @@ def result(job: Resource) -> str:
 
 
 def shipped(recording: Recording, step: str) -> set[str]:
-    maps = {each.name: each for each in recording.of("kubernetes:core/v1:ConfigMap")}
+    maps = {resource.name: resource for resource in recording.of("kubernetes:core/v1:ConfigMap")}
     job = jobs(recording)[step]
     volumes = job.inputs["spec"]["template"]["spec"]["volumes"]
     bundle = next(volume["configMap"] for volume in volumes if volume["name"] == "bundle")
@@ -85,12 +85,12 @@ def shipped(recording: Recording, step: str) -> set[str]:
 
 
 def test_a_command_runs_behind_the_runner_and_gets_nothing_added_to_its_words(root: Path) -> None:
-    found = jobs(declared(root, pipeline(prepare())))["churn-prepare"]
+    job = jobs(declared(root, pipeline(prepare())))["churn-prepare"]
 
-    assert container(found)["command"] == ["python3", "-m", "workloads.runtime.steps.command"]
-    assert words(found) == ["python", "prepare.py", "--output", result(found)]
-    assert flags(found, "--output") == [result(found)]
-    assert (flags(found, "--step"), flags(found, "--code")) == (["churn.prepare"], ["/bundle/code"])
+    assert container(job)["command"] == ["python3", "-m", "workloads.runtime.steps.command"]
+    assert words(job) == ["python", "prepare.py", "--output", result(job)]
+    assert flags(job, "--output") == [result(job)]
+    assert (flags(job, "--step"), flags(job, "--code")) == (["churn.prepare"], ["/bundle/code"])
 
 
 def test_a_command_ships_what_it_imports_beside_the_runner_and_the_files_of_its_folder(root: Path) -> None:
@@ -119,8 +119,8 @@ AGAIN: list[tuple[str, set[str]]] = [
 @pytest.mark.parametrize(("file", "again"), AGAIN)
 def test_a_changed_file_runs_the_commands_again_that_use_it(root: Path, file: str, again: set[str]) -> None:
     def results() -> dict[str, str]:
-        found = jobs(declared(root, pipeline(prepare(), *variants())))
-        return {name: result(job) for name, job in found.items() if name.startswith("churn")}
+        all_jobs = jobs(declared(root, pipeline(prepare(), *variants())))
+        return {name: result(job) for name, job in all_jobs.items() if name.startswith("churn")}
 
     before = results()
     with (root / "workloads" / file).open("a", encoding="utf-8") as stream:
@@ -132,8 +132,8 @@ def test_a_changed_file_runs_the_commands_again_that_use_it(root: Path, file: st
 def test_a_folder_elsewhere_has_the_same_results(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "churn"
     (root / "workloads/churn").rename(elsewhere)
-    there = replace(prepare(), command=Command(str(elsewhere)))
-    moved = result(jobs(declared(root, pipeline(there)))["churn-prepare"])
+    moved_step = replace(prepare(), command=Command(str(elsewhere)))
+    moved = result(jobs(declared(root, pipeline(moved_step)))["churn-prepare"])
     elsewhere.rename(root / "workloads/churn")
 
     assert moved == result(jobs(declared(root, pipeline(prepare())))["churn-prepare"])
@@ -141,11 +141,11 @@ def test_a_folder_elsewhere_has_the_same_results(root: Path, tmp_path_factory: p
 
 def test_every_variant_becomes_an_argument_where_none_is_the_best(root: Path) -> None:
     report = command("report", "python", "prepare.py", "{train}", inputs={"train": "train"})
-    found = jobs(declared(root, pipeline(prepare(), *variants(), report)))
+    all_jobs = jobs(declared(root, pipeline(prepare(), *variants(), report)))
 
-    places = [result(found[f"churn-train-{trees}"]) for trees in (100, 300)]
-    assert words(found["churn-report"]) == ["python", "prepare.py", *places]
-    assert flags(found["churn-report"], "--input") == [
+    places = [result(all_jobs[f"churn-train-{trees}"]) for trees in (100, 300)]
+    assert words(all_jobs["churn-report"]) == ["python", "prepare.py", *places]
+    assert flags(all_jobs["churn-report"], "--input") == [
         f"train-100={places[0]}",
         f"train-300={places[1]}",
     ]
@@ -155,30 +155,30 @@ def test_the_best_is_found_by_the_runner_among_all_variants(root: Path) -> None:
     report = command(
         "report", "python", "prepare.py", "{train}", inputs={"train": "train"}, environment={"MODEL": "{train}/m"}
     )
-    found = jobs(declared(root, pipeline(prepare(), *variants(Best("accuracy")), report)))["churn-report"]
+    job = jobs(declared(root, pipeline(prepare(), *variants(Best("accuracy")), report)))["churn-report"]
 
-    assert words(found) == ["python", "prepare.py", "{best:train}"]
-    assert {"name": "MODEL", "value": "{best:train}/m"} in container(found)["env"]
-    assert flags(found, "--best") == ["train=max:metrics.json#/test/accuracy:train-100,train-300"]
+    assert words(job) == ["python", "prepare.py", "{best:train}"]
+    assert {"name": "MODEL", "value": "{best:train}/m"} in container(job)["env"]
+    assert flags(job, "--best") == ["train=max:metrics.json#/test/accuracy:train-100,train-300"]
 
 
 def test_a_step_after_one_with_variants_waits_for_all_of_them(root: Path) -> None:
     last = command("last", "python", "prepare.py", after=["train"])
-    found = jobs(declared(root, pipeline(prepare(), *variants(), last)))
+    all_jobs = jobs(declared(root, pipeline(prepare(), *variants(), last)))
 
-    waited = {dependency.rpartition("::")[2] for dependency in found["churn-last"].dependencies}
+    waited = {dependency.rpartition("::")[2] for dependency in all_jobs["churn-last"].dependencies}
     assert {"churn-train-100", "churn-train-300"} <= waited
-    assert flags(found["churn-last"], "--input") == []
+    assert flags(all_jobs["churn-last"], "--input") == []
 
 
 def test_variants_that_a_pool_has_no_room_for_wait_for_one_another(root: Path) -> None:
-    found = jobs(declared(root, pipeline(prepare(), *map(on_gpu, variants()))))
+    all_jobs = jobs(declared(root, pipeline(prepare(), *map(on_gpu, variants()))))
 
     def waits(step: str) -> set[str]:
-        return {dependency.rpartition("::")[2] for dependency in found[step].dependencies} & set(found)
+        return {dependency.rpartition("::")[2] for dependency in all_jobs[step].dependencies} & set(all_jobs)
 
     assert waits("churn-train-300") - waits("churn-train-100") == {"churn-train-100"}
-    assert flags(found["churn-train-300"], "--input") == flags(found["churn-train-100"], "--input")
+    assert flags(all_jobs["churn-train-300"], "--input") == flags(all_jobs["churn-train-100"], "--input")
 
     beside = jobs(declared(root, pipeline(prepare(), *variants())))
     assert "churn-train-100" not in {
@@ -187,9 +187,9 @@ def test_variants_that_a_pool_has_no_room_for_wait_for_one_another(root: Path) -
 
 
 def test_a_job_says_which_variant_it_is(root: Path) -> None:
-    found = jobs(declared(root, pipeline(prepare(), *variants(Best("accuracy", "min")))))
+    all_jobs = jobs(declared(root, pipeline(prepare(), *variants(Best("accuracy", "min")))))
 
-    annotation = found["churn-train-300"].inputs["metadata"]["annotations"]["slipway/variant"]
+    annotation = all_jobs["churn-train-300"].inputs["metadata"]["annotations"]["slipway/variant"]
     assert json.loads(annotation) == {
         "of": "train",
         "values": {"trees": 300},
@@ -199,30 +199,30 @@ def test_a_job_says_which_variant_it_is(root: Path) -> None:
 
 def test_packages_are_installed_once_for_each_lock_file_and_image_on_a_node_without_gpus(root: Path) -> None:
     lock = "workloads/churn/requirements.txt"
-    steps = [replace(each, requirements=lock) for each in (prepare(), *variants())]
+    steps = [replace(step, requirements=lock) for step in (prepare(), *variants())]
     gpu = on_gpu(command("deep", "python", "train.py", requirements=lock))
     gpu = replace(gpu, placed_by=gpu.placed_by.model_copy(update={"image": IMAGE}))
-    found = jobs(declared(root, pipeline(*steps, gpu), pipeline(*steps, name="other")))
+    all_jobs = jobs(declared(root, pipeline(*steps, gpu), pipeline(*steps, name="other")))
 
-    installing = {name: job for name, job in found.items() if name.startswith("packages-")}
+    installing = {name: job for name, job in all_jobs.items() if name.startswith("packages-")}
     assert set(installing) == {"packages-churn", "packages-churn-jax"}
     for name, image in (("packages-churn", "tensorflow/tensorflow"), ("packages-churn-jax", IMAGE)):
         pod = installing[name].inputs["spec"]["template"]["spec"]
         assert pod["nodeSelector"] == {"pool": "cpu"}
         assert container(installing[name])["image"].startswith(image)
         assert container(installing[name])["command"] == ["python3", "-m", "workloads.runtime.steps.environment"]
-    assert flags(found["churn-prepare"], "--packages") == [result(installing["packages-churn"])]
-    assert flags(found["other-train-300"], "--packages") == [result(installing["packages-churn"])]
-    assert flags(found["churn-deep"], "--packages") == [result(installing["packages-churn-jax"])]
-    assert "initContainers" not in found["churn-prepare"].inputs["spec"]["template"]["spec"]
+    assert flags(all_jobs["churn-prepare"], "--packages") == [result(installing["packages-churn"])]
+    assert flags(all_jobs["other-train-300"], "--packages") == [result(installing["packages-churn"])]
+    assert flags(all_jobs["churn-deep"], "--packages") == [result(installing["packages-churn-jax"])]
+    assert "initContainers" not in all_jobs["churn-prepare"].inputs["spec"]["template"]["spec"]
 
 
 def test_cuda_libraries_are_told_to_the_runner_and_not_to_the_program(root: Path) -> None:
     (root / "workloads/churn/models/forest.py").write_text("import keras")
-    found = jobs(declared(root, pipeline(on_gpu(command("deep", "python", "train.py")))))
+    all_jobs = jobs(declared(root, pipeline(on_gpu(command("deep", "python", "train.py")))))
 
-    assert words(found["churn-deep"]) == ["python", "train.py"]
-    assert flags(found["churn-deep"], "--libraries") == [result(found["cuda-libraries"])]
+    assert words(all_jobs["churn-deep"]) == ["python", "train.py"]
+    assert flags(all_jobs["churn-deep"], "--libraries") == [result(all_jobs["cuda-libraries"])]
 
 
 @pytest.mark.parametrize(
@@ -241,12 +241,12 @@ def test_a_program_without_tensorflow_needs_neither_its_libraries_nor_its_gate(
 ) -> None:
     (root / "workloads/churn" / where).write_text(text)
     lock = "workloads/churn/requirements.txt"
-    found = jobs(declared(root, pipeline(on_gpu(command("deep", "python", "train.py", requirements=lock)))))
+    all_jobs = jobs(declared(root, pipeline(on_gpu(command("deep", "python", "train.py", requirements=lock)))))
 
-    assert ("cuda-libraries" in found) == expected
-    assert (flags(found["churn-deep"], "--libraries") != []) == expected
+    assert ("cuda-libraries" in all_jobs) == expected
+    assert (flags(all_jobs["churn-deep"], "--libraries") != []) == expected
     gate = "accelerator-gate-gpu" if expected else "accelerator-gate-gpu-driver"
-    assert [name for name in found if name.startswith("accelerator-gate")] == [gate]
+    assert [name for name in all_jobs if name.startswith("accelerator-gate")] == [gate]
 
 
 def test_gpus_of_an_image_without_tensorflow_are_tested_by_their_driver(root: Path) -> None:
@@ -261,16 +261,16 @@ def test_gpus_of_an_image_without_tensorflow_are_tested_by_their_driver(root: Pa
 def test_results_and_secrets_are_told_to_the_runner(root: Path) -> None:
     step = replace(prepare(), results=variants()[0].results, secrets={"WANDB_API_KEY": "wandb-key"})
     recording = declared(root, pipeline(step), secrets={"wandb-key": "planted", "other": "x"})
-    found = jobs(recording)["churn-prepare"]
+    job = jobs(recording)["churn-prepare"]
 
-    assert flags(found, "--result") == ["accuracy=metrics.json#/test/accuracy"]
-    assert flags(found, "--secret") == ["WANDB_API_KEY"]
+    assert flags(job, "--result") == ["accuracy=metrics.json#/test/accuracy"]
+    assert flags(job, "--secret") == ["WANDB_API_KEY"]
     reference = {"secretKeyRef": {"name": "churn-secrets", "key": "wandb-key"}}
-    assert {"name": "WANDB_API_KEY", "valueFrom": reference} in container(found)["env"]
+    assert {"name": "WANDB_API_KEY", "valueFrom": reference} in container(job)["env"]
     (secret,) = recording.of(SECRET)
     assert str(secret.properties["stringData"]) == "[secret]"
     assert secret.inputs["metadata"]["name"] == "churn-secrets"
-    assert secret.urn in found.dependencies
+    assert secret.urn in job.dependencies
 
 
 def test_neither_name_nor_value_of_a_secret_decides_a_result(root: Path) -> None:
@@ -360,23 +360,23 @@ def test_other_programs_ship_the_whole_folder_but_for_declarations(root: Path, l
         (root / "workloads/churn" / path).parent.mkdir(parents=True, exist_ok=True)
         (root / "workloads/churn" / path).write_text("", encoding="utf-8")
 
-    code = {each for each in shipped(declared(root, pipeline(step)), "churn-prepare") if each.startswith("code/")}
+    code = {path for path in shipped(declared(root, pipeline(step)), "churn-prepare") if path.startswith("code/")}
 
     python = {"prepare", "train", "features", "models/__init__", "models/forest", "models/linear"}
-    assert code == {"code/schema.json", *(f"code/{each}.py" for each in python)}
+    assert code == {"code/schema.json", *(f"code/{module}.py" for module in python)}
 
 
 def test_braces_and_dollars_reach_the_program_as_they_are(root: Path) -> None:
     texts = ["{{x}}", "$(HOME)", "echo $$ $HOME", "$$(HOME) $$$", "$"]
     step = command("prepare", "python", "prepare.py", *texts, environment={"A": "{{y}} $(HOME) $$ {output}"})
-    found = jobs(declared(root, pipeline(step)))["churn-prepare"]
+    job = jobs(declared(root, pipeline(step)))["churn-prepare"]
 
     def in_container(text: str) -> str:
         return expand(text, {"HOME": "/root"})
 
-    assert [in_container(word) for word in words(found)[2:]] == ["{x}", *texts[1:]]
-    (value,) = [each["value"] for each in container(found)["env"] if each["name"] == "A"]
-    assert in_container(value) == f"{{y}} $(HOME) $$ {result(found)}"
+    assert [in_container(word) for word in words(job)[2:]] == ["{x}", *texts[1:]]
+    (value,) = [variable["value"] for variable in container(job)["env"] if variable["name"] == "A"]
+    assert in_container(value) == f"{{y}} $(HOME) $$ {result(job)}"
 
 
 def test_outputs_show_a_result_of_each_variant(root: Path) -> None:
@@ -393,7 +393,7 @@ def test_outputs_show_a_result_of_each_variant(root: Path) -> None:
         workspaces = {"here": Workspace("here", WorkspaceArgs(here, "slipway", "runner", protect=False))}
         pulumi.export("churn", Outputs(declare(placed, workspaces, root), workspaces).of(placed))
 
-    found = record(program, {}, preview=False).exports["churn"]
+    output = record(program, {}, preview=False).exports["churn"]
 
-    assert found["accuracy"] == {"train-100": 0.5, "train-300": 0.5}
-    assert found["model"] == {name: f"{found['runs'][name]}/model.pkl" for name in ("train-100", "train-300")}
+    assert output["accuracy"] == {"train-100": 0.5, "train-300": 0.5}
+    assert output["model"] == {name: f"{output['runs'][name]}/model.pkl" for name in ("train-100", "train-300")}

@@ -21,7 +21,7 @@ SHOWN = [block for block in blocks(ROOT) if block.page == "docs/workloads.md"]
 
 
 def test_the_yaml_that_is_shown_is_a_pipeline_and_its_section(tmp_path: Path) -> None:
-    declaration, section = (each.body for each in SHOWN if each.info == "yaml")
+    declaration, section = (block.body for block in SHOWN if block.info == "yaml")
     (tmp_path / "pipeline.yaml").write_text(declaration, encoding="utf-8")
     shown = yaml.safe_load(section)["config"]["slipway:pipelines"]["lines"]
     settings = load(changed(GCP, {"pipelines.lines": {**shown, "uses": str(tmp_path)}})).pipelines["lines"]
@@ -32,7 +32,7 @@ def test_the_yaml_that_is_shown_is_a_pipeline_and_its_section(tmp_path: Path) ->
 
 
 def test_the_python_that_is_shown_makes_variants(tmp_path: Path) -> None:
-    (declaration,) = (each.body for each in SHOWN if each.info == "python matrix")
+    (declaration,) = (block.body for block in SHOWN if block.info == "python matrix")
     (tmp_path / "pipeline.py").write_text(declaration, encoding="utf-8")
     places = {"train": {"matrix": {"pool": ["train", "predict"]}, "gpus": 1}, "test": {"pool": "cpu"}}
     values = {"pipelines.search": {"uses": str(tmp_path), "steps": places}, "secrets": {"tracking-key": MASK}}
@@ -55,7 +55,7 @@ def test_every_key_says_what_it_is() -> None:
 
     schema = json.loads(reference.schema())
     assert unsaid(PipelineFile) == []
-    assert all(each["properties"] for each in schema["$defs"].values())
+    assert all(definition["properties"] for definition in schema["$defs"].values())
 
 
 @pytest.mark.parametrize("folder", ["neighbours", "handwriting"])

@@ -29,15 +29,15 @@ def complaints(text: str, folder: Path) -> str:
     """What is wrong with how the file is read; empty where nothing is."""
     folder.mkdir(parents=True)
     (folder / "pipeline.yaml").write_bytes(text.encode("utf-8", "surrogatepass"))
-    found = read(Folder(folder, "workloads/x", str(folder)))
-    for problem in found.problems:
+    declaration = read(Folder(folder, "workloads/x", str(folder)))
+    for problem in declaration.problems:
         told = [problem.key, problem.reason, problem.fix]
         if not problem.key.startswith("workloads/x/pipeline.yaml") or not all(told):
             return f"a problem without its key, reason or fix: {told}"
         if any(len(part) > LONGEST for part in told):
             return f"not fit to be shown: {told[0][:80]}"
     section = changed(SECTION, {"uses": str(folder), "steps": {**SECTION["steps"], **STEPS}})
-    section = {key: each for key, each in section.items() if key != "services" or "services" in text}
+    section = {key: value for key, value in section.items() if key != "services" or "services" in text}
     raw = changed(GCP, {"pipelines": {"x": section}})
     with contextlib.suppress(SettingsError):
         load(raw)

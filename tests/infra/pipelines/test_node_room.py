@@ -11,8 +11,8 @@ QUEUE = Resources(cpu=500, memory=1024, ephemeral_storage=512)
 
 
 def here(nodes: int) -> tuple[Platform, Pool]:
-    found = record(platform, {}, preview=True).result
-    return found, replace(found.pools["cpu"], max_nodes=nodes)
+    placed_on = record(platform, {}, preview=True).result
+    return placed_on, replace(placed_on.pools["cpu"], max_nodes=nodes)
 
 
 def test_a_service_on_the_only_node_of_a_pool_takes_its_room() -> None:
@@ -31,6 +31,6 @@ def test_what_has_no_room_beside_a_service_goes_to_a_roomier_pool() -> None:
     on, pool = here(1)
     roomy = replace(pool, name="roomy")
     on = replace(on, pools={"cpu": pool, "roomy": roomy})
-    asked = left(on, pool)
-    assert with_room(on, pool, asked) == pool
-    assert with_room(on, pool, asked, {"cpu": [QUEUE]}) == roomy
+    room = left(on, pool)
+    assert with_room(on, pool, room) == pool
+    assert with_room(on, pool, room, {"cpu": [QUEUE]}) == roomy

@@ -26,12 +26,14 @@ from tests.support.stand_in import platform
 def read(folder: Path, declared: object, **section: Any) -> tuple[dict[str, str], StepDeclaration]:
     """What is wrong with the file, by key, and the step."""
     path = written(folder, {"steps.train.nodes": declared})
-    found = reading.read(Folder(path, "sums", str(path)))
-    wrong = {problem.key.partition(": ")[2]: f"{problem.reason}; {problem.fix}" for problem in found.problems}
-    settings = found.settings.model_validate(
+    declaration = reading.read(Folder(path, "sums", str(path)))
+    wrong = {
+        problem.key.partition(": ")[2]: f"{problem.reason}; {problem.fix}" for problem in declaration.problems
+    }
+    settings = declaration.settings.model_validate(
         changed(SECTION, {f"steps.train.{key}": section[key] for key in section})
     )
-    return wrong, next(step for step in found.steps(settings) if step.name == "train")
+    return wrong, next(step for step in declaration.steps(settings) if step.name == "train")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,7 @@ def placed(folder: Path, section: dict[str, Any]) -> list[Step]:
 
 
 def test_room_is_counted_one_pod_a_node(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    train = next(each for each in placed(written(tmp_path / "alone"), ON_TWO_NODES) if each.name == "train")
+    train = next(step for step in placed(written(tmp_path / "alone"), ON_TWO_NODES) if step.name == "train")
     assert (train.pods, room(train)) == (2, 2)
     small = replace(train, resources=replace(train.resources, cpu=100))
     assert room(small) == 2
@@ -156,7 +158,7 @@ def test_room_is_counted_one_pod_a_node(tmp_path: Path, caplog: pytest.LogCaptur
 def test_services_may_leave_no_room_for_all_of_the_nodes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     section = {**ON_TWO_NODES, "services": {"cache": {"pool": "cpu"}}}
     placed(written(tmp_path / "beside", BESIDE), section)
-    (warning,) = [each.getMessage() for each in caplog.records if "room" in each.getMessage()]
+    (warning,) = [record.getMessage() for record in caplog.records if "room" in record.getMessage()]
     assert warning.startswith(
         "slipway:pipelines.sums.steps.train.nodes: pool cpu has room for 1 of 2 pods, one a node"
     )
@@ -169,9 +171,9 @@ def test_variants_share_nodes_where_both_fit(tmp_path: Path) -> None:
     )
 
     def waits(cpu: str) -> bool:
-        steps = {each.name: each for each in placed(folder, {"steps.train": {"pool": "cpu", "cpu": cpu}})}
-        first, second = (each for name, each in steps.items() if name.startswith("train-"))
-        return first.job in {each.job for each in second.after}
+        steps = {step.name: step for step in placed(folder, {"steps.train": {"pool": "cpu", "cpu": cpu}})}
+        first, second = (step for name, step in steps.items() if name.startswith("train-"))
+        return first.job in {step.job for step in second.after}
 
     assert waits("2"), "each takes both nodes"
     assert not waits("1")

@@ -60,13 +60,13 @@ def folder(tmp_path: Path) -> Path:
 def run(folder: Path, notebook: Mapping[str, Any] | None, **more: Any) -> Recording:
     nodes = {"selector": {"a": "b"}, "cpu": "8", "memory": "32Gi", "ephemeral_storage": "40Gi"}
     gpu = {**nodes, "selector": {"a": "gpu"}, "accelerator": "nvidia-tesla-t4", "gpus": 1}
-    own = {"notebook": dict(notebook)} if notebook else {}
+    section = {"notebook": dict(notebook)} if notebook else {}
     values: dict[str, Any] = {
         "clusters": {
             "here": {"cloud": "existing", "kubeconfig": "/nowhere", "pools": {"cpu": nodes, "gpu": gpu}},
         },
         "store": {"kind": "pvc", "access_mode": "ReadWriteMany", "storage_class": "shared"},
-        "pipelines": {"tried": {"uses": str(folder), "train": ON_CPU, "serving": ON_CPU, **own}},
+        "pipelines": {"tried": {"uses": str(folder), "train": ON_CPU, "serving": ON_CPU, **section}},
         **more,
     }
     emulators = [ExistingEmulator(load(values).request)]
@@ -75,10 +75,12 @@ def run(folder: Path, notebook: Mapping[str, Any] | None, **more: Any) -> Record
 
 
 def only(recording: Recording, kind: str, name: str) -> Mapping[str, Any]:
-    (found,) = [
-        each.inputs for each in recording.of(f"kubernetes:{kind}") if each.inputs["metadata"]["name"] == name
+    (inputs,) = [
+        resource.inputs
+        for resource in recording.of(f"kubernetes:{kind}")
+        if resource.inputs["metadata"]["name"] == name
     ]
-    return found
+    return inputs
 
 
 def test_it_runs_on_a_gpu_with_its_folder_and_the_store_for_reading(folder: Path) -> None:
@@ -104,7 +106,7 @@ def test_it_runs_on_a_gpu_with_its_folder_and_the_store_for_reading(folder: Path
     assert mounts["/store"] is True
     assert mounts["/data"] is False
     assert container["readinessProbe"]["httpGet"]["path"] == "/api"
-    environment = {each["name"]: each.get("value") for each in container["env"]}
+    environment = {variable["name"]: variable.get("value") for variable in container["env"]}
     assert environment["SERVING_ADDRESS"] == "tried-serving:8501"
     assert environment["SLIPWAY_PIPELINE"] == "/store/tried"
     assert environment["SLIPWAY_MODEL"] == "digits"
@@ -120,9 +122,9 @@ def test_the_steps_it_has_at_hand_ship_with_it(folder: Path) -> None:
     recording = run(folder, {"pool": "cpu"})
     shipped = {
         key.replace("--", "/")
-        for each in recording.of("kubernetes:core/v1:ConfigMap")
-        if each.inputs["metadata"]["name"].startswith("tried-notebook-bundle")
-        for key in each.inputs["binaryData" if "binaryData" in each.inputs else "data"]
+        for resource in recording.of("kubernetes:core/v1:ConfigMap")
+        if resource.inputs["metadata"]["name"].startswith("tried-notebook-bundle")
+        for key in resource.inputs["binaryData" if "binaryData" in resource.inputs else "data"]
     }
     text = "\n".join(sorted(shipped))
     for part in ("train.py", "start.py", "served.py", "drawing.py", "requirements.txt"):
@@ -166,11 +168,11 @@ def test_what_stops_it_may_do_that_and_nothing_else(folder: Path) -> None:
         *("--api", "https://kubernetes.default.svc"),
         *("--service-account", "/var/run/secrets/kubernetes.io/serviceaccount"),
     ]
-    (token,) = [each for each in container["env"] if each["name"] == "APP_TOKEN"]
+    (token,) = [variable for variable in container["env"] if variable["name"] == "APP_TOKEN"]
     assert token["valueFrom"]["secretKeyRef"] == {"name": "tried-notebook-token", "key": "token"}
-    asked = only(recording, "networking.k8s.io/v1:NetworkPolicy", "tried-notebook-idle")["spec"]
-    assert asked["podSelector"]["matchLabels"]["slipway/app"] == "notebook"
-    (peer,) = asked["ingress"][0]["from"]
+    policy = only(recording, "networking.k8s.io/v1:NetworkPolicy", "tried-notebook-idle")["spec"]
+    assert policy["podSelector"]["matchLabels"]["slipway/app"] == "notebook"
+    (peer,) = policy["ingress"][0]["from"]
     assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/name"] == "idle-watch"
     labels = watch["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
     assert peer["podSelector"]["matchLabels"].items() <= labels.items()
@@ -201,8 +203,8 @@ def test_a_stack_without_one_has_nothing_of_it(folder: Path) -> None:
 
 
 def only_stateful_set(recording: Recording) -> str:
-    (found,) = recording.of("kubernetes:apps/v1:StatefulSet")
-    return found.inputs["metadata"]["name"]
+    (stateful,) = recording.of("kubernetes:apps/v1:StatefulSet")
+    return stateful.inputs["metadata"]["name"]
 
 
 def test_programs_and_variants_are_at_hand_too() -> None:
@@ -229,11 +231,11 @@ def test_programs_and_variants_are_at_hand_too() -> None:
         {"count": "count"},
         command=Command("workloads/lines"),
     )
-    found = declaration("notebook", NotebookSettings(pool="cpu"), [*made, draw])
-    assert found.command is not None
-    assert found.command.code == "workloads/lines"
-    assert found.connects == ()
-    described = json.loads(found.environment["SLIPWAY_STEPS"].format_map({}))
+    notebook = declaration("notebook", NotebookSettings(pool="cpu"), [*made, draw])
+    assert notebook.command is not None
+    assert notebook.command.code == "workloads/lines"
+    assert notebook.connects == ()
+    described = json.loads(notebook.environment["SLIPWAY_STEPS"].format_map({}))
     assert described["draw"]["words"] == ["python", "draw.py", "{count}", "{{}}"]
     assert described["draw"]["inputs"] == {"count": ["count-3", "count-5"]}
     assert described["draw"]["best"] == {"count": {"path": "count.json", "select": "/share", "of": "max"}}

@@ -48,15 +48,15 @@ def test_defaults_are_the_programs_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "there", "proxies"),
+    ("given", "in_cluster", "proxies"),
     [({}, None, 0), ({}, "3", 3), ({"proxies": 2}, None, 2), ({"proxies": 0}, "3", 0)],
 )
 def test_visitors_are_told_apart_behind_proxies(
-    given: dict[str, int], there: str | None, proxies: int, monkeypatch: pytest.MonkeyPatch
+    given: dict[str, int], in_cluster: str | None, proxies: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By what stands in front of the pod, which the cluster says, unless somebody knows better."""
-    if there is not None:
-        monkeypatch.setenv(PROXIES_VARIABLE, there)
+    if in_cluster is not None:
+        monkeypatch.setenv(PROXIES_VARIABLE, in_cluster)
     declared = declaration("page", PageSettings(pool="cpu", **given), Page(serving="serving", model="m"))
     assert understood(declared).bounds.proxies == proxies
 

@@ -128,14 +128,14 @@ def test_a_text_says_what_kind_of_result_it_is(folder: Path) -> None:
 
 def test_a_matrix_makes_a_step_of_each_combination(folder: Path) -> None:
     places = {**PLACED, "train": {"matrix": {"pool": ["train", "predict"], "trees": [10, 200]}}}
-    found = [each for each in steps_of(folder, steps=places) if each.variant]
-    assert [each.name for each in found] == [
+    variants = [step for step in steps_of(folder, steps=places) if step.variant]
+    assert [step.name for step in variants] == [
         "train-train-10", "train-train-200", "train-predict-10", "train-predict-200",
     ]  # fmt: skip
-    assert found[1].variant == Variant("train", {"pool": "train", "trees": 200})
-    assert found[1].best == Best("accuracy", "max")
-    assert [each.placed_by.pool for each in found] == ["train", "train", "predict", "predict"]
-    assert [each.arguments[4] for each in found] == ["10", "200", "10", "200"]
+    assert variants[1].variant == Variant("train", {"pool": "train", "trees": 200})
+    assert variants[1].best == Best("accuracy", "max")
+    assert [step.placed_by.pool for step in variants] == ["train", "train", "predict", "predict"]
+    assert [step.arguments[4] for step in variants] == ["10", "200", "10", "200"]
     assert steps_of(folder, steps=places)[-1].inputs == {"train": "train"}
 
 
@@ -145,9 +145,9 @@ def test_the_stack_file_replaces_an_axis_of_the_file(folder: Path) -> None:
         "steps": {**CHURN["steps"], "train": {**CHURN["steps"]["train"], "matrix": {"trees": [1, 2]}}},
     }
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-    assert [each.name for each in steps_of(folder)][1:3] == ["train-1", "train-2"]
+    assert [step.name for step in steps_of(folder)][1:3] == ["train-1", "train-2"]
     places = {**PLACED, "train": {"pool": "train", "matrix": {"trees": [3]}}}
-    assert [each.name for each in steps_of(folder, steps=places)][1:2] == ["train-3"]
+    assert [step.name for step in steps_of(folder, steps=places)][1:2] == ["train-3"]
 
 
 def test_long_results_have_their_own_keys(folder: Path) -> None:

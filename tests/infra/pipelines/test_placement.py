@@ -21,13 +21,13 @@ def test_one_pipeline_under_two_names_has_jobs_and_folders_of_its_own_and_shares
         placed = place(pipelines, {"here": platform()}, Gates("image"), ROOT)
         return {name: [plan(step, ROOT) for step in steps] for name, steps in placed.items()}
 
-    found = record(program, {}, preview=True).result
-    assert [run.path.rpartition("/")[0] for run in found["two"]] == ["two/prepare", "two/train", "two/predict"]
-    assert [run.digest for run in found["one"]] == [run.digest for run in found["two"]]
-    assert not {run.job_name for run in found["one"]} & {run.job_name for run in found["two"]}
-    one, two = found["one"][1], found["two"][1]
+    runs = record(program, {}, preview=True).result
+    assert [run.path.rpartition("/")[0] for run in runs["two"]] == ["two/prepare", "two/train", "two/predict"]
+    assert [run.digest for run in runs["one"]] == [run.digest for run in runs["two"]]
+    assert not {run.job_name for run in runs["one"]} & {run.job_name for run in runs["two"]}
+    one, two = runs["one"][1], runs["two"][1]
     assert one.inputs["libraries"].path == two.inputs["libraries"].path
-    assert {id(each) for each in one.step.after} == {id(each) for each in two.step.after}
+    assert {id(step) for step in one.step.after} == {id(step) for step in two.step.after}
 
 
 def test_the_order_of_a_stack_file_changes_nothing() -> None:

@@ -35,7 +35,7 @@ def test_an_autoscaled_app_takes_the_least_and_the_most_of_its_pods() -> None:
 
 def test_exporters_count_where_metrics_are_collected() -> None:
     kinds = {
-        read: [each.kind for each in residents("digits", [QUEUE], [PAGE], exporters=read)]
+        read: [resident.kind for resident in residents("digits", [QUEUE], [PAGE], exporters=read)]
         for read in (True, False)
     }
     assert kinds == {True: ["service", "exporter", "app"], False: ["service", "app"]}
@@ -44,7 +44,7 @@ def test_exporters_count_where_metrics_are_collected() -> None:
 def test_a_pool_counts_what_its_cluster_makes_of_requests() -> None:
     pool = replace(cpu_pool(), requests=RequestRules(Resources(cpu=50, memory=52, ephemeral_storage=10), step=250))
     on_pool = residents_on(residents("digits", [QUEUE], [PAGE], exporters=True), pool)
-    assert [(each.kind, each.most.cpu, each.most.memory) for each in on_pool] == [
+    assert [(resident.kind, resident.most.cpu, resident.most.memory) for resident in on_pool] == [
         ("service", 500, 1024),
         ("exporter", 250, 52),
     ]

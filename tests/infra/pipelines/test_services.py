@@ -141,30 +141,26 @@ def test_a_stack_has_services_only_where_a_step_connects_to_one(tmp_path: Path) 
 
 
 def test_a_service_is_made_once_for_all_steps_that_connect_to_it(tmp_path: Path) -> None:
-    steps = {
-        "days.matrix": {"seed": [1, 2]},
-        "report.connects": ["feature-cache"],
-    }
-    content = changed(DAYS, {f"steps.{key}": value for key, value in steps.items()})
-    found = placed(written(tmp_path / "days", content))
-    first, second = found["days-1"], found["days-2"]
+    content = changed(DAYS, {"steps.days.matrix": {"seed": [1, 2]}, "steps.report.connects": ["feature-cache"]})
+    steps = placed(written(tmp_path / "days", content))
+    first, second = steps["days-1"], steps["days-2"]
     assert first.connects["queue"] is second.connects["queue"]
-    assert found["report"].connects["feature-cache"] is first.connects["feature-cache"]
+    assert steps["report"].connects["feature-cache"] is first.connects["feature-cache"]
     queue = first.connects["queue"]
     assert list(queue.clients) == ["days-1", "days-2"]
     assert (queue.address, queue.address_variable) == ("days-queue:6379", "QUEUE_ADDRESS")
     assert (queue.pool.name, queue.storage, queue.resources.memory) == ("cpu", 2048, 1024)
     cache = first.connects["feature-cache"]
     assert cache.password_variable == "FEATURE_CACHE_PASSWORD"
-    assert not found["prepare"].connects
+    assert not steps["prepare"].connects
 
 
 def test_variants_with_workers_wait_for_room_for_all_of_them(tmp_path: Path) -> None:
     """Pods of 3 CPUs have room on two nodes, and beside services on one: the second variant would wait."""
     content = changed(DAYS, {"steps.days.matrix": {"seed": [1, 2]}, "steps.days.workers": 2})
     folder = written(tmp_path / "days", content)
-    found = placed(folder, {"steps.days": {"pool": "cpu", "cpu": "3"}})
-    assert found["days-1"] in found["days-2"].after
+    steps = placed(folder, {"steps.days": {"pool": "cpu", "cpu": "3"}})
+    assert steps["days-1"] in steps["days-2"].after
 
 
 def test_more_workers_than_the_pool_has_room_for_are_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,8 +178,8 @@ def test_services_take_room_that_steps_lack(folder: Path, monkeypatch: pytest.Mo
     said: list[str] = []
     monkeypatch.setattr("pulumi.log.warn", said.append)
     services = {f"services.{name}": {"pool": "cpu", "cpu": "2"} for name in ("queue", "feature-cache")}
-    found = placed(folder, {**services, "steps.prepare": {"pool": "cpu", "cpu": "2"}, "steps.days.workers": 2})
-    assert found["prepare"].resources.cpu == 2000
+    steps = placed(folder, {**services, "steps.prepare": {"pool": "cpu", "cpu": "2"}, "steps.days.workers": 2})
+    assert steps["prepare"].resources.cpu == 2000
     (warning,) = said
     assert warning.startswith("slipway:pipelines.days.steps.prepare.pool: ")
     assert "days-queue, days-feature-cache" in warning

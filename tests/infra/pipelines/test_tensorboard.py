@@ -43,11 +43,11 @@ def test_of_a_sweep_it_shows_every_variant(tmp_path: Path) -> None:
 
 
 def test_it_reads_the_store_alone_and_waits_for_no_step() -> None:
-    found = tensorboard.declaration("board", ON_CPU, "train")
-    assert found.uses_store
-    assert not found.writes
-    assert (found.after, dict(found.inputs), found.connects) == ((), {}, ())
-    assert (found.placed_by.cpu, found.placed_by.memory) == ("250m", "1Gi")
+    board = tensorboard.declaration("board", ON_CPU, "train")
+    assert board.uses_store
+    assert not board.writes
+    assert (board.after, dict(board.inputs), board.connects) == ((), {}, ())
+    assert (board.placed_by.cpu, board.placed_by.memory) == ("250m", "1Gi")
 
 
 def test_its_lock_file_pins_all_that_it_needs() -> None:

@@ -80,8 +80,8 @@ def test_as_many_threads_as_cpus() -> None:
     [{}, {"serve": "previous"}, {"serve": 3, "canary": "latest", "keep": 2}, {"batching": {"largest": 8}}],
 )
 def test_the_step_understands_its_arguments(settings: dict[str, object]) -> None:
-    there = {"train": "/train", "prepare": "/prepare", "pipeline": "/pipeline", "output": "/output"}
-    given = [step_word.format_map(there) for step_word in step_words(**settings)]
+    places = {"train": "/train", "prepare": "/prepare", "pipeline": "/pipeline", "output": "/output"}
+    given = [step_word.format_map(places) for step_word in step_words(**settings)]
     options = publish.parse(given)
     assert str(options.model) == "/train/saved_model", shlex.join(given)
     assert options.inputs == {"image": "images"}
@@ -108,5 +108,5 @@ def test_a_canary_is_another_version_than_the_one_that_answers(settings: dict[st
 def test_the_step_runs_beside_the_server_or_where_it_is_told() -> None:
     beside = ServingSettings(pool="gpu", gpus=1)
     assert (beside.publishing.pool, beside.publishing.gpus, beside.publishing.memory) == ("gpu", 0, "2Gi")
-    own = StepSettings(pool="cpu")
-    assert ServingSettings(pool="gpu", gpus=1, publish=own).publishing is own
+    placed_by = StepSettings(pool="cpu")
+    assert ServingSettings(pool="gpu", gpus=1, publish=placed_by).publishing is placed_by

@@ -89,7 +89,7 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
         },
     }
     places = {**PLACED, "train": {"pool": "cqu"}, "Bad_Name": {"pool": "cpu"}, "output": {"pool": "cpu"}}
-    found = problems(tmp_path / "churn", wrong, depth=1, prepare="x", steps=places)
+    texts = problems(tmp_path / "churn", wrong, depth=1, prepare="x", steps=places)
     keys = """
         parameters.uses parameters.prepare steps.train.run steps.train.image steps.train.secrets.9
         steps.train.environment.SLIPWAY_X steps.train.resources.memory steps.train.results.runs
@@ -124,7 +124,7 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
         "slipway:secrets.x": ["`9`"],
         "stack.steps.train.pool": ["`cpu`"],
     }
-    check(found, keys, names)
+    check(texts, keys, names)
 
 
 @pytest.mark.parametrize(
@@ -140,15 +140,15 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, text: str, key: str, name: str) -> None:
-    found = problems(tmp_path / "churn", text)
-    assert name in found[key]
-    assert not any("Traceback" in text or "pipeline.yaml:1: 1" in text for text in found.values())
+    texts = problems(tmp_path / "churn", text)
+    assert name in texts[key]
+    assert not any("Traceback" in text or "pipeline.yaml:1: 1" in text for text in texts.values())
 
 
 def test_what_cannot_be_read_makes_nothing_else_wrong(tmp_path: Path) -> None:
     broken = {**VALID, "parameters": [], "steps": {**VALID["steps"], "train": 3}}
-    found = problems(tmp_path / "churn", broken, trees=5)
-    assert set(found) == {"parameters", "steps.train"}
+    texts = problems(tmp_path / "churn", broken, trees=5)
+    assert set(texts) == {"parameters", "steps.train"}
 
 
 @pytest.mark.parametrize(
@@ -222,11 +222,11 @@ def test_a_lock_file_says_which_packages_are_installed(tmp_path: Path, lock: str
         (folder / name).write_text("", encoding="utf-8")
     if lock is not None:
         (folder / "lock.txt").write_text(lock, encoding="utf-8")
-    found = shipping_problems({**GCP, "pipelines": {"churn": {"uses": str(folder), "steps": PLACED}}}, ROOT)
+    refusals = shipping_problems({**GCP, "pipelines": {"churn": {"uses": str(folder), "steps": PLACED}}}, ROOT)
     if said is None:
-        assert found == []
+        assert refusals == []
         return
-    (problem,) = found
+    (problem,) = refusals
     assert problem.key == f"{folder}/pipeline.yaml: steps.train.requirements"
     assert said in problem.reason
     assert "uv pip compile --universal --generate-hashes" in problem.fix
@@ -235,8 +235,8 @@ def test_a_lock_file_says_which_packages_are_installed(tmp_path: Path, lock: str
 def test_a_script_that_is_not_there_is_told_with_the_other_problems_of_the_file(tmp_path: Path) -> None:
     folder = tmp_path / "churn"
     assert set(problems(folder, step(image="python:3"))) == {"steps.train.image"}
-    found = shipping_problems({**GCP, "pipelines": {"churn": {"uses": str(folder), "steps": PLACED}}}, ROOT)
-    assert [(each.key, each.value) for each in found] == [
+    refusals = shipping_problems({**GCP, "pipelines": {"churn": {"uses": str(folder), "steps": PLACED}}}, ROOT)
+    assert [(problem.key, problem.value) for problem in refusals] == [
         (f"{folder}/pipeline.yaml: steps.{name}.run", f"{name}.py") for name in ("prepare", "train")
     ]
 
@@ -267,8 +267,8 @@ def test_what_a_step_names_and_is_not_there_is_told_at_its_key(tmp_path: Path) -
     content["steps"]["prepare"] = {**content["steps"]["prepare"], "code": "source"}
     assert problems(folder, content) == {}
     (folder / "train.py").write_text("", encoding="utf-8")
-    found = shipping_problems({**GCP, "pipelines": {"churn": {"uses": str(folder), "steps": PLACED}}}, ROOT)
-    assert {each.key.partition(": ")[2]: each.value for each in found} == {
+    refusals = shipping_problems({**GCP, "pipelines": {"churn": {"uses": str(folder), "steps": PLACED}}}, ROOT)
+    assert {problem.key.partition(": ")[2]: problem.value for problem in refusals} == {
         "steps.prepare.code": f"{folder}/source",
         "steps.train.files": "plugins/*.py",
         "steps.train.rehearsal.requirements": f"{folder}/small.txt",
@@ -305,9 +305,9 @@ def test_only_pipelines_that_run_are_judged_those_of_a_rehearsal_too(tmp_path: P
 
 def test_a_step_that_others_read_is_told_where_to_write(tmp_path: Path) -> None:
     steps = {**VALID["steps"], "prepare": {"run": ["python", "prepare.py"]}}
-    found = problems(tmp_path / "churn", {**VALID, "steps": steps})
-    assert list(found) == ["steps.prepare.run"]
-    assert "where to write what `train` reads" in found["steps.prepare.run"]
+    texts = problems(tmp_path / "churn", {**VALID, "steps": steps})
+    assert list(texts) == ["steps.prepare.run"]
+    assert "where to write what `train` reads" in texts["steps.prepare.run"]
 
 
 @pytest.mark.parametrize(

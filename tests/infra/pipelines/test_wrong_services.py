@@ -64,7 +64,7 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
             "report": {"run": ["x", "{days}"]},
         },
     }
-    found = problems(tmp_path / "days", wrong, {"services": {"report": {"pool": "cpu"}}})
+    texts = problems(tmp_path / "days", wrong, {"services": {"report": {"pool": "cpu"}}})
     keys = """
         parameters.schedule services.cache.run[1] services.Prepare services.report services.9th
         services.9th.rehearsal.requirements steps.days.items.columns.state steps.days.connects[2]
@@ -102,7 +102,7 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
         "steps.weeks.items.files": ["`{weeks}`"],
         "steps.weeks.workers": ["3 of them would idle", "`mode: parallel`"],
     }
-    of_file = {key: text for key, text in found.items() if not key.startswith(("stack", "slipway:"))}
+    of_file = {key: text for key, text in texts.items() if not key.startswith(("stack", "slipway:"))}
     check(of_file, keys, names)
 
 
@@ -130,8 +130,8 @@ def test_a_mistake_in_the_file_is_said_at_its_key(
     tmp_path: Path, changes: dict[str, Any], key: str, words: list[str]
 ) -> None:
     section: dict[str, Any] = {"services": {}} if "services.data" in changes else {}
-    found = problems(tmp_path / "days", changed(DAYS, changes), section)
-    check({key: found.get(key, "")}, "", {key: words})
+    texts = problems(tmp_path / "days", changed(DAYS, changes), section)
+    check({key: texts.get(key, "")}, "", {key: words})
 
 
 ORDERED = {"steps.days.items.mode": "ordered", "steps.days.workers": GONE}
@@ -195,8 +195,8 @@ def test_a_mistake_in_the_stack_file_is_said_at_its_key(
 
 
 def test_what_the_file_says_is_not_said_again_of_the_stack(tmp_path: Path) -> None:
-    found = problems(tmp_path / "days", changed(DAYS, {"steps.days.items.mode": "ordered"}))
-    assert list(found) == ["steps.days.workers"]
+    texts = problems(tmp_path / "days", changed(DAYS, {"steps.days.items.mode": "ordered"}))
+    assert list(texts) == ["steps.days.workers"]
 
 
 @pytest.mark.parametrize(
@@ -205,31 +205,31 @@ def test_what_the_file_says_is_not_said_again_of_the_stack(tmp_path: Path) -> No
 )
 def test_services_that_cannot_be_read_make_nothing_else_wrong(tmp_path: Path, text: str) -> None:
     content = changed(DAYS, {**yaml.safe_load(text), "steps.days.connects": []})
-    found = problems(tmp_path / "days", content)
-    assert set(found) <= {"services", "services.queue"}
-    assert found
+    texts = problems(tmp_path / "days", content)
+    assert set(texts) <= {"services", "services.queue"}
+    assert texts
 
 
 @pytest.mark.parametrize("items", [3, [], {}, {"fils": "{prepare}/*"}, "{prepare}/*"])
 def test_items_that_cannot_be_read_make_no_key_of_the_stack_file_wrong(tmp_path: Path, items: object) -> None:
-    found = problems(
+    texts = problems(
         tmp_path / "days",
         changed(
             DAYS, {"steps.days.items": items, "services": {"feature-cache": DAYS["services"]["feature-cache"]}}
         ),
         {"steps.days": {"pool": "cpu", "workers": 2, "mode": "parallel"}, "services.queue": GONE},
     )
-    assert found
-    assert not [key for key in found if key.startswith("stack")]
+    assert texts
+    assert not [key for key in texts if key.startswith("stack")]
 
 
 @pytest.mark.parametrize("name", ["_", "__class__", "model_config", "a b", "", "model_fields"])
 def test_no_name_of_a_service_or_a_step_is_more_than_a_problem(tmp_path: Path, name: str) -> None:
     services = {**DAYS["services"], name: {"kind": "valkey"}}
     steps = {**DAYS["steps"], name: {"run": ["x"], "connects": [name]}}
-    found = problems(tmp_path / "days", {**DAYS, "services": services, "steps": steps})
+    texts = problems(tmp_path / "days", {**DAYS, "services": services, "steps": steps})
     for section in ("services", "steps"):
-        (said,) = (each for key, each in found.items() if key.startswith(section))
+        (said,) = (text for key, text in texts.items() if key.startswith(section))
         assert "not a Kubernetes name" in said
 
 

@@ -30,7 +30,7 @@ def value(quantity: str) -> Fraction:
 @st.composite
 def quantities(draw: st.DrawFn) -> str:
     whole, part = draw(st.integers(0, 10**12)), draw(st.sampled_from(["", ".5", ".25", ".001", ".100"]))
-    suffix = draw(st.sampled_from([each for each in SUFFIXES if each not in {"n", "u"} or not part]))
+    suffix = draw(st.sampled_from([unit for unit in SUFFIXES if unit not in {"n", "u"} or not part]))
     return f"{whole}{part}{suffix}"
 
 

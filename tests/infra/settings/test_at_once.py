@@ -79,8 +79,8 @@ ON_NFS = changed(STACK, {"store": {"kind": "nfs", "server": "filer.example.com",
 )
 def test_every_mistake_is_reported_at_once_and_corrected_once(base: Mapping[str, Any], mistakes: Mistakes) -> None:
     load(base)
-    found = problems(changed(base, {place: value for place, (value, _) in mistakes.items()}))
-    reported = {problem.key.removeprefix("slipway:") for problem in found}
+    refusals = problems(changed(base, {place: value for place, (value, _) in mistakes.items()}))
+    reported = {problem.key.removeprefix("slipway:") for problem in refusals}
     assert {key for _, key in mistakes.values()} <= reported
     uncorrected = {place: value for place, (value, key) in mistakes.items() if key not in reported}
     load(changed(base, uncorrected))

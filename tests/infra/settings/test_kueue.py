@@ -64,9 +64,9 @@ def test_it_is_refused(refusal: Refusal) -> None:
 def pools(cpu: Mapping[str, Any], train: Mapping[str, Any]) -> dict[str, Any]:
     """A stack file with Kueue and two pools on a cluster that is there already."""
     size = {"cpu": "4", "memory": "8Gi"}
-    there: dict[str, Any] = {"cpu": {**size, **cpu}, "train": {**size, **train}}
+    size_of_pools: dict[str, Any] = {"cpu": {**size, **cpu}, "train": {**size, **train}}
     store = {"kind": "nfs", "server": "10.0.0.5", "path": "/slipway"}
-    changes = {"clusters.here.pools": there, "store": store, "kueue": {}, f"{STEPS}.train.pool": "train"}
+    changes = {"clusters.here.pools": size_of_pools, "store": store, "kueue": {}, f"{STEPS}.train.pool": "train"}
     return changed(EXISTING, changes)
 
 
@@ -87,7 +87,7 @@ def test_pools_between_which_kueue_cannot_choose_are_refused(
 ) -> None:
     problem = the_problem(pools(cpu, train))
     assert problem.key == f"slipway:clusters.here.pools.{key}"
-    assert all(each in problem.reason for each in ("`cpu`", "`train`"))
+    assert all(name in problem.reason for name in ("`cpu`", "`train`"))
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_pools_that_kueue_tells_apart_are_taken(
     ],
 )
 def test_it_is_taken(kueue: Mapping[str, Any]) -> None:
-    found = load(changed(GCP, {"kueue": kueue})).kueue
-    assert found is not None
+    section = load(changed(GCP, {"kueue": kueue})).kueue
+    assert section is not None
 
 
 def test_queued_provisioning_is_taken_with_kueue() -> None:
@@ -144,9 +144,9 @@ QUEUE = {"cluster_queue": "fraud", "priorities": {"low": "a-low", "normal": "a-n
 
 
 def test_a_team_says_how_urgent_its_steps_are_and_how_long_it_waits() -> None:
-    found = loaded({"pipelines.mnist.steps.train.priority": "high", "kueue": {"wait": "2h"}}, QUEUE)
-    assert found.kueue is not None
-    assert found.kueue.wait == "2h"
+    settings = loaded({"pipelines.mnist.steps.train.priority": "high", "kueue": {"wait": "2h"}}, QUEUE)
+    assert settings.kueue is not None
+    assert settings.kueue.wait == "2h"
 
 
 @pytest.mark.parametrize(
@@ -240,9 +240,9 @@ def test_apps_of_many_pods_are_named_once_in_what_is_left() -> None:
         "mnist": {"steps": {name: {"pool": "cpu"} for name in ("prepare", "train", "predict")}},
     }
     values["pipelines"]["mnist"]["apps"] = {"tensorboard": {"pool": "cpu", "autoscale": {"most": 90}}}
-    found = problems({**values, "kueue": {"install": False}})
-    [reason] = [each.reason for each in found if each.key.endswith("steps.forecast.cpu")]
+    refusals = problems({**values, "kueue": {"install": False}})
+    [reason] = [problem.reason for problem in refusals if problem.key.endswith("steps.forecast.cpu")]
     assert (
         "all of pool `cpu` is 0m (1 node with 4000m, less 22500m for 90 pods of the app `tensorboard`)" in reason
     )
-    assert all("ask for" not in each.fix for each in found)
+    assert all("ask for" not in problem.fix for problem in refusals)

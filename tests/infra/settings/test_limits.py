@@ -64,8 +64,8 @@ def test_a_character_that_no_setting_has_is_named_once(path: str, value: str, re
 
 
 def test_such_characters_are_told_with_all_other_problems() -> None:
-    found = problems(changed(GCP, {"namespace": "a\0b", "store.location": "Iowa"}))
-    assert [problem.key for problem in found] == ["slipway:store.location", "slipway:namespace"]
+    refusals = problems(changed(GCP, {"namespace": "a\0b", "store.location": "Iowa"}))
+    assert [problem.key for problem in refusals] == ["slipway:store.location", "slipway:namespace"]
 
 
 def test_lines_may_break_in_values() -> None:
@@ -93,5 +93,5 @@ def test_json_that_python_cannot_read_is_refused_by_its_key(
     monkeypatch.setattr(
         "infra.stack.configuration.CONFIG", ContextVar("config", default=MappingProxyType({"slipway:store": text}))
     )
-    found = problems({**GCP, **configured()})
-    assert [problem.key for problem in found] == [key]
+    refusals = problems({**GCP, **configured()})
+    assert [problem.key for problem in refusals] == [key]

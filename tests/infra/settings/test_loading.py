@@ -27,9 +27,9 @@ def of_stack(stack: str) -> dict[str, Any]:
 
 
 def mnist_of(settings: Settings) -> Mnist:
-    found = settings.pipelines["mnist"]
-    assert isinstance(found, Mnist)
-    return found
+    section = settings.pipelines["mnist"]
+    assert isinstance(section, Mnist)
+    return section
 
 
 def test_the_local_stack_asks_for_nothing_but_a_kubeconfig() -> None:
@@ -156,8 +156,8 @@ TEN_KEYS = {
 
 
 def test_ten_mistakes_of_all_kinds_are_ten_problems_at_once() -> None:
-    found = problems(changed(GCP, TEN_MISTAKES))
-    assert sorted(problem.key for problem in found) == sorted(f"slipway:{key}" for key in TEN_KEYS)
+    refusals = problems(changed(GCP, TEN_MISTAKES))
+    assert sorted(problem.key for problem in refusals) == sorted(f"slipway:{key}" for key in TEN_KEYS)
 
 
 def test_the_error_shows_every_problem_with_key_value_reason_and_fix() -> None:

@@ -103,9 +103,9 @@ def test_a_team_measures_its_steps_and_leaves_collecting_to_the_platform() -> No
     with pytest.raises(SettingsError, match="decides what runs there") as caught:
         load(changed(TEAM, {"metrics": {}}), resolve)
     assert [problem.key for problem in caught.value.problems] == ["slipway:metrics.collect"]
-    found = load(changed(TEAM, {"metrics": {"collect": False}}), resolve).metrics
-    assert found is not None
-    assert found.usage
+    metrics = load(changed(TEAM, {"metrics": {"collect": False}}), resolve).metrics
+    assert metrics is not None
+    assert metrics.usage
 
 
 def test_prometheus_is_given_a_volume_where_a_cloud_makes_none_by_itself() -> None:

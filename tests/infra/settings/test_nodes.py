@@ -31,18 +31,18 @@ def test_a_step_runs_on_as_many_nodes_as_its_pool_has(folder: Path) -> None:
 
 
 def test_more_nodes_than_the_pool_can_have_are_refused(folder: Path) -> None:
-    found = the_problem(stack(folder, {"steps.train.nodes": 5}))
-    assert (found.key, found.value) == (f"{TRAIN}.nodes", 5)
-    assert "`cpu`" in found.reason
-    assert all(name in found.fix for name in ("`slipway:clusters.dev.pools.cpu.nodes`", "`nodes: 2`"))
+    problem = the_problem(stack(folder, {"steps.train.nodes": 5}))
+    assert (problem.key, problem.value) == (f"{TRAIN}.nodes", 5)
+    assert "`cpu`" in problem.reason
+    assert all(name in problem.fix for name in ("`slipway:clusters.dev.pools.cpu.nodes`", "`nodes: 2`"))
 
 
 def test_another_pool_that_has_as_many_nodes_is_named(folder: Path) -> None:
     wide = {"machine_type": "n1-standard-4", "accelerator": "nvidia-tesla-t4", "gpus": 1, "nodes": {"count": 2}}
-    found = the_problem(stack(folder, ON_T4, clusters__dev__pools__wide=wide))
+    problem = the_problem(stack(folder, ON_T4, clusters__dev__pools__wide=wide))
     # A count is per zone, and the cluster has two of them.
-    assert all(name in found.fix for name in ("`wide`", "`nodes: 1`"))
-    assert "`cpu`" not in found.fix
+    assert all(name in problem.fix for name in ("`wide`", "`nodes: 1`"))
+    assert "`cpu`" not in problem.fix
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_another_pool_that_has_as_many_nodes_is_named(folder: Path) -> None:
 def test_nodes_are_counted_over_all_zones(folder: Path, limits: dict[str, int], most: int) -> None:
     pool = {f"{T4}__nodes": limits}
     assert load(stack(folder, {**ON_T4, "steps.train.nodes": most}, **pool))
-    found = the_problem(stack(folder, {**ON_T4, "steps.train.nodes": most + 1}, **pool))
-    assert f"{most} nodes" in found.reason
+    problem = the_problem(stack(folder, {**ON_T4, "steps.train.nodes": most + 1}, **pool))
+    assert f"{most} nodes" in problem.reason
 
 
 def test_all_gpus_of_a_node_are_asked_for(folder: Path) -> None:
@@ -62,13 +62,13 @@ def test_all_gpus_of_a_node_are_asked_for(folder: Path) -> None:
         f"{T4}__nodes": {"total_min": 0, "total_max": 2},
         f"{T4}__machine_type": "n1-standard-16",
     }
-    found = the_problem(stack(folder, ON_T4, **wide))
-    assert (found.key, found.value) == (f"{TRAIN}.gpus", 1)
-    assert "6 GPUs" in found.reason
-    assert "`gpus: 4`" in found.fix
+    problem = the_problem(stack(folder, ON_T4, **wide))
+    assert (problem.key, problem.value) == (f"{TRAIN}.gpus", 1)
+    assert "6 GPUs" in problem.reason
+    assert "`gpus: 4`" in problem.fix
     # The same where nothing is written: what to write is said.
     missing = the_problem(stack(folder, {"steps.train": {"pool": "train"}}, **wide))
-    assert (missing.key, missing.fix) == (f"{TRAIN}.gpus", found.fix)
+    assert (missing.key, missing.fix) == (f"{TRAIN}.gpus", problem.fix)
     assert load(stack(folder, {"steps.train": {"pool": "train", "gpus": 4}}, **wide))
     # On one node a step takes what it needs.
     assert load(stack(folder, {"steps.train": {"pool": "train", "gpus": 1, "nodes": 1}}, **wide))
@@ -76,14 +76,14 @@ def test_all_gpus_of_a_node_are_asked_for(folder: Path) -> None:
 
 def test_divided_gpus_are_refused(folder: Path) -> None:
     shared = {f"{T4}__gpu_sharing": {"clients": 2}, f"{T4}__nodes": {"count": 2}}
-    found = the_problem(stack(folder, ON_T4, **shared))
-    assert found.key == f"{TRAIN}.nodes"
-    assert "`predict`" in found.fix
+    problem = the_problem(stack(folder, ON_T4, **shared))
+    assert problem.key == f"{TRAIN}.nodes"
+    assert "`predict`" in problem.fix
 
 
 def test_pods_wait_for_less_than_the_time_limit(folder: Path) -> None:
-    found = the_problem(stack(folder, {"steps.train": {"pool": "cpu", "time_limit": "10m"}}))
-    assert (found.key, found.value) == (f"{TRAIN}.wait", "10m")
+    problem = the_problem(stack(folder, {"steps.train": {"pool": "cpu", "time_limit": "10m"}}))
+    assert (problem.key, problem.value) == (f"{TRAIN}.wait", "10m")
     assert load(stack(folder, {"steps.train": {"pool": "cpu", "time_limit": "10m", "wait": "5m"}}))
     assert load(stack(folder, {"steps.train": {"pool": "cpu", "time_limit": "10m", "nodes": 1}}))
 
@@ -91,15 +91,15 @@ def test_pods_wait_for_less_than_the_time_limit(folder: Path) -> None:
 def test_on_autopilot_pods_are_counted(folder: Path) -> None:
     values = changed(stack(folder), {f"clusters.dev.{key}": value for key, value in AUTOPILOT.items()})
     assert load(values)
-    found = the_problem(changed(values, {"pipelines.sums.steps.train": {"pool": "l4", "gpus": 1}}))
-    assert "`slipway:clusters.dev.pools.l4.most_pods`" in found.fix
+    problem = the_problem(changed(values, {"pipelines.sums.steps.train": {"pool": "l4", "gpus": 1}}))
+    assert "`slipway:clusters.dev.pools.l4.most_pods`" in problem.fix
 
 
 def test_each_pool_of_a_matrix_is_held_to_it(folder: Path) -> None:
     spread = {"steps.train": {"matrix": {"pool": ["train", "predict"]}, "gpus": 1}}
-    found = problems(stack(folder, spread, **{f"{T4}__nodes": {"total_min": 0, "total_max": 2}}))
-    assert [problem.key for problem in found] == [f"{TRAIN}.matrix.pool[1]"]
-    assert "`nodes: 2`" in found[0].reason
+    refusals = problems(stack(folder, spread, **{f"{T4}__nodes": {"total_min": 0, "total_max": 2}}))
+    assert [problem.key for problem in refusals] == [f"{TRAIN}.matrix.pool[1]"]
+    assert "`nodes: 2`" in refusals[0].reason
 
 
 def test_everything_wrong_with_nodes_is_said_at_once(folder: Path) -> None:
@@ -114,17 +114,17 @@ def test_roles_need_so_many_nodes_at_least(tmp_path: Path) -> None:
     folder = written(tmp_path / "sums", {"steps.train.nodes": roles})
     wide: dict[str, Any] = {"clusters__dev__pools__cpu__nodes": {"count": 4}}
     assert load(stack(folder, {"steps.train.nodes": 3}, **wide))
-    found = the_problem(stack(folder, {"steps.train.nodes": 2}, **wide))
-    assert found.key == f"{TRAIN}.nodes"
-    assert all(role in found.reason for role in ("`chief: 1`", "`ps: 1`", "`worker: 2`"))
-    assert "`nodes: 3`" in found.fix
+    problem = the_problem(stack(folder, {"steps.train.nodes": 2}, **wide))
+    assert problem.key == f"{TRAIN}.nodes"
+    assert all(role in problem.reason for role in ("`chief: 1`", "`ps: 1`", "`worker: 2`"))
+    assert "`nodes: 3`" in problem.fix
 
 
 def test_the_service_of_a_step_has_a_name_of_its_own(tmp_path: Path) -> None:
     first, second = written(tmp_path / "sums"), written(tmp_path / "other")
     values = stack(first)
     section = values["pipelines"].pop("sums")
-    found = the_problem(changed(values, {"pipelines": {"7sums": section}}))
-    assert found.key == "slipway:pipelines.7sums"
-    assert "`7sums-train`" in found.reason
+    problem = the_problem(changed(values, {"pipelines": {"7sums": section}}))
+    assert problem.key == "slipway:pipelines.7sums"
+    assert "`7sums-train`" in problem.reason
     assert load(changed(values, {"pipelines": {"a": section, "b": {**section, "uses": str(second)}}}))

@@ -28,9 +28,9 @@ def measuring(*runs: str) -> dict[str, Any]:
 
 
 def test_one_pipeline_runs_twice_under_names_of_ones_own() -> None:
-    found = load(changed(GCP, {"pipelines.on-h100": {**MNIST, "uses": "mnist", "epochs": 2}})).pipelines
-    assert list(found) == ["mnist", "on-h100"]
-    assert found["on-h100"] == type(found["mnist"]).model_validate({**MNIST, "uses": "mnist", "epochs": 2})
+    pipelines = load(changed(GCP, {"pipelines.on-h100": {**MNIST, "uses": "mnist", "epochs": 2}})).pipelines
+    assert list(pipelines) == ["mnist", "on-h100"]
+    assert pipelines["on-h100"] == type(pipelines["mnist"]).model_validate({**MNIST, "uses": "mnist", "epochs": 2})
 
 
 def test_a_section_that_says_nothing_is_none() -> None:
@@ -50,10 +50,10 @@ def test_a_section_that_says_nothing_is_none() -> None:
 def test_a_name_that_would_mean_two_things_is_refused(
     sections: dict[str, Any], key: str, names: list[str]
 ) -> None:
-    found = the_problem(changed(GCP, {f"pipelines.{name}": section for name, section in sections.items()}))
-    assert found.key == f"slipway:pipelines.{key}"
-    assert [name for name in names if name not in found.reason] == []
-    assert RENAME in found.fix
+    problem = the_problem(changed(GCP, {f"pipelines.{name}": section for name, section in sections.items()}))
+    assert problem.key == f"slipway:pipelines.{key}"
+    assert [name for name in names if name not in problem.reason] == []
+    assert RENAME in problem.fix
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_more_steps_than_a_stack_can_have_are_refused(tmp_path: Path) -> None:
     """Before anything else of the file is examined: 1,000 steps took half a minute of CPU time."""
     steps = {f"s{number}": {"run": ["date"]} for number in range(1000)}
     (tmp_path / "pipeline.yaml").write_text(json.dumps({"description": "x", "steps": steps}), encoding="utf-8")
-    found = read(Folder(tmp_path, "workloads/x", str(tmp_path))).problems
-    assert [problem.key for problem in found] == ["workloads/x/pipeline.yaml: steps"]
-    assert "1000 steps" in found[0].reason
+    refusals = read(Folder(tmp_path, "workloads/x", str(tmp_path))).problems
+    assert [problem.key for problem in refusals] == ["workloads/x/pipeline.yaml: steps"]
+    assert "1000 steps" in refusals[0].reason
 
 
 def test_more_variants_than_a_pipeline_can_have_are_refused(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ def test_a_pattern_that_takes_too_long_is_refused(tmp_path: Path, pattern: str) 
 @pytest.mark.parametrize("name", [*OWN_NAMES, "T4", "t" * 41])
 def test_a_name_that_no_pipeline_can_have_is_refused(name: str) -> None:
     """Network policies select pods by the pipeline's name: `idle-watch` and gates may connect to everything."""
-    found = the_problem(changed(GCP, {f"pipelines.{name}": measuring("a")}))
-    assert (found.key, found.value) == (f"slipway:pipelines.{name}", name)
+    problem = the_problem(changed(GCP, {f"pipelines.{name}": measuring("a")}))
+    assert (problem.key, problem.value) == (f"slipway:pipelines.{name}", name)
 
 
 def test_what_is_wrong_below_a_misspelt_pipeline_is_said_as_well() -> None:

@@ -33,12 +33,12 @@ def paths(values: Any, prefix: str = "") -> list[str]:
     """The dotted path of every value in nested sections."""
     if not isinstance(values, dict):
         return []
-    found: list[str] = []
+    dotted: list[str] = []
     for key, value in values.items():
         # A dot inside a key would read as two keys.
         if "." not in str(key):
-            found += [f"{prefix}{key}", *paths(value, f"{prefix}{key}.")]
-    return found
+            dotted += [f"{prefix}{key}", *paths(value, f"{prefix}{key}.")]
+    return dotted
 
 
 def loaded(values: dict[str, Any]) -> Settings | SettingsError:
@@ -69,16 +69,16 @@ def test_junk_in_a_right_stack_is_read_or_refused_with_every_problem_once(data: 
     }
     result = loaded(changed(base, chosen))
     if isinstance(result, SettingsError):
-        found = [(problem.key, problem.reason) for problem in result.problems]
-        assert found
-        assert len(found) == len(set(found))
+        reported = [(problem.key, problem.reason) for problem in result.problems]
+        assert reported
+        assert len(reported) == len(set(reported))
         assert all(problem.fix and problem.key.startswith("slipway") for problem in result.problems)
 
 
 def sections_of(values: Any) -> list[str]:
     """The dotted path of every section whose keys are given: not those whose names are the writer's own."""
-    own = ("clusters", "pools", "authorized_networks", "pipelines")
-    return [path for path in paths(values) if not path.endswith(own) and isinstance(at(values, path), dict)]
+    named = ("clusters", "pools", "authorized_networks", "pipelines")
+    return [path for path in paths(values) if not path.endswith(named) and isinstance(at(values, path), dict)]
 
 
 def at(values: Any, path: str) -> Any:

@@ -106,11 +106,11 @@ def test_pools_of_another_stack_are_those_that_steps_can_ask_for() -> None:
     ],
 )
 def test_what_a_team_may_not_say(changes: dict[str, Any], key: str, names: list[str]) -> None:
-    found = refused(changes)
-    problem = next(problem for problem in found if problem.key == f"slipway:{key}")
+    refusals = refused(changes)
+    problem = next(problem for problem in refusals if problem.key == f"slipway:{key}")
     assert [name for name in names if name not in f"{problem.reason}\n{problem.fix}"] == []
     # Two clusters may not have one pool name either, which says the same again.
-    assert len(found) == 1 or "own" in key or "two" in key
+    assert len(refusals) == 1 or "own" in key or "two" in key
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,10 @@ def test_an_app_that_mounts_a_bucket_as_itself_has_to_be_let_in() -> None:
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
-    found = refused(
+    refusals = refused(
         {"namespace": "other", f"{STEP}.pool": "gpus", f"{STEP}.memory": "8GB", "store": {"kind": "x"}}
     )
-    assert {each.key for each in found} == {
+    assert {problem.key for problem in refusals} == {
         "slipway:namespace",
         "slipway:store",
         f"slipway:{STEP}.pool",

@@ -36,9 +36,9 @@ def test_a_value_in_clear_is_refused_with_the_command_that_encrypts_it() -> None
 
 
 def test_an_empty_value_and_a_name_that_kubernetes_refuses_are_reported_together() -> None:
-    found = problems(changed(GCP, {"secrets": protected({"wandb-key": "", "HF_TOKEN": PLANTED})}))
+    refusals = problems(changed(GCP, {"secrets": protected({"wandb-key": "", "HF_TOKEN": PLANTED})}))
 
-    assert [(each.key, each.reason) for each in found] == [
+    assert [(problem.key, problem.reason) for problem in refusals] == [
         ("slipway:secrets.wandb-key", "empty"),
         ("slipway:secrets.HF_TOKEN", "not a Kubernetes name"),
     ]

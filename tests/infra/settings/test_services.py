@@ -21,10 +21,10 @@ def two_clusters(folder: Path, changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_service_on_another_cluster_than_its_steps_is_refused(folder: Path) -> None:
-    found = the_problem(two_clusters(folder, {"services.queue.pool": "other"}))
-    assert found.key == "slipway:pipelines.days.services.queue.pool"
-    assert all(name in found.reason for name in ("`far`", "`days`", "`dev`"))
-    assert "`cpu`" in found.fix
+    problem = the_problem(two_clusters(folder, {"services.queue.pool": "other"}))
+    assert problem.key == "slipway:pipelines.days.services.queue.pool"
+    assert all(name in problem.reason for name in ("`far`", "`days`", "`dev`"))
+    assert "`cpu`" in problem.fix
 
 
 def test_steps_that_do_not_connect_may_run_on_another_cluster(folder: Path) -> None:
@@ -37,18 +37,18 @@ def test_steps_that_do_not_connect_may_run_on_another_cluster(folder: Path) -> N
 
 def test_each_variant_of_a_step_reaches_its_services(folder: Path) -> None:
     spread = {"steps.days": {"matrix": {"pool": ["cpu", "other"]}}}
-    found = problems(two_clusters(folder, spread))
+    refusals = problems(two_clusters(folder, spread))
     keys = [f"slipway:pipelines.days.services.{name}.pool" for name in ("queue", "feature-cache")]
-    assert [problem.key for problem in found] == keys
-    assert all("`days-other`" in problem.reason for problem in found)
+    assert [problem.key for problem in refusals] == keys
+    assert all("`days-other`" in problem.reason for problem in refusals)
 
 
 def test_the_name_of_a_pipeline_with_services_begins_with_a_letter(folder: Path) -> None:
     values = stack(folder)
     values["pipelines"]["7days"] = values["pipelines"].pop("days")
-    found = the_problem(values)
-    assert found.key == "slipway:pipelines.7days"
-    assert "`7days-queue`" in found.reason
+    problem = the_problem(values)
+    assert problem.key == "slipway:pipelines.7days"
+    assert "`7days-queue`" in problem.reason
 
 
 def test_two_services_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -63,6 +63,6 @@ def test_two_services_of_one_name_are_refused(tmp_path: Path) -> None:
         folder = written(tmp_path / pipeline, content)
         places = {"steps": {f"{pipeline}-step": {"pool": "cpu"}}, "services": {service: {"pool": "cpu"}}}
         sections[pipeline] = {"uses": str(folder), **places}
-    found = the_problem({**stack(tmp_path), "pipelines": sections})
-    assert found.key == "slipway:pipelines.a-b"
-    assert all(name in found.reason for name in ("`a-b-c`", "`b-c`", "`a`"))
+    problem = the_problem({**stack(tmp_path), "pipelines": sections})
+    assert problem.key == "slipway:pipelines.a-b"
+    assert all(name in problem.reason for name in ("`a-b-c`", "`b-c`", "`a`"))
