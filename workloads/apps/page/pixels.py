@@ -1,4 +1,4 @@
-"""From a visitor's file to the numbers that a model takes. Pillow only.
+"""From a visitor's file to the numbers that a model takes.
 
 What is decoded is bounded before it is decoded: by its format, which the decoders say and not its name, and by its
 pixels. Memory for one image is at most 17 bytes for each pixel of `LARGEST`, as WebP needs with transparency.
@@ -15,6 +15,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 from PIL import Image, ImageFile, ImageOps, PngImagePlugin
 
 from workloads.apps.page.image_files import PartsError, pixels_of
@@ -146,12 +147,8 @@ def values(image: Image.Image, numbers: Sequence[float], *, last: bool) -> list[
 
     ``numbers`` are what the model takes for each level from 0 to 255.
     """
-    flat = [numbers[level] for level in image.tobytes()]
-    channels = len(image.getbands())
-    pixels: Sequence[Any] = flat
-    if channels > 1 or last:
-        pixels = [flat[start : start + channels] for start in range(0, len(flat), channels)]
-    return [list(pixels[start : start + image.width]) for start in range(0, len(pixels), image.width)]
+    pixels = np.asarray(numbers)[np.asarray(image)]
+    return (pixels[..., None] if last and pixels.ndim == 2 else pixels).tolist()
 
 
 def png(image: Image.Image) -> bytes:
@@ -257,11 +254,11 @@ def _centre_content(ink: Image.Image, form: Form) -> Image.Image:
 
 
 def _place(scaled: Image.Image, form: Form) -> tuple[int, int]:
-    levels = scaled.tobytes()
-    width, height = scaled.size
-    total = max(sum(levels), 1)
-    columns = sum(sum(levels[x::width]) * (x + 0.5) for x in range(width)) / total
-    rows = sum(sum(levels[y * width : (y + 1) * width]) * (y + 0.5) for y in range(height)) / total
+    levels = np.asarray(scaled, np.float64)
+    height, width = levels.shape
+    total = max(levels.sum(), 1)
+    columns = levels.sum(axis=0) @ (np.arange(width) + 0.5) / total
+    rows = levels.sum(axis=1) @ (np.arange(height) + 0.5) / total
     wanted = ((form.width, width, columns), (form.height, height, rows))
     left, top = (min(max(math.floor(side / 2 - mass + 0.5), 0), side - size) for side, size, mass in wanted)
     return left, top

@@ -2,20 +2,21 @@
 
 A folder has images and `labels.json`, which maps their names to labels; or a folder for each label; or just
 images, whose labels nobody knows. An `.npz` file has `images` (count, height, width) or (count, height, width,
-channels) as uint8 and, where they are known, `labels` (count,) as whole numbers. NumPy is not needed.
+channels) as uint8 and, where they are known, `labels` (count,) as whole numbers.
 """
 
 from __future__ import annotations
 
-import ast
 import json
-import math
 import random
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from workloads.apps.page.pixels import ImageError, decode, png
@@ -29,8 +30,6 @@ MOST_BYTES = 64 * 2**20
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 
 LABELS = "labels.json"
-
-WHOLE_NUMBERS = {f"{order}{kind}{size}" for order in "<>|=" for kind in "iu" for size in (1, 2, 4, 8)}
 
 
 class SamplesError(Exception):
@@ -103,15 +102,8 @@ def _labels(file: Path) -> Mapping[str, str | int]:
     except ValueError as error:
         raise SamplesError(f"{file}: not JSON: {error}") from error
     if not isinstance(labels, dict) or not all(isinstance(label, str | int) for label in labels.values()):
-        raise SamplesError(f"{file}: has to be a JSON object with the label of label image by its file's name")
+        raise SamplesError(f"{file}: has to be a JSON object with the label of each image by its file's name")
     return labels
-
-
-@dataclass(frozen=True)
-class _Array:
-    kind: str
-    shape: tuple[int, ...]
-    content: bytes
 
 
 def _of_file(file: Path) -> Iterator[Sample]:
@@ -119,47 +111,27 @@ def _of_file(file: Path) -> Iterator[Sample]:
         with zipfile.ZipFile(file) as archive:
             images = _array(archive, "images")
             labels = _array(archive, "labels") if "labels.npy" in archive.namelist() else None
-    except (zipfile.BadZipFile, KeyError, ValueError, SyntaxError) as error:
+    except (zipfile.BadZipFile, KeyError, ValueError, MemoryError) as error:
         raise SamplesError(f"{file}: not an .npz file of samples: {error}") from error
-    shape = images.shape
-    whole = images.kind == "|u1" and (len(shape) == 3 or (len(shape) == 4 and shape[3] in {1, 3}))
-    if not whole or (labels and (labels.shape != shape[:1] or labels.kind not in WHOLE_NUMBERS)):
-        raise SamplesError(
-            f"{file}: `images` have to be uint8 of (count, height, width[, 1 or 3]), and `labels` whole numbers, "
-            "one for each"
-        )
-    mode = "RGB" if shape[3:] == (3,) else "L"
-    size = math.prod(shape[1:])
-    for place in _choose(shape[0]):
-        content = images.content[place * size : (place + 1) * size]
-        label = None if labels is None else _number(labels, place)
-        yield Sample(Image.frombytes(mode, (shape[2], shape[1]), content), label)
+    if images.ndim == 3 or images.shape[3:] == (3,):
+        pictures = images
+    elif images.shape[3:] == (1,):
+        pictures = images[..., 0]
+    else:
+        raise SamplesError(f"{file}: `images` have the shape {images.shape}: not (count, height, width[, 1 or 3])")
+    if labels is not None and labels.shape != images.shape[:1]:
+        raise SamplesError(f"{file}: `labels` are not one for each of {len(images)} images")
+    for place in _choose(len(images)):
+        yield Sample(Image.fromarray(pictures[place]), None if labels is None else int(labels[place]))
 
 
-def _number(array: _Array, place: int) -> int:
-    size = int(array.kind[2:])
-    order = "big" if array.kind[0] == ">" else "little"
-    return int.from_bytes(array.content[place * size : (place + 1) * size], order, signed=array.kind[1] == "i")
-
-
-def _array(archive: zipfile.ZipFile, name: str) -> _Array:
-    """An array in NumPy's format (numpy.org/doc/stable/reference/generated/numpy.lib.format, November 2026)."""
+def _array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     info = archive.getinfo(f"{name}.npy")
     if info.file_size > MOST_BYTES:
         raise ValueError(f"{name} has {info.file_size:,} bytes, and {MOST_BYTES:,} are taken")
-    content = archive.read(info)
-    if content[:6] != b"\x93NUMPY":
-        raise ValueError(f"{name} is not an array of NumPy's")
-    wide = 2 if content[6] == 1 else 4
-    start = 8 + wide
-    end = start + int.from_bytes(content[8:start], "little")
-    header = ast.literal_eval(content[start:end].decode("latin-1").strip())
-    shape, kind = tuple(int(size) for size in header["shape"]), str(header["descr"])
-    if header["fortran_order"]:
-        raise ValueError(f"`{name}` is in the order of Fortran; save it after numpy.ascontiguousarray")
-    if kind not in WHOLE_NUMBERS:
+    with archive.open(info) as stream:
+        array = np.lib.format.read_array(stream, allow_pickle=False)
+    if array.dtype.kind not in "iu" or (name == "images" and array.dtype != np.uint8):
         wanted = "uint8, from 0 to 255" if name == "images" else "whole numbers"
-        raise ValueError(f"`{name}` is of the type {kind}, and has to be {wanted}")
-    if len(content) - end != math.prod(shape) * int(kind[2:]):
-        raise ValueError(f"{name} is truncated")
-    return _Array(kind, shape, content[end:])
+        raise ValueError(f"`{name}` is of the type {array.dtype.str}, and has to be {wanted}")
+    return array
