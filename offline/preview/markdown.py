@@ -109,7 +109,10 @@ def comment(preview: Preview, limit: int = LIMIT) -> str:
         length += len(texts[index])
     shortened = f"{SHORTENED}\n" if any(details) else ""
     text = "\n".join(filter(None, [head, *texts, foot and f"{foot}\n", shortened]))
-    return text if len(text) <= limit else next(text for text in _least_comments(preview) if len(text) <= limit)
+    if len(text) > limit:
+        *longer, shortest = _least_comments(preview)
+        text = next((text for text in longer if len(text) <= limit), shortest)
+    return text
 
 
 def _title(preview: Preview) -> str:

@@ -86,6 +86,7 @@ def test_no_stack_is_ever_left_out(count: int) -> None:
     text = comment(preview(*(stack(name, properties=3, resources=3) for name in names)))
     assert len(text) <= LIMIT
     assert all(name in text for name in names)
+    assert comment(preview(*map(stack, names)), limit=1) == ", ".join(names)
 
 
 @settings(max_examples=60, deadline=None)
