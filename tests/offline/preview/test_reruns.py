@@ -182,8 +182,10 @@ def test_jobs_whose_files_only_moved_share_a_row_that_says_so() -> None:
 
 
 def test_other_changes_beside_a_move_are_listed() -> None:
-    before = shipping("1" * 10, {"work/exits.py": "A = 1", "work/use.py": "B = 1", "work/old.py": "C = 1"}, "x")
-    after = shipping("2" * 10, {"new/exits.py": "A = 1", "work/use.py": "B = 2", "new/old.py": "C = 2"}, "x")
+    uses = "import {}.exits\nB = {}"
+    first = {"work/exits.py": "A = 1", "work/use.py": uses.format("work", 1), "work/old.py": "C = 1"}
+    second = {"new/exits.py": "A = 1", "work/use.py": uses.format("new", 2), "new/old.py": "C = 2"}
+    before, after = shipping("1" * 10, first, "x"), shipping("2" * 10, second, "x")
     changes = compare(stack(*before), stack(*after))
     assert changes.moved == {"work/exits.py": "new/exits.py"}
     assert {run.because for run in changes.runs} == {
