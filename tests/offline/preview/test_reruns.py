@@ -130,8 +130,9 @@ def test_a_changed_file_of_a_command_is_named_as_in_its_folder() -> None:
     assert runs(before, after)["train"].because == "train.py changed"
 
 
-def test_many_changed_files_are_counted() -> None:
-    names = [f"f{index}" for index in range(5)]
+@pytest.mark.parametrize(("count", "because"), [(3, "f0, f1, f2 changed"), (5, "f0, f1, f2 and 2 more changed")])
+def test_many_changed_files_are_counted(count: int, because: str) -> None:
+    names = [f"f{index}" for index in range(count)]
     before, after = (
         [
             files("train", digest, **dict.fromkeys(names, digest)),
@@ -139,7 +140,7 @@ def test_many_changed_files_are_counted() -> None:
         ]
         for digest in ("1", "2")
     )
-    assert runs(before, after)["train"].because == "f0, f1, f2 and 2 more changed"
+    assert runs(before, after)["train"].because == because
 
 
 USES = "import sys\n\nfrom {module} import run\nfrom work.data import load\n\nrun(load(sys.argv))\n"

@@ -10,6 +10,7 @@ from offline.evaluated.model import (
     Changes,
     CostDifference,
     CostLine,
+    Leg,
     Preview,
     PropertyChange,
     RunCost,
@@ -233,3 +234,26 @@ def test_an_amount_has_cents_or_two_digits_that_count(amount: float, text: str) 
 def test_one_of_a_unit_is_singular(needed: float, unit: str, text: str) -> None:
     (quota,) = stack().quotas
     assert tables.quota_words(quota.model_copy(update={"needed": needed, "unit": unit})) == text
+
+
+@pytest.mark.parametrize(
+    ("pods", "at_once", "together", "text"),
+    [
+        (1, 1, False, []),
+        (3, 3, False, ["3 pods"]),
+        (3, 2, False, ["3 pods, 2 at a time"]),
+        (2, 2, True, ["on 2 nodes"]),
+    ],
+)
+def test_pods_of_a_job_are_counted(pods: int, at_once: int, together: bool, text: list[str]) -> None:
+    leg = Leg(
+        name="train",
+        type="Job",
+        begins=0,
+        seconds=60,
+        basis="limit",
+        pods=pods,
+        at_once=at_once,
+        together=together,
+    )
+    assert tables.pods_words(leg) == text
