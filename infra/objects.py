@@ -18,6 +18,20 @@ def wait_for(
     return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[*resources], **more))
 
 
+def cluster_provider(
+    name: str, kubeconfig: pulumi.Input[str], parent: pulumi.Resource, *, has_secrets: bool, **more: Any
+) -> k8s.Provider:
+    """The provider of a cluster. It adopts a Job that a killed `up` left, instead of failing on its name."""
+    return k8s.Provider(
+        name,
+        kubeconfig=kubeconfig,
+        upsert_existing_objects=True,
+        enable_secret_mutable=has_secrets or None,
+        opts=pulumi.ResourceOptions(parent=parent),
+        **more,
+    )
+
+
 # What every Helm release of a pinned chart says alike: which chart it is, from where, and with which image.
 
 

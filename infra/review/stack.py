@@ -180,6 +180,12 @@ class Stack:
         )
         return next(dependents, cluster.name)
 
+    @property
+    def namespaces(self) -> set[str]:
+        """Those that the stack declares something in, and the clusters' own."""
+        objects = (resource.properties for resource in self.resources.values())
+        return {"kube-system", *(text(at(properties, "metadata", "namespace")) for properties in objects)}
+
     def cluster_called(self, name: str, type_: str) -> Resource | None:
         """The declared cluster that Kubernetes objects know by ``name``; None where it is of another type."""
         return next((cluster for cluster in self.of_type(type_) if self.called(cluster) == name), None)

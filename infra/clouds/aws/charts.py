@@ -5,6 +5,7 @@ what a preview shows is what there can be. Karpenter would add a queue for inter
 custom resources per pool, and would still need a node group to run on. One more chart waits for disks' deletion.
 """
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -249,69 +250,13 @@ ListenerRulesTagging is on, which is the default)."""
 
 ELB = "elasticloadbalancing.amazonaws.com"
 
-READS = (
-    "acm:DescribeCertificate",
-    "acm:ListCertificates",
-    "cognito-idp:DescribeUserPoolClient",
-    "ec2:DescribeAccountAttributes",
-    "ec2:DescribeAddresses",
-    "ec2:DescribeAvailabilityZones",
-    "ec2:DescribeCoipPools",
-    "ec2:DescribeInstances",
-    "ec2:DescribeInternetGateways",
-    "ec2:DescribeIpamPools",
-    "ec2:DescribeNetworkInterfaces",
-    "ec2:DescribeRouteTables",
-    "ec2:DescribeSecurityGroups",
-    "ec2:DescribeSubnets",
-    "ec2:DescribeTags",
-    "ec2:DescribeVpcPeeringConnections",
-    "ec2:DescribeVpcs",
-    "ec2:GetCoipPoolUsage",
-    "ec2:GetSecurityGroupsForVpc",
-    "elasticloadbalancing:DescribeCapacityReservation",
-    "elasticloadbalancing:DescribeListenerAttributes",
-    "elasticloadbalancing:DescribeListenerCertificates",
-    "elasticloadbalancing:DescribeListeners",
-    "elasticloadbalancing:DescribeLoadBalancerAttributes",
-    "elasticloadbalancing:DescribeLoadBalancers",
-    "elasticloadbalancing:DescribeRules",
-    "elasticloadbalancing:DescribeSSLPolicies",
-    "elasticloadbalancing:DescribeTags",
-    "elasticloadbalancing:DescribeTargetGroupAttributes",
-    "elasticloadbalancing:DescribeTargetGroups",
-    "elasticloadbalancing:DescribeTargetHealth",
-    "elasticloadbalancing:DescribeTrustStores",
-    "iam:GetServerCertificate",
-    "iam:ListServerCertificates",
+ACTIONS: Mapping[str, Sequence[str]] = tomllib.loads(
+    (Path(__file__).parent / "data" / "load_balancer_actions.toml").read_text(encoding="utf-8")
 )
+"""What the controller may call: ``reads``; ``creations`` and ``changes`` are of Elastic Load Balancing."""
+
 
 GROUP_RULES = ("ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress")
-
-CREATIONS = ("CreateListener", "CreateLoadBalancer", "CreateRule", "CreateTargetGroup")
-
-CHANGES = (
-    "AddListenerCertificates",
-    "DeleteListener",
-    "DeleteLoadBalancer",
-    "DeleteRule",
-    "DeleteTargetGroup",
-    "DeregisterTargets",
-    "ModifyCapacityReservation",
-    "ModifyIpPools",
-    "ModifyListener",
-    "ModifyListenerAttributes",
-    "ModifyLoadBalancerAttributes",
-    "ModifyRule",
-    "ModifyTargetGroup",
-    "ModifyTargetGroupAttributes",
-    "RegisterTargets",
-    "RemoveListenerCertificates",
-    "SetIpAddressType",
-    "SetRulePriorities",
-    "SetSecurityGroups",
-    "SetSubnets",
-)
 
 
 @dataclass(frozen=True)
@@ -365,7 +310,7 @@ def _load_balancer_statements(args: LoadBalancersArgs) -> list[Statement]:
     groups = ["arn:aws:ec2:*:*:security-group/*"]
     return [
         allow(["iam:CreateServiceLinkedRole"], ["*"], {"StringEquals": {"iam:AWSServiceName": ELB}}),
-        allow(READS, ["*"]),
+        allow(ACTIONS["reads"], ["*"]),
         allow(["ec2:CreateSecurityGroup"], [vpc]),
         allow(["ec2:CreateSecurityGroup"], groups, made),
         allow(["ec2:CreateTags"], groups, _with_creation(made, "ec2", ["CreateSecurityGroup"])),
@@ -374,9 +319,9 @@ def _load_balancer_statements(args: LoadBalancersArgs) -> list[Statement]:
         allow(GROUP_RULES, [pulumi.Output.format("arn:aws:ec2:*:*:security-group/{0}", group)]),
         allow(_elb("CreateLoadBalancer", "CreateTargetGroup"), ["*"], made),
         allow(_elb("CreateListener", "CreateRule"), ["*"], below),
-        allow(_elb("AddTags"), ["*"], _with_creation(made, "elasticloadbalancing", CREATIONS)),
+        allow(_elb("AddTags"), ["*"], _with_creation(made, "elasticloadbalancing", ACTIONS["creations"])),
         allow(_elb("AddTags", "RemoveTags"), ["*"], tags),
-        allow(_elb(*CHANGES), ["*"], tagged),
+        allow(_elb(*ACTIONS["changes"]), ["*"], tagged),
     ]
 
 

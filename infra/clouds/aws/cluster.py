@@ -23,7 +23,7 @@ from infra.clouds.aws.roles import (
     trust,
 )
 from infra.clouds.aws.settings import AwsCluster
-from infra.objects import kubeconfig_text
+from infra.objects import cluster_provider, kubeconfig_text
 
 # EKS add-ons at pinned versions, in the order in which nodes and one another need them.
 
@@ -239,16 +239,14 @@ class EksCluster(pulumi.ComponentResource):
         self.disks = [disk_driver(name, addons, self, [*service_nodes, dns])] if args.has_services else []
         self.ready = [dns, *service_nodes]
         self.kubeconfig = kubeconfig(self.cluster, self.eks_name, self._region)
-        self.provider = k8s.Provider(
+        self.provider = cluster_provider(
             name,
-            kubeconfig=self.kubeconfig,
+            self.kubeconfig,
+            self,
+            has_secrets=args.has_secrets,
             # Unlike its name and its ARN, the endpoint of a cluster is never another's: what is on a cluster goes
             # with it.
             cluster_identifier=self.cluster.endpoint,
-            # An `up` that was killed may have left a Job behind: adopt it instead of failing on its name.
-            upsert_existing_objects=True,
-            enable_secret_mutable=args.has_secrets or None,
-            opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({"name": self.cluster.name})
 

@@ -12,7 +12,7 @@ from infra.clouds.existing.ingress import ingress_controller
 from infra.clouds.existing.live_cluster import UNREAD, as_argument
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool
 from infra.clouds.existing.store import MountedStore, declare_store, folder_of
-from infra.objects import wait_for
+from infra.objects import cluster_provider, wait_for
 from infra.platform import POD_USER, DevicePlugin, Egress, Interconnect, Platform, Pool, TeamAccess, dns_of
 from infra.schema.base import Team
 from infra.schema.request import Exposed, Request
@@ -152,17 +152,15 @@ class Cluster(pulumi.ComponentResource):
         super().__init__("slipway:existing:Cluster", name, {}, opts)
         cluster = args.cluster
         context = _context(name, cluster)
-        provider = k8s.Provider(
+        provider = cluster_provider(
             name,
             # The path, so that no token of the user's own gets into the state.
-            kubeconfig=cluster.kubeconfig,
+            cluster.kubeconfig,
+            self,
+            has_secrets=args.has_secrets,
             # Spelt out even where it is the current one: `kubectl config use-context` would otherwise send the
             # next `up` to another cluster unnoticed; this way it plans to move there.
             context=context,
-            # A Job that a killed `up` left running is taken over, not started a second time.
-            upsert_existing_objects=True,
-            enable_secret_mutable=args.has_secrets or None,
-            opts=pulumi.ResourceOptions(parent=self),
         )
         on_cluster = pulumi.ResourceOptions(parent=self, provider=provider)
         of_store = pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(protect=args.protect))

@@ -12,7 +12,7 @@ from infra.clouds.gcp.identity import Key, workload_pool
 from infra.clouds.gcp.network import CLUSTER_LIMIT, PODS_RANGE, SERVICES_RANGE, pool_name, resource_name
 from infra.clouds.gcp.pools import CLOUD_PLATFORM_SCOPE, node_pool
 from infra.clouds.gcp.settings import ControlPlane, GcpCluster
-from infra.objects import kubeconfig_text
+from infra.objects import cluster_provider, kubeconfig_text
 
 # The kubeconfig of a GKE cluster: where its API is, and how to ask Google for a token; never a token itself.
 
@@ -89,15 +89,13 @@ class GkeCluster(pulumi.ComponentResource):
         self.cluster = self._control_plane(name, args)
         self.pools = self._pools(name, args)
         self.kubeconfig = kubeconfig(self.cluster, self.context, args.cluster.control_plane.dns_endpoint)
-        self.provider = k8s.Provider(
+        self.provider = cluster_provider(
             name,
-            kubeconfig=self.kubeconfig,
+            self.kubeconfig,
+            self,
+            has_secrets=args.has_secrets,
             # Otherwise another endpoint of the same cluster would replace the provider and all that is on it.
             cluster_identifier=dns_endpoint(self.cluster),
-            # An `up` that was killed may have left a Job behind: adopt it instead of failing on its name.
-            upsert_existing_objects=True,
-            enable_secret_mutable=args.has_secrets or None,
-            opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({"name": self.cluster.name})
 

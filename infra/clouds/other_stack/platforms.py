@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 
 from infra.clouds.contract import Cloud
 from infra.clouds.other_stack.settings import OtherStackCluster
+from infra.objects import cluster_provider
 from infra.platform import Claim, Platform, Pool, Store
 from infra.platform_output import PoolFacts, StoreFacts, UnreadableStackError
 from infra.schema.request import Request
@@ -153,15 +154,7 @@ class OtherCluster(pulumi.ComponentResource):
         if cluster.kubeconfig is not None:
             # The path, so that no token of the user's own gets into the state.
             config, context = pulumi.Output.secret(cluster.kubeconfig), cluster.context
-        provider = k8s.Provider(
-            name,
-            kubeconfig=config,
-            context=context,
-            # A Job that a killed `up` left running is taken over, not started a second time.
-            upsert_existing_objects=True,
-            enable_secret_mutable=has_secrets or None,
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        provider = cluster_provider(name, config, self, has_secrets=has_secrets, context=context)
         self.platform = Platform(
             name=name,
             provider=provider,

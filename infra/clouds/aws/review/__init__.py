@@ -9,7 +9,7 @@ from pathlib import Path
 from infra.clouds.aws import nodes
 from infra.clouds.aws.nodes import CLUSTER
 from infra.clouds.aws.review import charges, policies
-from infra.clouds.aws.review.policies import allowing
+from infra.clouds.aws.review.policies import allowing, statements_of
 from infra.review.contract import Review
 from infra.review.facts import Grant, Holding, Identity, Seconds
 from infra.review.stack import (
@@ -21,7 +21,6 @@ from infra.review.stack import (
     at,
     items,
     mapping,
-    mappings,
     text,
     texts,
     unknown,
@@ -107,7 +106,7 @@ def _of(stack: Stack, role: Resource) -> tuple[str, list[str], bool]:
         return whose or f"pods of {', '.join(names)}", called, not whose
     services = [
         service
-        for statement in _trust_statements(role)
+        for statement in statements_of(role.properties.get("assumeRolePolicy"))
         for service in texts(at(statement, "Principal", "Service"))
     ]
     return ", ".join(dict.fromkeys(services)) or "whoever it trusts", [], False
@@ -115,10 +114,6 @@ def _of(stack: Stack, role: Resource) -> tuple[str, list[str], bool]:
 
 def _service_account(association: Resource) -> str:
     return "/".join(text(association.properties.get(key)) for key in ("namespace", "serviceAccount"))
-
-
-def _trust_statements(role: Resource) -> Sequence[Mapping[str, object]]:
-    return mappings(at(_document(role.properties.get("assumeRolePolicy")), "Statement"))
 
 
 def _targets(stack: Stack, policy: Resource) -> Iterator[Resource]:
@@ -131,22 +126,12 @@ def _about(stack: Stack, policy: Resource) -> list[str]:
     """What an inline policy is about: resources of the stack, or else the services whose actions it allows."""
     if targets := list(_targets(stack, policy)):
         return [TARGETS[target.type] for target in targets]
-    statements = mappings(at(_document(policy.properties.get("policy")), "Statement"))
+    statements = statements_of(policy.properties.get("policy"))
     actions = [action for statement in statements for action in texts(statement.get("Action"))]
     if "*" in actions:
         return ["do everything"]
     services = dict.fromkeys(action.partition(":")[0] for action in actions)
     return [f"call {', '.join(services)}"] if services else []
-
-
-def _document(value: object) -> object:
-    """A policy document, which resources have as JSON."""
-    if not isinstance(value, str):
-        return mapping(value)
-    try:
-        return json.loads(value)
-    except ValueError:
-        return {}
 
 
 def _endpoint(cluster: Resource) -> str:
@@ -177,17 +162,13 @@ Source: https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html, 20
 DOCUMENTS = ("policy", "assumeRolePolicy")
 """The properties with a policy document. One that says who may do something has principals."""
 
-SYSTEM = "kube-system"
 MOST_ACTIONS = 3
 """How many actions of a statement are named."""
 
 
 def outside_grants(stack: Stack) -> Sequence[Grant]:
     """Everything that lets somebody in, in the order of declaration."""
-    inside = {
-        SYSTEM,
-        *(text(at(resource.properties, "metadata", "namespace")) for resource in stack.resources.values()),
-    }
+    inside = stack.namespaces
     grants: list[Grant] = []
     for resource in stack.resources.values():
         if resource.package != "aws" or resource.read:

@@ -221,16 +221,20 @@ https://docs.aws.amazon.com/AmazonS3/latest/userguide/access-control-block-publi
 """
 
 
-def allowing(document: object) -> list[Properties]:
-    """The statements of a document that allow something; none where it is not known or no JSON."""
+def statements_of(document: object) -> list[Properties]:
+    """The statements of a document; none where it is not known or no JSON."""
     if isinstance(document, str):
         try:
             document = json.loads(document)
         except ValueError:
             return []
     content = mapping(document).get("Statement")
-    statements = mappings(content) or ([mapping(content)] if mapping(content) else [])
-    return [statement for statement in statements if statement.get("Effect") == "Allow"]
+    return mappings(content) or ([mapping(content)] if mapping(content) else [])
+
+
+def allowing(document: object) -> list[Properties]:
+    """The statements of a document that allow something."""
+    return [statement for statement in statements_of(document) if statement.get("Effect") == "Allow"]
 
 
 def for_everybody(statement: Properties) -> bool:

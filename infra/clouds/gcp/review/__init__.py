@@ -59,8 +59,6 @@ SCOPES = (
 )
 """The properties that name what a grant is on, the narrowest first."""
 
-SYSTEM = "kube-system"
-
 
 def outside_grants(stack: Stack) -> Sequence[Grant]:
     """Everything that lets somebody in, in the order of declaration."""
@@ -132,11 +130,7 @@ def _outside(stack: Stack, member: str) -> str:
     projects = {text(cluster.properties.get("project")) for cluster in stack.of_type(CLUSTER)}
     if project not in projects:
         return f"pods of {namespace}/{account} in the project {project}"
-    inside = {
-        SYSTEM,
-        *(text(at(resource.properties, "metadata", "namespace")) for resource in stack.resources.values()),
-    }
-    return "" if namespace in inside else f"pods of {namespace}/{account}"
+    return "" if namespace in stack.namespaces else f"pods of {namespace}/{account}"
 
 
 def _scope(grant: Resource) -> str:

@@ -2,8 +2,10 @@
 
 import ipaddress
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from pathlib import Path as FilePath
 
 from infra.accelerators import PLACE
 from infra.accelerators import accelerator as accelerator_of
@@ -229,58 +231,9 @@ def _node_accounts(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
 # Clusters on GKE Autopilot: what they have no use for, and which ways there are to ask for nodes.
 
 
-_GOOGLES = "Autopilot's nodes are Google's, which sets them up"
-_SIZED = "Autopilot gives each pod the scratch space that it asks for"
-_STANDARD = "remove it, or use a cluster with `mode: standard`"
-
-REFUSED: Mapping[str, tuple[str, str]] = {
-    "machine_type": (
-        "Autopilot chooses machines by what pods ask for",
-        "remove it, or write `compute_class: Performance` and the `machine_family`",
-    ),
-    "nodes": (
-        "Autopilot has no node pools: nodes come and go with pods",
-        "remove it; `most_pods` limits the pods",
-    ),
-    "zones": (
-        "a way to ask for nodes has no zones of its own",
-        "remove it, or name the zones under `zones` of the cluster",
-    ),
-    "preemptible": ("Autopilot has Spot pods in place of preemptible nodes", "write `spot: true`"),
-    "reservation": ("Slipway asks Autopilot for no reservations", _STANDARD),
-    "flex_start": ("Slipway asks Autopilot for no flex-start nodes", _STANDARD),
-    "queued_provisioning": ("Slipway asks Autopilot for no flex-start nodes", _STANDARD),
-    "max_run_duration": (
-        "Autopilot's nodes go once no pod needs them",
-        "remove it; the steps' `time_limit` ends their pods",
-    ),
-    "gpu_sharing": ("Slipway asks Autopilot for whole GPUs", _STANDARD),
-    "gpu_partition": ("Slipway asks Autopilot for whole GPUs", _STANDARD),
-    "placement": ("Slipway asks Autopilot for no place of its nodes", _STANDARD),
-    "disk_type": (_SIZED, "remove it"),
-    "disk_size_gb": (_SIZED, "remove it; it is `ephemeral_storage` of the steps"),
-    "local_ssd_count": (_SIZED, "remove it; it is `ephemeral_storage` of the steps"),
-    "local_ssd_block_count": (_SIZED, _STANDARD),
-    "labels": (_GOOGLES, "remove it"),
-    "resource_labels": (_GOOGLES, "remove it; `labels` of the cluster are on what it bills"),
-    "taints": (_GOOGLES, "remove it"),
-    "service_account": (
-        "a cluster on Autopilot has one account for all nodes, which is the stack's",
-        "remove it",
-    ),
-    **dict.fromkeys(
-        (
-            "image_type",
-            "image_streaming",
-            "gvnic",
-            "max_pods_per_node",
-            "logging_variant",
-            "auto_repair",
-            "auto_upgrade",
-        ),
-        (_GOOGLES, "remove it"),
-    ),
-}
+REFUSED: Mapping[str, Sequence[str]] = tomllib.loads(
+    (FilePath(__file__).parents[1] / "data" / "autopilot_keys.toml").read_text(encoding="utf-8")
+)
 """The keys of a node pool that a way to ask for nodes has no use for: why, and what to do."""
 
 ONLY = ("compute_class", "machine_family", "most_pods")
