@@ -147,7 +147,7 @@ def _price(charge: Charge, reviews: Sequence[Review], stack: Stack) -> Sequence[
         return [charge]
     else:
         prices = ()
-    price = next((candidate for candidate in prices if candidate is not None), None)
+    price = next((other for other in prices if other is not None), None)
     if price is None and charge.metered:
         return []
     what = charge.what if price is not None else f"{charge.what}, whose price is not recorded"

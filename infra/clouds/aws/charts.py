@@ -48,24 +48,17 @@ cluster-autoscaler/cloudprovider/aws/README.md of kubernetes/autoscaler, 2026-08
 """
 
 
-@dataclass(frozen=True)
-class AutoscalerArgs:
-    """The cluster with its settings; ``account`` is the account's id."""
-
-    settings: AwsCluster
-    cluster: EksCluster
-    account: pulumi.Output[str]
-
-
-def autoscaler(name: str, args: AutoscalerArgs) -> list[pulumi.Resource]:
+def autoscaler(
+    name: str, settings: AwsCluster, cluster: EksCluster, account: pulumi.Output[str]
+) -> list[pulumi.Resource]:
     """Declares it with its identity and the groups' tags; nothing where no pool scales.
 
     Returns what to wait for before the first pod that needs a new node.
     """
-    scaled = {key: pool for key, pool in args.settings.pools.items() if scales(pool)}
+    scaled = {key: pool for key, pool in settings.pools.items() if scales(pool)}
     if not scaled:
         return []
-    cluster, region = args.cluster, args.settings.region
+    region = settings.region
     below = pulumi.ResourceOptions(parent=cluster)
     tags: list[pulumi.Resource] = [
         aws.autoscaling.Tag(
@@ -80,10 +73,12 @@ def autoscaler(name: str, args: AutoscalerArgs) -> list[pulumi.Resource]:
     ]
     identity = pod_identity(
         f"{name}-autoscaler",
-        system_identity(cluster.addons, SERVICE_ACCOUNT, statements=_statements(args)),
+        system_identity(
+            cluster.addons, SERVICE_ACCOUNT, statements=_statements(settings.region, cluster.eks_name, account)
+        ),
         below,
     )
-    return [_autoscaler_release(name, args, [*tags, *identity.ready, *cluster.ready])]
+    return [_autoscaler_release(name, settings, cluster, [*tags, *identity.ready, *cluster.ready])]
 
 
 def template_tags(name: str, pool: AwsPool) -> dict[str, str]:
@@ -104,9 +99,8 @@ def template_tags(name: str, pool: AwsPool) -> dict[str, str]:
     return told
 
 
-def _statements(args: AutoscalerArgs) -> list[Statement]:
+def _statements(region: str, name: str, account: pulumi.Output[str]) -> list[Statement]:
     """Look at everything, change the size of this cluster's groups. Source: the README named at `TEMPLATE`."""
-    region, name = args.settings.region, args.cluster.eks_name
     return [
         allow(
             [
@@ -124,25 +118,27 @@ def _statements(args: AutoscalerArgs) -> list[Statement]:
         ),
         allow(
             ["eks:DescribeNodegroup"],
-            [pulumi.Output.concat(f"arn:aws:eks:{region}:", args.account, f":nodegroup/{name}/*")],
+            [pulumi.Output.concat(f"arn:aws:eks:{region}:", account, f":nodegroup/{name}/*")],
         ),
         allow(
             ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
-            [pulumi.Output.concat(f"arn:aws:autoscaling:{region}:", args.account, ":autoScalingGroup:*")],
+            [pulumi.Output.concat(f"arn:aws:autoscaling:{region}:", account, ":autoScalingGroup:*")],
             {"StringEquals": {f"aws:ResourceTag/{TAG}/{name}": "owned"}},
         ),
     ]
 
 
-def _autoscaler_release(name: str, args: AutoscalerArgs, after: Sequence[pulumi.Resource]) -> k8s.helm.v3.Release:
+def _autoscaler_release(
+    name: str, settings: AwsCluster, cluster: EksCluster, after: Sequence[pulumi.Resource]
+) -> k8s.helm.v3.Release:
     chart = charts()[AUTOSCALER_CHART]
-    pinned = args.settings.charts.cluster_autoscaler
+    pinned = settings.charts.cluster_autoscaler
     # The autoscaler runs the scheduler's own code, so its minor version is to be the cluster's.
     values: dict[str, Any] = {
         "fullnameOverride": SERVICE_ACCOUNT,
-        "awsRegion": args.settings.region,
-        "autoDiscovery": {"clusterName": args.cluster.eks_name},
-        "image": image(chart.images.get(args.settings.kubernetes_version, chart.image)),
+        "awsRegion": settings.region,
+        "autoDiscovery": {"clusterName": cluster.eks_name},
+        "image": image(chart.images.get(settings.kubernetes_version, chart.image)),
         "rbac": {"serviceAccount": {"name": SERVICE_ACCOUNT}},
         "service": {"create": False},
         "resources": {"requests": {"cpu": "100m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}},
@@ -168,7 +164,7 @@ def _autoscaler_release(name: str, args: AutoscalerArgs, after: Sequence[pulumi.
         **source(chart, pinned.chart, pinned.version),
         namespace=SYSTEM,
         values=values,
-        opts=pulumi.ResourceOptions(parent=args.cluster, provider=args.cluster.provider, depends_on=after),
+        opts=pulumi.ResourceOptions(parent=cluster, provider=cluster.provider, depends_on=after),
     )
 
 

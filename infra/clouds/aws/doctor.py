@@ -242,9 +242,9 @@ def _actions(stack: Stack, account: Account, caller: str) -> Iterator[Observatio
             yield unknown(ACTIONS, f"could not be told for {source}: {error}", see)
             return
         denied += [
-            text(evaluation_result.get("EvalActionName"))
-            for evaluation_result in mappings(simulated.get("EvaluationResults"))
-            if evaluation_result.get("EvalDecision") != "allowed"
+            text(result.get("EvalActionName"))
+            for result in mappings(simulated.get("EvaluationResults"))
+            if result.get("EvalDecision") != "allowed"
         ]
     if denied:
         kind, _, name = source.rpartition(":")[2].partition("/")
@@ -343,8 +343,7 @@ def _offers(clusters: Mapping[str, AwsCluster], account: Account) -> Iterator[Ob
                     Filters=[{"Name": "instance-type", "Values": [pool.instance_type]}],
                 )
                 names = {
-                    text(instance_type_offering.get("Location"))
-                    for instance_type_offering in mappings(answer.get("InstanceTypeOfferings"))
+                    text(offering.get("Location")) for offering in mappings(answer.get("InstanceTypeOfferings"))
                 }
                 count += 1
                 if names.isdisjoint(wanted):

@@ -169,10 +169,7 @@ def _pool(stack: Stack, group: Resource) -> NodePool:
 def _could_have_efa(machine: str, machines: Properties) -> bool:
     """Whether the machine type has EFA and GPUs, and the launch template no interface of the kind."""
     known = instance_type(machine)
-    kinds = {
-        text(network_interface.get("interfaceType"))
-        for network_interface in mappings(machines.get("networkInterfaces"))
-    }
+    kinds = {text(interface.get("interfaceType")) for interface in mappings(machines.get("networkInterfaces"))}
     return bool(known and known.gpus and known.network_cards and not kinds & {"efa", "efa-only"})
 
 

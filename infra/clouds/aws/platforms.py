@@ -14,7 +14,6 @@ import pulumi_aws as aws
 
 from infra.clouds.aws.charts import (
     DISK_CLASS,
-    AutoscalerArgs,
     LoadBalancersArgs,
     autoscaler,
     disk_class,
@@ -240,7 +239,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     ready = [
         *store.ready,
         *disks,
-        *autoscaler(name, AutoscalerArgs(declared, cluster, account)),
+        *autoscaler(name, declared, cluster, account),
         *efa_plugins(name, declared, cluster),
     ]
     stacks = PodIdentityArgs(

@@ -193,9 +193,9 @@ def _plugin(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[
         return
     others = [
         f"{text(metadata.get('namespace'))}/{text(metadata.get('name'))}"
-        for daemon_set in server.all_of("apps/v1", "DaemonSet")
-        if _is_plugin(daemon_set)
-        and (metadata := mapping(daemon_set.get("metadata")))
+        for daemons in server.all_of("apps/v1", "DaemonSet")
+        if _is_plugin(daemons)
+        and (metadata := mapping(daemons.get("metadata")))
         and mapping(metadata.get("labels")).get(PART_OF[0]) != PART_OF[1]
     ]
     foreign = [other for other in others if other.rpartition("/")[2] != OPERATOR]
@@ -214,6 +214,6 @@ def _plugin(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[
 def _is_plugin(daemon_set: Mapping[str, Any]) -> bool:
     spec = mapping(mapping(mapping(daemon_set.get("spec")).get("template")).get("spec"))
     return any(
-        any(plugin_image in text(mapping(container).get("image")) for plugin_image in PLUGIN_IMAGES)
+        any(image in text(mapping(container).get("image")) for image in PLUGIN_IMAGES)
         for container in items(spec.get("containers"))
     )

@@ -249,7 +249,7 @@ def options(app: App, ingress: IngressSettings, login: OidcSettings) -> list[str
         "--code-challenge-method=S256",
         "--skip-provider-button=true",
         # Whoever is in one of the groups gets in, whatever the address: without a domain it lets nobody in.
-        *(f"--email-domain={email_domain}" for email_domain in login.email_domains or ["*"]),
+        *(f"--email-domain={domain}" for domain in login.email_domains or ["*"]),
         *(f"--allowed-group={group}" for group in login.groups),
         f"--http-address=0.0.0.0:{PORT}",
         f"--upstream=http://{app.address}/",

@@ -255,9 +255,7 @@ def _principals(statement: Properties) -> Iterator[str]:
         yield f"everybody but {json.dumps(excluded, sort_keys=True, default=str)}"
     principal = statement.get("Principal")
     named = texts(principal) or [
-        principal_name
-        for kind in ("AWS", "Federated", "CanonicalUser")
-        for principal_name in texts(mapping(principal).get(kind))
+        name for kind in ("AWS", "Federated", "CanonicalUser") for name in texts(mapping(principal).get(kind))
     ]
     for who in named:
         if not unknown(who) and not who.startswith("["):

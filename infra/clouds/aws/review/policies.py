@@ -407,9 +407,7 @@ def too_much(resource: Resource) -> str:
     if full := sorted(name for name in attached(resource) if name.endswith("FullAccess")):
         return f"{' and '.join(full)} allows every action of a service on every resource"
     documents = [resource.properties.get("policy")] if resource.type in IDENTITY_POLICIES else []
-    documents += [
-        inline_policy.get("policy") for inline_policy in mappings(resource.properties.get("inlinePolicies"))
-    ]
+    documents += [policy.get("policy") for policy in mappings(resource.properties.get("inlinePolicies"))]
     statements = (statement for document in documents for statement in allowing(document))
     return next((why for statement in statements if (why := _wildcard(statement))), "")
 

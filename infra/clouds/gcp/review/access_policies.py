@@ -236,7 +236,7 @@ def _public(stack: Stack) -> Iterator[Violation]:
 def _everyone_in_list(resource: Resource) -> str:
     """Who of everyone an access control list names."""
     named = {text(resource.properties.get("entity")), text(resource.properties.get("predefinedAcl"))}
-    named |= {role_entity.rpartition(":")[2] for role_entity in texts(resource.properties.get("roleEntities"))}
+    named |= {entity.rpartition(":")[2] for entity in texts(resource.properties.get("roleEntities"))}
     return ", ".join(sorted(named & (EVERYONE | PUBLIC_ACLS)))
 
 

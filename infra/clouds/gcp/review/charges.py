@@ -84,7 +84,7 @@ def declared_pods(stack: Stack) -> Iterator[DeclaredPod]:
         requests = _sum(declared, added)
         selected = strings(spec.get("nodeSelector"))
         of_cluster = (way for way in ways if way.resource is cluster)
-        way = next((candidate for candidate in of_cluster if autopilot.selector(candidate.way) == selected), None)
+        way = next((other for other in of_cluster if autopilot.selector(other.way) == selected), None)
         if way:
             # A sidecar may leave a class with one ratio beside it.
             requests = autopilot.rules(way.way).admitted(requests)
