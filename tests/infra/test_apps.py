@@ -128,8 +128,8 @@ def run(folder: Path, apps: Mapping[str, Any], **more: Any) -> Recording:
 
 
 def named(recording: Recording, kind: str, name: str) -> Mapping[str, Any]:
-    (found,) = [each for each in recording.of(kind) if each.inputs["metadata"]["name"] == name]
-    return found.inputs
+    (result,) = [resource for resource in recording.of(kind) if resource.inputs["metadata"]["name"] == name]
+    return result.inputs
 
 
 def test_a_stack_that_names_no_app_has_none(folder: Path) -> None:
@@ -143,7 +143,7 @@ def test_an_app_is_a_deployment_behind_a_service(folder: Path) -> None:
     page = named(recording, DEPLOYMENT, "tried-page")["spec"]
     (container,) = page["template"]["spec"]["containers"]
     assert container["command"] + container["args"] == ["python3", "page.py", "--port", "8080"]
-    environment = {each["name"]: each.get("value") for each in container["env"]}
+    environment = {variable["name"]: variable.get("value") for variable in container["env"]}
     assert environment["MODEL_ADDRESS"] == "tried-model:8501"
     assert environment["MODEL_GRPC_ADDRESS"] == "tried-model:8500"
     assert environment["GREETING"] == "$$(HOME) {you}"
@@ -155,8 +155,8 @@ def test_an_app_is_a_deployment_behind_a_service(folder: Path) -> None:
 
 
 def container_of(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-    (found,) = inputs["spec"]["template"]["spec"]["containers"]
-    return found
+    (result,) = inputs["spec"]["template"]["spec"]["containers"]
+    return result
 
 
 def test_who_may_connect_is_said_of_both_ends(folder: Path) -> None:
@@ -188,10 +188,10 @@ def test_an_app_reads_the_store_and_writes_nothing(folder: Path) -> None:
     assert store["readOnly"] is True
     page = named(recording, DEPLOYMENT, "tried-page")
     assert "/store" not in {volume_mount["mountPath"] for volume_mount in container_of(page)["volumeMounts"]}
-    for each in (model, page):
-        pod = each["spec"]["template"]["spec"]
+    for entry in (model, page):
+        pod = entry["spec"]["template"]["spec"]
         assert pod["automountServiceAccountToken"] is False
-        assert pod["serviceAccountName"] == each["metadata"]["name"]
+        assert pod["serviceAccountName"] == entry["metadata"]["name"]
 
 
 @pytest.mark.slow
@@ -217,13 +217,13 @@ def test_an_app_that_keeps_data_is_one_pod_with_a_volume_and_a_token_nobody_else
     recording = run(folder, {"notes": {"pool": "cpu", "storage": "3Gi"}})
     (notes,) = recording.of(STATEFUL_SET)
     spec = notes.inputs["spec"]
-    (claim,) = (each for each in recording.of(CLAIM) if each.name.endswith("notes-data"))
+    (claim,) = (resource for resource in recording.of(CLAIM) if resource.name.endswith("notes-data"))
     assert claim.inputs["spec"]["resources"]["requests"]["storage"] == "3Gi"
     (data,) = (volume for volume in spec["template"]["spec"]["volumes"] if volume["name"] == "data")
     assert data["persistentVolumeClaim"]["claimName"] == claim.inputs["metadata"]["name"]
     # What people keep there outlives another size: the claim is the same, and grows.
     larger = run(folder, {"notes": {"pool": "cpu", "storage": "5Gi"}})
-    (grown,) = (each for each in larger.of(CLAIM) if each.name == claim.name)
+    (grown,) = (resource for resource in larger.of(CLAIM) if resource.name == claim.name)
     assert grown.inputs["metadata"]["name"] == claim.inputs["metadata"]["name"]
     assert larger.of(STATEFUL_SET)[0].inputs == notes.inputs
     container = container_of(notes.inputs)

@@ -102,9 +102,9 @@ def refused(folder: Path, apps: Mapping[str, Any]) -> dict[str, str]:
 
 
 def test_an_app_that_reads_the_last_update_beside_a_schedule_is_told_of(folder: Path) -> None:
-    found = policies(run(folder, {"ask": ON_CPU, "curves": ON_CPU}, schedule=NIGHTLY))
-    assert ("app-behind-schedule", "tried-ask (Deployment)") in found
-    assert [name for policy, name in found if policy == "app-behind-schedule"] == ["tried-ask (Deployment)"]
+    result = policies(run(folder, {"ask": ON_CPU, "curves": ON_CPU}, schedule=NIGHTLY))
+    assert ("app-behind-schedule", "tried-ask (Deployment)") in result
+    assert [name for policy, name in result if policy == "app-behind-schedule"] == ["tried-ask (Deployment)"]
 
 
 def test_one_that_follows_is_not_and_neither_is_one_without_a_schedule(folder: Path) -> None:
@@ -114,21 +114,21 @@ def test_one_that_follows_is_not_and_neither_is_one_without_a_schedule(folder: P
 
 def test_a_run_is_noted_last_by_update_and_clock(folder: Path) -> None:
     recording = run(folder, {"look": {**ON_CPU, "follow": "newest"}}, schedule=NIGHTLY)
-    own = [each for each in recording.of(JOB) if each.name.startswith("tried-")]
-    newest = next(each for each in own if each.name == "tried-newest")
-    before = {each.urn for each in own if each.name != "tried-newest"}
+    custom = [resource for resource in recording.of(JOB) if resource.name.startswith("tried-")]
+    newest = next(entry for entry in custom if entry.name == "tried-newest")
+    before = {resource.urn for resource in custom if resource.name != "tried-newest"}
     assert before <= set(recording.waits_for(newest))
     planned = json.loads(recording.one(CONFIG_MAP, "tried-schedule-jobs").inputs["data"]["jobs.json"])
-    last = next(each for each in planned if each["name"] == "tried-newest")
-    assert set(last["after"]) == {each["name"] for each in planned if each["name"] != "tried-newest"}
+    last = next(entry for entry in planned if entry["name"] == "tried-newest")
+    assert set(last["after"]) == {entry["name"] for entry in planned if entry["name"] != "tried-newest"}
     assert newest.urn in recording.waits_for(recording.one(DEPLOYMENT, "tried-look"))
 
 
 def test_one_that_follows_names_no_result_so_that_its_pods_outlive_a_night(folder: Path) -> None:
     recording = run(folder, {"look": {**ON_CPU, "follow": "newest", "replicas": 3}})
-    found = template(recording, "tried-look")
-    assert "/store/tried/judge/" not in json.dumps(found)
-    assert "slipway/inputs" not in found["metadata"]["annotations"]
+    result = template(recording, "tried-look")
+    assert "/store/tried/judge/" not in json.dumps(result)
+    assert "slipway/inputs" not in result["metadata"]["annotations"]
     started = words(recording, "tried-look")
     assert started[:3] == ["python3", "-m", "workloads.runtime.apps.inputs"]
     assert started[started.index("--follow") + 1] == "/store/tried/newest/runs.json"
@@ -136,7 +136,7 @@ def test_one_that_follows_names_no_result_so_that_its_pods_outlive_a_night(folde
     assert started[started.index("--") + 1 :] == ["python", "ask.py", "8080", "/tmp/results/judge"]
     (mount,) = [
         volume_mount
-        for volume_mount in found["spec"]["containers"][0]["volumeMounts"]
+        for volume_mount in result["spec"]["containers"][0]["volumeMounts"]
         if volume_mount["mountPath"] == "/store"
     ]
     assert mount["readOnly"] is True
@@ -173,8 +173,8 @@ def test_what_is_no_run_is_refused(folder: Path, value: str) -> None:
 def test_a_server_gets_a_version_each_night(folder: Path) -> None:
     recording = run(folder, {"server": ON_CPU}, schedule=NIGHTLY)
     planned = json.loads(recording.one(CONFIG_MAP, "tried-schedule-jobs").inputs["data"]["jobs.json"])
-    judge = next(each["path"] for each in planned if each["name"] == "tried-judge")
-    publishes = next(each for each in planned if each["name"] == "tried-server-publish")
+    judge = next(entry["path"] for entry in planned if entry["name"] == "tried-judge")
+    publishes = next(entry for entry in planned if entry["name"] == "tried-server-publish")
     assert "tried-judge" in publishes["after"]
     # The runner puts the night's directory in its place.
     assert f"/store/{judge}/saved_model" in json.dumps(publishes["manifest"])

@@ -60,9 +60,9 @@ def values(folder: Path, apps: Mapping[str, Any], most: int = 3) -> dict[str, An
 
 
 def run(folder: Path, apps: Mapping[str, Any], most: int = 3) -> Recording:
-    found = values(folder, apps, most)
-    configuration = {f"slipway:{key}": each for key, each in found.items()} | {"gcp:project": "a-project"}
-    emulators = [Emulator(load(found).request)]
+    result = values(folder, apps, most)
+    configuration = {f"slipway:{key}": value for key, value in result.items()} | {"gcp:project": "a-project"}
+    emulators = [Emulator(load(result).request)]
     return record(lambda: declare(ROOT), configuration, preview=False, emulators=emulators)
 
 
@@ -71,8 +71,8 @@ def pod(recording: Recording, kind: str, name: str) -> Mapping[str, Any]:
 
 
 def waits_for(recording: Recording, kind: str, name: str) -> set[str]:
-    there = recording.waits_for(recording.one(kind, f"tried-{name}"))
-    return {each.name for each in recording.of(JOB) if each.urn in there}
+    live = recording.waits_for(recording.one(kind, f"tried-{name}"))
+    return {resource.name for resource in recording.of(JOB) if resource.urn in live}
 
 
 @pytest.mark.slow
@@ -80,34 +80,38 @@ def test_a_program_on_gpus_starts_with_the_libraries_that_its_image_lacks(folder
     recording = run(folder, {"ask": ON_GPU})
     (container,) = pod(recording, DEPLOYMENT, "ask")["containers"]
     assert container["command"] == ["python3"]
-    before, own = container["args"][: container["args"].index("--")], container["args"][-4:]
+    before, custom = container["args"][: container["args"].index("--")], container["args"][-4:]
     assert before[:3] == ["-m", "workloads.runtime.supplied", "--libraries"]
     assert before[3].startswith("/store/cuda/libraries/")
     assert before[4:] == ["--into", "/tmp/libraries", "--code", "/bundle/code"]
-    assert own == ["python", "ask.py", "--port", "8080"]
+    assert custom == ["python", "ask.py", "--port", "8080"]
     assert container["workingDir"] == "/bundle"
     assert {volume_mount["mountPath"]: volume_mount.get("readOnly") for volume_mount in container["volumeMounts"]}[
         "/store"
     ] is True
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
-    bundle = next(each for each in recording.of("kubernetes:core/v1:ConfigMap") if each.name == "tried-ask-bundle")
-    assert any("supplied.py" in each for each in bundle.inputs["data"])
+    bundle = next(
+        resource
+        for resource in recording.of("kubernetes:core/v1:ConfigMap")
+        if resource.name == "tried-ask-bundle"
+    )
+    assert any("supplied.py" in entry for entry in bundle.inputs["data"])
 
 
 @pytest.mark.slow
 def test_a_notebook_on_gpus_has_them_too(folder: Path) -> None:
     (container,) = pod(run(folder, {"notes": ON_GPU}), STATEFUL_SET, "notes")["containers"]
     assert container["args"][:2] == ["-m", "workloads.runtime.supplied"]
-    own = container["args"][container["args"].index("--") + 1 :]
-    assert own[:3] == ["python3", "-m", "workloads.apps.notebook.serve"]
+    custom = container["args"][container["args"].index("--") + 1 :]
+    assert custom[:3] == ["python3", "-m", "workloads.apps.notebook.serve"]
 
 
 @pytest.mark.slow
 def test_an_app_waits_for_its_gpus_as_a_step_does(folder: Path) -> None:
     recording = run(folder, {"ask": ON_GPU})
-    found = waits_for(recording, DEPLOYMENT, "ask")
-    assert {"cuda-libraries", "accelerator-gate-train", "devices-gate-dev", "store-gate-dev"} <= found
-    gate = next(each for each in recording.of(JOB) if each.name.startswith("accelerator"))
+    result = waits_for(recording, DEPLOYMENT, "ask")
+    assert {"cuda-libraries", "accelerator-gate-train", "devices-gate-dev", "store-gate-dev"} <= result
+    gate = next(resource for resource in recording.of(JOB) if resource.name.startswith("accelerator"))
     (container,) = gate.inputs["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["python", "-m", "workloads.gates.accelerator"]
     assert any(argument.startswith("--libraries=/store/cuda/libraries/") for argument in container["args"])
@@ -115,32 +119,32 @@ def test_an_app_waits_for_its_gpus_as_a_step_does(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_gate_that_would_wait_for_what_the_app_holds_is_not_there(folder: Path) -> None:
-    found = waits_for(run(folder, {"ask": ON_GPU}, most=1), DEPLOYMENT, "ask")
-    assert not any(each.startswith("accelerator") for each in found)
-    assert "cuda-libraries" in found
+    result = waits_for(run(folder, {"ask": ON_GPU}, most=1), DEPLOYMENT, "ask")
+    assert not any(finding.startswith("accelerator") for finding in result)
+    assert "cuda-libraries" in result
 
 
 def test_an_image_of_its_own_lacks_nothing_and_is_not_started_by_a_python_it_may_not_have(folder: Path) -> None:
     recording = run(folder, {"binary": ON_GPU})
     (container,) = pod(recording, DEPLOYMENT, "binary")["containers"]
     assert (container["command"], container.get("args")) == (["/bin/server"], ["8080"])
-    found = waits_for(recording, DEPLOYMENT, "binary")
-    assert not any(each.startswith(("accelerator", "cuda")) for each in found)
-    assert any(each.startswith("devices") for each in found)
+    result = waits_for(recording, DEPLOYMENT, "binary")
+    assert not any(finding.startswith(("accelerator", "cuda")) for finding in result)
+    assert any(finding.startswith("devices") for finding in result)
 
 
 def test_on_a_cpu_nothing_of_it_is_there(folder: Path) -> None:
     recording = run(folder, {"ask": {"pool": "cpu"}})
     (container,) = pod(recording, DEPLOYMENT, "ask")["containers"]
     assert container["command"] == ["python"]
-    assert not any(each.name.startswith(("cuda", "accelerator")) for each in recording.of(JOB))
+    assert not any(resource.name.startswith(("cuda", "accelerator")) for resource in recording.of(JOB))
 
 
 @pytest.mark.slow
 def test_its_identity_reads_the_bucket_and_writes_nothing(folder: Path) -> None:
-    grants = [each.inputs for each in run(folder, {"ask": ON_GPU}).of(READER)]
-    (own,) = [grant for grant in grants if grant["member"].endswith("/sa/tried-ask")]
-    assert own["role"] == "roles/storage.objectViewer"
+    grants = [resource.inputs for resource in run(folder, {"ask": ON_GPU}).of(READER)]
+    (custom,) = [grant for grant in grants if grant["member"].endswith("/sa/tried-ask")]
+    assert custom["role"] == "roles/storage.objectViewer"
 
 
 def test_too_little_scratch_space_for_the_libraries_is_refused(folder: Path) -> None:

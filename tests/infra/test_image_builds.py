@@ -63,7 +63,7 @@ def stack(folder: Path, values: Mapping[str, Any] = HERE, pool: str = "cpu", **m
 
 def declared(values: Mapping[str, Any], *, preview: bool = False) -> Recording:
     request = load(values).request
-    emulators = [each(request) for each in (ExistingEmulator, GcpEmulator, AwsEmulator)]
+    emulators = [entry(request) for entry in (ExistingEmulator, GcpEmulator, AwsEmulator)]
     config = {f"slipway:{key}": value for key, value in values.items()}
     clouds = {"gcp:project": "emulated-project", "aws:region": "eu-west-1"}
     return record(lambda: declare(ROOT), {**clouds, **config}, preview=preview, emulators=emulators)
@@ -92,10 +92,15 @@ def test_a_step_runs_in_the_image_by_its_digest_once_it_is_built(folder: Path) -
 
 def test_a_run_is_decided_by_the_context_and_known_before_the_image_is(folder: Path) -> None:
     before = declared(stack(folder), preview=True)
-    jobs = {each.name: each.inputs["metadata"]["name"] for each in before.of(JOB)}
-    assert jobs == {each.name: each.inputs["metadata"]["name"] for each in declared(stack(folder)).of(JOB)}
+    jobs = {resource.name: resource.inputs["metadata"]["name"] for resource in before.of(JOB)}
+    assert jobs == {
+        resource.name: resource.inputs["metadata"]["name"] for resource in declared(stack(folder)).of(JOB)
+    }
     (folder / "docker" / "tool").write_text("two")
-    after = {each.name: each.inputs["metadata"]["name"] for each in declared(stack(folder), preview=True).of(JOB)}
+    after = {
+        resource.name: resource.inputs["metadata"]["name"]
+        for resource in declared(stack(folder), preview=True).of(JOB)
+    }
     changed = {name for name, job in jobs.items() if after[name] != job}
     assert changed == {"image-build-said", "said-say"}
 
@@ -118,8 +123,8 @@ def test_only_buildkit_runs_unguarded_and_it_has_neither_a_token_nor_the_store(f
     assert "privileged" not in security
     enforced = "pod-security.kubernetes.io/enforce"
     labels = {
-        str(each.inputs["metadata"]["name"]): mapping(each.inputs["metadata"]["labels"])[enforced]
-        for each in recording.of(NAMESPACE)
+        str(resource.inputs["metadata"]["name"]): mapping(resource.inputs["metadata"]["labels"])[enforced]
+        for resource in recording.of(NAMESPACE)
     }
     assert labels == {"slipway": "restricted", "slipway-images": "privileged"}
 
@@ -137,7 +142,10 @@ def test_a_login_stays_secret_and_with_the_container_that_uses_it(folder: Path) 
     assert "login" not in mounts["buildkit"]
     pulling = at(recording.one(JOB, "said-say").inputs, "spec", "template", "spec", "imagePullSecrets")
     assert pulling == [{"name": "registry-pull"}]
-    assert {each.inputs["type"] for each in recording.of(SECRET)} >= {"Opaque", "kubernetes.io/dockerconfigjson"}
+    assert {resource.inputs["type"] for resource in recording.of(SECRET)} >= {
+        "Opaque",
+        "kubernetes.io/dockerconfigjson",
+    }
 
 
 @pytest.mark.parametrize(
@@ -211,8 +219,10 @@ def test_a_cluster_that_refuses_such_pods_is_refused_first(folder: Path, change:
 
 def test_a_base_image_by_tag_is_refused_before_anything_is_declared(folder: Path) -> None:
     (folder / "docker" / "Dockerfile").write_text("FROM debian:12\n")
-    found = problems(stack(folder))
-    assert any(key.endswith("pipeline.yaml: build") and "debian:12" in text for key, text in found.items())
+    declared_stack = problems(stack(folder))
+    assert any(
+        key.endswith("pipeline.yaml: build") and "debian:12" in text for key, text in declared_stack.items()
+    )
 
 
 SERVED = """\
@@ -244,20 +254,20 @@ def serving(folder: Path, **apps: Any) -> dict[str, Any]:
         "uses": str(folder),
         "services": {"cache": placed},
         "steps": {"say": placed},
-        "apps": {name: {**placed, **each} for name, each in apps.items()},
+        "apps": {name: {**placed, **app} for name, app in apps.items()},
     }
     return {**stack(folder), "pipelines": {"said": section}}
 
 
 def images_of(recording: Recording) -> dict[str, str]:
     """The image of each pod that is no build's, by the name of what declares it."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for kind in (JOB, DEPLOYMENT, STATEFUL_SET):
-        for each in recording.of(kind):
-            if not each.name.startswith(("image-build-", "network-")):
-                spec = at(each.inputs, "spec", "template", "spec")
-                found[each.name] = str(mappings(mapping(spec)["containers"])[0]["image"])
-    return found
+        for resource in recording.of(kind):
+            if not resource.name.startswith(("image-build-", "network-")):
+                spec = at(resource.inputs, "spec", "template", "spec")
+                result[resource.name] = str(mappings(mapping(spec)["containers"])[0]["image"])
+    return result
 
 
 def test_programs_that_are_services_and_apps_have_their_image_built_as_steps_have(served: Path) -> None:
@@ -269,7 +279,9 @@ def test_programs_that_are_services_and_apps_have_their_image_built_as_steps_hav
     assert images["said-own"] != images["said-same"]
     assert images["said-other"] == f"debian@sha256:{'4' * 64}"
     assert "tensorflow/tensorflow" in images["said-tensorboard"]
-    builds = {each.name: each for each in recording.of(JOB) if each.name.startswith("image-build-")}
+    builds = {
+        resource.name: resource for resource in recording.of(JOB) if resource.name.startswith("image-build-")
+    }
     assert set(builds) == {"image-build-said", "image-build-said-own"}
     for kind, name, build in (
         (STATEFUL_SET, "said-cache", "image-build-said"),
@@ -285,7 +297,7 @@ def test_nothing_is_built_for_an_app_that_the_stack_leaves_out_or_gives_an_image
     image = f"debian@sha256:{'5' * 64}"
     recording = declared(serving(served, own={"image": image}))
     assert images_of(recording)["said-own"] == image
-    assert [each.name for each in recording.of(JOB) if each.name.startswith("image-build-")] == [
+    assert [resource.name for resource in recording.of(JOB) if resource.name.startswith("image-build-")] == [
         "image-build-said"
     ]
 
@@ -332,10 +344,10 @@ def test_a_build_that_cannot_be_is_one_error_at_its_key(
     (served / "leading").symlink_to(served.parent / "elsewhere")
     (served / "pipeline.yaml").write_text(SERVED.replace(before, after, 1))
     wrong = problems(serving(served, same={}, own={}, other={}, tensorboard={}))
-    found = {place.rpartition("pipeline.yaml: ")[2]: text for place, text in wrong.items()}
-    assert set(found) == {key}
+    result = {place.rpartition("pipeline.yaml: ")[2]: text for place, text in wrong.items()}
+    assert set(result) == {key}
     for word in said:
-        assert word in found[key]
+        assert word in result[key]
 
 
 def test_a_registry_is_asked_for_by_the_programs_that_want_it(served: Path) -> None:
@@ -361,8 +373,10 @@ def test_a_preview_says_of_each_image_whether_it_is_built(served: Path) -> None:
     after = Stack("said", declared(serving(served, own={}), preview=True).evaluation.resources)
     said = list(image_remarks(after, compare(before, after)))
     assert len(said) == 2
-    assert any("the image of said-own will be built from" in each and "/shown/Dockerfile" in each for each in said)
-    assert any("will not be built: nothing of its context has changed" in each for each in said)
+    assert any(
+        "the image of said-own will be built from" in entry and "/shown/Dockerfile" in entry for entry in said
+    )
+    assert any("will not be built: nothing of its context has changed" in entry for entry in said)
 
 
 def test_who_else_asks_for_an_image_changes_nothing_of_it(served: Path) -> None:
@@ -371,7 +385,9 @@ def test_who_else_asks_for_an_image_changes_nothing_of_it(served: Path) -> None:
     values = serving(served)
     values["pipelines"] = {"earlier": values["pipelines"]["said"], **values["pipelines"]}
     both = declared(values)
-    assert [each.name for each in both.of(JOB) if each.name.startswith("image-build-")] == ["image-build-earlier"]
-    names = [each.one(JOB, "said-say").inputs["metadata"]["name"] for each in (alone, both)]
+    assert [resource.name for resource in both.of(JOB) if resource.name.startswith("image-build-")] == [
+        "image-build-earlier"
+    ]
+    names = [recording_.one(JOB, "said-say").inputs["metadata"]["name"] for recording_ in (alone, both)]
     assert names[0] == names[1]
     assert images_of(alone)["said-say"] == images_of(both)["said-say"]

@@ -60,7 +60,7 @@ BY_COGNITO = {
     "login": {"cognito": {"user_pool": POOL, "client_id": "abc", "domain": "digits"}},
 }
 ENDPOINTS = {
-    f"{each}_endpoint": f"https://login.example.org/{each}" for each in ("authorization", "token", "user_info")
+    f"{entry}_endpoint": f"https://login.example.org/{entry}" for entry in ("authorization", "token", "user_info")
 }
 
 
@@ -103,12 +103,12 @@ def run(
     preview: bool = False,
     **changes: Any,
 ) -> Recording:
-    found = values(folder, base, ingress, **changes)
+    result = values(folder, base, ingress, **changes)
     emulator: Any = {"existing": ExistingEmulator, "gcp": GcpEmulator, "aws": AwsEmulator}[
-        next(iter(found["clusters"].values()))["cloud"]
+        next(iter(result["clusters"].values()))["cloud"]
     ]
-    request = load(found).request
-    configuration = {f"slipway:{key}": value for key, value in found.items()} | {
+    request = load(result).request
+    configuration = {f"slipway:{key}": value for key, value in result.items()} | {
         "gcp:project": "a-project",
         "aws:region": "us-east-1",
     }
@@ -117,12 +117,12 @@ def run(
 
 
 def custom(recording: Recording, kind: str) -> Mapping[str, Any]:
-    (found,) = [resource for resource in recording.resources if resource.inputs.get("kind") == kind]
-    return found.inputs
+    (result,) = [resource for resource in recording.resources if resource.inputs.get("kind") == kind]
+    return result.inputs
 
 
 def policies(recording: Recording) -> dict[str, Any]:
-    return {each.inputs["metadata"]["name"]: each.inputs["spec"] for each in recording.of(POLICY)}
+    return {resource.inputs["metadata"]["name"]: resource.inputs["spec"] for resource in recording.of(POLICY)}
 
 
 def problems(folder: Path, base: Mapping[str, Any], ingress: Any, **changes: Any) -> dict[str, str]:
@@ -164,17 +164,17 @@ def test_elsewhere_an_ingress_leads_to_a_proxy_that_asks_for_the_login(folder: P
 
 
 def test_only_the_controller_reaches_the_proxy_and_only_the_proxy_the_app(folder: Path) -> None:
-    found = policies(run(folder, HERE, BY_PROXY))
-    (to_proxy,) = found["tried-page-login"]["ingress"]
+    result = policies(run(folder, HERE, BY_PROXY))
+    (to_proxy,) = result["tried-page-login"]["ingress"]
     assert to_proxy == {
         "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "traefik"}}}],
         "ports": [{"port": 4180, "protocol": "TCP"}],
     }
-    (to_app,) = found["tried-page-from-login"]["ingress"]
+    (to_app,) = result["tried-page-from-login"]["ingress"]
     (peer,) = to_app["from"]
-    assert peer["podSelector"] == found["tried-page-login"]["podSelector"]
+    assert peer["podSelector"] == result["tried-page-login"]["podSelector"]
     assert to_app["ports"] == [{"port": 8080, "protocol": "TCP"}]
-    assert found["tried-page-to-app"]["podSelector"] == peer["podSelector"]
+    assert result["tried-page-to-app"]["podSelector"] == peer["podSelector"]
 
 
 def test_the_secret_of_the_login_stands_in_no_other_object(folder: Path) -> None:
@@ -228,7 +228,7 @@ def test_on_gke_identity_aware_proxy_lets_the_members_in_at_this_host_alone(fold
     assert (grant["role"], grant["member"]) == ("roles/iap.httpsResourceAccessor", "group:ml@example.org")
     assert grant["condition"]["expression"] == 'request.host == "digits.example.org"'
     (rule,) = policies(recording)["tried-page-ingress"]["ingress"]
-    assert [each["ipBlock"]["cidr"] for each in rule["from"]] == ["35.191.0.0/16", "130.211.0.0/22"]
+    assert [entry["ipBlock"]["cidr"] for entry in rule["from"]] == ["35.191.0.0/16", "130.211.0.0/22"]
     (cluster,) = recording.of(gcp.CLUSTER)
     assert cluster.inputs["gatewayApiConfig"] == {"channel": "CHANNEL_STANDARD"}
 
@@ -276,7 +276,7 @@ def test_on_gke_without_an_app_to_open_nothing_changes(folder: Path) -> None:
     assert not any(
         "certificatemanager" in resource.type or "iap" in resource.type for resource in recording.resources
     )
-    services = {each.inputs["service"] for each in recording.of("gcp:projects/service:Service")}
+    services = {resource.inputs["service"] for resource in recording.of("gcp:projects/service:Service")}
     assert "iap.googleapis.com" not in services
 
 
@@ -284,12 +284,12 @@ def test_on_gke_no_policy_moves_from_the_app_to_the_proxy_when_the_login_becomes
     """One that moved would leave the app's Service open until its route has moved, too."""
 
     def guarded(ingress: Any) -> dict[str, str]:
-        found = run(folder, gcp.BASE, ingress).resources
+        result = run(folder, gcp.BASE, ingress).resources
         kinds = ("GCPBackendPolicy", "HealthCheckPolicy")
         return {
-            each.urn: each.inputs["spec"]["targetRef"]["name"]
-            for each in found
-            if each.inputs.get("kind") in kinds
+            resource.urn: resource.inputs["spec"]["targetRef"]["name"]
+            for resource in result
+            if resource.inputs.get("kind") in kinds
         }
 
     by_iap, by_oidc = guarded(BY_IAP), guarded({**BY_PROXY, "tls": {"managed": True}})
@@ -304,7 +304,7 @@ def test_on_gke_another_host_keeps_the_address_and_takes_a_certificate_of_anothe
         "gcp:certificatemanager/certificate:Certificate",
         "gcp:certificatemanager/certificateMapEntry:CertificateMapEntry",
     )
-    one, other = (run(folder, gcp.BASE, {**BY_IAP, "host": f"{each}.example.org"}) for each in ("one", "other"))
+    one, other = (run(folder, gcp.BASE, {**BY_IAP, "host": f"{entry}.example.org"}) for entry in ("one", "other"))
     assert one.one(address).inputs == other.one(address).inputs
     for type_ in (certificate, entry):
         # Google has one of a name, and the new one is made before the old one goes.
@@ -321,10 +321,10 @@ def test_an_app_that_would_have_the_objects_of_the_proxy_is_refused(folder: Path
     declaration = folder / "pipeline.py"
     said = declaration.read_text()
     declaration.write_text(said.replace('"model", "Model"', '"page-login", "Model"').replace('["model"]', "[]"))
-    found = values(folder, HERE, BY_PROXY)
-    found["pipelines"]["tried"]["apps"]["model"] = {"pool": "cpu"}
+    result = values(folder, HERE, BY_PROXY)
+    result["pipelines"]["tried"]["apps"]["model"] = {"pool": "cpu"}
     with pytest.raises(SettingsError) as error:
-        load(found)
+        load(result)
     reasons = [problem.reason for problem in error.value.problems]
     assert any(
         "the proxy that asks for its login, app `page`, has objects called `tried-page-login`, like app "
@@ -371,8 +371,8 @@ def test_an_oauth_client_of_ones_own_has_to_know_its_callback(folder: Path) -> N
 
 def test_on_eks_the_record_is_that_of_the_load_balancer_once_it_says_its_name(folder: Path) -> None:
     name = "k8s-tried-page-0123.us-east-1.elb.amazonaws.com"
-    found = run(folder, aws.BASE, BY_COGNITO, status={"loadBalancer": {"ingress": [{"hostname": name}]}})
-    address, (record, callback) = told(found)
+    result = run(folder, aws.BASE, BY_COGNITO, status={"loadBalancer": {"ingress": [{"hostname": name}]}})
+    address, (record, callback) = told(result)
     assert address == "https://digits.example.org/draw"
     assert record.endswith(f": CNAME {name}")
     assert callback.endswith("the client abc: https://digits.example.org/oauth2/idpresponse")
@@ -412,8 +412,12 @@ def test_on_eks_the_load_balancer_asks_cognito(folder: Path) -> None:
     release = recording.one(aws.RELEASE, "dev-load-balancers")
     assert release.urn in recording.waits_for(recording.one(INGRESS))
     (rule,) = policies(recording)["tried-page-ingress"]["ingress"]
-    public = {each.inputs["cidrBlock"] for each in recording.of("aws:ec2/subnet:Subnet") if "public" in each.name}
-    assert {each["ipBlock"]["cidr"] for each in rule["from"]} == public
+    public = {
+        resource.inputs["cidrBlock"]
+        for resource in recording.of("aws:ec2/subnet:Subnet")
+        if "public" in resource.name
+    }
+    assert {entry["ipBlock"]["cidr"] for entry in rule["from"]} == public
 
 
 def test_on_eks_new_pods_are_ready_once_the_load_balancer_knows_them(folder: Path) -> None:
@@ -468,7 +472,7 @@ def test_an_app_is_told_where_visitors_addresses_stand(
 ) -> None:
     """With a wrong count, all visitors would share the rate of one."""
     pods = run(folder, base, ingress).one(DEPLOYMENT, "tried-page").inputs["spec"]["template"]["spec"]
-    environment = {each["name"]: each.get("value") for each in pods["containers"][0]["env"]}
+    environment = {variable["name"]: variable.get("value") for variable in pods["containers"][0]["env"]}
     assert environment.get("SLIPWAY_PROXIES") == entries
     assert environment.get("SLIPWAY_HOSTS") == (ingress and ingress["host"])
 
@@ -480,8 +484,8 @@ def test_on_eks_without_an_app_to_open_there_is_no_controller(folder: Path) -> N
 
 @pytest.mark.parametrize("key", ["tls", "login"])
 def test_an_app_with_a_host_alone_is_refused(folder: Path, key: str) -> None:
-    found = problems(folder, HERE, {name: value for name, value in BY_PROXY.items() if name != key})
-    assert found == {f"ingress.{key}": "required, and not there"}
+    refused = problems(folder, HERE, {name: value for name, value in BY_PROXY.items() if name != key})
+    assert refused == {f"ingress.{key}": "required, and not there"}
     empty = problems(folder, HERE, {**BY_PROXY, key: {}})
     assert "nothing is opened without TLS and a login" in empty[f"ingress.{key}"]
 
@@ -510,8 +514,8 @@ def test_an_app_with_a_host_alone_is_refused(folder: Path, key: str) -> None:
 def test_what_would_let_everybody_in_or_cannot_work_is_refused(
     folder: Path, changes: dict[str, Any], key: str, reason: str
 ) -> None:
-    found = problems(folder, HERE, changed(BY_PROXY, changes))
-    assert reason in found[f"ingress.{key}"]
+    refused = problems(folder, HERE, changed(BY_PROXY, changes))
+    assert reason in refused[f"ingress.{key}"]
 
 
 @pytest.mark.parametrize(
@@ -526,8 +530,8 @@ def test_what_would_let_everybody_in_or_cannot_work_is_refused(
 def test_each_mistake_is_said_once_and_all_of_them_at_once(
     folder: Path, changes: dict[str, Any], keys: set[str]
 ) -> None:
-    found = problems(folder, HERE, changed(BY_PROXY, changes))
-    assert set(found) == {f"ingress.{each}" for each in keys}
+    refused = problems(folder, HERE, changed(BY_PROXY, changes))
+    assert set(refused) == {f"ingress.{key}" for key in keys}
 
 
 @pytest.mark.parametrize(

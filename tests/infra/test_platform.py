@@ -14,7 +14,7 @@ POOL = Pool("spot", "batch", {}, [], Resources(30000, 110 * 1024, 10240), max_no
 
 
 @pytest.mark.parametrize(
-    ("asked", "admitted"),
+    ("wanted", "admitted"),
     [
         (Resources(100, 256, 256), Resources(500, 512, 256)),
         (Resources(500, 512), Resources(500, 512, 10)),
@@ -25,8 +25,8 @@ POOL = Pool("spot", "batch", {}, [], Resources(30000, 110 * 1024, 10240), max_no
     ],
     ids=["too little", "the least", "too little memory", "too much memory", "as it is"],
 )
-def test_requests_are_raised_to_what_the_cluster_takes(asked: Resources, admitted: Resources) -> None:
-    assert RULES.admitted(asked) == admitted
+def test_requests_are_raised_to_what_the_cluster_takes(wanted: Resources, admitted: Resources) -> None:
+    assert RULES.admitted(wanted) == admitted
 
 
 AMOUNTS = st.builds(
@@ -38,17 +38,17 @@ AMOUNTS = st.builds(
 
 
 @given(AMOUNTS, st.sampled_from([(None, 1), ((1, 6.5), 1), ((4, 4), 250), ((1, 8), 250)]))
-def test_what_was_raised_is_taken_as_it_is(asked: Resources, how: tuple[tuple[float, float] | None, int]) -> None:
+def test_what_was_raised_is_taken_as_it_is(wanted: Resources, how: tuple[tuple[float, float] | None, int]) -> None:
     """Otherwise the cluster would change it once more, behind the back of whoever declared it."""
     rules = RequestRules(RULES.least, *how)
-    admitted = rules.admitted(asked)
-    assert admitted.cpu >= asked.cpu
-    assert admitted.memory >= asked.memory
+    admitted = rules.admitted(wanted)
+    assert admitted.cpu >= wanted.cpu
+    assert admitted.memory >= wanted.memory
     assert admitted.cpu % rules.step == 0
     assert rules.admitted(admitted) == admitted
 
 
 def test_a_pool_without_rules_takes_requests_as_they_are() -> None:
-    asked = Resources(100, 256, 256)
-    assert POOL.admitted(asked) == asked
-    assert replace(POOL, requests=RULES).admitted(asked) != asked
+    wanted = Resources(100, 256, 256)
+    assert POOL.admitted(wanted) == wanted
+    assert replace(POOL, requests=RULES).admitted(wanted) != wanted

@@ -35,10 +35,10 @@ NFS = {"kind": "nfs", "server": "filer.example.com", "path": "/exports/all"}
 def declared(base: Mapping[str, Any], changes: Mapping[str, Any], preview: bool = False, **how: Any) -> Recording:
     values = changed(base, {"pipelines": {}, **changes})
     settings: Settings = load(values, how.pop("resolve", lambda _: {}))
-    config: dict[str, Any] = {f"slipway:{key}": each for key, each in values.items()}
+    config: dict[str, Any] = {f"slipway:{key}": value for key, value in values.items()}
     stand_ins = emulators(settings.request)
-    for each in stand_ins:
-        config = {**each.configuration, **config}
+    for stand_in in stand_ins:
+        config = {**stand_in.configuration, **config}
     return record(declare, config, preview=preview, emulators=stand_ins, **how)
 
 
@@ -50,14 +50,14 @@ def pair(
 ) -> tuple[Recording, Recording]:
     """The stack ``base`` with teams, and one of the team `fraud` on its cluster."""
     platform = declared(base, {"teams": TEAMS, **(changes or {})}, stack_name="platform")
-    outputs = {name: each for name, each in platform.exports.items() if name not in platform.secret_exports}
+    outputs = {name: export for name, export in platform.exports.items() if name not in platform.secret_exports}
     (cluster,) = base["clusters"]
     team = {
         "namespace": "fraud",
         "clusters": {"dev": {"stack": "platform", "cluster": cluster}},
         "pipelines": {
             "mnist": {
-                "steps": {each: {"pool": "cpu", "memory": memory} for each in ("prepare", "train", "predict")},
+                "steps": {entry: {"pool": "cpu", "memory": memory} for entry in ("prepare", "train", "predict")},
                 **({"apps": dict(apps)} if apps else {}),
             }
         },
@@ -91,19 +91,21 @@ def test_a_team_declares_its_namespace_and_nothing_of_the_cloud(base: Mapping[st
         "pulumi",
     }
     inside = [resource for resource in team.resources if resource.package == "kubernetes"]
-    outside = {each.type for each in inside if not each.metadata.get("namespace")}
+    outside = {resource.type for resource in inside if not resource.metadata.get("namespace")}
     assert outside == {"kubernetes:core/v1:Namespace"}
-    assert {each.metadata["namespace"] for each in inside if each.metadata.get("namespace")} == {"fraud"}
+    assert {resource.metadata["namespace"] for resource in inside if resource.metadata.get("namespace")} == {
+        "fraud"
+    }
     assert "kubeconfig" in secret_inputs(team.one("pulumi:providers:kubernetes", "dev"))
 
 
 def test_a_teams_pods_use_its_own_folder_of_the_bucket() -> None:
     platform, team = pair(GCP)
     volume = team.one("kubernetes:batch/v1:Job", "mnist-train").inputs["spec"]["template"]["spec"]["volumes"]
-    attributes = next(each["csi"]["volumeAttributes"] for each in volume if "csi" in each)
+    attributes = next(entry["csi"]["volumeAttributes"] for entry in volume if "csi" in entry)
     assert attributes["mountOptions"].endswith(",only-dir=fraud")
     assert team.exports["mnist"]["runs"]["train"].startswith(f"gs://{attributes['bucketName']}/fraud/mnist/train/")
-    grants = {each.name: each.inputs for each in platform.of(GRANT)}
+    grants = {resource.name: resource.inputs for resource in platform.of(GRANT)}
     assert set(grants) == {
         "store-user",
         "store-user-fraud",
@@ -131,12 +133,12 @@ def test_an_app_of_a_team_has_an_identity_that_reads_the_teams_folder_alone() ->
     platform, team = with_apps(GCP, {"serving": "read", "notebook": "write"})
     member = "/subject/ns/fraud/sa/mnist-"
     grants = {
-        (each.inputs["member"].partition(member)[2], each.inputs["role"]): each.inputs.get("condition")
-        for each in platform.of(GRANT)
-        if member in each.inputs["member"]
+        (resource.inputs["member"].partition(member)[2], resource.inputs["role"]): resource.inputs.get("condition")
+        for resource in platform.of(GRANT)
+        if member in resource.inputs["member"]
     }
     reads, writes, lists = [
-        f"roles/storage.{each}" for each in ("objectViewer", "objectUser", "legacyBucketReader")
+        f"roles/storage.{entry}" for entry in ("objectViewer", "objectUser", "legacyBucketReader")
     ]
     assert {*grants} == {
         ("serving", reads),
@@ -152,16 +154,19 @@ def test_an_app_of_a_team_has_an_identity_that_reads_the_teams_folder_alone() ->
     assert folder["expression"].endswith('/objects/fraud/mnist/notebook/")')
     serving = team.one("kubernetes:apps/v1:Deployment", "mnist-serving").inputs["spec"]["template"]["spec"]
     assert serving["serviceAccountName"] == "mnist-serving"
-    (volume,) = [each["csi"] for each in serving["volumes"] if "csi" in each]
+    (volume,) = [volume["csi"] for volume in serving["volumes"] if "csi" in volume]
     assert volume["volumeAttributes"]["mountOptions"].endswith(",only-dir=fraud")
 
 
 def test_an_app_of_a_team_is_annotated_where_its_identity_is_impersonated() -> None:
     platform, team = with_apps(GCP, {"serving": "read"}, **{"store.impersonation": {"projects": []}})
-    accounts = {each.name: each.inputs["accountId"] for each in platform.of("gcp:serviceaccount/account:Account")}
+    accounts = {
+        resource.name: resource.inputs["accountId"]
+        for resource in platform.of("gcp:serviceaccount/account:Account")
+    }
     account = accounts["workload-app-fraud-mnist-serving"]
-    found = team.one("kubernetes:core/v1:ServiceAccount", "mnist-serving").metadata["annotations"]
-    assert found["iam.gke.io/gcp-service-account"].startswith(f"{account}@")
+    result = team.one("kubernetes:core/v1:ServiceAccount", "mnist-serving").metadata["annotations"]
+    assert result["iam.gke.io/gcp-service-account"].startswith(f"{account}@")
 
 
 def test_an_app_without_an_identity_at_the_other_stacks_bucket_is_refused_with_what_to_write_there() -> None:
@@ -181,9 +186,9 @@ def test_an_app_of_a_team_needs_no_identity_where_nodes_mount_the_store() -> Non
 def test_on_aws_an_app_of_a_team_may_read_the_teams_objects_alone() -> None:
     platform, _ = with_apps(AWS, {"serving": "read"})
     (bound,) = [
-        each.inputs
-        for each in platform.of("aws:eks/podIdentityAssociation:PodIdentityAssociation")
-        if each.inputs["serviceAccount"] == "mnist-serving"
+        resource.inputs
+        for resource in platform.of("aws:eks/podIdentityAssociation:PodIdentityAssociation")
+        if resource.inputs["serviceAccount"] == "mnist-serving"
     ]
     assert bound["namespace"] == "fraud"
     policy = platform.one("aws:iam/rolePolicy:RolePolicy", "app-fraud-mnist-serving").inputs["policy"]
@@ -193,7 +198,7 @@ def test_on_aws_an_app_of_a_team_may_read_the_teams_objects_alone() -> None:
 
 def test_the_platform_lets_teams_read_nodes_where_there_are_gpus() -> None:
     platform, _ = pair(GCP)
-    assert {each.name for each in platform.of(ROLE)} == {
+    assert {resource.name for resource in platform.of(ROLE)} == {
         "dev-nodes-role",
         "dev-nodes-fraud-role",
         "dev-nodes-vision-role",
@@ -203,7 +208,7 @@ def test_the_platform_lets_teams_read_nodes_where_there_are_gpus() -> None:
 
 def test_each_team_has_a_volume_of_its_own_folder() -> None:
     platform, team = pair(EXISTING, {"store": NFS})
-    volumes = {each.name: each.inputs["spec"] for each in platform.of(VOLUME)}
+    volumes = {resource.name: resource.inputs["spec"] for resource in platform.of(VOLUME)}
     assert {name: spec["nfs"]["path"] for name, spec in volumes.items()} == {
         "here-store-volume": "/exports/all",
         "here-store-volume-fraud": "/exports/all/fraud",
@@ -217,14 +222,17 @@ def test_each_team_has_a_volume_of_its_own_folder() -> None:
 
 def test_on_aws_each_team_has_an_access_point_and_a_role_of_its_own() -> None:
     platform, team = pair(AWS)
-    points = {each.name: each.inputs for each in platform.of("aws:s3/filesAccessPoint:FilesAccessPoint")}
-    assert {name: each["rootDirectories"][0]["path"] for name, each in points.items()} == {
+    points = {
+        resource.name: resource.inputs for resource in platform.of("aws:s3/filesAccessPoint:FilesAccessPoint")
+    }
+    assert {name: point["rootDirectories"][0]["path"] for name, point in points.items()} == {
         "store": "/store",
         "store-fraud": "/store-fraud",
         "store-vision": "/store-vision",
     }
     bound = {
-        each.name: each.inputs for each in platform.of("aws:eks/podIdentityAssociation:PodIdentityAssociation")
+        resource.name: resource.inputs
+        for resource in platform.of("aws:eks/podIdentityAssociation:PodIdentityAssociation")
     }
     assert (bound["run-vision"]["namespace"], bound["run-vision"]["serviceAccount"]) == ("see", "eye")
     policy = platform.one("aws:iam/rolePolicy:RolePolicy", "run-fraud").inputs["policy"]
@@ -247,6 +255,6 @@ def test_a_team_declares_what_the_platforms_cluster_takes() -> None:
 
 def test_a_teams_steps_use_the_network_between_the_platforms_nodes() -> None:
     platform, team = pair(GCP)
-    there = {name: each.interconnect for name, each in platform.result.platforms["dev"].pools.items()}
-    assert {name: each.interconnect for name, each in team.result.platforms["dev"].pools.items()} == there
-    assert any(there.values())
+    live = {name: pool.interconnect for name, pool in platform.result.platforms["dev"].pools.items()}
+    assert {name: pool.interconnect for name, pool in team.result.platforms["dev"].pools.items()} == live
+    assert any(live.values())

@@ -57,7 +57,7 @@ def test_it_returns_what_it_declared(preview: bool) -> None:
     declared = recording.result
     assert set(declared.platforms) == set(declared.workspaces) == {"here"}
     assert set(declared.jobs) == {"store-gate-here", "mnist-prepare", "mnist-train", "mnist-predict"}
-    names = {each.inputs["metadata"]["name"] for each in recording.of("kubernetes:batch/v1:Job")}
+    names = {resource.inputs["metadata"]["name"] for resource in recording.of("kubernetes:batch/v1:Job")}
     assert {job.run.job_name for job in declared.jobs.values()} == names
 
 

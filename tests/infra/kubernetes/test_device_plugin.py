@@ -48,7 +48,7 @@ def jobs(make: Callable[[], Platform], *steps: Callable[[Platform], Step]) -> Re
         here = make()
         space = Workspace("here", WorkspaceArgs(here, "digits", "runner", protect=False))
         gates = Gates("image")
-        declare([gates.guard(each(here)) for each in steps], {"here": space}, ROOT)
+        declare([gates.guard(step_(here)) for step_ in steps], {"here": space}, ROOT)
 
     return record(program, {}, preview=False)
 
@@ -113,16 +113,19 @@ def test_each_gpu_pool_has_a_release_that_tolerates_its_taints_and_selects_its_n
     spot = Taint("spot", "true", "NoExecute")
     big = gpu_pool("big", taints=[*gpu_pool().taints, spot])
     recording = workspace(lambda: cluster(cpu_pool(), gpu_pool(), big))
-    assert {each.name for each in recording.of(RELEASE)} == {"here-device-plugin-gpu", "here-device-plugin-big"}
-    found = values(recording, "here-device-plugin-big")
-    assert found["nodeSelector"] == {"pool": "big"}
+    assert {resource.name for resource in recording.of(RELEASE)} == {
+        "here-device-plugin-gpu",
+        "here-device-plugin-big",
+    }
+    result = values(recording, "here-device-plugin-big")
+    assert result["nodeSelector"] == {"pool": "big"}
     assert [
-        (toleration["key"], toleration["value"], toleration["effect"]) for toleration in found["tolerations"]
+        (toleration["key"], toleration["value"], toleration["effect"]) for toleration in result["tolerations"]
     ] == [
         ("nvidia.com/gpu", "present", "NoSchedule"),
         ("spot", "true", "NoExecute"),
     ]
-    assert {each.inputs["name"] for each in recording.of(RELEASE)} == {
+    assert {resource.inputs["name"] for resource in recording.of(RELEASE)} == {
         "nvidia-device-plugin-gpu",
         "nvidia-device-plugin-big",
     }
@@ -146,8 +149,8 @@ def test_gpus_are_shared_as_the_pool_says() -> None:
 
 @pytest.mark.parametrize("strategy", ["none", "single"])
 def test_partitioned_gpus_are_advertised_as_the_pool_says(strategy: Any) -> None:
-    found = values(workspace(lambda: cluster(cpu_pool(), replace(gpu_pool(), mig_strategy=strategy))))
-    assert found["migStrategy"] == strategy
+    pool_ = values(workspace(lambda: cluster(cpu_pool(), replace(gpu_pool(), mig_strategy=strategy))))
+    assert pool_["migStrategy"] == strategy
 
 
 def test_it_has_a_namespace_of_its_own_that_lets_it_mount_host_paths() -> None:
@@ -195,7 +198,7 @@ def job(recording: Recording, name: str) -> Resource:
 
 def test_gpu_steps_and_their_gates_wait_for_the_plugin_of_their_pool_and_cpu_steps_for_none() -> None:
     recording = jobs(lambda: cluster(cpu_pool(), gpu_pool(), gpu_pool("big")), on_cpus, on_gpus)
-    releases = {each.name: each.urn for each in recording.of(RELEASE)}
+    releases = {resource.name: resource.urn for resource in recording.of(RELEASE)}
     for name in ("digits-train", "accelerator-gate-gpu"):
         assert releases["here-device-plugin-gpu"] in recording.waits_for(job(recording, name))
     assert not set(releases.values()) & recording.waits_for(job(recording, "digits-prepare"))
@@ -208,7 +211,7 @@ def test_the_devices_gate_comes_after_all_plugins_and_all_nodes() -> None:
 
     recording = jobs(make, on_gpus)
     waits = recording.waits_for(job(recording, "devices-gate-here"))
-    assert {each.urn for each in recording.of(RELEASE)} <= waits
+    assert {resource.urn for resource in recording.of(RELEASE)} <= waits
     assert recording.one("test:index:NodePool").urn in waits
 
 
@@ -223,7 +226,7 @@ def test_the_devices_gate_runs_again_when_the_plugin_changes() -> None:
 
 def test_only_the_devices_gate_may_read_nodes_and_nothing_else() -> None:
     recording = jobs(cluster, on_cpus, on_gpus)
-    pods = {each.name: each.inputs["spec"]["template"]["spec"] for each in recording.of(JOB)}
+    pods = {resource.name: resource.inputs["spec"]["template"]["spec"] for resource in recording.of(JOB)}
     with_token = {name for name, pod in pods.items() if pod["automountServiceAccountToken"]}
     assert with_token == {"devices-gate-here"}
     account = pods["devices-gate-here"]["serviceAccountName"]

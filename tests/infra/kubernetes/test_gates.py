@@ -26,16 +26,16 @@ def on(pools: list[Pool], check: Callable[[Platform], None]) -> None:
 def needed(step: Step) -> set[str]:
     """All steps that have to succeed before ``step``."""
     before = [*step.inputs.values(), *step.after]
-    return {f"{each.pipeline}/{each.name}" for each in before}.union(*(needed(each) for each in before))
+    return {f"{step_.pipeline}/{step_.name}" for step_ in before}.union(*(needed(step_) for step_ in before))
 
 
 def accelerator_gate(step: Step) -> Step:
-    (gate,) = [each for each in step.after if each.pipeline == "accelerator-gate"]
+    (gate,) = [step_ for step_ in step.after if step_.pipeline == "accelerator-gate"]
     return gate
 
 
 def devices_gate(step: Step) -> Step:
-    (gate,) = [each for each in step.after if each.pipeline == "devices-gate"]
+    (gate,) = [step_ for step_ in step.after if step_.pipeline == "devices-gate"]
     return gate
 
 
@@ -197,7 +197,7 @@ def on_nodes(here: Platform, count: int = 3, **changes: Any) -> Step:
 
 
 def network_gate(step: Step) -> Step:
-    (gate,) = [each for each in step.after if each.pipeline == "network-gate"]
+    (gate,) = [step_ for step_ in step.after if step_.pipeline == "network-gate"]
     return gate
 
 
@@ -222,7 +222,7 @@ def test_a_step_on_several_nodes_waits_for_two_of_them_to_sum_something() -> Non
 def test_a_step_on_one_node_waits_for_no_network() -> None:
     def check(here: Platform) -> None:
         train = Gates("image").guard(step(here, "gpu", resources=replace(ONE_GPU, gpus=8), uses_store=False))
-        assert not [each for each in needed(train) if each.startswith("network-gate")]
+        assert not [entry for entry in needed(train) if entry.startswith("network-gate")]
 
     on([cpu_pool(), fast_pool()], check)
 

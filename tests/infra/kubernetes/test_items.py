@@ -47,38 +47,38 @@ def container(job: Resource) -> dict[str, Any]:
 
 def flags(job: Resource) -> dict[str, str]:
     words = container(job)["args"]
-    own = words[: words.index("--")]
-    return dict(zip(own[::2], own[1::2], strict=True))
+    custom = words[: words.index("--")]
+    return dict(zip(custom[::2], custom[1::2], strict=True))
 
 
 def test_the_worker_is_told_what_to_do_and_where_the_queue_is(job: Callable[..., Resource]) -> None:
-    there = flags(job())
+    live = flags(job())
     assert container(job())["command"] == ["python3", "-m", "workloads.runtime.items.worker"]
-    prepared = there["--input"].removeprefix("prepare=")
-    assert there["--items"] == f"{prepared}/days/*.csv"
-    assert {name: there[f"--{name}"] for name in ("mode", "attempts", "allow-failed", "lease", "workers")} == {
+    prepared = live["--input"].removeprefix("prepare=")
+    assert live["--items"] == f"{prepared}/days/*.csv"
+    assert {name: live[f"--{name}"] for name in ("mode", "attempts", "allow-failed", "lease", "workers")} == {
         "mode": "ordered",
         "attempts": "3",
         "allow-failed": "1",
         "lease": "60",
         "workers": "3",
     }
-    assert (there["--queue"], there["--queue-password"]) == ("digits-queue:6379", "QUEUE_PASSWORD")
+    assert (live["--queue"], live["--queue-password"]) == ("digits-queue:6379", "QUEUE_PASSWORD")
     # What its program prints is masked.
-    assert there["--secret"] == "QUEUE_PASSWORD"
+    assert live["--secret"] == "QUEUE_PASSWORD"
 
 
 def test_without_a_queue_the_same_worker_runs(job: Callable[..., Resource]) -> None:
-    there = flags(job(queued=False))
-    assert there["--workers"] == "3"
-    assert not [name for name in there if name.startswith("--queue")]
+    live = flags(job(queued=False))
+    assert live["--workers"] == "3"
+    assert not [name for name in live if name.startswith("--queue")]
 
 
 @pytest.mark.slow
 def test_workers_are_told_what_decides_results_beside_what_they_see(job: Callable[..., Resource]) -> None:
-    there = flags(job())["--fingerprint"]
-    assert flags(job(queued=False))["--fingerprint"] == there
-    assert flags(job(environment={"SEED": "2"}))["--fingerprint"] != there
+    live = flags(job())["--fingerprint"]
+    assert flags(job(queued=False))["--fingerprint"] == live
+    assert flags(job(environment={"SEED": "2"}))["--fingerprint"] != live
 
 
 def test_what_stands_for_another_thing_with_each_item_is_left_to_the_worker(job: Callable[..., Resource]) -> None:
@@ -87,7 +87,7 @@ def test_what_stands_for_another_thing_with_each_item_is_left_to_the_worker(job:
     assert words[words.index("--") + 1 :] == [
         *("python", "train_day.py", "--day", "{item}", "--previous", "{previous}", "{output}")
     ]
-    environment = {each["name"]: each.get("value") for each in container(made)["env"]}
+    environment = {variable["name"]: variable.get("value") for variable in container(made)["env"]}
     assert environment["LAST"] == "{previous}"
     assert environment["DATA"] == flags(made)["--input"].removeprefix("prepare=")
 
@@ -114,7 +114,7 @@ def test_a_worker_that_is_taken_away_or_killed_costs_the_job_nothing_and_any_oth
 
 
 def test_a_worker_knows_which_round_it_is_in(job: Callable[..., Resource]) -> None:
-    (uid,) = [each for each in container(job())["env"] if each["name"] == "JOB_UID"]
+    (uid,) = [variable for variable in container(job())["env"] if variable["name"] == "JOB_UID"]
     path = uid["valueFrom"]["fieldRef"]["fieldPath"]
     assert path == "metadata.labels['batch.kubernetes.io/controller-uid']"
 

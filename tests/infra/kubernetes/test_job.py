@@ -49,8 +49,8 @@ def run(steps: Steps, root: Path, preview: bool = False) -> Recording:
     def program() -> None:
         declared = list(steps())
         workspaces = {
-            each.name: Workspace(each.name, WorkspaceArgs(each, "slipway", "runner", protect=False))
-            for each in {id(each.platform): each.platform for each in declared}.values()
+            entry.name: Workspace(entry.name, WorkspaceArgs(entry, "slipway", "runner", protect=False))
+            for entry in {id(entry.platform): entry.platform for entry in declared}.values()
         }
         declare(declared, workspaces, root)
 
@@ -58,11 +58,11 @@ def run(steps: Steps, root: Path, preview: bool = False) -> Recording:
 
 
 def jobs(recording: Recording) -> dict[str, Resource]:
-    return {each.name: each for each in recording.of(JOB)}
+    return {resource.name: resource for resource in recording.of(JOB)}
 
 
 def names(recording: Recording) -> dict[str, str]:
-    return {name: each.inputs["metadata"]["name"] for name, each in jobs(recording).items()}
+    return {name: resource.inputs["metadata"]["name"] for name, resource in jobs(recording).items()}
 
 
 def pod(job: Resource) -> dict[str, Any]:
@@ -172,8 +172,8 @@ def test_shipped_images_are_part_of_the_digest_and_found_by_the_step(root: Path)
         for volume_mount in container["volumeMounts"]
         if volume_mount["mountPath"] == "/folders/images"
     )
-    volume = next(each for each in pod(job)["volumes"] if each["name"] == mount["name"])
-    shipped = {each.inputs["metadata"]["name"]: each for each in first.of(CONFIG_MAP)}
+    volume = next(volume for volume in pod(job)["volumes"] if volume["name"] == mount["name"])
+    shipped = {resource.inputs["metadata"]["name"]: resource for resource in first.of(CONFIG_MAP)}
     assert {item["path"] for item in volume["configMap"]["items"]} == {"3.png", "labels.json"}
     assert volume["configMap"]["name"] in shipped
     (root / "images/3.png").write_text("three", encoding="utf-8")
@@ -182,7 +182,7 @@ def test_shipped_images_are_part_of_the_digest_and_found_by_the_step(root: Path)
 
 def test_every_mounted_config_map_is_declared_before_the_job(root: Path) -> None:
     recording = run(chain, root)
-    maps = {each.inputs["metadata"]["name"]: each.urn for each in recording.of(CONFIG_MAP)}
+    maps = {resource.inputs["metadata"]["name"]: resource.urn for resource in recording.of(CONFIG_MAP)}
     for job in recording.of(JOB):
         mounted = [volume["configMap"]["name"] for volume in pod(job)["volumes"] if "configMap" in volume]
         assert mounted
@@ -312,7 +312,7 @@ def test_several_gpus_get_shared_memory_to_talk_through(root: Path, gpus: int, s
     }
     assert ("/dev/shm" in mounted) is shared_memory
     if shared_memory:
-        volume = next(each for each in spec["volumes"] if each["name"] == mounted["/dev/shm"])
+        volume = next(volume for volume in spec["volumes"] if volume["name"] == mounted["/dev/shm"])
         assert volume["emptyDir"]["medium"] == "Memory"
 
 
@@ -325,7 +325,7 @@ def test_requirements_are_installed_before_the_step_starts(root: Path) -> None:
     assert {"work/requirements.txt", "workloads/runtime/steps/packages.py"} <= {
         item["path"] for item in bundle["configMap"]["items"]
     }
-    environment = {each["name"]: each.get("value") for each in spec["containers"][0]["env"]}
+    environment = {variable["name"]: variable.get("value") for variable in spec["containers"][0]["env"]}
     assert environment["PYTHONPATH"] == "/packages"
 
 

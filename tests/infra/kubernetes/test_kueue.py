@@ -61,17 +61,17 @@ def stack(kueue: Mapping[str, Any] | None = None, *, preview: bool = False, **mo
 
 def of_kind(recording: Recording, kind: str) -> dict[str, Resource]:
     """Kueue's objects of a kind by name."""
-    return {each.inputs["metadata"]["name"]: each for each in recording.of(API + kind)}
+    return {resource.inputs["metadata"]["name"]: resource for resource in recording.of(API + kind)}
 
 
 def quotas(queue: Resource) -> dict[str, dict[str, str]]:
     """The nominal quotas by flavor and resource, which are in the order of the resources that the group covers."""
     (group,) = queue.inputs["spec"]["resourceGroups"]
-    found: dict[str, dict[str, str]] = {}
+    result: dict[str, dict[str, str]] = {}
     for flavor in group["flavors"]:
         assert [resource["name"] for resource in flavor["resources"]] == group["coveredResources"]
-        found[flavor["name"]] = {resource["name"]: resource["nominalQuota"] for resource in flavor["resources"]}
-    return found
+        result[flavor["name"]] = {resource["name"]: resource["nominalQuota"] for resource in flavor["resources"]}
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def shared() -> Recording:
 
 
 def test_a_flavor_is_a_pool_with_its_labels_and_taints(alone: Recording) -> None:
-    flavors = {name: each.inputs["spec"] for name, each in of_kind(alone, "ResourceFlavor").items()}
+    flavors = {name: resource.inputs["spec"] for name, resource in of_kind(alone, "ResourceFlavor").items()}
     assert flavors == {
         "slipway.cpu": {"nodeLabels": {"kind": "cpu"}, "nodeTaints": []},
         "slipway.gpu": {
@@ -97,11 +97,11 @@ def test_a_flavor_is_a_pool_with_its_labels_and_taints(alone: Recording) -> None
 
 def test_quotas_are_all_nodes_less_what_is_in_no_queue(alone: Recording) -> None:
     queue = of_kind(alone, "ClusterQueue")["slipway"]
-    own = total([REQUESTS] * REPLICAS)
+    custom = total([REQUESTS] * REPLICAS)
     assert quotas(queue) == {
         "slipway.cpu": {
-            "cpu": canonical(f"{3 * 4000 - own.cpu}m"),
-            "memory": canonical(f"{3 * 16384 - own.memory}Mi"),
+            "cpu": canonical(f"{3 * 4000 - custom.cpu}m"),
+            "memory": canonical(f"{3 * 16384 - custom.memory}Mi"),
             "ephemeral-storage": "120Gi",
             "nvidia.com/gpu": "0",
         },
@@ -117,16 +117,16 @@ def test_quotas_are_all_nodes_less_what_is_in_no_queue(alone: Recording) -> None
 
 
 def test_a_found_kueue_takes_nothing_of_the_pools() -> None:
-    found = stack({"install": False})
-    assert not found.of(RELEASE)
-    assert quotas(of_kind(found, "ClusterQueue")["slipway"])["slipway.cpu"]["cpu"] == "12"
+    declared_stack = stack({"install": False})
+    assert not declared_stack.of(RELEASE)
+    assert quotas(of_kind(declared_stack, "ClusterQueue")["slipway"])["slipway.cpu"]["cpu"] == "12"
 
 
 @pytest.mark.parametrize("preview", [True, False])
 def test_every_job_is_in_the_queue_with_a_priority(preview: bool) -> None:
-    jobs = {each.name: each for each in stack({}, preview=preview).of(JOB)}
+    jobs = {entry.name: entry for entry in stack({}, preview=preview).of(JOB)}
     assert {job.inputs["metadata"]["labels"][QUEUE_LABEL] for job in jobs.values()} == {"slipway"}
-    levels = {name: each.inputs["metadata"]["labels"][PRIORITY_LABEL] for name, each in jobs.items()}
+    levels = {name: resource.inputs["metadata"]["labels"][PRIORITY_LABEL] for name, resource in jobs.items()}
     assert levels["mnist-prepare"] == "slipway-normal"
     assert levels["mnist-train"] == "slipway-high"
     assert levels["mnist-predict"] == "slipway-low"
@@ -137,7 +137,8 @@ def test_every_job_is_in_the_queue_with_a_priority(preview: bool) -> None:
 
 def test_the_pods_of_a_job_are_as_they_are_without_a_queue(alone: Recording) -> None:
     without = {
-        each.name: each.inputs for each in stack(pipelines={"mnist": {"steps": without_priority()}}).of(JOB)
+        resource.name: resource.inputs
+        for resource in stack(pipelines={"mnist": {"steps": without_priority()}}).of(JOB)
     }
     for job in alone.of(JOB):
         assert job.inputs["spec"] == without[job.name]["spec"]
@@ -145,11 +146,11 @@ def test_the_pods_of_a_job_are_as_they_are_without_a_queue(alone: Recording) -> 
 
 
 def without_priority() -> dict[str, Any]:
-    return {name: {k: v for k, v in each.items() if k != "priority"} for name, each in STEPS.items()}
+    return {name: {k: v for k, v in value.items() if k != "priority"} for name, value in STEPS.items()}
 
 
 def test_a_gate_is_no_more_urgent_than_the_steps_behind_it() -> None:
-    steps = {name: {**each, "priority": "low"} for name, each in STEPS.items()}
+    steps = {name: {**value, "priority": "low"} for name, value in STEPS.items()}
     for job in stack({}, pipelines={"mnist": {"steps": steps}}).of(JOB):
         assert job.inputs["metadata"]["labels"][PRIORITY_LABEL] == "slipway-low", job.name
 
@@ -168,8 +169,8 @@ def test_a_job_that_joins_or_leaves_a_queue_is_replaced(alone: Recording) -> Non
 def test_kueue_is_there_before_its_objects_and_these_before_jobs(alone: Recording) -> None:
     release = alone.one(RELEASE).urn
     objects = [resource for resource in alone.resources if resource.type.startswith(API)]
-    for each in objects:
-        assert release in alone.waits_for(each)
+    for object in objects:
+        assert release in alone.waits_for(object)
     queue = of_kind(alone, "ClusterQueue")["slipway"]
     local = of_kind(alone, "LocalQueue")["slipway"]
     for flavor in of_kind(alone, "ResourceFlavor").values():
@@ -178,7 +179,7 @@ def test_kueue_is_there_before_its_objects_and_these_before_jobs(alone: Recordin
     # What deletes the namespace waits until Kueue lets go of what is in it.
     assert release in alone.waits_for(alone.one("kubernetes:core/v1:Namespace", "here-namespace"))
     for job in alone.of(JOB):
-        assert {each.urn for each in objects} <= alone.waits_for(job)
+        assert {resource.urn for resource in objects} <= alone.waits_for(job)
 
 
 def test_the_chart_is_taken_by_its_digest_and_its_image_by_its_own(alone: Recording) -> None:
@@ -215,17 +216,17 @@ def test_teams_divide_the_pools_in_one_cohort(shared: Recording) -> None:
     queues = of_kind(shared, "ClusterQueue")
     assert set(queues) == {"slipway", "vision", "speech"}
     assert {queue.inputs["spec"]["cohortName"] for queue in queues.values()} == {"slipway"}
-    weights = {name: each.inputs["spec"]["fairSharing"]["weight"] for name, each in queues.items()}
+    weights = {name: resource.inputs["spec"]["fairSharing"]["weight"] for name, resource in queues.items()}
     assert weights == {"slipway": "1", "vision": "2", "speech": "1"}
-    gpus = {name: quotas(each)["slipway.gpu"]["nvidia.com/gpu"] for name, each in queues.items()}
+    gpus = {name: quotas(queue)["slipway.gpu"]["nvidia.com/gpu"] for name, queue in queues.items()}
     assert gpus == {"slipway": "1", "vision": "2", "speech": "1"}
-    policies = {name: each.inputs["spec"]["preemption"] for name, each in queues.items()}
+    policies = {name: resource.inputs["spec"]["preemption"] for name, resource in queues.items()}
     assert policies["vision"] == {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
 
 
 def test_a_platform_without_pipelines_keeps_no_share() -> None:
     queues = of_kind(stack({}, teams=TEAMS, pipelines={}), "ClusterQueue")
-    assert {name: quotas(each)["slipway.gpu"]["nvidia.com/gpu"] for name, each in queues.items()} == {
+    assert {name: quotas(queue)["slipway.gpu"]["nvidia.com/gpu"] for name, queue in queues.items()} == {
         "slipway": "0",
         "vision": "2",
         "speech": "2",
@@ -250,19 +251,21 @@ def test_who_administers_a_teams_namespace_may_make_its_queue(shared: Recording,
 
 def test_a_queue_of_somebody_else_is_named_and_nothing_declared() -> None:
     steps = {"mnist": {"steps": without_priority()}}
-    found = stack({"install": False, "local_queue": "gpu-users"}, pipelines=steps)
-    assert not [resource for resource in found.resources if resource.type.startswith(API)]
-    labels = found.one(JOB, "mnist-train").inputs["metadata"]["labels"]
+    declared_stack = stack({"install": False, "local_queue": "gpu-users"}, pipelines=steps)
+    assert not [resource for resource in declared_stack.resources if resource.type.startswith(API)]
+    labels = declared_stack.one(JOB, "mnist-train").inputs["metadata"]["labels"]
     assert labels[QUEUE_LABEL] == "gpu-users"
     assert PRIORITY_LABEL not in labels
 
 
 def test_a_schedule_puts_its_jobs_into_the_queue_but_not_itself() -> None:
     pipelines = {"mnist": {"steps": STEPS, "schedule": {"cron": "0 3 * * *"}}}
-    found = stack({"wait": "1h"}, pipelines=pipelines)
-    cron = found.one("kubernetes:batch/v1:CronJob").inputs
+    declared_stack = stack({"wait": "1h"}, pipelines=pipelines)
+    cron = declared_stack.one("kubernetes:batch/v1:CronJob").inputs
     assert QUEUE_LABEL not in cron["spec"]["jobTemplate"]["metadata"]["labels"]
-    jobs = json.loads(found.one("kubernetes:core/v1:ConfigMap", "mnist-schedule-jobs").inputs["data"]["jobs.json"])
+    jobs = json.loads(
+        declared_stack.one("kubernetes:core/v1:ConfigMap", "mnist-schedule-jobs").inputs["data"]["jobs.json"]
+    )
     assert {job["manifest"]["metadata"]["labels"][QUEUE_LABEL] for job in jobs} == {"slipway"}
     # It lives as long as its Jobs may wait.
     limits = [job["manifest"]["spec"]["activeDeadlineSeconds"] for job in jobs]
@@ -280,8 +283,8 @@ def test_a_team_uses_the_queue_that_the_platform_tells_it_of(shared: Recording) 
 
 def test_without_kueue_a_platform_tells_of_none() -> None:
     steps = {"mnist": {"steps": without_priority()}}
-    found = stack(teams=TEAMS, pipelines=steps).exports[OUTPUT]
-    assert "queue" not in found["clusters"]["here"]["teams"]["vision"]
+    declared_stack = stack(teams=TEAMS, pipelines=steps).exports[OUTPUT]
+    assert "queue" not in declared_stack["clusters"]["here"]["teams"]["vision"]
 
 
 def test_nodes_that_come_together_are_asked_for_by_a_check_on_their_flavor_alone() -> None:
@@ -295,21 +298,21 @@ def test_nodes_that_come_together_are_asked_for_by_a_check_on_their_flavor_alone
     values = changed(GCP, {"clusters.dev.pools.train": h100, "kueue": {"wait": "10h"}})
     config = {f"slipway:{key}": value for key, value in values.items()}
     emulator = Emulator(load(values).request)
-    found = record(declare, {**config, **emulator.configuration}, preview=False, emulators=[emulator])
-    queue = of_kind(found, "ClusterQueue")["slipway"]
-    ((name, check),) = of_kind(found, "AdmissionCheck").items()
-    (request,) = of_kind(found, "ProvisioningRequestConfig").values()
+    made = record(declare, {**config, **emulator.configuration}, preview=False, emulators=[emulator])
+    queue = of_kind(made, "ClusterQueue")["slipway"]
+    ((name, check),) = of_kind(made, "AdmissionCheck").items()
+    (request,) = of_kind(made, "ProvisioningRequestConfig").values()
     rule = queue.inputs["spec"]["admissionChecksStrategy"]["admissionChecks"]
     assert rule == [{"name": name, "onFlavors": ["slipway.train"]}]
     assert check.inputs["spec"]["parameters"]["name"] == request.inputs["metadata"]["name"]
     # The API server takes no dot in it.
     assert "." not in request.inputs["metadata"]["name"]
     assert request.inputs["spec"]["provisioningClassName"] == "queued-provisioning.gke.io"
-    assert check.urn in found.waits_for(queue)
+    assert check.urn in made.waits_for(queue)
     # GKE taints such nodes itself.
-    taints = of_kind(found, "ResourceFlavor")["slipway.train"].inputs["spec"]["nodeTaints"]
+    taints = of_kind(made, "ResourceFlavor")["slipway.train"].inputs["spec"]["nodeTaints"]
     assert {"key": "cloud.google.com/gke-queued", "value": "true", "effect": "NoSchedule"} in taints
-    job = found.one(JOB, "mnist-train").inputs["spec"]["template"]["spec"]
+    job = made.one(JOB, "mnist-train").inputs["spec"]["template"]["spec"]
     assert "cloud.google.com/gke-queued" in {toleration["key"] for toleration in job["tolerations"]}
 
 

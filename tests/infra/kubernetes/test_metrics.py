@@ -27,17 +27,17 @@ def stack(name: str, metrics: str | None) -> Stack:
     return previewed(name, {} if metrics is None else {"metrics": json.loads(metrics)})
 
 
-def of(found: Stack, kind: str) -> dict[str, Any]:
+def of(given: Stack, kind: str) -> dict[str, Any]:
     """Properties by object name."""
     return {
         resource.properties["metadata"]["name"]: resource.properties
-        for resource in found.resources.values()
+        for resource in given.resources.values()
         if resource.type == kind
     }
 
 
-def steps(found: Stack) -> dict[str, Resource]:
-    jobs = [resource for resource in found.resources.values() if resource.type == JOB]
+def steps(given: Stack) -> dict[str, Resource]:
+    jobs = [resource for resource in given.resources.values() if resource.type == JOB]
     return {job.name: job for job in jobs if RUN_ANNOTATION in job.metadata.get("annotations", {})}
 
 
@@ -71,14 +71,16 @@ def test_gates_are_not_measured() -> None:
 
 
 def test_on_google_cloud_its_own_collector_reads_and_nothing_is_installed() -> None:
-    found = stack("gcp-dev", "{}")
+    declared_stack = stack("gcp-dev", "{}")
 
-    (monitor,) = of(found, "kubernetes:monitoring.googleapis.com/v1:PodMonitoring").values()
+    (monitor,) = of(declared_stack, "kubernetes:monitoring.googleapis.com/v1:PodMonitoring").values()
     assert monitor["spec"]["selector"]["matchLabels"][MEASURED] == "true"
     assert monitor["spec"]["endpoints"] == [{"port": "usage", "path": "/metrics", "interval": "30s"}]
-    assert not [resource for resource in found.resources.values() if resource.type == RELEASE]
+    assert not [resource for resource in declared_stack.resources.values() if resource.type == RELEASE]
     boards = [
-        resource for resource in found.resources.values() if resource.type == "gcp:monitoring/dashboard:Dashboard"
+        resource
+        for resource in declared_stack.resources.values()
+        if resource.type == "gcp:monitoring/dashboard:Dashboard"
     ]
     assert len(boards) == 3
 
@@ -110,10 +112,10 @@ def test_the_collector_alone_reaches_the_pods_of_steps_and_their_port_alone(
 
 
 def test_a_queue_is_read_by_a_pod_of_its_own_that_reaches_nothing_else() -> None:
-    found = stack("aws-batch", "{}")
-    (name,) = of(found, DEPLOYMENT)
-    container = of(found, DEPLOYMENT)[name]["spec"]["template"]["spec"]["containers"][0]
-    policies = of(found, POLICY)
+    declared_stack = stack("aws-batch", "{}")
+    (name,) = of(declared_stack, DEPLOYMENT)
+    container = of(declared_stack, DEPLOYMENT)[name]["spec"]["template"]["spec"]["containers"][0]
+    policies = of(declared_stack, POLICY)
 
     assert "@sha256:" in container["image"]
     assert any("--check-keys=slipway:*:ready" in argument for argument in container["args"])
@@ -121,7 +123,7 @@ def test_a_queue_is_read_by_a_pod_of_its_own_that_reaches_nothing_else() -> None
     outward = policies[name]["spec"]
     assert outward["policyTypes"] == ["Ingress", "Egress"]
     assert outward["egress"][0]["ports"] == [{"port": 6379, "protocol": "TCP"}]
-    assert all(each["ports"][0]["port"] in {53, 6379} for each in outward["egress"])
+    assert all(entry["ports"][0]["port"] in {53, 6379} for entry in outward["egress"])
     assert policies[f"{name}-access"]["spec"]["ingress"][0]["ports"] == [{"port": 6379, "protocol": "TCP"}]
     plain, measured = (
         {
@@ -135,18 +137,18 @@ def test_a_queue_is_read_by_a_pod_of_its_own_that_reaches_nothing_else() -> None
 
 
 def test_elsewhere_prometheus_is_installed_and_looks_at_the_stacks_namespaces_alone() -> None:
-    found = stack("aws-batch", "{}")
-    declared = [resource.properties for resource in found.resources.values() if resource.type == RELEASE]
-    releases = {each["name"]: each for each in declared}
+    declared_stack = stack("aws-batch", "{}")
+    declared = [resource.properties for resource in declared_stack.resources.values() if resource.type == RELEASE]
+    releases = {release["name"]: release for release in declared}
 
-    own = releases["slipway-metrics"]["values"]
-    (expression,) = own["prometheus"]["prometheusSpec"]["podMonitorNamespaceSelector"]["matchExpressions"]
+    custom = releases["slipway-metrics"]["values"]
+    (expression,) = custom["prometheus"]["prometheusSpec"]["podMonitorNamespaceSelector"]["matchExpressions"]
     assert expression["values"] == ["slipway", "slipway-gpu-metrics", "slipway-metrics"]
-    assert own["grafana"]["rbac"] == {"namespaced": True}
-    assert own["prometheus"]["prometheusSpec"]["image"]["sha"]
-    dashboard = of(found, "kubernetes:core/v1:ConfigMap")["slipway-jobs"]
+    assert custom["grafana"]["rbac"] == {"namespaced": True}
+    assert custom["prometheus"]["prometheusSpec"]["image"]["sha"]
+    dashboard = of(declared_stack, "kubernetes:core/v1:ConfigMap")["slipway-jobs"]
     assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
-    assert dashboard["metadata"]["namespace"] == own["grafana"]["sidecar"]["dashboards"]["searchNamespace"]
+    assert dashboard["metadata"]["namespace"] == custom["grafana"]["sidecar"]["dashboards"]["searchNamespace"]
 
 
 def of_prometheus(name: str, metrics: str = "{}") -> dict[str, Any]:
@@ -154,20 +156,22 @@ def of_prometheus(name: str, metrics: str = "{}") -> dict[str, Any]:
     declared = [
         resource.properties for resource in stack(name, metrics).resources.values() if resource.type == RELEASE
     ]
-    (found,) = [each["values"] for each in declared if each["chart"] == prometheus.CHART]
-    return found
+    (result,) = [release["values"] for release in declared if release["chart"] == prometheus.CHART]
+    return result
 
 
 def test_on_a_cloud_without_a_default_class_prometheus_gets_a_volume() -> None:
     # No service and no app of this stack has a volume.
-    found = stack("aws-dev", "{}")
+    declared_stack = stack("aws-dev", "{}")
     (made,) = [
         resource
-        for resource in found.resources.values()
+        for resource in declared_stack.resources.values()
         if resource.type == "kubernetes:storage.k8s.io/v1:StorageClass"
     ]
     claim = of_prometheus("aws-dev")["prometheus"]["prometheusSpec"]["storageSpec"]["volumeClaimTemplate"]["spec"]
-    (namespace,) = [resource for resource in found.resources.values() if resource.name == "dev-metrics-namespace"]
+    (namespace,) = [
+        resource for resource in declared_stack.resources.values() if resource.name == "dev-metrics-namespace"
+    ]
 
     assert claim["storageClassName"] == made.properties["metadata"]["name"]
     # The driver goes after the volumes that it has to delete.
@@ -212,62 +216,62 @@ def test_what_is_installed_asks_for_what_quotas_count() -> None:
         [operator],
         [grafana, grafana["sidecar"], grafana["sidecar"]],
     )
-    asked = [[each["resources"]["requests"] for each in pod] for pod in pods]
+    wanted = [[container_["resources"]["requests"] for container_ in pod] for pod in pods]
 
     assert [
-        (sum(cpu_millicores(each["cpu"]) for each in pod), sum(mebibytes(each["memory"]) for each in pod))
-        for pod in asked
+        (sum(cpu_millicores(entry["cpu"]) for entry in pod), sum(mebibytes(entry["memory"]) for entry in pod))
+        for pod in wanted
     ] == [(prometheus_pod.cpu, prometheus_pod.memory) for prometheus_pod in PROMETHEUS_PODS]
-    assert all(each["resources"]["limits"]["memory"] for pod in pods for each in pod)
+    assert all(container_["resources"]["limits"]["memory"] for pod in pods for container_ in pod)
 
 
 def test_the_exporter_of_gpus_takes_no_job_its_node() -> None:
     releases = [
         resource.properties for resource in stack("aws-dev", "{}").resources.values() if resource.type == RELEASE
     ]
-    (own,) = [release["values"] for release in releases if release["name"] == exporters.CHART]
+    (custom,) = [release["values"] for release in releases if release["name"] == exporters.CHART]
 
-    assert own["priorityClassName"] == ""
-    assert own["resources"]["requests"] == {"cpu": "0", "memory": "0"}
+    assert custom["priorityClassName"] == ""
+    assert custom["resources"]["requests"] == {"cpu": "0", "memory": "0"}
 
 
 def test_a_prometheus_that_is_there_finds_the_monitors_by_its_labels() -> None:
     said = {"prometheus": {"install": False, "namespace": "monitoring", "labels": {"release": "mine"}}}
-    found = stack("local", json.dumps(said))
+    declared_stack = stack("local", json.dumps(said))
 
-    (monitor,) = of(found, "kubernetes:monitoring.coreos.com/v1:PodMonitor").values()
+    (monitor,) = of(declared_stack, "kubernetes:monitoring.coreos.com/v1:PodMonitor").values()
     assert monitor["metadata"]["labels"]["release"] == "mine"
     assert monitor["metadata"]["namespace"] == "slipway"
-    assert not [resource for resource in found.resources.values() if resource.type == RELEASE]
-    dashboard = of(found, "kubernetes:core/v1:ConfigMap")["slipway-jobs"]
+    assert not [resource for resource in declared_stack.resources.values() if resource.type == RELEASE]
+    dashboard = of(declared_stack, "kubernetes:core/v1:ConfigMap")["slipway-jobs"]
     assert dashboard["metadata"]["namespace"] == "slipway"
 
 
 def test_measured_alone_nothing_listens() -> None:
-    found = stack("local", json.dumps({"collect": False}))
-    container = steps(found)["mnist-train"].properties["spec"]["template"]["spec"]["containers"][0]
+    declared_stack = stack("local", json.dumps({"collect": False}))
+    container = steps(declared_stack)["mnist-train"].properties["spec"]["template"]["spec"]["containers"][0]
 
     assert "--port" not in container["command"]
     assert "ports" not in container
-    assert not [resource for resource in found.resources.values() if "monitoring" in resource.type]
+    assert not [resource for resource in declared_stack.resources.values() if "monitoring" in resource.type]
 
 
 def test_the_exporter_of_gpus_runs_on_nodes_of_all_gpu_pools_without_capabilities() -> None:
     releases = [
         resource.properties for resource in stack("aws-dev", "{}").resources.values() if resource.type == RELEASE
     ]
-    (own,) = [release["values"] for release in releases if release["name"] == exporters.CHART]
+    (custom,) = [release["values"] for release in releases if release["name"] == exporters.CHART]
 
-    affinity = own["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    affinity = custom["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     terms = affinity["nodeSelectorTerms"]
     assert terms
     assert all(
         exporters.OPERATED in {match_expression["key"] for match_expression in term["matchExpressions"]}
         for term in terms
     )
-    assert {toleration["key"] for toleration in own["tolerations"]} >= {"nvidia.com/gpu"}
-    assert own["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": []}
-    assert "DCGM_FI_PROF" not in own["customMetrics"]
+    assert {toleration["key"] for toleration in custom["tolerations"]} >= {"nvidia.com/gpu"}
+    assert custom["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": []}
+    assert "DCGM_FI_PROF" not in custom["customMetrics"]
 
 
 def test_where_nobody_reads_there_is_no_peer() -> None:

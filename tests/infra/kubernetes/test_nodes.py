@@ -74,12 +74,12 @@ def declared(root: Path) -> Callable[..., Recording]:
         workspace: Mapping[str, Any] | None = None, interconnect: Interconnect | None = None, **changes: Any
     ) -> Recording:
         def program() -> None:
-            there = platform()
+            live = platform()
             if interconnect:
-                fast = replace(there.pools["gpu"], interconnect=interconnect)
-                there = replace(there, pools={**there.pools, "gpu": fast})
-            args = WorkspaceArgs(there, "slipway", "runner", protect=False, groups=1, **(workspace or {}))
-            declare([train(there, root, **changes)], {there.name: Workspace(there.name, args)}, root)
+                fast = replace(live.pools["gpu"], interconnect=interconnect)
+                live = replace(live, pools={**live.pools, "gpu": fast})
+            args = WorkspaceArgs(live, "slipway", "runner", protect=False, groups=1, **(workspace or {}))
+            declare([train(live, root, **changes)], {live.name: Workspace(live.name, args)}, root)
 
         return record(program, {}, preview=False)
 
@@ -105,8 +105,8 @@ def words(recording: Recording) -> list[str]:
 
 
 def values(words: list[str], flag: str) -> list[str]:
-    own = words[: words.index("--")]
-    return [own[index + 1] for index, word in enumerate(own) if word == flag]
+    custom = words[: words.index("--")]
+    return [custom[index + 1] for index, word in enumerate(custom) if word == flag]
 
 
 def test_all_pods_run_at_once_and_each_knows_its_rank(declared: Callable[..., Recording]) -> None:
@@ -133,24 +133,24 @@ def test_each_pod_has_a_node_of_its_own(declared: Callable[..., Recording]) -> N
 def test_the_pods_are_told_of_one_another_by_names_that_the_service_gives(
     declared: Callable[..., Recording],
 ) -> None:
-    found = declared(nodes=Nodes(2, {"chief": 1, "worker": 1}, wait=90, port=4000))
-    name, service = job(found)["metadata"]["name"], found.one(SERVICE).inputs
+    made = declared(nodes=Nodes(2, {"chief": 1, "worker": 1}, wait=90, port=4000))
+    name, service = job(made)["metadata"]["name"], made.one(SERVICE).inputs
     hosts = [f"{name}-{rank}.{service['metadata']['name']}" for rank in range(2)]
-    told = words(found)
+    told = words(made)
     assert values(told, "--node") == [f"{host}:4000" for host in hosts]
     assert values(told, "--meet") == [f"{hosts[0]}:3999"]
     assert values(told, "--wait") == ["90"]
     assert values(told, "--roles") == ["chief=1,worker=1"]
-    assert pod(found)["subdomain"] == service["metadata"]["name"]
+    assert pod(made)["subdomain"] == service["metadata"]["name"]
     spec = service["spec"]
     assert (spec["clusterIP"], spec["publishNotReadyAddresses"], spec["selector"]) == ("None", True, LABELS)
     assert {port["port"] for port in spec["ports"]} == {3999, 4000}
 
 
 def test_the_launcher_of_a_command_is_told_what_its_runner_would_be(declared: Callable[..., Recording]) -> None:
-    found = declared()
-    told = words(found)
-    assert pod(found)["containers"][0]["command"] == ["python3", "-m", "workloads.runtime.nodes.launcher"]
+    made = declared()
+    told = words(made)
+    assert pod(made)["containers"][0]["command"] == ["python3", "-m", "workloads.runtime.nodes.launcher"]
     assert told[told.index("--") + 1 :] == ["python", "train.py", "--output", *values(told, "--output")]
     assert values(told, "--step") == ["digits.train"]
     assert not values(told, "--roles")
@@ -158,19 +158,19 @@ def test_the_launcher_of_a_command_is_told_what_its_runner_would_be(declared: Ca
 
 
 def test_a_module_is_started_by_the_launcher_and_publishes_itself(declared: Callable[..., Recording]) -> None:
-    found = declared(module="workloads.digits.train", command=None, arguments=["--out", "{output}"])
-    told = words(found)
+    made = declared(module="workloads.digits.train", command=None, arguments=["--out", "{output}"])
+    told = words(made)
     output = told[-1]
     assert told[told.index("--") + 1 :] == ["python", "-m", "workloads.digits.train", "--out", output]
     assert values(told, "--shared") == [output]
     assert not values(told, "--output")
-    assert pod(found)["containers"][0]["command"] == ["python3", "-m", "workloads.runtime.nodes.launcher"]
-    files = {key for each in found.of(CONFIG_MAP) for key in each.inputs["data"]}
+    assert pod(made)["containers"][0]["command"] == ["python3", "-m", "workloads.runtime.nodes.launcher"]
+    files = {key for resource in made.of(CONFIG_MAP) for key in resource.inputs["data"]}
     assert any("launcher" in key for key in files)
 
 
 def test_the_job_that_a_pod_is_of_tells_it_from_those_of_another_run(declared: Callable[..., Recording]) -> None:
-    environment = {each["name"]: each for each in pod(declared())["containers"][0]["env"]}
+    environment = {variable["name"]: variable for variable in pod(declared())["containers"][0]["env"]}
     paths = {name: environment[name]["valueFrom"]["fieldRef"]["fieldPath"] for name in ("JOB_UID", "JOB_NAME")}
     assert paths == {
         "JOB_UID": "metadata.labels['batch.kubernetes.io/controller-uid']",
@@ -179,15 +179,15 @@ def test_the_job_that_a_pod_is_of_tells_it_from_those_of_another_run(declared: C
 
 
 def test_only_its_own_pods_reach_its_pods(declared: Callable[..., Recording]) -> None:
-    own = declared().one(POLICY, "digits-train").inputs["spec"]
+    custom = declared().one(POLICY, "digits-train").inputs["spec"]
     pods = {
         "matchLabels": LABELS,
         "matchExpressions": [{"key": "slipway/service", "operator": "DoesNotExist"}],
     }
-    assert own["podSelector"] == pods
+    assert custom["podSelector"] == pods
     # At any port: NCCL listens on ports that the system chooses.
-    assert own["ingress"] == [{"from": [{"podSelector": pods}]}]
-    assert own["egress"] == [{"to": [{"podSelector": pods}]}]
+    assert custom["ingress"] == [{"from": [{"podSelector": pods}]}]
+    assert custom["egress"] == [{"to": [{"podSelector": pods}]}]
     open_ended = declared({"egress": None}).one(POLICY, "digits-train").inputs["spec"]
     # A policy for egress would take everything else from them.
     assert (open_ended["policyTypes"], open_ended.get("egress")) == (["Ingress"], None)
@@ -204,16 +204,16 @@ def test_gpus_have_shared_memory_even_one_of_them_and_the_fast_network_of_the_po
 ) -> None:
     fast = Interconnect("EFA", 400, "vendor.example/efa", 4, {"FI_PROVIDER": "efa"})
     resources = Resources(cpu=1000, memory=2048, ephemeral_storage=512, gpus=1)
-    found = declared(interconnect=fast, pool="gpu", resources=resources)
-    container = pod(found)["containers"][0]
+    made = declared(interconnect=fast, pool="gpu", resources=resources)
+    container = pod(made)["containers"][0]
     assert any(volume_mount["mountPath"] == "/dev/shm" for volume_mount in container["volumeMounts"])
-    assert values(words(found), "--gpus") == ["1"]
+    assert values(words(made), "--gpus") == ["1"]
     for amounts in ("requests", "limits"):
         assert container["resources"][amounts]["vendor.example/efa"] == "4"
     assert {"name": "FI_PROVIDER", "value": "efa"} in container["env"]
     alone = pod(declared(interconnect=fast, pool="gpu", resources=resources, nodes=None))["containers"][0]
     assert "vendor.example/efa" not in alone["resources"]["requests"]
-    assert not any(each["name"] == "FI_PROVIDER" for each in alone["env"])
+    assert not any(variable["name"] == "FI_PROVIDER" for variable in alone["env"])
 
 
 def test_the_number_of_nodes_and_their_roles_decide_the_result_and_how_long_they_wait_does_not(root: Path) -> None:
@@ -237,15 +237,15 @@ def test_what_the_launcher_is_made_of_decides_nothing(root: Path) -> None:
 def test_host_names_of_pods_are_labels_however_long_the_names_of_pipeline_and_step_are(
     declared: Callable[..., Recording],
 ) -> None:
-    found = declared(pipeline="p" * 40, name="s" * 40, nodes=Nodes(200))
-    name = job(found)["metadata"]["name"]
+    made = declared(pipeline="p" * 40, name="s" * 40, nodes=Nodes(200))
+    name = job(made)["metadata"]["name"]
     assert len(f"{name}-199") <= 63
-    assert len(found.one(SERVICE).inputs["metadata"]["name"]) <= 63
+    assert len(made.one(SERVICE).inputs["metadata"]["name"]) <= 63
 
 
 def test_a_job_waits_for_its_service_and_its_policy(declared: Callable[..., Recording]) -> None:
-    found = declared()
-    needed = {dependency.rpartition("::")[0].rpartition("$")[2] for dependency in found.one(JOB).dependencies}
+    made = declared()
+    needed = {dependency.rpartition("::")[0].rpartition("$")[2] for dependency in made.one(JOB).dependencies}
     assert {SERVICE, POLICY} <= needed
 
 
@@ -268,8 +268,8 @@ def test_a_run_by_the_clock_has_host_names_of_its_own_jobs(root: Path) -> None:
             PipelineScheduleArgs("p" * 40, "0 3 * * *", "Etc/UTC", list(jobs.values()), workspace, "image", root),
         )
 
-    found = record(program, {}, preview=False)
-    planned = json.loads(found.one(CONFIG_MAP, "clock-jobs").inputs["data"]["jobs.json"])
+    made = record(program, {}, preview=False)
+    planned = json.loads(made.one(CONFIG_MAP, "clock-jobs").inputs["data"]["jobs.json"])
     read = by_the_clock.read({"data": {"jobs.json": json.dumps(planned)}})
     owner = {"metadata": {"name": "clock", "uid": "1"}}
     manifest = by_the_clock.scheduled(read[0], read, "20261122-0300", owner)
@@ -279,6 +279,6 @@ def test_a_run_by_the_clock_has_host_names_of_its_own_jobs(root: Path) -> None:
     assert manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "slipway"
     spec = manifest["spec"]["template"]["spec"]
     told = [expand(word, {"JOB_NAME": name}) for word in spec["containers"][0]["args"]]
-    service = found.one(SERVICE).inputs["metadata"]["name"]
+    service = made.one(SERVICE).inputs["metadata"]["name"]
     assert values(told, "--meet") == [f"{name}-0.{service}:2221"]
     assert spec["subdomain"] == service

@@ -21,7 +21,9 @@ THEIRS = {**PART_OF, INSTANCE: "slipway.other"}
 NAMESPACE = "kubernetes:core/v1:Namespace"
 
 
-def there(kind: str, name: str, labels: Mapping[str, str] | None = None, namespace: str = "") -> dict[str, Any]:
+def live_object(
+    kind: str, name: str, labels: Mapping[str, str] | None = None, namespace: str = ""
+) -> dict[str, Any]:
     metadata = {"name": name, "labels": dict(labels or {}), **({"namespace": namespace} if namespace else {})}
     return {"kind": kind, "metadata": metadata}
 
@@ -73,38 +75,38 @@ def test_every_object_says_which_stack_it_is_of(kubeconfig: Path) -> None:
 
 @pytest.mark.parametrize("preview", [True, False])
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("live", "words"),
     [
         (
-            there("Namespace", "mine"),
+            live_object("Namespace", "mine"),
             ['Namespace "mine" is there already', "nobody's", INSTANCE, "creates_namespace: false"],
         ),
         (
-            there("Namespace", "mine", THEIRS),
+            live_object("Namespace", "mine", THEIRS),
             ['Namespace "mine" is there already', "Slipway stack slipway.other", "slipway:namespace"],
         ),
         (
-            there("Namespace", "mine", {INSTANCE: "slipway.test"}),
+            live_object("Namespace", "mine", {INSTANCE: "slipway.test"}),
             ["the application slipway.test", "creates_namespace: false"],
         ),
         (
-            there("Namespace", "mine", {"app.kubernetes.io/managed-by": "Helm"}),
+            live_object("Namespace", "mine", {"app.kubernetes.io/managed-by": "Helm"}),
             ["Helm manages it", "creates_namespace: false"],
         ),
         (
-            there("ServiceAccount", "runner", THEIRS, "mine"),
+            live_object("ServiceAccount", "runner", THEIRS, "mine"),
             ['ServiceAccount "runner" in namespace "mine" is there already', "slipway.other"],
         ),
         (
-            there("ClusterRole", "mine-node-reader"),
+            live_object("ClusterRole", "mine-node-reader"),
             ['ClusterRole "mine-node-reader" is there already', "nobody's"],
         ),
     ],
 )
 def test_what_is_not_the_stacks_is_refused(
-    kubeconfig: Path, found: dict[str, Any], words: list[str], preview: bool
+    kubeconfig: Path, live: dict[str, Any], words: list[str], preview: bool
 ) -> None:
-    with serving(kubeconfig, [found]), pytest.raises(Exception, match="is there already") as raised:
+    with serving(kubeconfig, [live]), pytest.raises(Exception, match="is there already") as raised:
         declared(str(kubeconfig), preview=preview)
     assert [word for word in [*words, "stack slipway.test"] if word not in str(raised.value)] == []
     if "slipway:namespace" in words:
@@ -114,11 +116,11 @@ def test_what_is_not_the_stacks_is_refused(
 
 @pytest.mark.parametrize("preview", [True, False])
 def test_what_a_killed_up_of_the_stack_left_is_taken_over(kubeconfig: Path, preview: bool) -> None:
-    left = [there("Namespace", "mine", OURS), there("ServiceAccount", "runner", OURS, "mine")]
+    left = [live_object("Namespace", "mine", OURS), live_object("ServiceAccount", "runner", OURS, "mine")]
     others = [
-        there("ServiceAccount", "runner", THEIRS, "other"),
-        there("Namespace", "other"),
-        there("Node", "node"),
+        live_object("ServiceAccount", "runner", THEIRS, "other"),
+        live_object("Namespace", "other"),
+        live_object("Node", "node"),
     ]
     with serving(kubeconfig, [*left, *others]) as cluster:
         assert declared(str(kubeconfig), preview=preview).one(NAMESPACE)
@@ -127,7 +129,7 @@ def test_what_a_killed_up_of_the_stack_left_is_taken_over(kubeconfig: Path, prev
 
 
 def test_an_object_of_an_earlier_slipway_stops_no_preview_of_its_replacement(kubeconfig: Path) -> None:
-    with serving(kubeconfig, [there("ServiceAccount", "runner", PART_OF, "mine")]):
+    with serving(kubeconfig, [live_object("ServiceAccount", "runner", PART_OF, "mine")]):
         declared(str(kubeconfig), preview=True)
         with pytest.raises(Exception, match="an earlier version of Slipway") as raised:
             declared(str(kubeconfig))
@@ -136,7 +138,7 @@ def test_an_object_of_an_earlier_slipway_stops_no_preview_of_its_replacement(kub
 
 def test_a_kubeconfig_may_be_its_text(kubeconfig: Path) -> None:
     with (
-        serving(kubeconfig, [there("Namespace", "mine")]),
+        serving(kubeconfig, [live_object("Namespace", "mine")]),
         pytest.raises(Exception, match="creates_namespace: false"),
     ):
         declared(kubeconfig.read_text(encoding="utf-8"))

@@ -34,12 +34,12 @@ def recorded(repository: Path, files: Sequence[str] | None, **changes: Any) -> s
         here: Platform = platform(cpu_pool())
         path = plan(step(here, **changes), repository).path
 
-        def there(folder: str) -> pulumi.Output[Sequence[str]]:
+        def files_below(folder: str) -> pulumi.Output[Sequence[str]]:
             assert files is not None
             every = [file.replace(RUN, f"{path}/") for file in files]
-            return pulumi.Output.from_input([each for each in every if each.startswith(f"{folder}/")])
+            return pulumi.Output.from_input([entry for entry in every if entry.startswith(f"{folder}/")])
 
-        here = replace(here, store=replace(here.store, files=None if files is None else there))
+        here = replace(here, store=replace(here.store, files=None if files is None else files_below))
         workspaces = {"here": Workspace("here", WorkspaceArgs(here, "slipway", "runner", protect=False))}
         declare([step(here, **changes)], workspaces, repository)
         return path
@@ -47,7 +47,9 @@ def recorded(repository: Path, files: Sequence[str] | None, **changes: Any) -> s
     recording = record(program, {}, preview=False)
     job = recording.one("kubernetes:batch/v1:Job")
     (container,) = job.inputs["spec"]["template"]["spec"]["containers"]
-    (value,) = [each.get("value") for each in container["env"] if each["name"] == "SLIPWAY_RECORD"] or [None]
+    (value,) = [
+        variable.get("value") for variable in container["env"] if variable["name"] == "SLIPWAY_RECORD"
+    ] or [None]
     return value and value.replace(recording.result, RUN.rstrip("/"))
 
 

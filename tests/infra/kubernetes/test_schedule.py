@@ -86,29 +86,29 @@ def test_its_pod_may_create_jobs_and_read_the_list_of_them(recording: Recording)
 
 
 def test_it_begins_only_once_the_jobs_of_the_update_are_done(recording: Recording) -> None:
-    jobs = {each.urn for each in recording.of(JOB)}
+    jobs = {resource.urn for resource in recording.of(JOB)}
     assert jobs <= set(recording.one(CRON_JOB).dependencies)
 
 
 def test_the_jobs_are_those_that_the_update_ran_without_its_record(recording: Recording) -> None:
-    own = {each.name: each for each in recording.of(JOB)}
-    found = {each["name"]: each for each in planned(recording)}
-    assert found.keys() == own.keys()
-    assert found["churn-train"]["after"] == ["churn-prepare"]
-    for name, each in found.items():
-        assert each["manifest"]["spec"] == without_record(own[name])
-        assert each["path"] == own[name].inputs["metadata"]["annotations"]["slipway/run"]
+    custom = {resource.name: resource for resource in recording.of(JOB)}
+    result = {entry["name"]: entry for entry in planned(recording)}
+    assert result.keys() == custom.keys()
+    assert result["churn-train"]["after"] == ["churn-prepare"]
+    for name, value in result.items():
+        assert value["manifest"]["spec"] == without_record(custom[name])
+        assert value["path"] == custom[name].inputs["metadata"]["annotations"]["slipway/run"]
 
 
 def without_record(job: Resource) -> dict[str, Any]:
     spec = json.loads(json.dumps(job.inputs["spec"]))
     for container in spec["template"]["spec"]["containers"]:
-        container["env"] = [each for each in container["env"] if each["name"] != "SLIPWAY_RECORD"]
+        container["env"] = [variable for variable in container["env"] if variable["name"] != "SLIPWAY_RECORD"]
     return spec
 
 
 def test_its_pod_reaches_the_kubernetes_api(recording: Recording) -> None:
-    limits = next(each for each in recording.of(POLICY) if each.name.endswith("limit-egress"))
+    limits = next(resource for resource in recording.of(POLICY) if resource.name.endswith("limit-egress"))
     (expression,) = limits.inputs["spec"]["podSelector"]["matchExpressions"]
     template = recording.one(CRON_JOB).inputs["spec"]["jobTemplate"]["spec"]["template"]
     assert template["metadata"]["labels"][expression["key"]] in expression["values"]
@@ -121,7 +121,7 @@ def test_the_address_of_a_webhook_is_a_secret_of_the_runs_pod_alone(recording: R
     assert secret_inputs(told.one(SECRET)) != set()
     job = told.one(CRON_JOB).inputs["spec"]["jobTemplate"]
     (container,) = job["spec"]["template"]["spec"]["containers"]
-    variable = next(each for each in container["env"] if each["name"] == "NOTIFY_URL")
+    variable = next(variable for variable in container["env"] if variable["name"] == "NOTIFY_URL")
     assert variable["valueFrom"]["secretKeyRef"]["name"] == told.one(SECRET).inputs["metadata"]["name"]
     assert "hidden" not in json.dumps([job, planned(told)])
     # Of a failed Job it says the exit code, which stands in its pod.
@@ -172,7 +172,7 @@ def test_the_policy_is_there_before_the_first_run(recording: Recording) -> None:
 
 def test_two_namespaces_of_a_cluster_have_policies_of_their_own(recording: Recording) -> None:
     other = declared(namespace="team")
-    names = {each.one(ADMISSION).metadata["name"] for each in (recording, other)}
+    names = {recording_.one(ADMISSION).metadata["name"] for recording_ in (recording, other)}
     assert len(names) == 2
     assert "system:serviceaccount:team:churn-schedule" in json.dumps(other.one(ADMISSION).inputs)
 
@@ -181,21 +181,21 @@ def test_two_namespaces_of_a_cluster_have_policies_of_their_own(recording: Recor
     "without", [{"owned": False}, {"reads_nodes": False}], ids=["of a platform", "one namespace"]
 )
 def test_a_stack_that_has_only_a_namespace_declares_nothing_outside_it(without: dict[str, bool]) -> None:
-    found = declared(cluster=lambda: replace(platform(), **without))
-    assert [*found.of(ADMISSION), *found.of(ADMISSION_BINDING)] == []
-    assert found.one(CRON_JOB)
+    made = declared(cluster=lambda: replace(platform(), **without))
+    assert [*made.of(ADMISSION), *made.of(ADMISSION_BINDING)] == []
+    assert made.one(CRON_JOB)
 
 
 def test_names_of_jobs_end_in_the_time_of_their_run_however_long_they_are() -> None:
-    found = declared(name="s" * 60)
-    read = by_the_clock.read({"data": {"jobs.json": json.dumps(planned(found))}})
+    made = declared(name="s" * 60)
+    read = by_the_clock.read({"data": {"jobs.json": json.dumps(planned(made))}})
     owner = {"metadata": {"name": "clock", "uid": "1"}}
-    names = [by_the_clock.scheduled(each, read, "20261122-0300", owner)["metadata"]["name"] for each in read]
+    names = [by_the_clock.scheduled(entry, read, "20261122-0300", owner)["metadata"]["name"] for entry in read]
     assert len(set(names)) == 2
     assert all(len(name) <= 63 and name.endswith("-20261122-0300") for name in names)
     known = next(
         variable["expression"]
-        for variable in found.one(ADMISSION).inputs["spec"]["variables"]
+        for variable in made.one(ADMISSION).inputs["spec"]["variables"]
         if variable["name"] == "known"
     )
     assert all(json.dumps(name.removesuffix("-20261122-0300")) in known for name in names)

@@ -70,8 +70,8 @@ def pod(resource: Resource) -> dict[str, Any]:
 
 
 def container(recording: Recording) -> dict[str, Any]:
-    (found,) = pod(recording.one(STATEFUL_SET))["containers"]
-    return found
+    (result,) = pod(recording.one(STATEFUL_SET))["containers"]
+    return result
 
 
 def test_no_object_but_the_secret_has_the_password(declared: Callable[..., Recording]) -> None:
@@ -88,15 +88,15 @@ def test_no_object_but_the_secret_has_the_password(declared: Callable[..., Recor
 
 def test_the_program_is_given_its_port_its_volume_and_its_password(declared: Callable[..., Recording]) -> None:
     recording = declared()
-    there = container(recording)
-    assert there["command"] == ["valkey-server"]
-    assert there["args"] == ["--port", "6379", "--dir", "/data", "--requirepass", "$(QUEUE_PASSWORD)"]
-    (variable,) = [each for each in there["env"] if each["name"] == "QUEUE_PASSWORD"]
+    live = container(recording)
+    assert live["command"] == ["valkey-server"]
+    assert live["args"] == ["--port", "6379", "--dir", "/data", "--requirepass", "$(QUEUE_PASSWORD)"]
+    (variable,) = [variable for variable in live["env"] if variable["name"] == "QUEUE_PASSWORD"]
     assert variable["valueFrom"]["secretKeyRef"] == {
         "name": recording.one(SECRET).inputs["metadata"]["name"],
         "key": "password",
     }
-    (mount,) = [volume_mount for volume_mount in there["volumeMounts"] if volume_mount["mountPath"] == "/data"]
+    (mount,) = [volume_mount for volume_mount in live["volumeMounts"] if volume_mount["mountPath"] == "/data"]
     (claim,) = recording.one(STATEFUL_SET).inputs["spec"]["volumeClaimTemplates"]
     assert mount["name"] == claim["metadata"]["name"]
     assert claim["spec"]["resources"]["requests"] == {"storage": "1Gi"}
@@ -118,8 +118,8 @@ def test_the_program_is_given_its_port_its_volume_and_its_password(declared: Cal
 def test_the_kubelet_makes_of_an_argument_what_was_written(
     argument: str, seen: str, declared: Callable[..., Recording]
 ) -> None:
-    (there,) = container(declared(arguments=["serve", argument]))["args"]
-    assert expanded(there, {"QUEUE_PASSWORD": "secret", "HOME": "/tmp"}) == seen
+    (live,) = container(declared(arguments=["serve", argument]))["args"]
+    assert expanded(live, {"QUEUE_PASSWORD": "secret", "HOME": "/tmp"}) == seen
 
 
 def expanded(text: str, variables: dict[str, str]) -> str:
@@ -147,7 +147,8 @@ def test_another_password_starts_another_pod(declared: Callable[..., Recording])
 def test_a_client_has_the_address_and_the_password_and_no_other_step_does(root: Path) -> None:
     recording = run(root, lambda on: [days(on, root, queue(on))])
     environments = {
-        each.name: {one["name"]: one for one in pod(each)["containers"][0]["env"]} for each in recording.of(JOB)
+        variable.name: {one["name"]: one for one in pod(variable)["containers"][0]["env"]}
+        for variable in recording.of(JOB)
     }
     client = environments["digits-days"]
     host = recording.one(SERVICE).inputs
@@ -160,7 +161,7 @@ def test_a_client_waits_until_the_service_answers_and_what_comes_before_does_not
     declared: Callable[..., Recording],
 ) -> None:
     recording = declared()
-    jobs = {each.name: each for each in recording.of(JOB)}
+    jobs = {resource.name: resource for resource in recording.of(JOB)}
     ready = {recording.one(STATEFUL_SET).urn, recording.one(SERVICE).urn}
     assert ready <= recording.waits_for(jobs["digits-days"])
     assert not ready & recording.waits_for(jobs["digits-prepare"])
@@ -188,8 +189,8 @@ def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     if any(labels.get(key) != value for key, value in selector.get("matchLabels", {}).items()):
         return False
     for match_expression in selector.get("matchExpressions", []):
-        there, values = labels.get(match_expression["key"]), match_expression.get("values", [])
-        met = {"In": there in values, "NotIn": there not in values, "DoesNotExist": there is None}
+        live, values = labels.get(match_expression["key"]), match_expression.get("values", [])
+        met = {"In": live in values, "NotIn": live not in values, "DoesNotExist": live is None}
         if not met[match_expression["operator"]]:
             return False
     return True
@@ -208,9 +209,9 @@ def test_only_clients_reach_the_service_on_its_port_and_it_reaches_nothing(
         lambda on: [days(on, root, queue(on))],
         here=lambda: replace(platform(), creates_namespace=creates_namespace),
     )
-    client, other = (labels(each) for each in sorted(recording.of(JOB), key=lambda job: job.name))
+    client, other = (labels(resource) for resource in sorted(recording.of(JOB), key=lambda job: job.name))
     service = labels(recording.one(STATEFUL_SET))
-    policies = {each.name: each.inputs["spec"] for each in recording.of(POLICY)}
+    policies = {resource.name: resource.inputs["spec"] for resource in recording.of(POLICY)}
 
     inwards = policies["digits-queue"]
     assert selects(inwards["podSelector"], service)
@@ -218,28 +219,29 @@ def test_only_clients_reach_the_service_on_its_port_and_it_reaches_nothing(
     assert not inwards.get("egress")
     (rule,) = inwards["ingress"]
     (peer,) = rule["from"]
-    assert [selects(peer["podSelector"], each) for each in (client, other, service)] == [True, False, False]
+    assert [selects(peer["podSelector"], entry) for entry in (client, other, service)] == [True, False, False]
     assert rule["ports"] == [{"protocol": "TCP", "port": 6379}]
 
     outwards = policies["digits-queue-clients"]
-    assert [selects(outwards["podSelector"], each) for each in (client, other, service)] == [True, False, False]
+    assert [selects(outwards["podSelector"], entry) for entry in (client, other, service)] == [True, False, False]
     (rule,) = outwards["egress"]
-    assert [selects(each["podSelector"], service) for each in rule["to"]] == [True]
+    assert [selects(entry["podSelector"], service) for entry in rule["to"]] == [True]
     assert rule["ports"] == [{"protocol": "TCP", "port": 6379}]
 
     # Policies add up: what lets steps reach public addresses may not hold for the service.
     everywhere = policies["here-limit-egress"]
-    assert [selects(everywhere["podSelector"], each) for each in (client, other, service)] == [True, True, False]
+    assert [selects(everywhere["podSelector"], entry) for entry in (client, other, service)] == [True, True, False]
     assert PART_OF.items() <= service.items()
 
 
 def test_where_pods_may_connect_anywhere_clients_still_may(root: Path) -> None:
     recording = run(root, lambda on: [days(on, root, queue(on))], egress=None)
-    client = next(labels(each) for each in recording.of(JOB) if each.name == "digits-days")
+    client = next(labels(resource) for resource in recording.of(JOB) if resource.name == "digits-days")
     limiting = [
-        each
-        for each in recording.of(POLICY)
-        if "Egress" in each.inputs["spec"]["policyTypes"] and selects(each.inputs["spec"]["podSelector"], client)
+        resource
+        for resource in recording.of(POLICY)
+        if "Egress" in resource.inputs["spec"]["policyTypes"]
+        and selects(resource.inputs["spec"]["podSelector"], client)
     ]
     assert limiting == []
     assert selects(peers(recording)[0]["podSelector"], client)
@@ -265,34 +267,34 @@ def test_services_open_no_way_in_from_outside(declared: Callable[..., Recording]
 @pytest.mark.parametrize("user", [1000, None])
 def test_the_pod_is_restricted_and_its_volume_belongs_to_its_user(root: Path, user: int | None) -> None:
     recording = run(root, lambda on: [days(on, root, queue(on))], here=lambda: replace(platform(), pod_user=user))
-    there = pod(recording.one(STATEFUL_SET))
-    context = there["securityContext"]
+    live = pod(recording.one(STATEFUL_SET))
+    context = live["securityContext"]
     assert [context.get(key) for key in ("runAsUser", "runAsGroup", "fsGroup")] == [user, user, user]
     assert context["runAsNonRoot"] is True
     assert context["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert there["automountServiceAccountToken"] is False
-    own = container(recording)["securityContext"]
-    assert own["allowPrivilegeEscalation"] is False
-    assert own["readOnlyRootFilesystem"] is True
-    assert own["capabilities"] == {"drop": ["ALL"]}
+    assert live["automountServiceAccountToken"] is False
+    custom = container(recording)["securityContext"]
+    assert custom["allowPrivilegeEscalation"] is False
+    assert custom["readOnlyRootFilesystem"] is True
+    assert custom["capabilities"] == {"drop": ["ALL"]}
     mounts = {volume_mount["mountPath"] for volume_mount in container(recording)["volumeMounts"]}
     assert mounts == {"/data", "/tmp"}
 
 
 def test_memory_is_bounded_by_what_is_asked_for(declared: Callable[..., Recording]) -> None:
-    there = container(declared())["resources"]
-    assert there["requests"] == {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "512Mi"}
-    assert there["limits"] == {"memory": "1Gi", "ephemeral-storage": "512Mi"}
+    live = container(declared())["resources"]
+    assert live["requests"] == {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "512Mi"}
+    assert live["limits"] == {"memory": "1Gi", "ephemeral-storage": "512Mi"}
 
 
 def test_a_service_may_load_its_data_and_is_never_killed_for_being_slow(
     declared: Callable[..., Recording],
 ) -> None:
-    there = container(declared())
-    assert there["readinessProbe"]["tcpSocket"] == {"port": 6379}
-    startup = there["startupProbe"]
+    live = container(declared())
+    assert live["readinessProbe"]["tcpSocket"] == {"port": 6379}
+    startup = live["startupProbe"]
     assert startup["failureThreshold"] * startup["periodSeconds"] >= 600
-    assert "livenessProbe" not in there
+    assert "livenessProbe" not in live
     other = container(declared(probe=Probe("/health")))
     assert other["readinessProbe"]["httpGet"] == {"path": "/health", "port": 6379}
     assert "tcpSocket" not in other["readinessProbe"]
@@ -322,27 +324,27 @@ def test_the_volume_is_of_the_platforms_class(root: Path, name: str | None, clas
 def test_the_same_program_declares_the_same_service(root: Path) -> None:
     def one() -> list[Any]:
         recording = run(root, lambda on: [days(on, root, queue(on))])
-        return [each.inputs for each in recording.of(STATEFUL_SET)]
+        return [resource.inputs for resource in recording.of(STATEFUL_SET)]
 
     assert one() == one()
 
 
 @pytest.mark.parametrize("preview", [True, False])
 def test_a_preview_shows_the_pod_as_it_will_be(root: Path, preview: bool) -> None:
-    there = container(run(root, lambda on: [days(on, root, queue(on))], preview=preview))
-    assert there["image"] == IMAGE
-    assert there["args"][-1] == "$(QUEUE_PASSWORD)"
+    live = container(run(root, lambda on: [days(on, root, queue(on))], preview=preview))
+    assert live["image"] == IMAGE
+    assert live["args"][-1] == "$(QUEUE_PASSWORD)"
 
 
 def test_another_volume_is_another_stateful_set_behind_the_same_address(
     declared: Callable[..., Recording],
 ) -> None:
     before, after, other = declared(), declared(storage=2048), declared(resources=Resources(1000, 2048, 512))
-    names = [each.one(STATEFUL_SET).inputs["metadata"]["name"] for each in (before, after, other)]
+    names = [recording_.one(STATEFUL_SET).inputs["metadata"]["name"] for recording_ in (before, after, other)]
     assert names[0] != names[1]
     assert names[0] == names[2]
     assert after.one(STATEFUL_SET).delete_before_replace
-    hosts = {each.one(SERVICE).inputs["metadata"]["name"] for each in (before, after, other)}
+    hosts = {recording_.one(SERVICE).inputs["metadata"]["name"] for recording_ in (before, after, other)}
     assert hosts == {"digits-queue"}
 
 

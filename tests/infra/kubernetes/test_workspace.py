@@ -55,14 +55,14 @@ def test_nothing_may_connect_to_any_pod() -> None:
 def peers(*more: Egress) -> list[tuple[str, list[int]]]:
     """Where the policy lets pods connect to, and the ports, where the settings allow ``more``."""
     rules = workspace(egress=more).one(NETWORK_POLICY, "here-limit-egress").inputs["spec"]["egress"]
-    found: list[tuple[str, list[int]]] = []
+    result: list[tuple[str, list[int]]] = []
     for rule in rules:
         (peer,) = rule["to"]
         where = peer.get("ipBlock", {}).get("cidr") or next(
             iter(peer["namespaceSelector"]["matchLabels"].values())
         )
-        found.append((where, sorted({port["port"] for port in rule["ports"]})))
-    return found
+        result.append((where, sorted({port["port"] for port in rule["ports"]})))
+    return result
 
 
 def test_pods_may_connect_to_name_servers_public_https_and_what_is_named_and_nothing_else() -> None:
@@ -112,8 +112,8 @@ def test_the_quota_is_what_all_nodes_of_all_pools_hold() -> None:
 def test_everything_is_in_the_namespace_and_comes_after_it() -> None:
     recording = workspace()
     namespace = recording.one("kubernetes:core/v1:Namespace")
-    assert {each.inputs["metadata"]["namespace"] for each in inside(recording)} == {"digits"}
-    assert all(namespace.urn in recording.waits_for(each) for each in inside(recording))
+    assert {resource.inputs["metadata"]["namespace"] for resource in inside(recording)} == {"digits"}
+    assert all(namespace.urn in recording.waits_for(entry) for entry in inside(recording))
 
 
 def test_the_store_is_claimed_where_the_platform_asks_for_it() -> None:
@@ -155,12 +155,12 @@ def test_a_namespace_that_is_there_keeps_its_labels_and_quotas() -> None:
     recording = workspace(make=lambda: replace(platform(), creates_namespace=False), protect=True)
     assert recording.of("kubernetes:core/v1:Namespace") == []
     assert recording.of("kubernetes:core/v1:ResourceQuota") == []
-    assert {each.type.rpartition(":")[2] for each in inside(recording)} == {
+    assert {resource.type.rpartition(":")[2] for resource in inside(recording)} == {
         "ServiceAccount",
         "NetworkPolicy",
         "PersistentVolumeClaim",
     }
-    assert {each.inputs["metadata"]["namespace"] for each in inside(recording)} == {"digits"}
+    assert {resource.inputs["metadata"]["namespace"] for resource in inside(recording)} == {"digits"}
     assert recording.one(CLAIM).protect
 
 

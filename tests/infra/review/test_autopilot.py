@@ -64,10 +64,10 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
 
 @pytest.mark.parametrize(("pod", "reason"), WRONG.values(), ids=list(WRONG))
 def test_what_autopilot_refuses_is_said_before(pod: Mapping[str, Any], reason: str) -> None:
-    [found] = refused(pod)
-    assert reason in found.reason
-    assert "Autopilot refuses the pod" in found.reason
-    assert found.fix
+    [violation] = refused(pod)
+    assert reason in violation.reason
+    assert "Autopilot refuses the pod" in violation.reason
+    assert violation.fix
 
 
 RIGHT: Mapping[str, Mapping[str, Any]] = {
@@ -91,12 +91,12 @@ def test_a_cluster_with_node_pools_refuses_none_of_it() -> None:
 
 
 def test_a_pod_that_asks_for_more_than_its_step_is_told_with_its_price() -> None:
-    asked = '{"cpu": "300m", "memory": "2Gi"}'
-    [found] = RAISES.check(stack_with({}, {"slipway/asked": asked}))
-    assert "cpu 300m → 1" in found.reason
-    assert "memory" not in found.reason.partition(": ")[2]
+    wanted = '{"cpu": "300m", "memory": "2Gi"}'
+    [violation] = RAISES.check(stack_with({}, {"slipway/asked": wanted}))
+    assert "cpu 300m → 1" in violation.reason
+    assert "memory" not in violation.reason.partition(": ")[2]
     # 1 vCPU and 2 GiB.
-    assert f"${0.0445 + 2 * 0.0049225:.3f} an hour" in found.reason
+    assert f"${0.0445 + 2 * 0.0049225:.3f} an hour" in violation.reason
     assert list(RAISES.check(stack_with({}))) == []
 
 
@@ -116,15 +116,15 @@ def test_all_that_slipway_declares_is_such_that_autopilot_takes_it(stack: Stack)
 
 
 def test_only_the_users_steps_are_told_to_ask_for_more(stack: Stack) -> None:
-    [found] = RAISES.check(stack)
-    assert "prepare" in found.resource
-    assert "cpu 300m → " in found.reason
+    [violation] = RAISES.check(stack)
+    assert "prepare" in violation.resource
+    assert "cpu 300m → " in violation.reason
 
 
 def test_there_are_no_nodes_but_pods_to_pay_for(stack: Stack) -> None:
     billed = charges(stack)
     assert not stack.of_type("gcp:container/nodePool:NodePool")
-    jobs = [each for each in billed if "batch/v1:Job" in each.urn]
+    jobs = [resource for resource in billed if "batch/v1:Job" in resource.urn]
     assert {job.idle for job in jobs} == {0}
     whats = "\n".join(job.what for job in jobs)
     assert "general-purpose pod of" in whats
@@ -135,15 +135,15 @@ def test_there_are_no_nodes_but_pods_to_pay_for(stack: Stack) -> None:
 
 @pytest.mark.slow
 def test_its_pools_are_those_that_its_jobs_run_on(stack: Stack) -> None:
-    found = {pool.name: pool for pool in stack.pools}
-    assert found.keys() == CLUSTER["pools"].keys()
-    assert all(pool.bills_pods for pool in found.values())
-    assert {name for name, pool in found.items() if pool.spot} == {"spot", "t4"}
-    assert {pool.max_nodes for pool in found.values()} == {1, 10}
+    pool_ = {pool.name: pool for pool in stack.pools}
+    assert pool_.keys() == CLUSTER["pools"].keys()
+    assert all(pool.bills_pods for pool in pool_.values())
+    assert {name for name, pool in pool_.items() if pool.spot} == {"spot", "t4"}
+    assert {pool.max_nodes for pool in pool_.values()} == {1, 10}
 
 
 def test_quotas_are_those_of_the_largest_pods(stack: Stack) -> None:
-    found = {(quota.metric, quota.where): quota.needed for quota in quotas(stack)}
-    assert found["PREEMPTIBLE_NVIDIA_T4_GPUS", "us-central1"] == 1
-    assert found["GPUS_ALL_REGIONS", "all regions"] == 1
-    assert ("SSD_TOTAL_GB", "us-central1") not in found
+    result = {(quota.metric, quota.where): quota.needed for quota in quotas(stack)}
+    assert result["PREEMPTIBLE_NVIDIA_T4_GPUS", "us-central1"] == 1
+    assert result["GPUS_ALL_REGIONS", "all regions"] == 1
+    assert ("SSD_TOTAL_GB", "us-central1") not in result

@@ -64,8 +64,8 @@ def test_a_gke_node_is_its_machine_its_gpus_and_its_disks() -> None:
             "ephemeralStorageLocalSsdConfig": {"localSsdCount": 1},
         }
     )
-    found = told(gcp_charges(stack_of(pool)))
-    assert found == {
+    billed = told(gcp_charges(stack_of(pool)))
+    assert billed == {
         "n1-standard-4, on demand": (pytest.approx(4 * 0.031611 + 15 * 0.004237), 1, 2, 2),
         "2 nvidia-tesla-t4, on demand": (0.35, 2, 2, 2),
         "boot disk, 300 GiB pd-ssd": (0.17, 300, 2, 2),
@@ -125,17 +125,17 @@ def test_what_the_table_does_not_price_is_unknown(config: Mapping[str, Any]) -> 
 
 
 def test_a_region_without_prices_is_unknown_and_named() -> None:
-    found = gcp_charges(stack_of(gke_pool({"machineType": "e2-standard-4"}, location="antarctica-south1-a")))
-    assert [(each.what, each.price) for each in found] == [
+    billed = gcp_charges(stack_of(gke_pool({"machineType": "e2-standard-4"}, location="antarctica-south1-a")))
+    assert [(charge.what, charge.price) for charge in billed] == [
         ("e2-standard-4, on demand in antarctica-south1", None),
         ("boot disk, 100 GiB pd-balanced in antarctica-south1", None),
     ]
 
 
 def test_local_ssds_that_a_machines_price_leaves_out_are_unknown() -> None:
-    found = told(gcp_charges(stack_of(gke_pool({"machineType": "a3-ultragpu-8g", "spot": True}))))
-    assert found["a3-ultragpu-8g, Spot"][0] == 40.9943
-    assert found["32 local SSDs in us-central1"] == (None, 32 * 375, 2, 2)
+    billed = told(gcp_charges(stack_of(gke_pool({"machineType": "a3-ultragpu-8g", "spot": True}))))
+    assert billed["a3-ultragpu-8g, Spot"][0] == 40.9943
+    assert billed["32 local SSDs in us-central1"] == (None, 32 * 375, 2, 2)
 
 
 def test_a_boot_disk_of_unknown_size_has_no_price() -> None:
@@ -146,11 +146,11 @@ def test_a_boot_disk_of_unknown_size_has_no_price() -> None:
 def test_pools_that_a_cluster_declares_within_itself_are_billed() -> None:
     config = {"machineType": "e2-standard-4"}
     cluster = {"location": "us-central1", "nodePools": [{"name": "a", "nodeCount": 1, "nodeConfig": config}]}
-    found = told(gcp_charges(stack_of(declared(CLUSTER, "inline", cluster))))
-    assert found["e2-standard-4, on demand"] == (pytest.approx(4 * 0.021812 + 16 * 0.002924), 1, 3, 3)
+    billed = told(gcp_charges(stack_of(declared(CLUSTER, "inline", cluster))))
+    assert billed["e2-standard-4, on demand"] == (pytest.approx(4 * 0.021812 + 16 * 0.002924), 1, 3, 3)
     default = {"location": "us-central1-a", "initialNodeCount": 2, "nodeConfig": config}
-    found = told(gcp_charges(stack_of(declared(CLUSTER, "default", default))))
-    assert found["e2-standard-4, on demand"][2:] == (2, 2)
+    billed = told(gcp_charges(stack_of(declared(CLUSTER, "default", default))))
+    assert billed["e2-standard-4, on demand"][2:] == (2, 2)
     removed = declared(CLUSTER, "removed", {**default, "removeDefaultNodePool": True})
     assert [charge for charge in gcp_charges(stack_of(removed)) if charge.pool] == []
 
@@ -163,15 +163,15 @@ def test_a_pool_without_a_location_is_where_its_cluster_is() -> None:
         {"nodeConfig": {"machineType": "e2-standard-4"}, "nodeCount": 1},
         property_dependencies={"cluster": frozenset({cluster.urn})},
     )
-    found = told(gcp_charges(stack_of(cluster, pool)))
-    assert found["e2-standard-4, on demand"] == (pytest.approx(4 * 0.024567 + 16 * 0.003292), 1, 3, 3)
+    billed = told(gcp_charges(stack_of(cluster, pool)))
+    assert billed["e2-standard-4, on demand"] == (pytest.approx(4 * 0.024567 + 16 * 0.003292), 1, 3, 3)
 
 
 def test_pods_on_autopilot_are_not_free() -> None:
-    found = gcp_charges(stack_of(declared(CLUSTER, "here", {"location": "us-central1", "enableAutopilot": True})))
-    by_time = [(each.what, each.price) for each in found[1:] if not each.metered]
+    billed = gcp_charges(stack_of(declared(CLUSTER, "here", {"location": "us-central1", "enableAutopilot": True})))
+    by_time = [(charge.what, charge.price) for charge in billed[1:] if not charge.metered]
     assert by_time == [("what pods on Autopilot ask for in us-central1", None)]
-    assert [each.what for each in found if each.metered] == [
+    assert [charge.what for charge in billed if charge.metered] == [
         "Cloud Logging",
         "Managed Service for Prometheus, by sample",
     ]
@@ -252,8 +252,8 @@ def test_every_disk_of_an_eks_node_is_billed(
     disks: list[dict[str, Any]], billed: dict[str, tuple[float | None, float]]
 ) -> None:
     stack = eks_group({"instanceType": "g4dn.xlarge", "blockDeviceMappings": [{"ebs": disk} for disk in disks]})
-    _, *found = aws_charges(stack)
-    assert {what: (price, quantity) for what, (price, quantity, *_) in told(found).items()} == billed
+    _, *billed_ = aws_charges(stack)
+    assert {what: (price, quantity) for what, (price, quantity, *_) in told(billed_).items()} == billed
 
 
 def test_aws_bills_a_network_by_its_gateways_and_addresses() -> None:
@@ -296,9 +296,9 @@ def test_cloud_nat_has_a_price_in_every_region_of_google_cloud(region: str) -> N
     [(gcp_charges, "gcp:sql/databaseInstance:DatabaseInstance"), (aws_charges, "aws:rds/instance:Instance")],
 )
 def test_a_kind_that_nobody_knows_is_unknown_and_not_free(charges: Any, type_: str) -> None:
-    (found,) = charges(stack_of(declared(type_, "database")))
-    assert (found.price, found.metered) == (None, False)
-    assert "not recorded" in found.what
+    (billed,) = charges(stack_of(declared(type_, "database")))
+    assert (billed.price, billed.metered) == (None, False)
+    assert "not recorded" in billed.what
 
 
 def test_what_is_only_looked_up_is_not_billed() -> None:
@@ -308,17 +308,17 @@ def test_what_is_only_looked_up_is_not_billed() -> None:
 @pytest.mark.parametrize("name", ["gcp-dev", "gcp-prod", "aws-dev", "aws-prod"])
 def test_every_hour_of_the_repositorys_stacks_is_priced(name: str) -> None:
     stack = declared_stack(name)
-    found = stack.charges
-    assert found
-    assert [charge.what for charge in found if charge.price is None and not charge.metered] == []
+    billed = stack.charges
+    assert billed
+    assert [charge.what for charge in billed if charge.price is None and not charge.metered] == []
 
 
 def test_nodes_of_your_own_are_not_priced_and_not_free() -> None:
     nodes = NodePool("", "here", "gpu", {}, [], Resources(1000, 1000), 2, 2)
     provider = declared(KUBERNETES_PROVIDER, "here")
-    (found,) = existing_charges(stack_of(provider, pools=[nodes]))
-    assert (found.urn, found.price, found.most) == (provider.urn, None, 2)
-    assert "your own nodes (gpu)" in found.what
+    (billed,) = existing_charges(stack_of(provider, pools=[nodes]))
+    assert (billed.urn, billed.price, billed.most) == (provider.urn, None, 2)
+    assert "your own nodes (gpu)" in billed.what
 
 
 @pytest.mark.parametrize(
@@ -334,8 +334,8 @@ def test_nodes_of_your_own_are_not_priced_and_not_free() -> None:
     ],
 )
 def test_what_a_cluster_makes_its_cloud_bill_is_unknown(type_: str, spec: Mapping[str, Any], billed: bool) -> None:
-    found = kubernetes_charges(stack_of(declared(f"kubernetes:{type_}", properties={"spec": spec})))
-    assert [each.price for each in found if not each.metered] == [None] * billed
+    billed_ = kubernetes_charges(stack_of(declared(f"kubernetes:{type_}", properties={"spec": spec})))
+    assert [charge.price for charge in billed_ if not charge.metered] == [None] * billed
 
 
 def volume(cluster: Resource, *classes: Resource, size: str = "10Gi", **spec: Any) -> Charge:
@@ -348,9 +348,9 @@ def volume(cluster: Resource, *classes: Resource, size: str = "10Gi", **spec: An
         {"spec": {"replicas": 2, "volumeClaimTemplates": [template]}},
         provider=provider.urn,
     )
-    there = [cluster, provider, *(replace(each, provider=provider.urn) for each in classes), queue]
-    found = reviewed(Stack("test", {each.urn: each for each in there}), reviews())
-    [charge] = [each for each in found.charges if each.urn == queue.urn]
+    live = [cluster, provider, *(replace(class__, provider=provider.urn) for class__ in classes), queue]
+    reviewed_stack = reviewed(Stack("test", {resource.urn: resource for resource in live}), reviews())
+    [charge] = [resource for resource in reviewed_stack.charges if resource.urn == queue.urn]
     return charge
 
 
@@ -363,7 +363,9 @@ def balanced(cluster: Resource, kind: str, spec: Mapping[str, Any]) -> list[tupl
     """What is said of the load balancer that the object of this kind makes a cluster have."""
     provider = declared(KUBERNETES_PROVIDER, "here", dependencies=frozenset({cluster.urn}))
     door = declared(f"kubernetes:{kind}", "door", {"spec": spec}, provider=provider.urn)
-    found = reviewed(Stack("test", {each.urn: each for each in (cluster, provider, door)}), reviews())
+    reviewed_stack = reviewed(
+        Stack("test", {resource.urn: resource for resource in (cluster, provider, door)}), reviews()
+    )
     return [
         (
             charge.what,
@@ -371,7 +373,7 @@ def balanced(cluster: Resource, kind: str, spec: Mapping[str, Any]) -> list[tupl
             charge.price.unit if charge.price else "",
             charge.metered,
         )
-        for charge in found.charges
+        for charge in reviewed_stack.charges
         if charge.urn == door.urn
     ]
 
@@ -421,11 +423,11 @@ EKS = declared("aws:eks/cluster:Cluster", "here", {"region": "us-east-2"})
 def test_the_disk_of_a_claim_has_its_clouds_price(
     cluster: Resource, classes: list[Resource], name: str | None, monthly: float
 ) -> None:
-    found = volume(cluster, *classes, **({"storageClassName": name} if name else {}))
-    assert found.price is not None
-    assert (found.price.amount, found.price.unit) == (monthly, "GiB-month")
-    assert (found.quantity, found.idle, found.most) == (10, 2, 2)
-    assert found.what == f"volume of 10Gi, {f'class {name}' if name else 'the default class'}"
+    result = volume(cluster, *classes, **({"storageClassName": name} if name else {}))
+    assert result.price is not None
+    assert (result.price.amount, result.price.unit) == (monthly, "GiB-month")
+    assert (result.quantity, result.idle, result.most) == (10, 2, 2)
+    assert result.what == f"volume of 10Gi, {f'class {name}' if name else 'the default class'}"
 
 
 @pytest.mark.parametrize(
@@ -442,6 +444,6 @@ def test_the_disk_of_a_claim_has_its_clouds_price(
 def test_a_disk_that_no_cloud_knows_has_no_price(
     cluster: Resource, classes: list[Resource], spec: dict[str, Any]
 ) -> None:
-    found = volume(cluster, *classes, **spec)
-    assert found.price is None
-    assert found.what.endswith(", whose price is not recorded")
+    result = volume(cluster, *classes, **spec)
+    assert result.price is None
+    assert result.what.endswith(", whose price is not recorded")

@@ -12,14 +12,14 @@ URL = "https://prices.example"
 
 
 def test_a_source_has_its_date_or_the_day_on_which_it_was_read() -> None:
-    found = sources(
+    result = sources(
         {"list": {"url": URL, "date": date(2026, 7, 30)}, "page": {"url": URL, "read": date(2026, 11, 21)}}
     )
-    assert found == {
+    assert result == {
         "list": Source(URL, date(2026, 7, 30)),
         "page": Source(URL, date(2026, 11, 21), dated=False),
     }
-    assert [each.when for each in found.values()] == ["2026-07-30", "undated, read 2026-11-21"]
+    assert [entry.when for entry in result.values()] == ["2026-07-30", "undated, read 2026-11-21"]
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, Resource
 from tests.support.reviewing import declared, declared_stack, stack_of
 
 
-def by_owner(found: Any) -> dict[str, Identity]:
-    return {each.of: each for each in found}
+def by_owner(given: Any) -> dict[str, Identity]:
+    return {finding.of: finding for finding in given}
 
 
 @pytest.mark.slow
@@ -42,27 +42,27 @@ def test_a_google_service_account_that_pods_impersonate() -> None:
         property_dependencies=of_account,
     )
     other = declared(gcp.PROJECT_GRANTS[0], "more", {"role": "roles/own.words"}, property_dependencies=of_account)
-    (found,) = gcp.identities(stack_of(account, impersonation, grant, other))
-    assert found == Identity("runs", "pods of ns/sa", "own.words, administer buckets", [], store=True)
+    (identity,) = gcp.identities(stack_of(account, impersonation, grant, other))
+    assert identity == Identity("runs", "pods of ns/sa", "own.words, administer buckets", [], store=True)
 
 
 def test_a_service_account_without_grants_may_nothing() -> None:
-    (found,) = gcp.identities(stack_of(declared(gcp.ACCOUNT, "idle", {"accountId": UNKNOWN})))
-    assert (found.name, found.of, found.may) == ("idle", "whoever may use it", "nothing")
+    (identity,) = gcp.identities(stack_of(declared(gcp.ACCOUNT, "idle", {"accountId": UNKNOWN})))
+    assert (identity.name, identity.of, identity.may) == ("idle", "whoever may use it", "nothing")
 
 
 @pytest.mark.slow
 def test_on_aws_pods_and_the_driver_reach_the_bucket() -> None:
-    found = by_owner(aws.identities(declared_stack("aws-prod")))
-    assert [of for of, each in found.items() if each.store] == [
+    identity = by_owner(aws.identities(declared_stack("aws-prod")))
+    assert [of for of, value in identity.items() if value.store] == [
         "pods of kube-system/efs-csi-node-sa",
         "pods of slipway/runner",
     ]
-    run = found["pods of slipway/runner"]
+    run = identity["pods of slipway/runner"]
     assert (run.name, run.may, list(run.clusters)) == ("slipway-aws-prod-run", "use the bucket's objects", ["ml"])
-    assert found["nodes"].may == "join the cluster, pull images"
-    assert "autoscaling" in found["pods of kube-system/cluster-autoscaler"].may
-    assert list(found["elasticfilesystem.amazonaws.com"].clusters) == []
+    assert identity["nodes"].may == "join the cluster, pull images"
+    assert "autoscaling" in identity["pods of kube-system/cluster-autoscaler"].may
+    assert list(identity["elasticfilesystem.amazonaws.com"].clusters) == []
 
 
 def role_with(policy: Any = None, attached: str = "") -> Identity:
@@ -73,8 +73,8 @@ def role_with(policy: Any = None, attached: str = "") -> Identity:
         others.append(declared(aws.INLINE, "inline", {"policy": policy}, property_dependencies=of_role))
     if attached:
         others.append(declared(aws.ATTACHMENT, "att", {"policyArn": attached}, property_dependencies=of_role))
-    (found,) = aws.identities(stack_of(role, *others))
-    return found
+    (identity,) = aws.identities(stack_of(role, *others))
+    return identity
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def role_with(policy: Any = None, attached: str = "") -> Identity:
 )
 def test_what_an_inline_policy_allows(policy: Any, may: str) -> None:
     text = policy if policy is UNKNOWN else json.dumps(policy)
-    found = role_with(text)
-    assert (found.name, found.of, found.may, found.store) == ("role", "whoever it trusts", may, False)
+    result = role_with(text)
+    assert (result.name, result.of, result.may, result.store) == ("role", "whoever it trusts", may, False)
 
 
 def test_a_policy_of_ones_own_is_shown_by_its_name() -> None:

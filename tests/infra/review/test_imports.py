@@ -19,5 +19,5 @@ print(*sorted({name.partition(".")[0] for name in sys.modules if name.startswith
 @pytest.mark.slow
 def test_the_reviews_of_all_clouds_import_no_sdk() -> None:
     """Each takes longer to import than a review takes."""
-    found = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert found.stdout.split() == []
+    result = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout.split() == []

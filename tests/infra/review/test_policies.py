@@ -274,7 +274,7 @@ def node_group(*others: Resource, subnets: Sequence[Resource] = ()) -> list[Reso
     its_role = declared(aws.ROLE, "role", {"name": "its-role"})
     depends = {
         "nodeRoleArn": frozenset({its_role.urn}),
-        "subnetIds": frozenset(each.urn for each in subnets),
+        "subnetIds": frozenset(resource.urn for resource in subnets),
     }
     return [declared(aws.NODE_GROUP, "group", property_dependencies=depends), its_role, *subnets, *others]
 
@@ -399,7 +399,7 @@ EXISTING: list[tuple[str, Resources, Resources]] = [
 CASES = [*GCP, *AWS, *EXISTING]
 
 
-def found(policy: str, resources: Resources, name: str = "test") -> list[str]:
+def violating(policy: str, resources: Resources, name: str = "test") -> list[str]:
     stack = stack_of(*([resources] if isinstance(resources, Resource) else resources), name=name)
     violations = list(POLICIES[policy].check(stack))
     assert all(
@@ -412,8 +412,8 @@ def found(policy: str, resources: Resources, name: str = "test") -> list[str]:
     ("policy", "wrong", "right"), CASES, ids=[f"{policy}-{number}" for number, (policy, *_) in enumerate(CASES)]
 )
 def test_what_trips_a_policy_and_what_does_not(policy: str, wrong: Resources, right: Resources) -> None:
-    assert len(found(policy, wrong)) == 1
-    assert found(policy, right) == []
+    assert len(violating(policy, wrong)) == 1
+    assert violating(policy, right) == []
 
 
 DELETABLE = [
@@ -426,9 +426,9 @@ DELETABLE = [
 
 @pytest.mark.parametrize(("policy", "wrong", "right"), DELETABLE)
 def test_only_production_has_to_be_protected(policy: str, wrong: Resources, right: Resources) -> None:
-    assert len(found(policy, wrong, "ml-prod")) == 1
-    assert found(policy, right, "ml-prod") == []
-    assert found(policy, wrong, "product-dev") == []
+    assert len(violating(policy, wrong, "ml-prod")) == 1
+    assert violating(policy, right, "ml-prod") == []
+    assert violating(policy, wrong, "product-dev") == []
 
 
 def test_what_the_switch_of_a_stack_file_leaves_open_is_not_said_again() -> None:
@@ -444,8 +444,8 @@ def test_every_policy_has_a_case() -> None:
 
 def test_what_the_nodes_may_do_is_found_once() -> None:
     """Not as the nodes' and again as anybody's."""
-    assert found("gcp-project-wide-role", nodes_with("roles/editor", known=False)) == []
-    assert found("aws-iam-wildcard", node_group(attached("AdministratorAccess"))) == []
+    assert violating("gcp-project-wide-role", nodes_with("roles/editor", known=False)) == []
+    assert violating("aws-iam-wildcard", node_group(attached("AdministratorAccess"))) == []
 
 
 def blind(value: Any, depth: int) -> Any:
@@ -453,8 +453,8 @@ def blind(value: Any, depth: int) -> Any:
     if depth == 0:
         return UNKNOWN
     if isinstance(value, Mapping):
-        return {key: blind(each, depth - 1) for key, each in value.items()}
-    return [blind(each, depth - 1) for each in value] if isinstance(value, list) else value
+        return {key: blind(value_, depth - 1) for key, value_ in value.items()}
+    return [blind(entry, depth - 1) for entry in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("depth", range(6))
@@ -462,9 +462,9 @@ def blind(value: Any, depth: int) -> Any:
 def test_policies_bear_unknown_values_anywhere(policy: str, depth: int) -> None:
     for _, wrong, right in CASES:
         for resources in (wrong, right):
-            for each in [resources] if isinstance(resources, Resource) else resources:
-                properties = blind(each.properties, depth) if depth else dict.fromkeys(each.properties, UNKNOWN)
-                found(policy, declared(each.type, properties=properties))
+            for entry in [resources] if isinstance(resources, Resource) else resources:
+                properties = blind(entry.properties, depth) if depth else dict.fromkeys(entry.properties, UNKNOWN)
+                violating(policy, declared(entry.type, properties=properties))
 
 
 STACKS = ["gcp-dev", "gcp-prod", "aws-dev", "aws-prod", "local", "onprem", "openshift"]
@@ -472,7 +472,9 @@ STACKS = ["gcp-dev", "gcp-prod", "aws-dev", "aws-prod", "local", "onprem", "open
 
 def findings(stack: Stack) -> list[tuple[str, str, str]]:
     return [
-        (policy.id, each.resource, each.reason) for policy in POLICIES.values() for each in policy.check(stack)
+        (policy.id, finding.resource, finding.reason)
+        for policy in POLICIES.values()
+        for finding in policy.check(stack)
     ]
 
 
@@ -485,23 +487,23 @@ def test_the_repositorys_stacks_keep_the_policies_of_their_clouds(name: str) -> 
 
 
 def test_a_cluster_away_from_its_bucket_is_told_with_the_price_of_reading() -> None:
-    [found] = [
+    [result] = [
         finding for finding in findings(declared_stack("gcp-prod")) if finding[0] == "gcp-bucket-in-another-region"
     ]
-    assert found[1].endswith("::h100-standard")
-    assert "it is in us-west4 and the bucket" in found[2]
-    assert "$0.02 per GB" in found[2]
+    assert result[1].endswith("::h100-standard")
+    assert "it is in us-west4 and the bucket" in result[2]
+    assert "$0.02 per GB" in result[2]
 
 
 @pytest.mark.slow
 def test_a_preview_reads_policies_that_name_what_is_yet_to_be_created() -> None:
     stack = declared_stack("aws-dev")
     documents = stack.of_type("aws:iam/rolePolicy:RolePolicy")
-    assert {type(each.properties["policy"]) for each in documents} == {Partial, str}
-    for each in documents:
-        document = json.loads(each.properties["policy"])
+    assert {type(document_.properties["policy"]) for document_ in documents} == {Partial, str}
+    for document_ in documents:
+        document = json.loads(document_.properties["policy"])
         document["Statement"][0] |= {"Action": "*", "Resource": "*"}
         document["Statement"][0].pop("Condition", None)
-        wrong = replace(each, properties={**each.properties, "policy": json.dumps(document)})
-        seeded = findings(Stack(stack.name, {**stack.resources, each.urn: wrong}))
-        assert [found[:2] for found in seeded] == [("aws-iam-wildcard", each.urn)]
+        wrong = replace(document_, properties={**document_.properties, "policy": json.dumps(document)})
+        seeded = findings(Stack(stack.name, {**stack.resources, document_.urn: wrong}))
+        assert [result[:2] for result in seeded] == [("aws-iam-wildcard", document_.urn)]

@@ -30,8 +30,8 @@ def test_a_preview_sees_the_nodes_that_a_rehearsal_places_pods_on(name: str) -> 
     stack = declared_stack(name)
     (emulator,) = stack_emulators(name)
     templates = {
-        each.name: emulator.outputs(each.type, each.name, each.properties)
-        for each in stack.of_type(aws.LAUNCH_TEMPLATE)
+        resource.name: emulator.outputs(resource.type, resource.name, resource.properties)
+        for resource in stack.of_type(aws.LAUNCH_TEMPLATE)
     }
     expected = {}
     for resource in stack.resources.values():
@@ -40,11 +40,11 @@ def test_a_preview_sees_the_nodes_that_a_rehearsal_places_pods_on(name: str) -> 
         for node in emulator.nodes(resource.type, resource.name, {**resource.properties, **known}):
             expected[node.cluster, node.pool] = node
     assert expected
-    found = by_name(stack.pools)
-    assert {key: pool.allocatable for key, pool in found.items()} == {
+    pool_ = by_name(stack.pools)
+    assert {key: pool.allocatable for key, pool in pool_.items()} == {
         k: n.allocatable for k, n in expected.items()
     }
-    for key, pool in found.items():
+    for key, pool in pool_.items():
         node = expected[key]
         assert (pool.labels, pool.taints, pool.max_nodes) == (node.labels, node.taints, node.count)
         assert (pool.accelerator, pool.allocatable) == (node.accelerator, node.allocatable)
@@ -75,8 +75,8 @@ def gke(**properties: Any) -> NodePool:
         {"name": "gpu", "location": "us-central1-a", "cluster": UNKNOWN, **properties},
         property_dependencies={"cluster": frozenset({GKE_CLUSTER.urn})},
     )
-    (found,) = gcp_pools(stack_of(GKE_CLUSTER, pool))
-    return found
+    (pool_,) = gcp_pools(stack_of(GKE_CLUSTER, pool))
+    return pool_
 
 
 ZONES = ["us-central1-a", "us-central1-b"]
@@ -165,8 +165,8 @@ def eks(template: Mapping[str, Any] | None = None, *others: Any, **properties: A
             "clusterName": frozenset({EKS_CLUSTER.urn}),
         },
     )
-    (found,) = aws_pools(stack_of(EKS_CLUSTER, machines, group, *others))
-    return found
+    (pool_,) = aws_pools(stack_of(EKS_CLUSTER, machines, group, *others))
+    return pool_
 
 
 def test_eks_takes_the_machine_from_the_template_or_the_group() -> None:

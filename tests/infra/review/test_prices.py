@@ -46,16 +46,16 @@ def content(path: Path) -> dict[str, Any]:
 
 
 def test_a_price_is_that_of_its_region_else_of_all(tmp_path: Path) -> None:
-    found = price_table(table(tmp_path, SMALL))
+    result = price_table(table(tmp_path, SMALL))
     source = Source("https://prices.example", date(2026, 11, 1))
-    assert found.price("machines", "small", "here", "on_demand") == Price(0.5, "hour", source)
-    assert found.price("machines", "small", "there", "on_demand") == Price(0.7, "hour", source)
+    assert result.price("machines", "small", "here", "on_demand") == Price(0.5, "hour", source)
+    assert result.price("machines", "small", "there", "on_demand") == Price(0.7, "hour", source)
 
 
 def test_what_is_not_in_the_table_has_no_price(tmp_path: Path) -> None:
-    found = price_table(table(tmp_path, SMALL))
-    assert found.price("machines", "large", "here", "on_demand") is None
-    assert found.price("machines", "small", "there", "spot") is None
+    result = price_table(table(tmp_path, SMALL))
+    assert result.price("machines", "large", "here", "on_demand") is None
+    assert result.price("machines", "small", "there", "spot") is None
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_a_month_has_730_hours() -> None:
 
 @pytest.mark.parametrize("cloud", TABLES)
 def test_prices_are_dated_and_cited(cloud: str) -> None:
-    found = TABLES[cloud]
-    assert len(found.rows) > 50
-    for source in found.sources.values():
+    result = TABLES[cloud]
+    assert len(result.rows) > 50
+    for source in result.sources.values():
         assert source.url.startswith("https://")
         assert date(2020, 1, 1) < source.date <= datetime.now(UTC).date()
-    used = {price.source for regions in found.rows.values() for row in regions.values() for price in row.values()}
-    assert used == set(found.sources.values())
+    used = {price.source for regions in result.rows.values() for row in regions.values() for price in row.values()}
+    assert used == set(result.sources.values())
 
 
 @pytest.mark.parametrize("cloud", TABLES)

@@ -44,13 +44,13 @@ def test_what_the_development_stack_needs_on_google_cloud() -> None:
 
 
 def test_regions_are_counted_apart_and_the_project_together() -> None:
-    found = needed(gcp_quotas(declared_stack("gcp-prod")))
-    assert found["CPUS", "us-central1"] == 3 * 4 + 4
-    assert found["CPUS", "us-west4"] == 2 * 4
-    assert found["DISKS_TOTAL_GB", "us-central1"] == 300
-    assert found["SSD_TOTAL_GB", "us-west4"] == 2 * 100 + 2000
-    assert found["PREEMPTIBLE_LOCAL_SSD_GB", "us-west4"] == 16 * 375
-    assert found["GPUS_ALL_REGIONS", "all regions"] == 1 + 8
+    declared_stack_ = needed(gcp_quotas(declared_stack("gcp-prod")))
+    assert declared_stack_["CPUS", "us-central1"] == 3 * 4 + 4
+    assert declared_stack_["CPUS", "us-west4"] == 2 * 4
+    assert declared_stack_["DISKS_TOTAL_GB", "us-central1"] == 300
+    assert declared_stack_["SSD_TOTAL_GB", "us-west4"] == 2 * 100 + 2000
+    assert declared_stack_["PREEMPTIBLE_LOCAL_SSD_GB", "us-west4"] == 16 * 375
+    assert declared_stack_["GPUS_ALL_REGIONS", "all regions"] == 1 + 8
 
 
 def test_what_the_production_stack_needs_on_aws() -> None:
@@ -72,8 +72,8 @@ def test_what_the_production_stack_needs_on_aws() -> None:
 
 
 def the_quota(quotas: Any, metric: str) -> Quota:
-    (found,) = [quota for quota in quotas if quota.metric == metric]
-    return found
+    (result,) = [quota for quota in quotas if quota.metric == metric]
+    return result
 
 
 def test_where_to_see_the_limit() -> None:
@@ -128,9 +128,9 @@ def test_a_quota_with_a_dimension_is_seen_elsewhere() -> None:
         gcp.NODE_POOL,
         properties={"location": "us-west4-a", "nodeCount": 1, "nodeConfig": {"machineType": "a3-highgpu-8g"}},
     )
-    found = the_quota(gcp_quotas(stack_of(pool)), "GPUS-PER-GPU-FAMILY-per-project-region, NVIDIA_H100")
-    assert found.see.startswith("gcloud beta quotas info describe GPUS-PER-GPU-FAMILY-per-project-region ")
-    assert found.ordinary == 0
+    pool_ = the_quota(gcp_quotas(stack_of(pool)), "GPUS-PER-GPU-FAMILY-per-project-region, NVIDIA_H100")
+    assert pool_.see.startswith("gcloud beta quotas info describe GPUS-PER-GPU-FAMILY-per-project-region ")
+    assert pool_.ordinary == 0
 
 
 def test_nodes_that_can_never_be_there_need_nothing() -> None:
@@ -173,8 +173,8 @@ def test_every_fact_names_where_it_is_from(path: Any) -> None:
 
 def named_or_unknown(quotas: Any, unit: str, amount: float) -> bool:
     """Whether one quota of a region counts this: a fact, or one that is shown as unknown."""
-    found = [quota for quota in quotas if quota.unit == unit and quota.where != "all regions"]
-    return [each.needed for each in found] == [amount] and bool(found[0].see)
+    result = [quota for quota in quotas if quota.unit == unit and quota.where != "all regions"]
+    return [finding.needed for finding in result] == [amount] and bool(result[0].see)
 
 
 @pytest.mark.parametrize("spot", [False, True])
@@ -192,7 +192,7 @@ def test_every_accelerator_of_google_cloud_is_in_the_quota_at_maximum(accelerato
 
 
 @pytest.mark.parametrize("capacity", ["ON_DEMAND", "SPOT"])
-@pytest.mark.parametrize("machine", sorted(name for name, each in instance_types().items() if each.accelerator))
+@pytest.mark.parametrize("machine", sorted(name for name, value in instance_types().items() if value.accelerator))
 def test_every_accelerator_of_aws_is_in_the_quota_at_maximum(machine: str, capacity: str) -> None:
     group = declared(
         aws.NODE_GROUP,
@@ -217,5 +217,5 @@ def test_a_quota_that_no_source_names_is_shown_as_unknown() -> None:
     )
     (amazon,) = [quota for quota in aws_quotas(stack_of(group)) if not quota.known]
     assert (amazon.needed, amazon.unit) == (384, "vCPUs")
-    shown = [needed_words(QuotaNeed.model_validate(each, from_attributes=True)) for each in (google, amazon)]
+    shown = [needed_words(QuotaNeed.model_validate(entry, from_attributes=True)) for entry in (google, amazon)]
     assert all("unknown" in words for words in shown)

@@ -18,8 +18,8 @@ def pool(**properties: Any) -> Resource:
     return declared(NODE_POOL, properties={"location": "us-central1-a", **properties})
 
 
-def amount(found: Seconds | None) -> float | None:
-    return found.amount if found else None
+def amount(given: Seconds | None) -> float | None:
+    return given.amount if given else None
 
 
 def test_a_pool_waits_for_the_nodes_that_it_starts_with() -> None:

@@ -31,9 +31,9 @@ def tags(recording: Recording, pool: str) -> dict[str, str]:
     """The tags of a pool's Auto Scaling group."""
     group = recording.one(NODE_GROUP, f"dev-{pool}").urn
     return {
-        each.inputs["tag"]["key"]: each.inputs["tag"]["value"]
-        for each in recording.of(GROUP_TAG)
-        if group in each.dependencies
+        resource.inputs["tag"]["key"]: resource.inputs["tag"]["value"]
+        for resource in recording.of(GROUP_TAG)
+        if group in resource.dependencies
     }
 
 
@@ -52,11 +52,11 @@ def test_the_chart_and_the_image_are_pinned() -> None:
 
 
 def test_the_charts_can_come_from_a_registry_of_ones_own() -> None:
-    own = {"chart": "oci://registry.example/charts/cluster-autoscaler", "version": "9.0.0"}
+    custom = {"chart": "oci://registry.example/charts/cluster-autoscaler", "version": "9.0.0"}
     plugin = {"chart": "oci://registry.example/charts/nvidia-device-plugin"}
-    recording = declare(changed(charts={"cluster_autoscaler": own, "device_plugin": plugin}))
+    recording = declare(changed(charts={"cluster_autoscaler": custom, "device_plugin": plugin}))
     release = recording.one(RELEASE).inputs
-    assert {key: release[key] for key in own} == own
+    assert {key: release[key] for key in custom} == custom
     assert "repositoryOpts" not in release
     assert recording.result["dev"].device_plugin.chart == plugin["chart"]
 
@@ -71,9 +71,11 @@ def test_it_scales_this_cluster_and_nothing_of_another() -> None:
     recording = declare(changed())
     release = recording.one(RELEASE).inputs
     assert release["values"]["autoDiscovery"] == {"clusterName": "slipway-test-dev"}
-    found = json.loads(recording.one(ROLE_POLICY, "dev-autoscaler").inputs["policy"])["Statement"]
+    observations = json.loads(recording.one(ROLE_POLICY, "dev-autoscaler").inputs["policy"])["Statement"]
     changing = [
-        each for each in found if not all(re.match(r"\w+:(Describe|Get)", action) for action in each["Action"])
+        finding
+        for finding in observations
+        if not all(re.match(r"\w+:(Describe|Get)", action) for action in finding["Action"])
     ]
     assert changing == [
         {
@@ -95,11 +97,11 @@ def test_it_starts_with_its_identity_and_where_it_can_run(preview: bool) -> None
     assert (association.inputs["namespace"], association.inputs["serviceAccount"]) == ("kube-system", account)
     assert {association.urn, recording.one(ROLE_POLICY, "dev-autoscaler").urn} <= waited
     assert recording.one(NODE_GROUP, "dev-cpu").urn in waited
-    assert {each.urn for each in recording.of(GROUP_TAG)} <= waited
+    assert {resource.urn for resource in recording.of(GROUP_TAG)} <= waited
 
 
 def test_jobs_wait_for_what_starts_their_nodes() -> None:
-    ready = {each._name for each in declare(changed()).result["dev"].ready}
+    ready = {resource._name for resource in declare(changed()).result["dev"].ready}
     assert "dev-autoscaler" in ready
 
 
@@ -154,7 +156,7 @@ def test_pools_of_a_fixed_size_need_no_autoscaler() -> None:
     recording = declare(fixed())
     assert recording.of(RELEASE) == []
     assert recording.of(GROUP_TAG) == []
-    assert [each.name for each in recording.of(ASSOCIATION) if "autoscaler" in each.name] == []
+    assert [resource.name for resource in recording.of(ASSOCIATION) if "autoscaler" in resource.name] == []
 
 
 def test_only_pools_that_scale_are_described() -> None:

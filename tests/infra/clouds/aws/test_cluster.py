@@ -95,8 +95,8 @@ def test_no_network_is_not_the_whole_internet() -> None:
 
 def test_nodes_and_the_control_plane_are_in_private_subnets_only() -> None:
     recording = declare(changed())
-    private = {each.urn for each in recording.of("aws:ec2/subnet:Subnet") if "-private-" in each.name}
-    public = {each.urn for each in recording.of("aws:ec2/subnet:Subnet")} - private
+    private = {resource.urn for resource in recording.of("aws:ec2/subnet:Subnet") if "-private-" in resource.name}
+    public = {resource.urn for resource in recording.of("aws:ec2/subnet:Subnet")} - private
     for resource in (recording.one(CLUSTER), *recording.of(NODE_GROUP)):
         assert public.isdisjoint(resource.dependencies)
         assert resource.dependencies & private or resource.type == NODE_GROUP
@@ -109,24 +109,24 @@ def test_admins_have_access_entries_and_nobody_is_in_a_config_map() -> None:
         "authenticationMode": "API",
         "bootstrapClusterCreatorAdminPermissions": True,
     }
-    assert {each.inputs["principalArn"] for each in recording.of(ENTRY)} == {role, user}
+    assert {resource.inputs["principalArn"] for resource in recording.of(ENTRY)} == {role, user}
     for policy in recording.of(ACCESS_POLICY):
         assert policy.inputs["policyArn"] == "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
         assert policy.inputs["accessScope"] == {"type": "cluster"}
-        entries = {each.urn for each in recording.of(ENTRY) if each.name == policy.name}
+        entries = {resource.urn for resource in recording.of(ENTRY) if resource.name == policy.name}
         assert entries <= recording.waits_for(policy)
 
 
 def test_admins_of_one_name_in_two_accounts_are_two_and_a_single_one_keeps_its_entry() -> None:
     first, second = (f"arn:aws:iam::{account}:role/ops" for account in ("111111111111", "222222222222"))
     both = declare(changed(admins=[first, second]))
-    assert {each.inputs["principalArn"] for each in both.of(ENTRY)} == {first, second}
-    for each in [*both.of(ENTRY), *both.of(ACCESS_POLICY)]:
-        assert not each.aliases, "it is not known whose the earlier name was"
+    assert {resource.inputs["principalArn"] for resource in both.of(ENTRY)} == {first, second}
+    for resource in [*both.of(ENTRY), *both.of(ACCESS_POLICY)]:
+        assert not resource.aliases, "it is not known whose the earlier name was"
     alone = declare(changed(admins=[first]))
-    for each in [*alone.of(ENTRY), *alone.of(ACCESS_POLICY)]:
-        assert each.aliases == ("dev-role/ops",)
-        assert each.name in {entry.name for entry in both.of(each.type)}
+    for resource in [*alone.of(ENTRY), *alone.of(ACCESS_POLICY)]:
+        assert resource.aliases == ("dev-role/ops",)
+        assert resource.name in {entry.name for entry in both.of(resource.type)}
 
 
 def test_control_plane_logs_go_to_a_group_that_forgets_and_is_destroyed() -> None:
@@ -150,22 +150,22 @@ def test_secrets_are_encrypted_with_a_key_that_rotates() -> None:
 
 
 def test_secrets_can_have_a_key_of_ones_own_and_the_stacks_key_stays() -> None:
-    own = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"
-    recording = declare(control_plane(secrets_key=own))
-    assert recording.one(CLUSTER).inputs["encryptionConfig"]["provider"]["keyArn"] == own
+    custom = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"
+    recording = declare(control_plane(secrets_key=custom))
+    assert recording.one(CLUSTER).inputs["encryptionConfig"]["provider"]["keyArn"] == custom
     assert recording.one(KEY).name == "dev", "a cluster that was created with it goes on using it"
     statement = json.loads(recording.one(ROLE_POLICY, "dev-control-plane").inputs["policy"])["Statement"][0]
     assert len(statement["Resource"]) == 2
-    assert own in statement["Resource"]
+    assert custom in statement["Resource"]
 
 
 def test_the_control_plane_has_its_rights_before_it_starts() -> None:
     recording = declare(changed())
     waited = recording.waits_for(recording.one(CLUSTER))
     for token in (ATTACHMENT, ROLE_POLICY):
-        granted = [each for each in recording.of(token) if each.name.startswith("dev-control-plane")]
+        granted = [resource for resource in recording.of(token) if resource.name.startswith("dev-control-plane")]
         assert granted
-        assert {each.urn for each in granted} <= waited
+        assert {resource.urn for resource in granted} <= waited
 
 
 @pytest.mark.parametrize(
@@ -211,13 +211,13 @@ def test_the_network_plugin_has_its_rights_before_it_starts_and_enforces_policie
 def test_nodes_can_do_no_more_than_join_and_pull() -> None:
     recording = declare(changed())
     attached = {
-        each.inputs["policyArn"].rpartition("/")[2]
-        for each in recording.of(ATTACHMENT)
-        if each.name.startswith("dev-nodes-")
+        resource.inputs["policyArn"].rpartition("/")[2]
+        for resource in recording.of(ATTACHMENT)
+        if resource.name.startswith("dev-nodes-")
     }
     assert attached == {"AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"}
-    assert [each.name for each in recording.of(ROLE_POLICY) if each.name.startswith("dev-nodes")] == []
-    grants = {each.urn for each in recording.of(ATTACHMENT) if each.name.startswith("dev-nodes-")}
+    assert [resource.name for resource in recording.of(ROLE_POLICY) if resource.name.startswith("dev-nodes")] == []
+    grants = {resource.urn for resource in recording.of(ATTACHMENT) if resource.name.startswith("dev-nodes-")}
     for group in recording.of(NODE_GROUP):
         assert grants <= recording.waits_for(group)
 
@@ -250,7 +250,7 @@ KEPT = {
 def test_a_protected_stack_protects_clusters_pools_and_data(preview: bool, kind: str) -> None:
     backup = {"backup": True} if kind == "efs" else {}
     recording = declare(protected(True, kind=kind, **backup), preview=preview)
-    protected_ones = {each.urn: each for each in recording.resources if each.protect}
+    protected_ones = {resource.urn: resource for resource in recording.resources if resource.protect}
     kept = {resource.type for resource in protected_ones.values() if resource.parent not in protected_ones}
     assert kept == KEPT[kind], "and with them what belongs to them"
     for token in kept:
@@ -343,7 +343,7 @@ def test_images_keep_their_tags_and_are_scanned() -> None:
 def test_names_fit_awss_limits_and_stay_apart() -> None:
     stack = "a-stack-whose-name-is-much-longer-than-anything-that-aws-would-take-for-the-name-of-a-role"
     settings = with_pool({"instance_type": "p5.48xlarge", "zones": ["us-east-1a"], "efa": True})
-    recordings = [declare(settings, stack=f"{stack}-{each}") for each in "ab"]
+    recordings = [declare(settings, stack=f"{stack}-{suffix}") for suffix in "ab"]
     limits = {
         CLUSTER: ("name", 100),
         ROLE: ("name", 64),
@@ -355,8 +355,8 @@ def test_names_fit_awss_limits_and_stay_apart() -> None:
         VOLUME: ("metadata", 63),
     }
     for token, (key, limit) in limits.items():
-        found = [[resource.inputs[key] for resource in recording.of(token)] for recording in recordings]
-        names = [[name if isinstance(name, str) else name["name"] for name in names] for names in found]
+        result = [[resource.inputs[key] for resource in recording.of(token)] for recording in recordings]
+        names = [[name if isinstance(name, str) else name["name"] for name in names] for names in result]
         assert all(3 <= len(name) <= limit for stack_names in names for name in stack_names), names
         assert len(set(names[0])) == len(names[0])
         assert set(names[0]).isdisjoint(names[1])

@@ -18,7 +18,7 @@ from tests.support.aws import ADDON, ASSOCIATION, ATTACHMENT, NODE_GROUP, RELEAS
 from tests.support.checkout import ROOT
 from tests.support.previewing import previewed
 from tests.support.recording import Recording, record
-from tests.workloads.apps.notebook.servers import serving
+from tests.workloads.json_server import serving
 
 CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
 SET = "kubernetes:apps/v1:StatefulSet"
@@ -33,7 +33,9 @@ def with_services() -> Recording:
 
 def test_a_stack_with_services_brings_the_driver_of_disks_and_their_class() -> None:
     recording = with_services()
-    addon = next(each for each in recording.of(ADDON) if each.inputs["addonName"] == "aws-ebs-csi-driver")
+    addon = next(
+        resource for resource in recording.of(ADDON) if resource.inputs["addonName"] == "aws-ebs-csi-driver"
+    )
     made = recording.one(CLASS)
     assert made.inputs["provisioner"] == "ebs.csi.aws.com"
     assert made.inputs["parameters"] == {"type": "gp3", "encrypted": "true"}
@@ -45,16 +47,16 @@ def test_a_stack_with_services_brings_the_driver_of_disks_and_their_class() -> N
 @pytest.mark.slow
 def test_the_driver_alone_may_create_disks() -> None:
     recording = with_services()
-    (attached,) = [each for each in recording.of(ATTACHMENT) if "EBSCSI" in each.inputs["policyArn"]]
+    (attached,) = [resource for resource in recording.of(ATTACHMENT) if "EBSCSI" in resource.inputs["policyArn"]]
     assert attached.inputs["policyArn"] == "arn:aws:iam::aws:policy/service-role/AmazonEBSCSIDriverPolicy"
-    accounts = {each.inputs["serviceAccount"] for each in recording.of(ASSOCIATION)}
+    accounts = {resource.inputs["serviceAccount"] for resource in recording.of(ASSOCIATION)}
     assert "ebs-csi-controller-sa" in accounts
 
 
 def test_a_stack_without_services_has_neither() -> None:
     recording = declare(load(raw()))
     assert recording.of(CLASS) == []
-    assert "aws-ebs-csi-driver" not in {each.inputs["addonName"] for each in recording.of(ADDON)}
+    assert "aws-ebs-csi-driver" not in {resource.inputs["addonName"] for resource in recording.of(ADDON)}
     assert recording.result["dev"].volume_class is None
 
 
@@ -70,7 +72,9 @@ def before(stack: Stack, urn: str) -> set[str]:
 
 
 def deletion(stack: Stack) -> str:
-    return next(each.urn for each in stack.of_type(RELEASE) if each.properties["name"] == "disk-deletion")
+    return next(
+        resource.urn for resource in stack.of_type(RELEASE) if resource.properties["name"] == "disk-deletion"
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,20 +86,24 @@ def test_the_driver_and_a_node_stay_until_no_disk_is_left(name: str, changes: di
     stack = previewed(name, changes)
     waits = deletion(stack)
     users = [
-        each
-        for each in stack.of_type(SET, CLAIM, RELEASE)
-        if DISK_CLASS in str(each.properties) and each.urn != waits
+        resource
+        for resource in stack.of_type(SET, CLAIM, RELEASE)
+        if DISK_CLASS in str(resource.properties) and resource.urn != waits
     ]
     # Prometheus's claim goes with its namespace alone.
     held = {user.properties["namespace"] for user in users if user.type == RELEASE}
-    users += [each for each in stack.of_type(NAMESPACE) if at(each.properties, "metadata", "name") in held]
+    users += [
+        resource for resource in stack.of_type(NAMESPACE) if at(resource.properties, "metadata", "name") in held
+    ]
     assert users
     assert all(waits in before(stack, user.urn) for user in users)
     outlive = before(stack, waits)
-    assert {each.urn for each in stack.of_type(CLASS)} <= outlive
-    assert {each.urn for each in stack.of_type(ADDON) if "ebs" in each.properties["addonName"]} <= outlive
-    assert {each.urn for each in stack.of_type(ASSOCIATION) if "disks" in each.name} <= outlive
-    assert {each.urn for each in stack.of_type(NODE_GROUP)} & outlive
+    assert {resource.urn for resource in stack.of_type(CLASS)} <= outlive
+    assert {
+        resource.urn for resource in stack.of_type(ADDON) if "ebs" in resource.properties["addonName"]
+    } <= outlive
+    assert {resource.urn for resource in stack.of_type(ASSOCIATION) if "disks" in resource.name} <= outlive
+    assert {resource.urn for resource in stack.of_type(NODE_GROUP)} & outlive
 
 
 def test_the_chart_is_in_the_repository_and_has_what_its_values_say() -> None:
@@ -107,12 +115,12 @@ def test_the_chart_is_in_the_repository_and_has_what_its_values_say() -> None:
 
 
 def test_what_waits_comes_with_the_deletion_alone_and_may_only_list_volumes() -> None:
-    made = {each["kind"]: each for each in disk_objects("python")}
-    assert {each["metadata"]["annotations"]["helm.sh/hook"] for each in made.values()} == {"pre-delete"}
+    made = {disk_object["kind"]: disk_object for disk_object in disk_objects("python")}
+    assert {entry["metadata"]["annotations"]["helm.sh/hook"] for entry in made.values()} == {"pre-delete"}
     assert made["ClusterRole"]["rules"] == [
         {"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["list"]}
     ]
-    weights = {kind: int(each["metadata"]["annotations"]["helm.sh/hook-weight"]) for kind, each in made.items()}
+    weights = {kind: int(value["metadata"]["annotations"]["helm.sh/hook-weight"]) for kind, value in made.items()}
     assert all(weights["Job"] > weight for kind, weight in weights.items() if kind != "Job")
     job = made["Job"]["spec"]
     pod = job["template"]["spec"]
@@ -120,7 +128,9 @@ def test_what_waits_comes_with_the_deletion_alone_and_may_only_list_volumes() ->
     (container,) = pod["containers"]
     assert container["command"] == ["python3", "-c", DISK_SCRIPT.read_text("utf-8")]
     # Helm waits for longer than the pod does, which says what is left.
-    release = next(each for each in with_services().of(RELEASE) if each.inputs["name"] == "disk-deletion")
+    release = next(
+        resource for resource in with_services().of(RELEASE) if resource.inputs["name"] == "disk-deletion"
+    )
     limit = int(container["args"][container["args"].index("--limit") + 1])
     assert limit < job["activeDeadlineSeconds"] <= release.inputs["timeout"]
 

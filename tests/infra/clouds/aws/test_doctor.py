@@ -40,18 +40,18 @@ def somebody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[None]
 def stubs(monkeypatch: pytest.MonkeyPatch) -> dict[str, Stubber]:
     """Clients whose answers are set before they are asked for, by service."""
     session = botocore.session.Session()
-    found: dict[str, Stubber] = {}
+    result: dict[str, Stubber] = {}
     for service in ("sts", "iam", "service-quotas", "ec2"):
         client = session.create_client(service, region_name="us-east-2")
-        found[service] = Stubber(client)
-        found[service].activate()
-    monkeypatch.setattr(doctor.Account, "_client", lambda _, service, __: found[service].client)
-    return found
+        result[service] = Stubber(client)
+        result[service].activate()
+    monkeypatch.setattr(doctor.Account, "_client", lambda _, service, __: result[service].client)
+    return result
 
 
 def stack(*quotas: Quota, **configuration: Any) -> Stack:
     vpc = Resource("urn:vpc", "aws:ec2/vpc:Vpc", "vpc", {})
-    values = {"aws:region": "us-east-2", **{f"aws:{key}": each for key, each in configuration.items()}}
+    values = {"aws:region": "us-east-2", **{f"aws:{key}": value for key, value in configuration.items()}}
     return Stack("dev", {vpc.urn: vpc}, values, quotas=quotas)
 
 
@@ -69,17 +69,17 @@ def request(**cluster: Any) -> Request:
     return Request({"ml": made}, None, "slipway", "runner", protect=False, pool_names={"ml": ["train"]})
 
 
-def examined(subject: Stack, asked: Request | None = None) -> dict[State, list[Observation]]:
-    found: dict[State, list[Observation]] = {state: [] for state in State}
-    for probe in doctor.probes(subject, asked):
-        for each in probe.run():
-            if each.subject != doctor.HELPER:
-                found[each.state].append(each)
-    return found
+def examined(subject: Stack, wanted: Request | None = None) -> dict[State, list[Observation]]:
+    observations: dict[State, list[Observation]] = {state: [] for state in State}
+    for probe in doctor.probes(subject, wanted):
+        for observation in probe.run():
+            if observation.subject != doctor.HELPER:
+                observations[observation.state].append(observation)
+    return observations
 
 
-def of(found: list[Observation], subject: str) -> list[tuple[str, str]]:
-    return [(each.said, each.mend) for each in found if each.subject == subject]
+def of(given: list[Observation], subject: str) -> list[tuple[str, str]]:
+    return [(observation.said, observation.mend) for observation in given if observation.subject == subject]
 
 
 T4 = Quota("All G and VT Spot", "us-east-2", 4, "vCPUs", "aws see", key=("ec2", "L-3819A6DF", "us-east-2"))
@@ -120,29 +120,31 @@ def answers(stubs: dict[str, Stubber], *, denied: bool, limit: float | None, zon
 
 def test_an_account_that_has_everything_is_fine(stubs: dict[str, Stubber]) -> None:
     answers(stubs, denied=False, limit=8, zones=["use2-az2", "use2-az3"])
-    found = examined(stack(T4, allowedAccountIds=["111122223333"]), request())
-    assert found[State.WRONG] == []
+    observations = examined(stack(T4, allowedAccountIds=["111122223333"]), request())
+    assert observations[State.WRONG] == []
     # What others in the account use is in no answer, and is said.
-    assert [each.subject for each in found[State.UNKNOWN]] == [doctor.QUOTAS]
-    assert len(found[State.FINE]) == 6
+    assert [observation.subject for observation in observations[State.UNKNOWN]] == [doctor.QUOTAS]
+    assert len(observations[State.FINE]) == 6
 
 
 def test_each_thing_that_is_missing_comes_with_its_command(stubs: dict[str, Stubber]) -> None:
     answers(stubs, denied=True, limit=None, zones=["use2-az3"])
     examples = {"authorized_networks": {"here": "203.0.113.0/24"}}
-    found = examined(stack(T4, allowedAccountIds=["999900001111"]), request(control_plane=examples))[State.WRONG]
-    assert of(found, doctor.ACCOUNT)[0][0] == "is 111122223333, and the stack allows 999900001111"
-    ((said, mend),) = of(found, doctor.ACTIONS)
+    observations = examined(stack(T4, allowedAccountIds=["999900001111"]), request(control_plane=examples))[
+        State.WRONG
+    ]
+    assert of(observations, doctor.ACCOUNT)[0][0] == "is 111122223333, and the stack allows 999900001111"
+    ((said, mend),) = of(observations, doctor.ACTIONS)
     assert said == "of arn:aws:iam::111122223333:role/deploy lack ec2:CreateVpc"
     assert mend.startswith("aws iam attach-role-policy --role-name deploy")
-    ((said, mend),) = of(found, doctor.QUOTAS)
+    ((said, mend),) = of(observations, doctor.QUOTAS)
     assert said == "All G and VT Spot (us-east-2) is 0; the stack needs up to 4 vCPUs"
     assert mend == (
         "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code L-3819A6DF "
         "--region us-east-2 --desired-value 4"
     )
-    assert "do not offer g4dn.xlarge; use2-az3 do" in of(found, doctor.OFFERS)[0][0]
-    assert "authorized_networks.here' <your address>/32" in of(found, "authorized networks")[0][1]
+    assert "do not offer g4dn.xlarge; use2-az3 do" in of(observations, doctor.OFFERS)[0][0]
+    assert "authorized_networks.here' <your address>/32" in of(observations, "authorized networks")[0][1]
 
 
 def test_what_may_not_be_read_is_unknown(stubs: dict[str, Stubber]) -> None:
@@ -150,9 +152,9 @@ def test_what_may_not_be_read_is_unknown(stubs: dict[str, Stubber]) -> None:
     stubs["iam"].add_client_error("simulate_principal_policy", "AccessDenied", "not authorized", 403)
     stubs["service-quotas"].add_client_error("get_service_quota", "AccessDeniedException", "no", 403)
     stubs["ec2"].add_client_error("describe_instance_type_offerings", "UnauthorizedOperation", "no", 403)
-    found = examined(stack(T4), request())
-    assert found[State.WRONG] == []
-    assert {each.subject for each in found[State.UNKNOWN]} == {
+    observations = examined(stack(T4), request())
+    assert observations[State.WRONG] == []
+    assert {observation.subject for observation in observations[State.UNKNOWN]} == {
         doctor.ACCOUNT,
         doctor.ACTIONS,
         doctor.QUOTAS,
@@ -163,10 +165,10 @@ def test_what_may_not_be_read_is_unknown(stubs: dict[str, Stubber]) -> None:
 def test_nobody_signed_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    found = examined(stack(T4))
-    assert of(found[State.WRONG], doctor.SIGN_IN)[0][1] == "aws configure sso"
-    assert len(found[State.UNKNOWN]) == 1
-    assert [each.subject for each in found[State.FINE]] == ["aws:region"]
+    observations = examined(stack(T4))
+    assert of(observations[State.WRONG], doctor.SIGN_IN)[0][1] == "aws configure sso"
+    assert len(observations[State.UNKNOWN]) == 1
+    assert [observation.subject for observation in observations[State.FINE]] == ["aws:region"]
 
 
 def test_a_single_sign_on_that_has_ended_names_its_profile(tmp_path: Path) -> None:
@@ -175,8 +177,8 @@ def test_a_single_sign_on_that_has_ended_names_its_profile(tmp_path: Path) -> No
         "[sso-session acme]\nsso_region = us-east-2\nsso_start_url = https://acme.awsapps.com/start\n",
         encoding="utf-8",
     )
-    found = examined(stack(profile="ml"))
-    assert of(found[State.WRONG], doctor.SIGN_IN)[0][1] == "aws sso login --profile ml"
+    observations = examined(stack(profile="ml"))
+    assert of(observations[State.WRONG], doctor.SIGN_IN)[0][1] == "aws sso login --profile ml"
 
 
 def test_a_profile_that_is_not_there(tmp_path: Path) -> None:
@@ -187,9 +189,9 @@ def test_a_profile_that_is_not_there(tmp_path: Path) -> None:
 
 def test_an_address_where_nobody_answers_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    found = examined(stack(T4))
-    assert found[State.WRONG] == []
-    assert "AWS cannot be reached" in of(found[State.UNKNOWN], doctor.SIGN_IN)[0][0]
+    observations = examined(stack(T4))
+    assert observations[State.WRONG] == []
+    assert "AWS cannot be reached" in of(observations[State.UNKNOWN], doctor.SIGN_IN)[0][0]
 
 
 def test_a_token_that_has_expired(stubs: dict[str, Stubber]) -> None:

@@ -16,17 +16,17 @@ PLUGIN = "dev-extra-efa"
 
 
 def pool(recording: Recording) -> Pool:
-    found = recording.result["dev"].pools["extra"]
-    assert isinstance(found, Pool)
-    return found
+    pool_ = recording.result["dev"].pools["extra"]
+    assert isinstance(pool_, Pool)
+    return pool_
 
 
 @pytest.mark.slow
 def test_the_plugin_runs_on_the_nodes_with_efa_and_no_others() -> None:
     recording = declare(with_pool(P4D))
-    release, there = recording.one(RELEASE, PLUGIN), pool(recording)
+    release, live = recording.one(RELEASE, PLUGIN), pool(recording)
     values = release.inputs["values"]
-    assert values["nodeSelector"] == there.selector
+    assert values["nodeSelector"] == live.selector
     assert [(toleration["key"], toleration["effect"]) for toleration in values["tolerations"]] == [
         ("nvidia.com/gpu", "NoSchedule")
     ]
@@ -40,37 +40,46 @@ def test_the_chart_is_pinned_and_can_come_from_elsewhere() -> None:
     release = declare(with_pool(P4D)).one(RELEASE, PLUGIN).inputs
     assert (release["chart"], release["version"]) == (chart.name, chart.version)
     assert release["repositoryOpts"] == {"repo": "https://aws.github.io/eks-charts"}
-    own = {"chart": "oci://registry.example/charts/efa", "version": "v9"}
-    found = declare(with_pool(P4D, charts={"efa_device_plugin": own})).one(RELEASE, PLUGIN).inputs
-    assert {key: found[key] for key in own} == own
-    assert "repositoryOpts" not in found
+    custom = {"chart": "oci://registry.example/charts/efa", "version": "v9"}
+    inputs_ = declare(with_pool(P4D, charts={"efa_device_plugin": custom})).one(RELEASE, PLUGIN).inputs
+    assert {key: inputs_[key] for key in custom} == custom
+    assert "repositoryOpts" not in inputs_
 
 
 @pytest.mark.slow
 def test_without_efa_there_is_no_plugin() -> None:
-    assert [each.name for each in declare(with_pool({**P4D, "efa": False})).of(RELEASE)] == ["dev-autoscaler"]
+    assert [entry.name for entry in declare(with_pool({**P4D, "efa": False})).of(RELEASE)] == ["dev-autoscaler"]
 
 
 @pytest.mark.slow
 def test_jobs_wait_for_the_plugin() -> None:
-    assert PLUGIN in {each._name for each in declare(with_pool(P4D)).result["dev"].ready}
+    assert PLUGIN in {resource._name for resource in declare(with_pool(P4D)).result["dev"].ready}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("settings", "count", "gbps"), [(P4D, 4, 400), (T4, 1, 50)])
 def test_a_pod_of_several_nodes_has_all_interfaces(settings: dict[str, Any], count: int, gbps: int) -> None:
-    found = pool(declare(with_pool(settings))).interconnect
-    assert found is not None
-    assert (found.name, found.resource, found.count) == ("EFA", "vpc.amazonaws.com/efa", count)
-    assert found.bandwidth == gbps
-    assert found.environment["FI_PROVIDER"] == "efa"
+    interconnect = pool(declare(with_pool(settings))).interconnect
+    assert interconnect is not None
+    assert (interconnect.name, interconnect.resource, interconnect.count) == (
+        "EFA",
+        "vpc.amazonaws.com/efa",
+        count,
+    )
+    assert interconnect.bandwidth == gbps
+    assert interconnect.environment["FI_PROVIDER"] == "efa"
 
 
 def test_without_efa_pods_have_one_card_and_several_connections() -> None:
-    found = pool(declare(with_pool({**P4D, "efa": False}))).interconnect
-    assert found is not None
-    assert (found.name, found.resource, found.count, found.bandwidth) == ("ENA", "", 0, 100)
-    assert found.environment == {"NCCL_SOCKET_NTHREADS": "2", "NCCL_NSOCKS_PERTHREAD": "8"}
+    interconnect = pool(declare(with_pool({**P4D, "efa": False}))).interconnect
+    assert interconnect is not None
+    assert (interconnect.name, interconnect.resource, interconnect.count, interconnect.bandwidth) == (
+        "ENA",
+        "",
+        0,
+        100,
+    )
+    assert interconnect.environment == {"NCCL_SOCKET_NTHREADS": "2", "NCCL_NSOCKS_PERTHREAD": "8"}
 
 
 @pytest.mark.slow
@@ -79,4 +88,4 @@ def test_of_a_cpu_pools_network_nothing_is_known() -> None:
 
 
 def test_every_gpu_machine_has_a_figure_of_its_network() -> None:
-    assert {each.name for each in instance_types().values() if each.gpus and not each.gbps} == set()
+    assert {machine.name for machine in instance_types().values() if machine.gpus and not machine.gbps} == set()

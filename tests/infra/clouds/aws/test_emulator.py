@@ -55,8 +55,8 @@ def test_a_mistake_in_a_declaration_shows_in_its_nodes() -> None:
     def node(**wrong: Any) -> Node:
         emulator = AwsEmulator(settings.request)
         emulator.outputs(LAUNCH_TEMPLATE, "dev-train", {**template, **wrong})
-        (found,) = emulator.nodes(NODE_GROUP, "dev-train", {**group, "taints": []} if wrong else group)
-        return found
+        (result,) = emulator.nodes(NODE_GROUP, "dev-train", {**group, "taints": []} if wrong else group)
+        return result
 
     wrong, right = node(instanceType="g4dn.2xlarge"), node()
     assert wrong.taints == []
@@ -73,7 +73,7 @@ def test_every_resource_on_aws_has_an_answer(kind: str) -> None:
         declare(with_pool(VARIANTS["block"], admins=[f"arn:aws:iam::{'1' * 12}:role/a"])),
     ]
     emulator = AwsEmulator(settings.request)
-    for resource in (each for recording in recordings for each in recording.resources):
+    for resource in (resource for recording in recordings for resource in recording.resources):
         outputs = emulator.outputs(resource.type, resource.name, resource.inputs)
         if resource.type.startswith("aws:"):
             assert outputs is not None, f"no answer for {resource.type}"
@@ -111,7 +111,7 @@ class NoFiles:
 
 def test_nobody_else_is_asked_for() -> None:
     emulator = AwsEmulator(changed().request)
-    found = emulator.call("aws:index/getCallerIdentity:getCallerIdentity", {}, NoFiles())
-    assert found
-    assert found["accountId"] == "000000000000"
+    result = emulator.call("aws:index/getCallerIdentity:getCallerIdentity", {}, NoFiles())
+    assert result
+    assert result["accountId"] == "000000000000"
     assert emulator.call("aws:ec2/getAmi:getAmi", {}, NoFiles()) is None

@@ -37,8 +37,8 @@ def test_connections_are_logged_by_a_role_that_can_do_nothing_else() -> None:
     assert policy.urn in recording.waits_for(flows)
     statements = json.loads(policy.inputs["policy"])["Statement"]
     assert all("*" not in statement["Resource"] for statement in statements)
-    writing = [each for each in statements if "logs:PutLogEvents" in each["Action"]]
-    assert all(group.inputs["name"] in resource for each in writing for resource in each["Resource"])
+    writing = [statement for statement in statements if "logs:PutLogEvents" in statement["Action"]]
+    assert all(group.inputs["name"] in resource for entry in writing for resource in entry["Resource"])
 
 
 def test_accesses_are_logged_to_a_private_bucket_that_only_s3_writes_to_for_this_one() -> None:

@@ -36,15 +36,15 @@ def _aws() -> Iterator[None]:
 
 def made(recording: Recording, iam: Any) -> set[str]:
     """The names of the recording's roles, once they are there with their policies."""
-    roles = {each.inputs["name"] for each in recording.of(ROLE)}
-    for each in recording.of(ROLE):
-        document = each.inputs["assumeRolePolicy"]
-        iam.create_role(RoleName=each.inputs["name"], AssumeRolePolicyDocument=document)
-    for each in recording.of(ROLE_POLICY):
-        name, policy = each.inputs["name"], each.inputs["policy"]
-        iam.put_role_policy(RoleName=each.inputs["role"], PolicyName=name, PolicyDocument=policy)
-    for each in recording.of(ATTACHMENT):
-        iam.attach_role_policy(RoleName=each.inputs["role"], PolicyArn=each.inputs["policyArn"])
+    roles = {resource.inputs["name"] for resource in recording.of(ROLE)}
+    for resource in recording.of(ROLE):
+        document = resource.inputs["assumeRolePolicy"]
+        iam.create_role(RoleName=resource.inputs["name"], AssumeRolePolicyDocument=document)
+    for resource in recording.of(ROLE_POLICY):
+        name, policy = resource.inputs["name"], resource.inputs["policy"]
+        iam.put_role_policy(RoleName=resource.inputs["role"], PolicyName=name, PolicyDocument=policy)
+    for resource in recording.of(ATTACHMENT):
+        iam.attach_role_policy(RoleName=resource.inputs["role"], PolicyArn=resource.inputs["policyArn"])
     return roles
 
 

@@ -21,8 +21,8 @@ THREE_ZONES = ["us-east-1a", "us-east-1b", "us-east-1d"]
 
 def subnets(recording: Recording, kind: str) -> dict[str, dict[str, Any]]:
     """The subnets of a kind by zone."""
-    found = [each.inputs for each in recording.of(SUBNET) if f"-{kind}-" in each.name]
-    return {each.get("availabilityZone") or each["availabilityZoneId"]: dict(each) for each in found}
+    result = [resource.inputs for resource in recording.of(SUBNET) if f"-{kind}-" in resource.name]
+    return {finding.get("availabilityZone") or finding["availabilityZoneId"]: dict(finding) for finding in result}
 
 
 def test_every_zone_has_a_public_and_a_private_subnet_and_none_overlap() -> None:
@@ -61,32 +61,32 @@ def test_load_balancers_find_their_subnets() -> None:
 
 def test_zones_can_be_named_by_their_ids() -> None:
     recording = declare(changed(region="us-east-2", zones=["use2-az1", "use2-az2"]))
-    private = [each.inputs for each in recording.of(SUBNET) if "-private-" in each.name]
-    assert [each["availabilityZoneId"] for each in private] == ["use2-az1", "use2-az2"]
-    assert all("availabilityZone" not in each for each in private)
+    private = [resource.inputs for resource in recording.of(SUBNET) if "-private-" in resource.name]
+    assert [entry["availabilityZoneId"] for entry in private] == ["use2-az1", "use2-az2"]
+    assert all("availabilityZone" not in entry for entry in private)
 
 
 def nat_of(recording: Recording) -> dict[str, str]:
     """The zone of the NAT gateway that each zone's private subnet goes out through."""
     urns = {resource.urn: resource for resource in recording.resources}
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for association in recording.of(ASSOCIATION):
         if "-private-" not in association.name:
             continue
         (table,) = [urns[urn] for urn in association.dependencies if urns[urn].type == TABLE]
-        (route,) = [each for each in recording.of(ROUTE) if table.urn in each.dependencies]
+        (route,) = [resource for resource in recording.of(ROUTE) if table.urn in resource.dependencies]
         (nat,) = [urns[urn] for urn in route.dependencies if urns[urn].type == NAT]
-        found[association.name.partition("-private-")[2]] = nat.name.removeprefix("dev-")
-    return found
+        result[association.name.partition("-private-")[2]] = nat.name.removeprefix("dev-")
+    return result
 
 
 @pytest.mark.slow
 def test_one_nat_serves_all_zones_or_each_has_its_own() -> None:
     one = declare(changed(zones=THREE_ZONES))
-    each = declare(changed(zones=THREE_ZONES, network={"nat": "per-zone"}))
+    entry = declare(changed(zones=THREE_ZONES, network={"nat": "per-zone"}))
     assert nat_of(one) == dict.fromkeys(THREE_ZONES, "us-east-1a")
-    assert nat_of(each) == {zone: zone for zone in THREE_ZONES}
-    assert [len(recording.of("aws:ec2/eip:Eip")) for recording in (one, each)] == [1, 3]
+    assert nat_of(entry) == {zone: zone for zone in THREE_ZONES}
+    assert [len(recording.of("aws:ec2/eip:Eip")) for recording in (one, entry)] == [1, 3]
 
 
 def test_s3_is_reached_without_nat_from_every_private_subnet() -> None:
@@ -109,7 +109,7 @@ def test_nodes_find_a_way_out_when_they_start(preview: bool) -> None:
     for group in recording.of(NODE_GROUP):
         waited = recording.waits_for(group)
         for token in (NAT, ROUTE, ASSOCIATION, "aws:ec2/vpcEndpoint:VpcEndpoint"):
-            assert {each.urn for each in recording.of(token)} <= waited
+            assert {resource.urn for resource in recording.of(token)} <= waited
 
 
 def test_nothing_lets_the_world_in() -> None:
@@ -134,7 +134,7 @@ def test_every_regional_resource_says_its_region() -> None:
         for resource in recording.resources
         if resource.type.startswith("aws:") and "aws:iam/" not in resource.type
     ]
-    assert {each.inputs.get("region") for each in regional} == {"us-east-2"}
+    assert {resource.inputs.get("region") for resource in regional} == {"us-east-2"}
 
 
 def test_tags_are_on_everything_that_takes_them() -> None:

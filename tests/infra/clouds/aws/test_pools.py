@@ -32,13 +32,13 @@ def declared(pool: dict[str, Any], **cluster: Any) -> dict[str, Any]:
     return inputs(declare(with_pool(pool, **cluster)))
 
 
-def at(found: Any, path: str) -> Any:
+def at(given: Any, path: str) -> Any:
     """The value at a dotted path; None where any part of it is missing."""
     for key in path.split("."):
-        if found is None:
+        if given is None:
             return None
-        found = found[int(key)] if key.isdigit() else found.get(key)
-    return found
+        given = given[int(key)] if key.isdigit() else given.get(key)
+    return given
 
 
 def subnet_id(zone: str) -> str:
@@ -94,12 +94,12 @@ def one_pool_per_key() -> Recording:
 
 @pytest.mark.parametrize(("key", "path", "expected"), [(key, *rest) for key, _, *rest in KEYS])
 def test_a_key_reaches_the_node_group(one_pool_per_key: Recording, key: str, path: str, expected: Any) -> None:
-    found = inputs(one_pool_per_key, f"dev-{pool_for(key)}")
+    pool_ = inputs(one_pool_per_key, f"dev-{pool_for(key)}")
     if "\\" in path:
         group, _, label = path.partition(".")
-        assert found[group][label.replace("\\", ".")] == expected
+        assert pool_[group][label.replace("\\", ".")] == expected
     else:
-        assert at(found, path) == expected
+        assert at(pool_, path) == expected
 
 
 def test_every_key_of_a_pool_is_tried_above() -> None:
@@ -135,13 +135,13 @@ def test_what_the_autoscaler_does_is_no_drift() -> None:
 
 
 def test_gpu_nodes_are_tainted_and_labelled_for_the_device_plugin() -> None:
-    own = {"key": "team", "value": "a", "effect": "PreferNoSchedule"}
-    found = declared({**T4, "taints": [own], "labels": {"role": "t4"}})
-    assert found["taints"] == [
+    custom = {"key": "team", "value": "a", "effect": "PreferNoSchedule"}
+    made = declared({**T4, "taints": [custom], "labels": {"role": "t4"}})
+    assert made["taints"] == [
         {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"},
         {"key": "team", "value": "a", "effect": "PREFER_NO_SCHEDULE"},
     ]
-    assert found["labels"] == {
+    assert made["labels"] == {
         "nvidia.com/gpu.present": "true",
         "k8s.amazonaws.com/accelerator": "nvidia-tesla-t4",
         "role": "t4",
@@ -190,18 +190,18 @@ def test_instances_volumes_and_interfaces_are_tagged_for_billing() -> None:
 
 
 def test_a_capacity_block_is_asked_for_as_ec2_demands() -> None:
-    found = declared(BLOCK)
-    assert found["capacityType"] == "CAPACITY_BLOCK"
-    assert found["template"]["instanceMarketOptions"] == {"marketType": "capacity-block"}
-    assert found["template"]["instanceType"] == "p5.48xlarge"
-    assert "instanceTypes" not in found
-    assert found["subnetIds"] == [subnet_id("us-east-1a")]
+    made = declared(BLOCK)
+    assert made["capacityType"] == "CAPACITY_BLOCK"
+    assert made["template"]["instanceMarketOptions"] == {"marketType": "capacity-block"}
+    assert made["template"]["instanceType"] == "p5.48xlarge"
+    assert "instanceTypes" not in made
+    assert made["subnetIds"] == [subnet_id("us-east-1a")]
 
 
 def test_a_capacity_reservation_is_on_demand() -> None:
-    found = declared({**CPU, "capacity_reservation": "cr-0fedcba9876543210", "zones": ["us-east-1a"]})
-    assert found["capacityType"] == "ON_DEMAND"
-    assert "instanceMarketOptions" not in found["template"]
+    made = declared({**CPU, "capacity_reservation": "cr-0fedcba9876543210", "zones": ["us-east-1a"]})
+    assert made["capacityType"] == "ON_DEMAND"
+    assert "instanceMarketOptions" not in made["template"]
 
 
 def test_efa_has_an_interface_on_every_network_card() -> None:

@@ -51,5 +51,5 @@ def test_a_cluster_that_nobody_reaches_is_said_but_stops_no_preview(
     recording = declare(changed(control_plane={"authorized_networks": networks}))
     assert recording.one(CLUSTER)
     assert len(said) == warned
-    assert all("slipway:clusters.dev.control_plane.authorized_networks" in each for each in said)
-    assert all(block in each for each in said for block in networks.values())
+    assert all("slipway:clusters.dev.control_plane.authorized_networks" in entry for entry in said)
+    assert all(block in entry for entry in said for block in networks.values())

@@ -19,8 +19,8 @@ T4 = {"instance_type": "g4dn.xlarge", "spot": True, "nodes": {"min": 0, "max": 1
 
 def ended(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> str:
     """What is said of the pool ``train``."""
-    found = [each for each in findings(DEV, changes, base) if each.policy == "ends-running-pods"]
-    return "\n".join(each.reason for each in found if each.name.partition(" ")[0] == "dev-train")
+    matching = [finding for finding in findings(DEV, changes, base) if finding.policy == "ends-running-pods"]
+    return "\n".join(finding.reason for finding in matching if finding.name.partition(" ")[0] == "dev-train")
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_a_pool_that_no_longer_scales_says_which_jobs_end() -> None:
 
 
 def let_in(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> str:
-    found = [finding for finding in findings(DEV, changes, base) if finding.policy == "lets-in"]
-    assert all(each.harm for each in found)
-    return "\n".join(each.reason for each in found)
+    matching = [finding for finding in findings(DEV, changes, base) if finding.policy == "lets-in"]
+    assert all(finding.harm for finding in matching)
+    return "\n".join(finding.reason for finding in matching)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ METRICS = {"metrics": {"prometheus": {"storage": "20Gi"}}}
 
 def test_metrics_that_are_switched_off_are_lost() -> None:
     before, after = previewed(DEV, METRICS), previewed(DEV)
-    found, _ = check_change(Change(before, after, compare_resources(before, after)), {}, TODAY)
-    [lost] = [each for each in found if each.policy == "deletes-data"]
+    result, _ = check_change(Change(before, after, compare_resources(before, after)), {}, TODAY)
+    [lost] = [finding for finding in result if finding.policy == "deletes-data"]
     assert "the metrics of dev-metrics-prometheus included" in lost.reason
 
 

@@ -72,12 +72,14 @@ def test_prod_is_protected_keeps_its_nodes_and_no_zone_depends_on_another() -> N
 @pytest.mark.slow
 def test_the_storage_driver_and_core_dns_find_a_node(settings: Settings) -> None:
     recording = declare(settings)
-    ordinary = [each for each in recording.of(NODE_GROUP) if not each.inputs["amiType"].endswith("NVIDIA")]
-    assert sum(each.inputs["scalingConfig"]["desiredSize"] for each in ordinary) >= 1
-    assert all(not each.inputs.get("taints") for each in ordinary)
+    ordinary = [
+        resource for resource in recording.of(NODE_GROUP) if not resource.inputs["amiType"].endswith("NVIDIA")
+    ]
+    assert sum(resource.inputs["scalingConfig"]["desiredSize"] for resource in ordinary) >= 1
+    assert all(not resource.inputs.get("taints") for resource in ordinary)
     for addon in recording.of(ADDON):
         if addon.inputs["addonName"] in {"coredns", "aws-efs-csi-driver"}:
-            assert {each.urn for each in ordinary} <= recording.waits_for(addon)
+            assert {resource.urn for resource in ordinary} <= recording.waits_for(addon)
 
 
 @pytest.mark.slow

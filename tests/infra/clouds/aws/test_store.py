@@ -70,11 +70,11 @@ def statements(resource: Resource, key: str = "policy") -> list[dict[str, Any]]:
     return document["Statement"]
 
 
-def allowed(found: Sequence[Mapping[str, Any]], prefix: str) -> dict[str, list[str]]:
+def allowed(given: Sequence[Mapping[str, Any]], prefix: str) -> dict[str, list[str]]:
     """The resources of each action that begins with ``prefix``."""
     return {
         action: list(statement["Resource"])
-        for statement in found
+        for statement in given
         for action in statement["Action"]
         if action.startswith(prefix)
     }
@@ -142,15 +142,15 @@ def test_the_jobs_identity_reaches_the_stores_objects_and_nothing_else() -> None
     association = recording.one(ASSOCIATION, "run").inputs
     assert (association["namespace"], association["serviceAccount"]) == ("vision", "jobs")
     bucket = f"arn:aws:s3:::slipway-test-{ACCOUNT}-us-east-1"
-    found = statements(recording.one(ROLE_POLICY, "run"))
-    assert allowed(found, "") == {
+    allowed_ = statements(recording.one(ROLE_POLICY, "run"))
+    assert allowed(allowed_, "") == {
         "s3:GetObject": [f"{bucket}/store/*"],
         "s3:PutObject": [f"{bucket}/store/*"],
         "s3:DeleteObject": [f"{bucket}/store/*"],
         "s3:AbortMultipartUpload": [f"{bucket}/store/*"],
         "s3:ListBucket": [bucket],
     }
-    (listing,) = [each for each in found if "s3:ListBucket" in each["Action"]]
+    (listing,) = [finding for finding in allowed_ if "s3:ListBucket" in finding["Action"]]
     assert listing["Condition"] == {"StringLike": {"s3:prefix": ["store", "store/*"]}}
     assert recording.result["dev"].service_account_annotations == {}
 
@@ -169,8 +169,8 @@ def test_an_app_reads_the_stores_objects_and_writes_its_own_folder_alone() -> No
     reading = {"s3:GetObject": [f"{bucket}/store/*"], "s3:ListBucket": [bucket]}
     assert allowed(statements(recording.one(ROLE_POLICY, "app-mnist-serving")), "") == reading
     writing = ("s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
-    own = {action: [f"{bucket}/store/mnist/notebook/*"] for action in writing}
-    assert allowed(statements(recording.one(ROLE_POLICY, "app-mnist-notebook")), "") == {**reading, **own}
+    custom = {action: [f"{bucket}/store/mnist/notebook/*"] for action in writing}
+    assert allowed(statements(recording.one(ROLE_POLICY, "app-mnist-notebook")), "") == {**reading, **custom}
     association = recording.one(ASSOCIATION, "app-mnist-serving").inputs
     assert association["serviceAccount"] == "mnist-serving"
 
@@ -180,11 +180,11 @@ def test_an_app_reads_the_stores_objects_and_writes_its_own_folder_alone() -> No
 def test_jobs_wait_for_their_identity_and_their_volume(kind: str, preview: bool) -> None:
     recording = declare(with_store(kind=kind), preview=preview)
     waited = {resource._name for resource in recording.result["dev"].ready}
-    assert {each.name for each in recording.of(VOLUME)} <= waited
+    assert {resource.name for resource in recording.of(VOLUME)} <= waited
     if kind == "s3":
         assert {recording.one(ASSOCIATION, "run").name, recording.one(ROLE_POLICY, "run").name} <= waited
     else:
-        assert [each.name for each in recording.of(ASSOCIATION) if each.name == "run"] == []
+        assert [resource.name for resource in recording.of(ASSOCIATION) if resource.name == "run"] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -195,9 +195,9 @@ def test_nfs_is_open_to_the_nodes_in_every_zone_and_to_nobody_else(kind: str) ->
     assert "cidrIpv4" not in rule.inputs
     _, target, _, _ = KINDS[kind]
     targets = recording.of(target)
-    assert len({each.inputs["subnetId"] for each in targets}) == 2
-    for each in targets:
-        assert each.inputs["securityGroups"] == [rule.inputs["securityGroupId"]]
+    assert len({resource.inputs["subnetId"] for resource in targets}) == 2
+    for target_ in targets:
+        assert target_.inputs["securityGroups"] == [rule.inputs["securityGroupId"]]
     (nodes,) = {rule.inputs["referencedSecurityGroupId"]}
     assert nodes != rule.inputs["securityGroupId"]
 
@@ -227,21 +227,21 @@ def test_only_the_driver_mounts_and_only_through_the_access_point(kind: str) -> 
     assert statement["Action"] == [f"{service}:ClientMount", f"{service}:ClientWrite"], "and not as root"
     role = recording.one(ROLE, "dev-storage").inputs["name"]
     assert statement["Principal"] == {"AWS": f"arn:aws:iam::{ACCOUNT}:role/{role}"}
-    conditions = {key: value for each in statement["Condition"].values() for key, value in each.items()}
+    conditions = {key: value for entry in statement["Condition"].values() for key, value in entry.items()}
     assert "/fsap-" in conditions[f"{service}:AccessPointArn"]
     assert len(recording.of(files)) == 1
 
 
 def test_the_drivers_rights_are_on_the_one_file_system_and_bucket() -> None:
     recording = declare(s3())
-    found = statements(recording.one(ROLE_POLICY, "store-mount"))
+    allowed_ = statements(recording.one(ROLE_POLICY, "store-mount"))
     bucket = f"arn:aws:s3:::slipway-test-{ACCOUNT}-us-east-1"
-    assert allowed(found, "s3:") == {
+    assert allowed(allowed_, "s3:") == {
         "s3:ListBucket": [bucket],
         "s3:GetObject": [f"{bucket}/*"],
         "s3:GetObjectVersion": [f"{bucket}/*"],
     }
-    ((mount,), (write,)) = allowed(found, "s3files:").values()
+    ((mount,), (write,)) = allowed(allowed_, "s3files:").values()
     assert mount == write
     assert mount.startswith(f"arn:aws:s3files:us-east-1:{ACCOUNT}:file-system/fs-")
 
@@ -265,7 +265,7 @@ def test_the_file_system_finds_a_bucket_with_versions_and_a_role_with_rights(pre
     recording = declare(s3(), preview=preview)
     waited = recording.waits_for(recording.one(FILES))
     needed = (recording.one(VERSIONING), recording.one(ENCRYPTION), recording.one(ROLE_POLICY, "store-sync"))
-    assert {each.urn for each in needed} <= waited
+    assert {resource.urn for resource in needed} <= waited
 
 
 @pytest.mark.parametrize("preview", [True, False], ids=["preview", "up"])
@@ -275,7 +275,7 @@ def test_the_volume_goes_before_everything_that_it_is_mounted_through(kind: str,
     recording = declare(with_store(kind=kind), preview=preview)
     waited = recording.waits_for(recording.one(VOLUME))
     for token in (*KINDS[kind], INGRESS):
-        assert {each.urn for each in recording.of(token)} <= waited
+        assert {resource.urn for resource in recording.of(token)} <= waited
     assert recording.one(ADDON, "dev-aws-efs-csi-driver").urn in waited
     if kind == "s3":
         assert recording.one(BUCKET).urn in waited

@@ -149,12 +149,12 @@ def test_a_host_path_becomes_a_volume_for_the_one_claim(tmp_path: Path) -> None:
     assert (claim.storage_class, claim.volume_name) == ("", volume.inputs["metadata"]["name"])
 
 
-@pytest.mark.parametrize(("wanted", "asked"), [(None, None), ("fast", "fast")])
-def test_a_storage_class_is_passed_on(tmp_path: Path, wanted: str | None, asked: str | None) -> None:
+@pytest.mark.parametrize(("wanted", "claimed"), [(None, None), ("fast", "fast")])
+def test_a_storage_class_is_passed_on(tmp_path: Path, wanted: str | None, claimed: str | None) -> None:
     given = settings(tmp_path, {**SHARED, "storage_class": wanted})
     seen: list[Any] = []
     record(lambda: seen.append(platforms(given.request)["here"].store.claim), {}, preview=False)
-    assert seen[0].storage_class == asked
+    assert seen[0].storage_class == claimed
 
 
 def test_pools_are_as_the_settings_describe_them(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def gpu(**changes: Any) -> dict[str, Any]:
 
 def test_named_nodes_get_the_labels_and_no_taint_unless_it_is_asked_for(tmp_path: Path) -> None:
     recording = declared(settings(tmp_path, pools=gpu(label_nodes=["gpu-1", "gpu-2"])))
-    patches = {each.inputs["metadata"]["name"]: each for each in recording.of(NODE_PATCH)}
+    patches = {resource.inputs["metadata"]["name"]: resource for resource in recording.of(NODE_PATCH)}
     assert patches.keys() == {"gpu-1", "gpu-2"}
     for patch in patches.values():
         assert patch.inputs["metadata"]["labels"] == {"slipway/pool": "gpu"}
@@ -342,7 +342,7 @@ def test_an_admin_of_a_namespace_declares_nothing_beside_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("cluster", "there"),
+    ("cluster", "standing"),
     [
         ({}, []),
         ({"access": "namespace"}, [("here", "slipway")]),
@@ -350,11 +350,11 @@ def test_an_admin_of_a_namespace_declares_nothing_beside_it(tmp_path: Path) -> N
     ],
 )
 def test_a_rehearsal_finds_the_namespace_that_the_stack_does_not_create(
-    tmp_path: Path, cluster: dict[str, Any], there: list[tuple[str, str]]
+    tmp_path: Path, cluster: dict[str, Any], standing: list[tuple[str, str]]
 ) -> None:
     given = settings(tmp_path, **cluster)
-    assert ExistingEmulator(given.request).standing_namespaces() == there
-    assert platform(given).creates_namespace == (not there)
+    assert ExistingEmulator(given.request).standing_namespaces() == standing
+    assert platform(given).creates_namespace == (not standing)
 
 
 GPU_NODES = {
@@ -369,8 +369,8 @@ GPU_NODES = {
 def test_a_pools_network_is_as_the_settings_describe_it() -> None:
     said = {"name": "InfiniBand", "bandwidth": 200, "resource": "rdma/hca", "environment": {"NCCL_IB_HCA": "mlx5"}}
     pool = ExistingPool.model_validate({**GPU_NODES, "interconnect": said})
-    found = pool_of("here", "gpu", pool).interconnect
-    assert found == Interconnect("InfiniBand", 200, "rdma/hca", 1, {"NCCL_IB_HCA": "mlx5"})
+    interconnect = pool_of("here", "gpu", pool).interconnect
+    assert interconnect == Interconnect("InfiniBand", 200, "rdma/hca", 1, {"NCCL_IB_HCA": "mlx5"})
     plain = ExistingPool.model_validate({**GPU_NODES, "interconnect": {"bandwidth": 25}})
     assert pool_of("here", "gpu", plain).interconnect == Interconnect("network", 25)
     assert pool_of("here", "gpu", ExistingPool.model_validate(GPU_NODES)).interconnect is None

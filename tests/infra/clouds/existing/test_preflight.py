@@ -83,7 +83,7 @@ def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return said
 
 
-def found(
+def examined(
     kubeconfig: Path, nodes: Sequence[Mapping[str, Any]], changes: Mapping[str, Any] | None = None
 ) -> list[Problem]:
     with serving(kubeconfig, nodes):
@@ -92,7 +92,7 @@ def found(
 
 def only(seen: Sequence[Problem], key: str, *words: str) -> None:
     """There is one problem, about ``key``, whose texts have all ``words``."""
-    assert [each.key for each in seen] == [f"slipway:{key}"]
+    assert [problem.key for problem in seen] == [f"slipway:{key}"]
     text = f"{seen[0].reason} {seen[0].fix}"
     assert [word for word in words if word not in text] == []
 
@@ -100,7 +100,7 @@ def only(seen: Sequence[Problem], key: str, *words: str) -> None:
 @pytest.mark.slow
 def test_nodes_as_described_give_no_problem(kubeconfig: Path, warnings: list[str]) -> None:
     nodes = [node("tainted", taints=[CONTROL_PLANE]), node("small", cpu="1"), node(), gpu_node("gpu", "2")]
-    assert found(kubeconfig, nodes, {"clusters.here.pools.gpu": GPU_POOL}) == []
+    assert examined(kubeconfig, nodes, {"clusters.here.pools.gpu": GPU_POOL}) == []
     assert warnings == []
 
 
@@ -131,49 +131,49 @@ def test_a_wrong_selector_is_refused_with_all_other_problems_before_anything_is_
 )
 def test_a_selector_that_no_node_matches(kubeconfig: Path, selector: dict[str, str], words: list[str]) -> None:
     nodes = [node("a", {"pool": "gpu"}), node("b", {"pool": "web", "zone": "1"})]
-    only(found(kubeconfig, nodes, {f"{CPU}.selector": selector}), f"{CPU}.selector", *words)
+    only(examined(kubeconfig, nodes, {f"{CPU}.selector": selector}), f"{CPU}.selector", *words)
 
 
 def test_of_many_nodes_a_few_are_named(kubeconfig: Path) -> None:
     nodes = [node(f"node-{index}") for index in range(40)]
-    seen = found(kubeconfig, nodes, {f"{CPU}.selector": {"pool": "cpu"}})
+    seen = examined(kubeconfig, nodes, {f"{CPU}.selector": {"pool": "cpu"}})
     only(seen, f"{CPU}.selector", "`node-4` and 35 more")
 
 
 def test_an_autoscaler_may_still_have_to_add_the_nodes(kubeconfig: Path, warnings: list[str]) -> None:
     wrong = {f"{CPU}.selector": {"pool": "cpu"}}
-    only(found(kubeconfig, [node()], wrong), f"{CPU}.selector", "`autoscaled: true`")
-    assert found(kubeconfig, [node()], {**wrong, f"{CPU}.autoscaled": True}) == []
+    only(examined(kubeconfig, [node()], wrong), f"{CPU}.selector", "`autoscaled: true`")
+    assert examined(kubeconfig, [node()], {**wrong, f"{CPU}.autoscaled": True}) == []
     assert warnings == []
 
 
 def test_taints_that_the_pool_does_not_name(kubeconfig: Path) -> None:
     nodes = [node("one", taints=[CONTROL_PLANE]), node("two", taints=[CONTROL_PLANE, GPU_TAINT])]
-    seen = found(kubeconfig, nodes)
+    seen = examined(kubeconfig, nodes)
     only(seen, f"{CPU}.taints", "node `one`: `node-role.kubernetes.io/control-plane:NoSchedule`")
     fix = '{key: node-role.kubernetes.io/control-plane, value: "", effect: NoSchedule}'
     assert fix in seen[0].fix
-    assert found(kubeconfig, nodes, {f"{CPU}.taints": [CONTROL_PLANE]}) == []
+    assert examined(kubeconfig, nodes, {f"{CPU}.taints": [CONTROL_PLANE]}) == []
 
 
 def test_a_taint_of_another_value_is_another_taint(kubeconfig: Path) -> None:
     named = {**GPU_TAINT, "value": "true"}
-    seen = found(kubeconfig, [node(taints=[GPU_TAINT])], {f"{CPU}.taints": [named]})
+    seen = examined(kubeconfig, [node(taints=[GPU_TAINT])], {f"{CPU}.taints": [named]})
     only(seen, f"{CPU}.taints", "`nvidia.com/gpu=present:NoSchedule`")
 
 
 def test_a_taint_that_keeps_nobody_off_is_none(kubeconfig: Path) -> None:
-    assert found(kubeconfig, [node(taints=[{**GPU_TAINT, "effect": "PreferNoSchedule"}])]) == []
+    assert examined(kubeconfig, [node(taints=[{**GPU_TAINT, "effect": "PreferNoSchedule"}])]) == []
 
 
 def test_a_cordoned_node_is_a_warning(kubeconfig: Path, warnings: list[str]) -> None:
-    assert found(kubeconfig, [node(taints=[CORDONED])]) == []
+    assert examined(kubeconfig, [node(taints=[CORDONED])]) == []
     assert len(warnings) == 1
     assert "node.kubernetes.io/unschedulable" in warnings[0]
 
 
 def test_fewer_nodes_than_described_are_a_warning(kubeconfig: Path, warnings: list[str]) -> None:
-    assert found(kubeconfig, [node()], {f"{CPU}.nodes": 2}) == []
+    assert examined(kubeconfig, [node()], {f"{CPU}.nodes": 2}) == []
     assert len(warnings) == 1
     assert f"slipway:{CPU}.nodes: the cluster has 1 of 2 nodes: `one`" in warnings[0]
 
@@ -188,13 +188,13 @@ def test_fewer_nodes_than_described_are_a_warning(kubeconfig: Path, warnings: li
 )
 def test_more_than_any_node_has(kubeconfig: Path, changes: dict[str, Any], key: str, words: list[str]) -> None:
     nodes = [node("one", cpu="3920m"), node("two", memory="4Gi", ephemeral_storage="1Gi")]
-    only(found(kubeconfig, nodes, changes), f"{CPU}.{key}", *words)
+    only(examined(kubeconfig, nodes, changes), f"{CPU}.{key}", *words)
 
 
 def test_what_a_node_does_not_report_is_not_compared(kubeconfig: Path) -> None:
     silent = node()
     del silent["status"]["allocatable"]["ephemeral-storage"]
-    assert found(kubeconfig, [silent], {f"{CPU}.ephemeral_storage": "50Gi"}) == []
+    assert examined(kubeconfig, [silent], {f"{CPU}.ephemeral_storage": "50Gi"}) == []
 
 
 @pytest.mark.parametrize(
@@ -204,9 +204,9 @@ def test_what_a_node_does_not_report_is_not_compared(kubeconfig: Path) -> None:
 def test_fewer_gpus_than_described(kubeconfig: Path, gpus: str | None, words: list[str]) -> None:
     nodes = [node(), gpu_node("gpu", gpus)]
     pools = {"clusters.here.pools.gpu": GPU_POOL}
-    only(found(kubeconfig, nodes, pools), "clusters.here.pools.gpu.gpus", *words)
+    only(examined(kubeconfig, nodes, pools), "clusters.here.pools.gpu.gpus", *words)
     # The stack's own plugin has yet to start.
-    assert found(kubeconfig, nodes, {**pools, "clusters.here.device_plugin": {"declare": True}}) == []
+    assert examined(kubeconfig, nodes, {**pools, "clusters.here.device_plugin": {"declare": True}}) == []
 
 
 def test_nodes_that_the_stack_labels_have_to_be_there_and_need_no_label(kubeconfig: Path) -> None:
@@ -219,8 +219,8 @@ def test_nodes_that_the_stack_labels_have_to_be_there_and_need_no_label(kubeconf
             "memory": "7Gi",
         },
     }
-    assert found(kubeconfig, [node()], labelled) == []
-    seen = found(
+    assert examined(kubeconfig, [node()], labelled) == []
+    seen = examined(
         kubeconfig, [node()], {f"{CPU}.selector": {"slipway/pool": "a"}, f"{CPU}.label_nodes": ["one", "on"]}
     )
     only(seen, f"{CPU}.label_nodes[1]", "no such node", "`one`")
@@ -234,8 +234,8 @@ def test_nodes_that_the_stack_taints_have_the_pools_taints(kubeconfig: Path) -> 
         f"{CPU}.taint_nodes": True,
     }
     other = {"clusters.here.pools.all": {"selector": LINUX, "cpu": "4", "memory": "7Gi"}}
-    assert found(kubeconfig, [node()], tainted) == []
-    seen = found(kubeconfig, [node()], {**tainted, **other})
+    assert examined(kubeconfig, [node()], tainted) == []
+    seen = examined(kubeconfig, [node()], {**tainted, **other})
     only(seen, "clusters.here.pools.all.taints", "nvidia.com/gpu")
 
 
@@ -269,8 +269,8 @@ def test_rehearsals_and_previews_without_a_cluster_ask_none(kubeconfig: Path) ->
 
 
 def test_the_context_of_the_settings_is_asked(kubeconfig: Path) -> None:
-    assert found(kubeconfig, [], {"clusters.here.context": "elsewhere"}) == []
-    only(found(kubeconfig, [], {"clusters.here.context": "here"}), f"{CPU}.selector", "The nodes: none")
+    assert examined(kubeconfig, [], {"clusters.here.context": "elsewhere"}) == []
+    only(examined(kubeconfig, [], {"clusters.here.context": "here"}), f"{CPU}.selector", "The nodes: none")
 
 
 WITH_NOTEBOOK = """
@@ -314,12 +314,12 @@ EXPANDS = storage_class(allowVolumeExpansion=True)
 def test_a_claim_grows_only_with_a_class_that_expands(
     kubeconfig: Path, classes: list[dict[str, Any]], words: list[str]
 ) -> None:
-    there = [node(), claim(kubeconfig, "5Gi"), *classes]
-    seen = found(kubeconfig, there, {"store.size": "10Gi"})
+    live = [node(), claim(kubeconfig, "5Gi"), *classes]
+    seen = examined(kubeconfig, live, {"store.size": "10Gi"})
     only(seen, "store.size", *words, "has 5Gi and cannot grow", "write `size: 5Gi`")
-    assert found(kubeconfig, there, {"store.size": "5Gi"}) == []
+    assert examined(kubeconfig, live, {"store.size": "5Gi"}) == []
     # The same size, spelt otherwise.
-    assert found(kubeconfig, there, {"store.size": "5120Mi"}) == []
+    assert examined(kubeconfig, live, {"store.size": "5120Mi"}) == []
 
 
 @pytest.mark.parametrize("classes", [[], [EXPANDS]], ids=["gone", "expands"])
@@ -336,41 +336,41 @@ def test_the_claim_of_an_app_grows_only_with_a_class_that_expands(
         section = {"uses": str(tmp_path), "steps": {"fit": {"pool": "cpu"}}, "apps": {"notes": notes}}
         return {"pipelines": {"tried": section}}
 
-    there = [
+    live = [
         node(),
         {**claim(kubeconfig, "5Gi"), "metadata": {"name": "tried-notes", "namespace": "slipway"}},
         *classes,
     ]
-    assert found(kubeconfig, there, with_notebook("5Gi")) == []
-    assert found(kubeconfig, [node()], with_notebook("10Gi")) == []
-    seen = found(kubeconfig, there, with_notebook("10Gi"))
+    assert examined(kubeconfig, live, with_notebook("5Gi")) == []
+    assert examined(kubeconfig, [node()], with_notebook("10Gi")) == []
+    seen = examined(kubeconfig, live, with_notebook("10Gi"))
     key = "pipelines.tried.apps.notes.storage"
     if classes:
         assert seen == []
     else:
         only(seen, key, "claim `tried-notes`", "has 5Gi and cannot grow", "write `storage: 5Gi`")
-    only(found(kubeconfig, there, with_notebook("4Gi")), key, "shrinks no volume")
+    only(examined(kubeconfig, live, with_notebook("4Gi")), key, "shrinks no volume")
 
 
 def test_a_claim_with_a_class_that_expands_may_grow_and_not_shrink(kubeconfig: Path) -> None:
-    there = [node(), claim(kubeconfig, "5Gi"), EXPANDS]
-    assert found(kubeconfig, there, {"store.size": "10Gi"}) == []
-    only(found(kubeconfig, there, {"store.size": "4Gi"}), "store.size", "has 5Gi", "shrinks no volume")
+    live = [node(), claim(kubeconfig, "5Gi"), EXPANDS]
+    assert examined(kubeconfig, live, {"store.size": "10Gi"}) == []
+    only(examined(kubeconfig, live, {"store.size": "4Gi"}), "store.size", "has 5Gi", "shrinks no volume")
 
 
 def test_a_size_whose_growth_failed_may_go_back_to_more_than_the_volume_has(kubeconfig: Path) -> None:
-    there = [node(), claim(kubeconfig, "500Gi", "5Gi"), EXPANDS]
-    assert found(kubeconfig, there, {"store.size": "6Gi"}) == []
-    only(found(kubeconfig, there, {"store.size": "5Gi"}), "store.size", "shrinks no volume")
+    live = [node(), claim(kubeconfig, "500Gi", "5Gi"), EXPANDS]
+    assert examined(kubeconfig, live, {"store.size": "6Gi"}) == []
+    only(examined(kubeconfig, live, {"store.size": "5Gi"}), "store.size", "shrinks no volume")
 
 
 def test_the_first_claim_may_have_any_size(kubeconfig: Path) -> None:
-    assert found(kubeconfig, [node()], {"store.size": "1Gi"}) == []
+    assert examined(kubeconfig, [node()], {"store.size": "1Gi"}) == []
 
 
 def test_a_claim_is_checked_where_nodes_may_not_be_listed(kubeconfig: Path) -> None:
-    there = [claim(kubeconfig, "5Gi"), storage_class()]
-    with serving(kubeconfig, there, refused=("/api/v1/nodes",)):
+    live = [claim(kubeconfig, "5Gi"), storage_class()]
+    with serving(kubeconfig, live, refused=("/api/v1/nodes",)):
         only(preflight_problems(settings(kubeconfig, {"store.size": "9Gi"}).request), "store.size", "cannot grow")
 
 
@@ -386,8 +386,8 @@ NETWORK = {"bandwidth": 100, "resource": "rdma/hca", "count": 2}
 
 def test_a_network_that_no_node_offers(kubeconfig: Path) -> None:
     pool = {"clusters.here.pools.gpu": {**GPU_POOL, "interconnect": NETWORK}}
-    seen = found(kubeconfig, [node(), gpu_node("gpu", "2")], pool)
+    seen = examined(kubeconfig, [node(), gpu_node("gpu", "2")], pool)
     only(seen, "clusters.here.pools.gpu.interconnect.resource", "not even `gpu`", "device plugin")
-    seen = found(kubeconfig, [node(), gpu_node("gpu", "2", **{"rdma/hca": "1"})], pool)
+    seen = examined(kubeconfig, [node(), gpu_node("gpu", "2", **{"rdma/hca": "1"})], pool)
     only(seen, "clusters.here.pools.gpu.interconnect.count", "the most is 1", "write 1")
-    assert found(kubeconfig, [node(), gpu_node("gpu", "2", **{"rdma/hca": "2"})], pool) == []
+    assert examined(kubeconfig, [node(), gpu_node("gpu", "2", **{"rdma/hca": "2"})], pool) == []

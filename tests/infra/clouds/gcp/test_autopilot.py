@@ -42,8 +42,8 @@ def recording() -> Recording:
 
 
 def pools(recording: Recording) -> Mapping[str, Pool]:
-    found: Mapping[str, Pool] = recording.result["batch"].pools
-    return found
+    pool_: Mapping[str, Pool] = recording.result["batch"].pools
+    return pool_
 
 
 def test_a_cluster_on_autopilot_is_told_nothing_that_conflicts_with_it(recording: Recording) -> None:
@@ -74,26 +74,26 @@ SELECTORS = {
 
 
 def test_a_pool_is_a_way_to_ask_for_nodes(recording: Recording) -> None:
-    found = pools(recording)
-    assert {name: dict(pool.selector) for name, pool in found.items()} == SELECTORS
-    assert {name: [taint.key for taint in pool.taints] for name, pool in found.items()} == {
+    pool_ = pools(recording)
+    assert {name: dict(pool.selector) for name, pool in pool_.items()} == SELECTORS
+    assert {name: [taint.key for taint in pool.taints] for name, pool in pool_.items()} == {
         "cpu": [],
         "spot": ["cloud.google.com/gke-spot"],
         "scale-out": ["cloud.google.com/compute-class"],
         "n2": ["cloud.google.com/compute-class"],
         "t4": ["nvidia.com/gpu", "cloud.google.com/gke-spot"],
     }
-    assert {name for name, pool in found.items() if pool.movable} == {"spot", "t4"}
-    assert {name: pool.max_nodes for name, pool in found.items()} == {
+    assert {name for name, pool in pool_.items() if pool.movable} == {"spot", "t4"}
+    assert {name: pool.max_nodes for name, pool in pool_.items()} == {
         "cpu": 10,
         "spot": 10,
         "scale-out": 10,
         "n2": 10,
         "t4": 1,
     }
-    assert found["t4"].accelerator == "nvidia-tesla-t4"
-    assert found["t4"].allocatable.gpus == 1
-    assert found["cpu"].allocatable == Resources(30_000, 110 * 1024, 10 * 1024)
+    assert pool_["t4"].accelerator == "nvidia-tesla-t4"
+    assert pool_["t4"].allocatable.gpus == 1
+    assert pool_["cpu"].allocatable == Resources(30_000, 110 * 1024, 10 * 1024)
 
 
 def test_nodes_come_as_pods_ask_for_them(recording: Recording) -> None:
@@ -106,16 +106,16 @@ def test_nodes_come_as_pods_ask_for_them(recording: Recording) -> None:
         assert nodes[name].count == pool.max_nodes
         assert nodes[name].accelerator == pool.accelerator
         untainted = {other for other, node in nodes.items() if not node.taints}
-        found = {other for other, node in nodes.items() if pool.selector.items() <= node.labels.items()}
+        pool_ = {other for other, node in nodes.items() if pool.selector.items() <= node.labels.items()}
         # Pods of no class are on nodes without a taint alone, since they tolerate none.
-        assert (found if pool.selector else found & untainted) == ({name} if name != "spot" else {"spot", "t4"})
+        assert (pool_ if pool.selector else pool_ & untainted) == ({name} if name != "spot" else {"spot", "t4"})
 
 
 def test_most_pods_and_gpus_are_the_files() -> None:
     values = {"clusters.batch.pools.spot.most_pods": 40, "clusters.batch.pools.t4.gpus": 2}
-    found = pools(declare(load(changed(STACK, values))))
-    assert found["spot"].max_nodes == 40
-    assert found["t4"].allocatable.gpus == 2
+    made = pools(declare(load(changed(STACK, values))))
+    assert made["spot"].max_nodes == 40
+    assert made["t4"].allocatable.gpus == 2
 
 
 def test_clusters_of_both_modes_are_in_one_stack() -> None:
@@ -133,7 +133,7 @@ def test_clusters_of_both_modes_are_in_one_stack() -> None:
     }
     recording = declare(load(values))
     inputs = {resource.name: resource.inputs for resource in recording.resources if resource.type == CLUSTER}
-    assert {name: bool(each.get("enableAutopilot")) for name, each in inputs.items()} == {
+    assert {name: bool(input.get("enableAutopilot")) for name, input in inputs.items()} == {
         "batch": True,
         "fixed": False,
     }
@@ -156,22 +156,22 @@ STEPS = st.builds(
 
 
 @given(WAYS, STEPS)
-def test_what_is_declared_is_nothing_that_autopilot_would_change(way: Way, asked: Resources) -> None:
+def test_what_is_declared_is_nothing_that_autopilot_would_change(way: Way, wanted: Resources) -> None:
     rules = autopilot.rules(way)
-    there = rules.admitted(asked)
-    assert rules.admitted(there) == there
-    assert there.cpu >= asked.cpu
-    assert there.memory >= asked.memory
+    live = rules.admitted(wanted)
+    assert rules.admitted(live) == live
+    assert live.cpu >= wanted.cpu
+    assert live.memory >= wanted.memory
     assert rules.ratio
     low, high = rules.ratio
-    assert low - 0.01 <= there.memory / 1024 / (there.cpu / 1000) <= high + 0.01
+    assert low - 0.01 <= live.memory / 1024 / (live.cpu / 1000) <= high + 0.01
 
 
 @given(WAYS, STEPS)
-def test_cloud_storages_sidecar_changes_nothing_where_memory_may_vary(way: Way, asked: Resources) -> None:
+def test_cloud_storages_sidecar_changes_nothing_where_memory_may_vary(way: Way, wanted: Resources) -> None:
     rules = autopilot.rules(way)
-    there, beside = rules.admitted(asked), GCS_FUSE_SIDECAR
-    both = Resources(there.cpu + beside.cpu, there.memory + beside.memory)
+    live, beside = rules.admitted(wanted), GCS_FUSE_SIDECAR
+    both = Resources(live.cpu + beside.cpu, live.memory + beside.memory)
     assert (rules.admitted(both) == both) is (way.compute_class != "Scale-Out")
 
 

@@ -149,7 +149,7 @@ def test_nodes_find_a_way_out_when_they_start() -> None:
 def test_apis_are_on_before_anything_uses_them_and_stay_on() -> None:
     recording = declare(changed())
     services = recording.of("gcp:projects/service:Service")
-    assert {each.inputs["service"] for each in services} >= {
+    assert {resource.inputs["service"] for resource in services} >= {
         "compute.googleapis.com",
         "container.googleapis.com",
         "storage.googleapis.com",
@@ -239,7 +239,7 @@ def test_people_are_told_how_to_connect() -> None:
 
 def test_names_fit_google_clouds_limits_and_stay_apart() -> None:
     stack = "a-stack-whose-name-is-much-longer-than-anything-google-cloud-would-take-for-a-name"
-    recordings = [declare(with_second_cluster("us-west4-a"), stack=f"{stack}-{each}") for each in "ab"]
+    recordings = [declare(with_second_cluster("us-west4-a"), stack=f"{stack}-{suffix}") for suffix in "ab"]
     limits = {
         CLUSTER: ("name", 40),
         NODE_POOL: ("name", 40),

@@ -45,7 +45,7 @@ class Google:
     """Answers by host and path, without the query; ``asked`` are the bodies of POSTs."""
 
     answers: dict[str, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
-    asked: list[Any] = field(default_factory=list)
+    wanted: list[Any] = field(default_factory=list)
 
     def healthy(self) -> None:
         """As for a project that has everything."""
@@ -56,7 +56,7 @@ class Google:
                 200,
                 {
                     "services": [
-                        {"name": f"projects/1/services/{each}.googleapis.com", "state": "ENABLED"} for each in ON
+                        {"name": f"projects/1/services/{entry}.googleapis.com", "state": "ENABLED"} for entry in ON
                     ]
                 },
             ),
@@ -158,8 +158,8 @@ def stack(project: str = "mine", *quotas: Quota) -> Stack:
             },
         ),
     ]
-    found = {each.urn: each for each in declared}
-    return Stack("dev", found, {"gcp:project": project} if project else {}, quotas=quotas)
+    result = {resource_.urn: resource_ for resource_ in declared}
+    return Stack("dev", result, {"gcp:project": project} if project else {}, quotas=quotas)
 
 
 def quota(metric: str, needed: float) -> Quota:
@@ -167,15 +167,15 @@ def quota(metric: str, needed: float) -> Quota:
 
 
 def examined(subject: Stack) -> dict[State, list[Observation]]:
-    found: dict[State, list[Observation]] = {state: [] for state in State}
+    observations: dict[State, list[Observation]] = {state: [] for state in State}
     for probe in doctor.probes(subject, None):
-        for each in probe.run():
-            found[each.state].append(each)
-    return found
+        for observation in probe.run():
+            observations[observation.state].append(observation)
+    return observations
 
 
-def of(found: list[Observation], subject: str) -> list[tuple[str, str]]:
-    return [(each.said, each.mend) for each in found if each.subject == subject]
+def of(given: list[Observation], subject: str) -> list[tuple[str, str]]:
+    return [(observation.said, observation.mend) for observation in given if observation.subject == subject]
 
 
 def test_a_project_that_has_everything_is_fine(google: Google, tmp_path: Path) -> None:
@@ -183,11 +183,11 @@ def test_a_project_that_has_everything_is_fine(google: Google, tmp_path: Path) -
         database.execute("create table credentials (account_id text, value blob)")
         database.execute("insert into credentials values ('me@example.com', '')")
         database.commit()
-    found = examined(stack("mine", quota("NVIDIA_T4_GPUS", 1)))
-    wrong = [each for each in found[State.WRONG] if each.subject != doctor.AUTH_PLUGIN]
-    assert (wrong, found[State.UNKNOWN]) == ([], [])
-    assert of(found[State.FINE], "gcloud sign-in") == [("has me@example.com", "")]
-    assert of(found[State.FINE], doctor.APIS) == [
+    observations = examined(stack("mine", quota("NVIDIA_T4_GPUS", 1)))
+    wrong = [observation for observation in observations[State.WRONG] if observation.subject != doctor.AUTH_PLUGIN]
+    assert (wrong, observations[State.UNKNOWN]) == ([], [])
+    assert of(observations[State.FINE], "gcloud sign-in") == [("has me@example.com", "")]
+    assert of(observations[State.FINE], doctor.APIS) == [
         ("3 of 4 are on; `pulumi up` switches on file.googleapis.com", "")
     ]
     assert "iam.serviceAccounts.actAs" in google.asked[0]["permissions"]
@@ -197,19 +197,19 @@ def test_each_thing_that_is_missing_comes_with_its_command(google: Google) -> No
     google.answers["cloudbilling.googleapis.com/v1/projects/mine/billingInfo"] = (200, {"billingEnabled": False})
     google.answers[f"{CRM}:testIamPermissions"] = (200, {})
     del google.answers[f"{COMPUTE}/zones/us-central1-a/acceleratorTypes/nvidia-tesla-t4"]
-    found = examined(stack("mine", quota("NVIDIA_T4_GPUS", 2)))[State.WRONG]
-    assert of(found, "billing")[0][1] == "gcloud billing projects link mine --billing-account=<account>"
-    assert "--role=roles/compute.networkAdmin" in " ".join(mend for _, mend in of(found, doctor.ROLES))
-    assert of(found, doctor.OFFERS) == [
+    observations = examined(stack("mine", quota("NVIDIA_T4_GPUS", 2)))[State.WRONG]
+    assert of(observations, "billing")[0][1] == "gcloud billing projects link mine --billing-account=<account>"
+    assert "--role=roles/compute.networkAdmin" in " ".join(mend for _, mend in of(observations, doctor.ROLES))
+    assert of(observations, doctor.OFFERS) == [
         (
             "us-central1-a does not offer nvidia-tesla-t4",
             "gcloud compute accelerator-types list --filter='name=nvidia-tesla-t4'",
         )
     ]
-    ((said, mend),) = of(found, "quotas")
+    ((said, mend),) = of(observations, "quotas")
     assert said == "NVIDIA_T4_GPUS (us-central1) is 1 GPUs; the stack needs up to 2"
     assert mend == "open https://console.cloud.google.com/iam-admin/quotas?project=mine"
-    assert of(found, "gcloud sign-in")[0][1] == "gcloud auth login"
+    assert of(observations, "gcloud sign-in")[0][1] == "gcloud auth login"
 
 
 @pytest.mark.parametrize(
@@ -225,8 +225,8 @@ def test_each_thing_that_is_missing_comes_with_its_command(google: Google) -> No
     ],
 )
 def test_what_is_left_of_a_quota_decides(google: Google, metric: str, needed: float, state: State) -> None:
-    found = examined(stack("mine", quota(metric, needed)))
-    assert [each for each, told in found.items() if of(told, "quotas")] == [state]
+    observations = examined(stack("mine", quota(metric, needed)))
+    assert [entry for entry, told in observations.items() if of(told, "quotas")] == [state]
 
 
 def test_an_api_that_is_off_is_told_and_what_needs_it_is_not_called_fine(google: Google) -> None:
@@ -234,11 +234,11 @@ def test_an_api_that_is_off_is_told_and_what_needs_it_is_not_called_fine(google:
     for path in list(google.answers):
         if path.startswith("compute"):
             google.answers[path] = off
-    found = examined(stack("mine", quota("NVIDIA_T4_GPUS", 1)))
+    observations = examined(stack("mine", quota("NVIDIA_T4_GPUS", 1)))
     on = "gcloud services enable compute.googleapis.com --project mine"
-    assert [mend for _, mend in of(found[State.UNKNOWN], "quotas")] == [on]
-    assert [mend for _, mend in of(found[State.UNKNOWN], doctor.OFFERS)] == [on]
-    assert of(found[State.FINE], "quotas") == []
+    assert [mend for _, mend in of(observations[State.UNKNOWN], "quotas")] == [on]
+    assert [mend for _, mend in of(observations[State.UNKNOWN], doctor.OFFERS)] == [on]
+    assert of(observations[State.FINE], "quotas") == []
 
     google.answers[CRM] = refusal(403, "API has not been used", "SERVICE_DISABLED", "cloudresourcemanager")
     ((_, mend),) = of(examined(stack())[State.WRONG], doctor.APIS)
@@ -249,8 +249,8 @@ def test_an_api_that_is_off_is_told_and_what_needs_it_is_not_called_fine(google:
 
 def test_a_project_that_nobody_may_see_is_wrong_and_nothing_else_is_asked(google: Google) -> None:
     google.answers[CRM] = refusal(403, "The caller does not have permission")
-    found = examined(stack())
-    assert of(found[State.WRONG], doctor.PROJECT)[0][1] == "gcloud projects describe mine"
+    observations = examined(stack())
+    assert of(observations[State.WRONG], doctor.PROJECT)[0][1] == "gcloud projects describe mine"
     assert google.asked == []
     assert of(examined(stack(""))[State.WRONG], "gcp:project")[0][1].startswith("pulumi config set gcp:project")
 
@@ -260,9 +260,9 @@ def test_without_credentials_the_rest_is_unknown(
 ) -> None:
     monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN")
     monkeypatch.setattr(google_api, "METADATA", "http://127.0.0.1:9")
-    found = examined(stack())
-    assert of(found[State.WRONG], doctor.SIGN_IN)[0][1] == "gcloud auth application-default login"
-    assert [each.subject for each in found[State.UNKNOWN]] == [
+    observations = examined(stack())
+    assert of(observations[State.WRONG], doctor.SIGN_IN)[0][1] == "gcloud auth application-default login"
+    assert [observation.subject for observation in observations[State.UNKNOWN]] == [
         "project, billing, APIs, roles, quotas and machine types"
     ]
     file = tmp_path / "application_default_credentials.json"
@@ -291,6 +291,6 @@ def test_a_login_that_has_ended_is_told_apart_from_a_network_that_is_away(
     (tmp_path / "gone").write_text("token", encoding="utf-8")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     doctor.forget()
-    found = examined(stack())
-    assert of(found[State.WRONG], doctor.SIGN_IN) == []
-    assert "cannot be reached" in of(found[State.UNKNOWN], doctor.SIGN_IN)[0][0]
+    observations = examined(stack())
+    assert of(observations[State.WRONG], doctor.SIGN_IN) == []
+    assert "cannot be reached" in of(observations[State.UNKNOWN], doctor.SIGN_IN)[0][0]

@@ -30,11 +30,11 @@ SECOND = {
 
 
 def values(*, protect: bool = False, second: dict[str, Any] | None = None, **store: Any) -> dict[str, Any]:
-    def change(found: dict[str, Any]) -> None:
-        found["protect"] = protect
-        found["store"] = {**STORE, **store}
+    def change(given: dict[str, Any]) -> None:
+        given["protect"] = protect
+        given["store"] = {**STORE, **store}
         if second:
-            found["clusters"]["second"] = second
+            given["clusters"]["second"] = second
 
     return raw(change)
 
@@ -58,7 +58,7 @@ def test_the_stack_creates_the_instance_and_every_cluster_mounts_it() -> None:
         assert spec["csi"]["volumeAttributes"] == {"ip": "203.0.113.10", "volume": "store"}
     claim = recording.result["dev"].store.claim
     assert (claim.access_mode, claim.storage_class) == ("ReadWriteMany", "")
-    assert {each.inputs["metadata"]["name"] for each in volumes} == {"slipway-test-store"}
+    assert {resource.inputs["metadata"]["name"] for resource in volumes} == {"slipway-test-store"}
 
 
 def test_only_the_nodes_of_the_clusters_mount_the_share() -> None:
@@ -78,7 +78,7 @@ def test_nodes_get_the_driver_and_the_project_its_api_and_there_is_no_bucket() -
     recording = declare(settings())
     addons = recording.one(CLUSTER).inputs["addonsConfig"]
     assert addons["gcpFilestoreCsiDriverConfig"] == {"enabled": True}
-    services = {each.inputs["service"] for each in recording.of("gcp:projects/service:Service")}
+    services = {resource.inputs["service"] for resource in recording.of("gcp:projects/service:Service")}
     assert "file.googleapis.com" in services
     assert recording.of(BUCKET) == []
 
@@ -87,7 +87,7 @@ def test_a_stack_with_a_bucket_has_nothing_of_filestore() -> None:
     recording = declare(load(raw()))
     assert "gcpFilestoreCsiDriverConfig" not in recording.one(CLUSTER).inputs["addonsConfig"]
     assert "file.googleapis.com" not in {
-        each.inputs["service"] for each in recording.of("gcp:projects/service:Service")
+        resource.inputs["service"] for resource in recording.of("gcp:projects/service:Service")
     }
 
 
@@ -117,10 +117,10 @@ PLACES: list[Case] = [
 def test_what_google_has_no_instance_of_is_refused_with_the_nearest_that_it_has(
     store: dict[str, Any], key: str, reason: str, fix: str
 ) -> None:
-    found = the_problem(values(**store))
-    assert found.key == f"slipway:{key}"
-    assert reason in found.reason
-    assert fix in found.fix
+    problem = the_problem(values(**store))
+    assert problem.key == f"slipway:{key}"
+    assert reason in problem.reason
+    assert fix in problem.fix
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_what_google_has_is_accepted(store: dict[str, Any]) -> None:
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
-    found = problems(values(tier="REGIONAL", location="us-west4-a", size="10Gi"))
-    assert {each.key for each in found} == {"slipway:store.location", "slipway:store.size"}
-    assert len(found) == 3
+    refused = problems(values(tier="REGIONAL", location="us-west4-a", size="10Gi"))
+    assert {problem.key for problem in refused} == {"slipway:store.location", "slipway:store.size"}
+    assert len(refused) == 3
 
 
 def test_teams_are_refused_since_they_would_share_all_files() -> None:

@@ -43,7 +43,7 @@ def test_without_a_word_nothing_is_logged_or_encrypted_with_a_key() -> None:
     assert "encryption" not in recording.one(BUCKET).inputs
     assert "logConfig" not in recording.one(SUBNET).inputs
     assert "cloudkms.googleapis.com" not in {
-        each.inputs["service"] for each in recording.of("gcp:projects/service:Service")
+        resource.inputs["service"] for resource in recording.of("gcp:projects/service:Service")
     }
 
 
@@ -54,7 +54,7 @@ def test_secrets_and_objects_are_encrypted_with_keys_that_are_rotated() -> None:
         "keyName": key_of(recording, "secrets-dev"),
     }
     assert recording.one(BUCKET).inputs["encryption"] == {"defaultKmsKeyName": key_of(recording, "store")}
-    assert {each.inputs["rotationPeriod"] for each in recording.of(KEY)} == {"7776000s"}
+    assert {resource.inputs["rotationPeriod"] for resource in recording.of(KEY)} == {"7776000s"}
     assert recording.one(RING).inputs["location"] == "us-central1"
 
 
@@ -69,9 +69,9 @@ def test_keys_can_be_used_before_anything_is_encrypted_with_them_and_only_by_who
         assert grant.inputs["member"].endswith(f"@{agent}.iam.gserviceaccount.com")
         assert grant.urn in recording.waits_for(recording.one(user))
     api = next(
-        each
-        for each in recording.of("gcp:projects/service:Service")
-        if each.inputs["service"] == "cloudkms.googleapis.com"
+        resource
+        for resource in recording.of("gcp:projects/service:Service")
+        if resource.inputs["service"] == "cloudkms.googleapis.com"
     )
     assert api.urn in recording.waits_for(recording.one(RING))
 
@@ -81,19 +81,19 @@ def test_a_destroy_destroys_no_key_and_can_be_followed_by_another_up(protect: bo
     recording = declare(hardened(protect=protect))
     kept = [*recording.of(RING), *recording.of(KEY)]
     assert len(kept) == 3
-    for each in kept:
-        assert each.retain_on_delete
-        assert each.protect is protect
+    for entry in kept:
+        assert entry.retain_on_delete
+        assert entry.protect is protect
     # Their names are never free again: Pulumi adds a random end to one that is not given.
-    assert all("name" not in each.inputs for each in kept)
-    assert all(each.retain_on_delete for each in recording.of(GRANT))
+    assert all("name" not in resource.inputs for resource in kept)
+    assert all(resource.retain_on_delete for resource in recording.of(GRANT))
 
 
 def test_each_region_has_a_ring_of_its_own() -> None:
     settings = hardened()
     store = settings.store.model_copy(update={"location": "us-east1"})
     recording = declare(settings.model_copy(update={"store": store}))
-    assert sorted(each.inputs["location"] for each in recording.of(RING)) == ["us-central1", "us-east1"]
+    assert sorted(resource.inputs["location"] for resource in recording.of(RING)) == ["us-central1", "us-east1"]
 
 
 def test_a_key_of_the_users_is_used_and_left_as_it_is() -> None:

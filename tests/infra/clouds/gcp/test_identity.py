@@ -83,7 +83,7 @@ def test_nobody_of_a_pool_is_let_in_before_a_cluster_has_brought_the_pool(store:
 def test_jobs_can_wait_for_every_grant_they_need(store: dict[str, Any]) -> None:
     recording = declare(changed(**store))
     waited = {resource._name for resource in recording.result["dev"].ready}
-    assert waited == {each.name for each in (*recording.of(BUCKET_GRANT), *recording.of(ACCOUNT_GRANT))}
+    assert waited == {resource.name for resource in (*recording.of(BUCKET_GRANT), *recording.of(ACCOUNT_GRANT))}
 
 
 def test_the_bucket_is_regional_private_and_keeps_what_is_deleted() -> None:
@@ -223,19 +223,19 @@ def with_apps(**store: Any) -> Settings:
 def test_an_app_reads_the_bucket_and_writes_its_own_folder_alone() -> None:
     recording = declare(with_apps(), then=lambda _: None)
     member = "/subject/ns/slipway/sa/mnist-"
-    found = {
-        (each.inputs["member"].partition(member)[2], each.inputs["role"]): each.inputs.get("condition")
-        for each in recording.of(BUCKET_GRANT)
-        if member in each.inputs["member"]
+    result = {
+        (resource.inputs["member"].partition(member)[2], resource.inputs["role"]): resource.inputs.get("condition")
+        for resource in recording.of(BUCKET_GRANT)
+        if member in resource.inputs["member"]
     }
-    assert found[("serving", "roles/storage.objectViewer")] is None
-    assert found[("notebook", "roles/storage.objectViewer")] is None
-    condition = found[("notebook", "roles/storage.objectUser")]
+    assert result[("serving", "roles/storage.objectViewer")] is None
+    assert result[("notebook", "roles/storage.objectViewer")] is None
+    condition = result[("notebook", "roles/storage.objectUser")]
     assert condition is not None
     assert condition["expression"] == (
         'resource.name.startsWith("projects/_/buckets/a-project-slipway-test/objects/mnist/notebook/")'
     )
-    assert len(found) == 3
+    assert len(result) == 3
     assert recording.result["dev"].app_annotations == {}
 
 
@@ -243,6 +243,9 @@ def test_an_app_that_impersonates_has_an_account_of_its_own() -> None:
     recording = declare(with_apps(impersonation={"projects": []}), then=lambda _: None)
     annotations = recording.result["dev"].app_annotations
     assert set(annotations) == {"mnist-serving", "mnist-notebook"}
-    accounts = {each.name: each.inputs["accountId"] for each in recording.of("gcp:serviceaccount/account:Account")}
+    accounts = {
+        resource.name: resource.inputs["accountId"]
+        for resource in recording.of("gcp:serviceaccount/account:Account")
+    }
     assert accounts["workload-app-mnist-serving"] == "slipway-test-app-mnist-serving"
     assert accounts["workload"] == "slipway-test-run"

@@ -247,8 +247,8 @@ def test_what_the_autoscaler_does_is_no_drift() -> None:
 
 @pytest.mark.parametrize("pool", [T4, {**H100, "spot": True}], ids=["attached", "built-in"])
 def test_a_gpu_pool_declares_the_taint_that_gke_would_add(pool: dict[str, Any]) -> None:
-    own = {"key": "team", "value": "a", "effect": "PreferNoSchedule"}
-    taints = declared({**pool, "taints": [own]})["nodeConfig"]["taints"]
+    custom = {"key": "team", "value": "a", "effect": "PreferNoSchedule"}
+    taints = declared({**pool, "taints": [custom]})["nodeConfig"]["taints"]
     assert taints == [
         {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"},
         {"key": "team", "value": "a", "effect": "PREFER_NO_SCHEDULE"},
@@ -356,15 +356,15 @@ NETWORKS = [
 
 @pytest.mark.parametrize(("pool", "name", "gbps"), NETWORKS)
 def test_pods_of_several_nodes_are_told_of_their_network(pool: dict[str, Any], name: str, gbps: int) -> None:
-    found = declare(with_pool(pool)).result["dev"].pools["extra"].interconnect
-    assert (found.name, found.bandwidth, found.resource) == (name, gbps, "")
-    assert found.environment == {"NCCL_SOCKET_NTHREADS": "4", "NCCL_NSOCKS_PERTHREAD": "1"}
+    interconnect = declare(with_pool(pool)).result["dev"].pools["extra"].interconnect
+    assert (interconnect.name, interconnect.bandwidth, interconnect.resource) == (name, gbps, "")
+    assert interconnect.environment == {"NCCL_SOCKET_NTHREADS": "4", "NCCL_NSOCKS_PERTHREAD": "1"}
 
 
 def test_of_a_cpu_pools_network_nothing_is_known() -> None:
     assert declare(with_pool({"machine_type": "n2-standard-4"})).result["dev"].pools["extra"].interconnect is None
 
 
-@pytest.mark.parametrize("name", [name for name, each in machine_types().items() if each.accelerator])
+@pytest.mark.parametrize("name", [name for name, value in machine_types().items() if value.accelerator])
 def test_every_gpu_machine_has_a_figure_of_its_network(name: str) -> None:
     assert node_gbps(NodeShape(name, disk_size_gb=100, max_pods=64), gvnic=True) > 0

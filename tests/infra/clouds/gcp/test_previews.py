@@ -64,8 +64,8 @@ def test_what_pulumi_only_forgets_is_said_with_what_it_goes_on_costing(
     left = [
         finding for finding in findings(DEV, {setting: off}, {setting: on}) if finding.policy == "leaves-billed"
     ]
-    assert [each.name.partition(" ")[0] for each in left] == [name]
-    assert all(each.harm for each in left)
+    assert [entry.name.partition(" ")[0] for entry in left] == [name]
+    assert all(finding.harm for finding in left)
     assert not [
         finding for finding in findings(DEV, {setting: on}, {setting: off}) if finding.policy == "leaves-billed"
     ]
@@ -74,10 +74,10 @@ def test_what_pulumi_only_forgets_is_said_with_what_it_goes_on_costing(
 def test_a_key_of_a_fixed_name_keeps_it() -> None:
     """As stacks have it that were brought up when the name of a key had no random end."""
     after = previewed(DEV, {"store.kms_key": "own"})
-    key = next(each for each in after.of_type("gcp:kms/cryptoKey:CryptoKey") if each.name == "store")
+    key = next(resource for resource in after.of_type("gcp:kms/cryptoKey:CryptoKey") if resource.name == "store")
     named = replace(key, properties={**key.properties, "name": "store"}, ignore_changes=())
     before = replace(after, resources={**after.resources, key.urn: named})
-    assert not [each for each in compare_resources(before, after) if each.operation is not None]
+    assert not [entry for entry in compare_resources(before, after) if entry.operation is not None]
 
 
 TRAIN = {
@@ -106,8 +106,12 @@ TRAIN = {
     ids=["spot", "rename"],
 )
 def test_a_pool_that_is_replaced_or_renamed_says_which_jobs_end(changes: Mapping[str, Any]) -> None:
-    found = findings(DEV, changes)
-    [ended] = [each for each in found if (each.policy, each.name.split()[0]) == ("ends-running-pods", "dev-train")]
+    matching = findings(DEV, changes)
+    [ended] = [
+        finding
+        for finding in matching
+        if (finding.policy, finding.name.split()[0]) == ("ends-running-pods", "dev-train")
+    ]
     assert "mnist-train" in ended.reason
 
 
@@ -120,14 +124,18 @@ def test_a_pool_that_is_replaced_or_renamed_says_which_jobs_end(changes: Mapping
     ids=["zones", "machine-type"],
 )
 def test_a_pool_whose_nodes_go_without_it_says_which_jobs_end(changes: Mapping[str, Any]) -> None:
-    found = findings(DEV, changes)
-    [ended] = [each for each in found if (each.policy, each.name.split()[0]) == ("ends-running-pods", "dev-train")]
+    matching = findings(DEV, changes)
+    [ended] = [
+        finding
+        for finding in matching
+        if (finding.policy, finding.name.split()[0]) == ("ends-running-pods", "dev-train")
+    ]
     assert "mnist-train" in ended.reason
 
 
 def test_objects_that_a_shorter_time_deletes_are_had_back_from_soft_delete_only() -> None:
-    found = findings(DEV, {"store.old_version_days": 10}, {"store.old_version_days": 30})
-    [finding] = [each for each in found if each.policy == "deletes-data"]
+    matching = findings(DEV, {"store.old_version_days": 10}, {"store.old_version_days": 30})
+    [finding] = [finding for finding in matching if finding.policy == "deletes-data"]
     assert finding.harm
     assert "daysSinceNoncurrentTime 30 → 10" in finding.reason
     assert "soft delete" in finding.reason
@@ -141,11 +149,11 @@ def test_protection_that_is_switched_off_is_said_of_everything_that_it_kept() ->
 
 def let_in(name: str, changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> str:
     """What is said of whom a change lets in, without whom it let in before."""
-    found = [
+    result = [
         finding for finding in findings(name, changes, base) if finding.policy in {"lets-in", "opens-to-people"}
     ]
-    assert all(each.harm for each in found)
-    return "\n".join(each.reason for each in found)
+    assert all(finding.harm for finding in result)
+    return "\n".join(finding.reason for finding in result)
 
 
 IMPERSONATING: dict[str, Any] = {"store.impersonation": {"projects": []}}
@@ -211,7 +219,7 @@ def test_people_behind_identity_aware_proxy_are_named() -> None:
 
 def test_a_claim_that_runs_by_the_clock_hold_cannot_go_before_them() -> None:
     def refused(changes: Mapping[str, Any]) -> list[str]:
-        return [each.name for each in findings("gcp-batch", changes) if each.policy == "deletion-refused"]
+        return [finding.name for finding in findings("gcp-batch", changes) if finding.policy == "deletion-refused"]
 
     bucket = {"store": {"kind": "gcs", "location": "us-central1"}}
     assert refused(bucket) == ["batch-store (PersistentVolumeClaim)"]

@@ -52,13 +52,13 @@ def settings(request: pytest.FixtureRequest) -> Settings:
 
 
 def gpu_pool(machine_type: str) -> Resource:
-    found = [
+    result = [
         pool
         for pool in declare(stack_settings("gcp-prod")).of(NODE_POOL)
         if pool.inputs["nodeConfig"]["machineType"] == machine_type
     ]
-    assert len(found) == 1
-    return found[0]
+    assert len(result) == 1
+    return result[0]
 
 
 @pytest.mark.parametrize("machine_type", TUTORIAL)
@@ -130,5 +130,7 @@ def test_they_can_be_declared(settings: Settings, preview: bool) -> None:
 def test_pods_reach_the_metadata_server_for_their_identity(settings: Settings) -> None:
     platforms = declare(settings).result
     for platform in platforms.values():
-        (metadata,) = [each for each in platform.egress if each.cidr == "169.254.169.254/32" and 80 in each.ports]
+        (metadata,) = [
+            entry for entry in platform.egress if entry.cidr == "169.254.169.254/32" and 80 in entry.ports
+        ]
         assert list(metadata.protocols) == ["TCP"]
