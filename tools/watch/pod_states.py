@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from infra import clouds
-from infra.clouds.registry import CLOUDS
+from infra.clouds import registry
 from infra.kubernetes.labels import COMPONENT
 from infra.review.stack import Properties, at, mapping, mappings, text, whole
 from tools.watch.observed import (
@@ -82,8 +81,8 @@ _OTHERWISE = {
 
 def files() -> list[Path]:
     """The files with the words that are known, those of clouds first."""
-    packages = Path(clouds.__file__).parent
-    of_clouds = [packages / name / FILE for name in CLOUDS]
+    packages = Path(registry.__file__).parent
+    of_clouds = [packages / name / FILE for name in registry.CLOUDS]
     return [*filter(Path.is_file, of_clouds), Path(__file__).parent / FILE]
 
 
