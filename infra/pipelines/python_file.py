@@ -328,14 +328,14 @@ def app_misfits(
     """
     names = Counter(app.name for app in apps)
     taken = {
-        **{service.name: "a service" for service in services},
-        **{name: "a step" for step in steps for name in (step.name, *([step.variant.of] if step.variant else []))},
+        **{service.name: "service" for service in services},
+        **{name: "step" for step in steps for name in (step.name, *([step.variant.of] if step.variant else []))},
     }
     for name, count in names.items():
         if count > 1:
             yield f"two apps are called `{name}`"
         if name in taken:
-            yield f"an app and {taken[name].removeprefix('a ')} are called `{name}`"
+            yield f"an app and a {taken[name]} are called `{name}`"
     for app in apps:
         for reason in (*_program(app), *_ports(app), *_steps(app, steps), *_connects(app, apps)):
             yield f"app `{app.name}` {reason}"

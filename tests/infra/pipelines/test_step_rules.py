@@ -1,10 +1,11 @@
-"""Steps that cannot be those of one pipeline, whichever way they are declared."""
+"""Steps, services and apps that cannot be those of one pipeline, whichever way they are declared."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
 from infra.pipelines.contract import (
     Best,
     Command,
@@ -15,7 +16,7 @@ from infra.pipelines.contract import (
     StepSettings,
     Variant,
 )
-from infra.pipelines.python_file import step_misfits
+from infra.pipelines.python_file import app_misfits, step_misfits
 from infra.pipelines.results import File, Number
 
 PLACE = StepSettings(pool="cpu")
@@ -140,4 +141,41 @@ def test_services_and_items_that_do_not_fit(
     steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration], names: list[str]
 ) -> None:
     (reason,) = step_misfits(steps, services)
+    assert [name for name in names if name not in reason] == []
+
+
+SHOP = AppDeclaration("shop", "The shop", AppSettings(pool="cpu"), 8080, ["serve", "--port", "{port}"])
+PAGE = replace(SHOP, name="page", connects=["shop"], inputs={"train": "train"}, after=["prepare"])
+
+
+def test_apps_that_fit() -> None:
+    assert list(app_misfits([SHOP, PAGE], [PREPARE, step("train")], [QUEUE])) == []
+
+
+@pytest.mark.parametrize(
+    ("apps", "names"),
+    [
+        ([SHOP, SHOP], ["two apps", "`shop`"]),
+        ([replace(SHOP, name="prepare")], ["a step", "`prepare`"]),
+        ([replace(SHOP, name="train")], ["a step", "`train`"]),
+        ([replace(SHOP, name="queue")], ["a service", "`queue`"]),
+        ([replace(SHOP, arguments=[])], ["`module`"]),
+        ([replace(SHOP, keeps_data=True)], ["`KeptAppSettings`"]),
+        ([replace(SHOP, arguments=["{prt}"])], ["`prt`"]),
+        ([replace(SHOP, arguments=["{token}"])], ["`token`"]),
+        ([replace(SHOP, inputs={"port": "prepare"})], ["`port`"]),
+        ([replace(SHOP, environment={"KEY": "x"}, secrets={"KEY": "key"})], ["`KEY`"]),
+        ([replace(SHOP, ports={"http": 8081})], ["`http`"]),
+        ([replace(SHOP, ports={"grpc": 8080})], ["8080"]),
+        ([replace(SHOP, port=80)], ["port 80"]),
+        ([replace(SHOP, metrics=Metrics(port="numbers"))], ["`numbers`"]),
+        ([replace(SHOP, after=["publish"])], ["`publish`"]),
+        ([replace(SHOP, inputs={"train": "train"}, arguments=["--model={train}"])], ["`train`"]),
+        ([replace(SHOP, connects=["shop"])], ["itself"]),
+        ([SHOP, replace(PAGE, environment={"SHOP_ADDRESS": "x"})], ["`SHOP_ADDRESS`"]),
+        ([replace(SHOP, connects=["page"]), replace(PAGE, inputs={})], ["`shop` and `page`"]),
+    ],
+)
+def test_apps_that_do_not_fit_are_told_by_name(apps: Sequence[AppDeclaration], names: list[str]) -> None:
+    (reason,) = app_misfits(apps, [PREPARE, *TRAIN], [QUEUE])
     assert [name for name in names if name not in reason] == []
