@@ -253,7 +253,8 @@ def collect(modules: Sequence[str], root: Path, extra: Sequence[str] = ()) -> Fi
     packages = {module.partition(".")[0] for module in modules}
     pending = [(module, f"{module} is to be started") for module in modules]
     for module in modules:
-        if _is_package(module, root):
+        # A package may go without `__init__.py`; a module of its name would come first.
+        if _is_package(module, root) or (_file_of(module, root) is None and _is_directory(module, root)):
             pending.append((f"{module}.__main__", f"{module} is to be started"))
     seen: set[str] = set()
     contents: dict[str, bytes] = {}

@@ -60,14 +60,13 @@ def test_follows_imports_of_imports_and_of_packages_on_the_way(root: Path) -> No
     assert bundled(root) == PACKAGES | {"work/common.py", "work/digits/data.py"}
 
 
-def test_a_package_is_started_through_its_main_module(root: Path) -> None:
+@pytest.mark.parametrize("regular", [True, False])
+def test_a_package_is_started_through_its_main_module(root: Path, regular: bool) -> None:
     (root / "work/digits/__main__.py").write_text("import work.common", encoding="utf-8")
-    assert bundled(root, module="work.digits") == {
-        "work/__init__.py",
-        "work/digits/__init__.py",
-        "work/digits/__main__.py",
-        "work/common.py",
-    }
+    if not regular:
+        (root / "work/digits/__init__.py").unlink()
+    files = {"work/__init__.py", "work/digits/__main__.py", "work/common.py"}
+    assert bundled(root, module="work.digits") == files | ({"work/digits/__init__.py"} if regular else set())
 
 
 def test_leaves_out_what_editors_and_python_leave_behind(root: Path) -> None:
