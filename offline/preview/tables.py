@@ -19,9 +19,6 @@ from offline.evaluated.model import (
 )
 from offline.evaluated.phrasing import UNKNOWN, duration, join, many, money
 
-NAMED = 3
-"""Up to this many Jobs are named in the table of a comment with their pools; more are counted."""
-
 IDLE, MOST, NODES = "Idle a month", "At most an hour", "Nodes"
 
 AMOUNTS = ("Each an hour", "How many", "Idle an hour", "At most an hour")
@@ -35,7 +32,7 @@ BASES = {
 """The bases of the times of Jobs as text."""
 
 
-def columns(preview: Preview, named: int = NAMED) -> dict[str, list[str]]:
+def columns(preview: Preview, named: int = 0) -> dict[str, list[str]]:
     """The cells of each column by heading, for those of `stacks_in_table`. No column is empty.
 
     Up to ``named`` Jobs of a stack are named; more are counted.

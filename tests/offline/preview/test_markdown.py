@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from offline.evaluated.model import Changes, Operation, PropertyChange, ResourceChange, StackPreview
 from offline.preview.differences import rows
-from offline.preview.markdown import LIMIT, comment
-from tests.offline.preview.samples import broken, cost, preview, stack
+from offline.preview.markdown import JOBS, LIMIT, comment
+from tests.offline.preview.samples import broken, changes, cost, preview, stack
 
 
 def balanced(text: str) -> bool:
@@ -33,6 +33,19 @@ def test_names_the_property_that_forces_a_replacement_and_the_jobs_that_run() ->
         "| **runs again** | `mnist-train` Job | on pool train, 1 nvidia-tesla-t4: workloads/mnist/train.py" in text
     )
     assert "&#36;131.40 (+&#36;14.60)" in text
+
+
+@pytest.mark.parametrize(("count", "words"), [(JOBS, "job-0, job-1, job-2 on train"), (JOBS + 1, "4 on train")])
+def test_a_few_jobs_are_named_in_the_table_and_more_are_counted(count: int, words: str) -> None:
+    (run,), job = changes().runs, changes().resources[-1]
+    updates = [{"name": f"job-{index}", "urn": f"{run.urn}-{index}"} for index in range(count)]
+    jobs = Changes(
+        resources=[job.model_copy(update=update) for update in updates],
+        runs=[run.model_copy(update=update) for update in updates],
+    )
+    text = comment(preview(StackPreview(stack="dev", changes=jobs)))
+    (row,) = [line for line in text.splitlines() if line.startswith("| **dev**")]
+    assert f"| {words} |" in row
 
 
 def test_a_job_that_runs_is_told_once() -> None:
@@ -95,7 +108,7 @@ def test_no_stack_is_ever_left_out(count: int) -> None:
     st.integers(min_value=2_000, max_value=LIMIT),
 )
 def test_any_text_fits_and_stays_in_its_table(texts: list[str], limit: int) -> None:
-    changes = Changes(
+    named_by_text = Changes(
         resources=[
             ResourceChange(
                 urn=f"urn:{index}",
@@ -108,11 +121,11 @@ def test_any_text_fits_and_stays_in_its_table(texts: list[str], limit: int) -> N
             for index, text in enumerate(texts)
         ]
     )
-    text = comment(preview(StackPreview(stack="one", changes=changes)), limit)
+    text = comment(preview(StackPreview(stack="one", changes=named_by_text)), limit)
     assert len(text) <= limit
     assert balanced(text)
     found = [line for line in text.splitlines() if line.startswith("| **updated")]
-    assert len(found) in {0, len(rows(changes))}
+    assert len(found) in {0, len(rows(named_by_text))}
     assert all(row.count("|") == 4 for row in found)
 
 
