@@ -45,7 +45,7 @@ class Google:
     """Answers by host and path, without the query; ``asked`` are the bodies of POSTs."""
 
     answers: dict[str, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
-    wanted: list[Any] = field(default_factory=list)
+    bodies: list[Any] = field(default_factory=list)
 
     def healthy(self) -> None:
         """As for a project that has everything."""
@@ -117,7 +117,7 @@ def google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[Google]
             self.wfile.write(content)
 
         def do_POST(self) -> None:
-            served.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            served.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.do_GET()
 
         def log_message(self, format: str, *args: Any) -> None:
@@ -190,7 +190,7 @@ def test_a_project_that_has_everything_is_fine(google: Google, tmp_path: Path) -
     assert of(observations[State.FINE], doctor.APIS) == [
         ("3 of 4 are on; `pulumi up` switches on file.googleapis.com", "")
     ]
-    assert "iam.serviceAccounts.actAs" in google.asked[0]["permissions"]
+    assert "iam.serviceAccounts.actAs" in google.bodies[0]["permissions"]
 
 
 def test_each_thing_that_is_missing_comes_with_its_command(google: Google) -> None:
@@ -251,7 +251,7 @@ def test_a_project_that_nobody_may_see_is_wrong_and_nothing_else_is_asked(google
     google.answers[CRM] = refusal(403, "The caller does not have permission")
     observations = examined(stack())
     assert of(observations[State.WRONG], doctor.PROJECT)[0][1] == "gcloud projects describe mine"
-    assert google.asked == []
+    assert google.bodies == []
     assert of(examined(stack(""))[State.WRONG], "gcp:project")[0][1].startswith("pulumi config set gcp:project")
 
 
