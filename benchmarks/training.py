@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads.mnist.data import load, save
+from workloads.mnist.batches import load, save
 from workloads.runtime.store import load_manifest, publish
 
 ROOT = Path(__file__).resolve().parents[1]

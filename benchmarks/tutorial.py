@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from workloads.mnist.data import load
+from workloads.mnist.batches import load
 from workloads.runtime.devices import before_import
 
 _started = time.monotonic()

@@ -25,8 +25,15 @@ from infra.stack.clusters import (
     declare_workspaces,
 )
 from infra.stack.configuration import checked, configured
-from infra.stack.outputs import export_access, export_metrics, export_platform, export_results
-from infra.stack.placed_stack import declare_platforms, declare_schedules, place_pipelines
+from infra.stack.placed_stack import (
+    declare_platforms,
+    declare_schedules,
+    export_access,
+    export_metrics,
+    export_platform,
+    export_results,
+    place_pipelines,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 """The repository, whose files the steps ship."""

@@ -20,8 +20,7 @@ from infra.pipelines.matrix import NAME_LIMIT
 from infra.pipelines.pods import Build, Place
 from infra.pipelines.python_file import circle_of
 from infra.schema.base import Cpu, Int, Memory, Model, Size
-from infra.schema.images import Image
-from infra.schema.names import name_findings
+from infra.schema.names import Image, name_findings
 from infra.schema.problems import Finding, Path, did_you_mean, listed
 
 APPS = "apps"

@@ -17,9 +17,8 @@ from infra.pipelines import pods
 from infra.pipelines.images import ImageBuild
 from infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
 from infra.schema.base import Int, Model, Size, refuse
-from infra.schema.images import Image
 from infra.schema.ingress import IngressSettings
-from infra.schema.names import DIGEST_LENGTH, KUBERNETES_NAME_LIMIT, fit
+from infra.schema.names import DIGEST_LENGTH, KUBERNETES_NAME_LIMIT, Image, fit
 
 MOST_REPLICAS = 100
 """Pods of one app. A mistake has more."""

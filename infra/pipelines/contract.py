@@ -18,7 +18,7 @@ from infra.pipelines.results import Result
 from infra.platform import Pool, Priority, Resources
 from infra.schema.base import Duration, Int, Model, PoolSettings, Size, refuse
 from infra.schema.cron import Cron, TimeZone
-from infra.schema.images import Image
+from infra.schema.names import Image
 from infra.schema.paths import STORED
 from infra.schema.problems import Finding, Path, Problem
 

@@ -1,4 +1,9 @@
-"""The contract of a review: the facts that a cloud has about resources, and how they are added to a stack."""
+"""The contract of a review: the facts that a cloud has about resources, and how they are added to a stack.
+
+Everything in this folder is plain data: a declared stack without the SDKs that declared it. The engines in
+``offline`` fill a `stack.Stack` from an evaluation, or from Pulumi's own when they are run as a policy pack; the
+clouds answer through a `Review`. Importing any of it, a cloud's review included, never imports an SDK.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

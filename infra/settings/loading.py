@@ -10,11 +10,10 @@ from infra.platform_output import Resolve
 from infra.schema import yaml_files
 from infra.schema.problems import Finding, Problem, SettingsError, key_of
 from infra.schema.validation import as_written, order
-from infra.settings.checks import admission, apps, ingress, kueue, pipelines, stack, steps
+from infra.settings.checks import apps, kueue, pipelines, stack, steps
 from infra.settings.model import Rehearsal, Settings
 from infra.settings.parsing import OVERLAY, Reading, read
-from infra.settings.pipelines import folder, folders_in, is_known
-from infra.settings.references import unread
+from infra.settings.pipelines import folder, folders_in, is_known, unread
 
 CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     stack.check_names,
@@ -28,9 +27,9 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     apps.check_apps,
     kueue.check,
     kueue.check_kueue,
-    admission.check_admission,
+    steps.check_admission,
     stack.check_metrics,
-    ingress.check,
+    apps.check_ingress,
     stack.check_secrets,
     stack.check,
 )

@@ -17,7 +17,7 @@ from infra.pipelines.contract import PipelineSettings, PodSettings, Resident
 from infra.pipelines.images import CPU_IMAGE
 from infra.platform import Egress, Resources
 from infra.schema.base import ChartSettings, Cidr, Cpu, Duration, Int, Labels, Memory, Model, Size, Team, refuse
-from infra.schema.images import REFERENCE
+from infra.schema.names import REFERENCE
 from infra.schema.paths import LocalPath, StorePath
 from infra.schema.request import Request
 from infra.schema.secret_values import SecretText

@@ -24,7 +24,7 @@ from infra.schema.validation import (
     rests_on_readable,
     salvage,
 )
-from infra.settings import references
+from infra.settings import pipelines as references
 from infra.settings.model import KueueSettings, MetricsSettings, RegistrySettings, Settings, model_of
 from infra.settings.pipelines import KEY, any_services, app_volumes, apps_of_teams, apps_with_store, exposed
 

@@ -20,8 +20,7 @@ from infra.kubernetes.image_builds.build import (
 from infra.kubernetes.ingress.exposure import proxied
 from infra.kubernetes.ingress.login_proxy import SIZE as PROXY
 from infra.kubernetes.ingress.login_proxy import pods_of_proxy
-from infra.kubernetes.kueue import LOCAL_QUEUE, Kueue, KueueArgs
-from infra.kubernetes.kueue_release import KueueReleaseArgs, host_pool
+from infra.kubernetes.kueue import LOCAL_QUEUE, Kueue, KueueArgs, KueueReleaseArgs, host_pool
 from infra.kubernetes.metrics.exporters import GpuExporterArgs
 from infra.kubernetes.metrics.monitors import Metrics, MetricsArgs
 from infra.kubernetes.metrics.prometheus import PrometheusArgs

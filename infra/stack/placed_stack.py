@@ -1,26 +1,36 @@
-"""The pipelines of a stack on the pools of its clusters, and what runs them by the clock."""
+"""The pipelines of a stack on the pools of its clusters, what runs them by the clock, and the stack's outputs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import pulumi
 from pydantic import SecretStr
 
 from infra.clouds.contract import Cloud
+from infra.kubernetes import device_plugin
+from infra.kubernetes.app import PipelineApp
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.image_builds.build import Images
 from infra.kubernetes.job import StepJob
+from infra.kubernetes.kueue import Kueue
+from infra.kubernetes.metrics.monitors import Metrics
+from infra.kubernetes.results import Outputs, app_outputs
 from infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
 from infra.kubernetes.service import services_of
 from infra.kubernetes.workspace import Workspace
 from infra.pipelines.contract import Notify, Resident, residents
 from infra.pipelines.images import CPU_IMAGE
+from infra.pipelines.results import CONNECT, KUBECONFIG, METRICS, METRICS_PASSWORDS, PLATFORM, SHOW, STORE
 from infra.placed import App, Service, Step
 from infra.placement.placing import place, place_apps
 from infra.platform import Platform
+from infra.platform_output import published
 from infra.settings.model import Settings
 from infra.stack.configuration import pipelines_of
+
+# The pipelines of a stack on the pools of its clusters, and what runs them by the clock.
 
 
 @dataclass(frozen=True)
@@ -115,3 +125,42 @@ def _webhook(notify: Notify | None, secrets: Mapping[str, SecretStr]) -> str | N
     if notify is None:
         return None
     return secrets[notify.secret].get_secret_value() if notify.secret else notify.url
+
+
+# The outputs of a stack: results by pipeline, and how people reach its clusters, pages and store.
+
+
+def export_results(stack: PlacedStack, outputs: Outputs, apps: Mapping[str, PipelineApp]) -> None:
+    """The results of each pipeline's steps, and where its apps are; ``apps`` are by ``<pipeline>-<app>``."""
+    for name, steps in stack.steps.items():
+        of_pipeline = [apps[f"{app.pipeline}-{app.name}"] for app in stack.apps[name]]
+        pulumi.export(name, outputs.of(steps) | app_outputs(of_pipeline))
+    if outputs.described:
+        pulumi.export(SHOW, outputs.described)
+
+
+def export_access(platforms: Mapping[str, Platform]) -> None:
+    """The store's URL, and how a person connects to each cluster."""
+    pulumi.export(STORE, next(iter(platforms.values())).store.url)
+    pulumi.export(CONNECT, {name: platform.connect for name, platform in platforms.items()})
+    pulumi.export(
+        KUBECONFIG,
+        pulumi.Output.secret({name: platform.kubeconfig for name, platform in platforms.items()}),
+    )
+
+
+def export_metrics(metrics: Mapping[str, Metrics]) -> None:
+    """How a person reaches the dashboards of each cluster that has some, and with which password."""
+    if pages := {name: read.forward for name, read in metrics.items() if read.forward}:
+        pulumi.export(METRICS, pages)
+        passwords = {name: read.password for name, read in metrics.items() if read.password is not None}
+        pulumi.export(METRICS_PASSWORDS, pulumi.Output.secret(passwords))
+
+
+def export_platform(stack: PlacedStack, queues: Mapping[str, Kueue]) -> None:
+    """What the stacks of other teams need to run their Jobs here."""
+    clusters = stack.settings.clusters.items()
+    clouds = {name: (cluster.cloud, stack.platforms[name]) for name, cluster in clusters}
+    devices = {name: device_plugin.fingerprint(platform) for name, platform in stack.platforms.items()}
+    access = {name: queue.access for name, queue in queues.items()}
+    pulumi.export(PLATFORM, published(stack.settings.teams, clouds, devices, access))

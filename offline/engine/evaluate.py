@@ -21,12 +21,12 @@ from pulumi.runtime.stack import Stack
 from infra.emulator import Emulator, StoreFiles
 from infra.platform_output import Resolve
 from infra.review.stack import mapping
-from infra.schema.images import UNREAD
+from infra.schema.names import UNREAD
 from infra.schema.problems import PREFIX, Problem, SettingsError
 from infra.schema.secret_values import MASK
 from infra.settings.loading import load
 from infra.settings.model import Settings
-from infra.settings.references import unread
+from infra.settings.pipelines import unread
 from offline.engine.monitor import Cloud, Evaluation, EvaluationError, Hooks, Monitor, NoStore, Observer
 from offline.engine.stack_config import for_engine
 

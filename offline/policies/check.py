@@ -15,7 +15,7 @@ from infra.review.stack import Stack, mapping
 from infra.schema.problems import did_you_mean, key_of
 from infra.settings.model import Suppression
 from offline.evaluated.model import Finding, Suppressed
-from offline.policies import changes, images, jobs, openings, pods, pools, security, service_changes, services
+from offline.policies import changes, jobs, openings, pods, pools, security, services
 from offline.policies import jobs as interconnects
 from offline.policies import jobs as limits
 from offline.policies.changes import Change, ChangePolicy
@@ -36,8 +36,8 @@ EVERYWHERE: Sequence[Policy] = (
     *jobs.POLICIES,
     *security.POLICIES,
     *security.EXPOSED_SECRET_POLICIES,
-    *images.POLICIES,
-    *images.IMAGE_BUILD_POLICIES,
+    *pods.IMAGE_POLICIES,
+    *pods.IMAGE_BUILD_POLICIES,
     *security.PROTECTION_POLICIES,
     *limits.LIMIT_POLICIES,
     *services.POLICIES,
@@ -50,7 +50,7 @@ EVERYWHERE: Sequence[Policy] = (
 
 CHANGE_POLICIES: Sequence[ChangePolicy] = (
     *changes.POLICIES,
-    *service_changes.POLICIES,
+    *services.SERVICE_CHANGE_POLICIES,
     *changes.APP_CHANGE_POLICIES,
     *openings.CHANGE_POLICIES,
     *changes.OUTSIDE_FOLDER_POLICIES,

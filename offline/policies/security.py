@@ -29,7 +29,7 @@ from infra.schema.secret_values import MASK, OF_CLIENT, looks_like, secret
 from infra.schema.secret_values import words as secret_values_words
 from offline.evaluated.pod_rules import Breach, Rule, breaches, effective, words
 from offline.evaluated.workloads import Workload, as_patched, workloads
-from offline.policies.images import CHARTS, built_image
+from offline.policies.pods import CHARTS, built_image
 
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
 ROLES = (f"{RBAC}:ClusterRole", f"{RBAC}:Role")

@@ -43,7 +43,7 @@ from offline.policies.check import (
     suppressions_of,
     unset_findings,
 )
-from offline.policies.images import BuiltImage, built_image
+from offline.policies.pods import BuiltImage, built_image
 from offline.preview.differences import compare, output_remarks
 from offline.preview.revisions import Evaluations
 from offline.preview.verdict import impact

@@ -24,8 +24,8 @@ from offline.rehearsal.engine import Engine
 from offline.rehearsal.machine.processes import LOOPBACK
 from offline.rehearsal.output import outcome
 from offline.rehearsal.output.outcome import Configuration, Options, console_for
-from offline.rehearsal.records import ServicePhase
 from offline.rehearsal.session import Session
+from offline.rehearsal.state import ServicePhase
 
 STACK = "demo"
 

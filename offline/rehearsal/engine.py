@@ -16,16 +16,17 @@ from offline.engine.monitor import NotCreatedError, Observer
 from offline.evaluated.queues import AdmittedJob, QueuedJob, Queues, decide, queued_job, queues_of
 from offline.evaluated.scheduling import PodRequest, Toleration, add
 from offline.evaluated.workloads import STATEFUL_SET, Workload
-from offline.policies.images import built_image
+from offline.policies.pods import built_image
 from offline.rehearsal.cluster import job_controller
-from offline.rehearsal.cluster.api_server import ApiServer, mounts_token
 from offline.rehearsal.cluster.cluster_objects import (
+    ApiServer,
     DevicePlugins,
     Namespace,
     Objects,
     RefusedError,
     admit,
     cluster_of,
+    mounts_token,
 )
 from offline.rehearsal.cluster.containers import Containers
 from offline.rehearsal.cluster.job_controller import Disruption, JobResult, JobSpec, LinkedStop, keep_apart
@@ -36,8 +37,7 @@ from offline.rehearsal.cluster.scheduler import Scheduler, UnschedulableError
 from offline.rehearsal.cluster.server_specs import app_of
 from offline.rehearsal.cluster.services import Services, Surroundings
 from offline.rehearsal.machine.processes import CancelledError, Reaper, Stop, as_declared, free_ports
-from offline.rehearsal.records import JobRecord, Phase, ServiceRecord
-from offline.rehearsal.state import Place, Results, State
+from offline.rehearsal.state import JobRecord, Phase, Place, Results, ServiceRecord, State
 
 # Kueue in a rehearsal: Jobs with a queue's name wait until there is quota for all of their pods.
 

@@ -39,17 +39,16 @@ from offline.rehearsal.cluster.cluster_objects import cluster_of
 from offline.rehearsal.cluster.containers import Containers
 from offline.rehearsal.cluster.server_specs import app_of, only_said
 from offline.rehearsal.engine import Engine
-from offline.rehearsal.machine import launch, programs
+from offline.rehearsal.machine import processes, programs
 from offline.rehearsal.machine.environments import Environments
 from offline.rehearsal.machine.processes import Reaper
 from offline.rehearsal.output import terminal
+from offline.rehearsal.output.charts import usage_of
 from offline.rehearsal.output.comparison import compare
 from offline.rehearsal.output.outcome import OK, Configuration, Options, Outcome
 from offline.rehearsal.output.results import ITEMS_FAILED, collect
 from offline.rehearsal.output.terminal import LiveDisplay, PlainDisplay
-from offline.rehearsal.output.usage import usage_of
-from offline.rehearsal.records import Phase
-from offline.rehearsal.state import OUTPUTS, RESULTS, Lock, Place, Results, State, kept
+from offline.rehearsal.state import OUTPUTS, RESULTS, Lock, Phase, Place, Results, State, kept
 
 # A stack's secrets, which a rehearsal cannot decrypt: from this machine's environment, or placeholders.
 
@@ -217,7 +216,7 @@ class Session:
             state = State.load(place)
             remarks = [f"{state.problem}; every Job runs again"] if state.problem else []
             remarks += place.create()
-            if launch.landlock() < launch.LANDLOCK:
+            if processes.landlock() < processes.LANDLOCK:
                 remarks.append(WRITES)
             files_to_copy = self.configuration.settings.rehearsal.store_files
             remarks += store_files.give(files_to_copy, place.store, self.options.root)

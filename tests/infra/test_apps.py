@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.existing.emulator import Emulator as ExistingEmulator
+from infra.clouds.existing.platforms import Emulator as ExistingEmulator
 from infra.program import declare
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load

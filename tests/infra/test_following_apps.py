@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.existing.emulator import Emulator
+from infra.clouds.existing.platforms import Emulator
 from infra.clouds.registry import reviews
 from infra.program import declare
 from infra.review.contract import reviewed

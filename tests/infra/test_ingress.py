@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.clouds.aws.emulator import Emulator as AwsEmulator
-from infra.clouds.existing.emulator import Emulator as ExistingEmulator
+from infra.clouds.existing.platforms import Emulator as ExistingEmulator
 from infra.clouds.gcp.emulator import Emulator as GcpEmulator
 from infra.emulator import Emulator
 from infra.kubernetes.ingress.login_proxy import image

@@ -13,7 +13,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.clouds.existing.emulator import Emulator as ExistingEmulator
+from infra.clouds.existing.platforms import Emulator as ExistingEmulator
 from infra.program import ROOT, declare
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load

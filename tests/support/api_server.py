@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from offline.rehearsal.cluster import api_server
+from offline.rehearsal.cluster import cluster_objects
 
 PLURALS = {"NetworkPolicy": "networkpolicies", "StorageClass": "storageclasses"}
 CLUSTER_WIDE = {"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "StorageClass"}
@@ -68,7 +68,7 @@ def serving(
 ) -> Generator[Cluster]:
     """Answers whoever uses the kubeconfig that this writes to ``path``; its current context is ``here``."""
     cluster = Cluster(list(objects), refused)
-    with api_server.serving(lambda path_of_request, _: cluster.answer(path_of_request)) as port:
+    with cluster_objects.serving(lambda path_of_request, _: cluster.answer(path_of_request)) as port:
         path.write_text(yaml.safe_dump(kubeconfig(port)), encoding="utf-8")
         yield cluster
 

@@ -17,8 +17,8 @@ from rich.console import Console
 from infra.program import declare
 from offline.rehearsal.engine import Engine
 from offline.rehearsal.output.outcome import Options, Outcome
-from offline.rehearsal.records import JobRecord, Phase, ServiceRecord
 from offline.rehearsal.session import Session, configure
+from offline.rehearsal.state import JobRecord, Phase, ServiceRecord
 from tests.support.checkout import ROOT
 from tests.support.tree import write_tree
 

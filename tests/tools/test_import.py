@@ -16,9 +16,8 @@ from infra.pipelines.discovery import ROOT
 from infra.pipelines.file.reading import Folder
 from infra.pipelines.file.reading import read as read_pipeline
 from tools.importing.__main__ import main
-from tools.importing.conversion import STEP, Imported, convert
+from tools.importing.conversion import STEP, Imported, convert, draft
 from tools.importing.manifest import read, rules
-from tools.importing.writing import draft
 from tools.new.writing import Draft, RefusedError
 from tools.reference import imports
 

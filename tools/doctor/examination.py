@@ -23,7 +23,7 @@ from infra.review.stack import mapping
 from infra.schema.problems import SettingsError, without_prefix
 from infra.settings.loading import clouds_of
 from infra.settings.model import Settings
-from infra.settings.references import unread
+from infra.settings.pipelines import unread
 from offline.engine.evaluate import load_with_placeholders
 from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import ConfigError, Reference, load_stack, references

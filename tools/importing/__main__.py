@@ -7,9 +7,8 @@ import typer
 
 from infra.pipelines.discovery import ROOT
 from infra.schema.problems import Problem
-from tools.importing.conversion import convert
+from tools.importing.conversion import convert, draft
 from tools.importing.manifest import OPTION, read
-from tools.importing.writing import draft
 from tools.new.writing import Draft, RefusedError, carry_out
 
 

@@ -18,7 +18,8 @@ from typing_extensions import is_typeddict
 
 from infra.pipelines.discovery import pipeline_names
 from infra.pipelines.file import shape
-from infra.schema import base, cron, images, paths, secret_values, yaml_files
+from infra.schema import base, cron, paths, secret_values, yaml_files
+from infra.schema import names as images
 from infra.schema import names as kubernetes_names
 from infra.settings import model as suppressions
 from infra.settings.model import with_pipelines

@@ -12,7 +12,7 @@ from infra.api_server import ApiServer, UnreadableError
 from infra.kubernetes.labels import COMPONENT, INSTANCE, NAME
 from infra.review.stack import Properties
 from tools.pulumi_cli import CliError
-from tools.watch.job_states import Snapshot, pod_of, step_state
+from tools.watch.job_states import Snapshot, failed_runs, failing_services, is_run, newest_runs, pod_of, step_state
 from tools.watch.observed import (
     LONG_AGO,
     AccessError,
@@ -31,7 +31,6 @@ from tools.watch.observed import (
     uid_of,
 )
 from tools.watch.plan import Expected, Plan, Stay, cost, stay_of
-from tools.watch.queue_states import failed_runs, failing_services, is_run, newest_runs
 from tools.watch.states import KEPT, Phase, PodState, Reading, Reason, StepState, View, together
 
 # The logs of pods, read on from where they were read before.

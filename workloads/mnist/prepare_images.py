@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.mnist.data import Split
+from workloads.mnist.batches import Split
 from workloads.mnist.images import (
     LABELS,
     OTHERS,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workloads.mnist import training
-from workloads.mnist.data import load
+from workloads.mnist.batches import load
 from workloads.mnist.training import Work, parse_learning_rates
 from workloads.runtime.devices import before_import
 from workloads.runtime.exits import MODEL_REFUSED, OK, StepError, run, stop_on_sigterm

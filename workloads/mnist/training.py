@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.mnist.batches import batches
-from workloads.mnist.data import Split
+from workloads.mnist.batches import Split, batches
 from workloads.runtime.devices import accelerators, describe, strategy
 from workloads.runtime.exits import BAD_INPUT, MODEL_REFUSED, USAGE, StepError
 from workloads.runtime.store import store_errors

@@ -40,7 +40,7 @@ class ExistingClusters(Cloud):
         return platforms.platforms(request)
 
     def emulator(self, request: Request) -> Emulator:
-        from infra.clouds.existing import emulator
+        from infra.clouds.existing import platforms as emulator
 
         return emulator.Emulator(request)
 

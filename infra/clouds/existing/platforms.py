@@ -1,4 +1,7 @@
-"""Platforms on clusters that are already there."""
+"""Platforms on clusters that are already there, their ingress controller, and what stands in for them offline.
+
+A proxy in the cluster asks people to log in: neither can do so itself.
+"""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -7,29 +10,122 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra import emulator
 from infra.api_server import KubeconfigError, read_kubeconfig
-from infra.clouds.existing.ingress import ingress_controller
 from infra.clouds.existing.live_cluster import UNREAD, as_argument
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool
 from infra.clouds.existing.store import MountedStore, declare_store, folder_of
-from infra.objects import cluster_provider, wait_for
-from infra.platform import POD_USER, DevicePlugin, Egress, Interconnect, Platform, Pool, TeamAccess, dns_of
+from infra.objects import cluster_provider, rule, wait_for
+from infra.platform import (
+    POD_USER,
+    Backend,
+    DevicePlugin,
+    Egress,
+    IngressController,
+    Interconnect,
+    Node,
+    Opened,
+    Platform,
+    Pool,
+    Resources,
+    TeamAccess,
+    dns_of,
+)
 from infra.schema.base import Team
+from infra.schema.ingress import ControllerSettings, TlsSettings
 from infra.schema.request import Exposed, Request
 from infra.schema.taints import as_taints
+
+# What leads people to an app on a cluster that is already there: an Ingress of its class, or OpenShift's Route.
+
+
+ROUTERS = {"policy-group.network.openshift.io/ingress": ""}
+"""Labels of the namespace of OpenShift's routers. The one that stands for the nodes' network has them too, so that
+routers which use that get in as well (`PolicyGroupLabelIngress` in OVN-Kubernetes' code, seen November 2026)."""
+
+ROUTE_API = "route.openshift.io/v1"
+
+
+def ingress_controller(cluster: ExistingCluster, exposed: Mapping[str, Exposed]) -> IngressController | None:
+    """How people outside reach its apps, ``exposed`` by host; None where nothing carries out Ingress objects."""
+    said = cluster.ingress
+    if said is None:
+        return IngressController(route, namespace=ROUTERS) if cluster.openshift else None
+    return IngressController(
+        lambda backend, opts: by_class(backend, said, exposed[backend.host].ingress.tls, opts),
+        networks=said.networks,
+        namespace={"kubernetes.io/metadata.name": said.namespace} if said.namespace else {},
+    )
+
+
+def by_class(
+    backend: Backend, controller: ControllerSettings, tls: TlsSettings, opts: pulumi.ResourceOptions
+) -> Opened:
+    """An Ingress of the class that the cluster has, with a Secret or an issuer for its certificate."""
+    annotations = {
+        # For a controller that does not write its address into the Ingress `pulumi up` would wait ten minutes,
+        # and fail.
+        "pulumi.com/skipAwait": "true",
+        **({"cert-manager.io/cluster-issuer": tls.issuer} if tls.issuer else {}),
+    }
+    secret = tls.secret or f"{backend.object_name}-tls"
+    made = k8s.networking.v1.Ingress(
+        backend.name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(**backend.metadata(annotations=annotations)),
+        spec=k8s.networking.v1.IngressSpecArgs(
+            ingress_class_name=controller.class_name,
+            tls=[k8s.networking.v1.IngressTLSArgs(hosts=[backend.host], secret_name=secret)],
+            rules=[rule(backend)],
+        ),
+        opts=opts,
+    )
+    return Opened(
+        [made],
+        f"the address of the controller of the class {controller.class_name}",
+        made.status,
+        certificate=f"the Secret {tls.secret} of the type kubernetes.io/tls has to be in the namespace "
+        f"{backend.namespace}"
+        if tls.secret
+        else f"the ClusterIssuer {tls.issuer} issues it, once that record is there where its challenge is HTTP",
+    )
+
+
+def route(backend: Backend, opts: pulumi.ResourceOptions) -> Opened:
+    """A Route of OpenShift, whose router has the certificate and sends nobody on without TLS."""
+    made = [
+        k8s.apiextensions.CustomResource(
+            backend.name,
+            api_version=ROUTE_API,
+            kind="Route",
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                # As long as a WebSocket may be silent, as a notebook's is.
+                **backend.metadata(annotations={"haproxy.router.openshift.io/timeout": "1h"})
+            ),
+            spec={
+                "host": backend.host,
+                "to": {"kind": "Service", "name": backend.service, "weight": 100},
+                "port": {"targetPort": "http"},
+                "tls": {"termination": "edge", "insecureEdgeTerminationPolicy": "Redirect"},
+                "wildcardPolicy": "None",
+            },
+            opts=opts,
+        )
+    ]
+    # The Python SDK has no way to the status of a custom resource (pulumi_kubernetes 4.32).
+    where = (
+        f"the address of the router (`kubectl get route {backend.object_name} -o jsonpath={{.status.ingress}}`)"
+    )
+    return Opened(made, where)
+
 
 # Labels and taints that the stack gives to nodes that are already there, and takes away when it is destroyed.
 #
 # Both are server-side applied without force, so that what someone else has set is refused, never overwritten.
-# Labels
-# are owned one by one: those of others stay, and one that somebody else sets to the same value stays when the
-# stack
-# goes. Taints are one list with one owner (``listType: atomic`` in ``core/v1``). Seen with Kubernetes 1.34 and
-# Pulumi's provider 4.32 in November 2026: applying to a node that someone else gave other taints is a conflict,
-# and
-# one that has exactly these keeps them when the stack goes; and whoever taints a node later, as the node
-# controller
-# does when it is cordoned or not ready, owns the whole list from then on, and the stack's taint stays, too.
+# Labels are owned one by one: those of others stay, and one that somebody else sets to the same value stays when
+# the stack goes. Taints are one list with one owner (``listType: atomic`` in ``core/v1``). Seen with Kubernetes
+# 1.34 and Pulumi's provider 4.32 in November 2026: applying to a node that someone else gave other taints is a
+# conflict, and one that has exactly these keeps them when the stack goes; and whoever taints a node later, as the
+# node controller does when it is cordoned or not ready, owns the whole list from then on, and the stack's taint stays, too.
 
 
 def mark_nodes(name: str, pool: ExistingPool, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
@@ -214,3 +310,53 @@ def _context(name: str, cluster: ExistingCluster) -> str | None:
             "(`oc login`, `kind create cluster`), or name another kubeconfig or context."
         )
         return cluster.context
+
+
+# What stands in for existing clusters when the program is evaluated without them.
+
+
+class Emulator(emulator.Emulator):
+    """The nodes that the settings describe: an existing cluster declares nothing that a cloud would compute."""
+
+    def __init__(self, request: Request) -> None:
+        self._clusters = request.clusters_of(ExistingCluster)
+        self._namespace = request.namespace
+
+    def prepare(self) -> None:
+        """No kubeconfig of this machine is read."""
+        UNREAD.set(True)
+
+    def standing_nodes(self) -> Sequence[Node]:
+        """The nodes of every existing cluster: those that two pools select are there once."""
+        nodes: list[Node] = []
+        for name, cluster in self._clusters.items():
+            same: dict[frozenset[tuple[str, str]], list[Pool]] = {}
+            for key, settings in cluster.pools.items():
+                pool = pool_of(name, key, settings)
+                same.setdefault(frozenset(pool.selector.items()), []).append(pool)
+            nodes += [_nodes(pools) for pools in same.values()]
+        return nodes
+
+    def standing_namespaces(self) -> Sequence[tuple[str, str]]:
+        """The namespace, in clusters where the stack does not create it."""
+        return [(name, self._namespace) for name, cluster in self._clusters.items() if not cluster.owns_namespace]
+
+
+def _nodes(pools: Sequence[Pool]) -> Node:
+    """The nodes that all ``pools`` describe, with the largest amount of each resource that one of them names."""
+    most = max(pools, key=lambda pool: pool.allocatable.gpus)
+    sizes = [pool.allocatable for pool in pools]
+    return Node(
+        cluster=most.cluster,
+        pool=most.name,
+        labels=most.selector,
+        taints=most.taints,
+        allocatable=Resources(
+            cpu=max(size.cpu for size in sizes),
+            memory=max(size.memory for size in sizes),
+            ephemeral_storage=max(size.ephemeral_storage for size in sizes),
+            gpus=most.allocatable.gpus,
+        ),
+        count=most.max_nodes,
+        accelerator=most.accelerator,
+    )

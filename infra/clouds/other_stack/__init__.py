@@ -32,9 +32,9 @@ class OtherStack(Cloud):
         self._clouds = clouds
 
     def checks(self) -> Sequence[Check]:
-        from infra.clouds.other_stack import rules
+        from infra.clouds.other_stack import settings
 
-        return rules.CHECKS
+        return settings.CHECKS
 
     def platforms(self, request: Request) -> Mapping[str, Platform]:
         from infra.clouds.other_stack import platforms
@@ -42,7 +42,7 @@ class OtherStack(Cloud):
         return platforms.platforms(request, self._clouds)
 
     def emulator(self, request: Request) -> Emulator:
-        from infra.clouds.other_stack import emulator
+        from infra.clouds.other_stack import platforms as emulator
 
         return emulator.Emulator(request)
 

@@ -1,6 +1,6 @@
 """Clusters of another stack as platforms: a Kubernetes provider for each, and nothing of a cloud."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
@@ -8,10 +8,11 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra import emulator
 from infra.clouds.contract import Cloud
 from infra.clouds.other_stack.settings import OtherStackCluster
 from infra.objects import cluster_provider
-from infra.platform import Claim, Platform, Pool, Store
+from infra.platform import Claim, Node, Platform, Pool, Store
 from infra.platform_output import PoolFacts, StoreFacts, UnreadableStackError
 from infra.schema.request import Request
 
@@ -177,3 +178,34 @@ class OtherCluster(pulumi.ComponentResource):
             queue=access.queue,
         )
         self.register_outputs({"stack": cluster.stack})
+
+
+# What stands in for clusters of another stack when the program is evaluated without them.
+
+
+class Emulator(emulator.Emulator):
+    """The nodes that the other stack's pools can have, and the namespaces that are there."""
+
+    def __init__(self, request: Request) -> None:
+        self._clusters = request.clusters_of(OtherStackCluster)
+        self._namespace = request.namespace
+
+    def standing_nodes(self) -> Sequence[Node]:
+        """The nodes of every pool, as many as it can grow to."""
+        return [
+            Node(
+                cluster=name,
+                pool=pool,
+                labels=facts.selector,
+                taints=[taint.taint() for taint in facts.taints],
+                allocatable=facts.node(),
+                count=facts.max_nodes,
+                accelerator=facts.accelerator,
+            )
+            for name, cluster in self._clusters.items()
+            for pool, facts in cluster.pools.items()
+        ]
+
+    def standing_namespaces(self) -> Sequence[tuple[str, str]]:
+        """The namespace, in clusters where the stack does not create it."""
+        return [(name, self._namespace) for name, cluster in self._clusters.items() if not cluster.owns_namespace]

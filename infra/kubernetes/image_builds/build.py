@@ -21,8 +21,7 @@ from infra.kubernetes.pod import container_security, empty, home, limits, pod_se
 from infra.kubernetes.workspace import POD_SECURITY_VERSION, quota_of
 from infra.placed import IMAGE_BUILD
 from infra.platform import BUILDER, Egress, Platform, Pool, Registry, Resources
-from infra.schema.images import UNREAD
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest, spell
+from infra.schema.names import KUBERNETES_NAME_LIMIT, UNREAD, fit, short_digest, spell
 
 # The namespace in which images are built, and what guards it.
 #

@@ -18,7 +18,7 @@ import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 
 from infra.charts import charts
-from infra.kubernetes.kueue_release import host_pool
+from infra.kubernetes.kueue import host_pool
 from infra.kubernetes.labels import PART_OF
 from infra.kubernetes.network_policy import allow_from, network_policy, peer, select
 from infra.kubernetes.workspace import NAMESPACE_NAME

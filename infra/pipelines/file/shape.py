@@ -33,7 +33,7 @@ from infra.pipelines.results import DeclaredColumn, DeclaredResult, StepResult, 
 from infra.pipelines.tensorboard import TensorBoardApp
 from infra.pipelines.tensorflow_serving import ServingApp
 from infra.schema.base import Cpu, Duration, Float, Int, Memory, Model, Size, no_truth, refuse
-from infra.schema.images import Image
+from infra.schema.names import Image
 from infra.schema.problems import Path
 from infra.schema.quantities import seconds
 

@@ -8,7 +8,7 @@ from infra.schema.names import label_findings, name_findings
 from infra.schema.problems import Finding, Path, key_of, listed, nearest
 from infra.schema.quantities import seconds
 from infra.schema.secret_values import InClear
-from infra.settings.checks.admission import targets
+from infra.settings.checks.steps import targets
 from infra.settings.model import KEY, MetricsSettings, RegistrySettings
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY as PIPELINES

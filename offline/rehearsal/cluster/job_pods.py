@@ -20,7 +20,7 @@ from offline.rehearsal.cluster.pods import PodSpec
 from offline.rehearsal.cluster.scheduler import Placement, PodAffinity, Scheduler
 from offline.rehearsal.cluster.services import Services
 from offline.rehearsal.machine.processes import LOOPBACK, Stop, free_ports
-from offline.rehearsal.records import JobRecord, Phase
+from offline.rehearsal.state import JobRecord, Phase
 
 
 class Machine(Protocol):

@@ -14,9 +14,8 @@ from types import MappingProxyType
 from infra.platform import GPU_RESOURCE
 from infra.review.stack import Properties, mapping, mappings
 from offline.files import change_mode, remove
-from offline.rehearsal.cluster import api_server
-from offline.rehearsal.cluster.api_server import ApiServer
-from offline.rehearsal.cluster.cluster_objects import Namespace, RefusedError, contents
+from offline.rehearsal.cluster import cluster_objects
+from offline.rehearsal.cluster.cluster_objects import ApiServer, Namespace, RefusedError, contents
 from offline.rehearsal.cluster.pods import Container, PodSpec, UnsupportedError
 from offline.rehearsal.cluster.scheduler import Placement
 from offline.rehearsal.machine import processes
@@ -239,9 +238,9 @@ class Kubelet:
         remove(folder)
         try:
             mounted = prepare(pod.spec, pod.namespace, folder, self.store, self.drivers, kept=pod.volumes)
-            if self.api is None or not api_server.mounts_token(pod.spec, pod.namespace):
+            if self.api is None or not cluster_objects.mounts_token(pod.spec, pod.namespace):
                 return self._run_containers(pod, mounted, folder, None)
-            token = api_server.mount(pod.spec, pod.namespace, folder)
+            token = cluster_objects.mount(pod.spec, pod.namespace, folder)
             with self.api.serving(token) as url:
                 return self._run_containers(pod, mounted, folder, url)
         finally:
@@ -262,10 +261,10 @@ class Kubelet:
     ) -> PodResult:
         mounts = mounted.mounts(container)
         if api is not None:
-            mounts[api_server.FOLDER] = api_server.folder_of(folder)
+            mounts[cluster_objects.FOLDER] = cluster_objects.folder_of(folder)
         launch = self._launch(pod, container, mounts, folder)
         if api is not None:
-            command = [word.replace(api_server.API, api) for word in launch.command]
+            command = [word.replace(cluster_objects.API, api) for word in launch.command]
             launch = replace(launch, command=command)
         mounted.protect(container)
         tail = deque[bytes](maxlen=MESSAGE_LINES)

@@ -22,8 +22,7 @@ from offline.rehearsal.cluster.pods import Container, PodSpec, UnsupportedError
 from offline.rehearsal.cluster.scheduler import Placement, PodAffinity, Scheduler
 from offline.rehearsal.cluster.server_specs import Address, Probe, ServerSpec, addresses, server_spec
 from offline.rehearsal.machine.processes import LOOPBACK, CancelledError, Stop
-from offline.rehearsal.records import ServicePhase, ServiceRecord
-from offline.rehearsal.state import Place
+from offline.rehearsal.state import Place, ServicePhase, ServiceRecord
 
 # One server of a rehearsal, a service or an app. Its process is started again whenever it ends.
 

@@ -12,7 +12,7 @@ from infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, VARIANT_ANNOTATION
 from infra.pipelines.results import RESULTS, Number
 from infra.review.stack import Resource, strings
 from offline.rehearsal.output.results import CollectedResults, JobResults, ShownNumber, decimals, format_value
-from offline.rehearsal.records import JobRecord
+from offline.rehearsal.state import JobRecord
 
 DIGITS = 6
 """Digits after the point that numbers have at most to be told apart."""

@@ -21,11 +21,10 @@ from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import ConfigError, StackConfig
 from offline.evaluation.worker import where
 from offline.rehearsal.machine.programs import Program
+from offline.rehearsal.output.charts import UsedBy
 from offline.rehearsal.output.comparison import Comparison
 from offline.rehearsal.output.results import CollectedResults
-from offline.rehearsal.output.usage import UsedBy
-from offline.rehearsal.records import JobRecord, ServiceRecord
-from offline.rehearsal.state import BusyError, FolderError
+from offline.rehearsal.state import BusyError, FolderError, JobRecord, ServiceRecord
 
 OK, FAILED, WRONG_SETTINGS, INTERRUPTED = 0, 1, 2, 130
 """Exit codes of the command."""

@@ -32,6 +32,7 @@ from offline.picture.scene import about, scene
 from offline.picture.svg import picture
 from offline.rehearsal.cluster.server_specs import only_said
 from offline.rehearsal.output import charts
+from offline.rehearsal.output.charts import IdleGpus, idle_gpus
 from offline.rehearsal.output.comparison import Comparison, shown_whole
 from offline.rehearsal.output.outcome import Configuration, Outcome
 from offline.rehearsal.output.results import CollectedResults, JobResults, ShownNumber
@@ -44,9 +45,7 @@ from offline.rehearsal.output.terminal import (
     times,
     without_tables,
 )
-from offline.rehearsal.output.usage import IdleGpus, idle_gpus
-from offline.rehearsal.records import JobRecord, Phase, ServiceRecord
-from offline.rehearsal.state import Place, kept
+from offline.rehearsal.state import JobRecord, Phase, Place, ServiceRecord, kept
 
 SDKS = tuple(cloud.sdk for cloud in CLOUDS.values() if cloud.sdk)
 PACKAGES = ("pulumi", *SDKS, "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")

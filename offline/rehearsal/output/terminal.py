@@ -21,12 +21,11 @@ from infra.clouds.registry import CLOUDS
 from infra.pipelines.results import PLATFORM, SHOW
 from infra.review.stack import Resource, mapping
 from infra.schema.problems import printable, printable_lines
-from offline.engine.resources import StackOutput
+from offline.engine.monitor import StackOutput
+from offline.rehearsal.output.charts import IdleGpus, UsedBy
 from offline.rehearsal.output.comparison import Comparison, shown_whole
 from offline.rehearsal.output.results import CollectedResults, JobResults, ShownFile, ShownTable
-from offline.rehearsal.output.usage import IdleGpus, UsedBy
-from offline.rehearsal.records import JobRecord, Phase, ServicePhase, ServiceRecord
-from offline.rehearsal.state import kept
+from offline.rehearsal.state import JobRecord, Phase, ServicePhase, ServiceRecord, kept
 
 MARKS = {
     Phase.WAITING: ("·", "dim"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.existing.emulator import Emulator as ExistingEmulator
+from infra.clouds.existing.platforms import Emulator as ExistingEmulator
 from infra.pipelines.contract import Best, Command, StepDeclaration, StepSettings, Variant
 from infra.pipelines.notebook import NotebookSettings, declaration
 from infra.pipelines.results import Number

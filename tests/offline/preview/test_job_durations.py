@@ -9,8 +9,7 @@ import pytest
 from infra.platform import Resources
 from offline.evaluated.timeline import JobDuration
 from offline.preview.cli import TimesError, read_export, read_rehearsal
-from offline.rehearsal.records import JobRecord, Phase
-from offline.rehearsal.state import Place, State
+from offline.rehearsal.state import JobRecord, Phase, Place, State
 
 
 def job(name: str, started: str | None, completed: str | None, **more: Any) -> dict[str, Any]:

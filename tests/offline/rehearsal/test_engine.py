@@ -9,10 +9,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
-from infra.clouds.existing.emulator import Emulator as ExistingEmulator
-from offline.rehearsal.records import Phase
+from infra.clouds.existing.platforms import Emulator as ExistingEmulator
 from offline.rehearsal.session import configure
-from offline.rehearsal.state import BusyError, FolderError, Lock
+from offline.rehearsal.state import BusyError, FolderError, Lock, Phase
 from tests.offline.rehearsal.toy import TRAINING, Toys, ignore_disruption, rehearse
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import phases, record, resumed_after, texts_below

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from offline.rehearsal.cluster import job_controller
-from offline.rehearsal.records import Phase
+from offline.rehearsal.state import Phase
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import (
     SMALL,

@@ -10,7 +10,7 @@ import pytest
 
 from infra.kubernetes.kueue import WorkloadPriorityClass
 from infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
-from offline.rehearsal.records import Phase
+from offline.rehearsal.state import Phase
 from tests.offline.rehearsal.toy import (
     NAMESPACE,
     NODE,

@@ -12,8 +12,7 @@ import pytest
 from infra.pipelines.results import Column, Picture, Table
 from offline.rehearsal import state as result_integrity
 from offline.rehearsal.output.outcome import Outcome
-from offline.rehearsal.records import Phase
-from offline.rehearsal.state import Place, State
+from offline.rehearsal.state import Phase, Place, State
 from tests.offline.rehearsal.toy import Toys, rehearse
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import phases

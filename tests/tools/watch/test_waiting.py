@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.tools.watch.cluster import before, condition, event, job, pod, unschedulable, workload
+from tools.watch.job_states import why_suspended, workload_of
 from tools.watch.observed import event_of
 from tools.watch.pod_states import Around, explain_scheduling, pod_state, recognise, table
-from tools.watch.queue_states import why_suspended, workload_of
 from tools.watch.states import Phase, PodState
 
 JOB = job("mnist-train-1")

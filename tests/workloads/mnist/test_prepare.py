@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 
 from tests.workloads.steps import MNIST_FILES, only_error, run
-from workloads.mnist.data import load
+from workloads.mnist.batches import load
 from workloads.mnist.prepare import IdxError, decode_idx, read_idx
 from workloads.runtime.exits import BAD_INPUT, NO_NETWORK, StepError
 from workloads.runtime.store import MANIFEST, check

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image as Pillow
 
 from tests.workloads.steps import only_error, run
-from workloads.mnist.data import load
+from workloads.mnist.batches import load
 from workloads.mnist.prepare_images import Image, divide, find_labelled, read_all
 from workloads.runtime.exits import BAD_INPUT, StepError
 from workloads.runtime.store import check

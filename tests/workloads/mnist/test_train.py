@@ -360,7 +360,7 @@ def test_replicas_train_together_and_the_saved_model_is_what_was_measured(data: 
 
 @pytest.mark.slow
 def test_too_few_images_for_the_replicas_are_refused(tmp_path: Path) -> None:
-    from workloads.mnist.data import save
+    from workloads.mnist.batches import save
     from workloads.runtime.store import publish
 
     (tmp_path / "staged").mkdir()

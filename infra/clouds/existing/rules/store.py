@@ -13,8 +13,7 @@ from infra.clouds.existing.settings import (
     single_node_classes,
     system_folder,
 )
-from infra.schema.images import LAST_PORT
-from infra.schema.names import is_subdomain
+from infra.schema.names import LAST_PORT, is_subdomain
 from infra.schema.paths import absolute_problem, below_problem
 from infra.schema.problems import Finding, Path, did_you_mean, listed
 from infra.schema.request import STORE_KIND, Request

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.clouds.existing.emulator import Emulator as ExistingEmulator
 from infra.clouds.existing.live_cluster import as_argument
+from infra.clouds.existing.platforms import Emulator as ExistingEmulator
 from infra.clouds.existing.platforms import platforms, pool_of
 from infra.clouds.existing.settings import ExistingPool
 from infra.platform import DevicePlugin, Interconnect, Platform, Resources, Taint

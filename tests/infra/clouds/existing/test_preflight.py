@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.existing.emulator import Emulator as ExistingEmulator
 from infra.clouds.existing.live_cluster import preflight_problems
+from infra.clouds.existing.platforms import Emulator as ExistingEmulator
 from infra.clouds.existing.settings import PvcStore
 from infra.clouds.existing.store import claim_name
 from infra.platform import GPU_RESOURCE

@@ -16,7 +16,7 @@ from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.platform import DevicePlugin, Node, Resources, Taint
 from infra.review.stack import Resource
 from offline.rehearsal.cluster.cluster_objects import DevicePlugins
-from offline.rehearsal.records import JobRecord, Phase
+from offline.rehearsal.state import JobRecord, Phase
 from tests.offline.rehearsal.toy import CLUSTER, NAMESPACE, Toys, rehearse
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import log, record, rehearse_file

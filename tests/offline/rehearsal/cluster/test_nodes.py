@@ -10,7 +10,7 @@ import pytest
 
 from offline.rehearsal.cluster import job_controller
 from offline.rehearsal.cluster.job_controller import JOB_NAME
-from offline.rehearsal.records import Phase
+from offline.rehearsal.state import Phase
 from tests.offline.rehearsal.toy import (
     NODE,
     Toys,

@@ -16,7 +16,7 @@ from offline.rehearsal.output.charts import draw
 from offline.rehearsal.output.comparison import Comparison, compare
 from offline.rehearsal.output.results import CollectedResults, JobResults, ShownNumber
 from offline.rehearsal.output.terminal import times
-from offline.rehearsal.records import JobRecord, Phase
+from offline.rehearsal.state import JobRecord, Phase
 from tests.offline.rehearsal.toy import Toys, rehearse
 
 ACCURACY = Number(name="accuracy", title="Accuracy", path="metrics.json", select="/accuracy", format="percent")

@@ -7,7 +7,7 @@ import pytest
 
 from offline.evaluated.cost import node_rate
 from offline.evaluated.phrasing import money
-from offline.rehearsal.output.usage import GpuTime, UsedBy, idle_gpus
+from offline.rehearsal.output.charts import GpuTime, UsedBy, idle_gpus
 from tests.offline.rehearsal.toy import Toys
 from tests.support.previewing import previewed
 from tests.support.rehearsing import rehearse_file, stack_file

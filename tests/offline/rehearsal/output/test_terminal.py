@@ -8,7 +8,7 @@ from rich.console import Console
 from infra.review.stack import Resource
 from offline.rehearsal.output.results import Row, ShownTable
 from offline.rehearsal.output.terminal import LiveDisplay, PlainDisplay, failures, jobs_table, result_table
-from offline.rehearsal.records import JobRecord, Phase
+from offline.rehearsal.state import JobRecord, Phase
 
 
 def record(name: str, phase: Phase, **more: object) -> JobRecord:
