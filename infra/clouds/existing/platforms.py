@@ -125,7 +125,8 @@ def route(backend: Backend, opts: pulumi.ResourceOptions) -> Opened:
 # the stack goes. Taints are one list with one owner (``listType: atomic`` in ``core/v1``). Seen with Kubernetes
 # 1.34 and Pulumi's provider 4.32 in November 2026: applying to a node that someone else gave other taints is a
 # conflict, and one that has exactly these keeps them when the stack goes; and whoever taints a node later, as the
-# node controller does when it is cordoned or not ready, owns the whole list from then on, and the stack's taint stays, too.
+# node controller does when it is cordoned or not ready, owns the whole list from then on, and the stack's
+# taint stays, too.
 
 
 def mark_nodes(name: str, pool: ExistingPool, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
