@@ -39,7 +39,7 @@ from offline.rehearsal.cluster.cluster_objects import cluster_of
 from offline.rehearsal.cluster.containers import Containers
 from offline.rehearsal.cluster.server_specs import app_of, only_said
 from offline.rehearsal.engine import Engine
-from offline.rehearsal.machine import processes, programs
+from offline.rehearsal.machine import launch, programs
 from offline.rehearsal.machine.environments import Environments
 from offline.rehearsal.machine.processes import Reaper
 from offline.rehearsal.output import terminal
@@ -216,7 +216,7 @@ class Session:
             state = State.load(place)
             remarks = [f"{state.problem}; every Job runs again"] if state.problem else []
             remarks += place.create()
-            if processes.landlock() < processes.LANDLOCK:
+            if launch.landlock() < launch.LANDLOCK:
                 remarks.append(WRITES)
             files_to_copy = self.configuration.settings.rehearsal.store_files
             remarks += store_files.give(files_to_copy, place.store, self.options.root)

@@ -23,9 +23,10 @@ from offline.rehearsal.cluster.cluster_objects import Namespace, Objects, Refuse
 from offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, expand, localize
 from offline.rehearsal.cluster.pods import pod_spec
 from offline.rehearsal.cluster.scheduler import Placement
-from offline.rehearsal.machine import processes
+from offline.rehearsal.machine import launch
+from offline.rehearsal.machine.launch import LANDLOCK, landlock
 from offline.rehearsal.machine.listening import Loopback
-from offline.rehearsal.machine.processes import LANDLOCK, Reaper, Stop, landlock
+from offline.rehearsal.machine.processes import Reaper, Stop
 from tests.support.rehearsing import all_end, wait_until
 
 NODE = Node("dev", "train", {}, (), Resources(4000, 8192), 1, "nvidia-tesla-t4")
@@ -425,7 +426,7 @@ def test_where_nothing_keeps_a_process_to_loopback_it_is_told(tmp_path: Path, re
     # No such system call for a program of another kind of processor.
     launcher = "import platform, runpy, sys; platform.machine = lambda: 'other'; sys.argv = sys.argv[1:];"
     loopback = Loopback(lambda: told.append(True))
-    path = str(Path(processes.__file__))
+    path = str(Path(launch.__file__))
     sink, binds = os.open(os.devnull, os.O_WRONLY), loopback.descriptor
     specification = {"reaper": sink, "nice": 0, "cpus": "", "writable": None, "binds": binds}
     words = [sys.executable, "-c", launcher + "runpy.run_path(sys.argv[0], run_name='__main__')", path]
