@@ -233,7 +233,7 @@ def _chart(settings: StepSettings, runs: list[StepDeclaration]) -> StepDeclarati
 def _images(settings: Images, seed: int) -> StepDeclaration:
     return StepDeclaration(
         name="images",
-        module="workloads.benchmark.inputs",
+        module="workloads.benchmark.images",
         placed_by=settings,
         arguments=["--output", "{output}", "--count", str(settings.count), "--seed", str(seed)],
     )

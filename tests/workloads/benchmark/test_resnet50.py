@@ -211,7 +211,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path, arguments: tuple[object, ..
 
 def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
     output = run("benchmark.resnet50", "--output", tmp_path / "run", "--data", tmp_path, code=BAD_INPUT)
-    assert "workloads.benchmark.inputs writes some" in only_error(output)
+    assert "workloads.benchmark.images writes some" in only_error(output)
 
 
 @pytest.fixture(scope="module")
