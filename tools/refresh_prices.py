@@ -12,7 +12,7 @@ import requests
 from rich.console import Console
 from rich.table import Table
 
-from infra.accelerator_files import AcceleratorFiles, RefreshError
+from infra.accelerators import AcceleratorFiles, RefreshError
 from infra.clouds.registry import CLOUDS
 from offline import files
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any, ClassVar
 
-from infra.accelerator_files import AcceleratorFiles
+from infra.accelerators import AcceleratorFiles
 from infra.api_server import ApiServer
 from infra.emulator import Emulator
 from infra.platform import Platform

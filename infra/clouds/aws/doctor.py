@@ -15,8 +15,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from infra.accelerator_files import TIMEOUTS as LIST_TIMEOUTS
-from infra.accelerator_files import AcceleratorFiles, Prices, RefreshError
+from infra.accelerators import TIMEOUTS as LIST_TIMEOUTS
+from infra.accelerators import AcceleratorFiles, Prices, RefreshError
 from infra.clouds.aws import catalogue
 from infra.clouds.aws.rules.clusters import REGION_VARIABLES, no_region, only_examples
 from infra.clouds.aws.settings import AwsCluster

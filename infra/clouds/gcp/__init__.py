@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from infra.accelerator_files import AcceleratorFiles
+from infra.accelerators import AcceleratorFiles
 from infra.clouds.contract import Check, Cloud
 from infra.clouds.gcp import settings
 from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcsStore

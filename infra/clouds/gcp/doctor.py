@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from infra.accelerator_files import TIMEOUTS, AcceleratorFiles, Prices, RefreshError
+from infra.accelerators import TIMEOUTS, AcceleratorFiles, Prices, RefreshError
 from infra.clouds.gcp import nodes
 from infra.clouds.gcp.catalogue import is_zone, regions
 from infra.clouds.gcp.google_api import (
