@@ -91,7 +91,7 @@ spec:
     spec:
       restartPolicy: Never
       containers:
-        - {name: main, image: "example.org/torch@sha256:DIGEST", args: [torchrun, train.py]}
+        - {name: main, image: "example.org/torch@sha256:DIGEST", command: [torchrun], args: [train.py]}
 """.replace("DIGEST", "a" * 64)
 
 TORCH = """
@@ -222,9 +222,32 @@ def test_an_indexed_job_becomes_nodes_and_an_ordinary_one_a_pod(tmp_path: Path) 
     assert step["nodes"] == 2
     assert step["image"].startswith("example.org/torch@sha256:")
     assert step["run"] == ["torchrun", "train.py"]
-    ordinary = imported(tmp_path, JOB.replace("  completionMode: Indexed\n", ""))
-    assert "nodes" not in step_of(ordinary)
-    assert {"spec.completions", "spec.parallelism"} <= {note.at for note in ordinary.notes}
+    ordinary = re.sub(r"  (completions|parallelism|completionMode): .*\n", "", JOB)
+    assert "nodes" not in step_of(imported(tmp_path, ordinary))
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        (JOB.replace("command: [torchrun], args: [train.py]", "args: [train.py]"), {"command"}),
+        (JOB.replace(", command: [torchrun], args: [train.py]", ""), {"command"}),
+        (TORCH.replace(", command: [python, work.py]", ""), {"command"}),
+        (re.sub(r"- {name: main.*", "[]", JOB).replace("containers:\n        []", "containers: []"), {"spec"}),
+        (STUDY.replace("nvidia.com/gpu: 1", "google.com/tpu: 4"), {"google.com/tpu"}),
+        (STUDY.replace("nvidia.com/gpu: 1", "nvidia.com/mig-1g.5gb: 1"), {"nvidia.com/mig-1g.5gb"}),
+        (JOB.replace("  completionMode: Indexed\n", ""), {"completions", "parallelism"}),
+        (JOB.replace("completions: 2", "completions: 100"), {"completions", "parallelism"}),
+        (re.sub(r"  (completions|completionMode): .*\n", "", JOB), {"parallelism"}),
+    ],
+    ids=["args", "nothing", "a role", "no container", "tpu", "mig", "not indexed", "rounds", "workers"],
+)
+def test_what_would_run_as_something_else_is_refused(tmp_path: Path, text: str, keys: set[str]) -> None:
+    with pytest.raises(RefusedError) as refused:
+        imported(tmp_path, text)
+    problems = refused.value.problems
+    ends = {next((key for key in keys if problem.key.endswith(key)), problem.key) for problem in problems}
+    assert ends == keys
+    assert all(problem.reason and problem.fix for problem in problems)
 
 
 def test_roles_with_commands_of_their_own_keep_them(tmp_path: Path) -> None:

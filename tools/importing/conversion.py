@@ -23,7 +23,17 @@ from infra.schema.names import REFERENCE
 from infra.schema.problems import Problem
 from infra.schema.quantities import cpu_millicores, size_in_bytes
 from infra.settings.checks.pipelines import section_name_findings
-from tools.importing.manifest import JOB, REPLICAS, Manifest, Place, Replica, path_text, rule_of
+from tools.importing.manifest import (
+    JOB,
+    REPLICAS,
+    Document,
+    Manifest,
+    Place,
+    Replica,
+    path_text,
+    rule_of,
+    together,
+)
 from tools.new.writing import Draft, RefusedError, name_clashes
 
 # From a training's manifest to the step of a ``pipeline.yaml``, and what of it could not be carried over.
@@ -57,6 +67,11 @@ SHELL_COMMAND = re.compile(r"-[a-z]*c[a-z]*")
 """The option after which a shell reads commands from the next word: ``-c``, ``-ec``."""
 
 ROLES_AT = {(path,) for path in REPLICAS.values()}
+
+ACCELERATOR = re.compile(r"gpu|mig-|tpu|npu|neuron|gaudi")
+"""In the names of resources that are accelerators: ``google.com/tpu``, ``amd.com/gpu``, ``nvidia.com/mig-1g.5gb``,
+``aws.amazon.com/neuron``, ``habana.ai/gaudi`` (kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus and the device
+plugins of their vendors, seen November 2026)."""
 
 UNKNOWN = re.compile(r"\$\((?P<variable>[A-Za-z_]\w*)\)|%(?P<mark>[A-Za-z]\w*)%")
 """What a template left open: a variable of kustomize, which looks like one of Kubernetes, or a mark of ksonnet."""
@@ -103,8 +118,70 @@ class _Pod:
 
 
 def convert(manifest: Manifest) -> Imported:
-    """The pipeline of ``manifest``: one step, which runs the programs of all its roles."""
+    """The pipeline of ``manifest``: one step, which runs the programs of all its roles.
+
+    Raises RefusedError where the step would run something else than the manifest does, and end well.
+    """
+    problems = [problem for replica in manifest.replicas for problem in _pod_problems(replica)]
+    problems += [problem for document in manifest.documents for problem in _run_problems(document)]
+    if problems:
+        raise RefusedError(problems)
     return _Conversion(manifest).result()
+
+
+def _pod_problems(replica: Replica) -> Iterator[Problem]:
+    """A program that the manifest does not name, and accelerators that steps cannot ask for."""
+    place, container = _program_container(replica)
+    if not container:
+        yield Problem(path_text(replica.spec), None, "the pod has no container", "write the one of the program")
+        return
+    if not items(container.get("command")):
+        words = items(container.get("args"))
+        image = str(container.get("image") or "<image>")
+        reason = "the image's own program (its ENTRYPOINT) runs"
+        inspect = "docker image inspect --format '{{json .Config.Entrypoint}} {{json .Config.Cmd}}' "
+        yield Problem(
+            path_text((*place, "command")),
+            None,
+            f"{reason} with these `args`, and only the image says which that is"
+            if words
+            else f"{reason}, and only the image says which that is",
+            f"write the program as `command` in the manifest; `{inspect}{shlex.quote(image)}` shows it",
+        )
+    for kind in ("requests", "limits"):
+        for name, amount in _at(container, ("resources", kind)).items():
+            if name != GPU_RESOURCE and ACCELERATOR.search(str(name)):
+                yield Problem(
+                    path_text((*place, "resources", kind, str(name))),
+                    amount,
+                    "steps ask for whole GPUs of NVIDIA alone, and on CPUs the program would be another one",
+                    f"ask for `{GPU_RESOURCE}` where the program runs on NVIDIA's GPUs, too; else run it without "
+                    "Slipway",
+                )
+
+
+def _run_problems(document: Document) -> Iterator[Problem]:
+    """A Job whose pods each do a piece of the work: a step without items would run the program once."""
+    spec = mapping(document.content.get("spec"))
+    if document.content.get("kind") != JOB or together(spec):
+        return
+    for key in ("completions", "parallelism"):
+        if spec.get(key, 1) not in (None, 1):
+            yield Problem(
+                f"spec.{key}",
+                spec[key],
+                "its pods each do a piece of the work; one step would run the program once",
+                "write a step with `items` and `workers` (docs/steps.md); or leave out `completions` and "
+                "`parallelism` where one run does all the work",
+            )
+
+
+def _program_container(replica: Replica) -> tuple[Place, Mapping[str, Any]]:
+    """The container that runs the role's program, and its place; an empty one where the pod has none."""
+    containers = [*map(mapping, items(_at(replica.document.content, replica.spec).get("containers")))]
+    main = CONTAINERS.get(replica.document.content.get("kind", ""))
+    index = next((i for i, container in enumerate(containers) if container.get("name") == main), 0)
+    return (*replica.spec, "containers", index), containers[index] if containers else {}
 
 
 class _Conversion:
@@ -118,7 +195,7 @@ class _Conversion:
     def result(self) -> Imported:
         pods = {replica.role: self._pod(replica) for replica in self.manifest.replicas}
         first = next(iter(pods.values()))
-        step: dict[str, Any] = {"run": first.run or ["echo", "the manifest has no command"]}
+        step: dict[str, Any] = {"run": first.run}
         by_role: dict[str, Any] = {}
         if any((pod.run, pod.environment) != (first.run, first.environment) for pod in pods.values()):
             by_role = {role: {"run": pod.run, "environment": pod.environment} for role, pod in pods.items()}
@@ -177,25 +254,20 @@ class _Conversion:
         return None
 
     def _pod(self, replica: Replica) -> _Pod:
-        document, at = replica.document, replica.spec
-        containers = [*map(mapping, items(_at(document.content, at).get("containers")))]
-        main = CONTAINERS.get(self.manifest.kind)
-        index = next((i for i, container in enumerate(containers) if container.get("name") == main), 0)
-        place: Place = (*at, "containers", index)
+        document = replica.document
+        place, container = _program_container(replica)
         pod = _Pod()
-        if not containers:
-            return pod
         document.get(*place, "name")
         mounts = self._mounts(replica, place)
         document.get(*place, "workingDir")
-        folder = str(containers[index].get("workingDir") or "")
+        folder = str(container.get("workingDir") or "")
         self._environment(replica, place, pod, mounts)
         words = [str(word) for key in ("command", "args") for word in items(document.get(*place, key))]
         pod.run = [self._relative(self._text(word, pod.environment, mounts), folder) for word in words]
         self.programs += [program for program in _programs(pod.run) if program not in self.programs]
         self._resources(replica, place, pod)
         self._image(replica, place, pod)
-        for number, port in enumerate(map(mapping, items(containers[index].get("ports")))):
+        for number, port in enumerate(map(mapping, items(container.get("ports")))):
             if port.get("name") == PORTS.get(self.manifest.kind) and isinstance(port.get("containerPort"), int):
                 document.get(*place, "ports", number)
                 pod.port = port["containerPort"]

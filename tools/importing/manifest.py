@@ -248,9 +248,14 @@ def _replicas(kind: str, documents: Sequence[Document], path: Path) -> Iterator[
 def _pods(document: Document) -> int | str:
     """The pods of a Job that work together: all of them, where it is Indexed and they run at once."""
     spec = mapping(document.content.get("spec"))
+    if not together(spec):
+        return 1
+    for key in ("completions", "parallelism", "completionMode"):
+        document.get("spec", key)
+    return spec.get("completions", 1)
+
+
+def together(spec: Mapping[str, Any]) -> bool:
+    """Whether the pods of a Job with this spec are one training: one pod, or all at once, each with its index."""
     completions, parallelism = spec.get("completions", 1), spec.get("parallelism", 1)
-    if completions == parallelism and (completions == 1 or spec.get("completionMode") == "Indexed"):
-        for key in ("completions", "parallelism", "completionMode"):
-            document.get("spec", key)
-        return completions
-    return 1
+    return completions == parallelism and (completions == 1 or spec.get("completionMode") == "Indexed")
