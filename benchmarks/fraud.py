@@ -1,4 +1,4 @@
-"""What the fraud pipeline finds on real days, for ten seeds, and how much of that is luck of the test day.
+"""What the fraud pipeline finds on days of the handbook's simulator, for ten seeds, and what of that is luck.
 
 `python -m benchmarks.fraud --source DIR` takes a folder of days (default: the environment variable
 SLIPWAY_FRAUD_DIR) and prints the tables of docs/fraud.md.

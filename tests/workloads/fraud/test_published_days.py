@@ -1,4 +1,4 @@
-"""The figures of docs/fraud.md on real days of transactions, which are not part of the repository."""
+"""The figures of docs/fraud.md on days of the handbook's simulator, which are not part of the repository."""
 
 import pytest
 
@@ -14,7 +14,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> dict:
     """What the pipeline says of them with the settings that are shipped, but for the budget."""
-    folder = tmp_path_factory.mktemp("real")
+    folder = tmp_path_factory.mktemp("days")
     run("prepare.py", "--source", REAL_FILES, "--output", folder / "data")
     learn(folder / "data", folder / "days")
     run("evaluate.py", "--data", folder / "data", "--days", folder / "days", "--budget", 133,
