@@ -101,9 +101,13 @@ metadata: {name: ddp}
 spec:
   nprocPerNode: "2"
   pytorchReplicaSpecs:
-    Master: {replicas: 1, template: {spec: {containers: [{name: pytorch, command: [python, main.py]}]}}}
-    Worker: {replicas: 2, template: {spec: {containers: [{name: pytorch, command: [python, work.py]}]}}}
-"""
+    Master:
+      replicas: 1
+      template: {spec: {containers: [{name: pytorch, image: "torch@sha256:DIGEST", command: [python, main.py]}]}}
+    Worker:
+      replicas: 2
+      template: {spec: {containers: [{name: pytorch, image: "torch@sha256:DIGEST", command: [python, work.py]}]}}
+""".replace("DIGEST", "b" * 64)
 
 
 def imported(folder: Path, text: str) -> Imported:
@@ -233,13 +237,25 @@ def test_an_indexed_job_becomes_nodes_and_an_ordinary_one_a_pod(tmp_path: Path) 
         (JOB.replace(", command: [torchrun], args: [train.py]", ""), {"command"}),
         (TORCH.replace(", command: [python, work.py]", ""), {"command"}),
         (re.sub(r"- {name: main.*", "[]", JOB).replace("containers:\n        []", "containers: []"), {"spec"}),
+        (TORCH.replace("@sha256:" + "b" * 64, ":2.8"), {"image"}),
         (STUDY.replace("nvidia.com/gpu: 1", "google.com/tpu: 4"), {"google.com/tpu"}),
         (STUDY.replace("nvidia.com/gpu: 1", "nvidia.com/mig-1g.5gb: 1"), {"nvidia.com/mig-1g.5gb"}),
         (JOB.replace("  completionMode: Indexed\n", ""), {"completions", "parallelism"}),
         (JOB.replace("completions: 2", "completions: 100"), {"completions", "parallelism"}),
         (re.sub(r"  (completions|completionMode): .*\n", "", JOB), {"parallelism"}),
     ],
-    ids=["args", "nothing", "a role", "no container", "tpu", "mig", "not indexed", "rounds", "workers"],
+    ids=[
+        "args",
+        "nothing",
+        "a role",
+        "no container",
+        "PyTorch by tag",
+        "tpu",
+        "mig",
+        "not indexed",
+        "rounds",
+        "workers",
+    ],
 )
 def test_what_would_run_as_something_else_is_refused(tmp_path: Path, text: str, keys: set[str]) -> None:
     with pytest.raises(RefusedError) as refused:
@@ -294,6 +310,24 @@ def test_programs_that_roles_start_by_name_travel_with_the_step(tmp_path: Path) 
     assert [step["environment"][f"{role}_WORD_1"] for role in ("CHIEF", "WORKER")] == ["main.py", "work.py"]
 
 
+def test_shared_memory_is_the_pods_own(tmp_path: Path) -> None:
+    mount = "volumeMounts: [{name: shm, mountPath: /dev/shm}, "
+    text = STUDY.replace("volumeMounts: [", mount).replace(
+        "volumes: &volumes", "volumes: &volumes\n            - {name: shm, emptyDir: {}}"
+    )
+    text = text.replace("--out=/results/model", "--scratch=/dev/shm")
+    imports = imported(tmp_path, text)
+    assert step_of(imports)["run"][-1] == "--scratch=/dev/shm"
+    assert any(note.value == "/dev/shm" and note.carried for note in imports.notes)
+
+
+def test_a_name_of_several_lines_is_one(tmp_path: Path) -> None:
+    made = drafted(tmp_path, STUDY.replace("name: resnet-t4", 'name: "resnet\\nt4: {"'))
+    assert not isinstance(made.files, str)
+    assert yaml.safe_load(made.files["pipeline.yaml"])["steps"].keys() == {STEP}
+    assert not any("\n" in line for line in made.said)
+
+
 @pytest.mark.parametrize("shell", ["sh", "/bin/bash"])
 def test_programs_in_the_command_of_a_shell_are_found(tmp_path: Path, shell: str) -> None:
     (tmp_path / "model.py").write_text("print('trained')\n")
@@ -317,6 +351,7 @@ def test_a_shells_command_with_an_open_quotation_is_taken_over_as_it_is(tmp_path
     [
         ("kind: Deployment\napiVersion: apps/v1\n", "Deployment"),
         ("a: 1\n", "no kind"),
+        ("kind: Job\napiVersion: batch.volcano.sh/v1alpha1\n", "Job of batch.volcano.sh/v1alpha1"),
         ("a: [", "YAML"),
         (STUDY + "---" + STUDY.replace("resnet-t4", "other"), "several trainings"),
         (STUDY.replace("PS:", "Driver:"), "`Driver` is no role"),

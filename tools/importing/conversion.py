@@ -14,6 +14,7 @@ import jinja2
 import yaml
 
 from infra.kubernetes.bundle import left_out
+from infra.kubernetes.pod import SHARED_MEMORY
 from infra.pipelines.contract import literal
 from infra.pipelines.discovery import ROOT, WORKLOADS
 from infra.pipelines.file.shape import SECTION_KEYS
@@ -26,13 +27,14 @@ from infra.settings.checks.pipelines import section_name_findings
 from tools.importing.manifest import (
     JOB,
     REPLICAS,
-    Document,
     Manifest,
     Place,
     Replica,
     path_text,
+    problems,
+    program_container,
     rule_of,
-    together,
+    value_at,
 )
 from tools.new.writing import Draft, RefusedError, name_clashes
 
@@ -44,10 +46,6 @@ STEP = "train"
 
 DISPATCHER = "by_role.py"
 """The program that starts another one for each role, where they differ."""
-
-CONTAINERS = {"TFJob": "tensorflow", "PyTorchJob": "pytorch"}
-"""The container that the training operator takes for the program's, and whose name and port it looks for
-(kubeflow/training-operator, pkg/apis/kubeflow.org/v1, 1.9)."""
 
 PORTS = {"TFJob": "tfjob-port", "PyTorchJob": "pytorchjob-port"}
 
@@ -67,11 +65,6 @@ SHELL_COMMAND = re.compile(r"-[a-z]*c[a-z]*")
 """The option after which a shell reads commands from the next word: ``-c``, ``-ec``."""
 
 ROLES_AT = {(path,) for path in REPLICAS.values()}
-
-ACCELERATOR = re.compile(r"gpu|mig-|tpu|npu|neuron|gaudi")
-"""In the names of resources that are accelerators: ``google.com/tpu``, ``amd.com/gpu``, ``nvidia.com/mig-1g.5gb``,
-``aws.amazon.com/neuron``, ``habana.ai/gaudi`` (kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus and the device
-plugins of their vendors, seen November 2026)."""
 
 UNKNOWN = re.compile(r"\$\((?P<variable>[A-Za-z_]\w*)\)|%(?P<mark>[A-Za-z]\w*)%")
 """What a template left open: a variable of kustomize, which looks like one of Kubernetes, or a mark of ksonnet."""
@@ -122,66 +115,9 @@ def convert(manifest: Manifest) -> Imported:
 
     Raises RefusedError where the step would run something else than the manifest does, and end well.
     """
-    problems = [problem for replica in manifest.replicas for problem in _pod_problems(replica)]
-    problems += [problem for document in manifest.documents for problem in _run_problems(document)]
-    if problems:
-        raise RefusedError(problems)
+    if refusals := list(problems(manifest)):
+        raise RefusedError(refusals)
     return _Conversion(manifest).result()
-
-
-def _pod_problems(replica: Replica) -> Iterator[Problem]:
-    """A program that the manifest does not name, and accelerators that steps cannot ask for."""
-    place, container = _program_container(replica)
-    if not container:
-        yield Problem(path_text(replica.spec), None, "the pod has no container", "write the one of the program")
-        return
-    if not items(container.get("command")):
-        words = items(container.get("args"))
-        image = str(container.get("image") or "<image>")
-        reason = "the image's own program (its ENTRYPOINT) runs"
-        inspect = "docker image inspect --format '{{json .Config.Entrypoint}} {{json .Config.Cmd}}' "
-        yield Problem(
-            path_text((*place, "command")),
-            None,
-            f"{reason} with these `args`, and only the image says which that is"
-            if words
-            else f"{reason}, and only the image says which that is",
-            f"write the program as `command` in the manifest; `{inspect}{shlex.quote(image)}` shows it",
-        )
-    for kind in ("requests", "limits"):
-        for name, amount in _at(container, ("resources", kind)).items():
-            if name != GPU_RESOURCE and ACCELERATOR.search(str(name)):
-                yield Problem(
-                    path_text((*place, "resources", kind, str(name))),
-                    amount,
-                    "steps ask for whole GPUs of NVIDIA alone, and on CPUs the program would be another one",
-                    f"ask for `{GPU_RESOURCE}` where the program runs on NVIDIA's GPUs, too; else run it without "
-                    "Slipway",
-                )
-
-
-def _run_problems(document: Document) -> Iterator[Problem]:
-    """A Job whose pods each do a piece of the work: a step without items would run the program once."""
-    spec = mapping(document.content.get("spec"))
-    if document.content.get("kind") != JOB or together(spec):
-        return
-    for key in ("completions", "parallelism"):
-        if spec.get(key, 1) not in (None, 1):
-            yield Problem(
-                f"spec.{key}",
-                spec[key],
-                "its pods each do a piece of the work; one step would run the program once",
-                "write a step with `items` and `workers` (docs/steps.md); or leave out `completions` and "
-                "`parallelism` where one run does all the work",
-            )
-
-
-def _program_container(replica: Replica) -> tuple[Place, Mapping[str, Any]]:
-    """The container that runs the role's program, and its place; an empty one where the pod has none."""
-    containers = [*map(mapping, items(_at(replica.document.content, replica.spec).get("containers")))]
-    main = CONTAINERS.get(replica.document.content.get("kind", ""))
-    index = next((i for i, container in enumerate(containers) if container.get("name") == main), 0)
-    return (*replica.spec, "containers", index), containers[index] if containers else {}
 
 
 class _Conversion:
@@ -255,7 +191,7 @@ class _Conversion:
 
     def _pod(self, replica: Replica) -> _Pod:
         document = replica.document
-        place, container = _program_container(replica)
+        place, container = program_container(replica)
         pod = _Pod()
         document.get(*place, "name")
         mounts = self._mounts(replica, place)
@@ -279,7 +215,7 @@ class _Conversion:
         return posixpath.relpath(word, folder) if folder and word.startswith(f"{folder.rstrip('/')}/") else word
 
     def _environment(self, replica: Replica, place: Place, pod: _Pod, mounts: Mapping[str, str]) -> None:
-        variables = items(_at(replica.document.content, place).get("env"))
+        variables = items(value_at(replica.document.content, place).get("env"))
         for index, variable in enumerate(map(mapping, variables)):
             name, at = str(variable.get("name")), (*place, "env", index)
             source = variable.get("valueFrom")
@@ -317,9 +253,9 @@ class _Conversion:
     def _mounts(self, replica: Replica, place: Place) -> dict[str, str]:
         """The reference that stands for each mounted folder."""
         content = replica.document.content
-        mounts = [*map(mapping, items(_at(content, place).get("volumeMounts")))]
+        mounts = [*map(mapping, items(value_at(content, place).get("volumeMounts")))]
         folders: dict[str, str] = {}
-        for number, volume in enumerate(map(mapping, items(_at(content, replica.spec).get("volumes")))):
+        for number, volume in enumerate(map(mapping, items(value_at(content, replica.spec).get("volumes")))):
             at = (*replica.spec, "volumes", number)
             claim = mapping(volume.get("persistentVolumeClaim"))
             for index, mount in enumerate(mounts):
@@ -336,6 +272,9 @@ class _Conversion:
                     what = f"only read: copy its files into the store, below `{name}`"
                     text = what if reads else "written: paths below it are the step's `{output}`"
                     self.notes.append(Note(path_text(here), folder, text))
+                elif "emptyDir" in volume and folder == SHARED_MEMORY:
+                    text = "pods have one of their own: 1 GiB where they have several GPUs, else mostly 64 MiB"
+                    self.notes.append(Note(path_text(here), folder, text))
                 elif "emptyDir" in volume:
                     folders[folder] = f"/tmp/{volume.get('name')}"
                     text = f"an empty folder: `/tmp/{volume.get('name')}`, which the program has to make"
@@ -347,7 +286,7 @@ class _Conversion:
 
     def _resources(self, replica: Replica, place: Place, pod: _Pod) -> None:
         for kind in ("requests", "limits"):
-            for name, amount in _at(replica.document.content, (*place, "resources", kind)).items():
+            for name, amount in value_at(replica.document.content, (*place, "resources", kind)).items():
                 key = AMOUNTS.get(str(name))
                 if key is None:
                     continue
@@ -375,7 +314,7 @@ class _Conversion:
         return most
 
     def _image(self, replica: Replica, place: Place, pod: _Pod) -> None:
-        image = str(_at(replica.document.content, place).get("image") or "")
+        image = str(value_at(replica.document.content, place).get("image") or "")
         if REFERENCE.fullmatch(image):
             replica.document.get(*place, "image")
             pod.image = image
@@ -405,7 +344,7 @@ class _Conversion:
 
     def _leave(self) -> None:
         for document in self.manifest.beside:
-            metadata = _at(document.content, ("metadata",))
+            metadata = value_at(document.content, ("metadata",))
             what = " ".join(str(part) for part in (document.content.get("kind"), metadata.get("name")) if part)
             self.notes.append(Note(document.file.name, what or "no object", BESIDE, carried=False))
         for document in self.manifest.documents:
@@ -429,14 +368,6 @@ def _programs(run: Sequence[str]) -> list[str]:
             # A quotation that has no end: the shell will say so.
             return []
     return list(dict.fromkeys(word for word in words if re.search(r"^[^-{][^{]*\.(py|sh)$", word)))
-
-
-def _at(content: object, place: Place) -> Mapping[str, Any]:
-    """The mapping at ``place``; an empty one where there is none."""
-    for part in place:
-        fields: Mapping[Any, Any] = dict(enumerate(items(content))) if isinstance(part, int) else mapping(content)
-        content = fields.get(part)
-    return mapping(content)
 
 
 def _larger(key: str, one: str | int | None, other: str | int) -> str | int:

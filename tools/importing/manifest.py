@@ -1,6 +1,7 @@
-"""A manifest of a TFJob, a PyTorchJob or a Job: its roles, and which of its fields were read."""
+"""A manifest of a TFJob, a PyTorchJob or a Job: its roles, which of its fields were read, and what is refused."""
 
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,9 @@ from typing import Any, cast
 
 import yaml
 
+from infra.platform import GPU_RESOURCE
 from infra.review.stack import at, items, mapping
+from infra.schema.names import REFERENCE
 from infra.schema.problems import Problem
 from tools.new.writing import RefusedError
 
@@ -88,6 +91,16 @@ PLACEHOLDER = re.compile(r"(?<=: )(%[A-Za-z]\w*%)(?=\s*$)", re.MULTILINE)
 """What ksonnet and the examples of kubeflow/examples put where a value belongs. YAML allows no `%` there."""
 
 
+CONTAINERS = {"TFJob": "tensorflow", "PyTorchJob": "pytorch"}
+"""The container that the training operator takes for the program's, and whose name and port it looks for
+(kubeflow/training-operator, pkg/apis/kubeflow.org/v1, 1.9)."""
+
+ACCELERATOR = re.compile(r"gpu|mig-|tpu|npu|neuron|gaudi")
+"""In the names of resources that are accelerators: ``google.com/tpu``, ``amd.com/gpu``, ``nvidia.com/mig-1g.5gb``,
+``aws.amazon.com/neuron``, ``habana.ai/gaudi`` (kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus and the device
+plugins of their vendors, seen November 2026)."""
+
+
 @dataclass
 class Document:
     """One object of a manifest. ``used`` are the places of the fields that were carried over."""
@@ -157,13 +170,10 @@ def read(path: Path) -> Manifest:
     documents = list(_documents(path))
     known = [document for document in documents if _kind(document)]
     if not known:
-        kinds = (
-            ", ".join(sorted({str(document.content.get("kind") or "no kind") for document in documents}))
-            or "nothing"
-        )
+        kinds = ", ".join(sorted({_described(document) for document in documents})) or "nothing"
         reason = f"it has {kinds}, and no TFJob or PyTorchJob of kubeflow.org and no Job of batch/v1"
         raise _refusal(str(path), reason, "name the manifest of one training")
-    names = {str(_name(document)) for document in known}
+    names = {_name(document) for document in known}
     kinds = {_kind(document) for document in known}
     if len(names) > 1 or len(kinds) > 1:
         listed = ", ".join(f"{_kind(document)} {_name(document)} ({document.file.name})" for document in known)
@@ -209,9 +219,16 @@ def _kind(document: Document) -> str:
     return kind if (version, kind) == ("batch/v1", JOB) else ""
 
 
-def _name(document: Document) -> object:
+def _described(document: Document) -> str:
+    """Kind and group of an object: Volcano's ``Job`` is none of ``batch/v1``."""
+    kind, version = (" ".join(str(document.content.get(key) or "").split()) for key in ("kind", "apiVersion"))
+    return f"{kind or 'no kind'} of {version or 'no apiVersion'}"
+
+
+def _name(document: Document) -> str:
+    """The training's name on one line, as its other uses need it: a manifest may have any text there."""
     metadata = mapping(document.content.get("metadata"))
-    return metadata.get("name") or str(metadata.get("generateName") or "").strip("-")
+    return " ".join(str(metadata.get("name") or str(metadata.get("generateName") or "").strip("-")).split())
 
 
 def _replicas(kind: str, documents: Sequence[Document], path: Path) -> Iterator[Replica]:
@@ -259,3 +276,83 @@ def together(spec: Mapping[str, Any]) -> bool:
     """Whether the pods of a Job with this spec are one training: one pod, or all at once, each with its index."""
     completions, parallelism = spec.get("completions", 1), spec.get("parallelism", 1)
     return completions == parallelism and (completions == 1 or spec.get("completionMode") == "Indexed")
+
+
+def problems(manifest: Manifest) -> Iterator[Problem]:
+    """What a step would run as something else than the manifest does, without a sign of it."""
+    for replica in manifest.replicas:
+        yield from _pod_problems(replica)
+    for document in manifest.documents:
+        yield from _run_problems(document)
+
+
+def _pod_problems(replica: Replica) -> Iterator[Problem]:
+    """A program that the manifest does not name, and accelerators that steps cannot ask for."""
+    place, container = program_container(replica)
+    if not container:
+        yield Problem(path_text(replica.spec), None, "the pod has no container", "write the one of the program")
+        return
+    if not items(container.get("command")):
+        words = items(container.get("args"))
+        image = str(container.get("image") or "<image>")
+        reason = "the image's own program (its ENTRYPOINT) runs"
+        inspect = "docker image inspect --format '{{json .Config.Entrypoint}} {{json .Config.Cmd}}' "
+        yield Problem(
+            path_text((*place, "command")),
+            None,
+            f"{reason} with these `args`, and only the image says which that is"
+            if words
+            else f"{reason}, and only the image says which that is",
+            f"write the program as `command` in the manifest; `{inspect}{shlex.quote(image)}` shows it",
+        )
+    image = str(container.get("image") or "")
+    if replica.document.content.get("kind") == "PyTorchJob" and not REFERENCE.fullmatch(image):
+        yield Problem(
+            path_text((*place, "image")),
+            image or None,
+            "it is not by digest, so the step would run in TensorFlow's image, which has no PyTorch",
+            "write `image: <name>@sha256:<digest>`; `docker buildx imagetools inspect "
+            f"{shlex.quote(image or '<image>')}` shows the digest",
+        )
+    for kind in ("requests", "limits"):
+        for name, amount in value_at(container, ("resources", kind)).items():
+            if name != GPU_RESOURCE and ACCELERATOR.search(str(name)):
+                yield Problem(
+                    path_text((*place, "resources", kind, str(name))),
+                    amount,
+                    "steps ask for whole GPUs of NVIDIA alone, and on CPUs the program would be another one",
+                    f"ask for `{GPU_RESOURCE}` where the program runs on NVIDIA's GPUs, too; else run it without "
+                    "Slipway",
+                )
+
+
+def _run_problems(document: Document) -> Iterator[Problem]:
+    """A Job whose pods each do a piece of the work: a step without items would run the program once."""
+    spec = mapping(document.content.get("spec"))
+    if document.content.get("kind") != JOB or together(spec):
+        return
+    for key in ("completions", "parallelism"):
+        if spec.get(key, 1) not in (None, 1):
+            yield Problem(
+                f"spec.{key}",
+                spec[key],
+                "its pods each do a piece of the work; one step would run the program once",
+                "write a step with `items` and `workers` (docs/steps.md); or leave out `completions` and "
+                "`parallelism` where one run does all the work",
+            )
+
+
+def program_container(replica: Replica) -> tuple[Place, Mapping[str, Any]]:
+    """The container that runs the role's program, and its place; an empty one where the pod has none."""
+    containers = [*map(mapping, items(value_at(replica.document.content, replica.spec).get("containers")))]
+    main = CONTAINERS.get(replica.document.content.get("kind", ""))
+    index = next((i for i, container in enumerate(containers) if container.get("name") == main), 0)
+    return (*replica.spec, "containers", index), containers[index] if containers else {}
+
+
+def value_at(content: object, place: Place) -> Mapping[str, Any]:
+    """The mapping at ``place``; an empty one where there is none."""
+    for part in place:
+        fields: Mapping[Any, Any] = dict(enumerate(items(content))) if isinstance(part, int) else mapping(content)
+        content = fields.get(part)
+    return mapping(content)

@@ -45,7 +45,8 @@ example is, in two processes that really train together.
   rehearsal.
 - **A program that the manifest does not name** is refused: without `command` the image's ENTRYPOINT runs, and only
   the image says which that is. So are other accelerators than whole GPUs of NVIDIA, and Jobs whose pods each do a
-  piece of the work (`completions` that are not Indexed, or not all at once): a step has `items` for that.
+  piece of the work (`completions` that are not Indexed, or not all at once): a step has `items` for that; and a
+  PyTorchJob whose image is not named by its digest, since TensorFlow's image has no PyTorch.
 - **The image** is taken over where it is named by its digest. Else the step runs in TensorFlow's image for its
   pool, with the program from the folder.
 - **Evaluators and parameter servers** never end by themselves; they are stopped when the chief and all workers
