@@ -20,8 +20,9 @@ import uvicorn
 from prometheus_client import make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
-from workloads.apps.page.app import Bounds, Options, application
+from workloads.apps.page.app import Options, application
 from workloads.apps.page.connections import CONNECTIONS, CONNECTIONS_OF_ONE, protocol
+from workloads.apps.page.limits import Bounds
 from workloads.apps.page.middleware import Metrics
 from workloads.apps.page.model import Pictures
 from workloads.apps.page.samples import SamplesError, load

@@ -34,7 +34,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from workloads.apps.page.limits import BusyError, Rate, Room, TooManyError, Turnstile, client_of
+from workloads.apps.page.limits import Bounds, BusyError, ConcurrencyLimit, Rate, Room, TooManyError, client_of
 from workloads.apps.page.middleware import KnownHosts, Measured, Metrics, SecurityHeaders
 from workloads.apps.page.model import Model, Pictures, UnusableError, model
 from workloads.apps.page.model_server import AWAY, AwayError, GoneError, ModelServer, RefusedError, Status, Watcher
@@ -65,25 +65,6 @@ have, they would fill a pod."""
 
 UNCOUNTED = 2**16
 """Bytes of each body that are not counted among them, so that drawings pass while others fill that."""
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """What visitors may take. ``rate`` and ``rate_of_all`` are predictions a second, of each visitor and of all.
-
-    ``body`` is in bytes, ``body_seconds`` how long its sending may take. ``parallel`` predictions are asked for at
-    a time, each for at most ``timeout`` seconds, while ``waiting`` others wait. ``proxies`` stand in front of the
-    page and write visitors' addresses down.
-    """
-
-    rate: float = 10.0
-    rate_of_all: float = 200.0
-    body: int = 8 * 2**20
-    body_seconds: float = 20.0
-    parallel: int = 16
-    waiting: int = 128
-    timeout: float = 5.0
-    proxies: int = 0
 
 
 @dataclass(frozen=True)
@@ -126,12 +107,12 @@ class Page:
         )
         self._predictions = Rate(bounds.rate, bounds.rate_of_all)
         self._reads = Rate(bounds.rate * READS, bounds.rate_of_all * READS, burst=5.0)
-        self._turnstile = Turnstile(bounds.parallel, bounds.waiting)
+        self._predicting = ConcurrencyLimit(bounds.parallel, bounds.waiting)
         # Two WebP images with transparency at a time are more than a pod has.
-        self._decoding = Turnstile(1, bounds.waiting)
+        self._decoding = ConcurrencyLimit(1, bounds.waiting)
         self._bodies = Room(BODIES_OF_ONE * bounds.body, BODIES * bounds.body)
         self._files = _files(options.title)
-        metrics.waiting.set_function(lambda: self._turnstile.waiting + self._decoding.waiting)
+        metrics.waiting.set_function(lambda: self._predicting.waiting + self._decoding.waiting)
         metrics.clients.set_function(lambda: len(self._reads))
         metrics.up.set_function(lambda: self._watcher.status.state == "ready")
         metrics.version.set_function(self._version)
@@ -246,7 +227,7 @@ class Page:
 
         if measure(body) <= AT_ONCE:
             return work()
-        async with self._decoding.turn():
+        async with self._decoding.slot():
             return await anyio.to_thread.run_sync(work)
 
     async def _ask(self, chosen: Model, image: Image.Image) -> tuple[Model, list[float], float]:
@@ -254,7 +235,7 @@ class Page:
 
         A version that was put in the place of the one that was asked answers in its place.
         """
-        async with self._turnstile.turn():
+        async with self._predicting.slot():
             for last in (False, True):
                 instance = chosen.instance(image)
                 begin = time.perf_counter()

@@ -20,6 +20,25 @@ CLIENTS = 20_000
 """Clients that are remembered. Beyond these the one that is longest silent is forgotten, as if it were new."""
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """What visitors may take. ``rate`` and ``rate_of_all`` are predictions a second, of each visitor and of all.
+
+    ``body`` is in bytes, ``body_seconds`` how long its sending may take. ``parallel`` predictions are asked for at
+    a time, each for at most ``timeout`` seconds, while ``waiting`` others wait. ``proxies`` stand in front of the
+    page and write visitors' addresses down.
+    """
+
+    rate: float = 10.0
+    rate_of_all: float = 200.0
+    body: int = 8 * 2**20
+    body_seconds: float = 20.0
+    parallel: int = 16
+    waiting: int = 128
+    timeout: float = 5.0
+    proxies: int = 0
+
+
 class TooManyError(Exception):
     """A client, or all of them, asked for more than they may. ``seconds`` is when to come back."""
 
@@ -76,32 +95,32 @@ class Rate:
         return len(self._clients)
 
 
-class Turnstile:
+class ConcurrencyLimit:
     """Lets ``parallel`` through at a time, in the order of their coming, while at most ``most`` wait."""
 
     def __init__(self, parallel: int, most: int) -> None:
-        self._turns = asyncio.Semaphore(parallel)
+        self._slots = asyncio.Semaphore(parallel)
         self._most = most
         self.waiting = 0
 
     @contextlib.asynccontextmanager
-    async def turn(self) -> AsyncGenerator[None]:
-        """Waits for a turn, and has it until the block ends.
+    async def slot(self) -> AsyncGenerator[None]:
+        """Waits for a slot, and has it until the block ends.
 
         Raises:
             BusyError: too many wait.
         """
-        if self._turns.locked() and self.waiting >= self._most:
+        if self._slots.locked() and self.waiting >= self._most:
             raise BusyError
         self.waiting += 1
         try:
-            await self._turns.acquire()
+            await self._slots.acquire()
         finally:
             self.waiting -= 1
         try:
             yield
         finally:
-            self._turns.release()
+            self._slots.release()
 
 
 class Room:

@@ -12,7 +12,8 @@ from PIL import Image, ImageDraw
 from starlette.testclient import TestClient
 
 from tests.support.serving_stub import ServedModel, ServingStub
-from workloads.apps.page.app import Bounds, Options, application
+from workloads.apps.page.app import Options, application
+from workloads.apps.page.limits import Bounds
 from workloads.apps.page.middleware import Metrics
 from workloads.apps.page.model import Pictures
 from workloads.apps.page.samples import Sample

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from workloads.apps.page.limits import CLIENTS, BusyError, Rate, TooManyError, Turnstile, client_of
+from workloads.apps.page.limits import CLIENTS, BusyError, ConcurrencyLimit, Rate, TooManyError, client_of
 
 
 class Clock:
@@ -60,13 +60,13 @@ def test_no_more_clients_are_remembered_than_there_is_room_for() -> None:
 
 def test_so_many_at_a_time_and_so_many_waiting() -> None:
     async def scene() -> list[str]:
-        turnstile = Turnstile(parallel=2, most=1)
+        limit = ConcurrencyLimit(parallel=2, most=1)
         leave = asyncio.Event()
         happened: list[str] = []
 
         async def visitor(name: str) -> None:
             try:
-                async with turnstile.turn():
+                async with limit.slot():
                     happened.append(f"{name} in")
                     await leave.wait()
             except BusyError:
@@ -82,7 +82,7 @@ def test_so_many_at_a_time_and_so_many_waiting() -> None:
         visitors[2].cancel()
         for _ in range(3):
             await asyncio.sleep(0)
-        assert turnstile.waiting == 0
+        assert limit.waiting == 0
         leave.set()
         await asyncio.gather(*visitors, return_exceptions=True)
         await visitor("e")

@@ -21,7 +21,8 @@ from starlette.testclient import TestClient
 
 from tests.support.serving_stub import ServedModel, ServingStub
 from tests.workloads.apps.page.conftest import GENEROUS, Opened, file, seven, state, until
-from workloads.apps.page.app import STATIC, Bounds, Options, application
+from workloads.apps.page.app import STATIC, Options, application
+from workloads.apps.page.limits import Bounds
 from workloads.apps.page.middleware import Metrics
 from workloads.apps.page.model import Pictures
 from workloads.apps.page.samples import Sample
