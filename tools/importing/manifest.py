@@ -287,32 +287,28 @@ def problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _pod_problems(replica: Replica) -> Iterator[Problem]:
-    """A program that the manifest does not name, and accelerators that steps cannot ask for."""
+    """A program that the manifest does not name or the image lacks, and accelerators that steps cannot ask for."""
     place, container = program_container(replica)
     if not container:
         yield Problem(path_text(replica.spec), None, "the pod has no container", "write the one of the program")
         return
+    image = str(container.get("image") or "")
+    named = shlex.quote(image or "<image>")
     if not items(container.get("command")):
-        words = items(container.get("args"))
-        image = str(container.get("image") or "<image>")
-        reason = "the image's own program (its ENTRYPOINT) runs"
-        inspect = "docker image inspect --format '{{json .Config.Entrypoint}} {{json .Config.Cmd}}' "
+        words = " with these `args`" if items(container.get("args")) else ""
+        inspect = "docker image inspect --format '{{json .Config.Entrypoint}} {{json .Config.Cmd}}'"
         yield Problem(
             path_text((*place, "command")),
             None,
-            f"{reason} with these `args`, and only the image says which that is"
-            if words
-            else f"{reason}, and only the image says which that is",
-            f"write the program as `command` in the manifest; `{inspect}{shlex.quote(image)}` shows it",
+            f"the image's own program (its ENTRYPOINT) runs{words}, and only the image says which that is",
+            f"write the program as `command` in the manifest; `{inspect} {named}` shows it",
         )
-    image = str(container.get("image") or "")
     if replica.document.content.get("kind") == "PyTorchJob" and not REFERENCE.fullmatch(image):
         yield Problem(
             path_text((*place, "image")),
             image or None,
             "it is not by digest, so the step would run in TensorFlow's image, which has no PyTorch",
-            "write `image: <name>@sha256:<digest>`; `docker buildx imagetools inspect "
-            f"{shlex.quote(image or '<image>')}` shows the digest",
+            f"write `image: <name>@sha256:<digest>`; `docker buildx imagetools inspect {named}` shows the digest",
         )
     for kind in ("requests", "limits"):
         for name, amount in value_at(container, ("resources", kind)).items():
