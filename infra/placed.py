@@ -7,6 +7,7 @@ from typing import Literal
 
 from infra.pipelines.apps import AppDeclaration, address_variables, folder_of, object_name, token_variable
 from infra.pipelines.contract import OF_SERVICES, Best, Exporter, Items, Nodes, Probe, Variant, service_variables
+from infra.pipelines.pods import ProgramMount
 from infra.pipelines.results import Result
 from infra.platform import Platform, Pool, Priority, Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
@@ -138,12 +139,15 @@ class Command:
     """A program that ``workloads.runtime.steps.command`` starts in the folder ``code``, an absolute path.
 
     ``files`` are patterns below ``code`` of Python files that ship beside those that the program imports.
-    ``left_out`` are files below it that do not ship: the pipeline's lock files.
+    ``left_out`` are files below it that do not ship: the pipeline's lock files. ``directory`` and ``mounts`` are
+    those of the declaration.
     """
 
     code: Path
     files: Sequence[str] = ()
     left_out: frozenset[Path] = frozenset()
+    directory: str = ""
+    mounts: Sequence[ProgramMount] = ()
 
 
 @dataclass(frozen=True)

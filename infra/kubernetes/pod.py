@@ -18,6 +18,8 @@ from infra.kubernetes.node_group import (
     launcher_flags,
     one_a_node,
 )
+from infra.kubernetes.program_mounts import folder_flags, of_program, starting
+from infra.kubernetes.run import FOLDERS as MAKER
 from infra.kubernetes.run import (
     INSTALLER,
     LAUNCHER,
@@ -58,7 +60,7 @@ def arguments(run: Run) -> list[str]:
         shared = ["--shared", f"{STORE}/{run.path}"] if step.publishes else []
         flags = [*map(escaped, [*_step_flag(step), *shared, *_secrets(step)]), *of_nodes]
         return [*flags, "--", step.interpreter, "-m", step.module or "", *arguments]
-    words = [in_pod(argument, values | filled_in(step)) for argument in step.arguments]
+    words = [in_pod(argument, values | filled_in(step)) for argument in (*starting(step), *step.arguments)]
     return [*map(escaped, [*_flags(run), *_items_flags(run, values)]), *of_nodes, "--", *words]
 
 
@@ -224,7 +226,7 @@ def template(
             affinity=one_a_node(step) if step.nodes else None,
             subdomain=group_name(step) if step.nodes else None,
             image_pull_secrets=pulled_with(image),
-            init_containers=inside(image, [_installer(run)]) if step.requirements else None,
+            init_containers=inside(image, _before(run)) or None,
             containers=inside(image, [_container(run, more)]),
             volumes=_volumes(run),
         ),
@@ -293,6 +295,7 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
     if step.uses_store:
         mounts.append(k8s.core.v1.VolumeMountArgs(name=step.platform.store.volume.name, mount_path=STORE))
     mounts.extend(mount(name, f"{FOLDERS}/{name}", read_only=True) for name in run.folders)
+    mounts.extend(of_program(run, step.platform.store.volume.name, "tmp"))
     if _shares_memory(step):
         mounts.append(mount("shared-memory", SHARED_MEMORY))
     module = runner(step) if step.command else step.module or ""
@@ -334,6 +337,36 @@ def _measuring(run: Run) -> list[str]:
     if usage.port:
         words += ["--port", str(usage.port)]
     return [*words, "--idle-below", str(usage.idle_below), "--idle-share", str(usage.idle_share), "--"]
+
+
+def _before(run: Run) -> list[k8s.core.v1.ContainerArgs]:
+    """What has to end well before the step's container starts."""
+    return [*([_installer(run)] if run.step.requirements else []), *_folders(run)]
+
+
+def _folders(run: Run) -> list[k8s.core.v1.ContainerArgs]:
+    """What makes the folders of the store that the program has at paths of its own.
+
+    The kubelet would make them as root's, and a missing folder of inputs, too.
+    """
+    step, flags = run.step, folder_flags(run, STORE)
+    if not flags:
+        return []
+    return [
+        _python(
+            "folders",
+            MAKER,
+            flags,
+            run,
+            replace(step.requests, gpus=0),
+            environment=python_environment(),
+            mounts=[
+                mount("bundle", BUNDLE, read_only=True),
+                mount("tmp", TEMPORARY),
+                k8s.core.v1.VolumeMountArgs(name=step.platform.store.volume.name, mount_path=STORE),
+            ],
+        )
+    ]
 
 
 def _installer(run: Run) -> k8s.core.v1.ContainerArgs:

@@ -42,6 +42,12 @@ MEASURE = "workloads.runtime.usage.measure"
 LIBRARIES = "libraries"
 """The input with the CUDA libraries that an image lacks."""
 
+STARTER = "workloads/runtime/steps/starting.py"
+"""The file that starts a program in another folder than that of its code."""
+
+FOLDERS = "workloads.runtime.steps.folders"
+"""The module by which an init container makes the folders of the store that a step has mounted."""
+
 INSTALLER = "workloads.runtime.steps.packages"
 """The module that an init container runs to install a step's requirements."""
 
@@ -142,7 +148,9 @@ def command_bundle(command: Command, words: Sequence[str], root: Path, module: s
     Raises ShippingError.
     """
     code = {f"{CODE}/{path}": content for path, content in code_files(command, words).items()}
-    files = Files({**collect([module], root).contents, **code})
+    modules = [module, *([FOLDERS] if command.mounts else [])]
+    extra = [STARTER] if command.directory else []
+    files = Files({**collect(modules, root, extra).contents, **code})
     require_fit(
         files.sizes,
         "put data into the store and read it from there, name a smaller folder as `code`, or install the code "
@@ -199,6 +207,10 @@ def _surroundings(step: Step, folders: Mapping[str, Files]) -> dict[str, object]
     if nodes := step.nodes:
         # How long pods wait for one another, and at which port, decides nothing.
         decisive["nodes"] = {"launcher": LAUNCHER_FORMAT, "count": nodes.count, "roles": list(nodes.roles.items())}
+    command = step.command
+    if command and (command.directory or command.mounts):
+        mounts = sorted((mount.path, mount.source.text, mount.writable) for mount in command.mounts)
+        decisive["places"] = {"directory": command.directory, "mounts": mounts}
     return decisive
 
 
@@ -206,7 +218,8 @@ def _bundle(step: Step, root: Path, known: Known) -> Files:
     shipped: object
     if step.command is not None:
         module, command = runner(step), step.command
-        shipped = (module, command.code, tuple(command.files), command.left_out, tuple(step.arguments))
+        more = (bool(command.directory), bool(command.mounts))
+        shipped = (module, command.code, tuple(command.files), command.left_out, tuple(step.arguments), more)
         bundle = known.bundles.get(shipped) or command_bundle(command, step.arguments, root, module)
     else:
         assert step.module is not None

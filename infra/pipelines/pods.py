@@ -83,17 +83,44 @@ class Substitute:
 
 
 @dataclass(frozen=True)
+class Source:
+    """What a mount shows, or where a program starts: the folder that the reference ``name`` stands for, or the one
+    ``below`` it.
+    """
+
+    name: str
+    below: str = ""
+
+    @property
+    def text(self) -> str:
+        """As it is written: `{train}/model`."""
+        return "/".join([f"{{{self.name}}}", *([self.below] if self.below else [])])
+
+
+@dataclass(frozen=True)
+class ProgramMount:
+    """A mount at ``path``, an absolute one. ``writable`` says whether the program may write there."""
+
+    path: str
+    source: Source
+    writable: bool
+
+
+@dataclass(frozen=True)
 class Command:
     """A program of a step's image that knows nothing of Slipway. ``workloads.runtime.steps.command`` starts it.
 
     ``code`` is the folder whose files ship with the step, and in which the program starts: a path relative to the
     repository, or absolute. Of its Python files those ship that the program imports, and those that one of
-    ``files``, patterns below ``code``, names; of its other files all.
+    ``files``, patterns below ``code``, names; of its other files all. With ``directory`` it starts elsewhere:
+    ``{output}``, ``{scratch}``, a folder below one of them, or a path of ``mounts``.
     """
 
     code: str
     files: Sequence[str] = ()
     substitute: Substitute | None = None
+    directory: str = ""
+    mounts: Sequence[ProgramMount] = ()
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from infra.pipelines.contract import (
     service_variables,
 )
 from infra.pipelines.matrix import MOST_STEPS, ROLES, role_problems
+from infra.pipelines.mounts import SCRATCH, path_problem
 from infra.pipelines.pods import MOST_WORDS
 from infra.pipelines.results import PIPELINE_OUTPUTS, Number
 from infra.schema.problems import Finding, Problem, SettingsError, listed
@@ -178,6 +179,7 @@ def step_misfits(steps: Sequence[StepDeclaration], services: Sequence[ServiceDec
     yield from _services(steps, services)
     yield from _items(steps, groups)
     yield from _nodes(steps)
+    yield from _mounts(steps, groups)
 
 
 def _services(steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration]) -> Iterator[str]:
@@ -221,6 +223,20 @@ def _items(steps: Sequence[StepDeclaration], groups: Mapping[str, Sequence[StepD
             group = groups.get(step.inputs.get(name, ""), ())
             if len(group) > 1 and not group[0].best:
                 yield f"step `{step.name}` has items of `{name}`, which is several steps without a `best`"
+
+
+def _mounts(steps: Sequence[StepDeclaration], groups: Mapping[str, Sequence[StepDeclaration]]) -> Iterator[str]:
+    """What is wrong with mounts of steps: a mount is one folder, which is known before the program starts."""
+    for step in steps:
+        for mount in step.command.mounts if step.command else ():
+            name = mount.source.name
+            known = {*step.inputs, *([] if step.items else [pods.OUTPUT]), pods.STORE, SCRATCH}
+            if problem := path_problem(mount.path):
+                yield f"step `{step.name}` mounts `{mount.path}`: {problem[0]}"
+            elif name not in known:
+                yield f"step `{step.name}` mounts `{mount.source.text}`, which is none of {listed(sorted(known))}"
+            elif len(groups.get(step.inputs.get(name, ""), ())) > 1:
+                yield f"step `{step.name}` mounts `{mount.source.text}`, and `{name}` is several steps"
 
 
 def _nodes(steps: Sequence[StepDeclaration]) -> Iterator[str]:

@@ -166,7 +166,13 @@ def command_of(
     for other in beside:
         paths = (None if isinstance(other, ServiceDeclaration) else other.requirements, _substitute_lock(other))
         locks |= {(root / path).resolve() for path in paths if path}
-    return Command((root / declared.command.code).resolve(), tuple(declared.command.files), frozenset(locks))
+    return Command(
+        (root / declared.command.code).resolve(),
+        tuple(declared.command.files),
+        frozenset(locks),
+        declared.command.directory,
+        declared.command.mounts,
+    )
 
 
 def may_use_tensorflow(declared: StepDeclaration, command: Command, root: Path) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from infra.pipelines import pods
+from infra.pipelines import mounts, pods
 from infra.pipelines.app_kind import APPS, AppInFile, app_findings, circle_findings, program_name_findings
 from infra.pipelines.apps import OF_APPS
 from infra.pipelines.contract import (
@@ -142,6 +142,7 @@ def check_steps(declared: PipelineFile) -> Iterator[Finding]:
         yield from path_findings((*at, "requirements"), step.requirements)
         for index, pattern in enumerate(step.files):
             yield from path_findings((*at, "files", index), pattern)
+        yield from mounts.findings(at, step.mounts, step.directory, _mountable(name, step, declared))
         yield from _after(at, name, step, declared)
         yield from _matrix(at, step, declared)
         yield from _substitute(at, step, declared)
@@ -255,9 +256,30 @@ def _references(
             (*at, "run"),
             step.run,
             f"nothing tells the program where to write {what}",
-            'add `{output}` where it takes the path: `--output, "{output}"`',
+            'add `{output}` where it takes the path: `--output, "{output}"`; for a program that writes where it '
+            'starts, `directory: "{output}"`; for one with a path built in, `mounts: {/out: "{output}"}`',
             read=((*at, "environment"), (*at, "results")),
         )
+
+
+def _mountable(name: str, step: PipelineStep, declared: PipelineFile) -> mounts.Mountable:
+    """What the step ``name`` can mount, and why it cannot mount the rest that its command may refer to."""
+    known: dict[str, tuple[str, str] | None] = dict.fromkeys([*pods.OWN, mounts.SCRATCH])
+    if step.items:
+        reason = "an item has a directory of its own, and mounts are there before the first item is chosen"
+        known |= dict.fromkeys([pods.OUTPUT, *pods.OF_ITEMS], (reason, "write it in `run`, or as `directory`"))
+    for other, read in declared.steps.items():
+        if other == mounts.SCRATCH:
+            known[other] = ("a step has that name too, and it could mean either", "rename the step")
+        elif other == name:
+            known[other] = ("the step itself", "write `{output}` for the directory that it writes")
+        elif read.matrix and read.best:
+            reason = f"which `{other}` is best is known when the program starts, and mounts are there before"
+            known[other] = (reason, f"write `{{{other}}}` in `run`")
+        else:
+            several = f"`{other}` has a matrix, and so is several steps, and a mount is one folder"
+            known[other] = (several, f"write `{{{other}}}` in `run`, a word for each") if read.matrix else None
+    return known
 
 
 def _after(at: Path, name: str, step: PipelineStep, declared: PipelineFile) -> Iterator[Finding]:

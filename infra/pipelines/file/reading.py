@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from infra.pipelines import pods, valkey
+from infra.pipelines import mounts, pods, valkey
 from infra.pipelines.app_kind import APPS, AppInStack, AppKind
 from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import (
@@ -147,6 +147,8 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
                 place(inside(step.code)),
                 step.files,
                 step.rehearsal and step.rehearsal.substitute(fill, place),
+                step.directory or "",
+                mounts.declare(step.mounts),
             ),
             environment={variable: fill(word) for variable, word in step.environment.items()},
             secrets=step.secrets,
@@ -237,7 +239,14 @@ class Folder:
         return "/".join([self.shipped, *(part for part in path.split("/") if part not in {"", "."})])
 
 
-LEFT_OUT: Mapping[str, Any] = {"matrix": {}, "files": [], "requirements": None, SUBSTITUTE: None}
+LEFT_OUT: Mapping[str, Any] = {
+    "matrix": {},
+    "files": [],
+    "requirements": None,
+    "directory": None,
+    "mounts": {},
+    SUBSTITUTE: None,
+}
 """What stands in for a part of a step in which something is wrong, beside its results."""
 
 

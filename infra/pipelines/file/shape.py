@@ -25,6 +25,7 @@ from infra.pipelines.matrix import (
     MatrixNodesSettings,
     MatrixStepSettings,
 )
+from infra.pipelines.mounts import Mount, Mounted, references
 from infra.pipelines.notebook import NotebookApp
 from infra.pipelines.page import PageApp
 from infra.pipelines.pods import Built, PodSettings, RehearsalCommand, Word, Words
@@ -185,6 +186,17 @@ class PipelineStep(Model):
     files: list[str] = Field(
         default_factory=list[str],
         description="Patterns of Python files below `code` that are found by name and not imported.",
+    )
+    directory: str | None = Field(
+        default=None,
+        description="Where the program starts in place of `code`, where it cannot write: `{output}`, `{scratch}` "
+        "(a folder below `$TMPDIR`), a folder below one of them, or a path of `mounts`. Words of `run` that name "
+        "files of `code` are still found there, and so are its modules.",
+    )
+    mounts: dict[str, Mounted] = Field(
+        default_factory=dict[str, Mount],
+        description="Folders at paths that the program has built in, by the path: "
+        '`{/data: "{store}/uploads", /models: "{train}", /out: "{output}"}`.',
     )
     requirements: str | None = Field(
         default=None, description="A lock file, with hashes, of the packages that its image lacks."
@@ -466,9 +478,10 @@ def axis(parameter: Parameter) -> Any:
 
 
 def used_in(step: PipelineStep) -> dict[str, None]:
-    """What the command, the environment and the items of ``step`` refer to, each once and in their order."""
+    """What ``step`` refers to, each once: its command, environment and items, its mounts, and where it starts."""
     words = [*step.run, *step.environment.values(), *([step.items.files] if step.items else [])]
-    return dict.fromkeys(name for word in words for name in pods.names(word))
+    names = [name for word in words for name in pods.names(word)]
+    return dict.fromkeys([*names, *references(step.mounts, step.directory)])
 
 
 def _step_settings(

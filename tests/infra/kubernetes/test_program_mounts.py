@@ -1,0 +1,115 @@
+"""`directory` and `mounts` in pods: the mounts of the store and of scratch space, and when a step runs again."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.kubernetes.job import declare
+from infra.kubernetes.run import FOLDERS, STARTER, plan
+from infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from infra.pipelines.pods import ProgramMount, Source
+from infra.placed import Command, Step
+from infra.platform import Platform
+from tests.support.recording import record
+from tests.support.stand_in import platform, step
+from tests.support.tree import write_tree
+
+JOB = "kubernetes:batch/v1:Job"
+
+FILES = {
+    "workloads/__init__.py": "",
+    "workloads/runtime/__init__.py": "",
+    "workloads/runtime/steps/command.py": "",
+    "workloads/runtime/steps/folders.py": "",
+    "workloads/runtime/steps/starting.py": "",
+    "churn/train.py": "",
+}
+MOUNTS = (
+    ProgramMount("/data", Source("store", "uploads"), writable=False),
+    ProgramMount("/models", Source("train", "model"), writable=False),
+    ProgramMount("/out", Source("output"), writable=True),
+    ProgramMount("/work/data", Source("scratch"), writable=True),
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_tree(tmp_path, FILES)
+
+
+def of_command(on: Platform, root: Path, name: str, **changes: Any) -> Step:
+    values: dict[str, Any] = {
+        "module": None,
+        "arguments": ["python", "train.py"],
+        "command": Command(root / "churn", **changes),
+    }
+    return step(on, pipeline="churn", name=name, **values)
+
+
+def predict(on: Platform, root: Path, **changes: Any) -> Step:
+    made = of_command(on, root, "predict", **changes)
+    return replace(made, inputs={"train": of_command(on, root, "train")})
+
+
+def pod(root: Path, **changes: Any) -> dict[str, Any]:
+    """The pod of `predict` whose command has these changes."""
+
+    def program() -> None:
+        live = platform()
+        workspace = Workspace(live.name, WorkspaceArgs(live, "slipway", "runner", protect=False, groups=1))
+        declare([predict(live, root, **changes)], {live.name: workspace}, root)
+
+    made = record(program, {}, preview=False)
+    return dict(made.one(JOB, "churn-predict").inputs)["spec"]["template"]["spec"]
+
+
+def test_a_pod_has_the_folders_at_the_paths_of_the_program(root: Path) -> None:
+    spec = pod(root, mounts=MOUNTS)
+    (container,), (maker,) = spec["containers"], spec["initContainers"]
+    run = container["args"][container["args"].index("--output") + 1].removeprefix("/store/")
+    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+    assert mounts["/data"]["subPath"] == "uploads"
+    assert mounts["/models"]["subPath"].startswith("churn/train/")
+    assert mounts["/models"]["subPath"].endswith("/model")
+    assert mounts["/out"]["subPath"] == run
+    assert mounts["/work/data"]["subPath"] == "scratch"
+    read_only = {path for path in ("/data", "/models", "/out", "/work/data") if mounts[path].get("readOnly")}
+    assert read_only == {"/data", "/models"}
+    volumes = {path: mounts[path]["name"] for path in ("/store", "/data", "/out", "/tmp", "/work/data")}
+    assert volumes["/store"] == volumes["/data"] == volumes["/out"]
+    assert volumes["/tmp"] == volumes["/work/data"]
+    assert maker["command"][-1] == FOLDERS
+    assert maker["args"][maker["args"].index("--make") + 1] == f"/store/{run}"
+    assert "/store/uploads" in maker["args"], "a folder that is missing is said, not made by the kubelet"
+
+
+@pytest.mark.parametrize(
+    ("directory", "place"),
+    [("{output}/run", r"/store/churn/predict/\w+/run"), ("{scratch}", r"\$TMPDIR/scratch"), ("/out", "/out")],
+)
+def test_a_program_starts_where_its_step_says(root: Path, directory: str, place: str) -> None:
+    arguments = pod(root, directory=directory)["containers"][0]["args"]
+    folder, *words = arguments[-3:]
+    assert words == ["python", "train.py"]
+    assert re.fullmatch(place, folder)
+    assert STARTER in arguments[-4]
+
+
+def test_a_step_runs_again_only_where_its_own_places_change(root: Path) -> None:
+    def program() -> None:
+        on = platform()
+        plain = plan(predict(on, root), root)
+        others = [
+            predict(on, root, mounts=MOUNTS),
+            predict(on, root, mounts=MOUNTS[:2]),
+            predict(on, root, directory="{output}"),
+        ]
+        digests = [plan(other, root).digest for other in others]
+        assert len({plain.digest, *digests}) == 4
+        assert plan(predict(on, root, mounts=MOUNTS[::-1]), root).digest == digests[0]
+        assert not [path for path in plain.bundle.contents if "folders" in path or "starting" in path]
+
+    record(program, {}, preview=False)
