@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.kubernetes.run import STARTER, Run
@@ -10,7 +11,7 @@ from infra.pipelines.pods import OUTPUT, STORE, ProgramMount
 from infra.placed import CODE, Step
 
 
-def of_program(run: Run, store: str, scratch: str) -> Iterator[k8s.core.v1.VolumeMountArgs]:
+def of_program(run: Run, store: pulumi.Input[str], scratch: str) -> Iterator[k8s.core.v1.VolumeMountArgs]:
     """The further mounts of the volumes called ``store`` and ``scratch`` that the step's program has.
 
     A folder of a volume is a `subPath`. Cloud Storage FUSE serves it from GKE 1.29 on, where its sidecar starts

@@ -39,7 +39,7 @@ from offline.rehearsal.cluster.cluster_objects import cluster_of
 from offline.rehearsal.cluster.containers import Containers
 from offline.rehearsal.cluster.server_specs import app_of, only_said
 from offline.rehearsal.engine import Engine
-from offline.rehearsal.machine import launch, programs
+from offline.rehearsal.machine import boxes, launch, programs
 from offline.rehearsal.machine.environments import Environments
 from offline.rehearsal.machine.processes import Reaper
 from offline.rehearsal.output import terminal
@@ -117,7 +117,13 @@ ENVIRONMENTS = Path("build", "environments")
 
 WRITES = (
     "warning: steps and apps may write wherever you may: this machine cannot keep them to where they may write in "
-    "a cluster (that takes Linux 5.19 with Landlock). What is written elsewhere is in no result, and fails there"
+    "a cluster. What is written elsewhere is in no result, and fails there. To have it refused here takes "
+    f"Linux 5.19 with Landlock, or {boxes.NEEDED}"
+)
+
+SHARED_TMP = (
+    "note: /tmp of steps and apps is this machine's, where files stay; in a cluster each pod has its own. To have "
+    f"it so here takes {boxes.NEEDED}"
 )
 
 
@@ -216,8 +222,8 @@ class Session:
             state = State.load(place)
             remarks = [f"{state.problem}; every Job runs again"] if state.problem else []
             remarks += place.create()
-            if launch.landlock() < launch.LANDLOCK:
-                remarks.append(WRITES)
+            if not boxes.available():
+                remarks.append(WRITES if launch.landlock() < launch.LANDLOCK else SHARED_TMP)
             files_to_copy = self.configuration.settings.rehearsal.store_files
             remarks += store_files.give(files_to_copy, place.store, self.options.root)
             reaper = Reaper(lock.descriptor)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from infra.kubernetes.app_pod import INSTALLER as APP_INSTALLER
 from infra.kubernetes.app_pod import READER, SUPPLIED
-from infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, RUNNER, WORKER
+from infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, RUNNER, STARTER, WORKER
 from infra.pipelines.images import has_tensorflow
 from infra.placement import shipping
 from offline.rehearsal.cluster.cluster_objects import RefusedError
@@ -72,10 +72,10 @@ class Containers:
             if program.installed:
                 # Of all others it was said before anything ran.
                 note(program.replacing)
-            own_words = [*prepared.words[: prepared.words.index("--") + 1]]
-            return PreparedCommand(
-                [*own_words, *(word.format_map(_places(own_words)) for word in program.substitute)], prepared.path
-            )
+            begins = prepared.words.index("--") + 1
+            own_words, places = prepared.words[:begins], _places(prepared.words[:begins])
+            substitute = [word.format_map(places) for word in program.substitute]
+            return PreparedCommand([*own_words, *_starting(prepared.words[begins:]), *substitute], prepared.path)
 
         return measured
 
@@ -148,6 +148,12 @@ class Containers:
         elif software.locks and not known:
             note(f"uses the environment with {software} that was made before: {place}")
         return environment
+
+
+def _starting(words: Sequence[str]) -> Sequence[str]:
+    """What of ``words``, the command line of a step, starts its program in another folder than its code's."""
+    named = next((index for index, word in enumerate(words) if word.endswith(f"/{STARTER}")), None)
+    return [] if named is None else words[: named + 2]
 
 
 def _is_of_project(program: Program) -> bool:

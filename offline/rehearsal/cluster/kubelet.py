@@ -13,13 +13,16 @@ from types import MappingProxyType
 
 from infra.platform import GPU_RESOURCE
 from infra.review.stack import Properties, mapping, mappings
+from infra.schema.paths import LONGEST_PATH
 from offline.files import change_mode, remove
 from offline.rehearsal.cluster import cluster_objects
 from offline.rehearsal.cluster.cluster_objects import ApiServer, Namespace, RefusedError, contents
-from offline.rehearsal.cluster.pods import Container, PodSpec, UnsupportedError
+from offline.rehearsal.cluster.pods import Container, Mount, PodSpec, UnsupportedError
 from offline.rehearsal.cluster.scheduler import Placement
-from offline.rehearsal.machine import processes
+from offline.rehearsal.machine import boxes, processes
+from offline.rehearsal.machine.boxes import Box, BoxMount
 from offline.rehearsal.machine.processes import Launch, Reaper, Stop
+from offline.rehearsal.machine.programs import ROOT
 from workloads.runtime.masking import Masker
 
 # A pod's volumes as folders of this machine.
@@ -37,17 +40,36 @@ class Volumes:
     shared: frozenset[str]
 
     def mounts(self, container: Container) -> dict[str, Path]:
-        """Where each mount path of ``container`` is here. Raises RefusedError where a volume is not declared."""
-        mounts_by_name: dict[str, Path] = {}
+        """Where each mount path of ``container`` is here that its words name in place of the one in a cluster.
+
+        That is the first mount of each volume. Raises RefusedError where a volume is not declared.
+        """
         for mount in container.mounts:
             if mount.volume not in self.folders:
                 raise RefusedError(f'spec.containers.volumeMounts.name: Not found: "{mount.volume}"')
-            mounts_by_name[mount.path] = self.folders[mount.volume] / mount.sub_path
-        return mounts_by_name
+        return {mount.path: self._folder(mount) for mount in first_mounts(container)}
+
+    def built_in(self, container: Container) -> list[BoxMount]:
+        """The further mounts of volumes: a program finds them at these paths, whatever it is told.
+
+        As the kubelet does it, their folders are made where they are not there.
+        """
+        first = first_mounts(container)
+        mounts = [
+            BoxMount(self._folder(mount), mount.path, writable=not mount.read_only)
+            for mount in container.mounts
+            if mount not in first
+        ]
+        for mount in mounts:
+            mount.source.mkdir(parents=True, exist_ok=True)
+        return mounts
+
+    def _folder(self, mount: Mount) -> Path:
+        return self.folders[mount.volume] / mount.sub_path
 
     def protect(self, container: Container) -> None:
         """Takes write permission from what ``container`` mounts read-only; the store's is left as it is."""
-        for mount in container.mounts:
+        for mount in first_mounts(container):
             if mount.read_only and mount.volume not in self.shared:
                 change_mode(self.folders[mount.volume], writable=False)
 
@@ -56,6 +78,14 @@ class Volumes:
         for name, folder in self.folders.items():
             if name not in self.shared:
                 change_mode(folder, writable=True)
+
+
+def first_mounts(container: Container) -> Sequence[Mount]:
+    """The first mount of each volume in ``container``."""
+    mounts: dict[str, Mount] = {}
+    for mount in container.mounts:
+        mounts.setdefault(mount.volume, mount)
+    return list(mounts.values())
 
 
 def prepare(
@@ -154,8 +184,11 @@ debug-application/determine-reason-pod-failure, seen November 2026)."""
 
 TEMPORARY = "/tmp"
 
-DENIED = re.compile(rb"Permission denied|Read-only file system|EACCES|EROFS")
-"""What programs say where they may not write."""
+DENIED = re.compile(rb"Permission denied|Read-only file system|EACCES|EROFS|not available for writes")
+"""What programs say where they may not write; the last is LightGBM's."""
+
+_PATH = re.compile(r"""(?P<quote>['"])(?P<path>.+?)(?P=quote)|(?P<bare>/[^\s:,;'"]+)""")
+"""A path in what a program says: in quotes, or one that begins with `/`."""
 
 _REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^)]*)\))")
 """Kubernetes' reference to a variable in commands, arguments and environment."""
@@ -262,7 +295,7 @@ class Kubelet:
         mounts = mounted.mounts(container)
         if api is not None:
             mounts[cluster_objects.FOLDER] = cluster_objects.folder_of(folder)
-        launch = self._launch(pod, container, mounts, folder)
+        launch = self._launch(pod, container, mounts, mounted.built_in(container), folder)
         if api is not None:
             command = [word.replace(cluster_objects.API, api) for word in launch.command]
             launch = replace(launch, command=command)
@@ -278,7 +311,7 @@ class Kubelet:
         ended = processes.run(launch, self.reaper, pod.stop, write)
         mounted.unprotect()
         if ended.code and launch.writable is not None and any(map(DENIED.search, tail)):
-            write(f"{_may_write(container)}\n".encode())
+            write(f"{_may_write(container, tail)}\n".encode())
         reason = "Completed" if ended.code == 0 else "OOMKilled" if ended.oom_killed else "Error"
         return PodResult(
             succeeded=ended.code == 0,
@@ -290,7 +323,14 @@ class Kubelet:
             peak_memory=ended.peak_memory,
         )
 
-    def _launch(self, pod: Pod, container: Container, mounts: Mapping[str, Path], folder: Path) -> Launch:
+    def _launch(
+        self,
+        pod: Pod,
+        container: Container,
+        mounts: Mapping[str, Path],
+        built_in: Sequence[BoxMount],
+        folder: Path,
+    ) -> Launch:
         variables = self._variables(pod, container)
 
         def here(text: str) -> str:
@@ -327,7 +367,27 @@ class Kubelet:
             cpu_limit=container.cpu_limit,
             writable=[scratch, *_writable(container, mounts)] if container.read_only_root else None,
             unheld=self.unheld,
+            box=self._box(container, built_in, folder, scratch, _used(mounts, environment, prepared)),
         )
+
+    @staticmethod
+    def _box(
+        container: Container, built_in: Sequence[BoxMount], folder: Path, scratch: Path, used: Sequence[Path]
+    ) -> Box | None:
+        """What ``container`` sees of this machine, where it may write to its volumes alone.
+
+        Raises RefusedError where it has to see folders at other paths, and this machine cannot do that.
+        """
+        if not boxes.available():
+            if built_in:
+                paths = ", ".join(mount.path for mount in built_in)
+                raise RefusedError(f"its program has {paths} built in, which takes {boxes.NEEDED}")
+            return None
+        if not container.read_only_root and not built_in:
+            return None
+        root = folder / "box"
+        root.mkdir(exist_ok=True)
+        return Box(root, scratch, used, built_in, required=bool(built_in))
 
     def _variables(self, pod: Pod, container: Container) -> dict[str, str]:
         """The declared environment, with the mount paths that a container in a cluster has."""
@@ -443,15 +503,30 @@ def replace_addresses(text: str, addresses: Mapping[str, re.Pattern[str]]) -> st
 
 def _writable(container: Container, mounts: Mapping[str, Path]) -> list[Path]:
     """Where on this machine ``container`` may write: its volumes, and what a program's code names as /tmp."""
-    volumes_of = [mounts[mount.path] for mount in container.mounts if not mount.read_only]
+    volumes_of = [mounts[mount.path] for mount in first_mounts(container) if not mount.read_only]
     return [*volumes_of, *([Path(TEMPORARY)] if TEMPORARY in mounts else [])]
 
 
-def _may_write(container: Container) -> str:
+def _used(mounts: Mapping[str, Path], environment: Mapping[str, str], prepared: PreparedCommand) -> list[Path]:
+    """What of this machine a container uses, wherever it is: volumes, Python, what its environment names."""
+    python = [sys.prefix, sys.base_prefix, str(ROOT), *(str(Path(path).parent) for path in prepared.path)]
+    named = [part for name in PASSED_ON for part in environment.get(name, "").split(os.pathsep)]
+    words = [word for word in prepared.words if len(word) < LONGEST_PATH]
+    return [
+        *mounts.values(),
+        *(Path(text) for text in (*python, *prepared.path, *named, *words) if text.startswith(f"{TEMPORARY}/")),
+    ]
+
+
+def _may_write(container: Container, tail: Iterable[bytes]) -> str:
     places = ", ".join(mount.path for mount in container.mounts if not mount.read_only) or "nothing"
+    line = next((line for line in reversed([*tail]) if DENIED.search(line)), b"").decode(errors="replace")
+    wanted = _PATH.search(line)
+    path = f"{wanted['path'] or wanted['bare']} is in none of them" if wanted else "its image is read-only"
     return (
-        f"note: as in a cluster, this container may write to {places} alone: the file system of its image is "
-        "read-only. What only this attempt needs belongs into $TMPDIR, what is to stay into {output}"
+        f"note: as in a cluster, this container may write to {places} alone, and {path}. A step whose program "
+        'writes where it starts needs `directory: "{output}"`, one whose program has a path built in a mount: '
+        '`mounts: {/data: "{output}"}`. What only this attempt needs belongs into $TMPDIR'
     )
 
 

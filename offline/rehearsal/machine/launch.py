@@ -4,7 +4,10 @@ It reports its process to the reaper before anything can go wrong, so the reaper
 becomes the command. SIGTERM is ignored unless the command handles it, as Linux does for process 1 of a container.
 """
 
+from __future__ import annotations
+
 import array
+import contextlib
 import ctypes
 import json
 import os
@@ -13,6 +16,12 @@ import signal
 import socket
 import struct
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # Importing them takes as long as all else before the command begins.
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
 START_ERROR = 128
 """Exit code that containerd reports for a command that cannot be started."""
@@ -32,6 +41,23 @@ _WITH_TRUNCATE = 3
 
 _NO_NEW_PRIVILEGES = 38
 
+_NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
+"""CLONE_NEWNS and CLONE_NEWUSER of unshare(2)."""
+
+_BIND, _RECURSIVE, _PRIVATE, _DETACH = 0x1000, 0x4000, 0x40000, 2
+"""MS_BIND, MS_REC and MS_PRIVATE of mount(2), MNT_DETACH of umount2(2)."""
+
+_MOUNT_SETATTR, _READ_ONLY, _RECURSIVELY, _HERE = 442, 1, 0x8000, -100
+"""Of mount_setattr(2): its number, MOUNT_ATTR_RDONLY, AT_RECURSIVE and AT_FDCWD (Linux 5.12)."""
+
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+"""The number of pivot_root(2) by processor."""
+
+_TMP = "/tmp"
+
+_OWN = ("dev", "proc", "tmp")
+"""Folders at the root that are not as this machine has them, or to which programs write."""
+
 BIND = {"x86_64": (317, 49, 0xC000003E), "aarch64": (277, 200, 0xC00000B7)}
 """By processor: the numbers of seccomp(2) and bind(2), and the AUDIT_ARCH of its programs."""
 
@@ -45,7 +71,8 @@ def main() -> None:
         os.nice(settings["nice"])
     if settings["cpus"] and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, settings["cpus"])
-    if settings["writable"] is not None:
+    boxed = settings["box"] is not None and enter_box(settings["box"], settings["writable"])
+    if settings["writable"] is not None and not boxed:
         hold_files(settings["writable"])
     if settings["binds"] is not None:
         _report_binds(settings["binds"])
@@ -89,6 +116,143 @@ def hold_files(writable: list[str]) -> bool:
     held = libc.syscall(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)) == 0
     os.close(ruleset)
     return held
+
+
+# A mount namespace: the machine's files, read-only, and over them what the container has mounted.
+
+
+def enter_box(box: Mapping[str, Any], writable: Sequence[str]) -> bool:
+    """Gives this process and all that it starts a view of the file system of their own.
+
+    All that is there can be read, and written below the folders ``writable`` alone. The folder ``tmp`` of ``box``
+    is `/tmp`, where of this machine's only the paths ``visible`` are left. ``mounts`` are further folders: where
+    they are here, at which path they are there, and whether they can be written. ``root`` is an empty folder.
+
+    Returns False where the machine does not let this user do so: for an ordinary user it takes user namespaces,
+    for root the capability CAP_SYS_ADMIN or user namespaces, and for both Linux 5.12. Ends the process where that
+    is so and the box is ``required``.
+    """
+    folder = os.getcwd()
+    try:
+        _unshare()
+        _build(box, writable)
+        os.chdir(folder)
+    except OSError as error:
+        if box["required"]:
+            print(f"StartError: its mounts cannot be made: {error}", file=sys.stderr, flush=True)
+            sys.exit(START_ERROR)
+        return False
+    return True
+
+
+def _unshare() -> None:
+    """Enters a mount namespace, and for that a user namespace where root's rights are missing. Raises OSError."""
+    libc = _libc()
+    user, group = os.getuid(), os.getgid()
+    if libc.unshare(_NEW_MOUNTS) != 0:
+        _check(libc.unshare(_NEW_MOUNTS | _NEW_USER), "unshare")
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/uid_map", f"{user} {user} 1")
+        _write("/proc/self/gid_map", f"{group} {group} 1")
+    # Nothing that is mounted here is to be seen outside.
+    _mount("none", "/", _RECURSIVE | _PRIVATE)
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _build(box: Mapping[str, Any], writable: Sequence[str]) -> None:
+    """Makes the view of the file system, and enters it. Raises OSError."""
+    root, tmp = box["root"], box["tmp"]
+    mounts: Sequence[tuple[str, str, bool]] = box["mounts"]
+    _mount("tmpfs", root, 0, "tmpfs")
+    places: dict[str, Any] = {}
+    for _, path, _ in mounts:
+        place = places
+        for part in path.strip("/").split("/"):
+            place = place.setdefault(part, {})
+    _mirror("/", root, {**places, **{name: {} for name in _OWN}})
+    _protect(root)
+    for name in _OWN:
+        _bind(tmp if name == "tmp" else f"/{name}", f"{root}/{name}")
+    inside = f"{_TMP}/"
+    for path in dict.fromkeys([*box["visible"], *(path for path in writable if path.startswith(inside))]):
+        if path.startswith(inside) and os.path.exists(path):
+            _make_place(path, f"{root}{path}")
+            _bind(path, f"{root}{path}")
+            _protect(f"{root}{path}")
+    for path in writable:
+        if path != _TMP and os.path.isdir(path):
+            _bind(path, f"{root}{path}")
+    for source, path, may_write in mounts:
+        _bind(source, f"{root}{path}")
+        if not may_write:
+            _protect(f"{root}{path}")
+    os.chdir(root)
+    libc = _libc()
+    _check(libc.syscall(_PIVOT_ROOT[platform.machine()], b".", b"."), "pivot_root")
+    # The new root lies over the old one, which is taken away.
+    _check(libc.umount2(b".", _DETACH), "umount2")
+    os.chdir("/")
+
+
+def _mirror(here: str, there: str, places: Mapping[str, Any]) -> None:
+    """Makes the folder ``there`` look like ``here``, with empty folders at ``places``, a tree of names."""
+    try:
+        entries = list(os.scandir(here))
+    except OSError:
+        entries = []
+    for entry in entries:
+        if entry.name in places:
+            continue
+        target = os.path.join(there, entry.name)
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), target)
+            continue
+        _make_place(entry.path, target)
+        # What this user cannot see, such as another user's FUSE mount, is an empty folder there.
+        with contextlib.suppress(OSError):
+            _bind(entry.path, target)
+    for name, below in places.items():
+        os.mkdir(os.path.join(there, name))
+        if below:
+            _mirror(os.path.realpath(os.path.join(here, name)), os.path.join(there, name), below)
+
+
+def _make_place(path: str, target: str) -> None:
+    """Makes an empty file or folder ``target`` at which ``path`` can be mounted."""
+    if os.path.isdir(path):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+
+
+def _bind(source: str, target: str) -> None:
+    _mount(source, target, _BIND | _RECURSIVE)
+
+
+def _mount(source: str, target: str, flags: int, kind: str = "") -> None:
+    arguments = (os.fsencode(source), os.fsencode(target), kind.encode() or None, ctypes.c_ulong(flags), None)
+    _check(_libc().mount(*arguments), target)
+
+
+def _protect(path: str) -> None:
+    """Makes a mount, and all below it, read-only."""
+    attributes = struct.pack("=QQQQ", _READ_ONLY, 0, 0, 0)
+    arguments = (ctypes.c_int(_HERE), os.fsencode(path), ctypes.c_uint(_RECURSIVELY))
+    _check(_libc().syscall(_MOUNT_SETATTR, *arguments, attributes, ctypes.c_size_t(len(attributes))), path)
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)
 
 
 def _report_binds(descriptor: int) -> None:

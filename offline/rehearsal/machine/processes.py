@@ -21,6 +21,7 @@ from typing import IO
 
 import psutil
 
+from offline.rehearsal.machine.boxes import Box
 from offline.rehearsal.machine.listening import Loopback
 
 POLL = 0.1
@@ -74,7 +75,8 @@ class Launch:
     """What to start. ``memory`` is the limit in MiB; ``cpu_request`` and ``cpu_limit`` are in millicores.
 
     ``writable`` are the folders below which it may write; None: wherever its user may. With ``unheld`` it listens
-    on loopback alone; ``unheld`` is called where this machine cannot enforce that.
+    on loopback alone; ``unheld`` is called where this machine cannot enforce that. ``box`` is its own view of the
+    file system.
     """
 
     command: Sequence[str]
@@ -85,6 +87,7 @@ class Launch:
     cpu_limit: int | None = None
     writable: Sequence[Path] | None = None
     unheld: Callable[[], None] | None = None
+    box: Box | None = None
 
     def arguments(self, reaper: int, binds: int | None) -> list[str]:
         """The command line of `launch.py`, which gets the descriptors ``reaper`` and ``binds``."""
@@ -94,6 +97,7 @@ class Launch:
             "cpus": cpus(self.cpu_limit),
             "writable": None if self.writable is None else [str(path) for path in self.writable],
             "binds": binds,
+            "box": self.box and self.box.specification(),
         }
         return [json.dumps(specification), *self.command]
 

@@ -18,6 +18,7 @@ from infra.pipelines.contract import Command, ServiceDeclaration, StepDeclaratio
 from infra.pipelines.discovery import DeclaredPipeline
 from infra.pipelines.images import has_tensorflow
 from infra.schema.problems import Problem, SettingsError
+from offline.rehearsal.machine import boxes
 from offline.rehearsal.machine.environments import Software
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -63,7 +64,8 @@ class Program:
     ``key`` the place of its command. ``words`` are its command line as declared. ``software`` is what its image
     and lock files have; ``installed`` says that the program may be one of theirs. ``substitute`` is the command
     line for a machine that lacks the program, and empty where the pipeline has none. ``app`` is the app that
-    it is of. ``program`` is what has to be here, where the command line begins with what starts it.
+    it is of. ``program`` is what has to be here, where the command line begins with what starts it. ``built_in``
+    are the paths at which it has to find folders.
     """
 
     of: str
@@ -75,6 +77,7 @@ class Program:
     kind: Literal["step", "service", "app"] = "step"
     app: AppDeclaration | None = None
     program: str = ""
+    built_in: Sequence[str] = ()
 
     @property
     def fake(self) -> Fake | None:
@@ -226,6 +229,7 @@ def _program(pipeline: DeclaredPipeline, step: StepDeclaration, command: Command
         # A lock file beside a substitute is for what the substitute imports.
         installed=bool(step.requirements or (substitute.requirements and not substitute.run)),
         substitute=words,
+        built_in=[mount.path for mount in command.mounts],
     )
 
 
@@ -249,8 +253,23 @@ def substitution_remarks(programs: Iterable[Program]) -> list[str]:
 
 
 def problems(programs: Iterable[Program]) -> list[Problem]:
-    """A problem for each program that this machine certainly lacks, and its substitute where it has one."""
-    return [
+    """A problem for each program that this machine certainly lacks, and its substitute where it has one.
+
+    So is one for each that has paths built in which this machine cannot give it.
+    """
+    programs = list(programs)
+    built_in = {program.of: program for program in programs if program.built_in}
+    refused = [
+        Problem(
+            f"{program.key.removesuffix('.run')}.mounts",
+            ", ".join(program.built_in),
+            "this machine cannot show a program folders at paths of its own, so a rehearsal cannot run it",
+            f"rehearse on {boxes.NEEDED}",
+        )
+        for program in built_in.values()
+        if not boxes.available()
+    ]
+    lacking = [
         Problem(
             program.key,
             program.unknown,
@@ -260,6 +279,7 @@ def problems(programs: Iterable[Program]) -> list[Problem]:
         for program in _once(programs)
         if program.unknown
     ]
+    return [*refused, *lacking]
 
 
 def _once(programs: Iterable[Program]) -> Iterable[Program]:

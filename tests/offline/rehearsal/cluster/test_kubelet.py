@@ -376,12 +376,14 @@ def test_a_container_with_a_read_only_image_writes_to_its_volumes_alone(
     (machine.store / "models").mkdir()
     pod = {"volumes": [volume("code", configMap={"name": "code"}), STORE, volume("shared", csi=STORE["csi"])]}
     mounts = [mount("code", "/code", readOnly=True), mount("store", "/store", readOnly=where == "read-only")]
-    target = {"code": "/code/new", "elsewhere": str(tmp_path / "new"), "read-only": "/store/models/new"}[where]
+    elsewhere = f"/var/tmp/{tmp_path.name}-new"
+    target = {"code": "/code/new", "elsewhere": elsewhere, "read-only": "/store/models/new"}[where]
     script = "import sys; open(sys.argv[1], 'w')"
     result = machine.run(script, target, pod=pod, volumeMounts=mounts, **READ_ONLY)
     assert not result.succeeded
     assert "note: as in a cluster, this container may write to" in result.message
-    assert not list(tmp_path.rglob("new"))
+    assert "new is in none of them" in result.message
+    assert not [*tmp_path.rglob("new"), *Path("/var/tmp").glob(f"{tmp_path.name}*")]
 
 
 @HELD
@@ -428,7 +430,7 @@ def test_where_nothing_keeps_a_process_to_loopback_it_is_told(tmp_path: Path, re
     loopback = Loopback(lambda: told.append(True))
     path = str(Path(launch.__file__))
     sink, binds = os.open(os.devnull, os.O_WRONLY), loopback.descriptor
-    specification = {"reaper": sink, "nice": 0, "cpus": "", "writable": None, "binds": binds}
+    specification = {"reaper": sink, "nice": 0, "cpus": "", "writable": None, "binds": binds, "box": None}
     words = [sys.executable, "-c", launcher + "runpy.run_path(sys.argv[0], run_name='__main__')", path]
     process = subprocess.Popen(
         [*words, json.dumps(specification), "true"],

@@ -1,0 +1,78 @@
+"""A container's own view of this machine's file system, and whether this machine lets a process have one."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+NEEDED = (
+    "Linux 5.12 that lets you make mounts in a namespace of your own. Where `unshare --user --mount true` fails, "
+    "an administrator allows it: `sysctl kernel.apparmor_restrict_unprivileged_userns=0` on Ubuntu, "
+    "`sysctl user.max_user_namespaces=10000` elsewhere, and in a container `--cap-add SYS_ADMIN "
+    "--security-opt seccomp=unconfined --security-opt apparmor=unconfined`"
+)
+"""What it takes (docs.docker.com/engine/security/seccomp, release notes of Ubuntu 24.04, seen November 2026)."""
+
+
+@dataclass(frozen=True)
+class BoxMount:
+    """A folder ``source`` of this machine that the container has at ``path``."""
+
+    source: Path
+    path: str
+    writable: bool
+
+
+@dataclass(frozen=True)
+class Box:
+    """What of this machine a container sees otherwise than others do: ``tmp`` is its `/tmp`.
+
+    ``root`` is an empty folder. ``visible`` are paths that it sees though they are below `/tmp`. Without
+    ``required`` it starts outside where the box cannot be made.
+    """
+
+    root: Path
+    tmp: Path
+    visible: Sequence[Path]
+    mounts: Sequence[BoxMount] = ()
+    required: bool = False
+
+    def specification(self) -> Mapping[str, object]:
+        """As `launch.py` takes it."""
+        visible = dict.fromkeys(str(place) for path in self.visible for place in (path, path.resolve()))
+        return {
+            "root": str(self.root),
+            "tmp": str(self.tmp),
+            "visible": list(visible),
+            "mounts": [[str(mount.source), mount.path, mount.writable] for mount in self.mounts],
+            "required": self.required,
+        }
+
+
+@functools.cache
+def available() -> bool:
+    """Whether a process of this user can have one: tried once, with one that does nothing."""
+    if sys.platform != "linux":
+        return False
+    with tempfile.TemporaryDirectory(prefix="slipway-box-") as name, Path(os.devnull).open("w") as sink:
+        root, tmp = Path(name, "root"), Path(name, "tmp")
+        root.mkdir()
+        tmp.mkdir()
+        specification = {
+            **{"reaper": sink.fileno(), "nice": 0, "cpus": [], "binds": None, "writable": [str(tmp)]},
+            "box": Box(
+                root, tmp, (), (BoxMount(tmp, "/slipway/box", writable=False),), required=True
+            ).specification(),
+        }
+        launcher = [sys.executable, "-I", "-S", str(Path(__file__).with_name("launch.py"))]
+        # Python itself may be below `/tmp`, which the box hides.
+        command = [*launcher, json.dumps(specification), "/bin/sh", "-c", "test -d /slipway/box"]
+        ended = subprocess.run(
+            command, check=False, pass_fds=[sink.fileno()], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        return ended.returncode == 0
