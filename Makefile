@@ -9,7 +9,7 @@ comma := ,
 # and where it exports one of the command line.
 OPTIONS := STACK FRESH FOR BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT PICTURES \
 	PIPELINE CLOUD USES REGION GPU MANIFEST NAME CODE \
-	STEP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT
+	STEP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT REHEARSAL
 TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
 $(foreach option,$(OPTIONS),$(if $(filter undefined,$(origin $(option))),,\
 	$(eval override $(option) := $$(value $(option)))$(eval export $(option))))
@@ -123,8 +123,9 @@ $(SHOWN):
 	@:
 endif
 
-show: $(VENV)/.runtime ## Show results of a stack that is up: make show STACK=local predictions
-	@$(BIN)/python -m tools.show $${STACK:+--stack "$$STACK"} $(foreach word,$(SHOWN),'$(subst ','\'',$(word))')
+show: $(VENV)/.runtime ## Show results of a stack that is up: make show STACK=local predictions, runs, compare … [REHEARSAL=1]
+	@$(BIN)/python -m $(if $(filter runs compare,$(firstword $(SHOWN))),tools.history $${REHEARSAL:+--rehearsal},tools.show) \
+		$${STACK:+--stack "$$STACK"} $(foreach word,$(SHOWN),'$(subst ','\'',$(word))')
 
 # A step that failed, and a stack that cannot be read, are exit codes of their own, which make turns into 2.
 watch: $(VENV)/.runtime ## Show what the Jobs of a stack do, and why they wait: STACK=gcp-dev [ONCE=1] [KUBECONFIG_FILE=…]

@@ -196,7 +196,7 @@ def fetch(places: Mapping[str, Described], stack: str, folder: Path) -> dict[str
     """
     copies: dict[str, Path] = {}
     for reader in {(*place.kubectl, place.reader): place for place in places.values()}.values():
-        with _reader(reader) as (pod, mount):
+        with reader_pod(reader) as (pod, mount):
             for name, place in places.items():
                 if (place.kubectl, place.reader) == (reader.kubectl, reader.reader):
                     copies[name] = _copy(place, stack, folder, pod, mount)
@@ -256,8 +256,8 @@ def _again(described: Described, stack: str) -> str:
 
 
 @contextlib.contextmanager
-def _reader(described: Described) -> Generator[tuple[str, str]]:
-    """A running pod that mounts the store, by its name, and where; deleted in the end."""
+def reader_pod(described: Described) -> Generator[tuple[str, str]]:
+    """A running pod that mounts the store, by its name, and where; deleted in the end. Raises ShowError."""
     pod, mount = pod_of(_job(described))
     name = str(pod["metadata"]["name"])
     _kubectl(described, ["create", "-f", "-"], json.dumps(pod))

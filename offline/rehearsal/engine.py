@@ -36,6 +36,7 @@ from offline.rehearsal.cluster.pods import PodSpec, UnsupportedError
 from offline.rehearsal.cluster.scheduler import Scheduler, UnschedulableError
 from offline.rehearsal.cluster.server_specs import app_of
 from offline.rehearsal.cluster.services import Services, Surroundings
+from offline.rehearsal.history import Notes
 from offline.rehearsal.machine.processes import CancelledError, Reaper, Stop, as_declared, free_ports
 from offline.rehearsal.state import JobRecord, Phase, Place, Results, ServiceRecord, State
 
@@ -217,6 +218,7 @@ class Engine(Observer):
     containers: Containers | None = None
     keeps: bool = False
     """Whether the apps stay when the Jobs are through. They then have their own ports where these are free."""
+    notes: Notes | None = None
     backoff: float = job_controller.BACKOFF
     scheduler: Scheduler = field(default_factory=lambda: Scheduler(most=PODS))
     objects: Objects = field(default_factory=Objects)
@@ -386,6 +388,8 @@ class Engine(Observer):
         if result.succeeded:
             record.results = self.results.published(_directories(resource))
             self._finish(record, Phase.SUCCEEDED, "")
+            if self.notes is not None:
+                self.notes.add(resource, record, self.objects)
         elif result.reason == job_controller.INTERRUPTED:
             raise self._end_job(record, Phase.INTERRUPTED, "the rehearsal was interrupted")
         else:

@@ -39,6 +39,7 @@ from offline.rehearsal.cluster.cluster_objects import cluster_of
 from offline.rehearsal.cluster.containers import Containers
 from offline.rehearsal.cluster.server_specs import app_of, only_said
 from offline.rehearsal.engine import Engine
+from offline.rehearsal.history import Notes
 from offline.rehearsal.machine import boxes, launch, programs
 from offline.rehearsal.machine.environments import Environments
 from offline.rehearsal.machine.processes import Reaper
@@ -273,6 +274,7 @@ class Session:
         engine = Engine(
             place, state, results, emulated, reaper, display, options.disrupt, containers, self.keep is not None
         )
+        engine.notes = Notes(place.store, options.stack, options.root)
         for reference in references(without_prefix(configuration.values)):
             for resource in configuration.others.find(reference.reference).evaluation.resources.values():
                 if cluster_of(resource) == reference.cluster:

@@ -1,0 +1,59 @@
+"""``make show STACK=local runs`` and ``make show STACK=local compare RUN1 RUN2``: the history of a stack."""
+
+import contextlib
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from tools.history.comparison import History, HistoryError
+from tools.history.listing import print_comparison, print_runs
+from tools.history.live import history_of, rehearsed
+from workloads.runtime.exits import StepError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+RUNS, COMPARE = "runs", "compare"
+
+
+def main(
+    words: Annotated[list[str], typer.Argument(help="runs [PIPELINE/STEP], or compare RUN1 RUN2.")],
+    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack.")] = "",
+    rehearsal: Annotated[bool, typer.Option(help="The runs of its rehearsals on this machine.")] = False,
+) -> None:
+    """List the results that the store of a stack has, or say what two of them differ in."""
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    what, *names = words
+    try:
+        if not stack:
+            raise HistoryError(f"name the stack: make show STACK=local {what}")
+        if (what, len(names)) not in {(RUNS, 0), (RUNS, 1), (COMPARE, 2)}:
+            usage = "`make show STACK=local runs`, `… runs PIPELINE/STEP`, or `… compare RUN1 RUN2`"
+            raise HistoryError(f"{' '.join(words)} is none of {usage}")
+        with _history(stack, rehearsal=rehearsal) as history:
+            if what == RUNS:
+                print_runs(console, history, *names)
+            else:
+                print_comparison(console, history, *names)
+    except (HistoryError, StepError) as error:
+        Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+@contextlib.contextmanager
+def _history(stack: str, *, rehearsal: bool) -> Generator[History]:
+    if rehearsal:
+        yield rehearsed(ROOT / "build" / "rehearsal" / stack, stack, ROOT)
+        return
+    with history_of(stack, ROOT) as history:
+        yield history
+
+
+if __name__ == "__main__":
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app(prog_name="python -m tools.history")

@@ -1,0 +1,250 @@
+"""The history of a stack that is up: from its store, through a pod, with the commits that Pulumi's history has.
+
+A commit decides no result, so no Job may have it: in its pod template each commit would run all Jobs again, in an
+annotation each commit would be an update of all Jobs, and with `ignore_changes` a Job that is replaced would keep
+the commit of the one before it. Pulumi notes the commit of each update by itself, and whether files differed from
+it (`git.head` and `git.dirty`, pulumi/pulumi, pkg/backend/updates.go, seen November 2026), and a result was made
+by the newest update that had begun by then.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from infra.kubernetes.labels import COMPONENT, NAME, RESULTS_ANNOTATION, RUN_ANNOTATION
+from infra.placed import STORE_GATE
+from infra.review.stack import JOB, KUBERNETES_PROVIDER, Properties, at, mapping, mappings, strings, text
+from tools import pulumi_cli
+from tools.history.comparison import History, HistoryError
+from tools.show import Described, ShowError, reader_pod
+from tools.watch.plan import Expected, PlanError, evaluate, plan_of
+from workloads.runtime.history import Result, results
+
+COPY = """
+cd "$1" || exit 1
+shift
+IFS=
+{
+  find . -mindepth 4 -maxdepth 4 -name manifest.json ! -path './.*'
+  find ./.usage ./.history -name '*.json' 2>/dev/null
+  for pattern in "$@"; do
+    for file in $pattern; do
+      if [ -f "$file" ]; then echo "./$file"; fi
+    done
+  done
+} | tar -cf - --ignore-failed-read -T -
+"""
+"""The shell script that packs the files that the history is in: manifests, facts, what was used, and by patterns
+the files with the numbers."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """An update of the stack that Pulumi noted. ``began`` is in seconds since the epoch."""
+
+    version: int
+    began: float
+    commit: str
+    changed: bool
+
+
+@contextlib.contextmanager
+def history_of(stack: str, root: Path) -> Generator[History]:
+    """The history of the stack, in a folder that goes again. Raises HistoryError."""
+    try:
+        resources = pulumi_cli.resources_of(stack)
+        updates = updates_of(stack)
+    except pulumi_cli.CliError as error:
+        raise HistoryError(str(error)) from error
+    declared = _declared(resources)
+    expected = _expected(stack, root)
+    with tempfile.TemporaryDirectory(prefix="slipway-history-") as temporary:
+        store = Path(temporary) / "store"
+        store.mkdir()
+        patterns = [
+            f"{step}/*/{entry['path']}"
+            for step, entries in declared.items()
+            for entry in entries
+            if entry.get("kind") == "number"
+        ]
+        reader, places = _places(stack, resources, Path(temporary))
+        try:
+            jobs = [job for place in places for job in _jobs(place)]
+            with reader_pod(reader) as (pod, mount):
+                _copy(
+                    [*reader.kubectl, "exec", pod, "--", "sh", "-c", COPY, "sh", mount, *dict.fromkeys(patterns)],
+                    store,
+                )
+        except ShowError as error:
+            raise HistoryError(str(error)) from error
+        facts = _facts(jobs)
+        listed = [
+            replace(
+                result, facts={**_known(result, updates, expected), **facts.get(result.path, {}), **result.facts}
+            )
+            for result in results(store)
+        ]
+        yield History(store, listed, root, declared)
+
+
+def updates_of(stack: str) -> list[Update]:
+    """The newest hundred updates of the stack, the newest first. Raises CliError."""
+    words = ("stack", "history", "--json", "--full-dates", "--page-size", "100", "--stack", stack)
+    try:
+        entries = mappings(json.loads(pulumi_cli.run(*words) or "[]"))
+    except ValueError as error:
+        raise pulumi_cli.CliError(f"pulumi {' '.join(words)} did not print JSON: {error}") from error
+    updates: list[Update] = []
+    for entry in entries:
+        environment = strings(entry.get("environment"))
+        began = _seconds(text(entry.get("startTime")))
+        if entry.get("kind") == "update" and began is not None:
+            version = entry.get("version")
+            commit, changed = environment.get("git.head", ""), environment.get("git.dirty") == "true"
+            updates.append(Update(version if isinstance(version, int) else 0, began, commit, changed))
+    return sorted(updates, key=lambda update: update.began, reverse=True)
+
+
+def _seconds(time: str) -> float | None:
+    try:
+        moment = datetime.fromisoformat(time)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _known(result: Result, updates: Iterable[Update], expected: Iterable[Expected]) -> dict[str, Any]:
+    """Facts that follow from when a result was made, and from what the program declares of its step now."""
+    made = result.made
+    if result.mark:
+        # What a run by the clock does was declared when it began.
+        made = datetime.strptime(result.mark, "%Y%m%d-%H%M").replace(tzinfo=UTC).timestamp()
+    facts: dict[str, Any] = {}
+    for update in updates:
+        if update.began <= made:
+            facts = {"update": update.version, "commit": update.commit, "changed": update.changed}
+            break
+    for step in expected:
+        if (step.pipeline, step.step) == (result.pipeline, result.step) and step.job.endswith(result.digest):
+            facts |= {"pool": step.pool} | ({"rate": step.rate * step.pods} if step.rate is not None else {})
+    return facts
+
+
+def _expected(stack: str, root: Path) -> Sequence[Expected]:
+    try:
+        return plan_of(evaluate(stack, root)).steps
+    except PlanError:
+        # This checkout need not be what is up: then pools and prices are not known.
+        return ()
+
+
+def _declared(resources: Iterable[Properties]) -> dict[str, list[Properties]]:
+    """The results that the Jobs in the stack's state declare, by ``<pipeline>/<step>``."""
+    declared: dict[str, list[Properties]] = {}
+    for resource in resources:
+        if resource.get("type") == JOB:
+            metadata = at(mapping(resource.get("inputs")), "metadata")
+            labels = strings(at(mapping(metadata), "labels"))
+            annotation = strings(at(mapping(metadata), "annotations")).get(RESULTS_ANNOTATION)
+            if annotation:
+                declared[f"{labels.get(NAME)}/{labels.get(COMPONENT)}"] = mappings(json.loads(annotation))
+    return declared
+
+
+def _places(stack: str, resources: Sequence[Properties], folder: Path) -> tuple[Described, list[Described]]:
+    """What reads the store, and by cluster what reads its Jobs. Raises HistoryError."""
+    kubeconfigs: dict[str, Properties] = {
+        text(resource.get("urn")).rpartition("::")[2]: mapping(resource.get("inputs"))
+        for resource in resources
+        if resource.get("type") == KUBERNETES_PROVIDER and not resource.get("delete")
+    }
+    places: list[Described] = []
+    for resource in resources:
+        name = text(resource.get("urn")).rpartition("::")[2]
+        if resource.get("type") != JOB or resource.get("delete") or not name.startswith(f"{STORE_GATE}-"):
+            continue
+        provider = text(resource.get("provider")).split("::")[-2:][0]
+        namespace, _, job = text(resource.get("id")).rpartition("/")
+        words = ["kubectl", *_login(provider, kubeconfigs.get(provider, {}), folder), "--namespace", namespace]
+        places.append(Described(words, job, "", "", "", text(resource.get("urn"))))
+    if not places:
+        raise HistoryError(
+            f"the stack {stack} has no Job that reads its store: `pulumi up -s {stack}` has not ended well yet"
+        )
+    return places[0], places
+
+
+def _login(provider: str, inputs: Properties, folder: Path) -> list[str]:
+    """The options with which kubectl reaches the cluster of a provider. Only this user can read the file."""
+    kubeconfig = text(pulumi_cli.decrypt(inputs.get("kubeconfig")))
+    context = text(pulumi_cli.decrypt(inputs.get("context")))
+    words = ["--context", context] if context else []
+    if not kubeconfig:
+        return words
+    with contextlib.suppress(OSError):
+        if Path(kubeconfig).expanduser().is_file():
+            return ["--kubeconfig", str(Path(kubeconfig).expanduser()), *words]
+    file = folder / f"{provider}.kubeconfig"
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as stream:
+        stream.write(kubeconfig)
+    return ["--kubeconfig", str(file), *words]
+
+
+def _jobs(place: Described) -> list[Properties]:
+    done = subprocess.run(
+        [*place.kubectl, "get", "jobs", "--output", "json"], check=False, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise HistoryError(f"kubectl get jobs: {done.stderr.strip()}")
+    return mappings(mapping(json.loads(done.stdout)).get("items"))
+
+
+def _facts(jobs: Iterable[Properties]) -> dict[str, dict[str, Any]]:
+    """What the Jobs that are still there say of their results, by the result's path."""
+    facts: dict[str, dict[str, Any]] = {}
+    for job in jobs:
+        containers = mappings(at(job, "spec", "template", "spec", "containers"))
+        path = strings(at(job, "metadata", "annotations")).get(RUN_ANNOTATION)
+        if path is None:
+            continue
+        known: dict[str, Any] = {"image": text(containers[0].get("image")) if containers else ""}
+        times = [_seconds(text(at(job, "status", key))) for key in ("startTime", "completionTime")]
+        if None not in times:
+            known |= dict(zip(("began", "ended"), times, strict=True))
+        facts[path] = known
+    return facts
+
+
+def _copy(command: Sequence[str], folder: Path) -> None:
+    """Unpacks what a command packs. Raises HistoryError."""
+    with tempfile.TemporaryFile() as complaints:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints)
+        assert process.stdout is not None
+        failure = ""
+        try:
+            with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
+                archive.extractall(folder, filter="data")
+        except (tarfile.TarError, OSError, EOFError) as error:
+            failure = str(error)
+        process.stdout.close()
+        code = process.wait()
+        complaints.seek(0)
+        words = complaints.read().decode("utf-8", "replace").strip()
+    if code or failure:
+        raise HistoryError(f"the manifests could not be copied: {words or failure or f'exit code {code}'}")
+
+
+def rehearsed(folder: Path, stack: str, root: Path) -> History:
+    """The history of the rehearsals in ``folder``. Raises HistoryError where there was none."""
+    store = folder / "store"
+    if not store.is_dir():
+        raise HistoryError(f"there is no rehearsal in {folder}: make rehearse STACK={stack}")
+    return History(store, results(store), root, {})

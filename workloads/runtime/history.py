@@ -1,0 +1,131 @@
+"""The results that a store has, by pipeline, step and run: what each was made from, when, and what it measured.
+
+Results stay in the store when other settings or the clock make new ones, so their manifests are its history.
+What a manifest does not say, the commit for one, decides no result: it stands beside it, below `FACTS`, where
+somebody noted it. Standard library only, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from workloads.runtime.json_values import AbsentError, value_at
+from workloads.runtime.store import MANIFEST, Manifest, NotWholeError, load_manifest, read_file, store_errors
+
+FACTS = ".history"
+"""The store's folder of facts: `.history/<path of the result>.json`, an object with some of `commit`, `changed`
+(whether files differed from the commit), `stack`, `pool`, `image`, `began` and `ended` (seconds since the epoch),
+`rate` (USD an hour, of all its pods), `code` (SHA-256 by file) and `results` (what its pipeline declares of it,
+`infra/pipelines/results.py`)."""
+
+USAGE = ".usage"
+"""The store's folder of what pods used: `.usage/<path of the result>/<index>.json` (`workloads.runtime.usage`)."""
+
+_NAME = re.compile(r"(?P<digest>[0-9a-f]{10})(?:-(?P<mark>\d{8}-\d{4}))?")
+"""The name of a result's directory: a digest, and in a run by the clock the time for which it was scheduled."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a step left. `path` is its directory below the store's root, `made` when its manifest was written, in
+    seconds since the epoch, `usage` what each of its pods used.
+    """
+
+    path: str
+    made: float
+    manifest: Manifest
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    usage: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline's name."""
+        return self.path.split("/")[0]
+
+    @property
+    def step(self) -> str:
+        """The step's name."""
+        return self.path.split("/")[1]
+
+    @property
+    def digest(self) -> str:
+        """The short digest of all that decided it."""
+        return _parts(self.path)[0]
+
+    @property
+    def mark(self) -> str:
+        """The time for which its run was scheduled, `20261122-0300`; empty where no clock started it."""
+        return _parts(self.path)[1]
+
+    @property
+    def seconds(self) -> float | None:
+        """For how long the step ran; None where nobody noted it."""
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            return float(self.facts["ended"]) - float(self.facts["began"])
+        measured = [pod["seconds"] for pod in self.usage if isinstance(pod.get("seconds"), (int, float))]
+        return max(measured, default=None)
+
+
+def results(store: Path, pipeline: str = "*") -> list[Result]:
+    """The whole results in the store, the newest first; of one pipeline, or of all. Raises StoreError."""
+    made: list[Result] = []
+    with store_errors(store):
+        places = sorted(store.glob(f"{pipeline}/*/*/{MANIFEST}"))
+    for place in places:
+        directory = place.parent
+        path = directory.relative_to(store).as_posix()
+        if path.startswith(".") or not _NAME.fullmatch(directory.name):
+            continue
+        with contextlib.suppress(NotWholeError, FileNotFoundError):
+            manifest, time = load_manifest(directory), place.stat().st_mtime
+            made.append(Result(path, time, manifest, facts_of(store, path), _usage(store, path)))
+    return sorted(made, key=lambda result: (result.made, result.path), reverse=True)
+
+
+def inputs(result: Result, among: Iterable[Result]) -> dict[str, Result]:
+    """The results that `result` was made from, by the input's name, as far as the store has them."""
+    wanted = {digest: name for name, digest in result.manifest.inputs.items()}
+    return {wanted[other.manifest.digest]: other for other in among if other.manifest.digest in wanted}
+
+
+def numbers(store: Path, result: Result, declared: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The numbers among what is `declared` of the step's results, by name, that its files have."""
+    values: dict[str, float] = {}
+    for entry in declared:
+        if entry.get("kind") == "number":
+            with contextlib.suppress(AbsentError, OSError):
+                value = value_at(store / result.path, f"{entry['path']}#{entry.get('select', '')}")
+                if isinstance(value, (int, float)) and not isinstance(value, bool):
+                    values[str(entry["name"])] = value
+    return values
+
+
+def facts_of(store: Path, path: str) -> dict[str, Any]:
+    """What was noted of the result in `path`; empty where nothing was, or it is damaged. Raises StoreError."""
+    facts = _json(store / FACTS / f"{path}.json")
+    return cast("dict[str, Any]", facts) if isinstance(facts, dict) else {}
+
+
+def _usage(store: Path, path: str) -> list[Mapping[str, Any]]:
+    with store_errors(store):
+        pods = [_json(file) for file in sorted((store / USAGE / path).glob("*.json"))]
+    return [pod for pod in pods if isinstance(pod, dict)]
+
+
+def _json(file: Path) -> Any:
+    with store_errors(file):
+        content = read_file(file)
+    with contextlib.suppress(ValueError):
+        return None if content is None else json.loads(content)
+    return None
+
+
+def _parts(path: str) -> tuple[str, str]:
+    match = _NAME.fullmatch(path.rpartition("/")[2])
+    return (match["digest"], match["mark"] or "") if match else ("", "")
