@@ -177,6 +177,12 @@ PODS = max(8, 4 * (os.cpu_count() or 1))
 PATIENCE = 10.0
 """Seconds that a Job gets to end by itself when the rehearsal is interrupted."""
 
+NOTHING = (
+    "warning: its program ended well and wrote nothing into its output, so its result has no files. One that "
+    'writes where it starts needs `directory: "{output}"`, one with a path built in a mount: '
+    '`mounts: {/data: "{output}"}`'
+)
+
 LISTENS = (
     "warning: what it runs may listen on all addresses of this machine, and who reaches these may connect: "
     "nothing here can keep it to loopback (that takes Linux 5.9 and seccomp)"
@@ -387,6 +393,9 @@ class Engine(Observer):
             record.exit_code, record.message = result.pod.exit_code, result.pod.message
         if result.succeeded:
             record.results = self.results.published(_directories(resource))
+            directory = strings(resource.metadata.get("annotations")).get(RUN_ANNOTATION)
+            if directory and self.results.is_empty(directory):
+                self.note(record, NOTHING)
             self._finish(record, Phase.SUCCEEDED, "")
             if self.notes is not None:
                 self.notes.add(resource, record, self.objects)

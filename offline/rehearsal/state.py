@@ -1,5 +1,6 @@
 """The files of a rehearsal: their places, the record of what ran, and the lock."""
 
+import contextlib
 import fcntl
 import hashlib
 import itertools
@@ -426,6 +427,13 @@ class Results:
         if done.returncode not in {WHOLE, NOT_WHOLE}:
             raise FolderError(f"the results in {folder} cannot be checked: {done.stderr.strip()}")
         return cls(folder, {paths[path]: reason for path, reason in json.loads(done.stdout).items()})
+
+    def is_empty(self, directory: str) -> bool:
+        """Whether the result in ``directory`` is whole and has no files."""
+        manifest = self.folder / directory / MANIFEST
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            return json.loads(manifest.read_bytes())["files"] == {}
+        return False
 
     def published(self, directories: Iterable[str]) -> dict[str, str]:
         """The SHA-256 of each manifest in ``directories``, by its directory. A Job has just found them whole."""

@@ -201,27 +201,27 @@ def _build(box: Mapping[str, Any], writable: Sequence[str]) -> None:
     os.chdir("/")
 
 
-def _mirror(here: str, there: str, places: Mapping[str, Any]) -> None:
-    """Makes the folder ``there`` look like ``here``, with empty folders at ``places``, a tree of names."""
+def _mirror(source: str, target: str, places: Mapping[str, Any]) -> None:
+    """Makes the folder ``target`` look like ``source``, with empty folders at ``places``, a tree of names."""
     try:
-        entries = list(os.scandir(here))
+        entries = list(os.scandir(source))
     except OSError:
         entries = []
     for entry in entries:
         if entry.name in places:
             continue
-        target = os.path.join(there, entry.name)
+        copy = os.path.join(target, entry.name)
         if entry.is_symlink():
-            os.symlink(os.readlink(entry.path), target)
+            os.symlink(os.readlink(entry.path), copy)
             continue
-        _make_place(entry.path, target)
-        # What this user cannot see, such as another user's FUSE mount, is an empty folder there.
+        _make_place(entry.path, copy)
+        # What this user cannot see, such as another user's FUSE mount, is an empty folder.
         with contextlib.suppress(OSError):
-            _bind(entry.path, target)
+            _bind(entry.path, copy)
     for name, below in places.items():
-        os.mkdir(os.path.join(there, name))
+        os.mkdir(os.path.join(target, name))
         if below:
-            _mirror(os.path.realpath(os.path.join(here, name)), os.path.join(there, name), below)
+            _mirror(os.path.realpath(os.path.join(source, name)), os.path.join(target, name), below)
 
 
 def _make_place(path: str, target: str) -> None:

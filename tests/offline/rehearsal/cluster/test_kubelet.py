@@ -23,7 +23,7 @@ from offline.rehearsal.cluster.cluster_objects import Namespace, Objects, Refuse
 from offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, expand, localize
 from offline.rehearsal.cluster.pods import pod_spec
 from offline.rehearsal.cluster.scheduler import Placement
-from offline.rehearsal.machine import launch
+from offline.rehearsal.machine import boxes, launch
 from offline.rehearsal.machine.launch import LANDLOCK, landlock
 from offline.rehearsal.machine.listening import Loopback
 from offline.rehearsal.machine.processes import Reaper, Stop
@@ -364,10 +364,23 @@ def test_a_replaced_path_is_not_replaced_again() -> None:
 
 
 READ_ONLY = {"securityContext": {"readOnlyRootFilesystem": True}}
-HELD = pytest.mark.skipif(landlock() < LANDLOCK, reason="this machine has no Landlock")
+
+BOXED = pytest.param(
+    True, id="box", marks=pytest.mark.skipif(not boxes.available(), reason="this machine lets no user make mounts")
+)
+HELD = pytest.param(
+    False, id="landlock", marks=pytest.mark.skipif(landlock() < LANDLOCK, reason="this machine has no Landlock")
+)
 
 
-@HELD
+@pytest.fixture(params=[BOXED, HELD])
+def held(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """What keeps containers to their volumes: whether it is a file system of their own, or else Landlock."""
+    monkeypatch.setattr(boxes, "available", lambda: request.param)
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("held")
 @pytest.mark.parametrize("where", ["code", "elsewhere", "read-only"])
 def test_a_container_with_a_read_only_image_writes_to_its_volumes_alone(
     machine: Machine, tmp_path: Path, where: str
@@ -386,7 +399,7 @@ def test_a_container_with_a_read_only_image_writes_to_its_volumes_alone(
     assert not [*tmp_path.rglob("new"), *Path("/var/tmp").glob(f"{tmp_path.name}*")]
 
 
-@HELD
+@pytest.mark.usefixtures("held")
 def test_what_a_container_may_write_to_it_writes_to(machine: Machine) -> None:
     pod = {"volumes": [volume("tmp", emptyDir={}), STORE]}
     mounts = [mount("tmp", "/tmp"), mount("store", "/store")]
@@ -399,6 +412,53 @@ def test_what_a_container_may_write_to_it_writes_to(machine: Machine) -> None:
     result = machine.run(script, "/store", pod=pod, volumeMounts=mounts, **READ_ONLY)
     assert result.succeeded, result.message
     assert (machine.store / "moved").read_text() == "1"
+
+
+def further_mounts(machine: Machine, *mounts: dict[str, Any], script: str) -> PodResult:
+    """A container whose program has the paths of ``mounts``, of the store and of scratch space, built in."""
+    pod = {"volumes": [volume("tmp", emptyDir={}), STORE]}
+    first = [mount("tmp", "/tmp"), mount("store", "/store")]
+    return machine.run(script, pod=pod, volumeMounts=[*first, *mounts], **READ_ONLY)
+
+
+@pytest.mark.skipif(not boxes.available(), reason="this machine lets no user make mounts")
+def test_a_program_finds_folders_at_the_paths_that_it_has_built_in(machine: Machine) -> None:
+    (machine.store / "uploads").mkdir()
+    (machine.store / "uploads" / "a").write_text("1")
+    script = (
+        "import os, pathlib\n"
+        "print(os.listdir('/data'), os.listdir('/opt/ml/model'), os.environ['TMPDIR'] == os.environ['HOME'])\n"
+        "pathlib.Path('/opt/ml/model/m').write_text('1'); pathlib.Path('/opt/scratch/s').write_text('1')\n"
+        "pathlib.Path('/tmp/t').write_text('1')\n"
+        "print(sorted({*os.listdir(os.environ['TMPDIR'])} & {'t', 'of', 's'}), os.path.exists('/opt/ml/other'))\n"
+        "for path in ('/data/new', '/opt/ml/new', '/usr/new', '/root/new', '/var/tmp/new'):\n"
+        "    try:\n"
+        "        open(path, 'w')\n"
+        "    except OSError as error:\n"
+        "        assert error.errno in (13, 30), error\n"
+        "    else:\n"
+        "        print('wrote', path)\n"
+    )
+    mounts = [
+        mount("store", "/data", subPath="uploads", readOnly=True),
+        mount("store", "/opt/ml/model", subPath="out/model"),
+        mount("tmp", "/opt/scratch", subPath="of"),
+    ]
+    outside = Path("/tmp/t")
+    before = outside.exists()
+    assert further_mounts(machine, *mounts, script=script).succeeded, machine.lines
+    assert machine.lines == ["['a'] [] True", "['of', 't'] False"]
+    assert (machine.store / "out" / "model" / "m").read_text() == "1"
+    assert outside.exists() == before, "/tmp is the pod's own, and gone with it"
+    assert not Path("/opt/ml/model/m").exists()
+
+
+def test_where_no_mounts_can_be_made_a_program_that_needs_them_is_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boxes, "available", lambda: False)
+    with pytest.raises(RefusedError, match=r"/data .*unshare"):
+        further_mounts(machine, mount("store", "/data"), script="")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="seccomp")
