@@ -86,7 +86,7 @@ new: $(VENV)/.runtime ## Write a pipeline, PIPELINE=mine, or a stack, STACK=mine
 	@$(BIN)/python -m tools.new --example=mnist $${PIPELINE:+--pipeline="$$PIPELINE"} $${STACK:+--stack="$$STACK"} \
 		$${CLOUD:+--cloud="$$CLOUD"} $${USES:+--uses="$$USES"} $${REGION:+--region="$$REGION"} $${GPU:+--gpu="$$GPU"}
 
-import: $(VENV)/.runtime ## Write a pipeline from a TFJob, PyTorchJob or Job, MANIFEST=tfjob.yaml [NAME=mine] [CODE=its/folder]
+import: $(VENV)/.runtime ## Write a pipeline from a TFJob, a Job and the like, MANIFEST=tfjob.yaml [NAME=mine] [CODE=its/folder]
 	@$(BIN)/python -m tools.importing $${NAME:+--name="$$NAME"} $${CODE:+--code="$$CODE"} -- "$$MANIFEST"
 
 rehearse: $(VENV)/.runtime ## Run a stack here, on the CPU [STACK=gcp-dev] [FRESH=1] [BENCHMARK=1]

@@ -16,8 +16,10 @@ from infra.pipelines.discovery import ROOT
 from infra.pipelines.file.reading import Folder
 from infra.pipelines.file.reading import read as read_pipeline
 from tools.importing.__main__ import main
-from tools.importing.conversion import STEP, Imported, convert, draft
-from tools.importing.manifest import read, rules
+from tools.importing.conversion import STEP, Imported, convert
+from tools.importing.document import rules
+from tools.importing.folder import draft
+from tools.importing.manifest import read
 from tools.new.writing import Draft, RefusedError
 from tools.reference import imports
 
@@ -269,7 +271,7 @@ def test_what_would_run_as_something_else_is_refused(tmp_path: Path, text: str, 
 def test_roles_with_commands_of_their_own_keep_them(tmp_path: Path) -> None:
     found = imported(tmp_path, TORCH)
     step = step_of(found)
-    assert step["run"] == ["python", "by_role.py"]
+    assert step["run"] == ["python", "start.py"]
     assert step["environment"]["CHIEF_WORD_1"] == "main.py"
     assert step["environment"]["WORKER_WORD_1"] == "work.py"
     assert step["nodes"]["count"] == 3
@@ -351,7 +353,7 @@ def test_a_shells_command_with_an_open_quotation_is_taken_over_as_it_is(tmp_path
     [
         ("kind: Deployment\napiVersion: apps/v1\n", "Deployment"),
         ("a: 1\n", "no kind"),
-        ("kind: Job\napiVersion: batch.volcano.sh/v1alpha1\n", "Job of batch.volcano.sh/v1alpha1"),
+        ("kind: Job\napiVersion: batch.example.org/v1\n", "Job of batch.example.org/v1"),
         ("a: [", "YAML"),
         (STUDY + "---" + STUDY.replace("resnet-t4", "other"), "several trainings"),
         (STUDY.replace("PS:", "Driver:"), "`Driver` is no role"),

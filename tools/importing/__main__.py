@@ -7,8 +7,10 @@ import typer
 
 from infra.pipelines.discovery import ROOT
 from infra.schema.problems import Problem
-from tools.importing.conversion import convert, draft
-from tools.importing.manifest import OPTION, read
+from tools.importing.conversion import convert
+from tools.importing.document import OPTION
+from tools.importing.folder import draft
+from tools.importing.manifest import read
 from tools.new.writing import Draft, RefusedError, carry_out
 
 
@@ -17,7 +19,7 @@ def main(
     name: Annotated[str, typer.Option(help="Name of the pipeline; default: the training's.")] = "",
     code: Annotated[str, typer.Option(help="The folder of its program, which is copied.")] = "",
 ) -> None:
-    """Write a pipeline's folder from the manifest of a TFJob, a PyTorchJob or a Job.
+    """Write a pipeline's folder from the manifest of a TFJob, a Job or another kind that `docs/import.md` lists.
 
     Says of every field that is not carried over why, and overwrites nothing. Exits with 0 where the folder is
     written, with 2 where an option or the manifest is wrong, and with 1 where it cannot be written.

@@ -1,53 +1,34 @@
-"""From a training's manifest to the folder of a pipeline, and what of it could not be carried over."""
+"""From a training's manifest to the step of a ``pipeline.yaml``, and what of it could not be carried over."""
 
-import json
 import posixpath
 import re
 import shlex
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
 
-import jinja2
-import yaml
-
-from infra.kubernetes.bundle import left_out
-from infra.kubernetes.pod import SHARED_MEMORY
 from infra.pipelines.contract import literal
-from infra.pipelines.discovery import ROOT, WORKLOADS
 from infra.pipelines.file.shape import SECTION_KEYS
+from infra.pipelines.mounts import covers, path_problem
 from infra.platform import GPU_RESOURCE
 from infra.review.stack import items, mapping, mappings
 from infra.schema.names import REFERENCE
 from infra.schema.problems import Problem
 from infra.schema.quantities import cpu_millicores, size_in_bytes
-from infra.settings.checks.pipelines import section_name_findings
-from tools.importing.manifest import (
-    JOB,
-    REPLICAS,
-    Manifest,
-    Place,
-    Replica,
-    path_text,
-    problems,
-    program_container,
-    rule_of,
-    value_at,
-)
-from tools.new.writing import Draft, RefusedError, name_clashes
-
-# From a training's manifest to the step of a ``pipeline.yaml``, and what of it could not be carried over.
-
+from tools.importing.document import ANY_DEPTH, Place, path_text, rule_of, value_at
+from tools.importing.kinds import CRON_JOB, kinds
+from tools.importing.manifest import Manifest
+from tools.importing.pods import Replica, job_place, program_container
+from tools.importing.refusals import problems
+from tools.importing.variables import ENDPOINT, INDEX, SET, host_problems, replace_hosts
+from tools.importing.volumes import Mount, carry, lost_problems, mounts, path_pattern
+from tools.new.writing import RefusedError
 
 STEP = "train"
 """The name of the step that a training becomes."""
 
-DISPATCHER = "by_role.py"
-"""The program that starts another one for each role, where they differ."""
-
-PORTS = {"TFJob": "tfjob-port", "PyTorchJob": "pytorchjob-port"}
+STARTER = "start.py"
+"""The program that starts another one: that of the pod's role, or with what a controller told it."""
 
 AMOUNTS = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "ephemeral_storage", GPU_RESOURCE: "gpus"}
 
@@ -64,7 +45,18 @@ SHELL = re.compile(r"(/\S*/)?(ba|da|z)?sh")
 SHELL_COMMAND = re.compile(r"-[a-z]*c[a-z]*")
 """The option after which a shell reads commands from the next word: ``-c``, ``-ec``."""
 
-ROLES_AT = {(path,) for path in REPLICAS.values()}
+ROLES_AT = {(kind.roles,) for kind in kinds()}
+
+COMMANDS = frozenset({"date", "hostname", "id", "mktemp", "nproc", "pwd", "uname", "whoami"})
+"""Commands whose output a shell puts in place of ``$(hostname)``, which looks like a variable of Kubernetes."""
+
+ONLY_IN_POD = re.compile(r"\$\((\w+)\)")
+"""What `STARTER` fills in."""
+
+FOLDER_CHANGE = re.compile(r"\s*cd\s+(?P<folder>[^\s;&|]+)\s*(;|&&)\s*")
+"""How the command of a shell begins that goes to another folder."""
+
+JAX_DETECTION = re.compile(r"jax\.distributed\.initialize\(\s*\)")
 
 UNKNOWN = re.compile(r"\$\((?P<variable>[A-Za-z_]\w*)\)|%(?P<mark>[A-Za-z]\w*)%")
 """What a template left open: a variable of kustomize, which looks like one of Kubernetes, or a mark of ksonnet."""
@@ -88,7 +80,8 @@ class Imported:
     """A pipeline as plain values. ``notes`` say what was not carried over, ``needs`` what its pool has to have.
 
     ``programs`` are the files that the command starts, as their paths stand in it, relative where possible.
-    ``by_role`` are command and environment of each role, where they differ.
+    ``by_role`` are command and environment of each role, where they differ. ``variables`` are what `STARTER` sets,
+    ``filled`` the variables in which it fills in values; ``starter`` says whether it starts the program.
     """
 
     pipeline: dict[str, Any]
@@ -96,6 +89,9 @@ class Imported:
     needs: list[str] = field(default_factory=list[str])
     programs: list[str] = field(default_factory=list[str])
     by_role: dict[str, Any] = field(default_factory=dict[str, Any])
+    variables: dict[str, str] = field(default_factory=dict[str, str])
+    filled: list[str] = field(default_factory=list[str])
+    starter: bool = False
 
 
 @dataclass
@@ -127,6 +123,12 @@ class _Conversion:
         self.notes: list[Note] = []
         self.needs: list[str] = []
         self.programs: list[str] = []
+        self.refused: list[Problem] = []
+        self.variables = dict(manifest.variables)
+        self.texts = [text for replica in manifest.replicas for text in _texts(replica)]
+        self.mounts: dict[str, Any] = {}
+        self.directories: set[str] = set()
+        self.together = [replica.count for replica in manifest.replicas] != [1]
 
     def result(self) -> Imported:
         pods = {replica.role: self._pod(replica) for replica in self.manifest.replicas}
@@ -135,12 +137,22 @@ class _Conversion:
         by_role: dict[str, Any] = {}
         if any((pod.run, pod.environment) != (first.run, first.environment) for pod in pods.values()):
             by_role = {role: {"run": pod.run, "environment": pod.environment} for role, pod in pods.items()}
-            step["run"] = ["python", DISPATCHER]
+            step["run"] = ["python", STARTER]
             step["environment"] = self._environment_by_role(by_role)
         elif first.environment:
             step["environment"] = first.environment
+        filled = [] if by_role else [key for key, text in first.environment.items() if self._is_filled(text)]
+        starter = bool(by_role or self.variables or filled or any(map(self._is_filled, first.run)))
+        if starter and not by_role:
+            text = "`start.py` gives the program the variables that the controller of its kind set"
+            self.notes.append(Note("kind", self.manifest.kind.kind, text))
+            step["run"] = ["python", STARTER, *first.run]
         if secrets := {key: name for pod in pods.values() for key, name in pod.secrets.items()}:
             step["secrets"] = secrets
+        if len(self.directories) == 1 and (directory := next(iter(self.directories))):
+            step["directory"] = directory
+        if self.mounts:
+            step["mounts"] = self.mounts
         if image := first.image:
             step["image"] = image
         step |= self._nodes(first.port, alike=not by_role)
@@ -149,16 +161,19 @@ class _Conversion:
         if limit := self._time_limit():
             step["time_limit"] = limit
         self._leave()
-        about = f"Imported from the {self.manifest.kind} {self.manifest.name}."
+        if self.refused:
+            raise RefusedError(self.refused)
+        about = f"Imported from the {self.manifest.kind.kind} {self.manifest.name}."
         pipeline: dict[str, Any] = {"description": about}
         if self.parameters:
             pipeline["parameters"] = self.parameters
         pipeline["steps"] = {STEP: step}
-        return Imported(pipeline, self.notes, list(dict.fromkeys(self.needs)), self.programs, by_role)
+        needs = list(dict.fromkeys(self.needs))
+        return Imported(pipeline, self.notes, needs, self.programs, by_role, self.variables, filled, starter)
 
     def _nodes(self, port: int | None, *, alike: bool) -> dict[str, Any]:
         roles = {replica.role: self._count(replica) for replica in self.manifest.replicas}
-        if self.manifest.kind == "PyTorchJob" and alike:
+        if self.manifest.kind.kind in {"PyTorchJob", "XGBoostJob"} and alike:
             roles = {"worker": sum(roles.values())}
         nodes: dict[str, Any] = {"count": sum(roles.values())}
         if set(roles) != {"worker"}:
@@ -169,7 +184,7 @@ class _Conversion:
                 nodes["wait"] = f"{wait}s"
         if port is not None:
             nodes["port"] = port
-        if nodes == {"count": 1} or (nodes["count"] == 1 and self.manifest.kind == JOB):
+        if nodes == {"count": 1} or (nodes["count"] == 1 and not self.manifest.kind.roles):
             return {}
         return {"nodes": nodes["count"] if set(nodes) == {"count"} else nodes}
 
@@ -183,8 +198,8 @@ class _Conversion:
 
     def _time_limit(self) -> str | None:
         for document in self.manifest.documents:
-            for place in (("spec", "runPolicy", "activeDeadlineSeconds"), ("spec", "activeDeadlineSeconds")):
-                seconds = document.get(*place)
+            for place in (("spec", "runPolicy"), ("spec",), job_place(document.content) or ("spec",)):
+                seconds = document.get(*place, "activeDeadlineSeconds")
                 if isinstance(seconds, int):
                     return f"{seconds}s"
         return None
@@ -197,16 +212,24 @@ class _Conversion:
         mounts = self._mounts(replica, place)
         document.get(*place, "workingDir")
         folder = str(container.get("workingDir") or "")
+        directory = self._directory(folder, mounts)
+        self.directories.add(directory)
+        folder = "" if directory else folder
         self._environment(replica, place, pod, mounts)
         words = [str(word) for key in ("command", "args") for word in items(document.get(*place, key))]
-        pod.run = [self._relative(self._text(word, pod.environment, mounts), folder) for word in words]
-        self.programs += [program for program in _programs(pod.run) if program not in self.programs]
+        self._say_of_jax(place, words)
+        if any(name in word for name in ENDPOINT for word in words):
+            self.variables |= ENDPOINT
+        pod.run = [self._relative(self._word(word, pod.environment, mounts, place), folder) for word in words]
+        if not any(covers(mount, folder) for mount in [*mounts, *self.mounts] for folder in _entered(words)):
+            self.programs += [program for program in _programs(pod.run) if program not in self.programs]
         self._resources(replica, place, pod)
         self._image(replica, place, pod)
         for number, port in enumerate(map(mapping, items(container.get("ports")))):
-            if port.get("name") == PORTS.get(self.manifest.kind) and isinstance(port.get("containerPort"), int):
+            opened = port.get("containerPort")
+            if port.get("name") == (self.manifest.kind.port or None) and isinstance(opened, int):
                 document.get(*place, "ports", number)
-                pod.port = port["containerPort"]
+                pod.port = opened
         self._pool(replica)
         return pod
 
@@ -214,14 +237,36 @@ class _Conversion:
         """A path below the program's working directory, relative to it."""
         return posixpath.relpath(word, folder) if folder and word.startswith(f"{folder.rstrip('/')}/") else word
 
+    def _word(self, word: str, environment: Mapping[str, str], mounts: Mapping[str, str], place: Place) -> str:
+        """A word or value as a step has it, with the address of rank 0 in place of its host name."""
+        if self.together:
+            self.refused += host_problems(path_text(place), word, self.manifest.replicas)
+            word = replace_hosts(word, self.manifest.replicas)
+        return self._text(word, environment, mounts)
+
+    def _say_of_jax(self, place: Place, words: Sequence[str]) -> None:
+        if self.together and (match := JAX_DETECTION.search(" ".join(words))):
+            text = (
+                "JAX asks the Kubernetes API for the other pods, which a step may not: pass `num_processes`, "
+                '`process_id` and `cluster_detection_method="deactivate"` (docs/distributed.md)'
+            )
+            self.notes.append(Note(path_text((*place, "command")), match[0], text, carried=False))
+
     def _environment(self, replica: Replica, place: Place, pod: _Pod, mounts: Mapping[str, str]) -> None:
         variables = items(value_at(replica.document.content, place).get("env"))
         for index, variable in enumerate(map(mapping, variables)):
             name, at = str(variable.get("name")), (*place, "env", index)
             source = variable.get("valueFrom")
-            if "value" in variable or source is None:
+            if name in SET and self.together:
                 replica.document.get(*at)
-                pod.environment[name] = self._text(str(variable.get("value", "")), {}, mounts)
+                value = variable.get("value", mapping(source))
+                self.notes.append(Note(path_text(at), f"{name} {value}", "the step sets it itself, for each pod"))
+            elif INDEX in str(mapping(mapping(source).get("fieldRef")).get("fieldPath")):
+                replica.document.get(*at)
+                self.variables[name] = "$(RANK)"
+            elif "value" in variable or source is None:
+                replica.document.get(*at)
+                pod.environment[name] = self._word(str(variable.get("value", "")), {}, mounts, at)
             elif reference := mapping(mapping(source).get("secretKeyRef")):
                 replica.document.get(*at)
                 secret = re.sub(r"[^a-z0-9-]+", "-", f"{reference.get('name')}-{reference.get('key')}".lower())
@@ -238,6 +283,8 @@ class _Conversion:
             parts.append(literal(text[end : match.start()]))
             if match["variable"] and name in environment:
                 parts.append(environment[name])
+            elif match["variable"] and (self._is_set(name) or name in COMMANDS):
+                parts.append(match[0])
             else:
                 key = f"{name}_value" if name in SECTION_KEYS else name
                 self.parameters[key] = {"type": "string", "description": f"What the manifest has as {match[0]}."}
@@ -245,44 +292,44 @@ class _Conversion:
             end = match.end()
         result = "".join([*parts, literal(text[end:])])
         for folder in sorted(mounts, key=len, reverse=True):
-            # In the command of a shell a path ends where the shell's word does.
-            path = rf"(?<![\w./-]){re.escape(folder)}(?=[/\s\"'`;:,&|<>()]|$)"
-            result = re.sub(path, lambda _, to=mounts[folder]: to, result)
+            result = path_pattern(folder).sub(lambda _, to=mounts[folder]: to, result)
         return result
 
+    def _is_set(self, name: str) -> bool:
+        """Whether only the pod knows a variable: `STARTER` fills it in."""
+        return name in SET or name in self.variables
+
+    def _is_filled(self, text: str) -> bool:
+        return any(self._is_set(match[1]) for match in ONLY_IN_POD.finditer(text))
+
     def _mounts(self, replica: Replica, place: Place) -> dict[str, str]:
-        """The reference that stands for each mounted folder."""
-        content = replica.document.content
-        mounts = [*map(mapping, items(value_at(content, place).get("volumeMounts")))]
+        """The reference that stands for each mounted folder that words name; the others are mounts of the step."""
         folders: dict[str, str] = {}
-        for number, volume in enumerate(map(mapping, items(value_at(content, replica.spec).get("volumes")))):
-            at = (*replica.spec, "volumes", number)
-            claim = mapping(volume.get("persistentVolumeClaim"))
-            for index, mount in enumerate(mounts):
-                if mount.get("name") != volume.get("name") or not mount.get("mountPath"):
-                    continue
-                folder = str(mount["mountPath"]).rstrip("/")
-                here = (*place, "volumeMounts", index)
-                if claim:
-                    name = self._text(str(claim.get("claimName")), {}, {})
-                    reads = bool(mount.get("readOnly") or claim.get("readOnly"))
-                    if below := str(mount.get("subPath") or "").strip("/"):
-                        name += f"/{self._text(below, {}, {})}"
-                    folders[folder] = f"{{store}}/{name}" if reads else "{output}"
-                    what = f"only read: copy its files into the store, below `{name}`"
-                    text = what if reads else "written: paths below it are the step's `{output}`"
-                    self.notes.append(Note(path_text(here), folder, text))
-                elif "emptyDir" in volume and folder == SHARED_MEMORY:
-                    text = "pods have one of their own: 1 GiB where they have several GPUs, else mostly 64 MiB"
-                    self.notes.append(Note(path_text(here), folder, text))
-                elif "emptyDir" in volume:
-                    folders[folder] = f"/tmp/{volume.get('name')}"
-                    text = f"an empty folder: `/tmp/{volume.get('name')}`, which the program has to make"
-                    self.notes.append(Note(path_text(here), folder, text))
-                else:
-                    continue
-                _ = replica.document.get(*at), replica.document.get(*here)
+        for mount in mounts(replica, place, self.manifest.beside):
+            _ = replica.document.get(*mount.volume), replica.document.get(*mount.mount)
+            carried = carry(mount, self.texts)
+            self.notes.append(Note(path_text(mount.mount), mount.folder, carried.text))
+            if carried.reference is not None:
+                folders[mount.folder] = carried.reference
+            elif carried.mounted is not None:
+                self._mount(mount, carried.mounted)
+        self.refused += lost_problems(replica, place, self.texts)
         return folders
+
+    def _mount(self, mount: Mount, value: object) -> None:
+        at = path_text(mount.mount)
+        if problem := path_problem(mount.folder):
+            self.refused.append(Problem(at, mount.folder, *problem))
+        elif self.mounts.setdefault(mount.folder, value) != value:
+            reason = "another role mounts something else there, and all pods of a step are alike"
+            self.refused.append(Problem(at, mount.folder, reason, "mount it at another path"))
+
+    def _directory(self, folder: str, mounts: Mapping[str, str]) -> str:
+        """Where the program starts, where that is a folder that it mounts."""
+        path = self._text(folder, {}, mounts)
+        if path.startswith("{output}"):
+            return path
+        return folder if any(covers(mount, folder) for mount in self.mounts) else ""
 
     def _resources(self, replica: Replica, place: Place, pod: _Pod) -> None:
         for kind in ("requests", "limits"):
@@ -332,7 +379,7 @@ class _Conversion:
 
     def _environment_by_role(self, by_role: Mapping[str, Any]) -> dict[str, str]:
         """Words and variables of all roles as the step's environment, where references are filled in."""
-        text = "each role has a command or environment of its own: `by_role.py` starts the one of its pod"
+        text = "each role has a command or environment of its own: `start.py` starts the one of its pod"
         self.notes.append(Note("roles", ", ".join(by_role), text))
         environment: dict[str, str] = {}
         for role, program in by_role.items():
@@ -342,18 +389,50 @@ class _Conversion:
             environment |= {f"{role.upper()}_ENV_{name}": value for name, value in variables.items()}
         return environment
 
+    def _say_schedule(self) -> None:
+        """When a CronJob runs: that is the stack file's."""
+        for document in self.manifest.documents:
+            if document.content.get("kind") == CRON_JOB and (cron := document.get("spec", "schedule")):
+                zone = document.get("spec", "timeZone")
+                where = f", time_zone: {zone}" if zone else ""
+                section = f'{{cron: "{cron}"{where}}}'
+                text = f"write `schedule: {section}` below the pipeline in the stack file"
+                self.notes.append(Note("spec.schedule", str(cron), text))
+
     def _leave(self) -> None:
+        self._say_schedule()
         for document in self.manifest.beside:
             metadata = value_at(document.content, ("metadata",))
             what = " ".join(str(part) for part in (document.content.get("kind"), metadata.get("name")) if part)
             self.notes.append(Note(document.file.name, what or "no object", BESIDE, carried=False))
         for document in self.manifest.documents:
             for place, value in document.unread():
-                if value in ({}, []):
-                    continue
-                rule = rule_of(place)
-                why = EMPTY if place[1:2] in ROLES_AT and len(place) == 3 else rule.why or rule.becomes
-                self.notes.append(Note(path_text(place), value, why, carried=False))
+                self._leave_field(place, value)
+
+    def _leave_field(self, place: Place, value: object) -> None:
+        rule = rule_of(place)
+        if value in ({}, [], None):
+            return
+        if place[1:2] in ROLES_AT and len(place) == 3:
+            self.notes.append(Note(path_text(place), value, EMPTY, carried=False))
+        elif rule.at == ANY_DEPTH and (fields := mapping(value)):
+            for key, inner in fields.items():
+                self._leave_field((*place, str(key)), inner)
+        else:
+            self.notes.append(Note(path_text(place), value, rule.why or rule.becomes, carried=False))
+
+
+def _texts(replica: Replica) -> Iterator[str]:
+    """All words and values of a role's program."""
+    _, container = program_container(replica)
+    yield from (str(word) for key in ("command", "args") for word in items(container.get(key)))
+    yield from (str(variable.get("value", "")) for variable in mappings(container.get("env")))
+    yield str(container.get("workingDir") or "")
+
+
+def _entered(words: Sequence[str]) -> Iterator[str]:
+    """The folder that a shell's command enters first: its programs are there."""
+    yield from (match["folder"] for word in words if (match := FOLDER_CHANGE.match(word)))
 
 
 def _programs(run: Sequence[str]) -> list[str]:
@@ -375,159 +454,3 @@ def _larger(key: str, one: str | int | None, other: str | int) -> str | int:
         return other
     amount = {"cpu": cpu_millicores, "gpus": int}.get(key, size_in_bytes)
     return max(one, other, key=lambda value: amount(cast("Any", value)))
-
-
-# The folder of an imported pipeline, and what is said about it.
-
-
-TEMPLATE = Path(__file__).parent / "data" / "by_role.py.j2"
-
-WIDTH = 110
-
-WORD = "_WORD_"
-"""What tells a word of a role's command from its variables, in the environment of `DISPATCHER`."""
-
-MOST_BYTES = 2**20
-"""Bytes of a program that is copied: what a step ships has to fit into a ConfigMap."""
-
-
-def draft(manifest: Manifest, imported: Imported, name: str, code: Path | None) -> Draft:
-    """The folder ``workloads/<name>`` with the pipeline and its program. Raises RefusedError."""
-    name = name or re.sub(r"[^a-z0-9-]+", "-", manifest.name.lower()).strip("-") or "imported"
-    target = ROOT / WORKLOADS / name
-    problems = [
-        Problem("NAME", name, finding.reason, finding.fix.partition(", and write")[0])
-        for finding in section_name_findings((), name)
-    ]
-    if problems := problems or name_clashes("NAME", name, target, ROOT):
-        raise RefusedError(problems)
-    files = _program(manifest, imported, code)
-    missing = [program for program in imported.programs if not program.startswith("/") and program not in files]
-    if imported.by_role and (programs := sorted({*filter(_is_python, files), *filter(_is_python, missing)})):
-        # It starts them by name, and only what a program imports travels by itself.
-        imported.pipeline["steps"][STEP]["files"] = programs
-    files["pipeline.yaml"] = _pipeline(imported, manifest)
-    if imported.by_role:
-        files[DISPATCHER] = _dispatcher(imported.by_role)
-    return Draft(target, files, tuple(_report(manifest, imported, name, files, missing)))
-
-
-def _is_python(path: str) -> bool:
-    return path.endswith(".py")
-
-
-def _program(manifest: Manifest, imported: Imported, code: Path | None) -> dict[str, str]:
-    """The program's files: those of ``code``, or those of the manifest's folder that the command names."""
-    if code is not None:
-        if not code.is_dir():
-            raise RefusedError(
-                [Problem("CODE", str(code), "there is no such folder", "name the program's folder")]
-            )
-        return dict(_texts(code))
-    folder = manifest.documents[0].file.parent
-    files: dict[str, str] = {}
-    for program in imported.programs:
-        path = folder / Path(program).name
-        if path.is_file():
-            files[Path(program).name] = path.read_text(encoding="utf-8")
-    renamed = {program: Path(program).name for program in imported.programs if Path(program).name in files}
-    step = imported.pipeline["steps"][STEP]
-    step["run"] = [_rename(word, renamed) for word in step["run"]]
-    if imported.by_role:
-        words: Mapping[str, str] = step["environment"]
-        step["environment"] = {key: _rename(word, renamed) if WORD in key else word for key, word in words.items()}
-    imported.programs = [renamed.get(program, program) for program in imported.programs]
-    return files
-
-
-def _rename(word: str, names: Mapping[str, str]) -> str:
-    """A word of the command with new names of programs: the whole word, or words in a shell's command."""
-    for old, new in names.items():
-        word = re.sub(rf"(?<![\w./-]){re.escape(old)}(?![\w./-])", lambda _, to=new: to, word)
-    return word
-
-
-def _texts(code: Path) -> Iterator[tuple[str, str]]:
-    size = 0
-    hidden = set(left_out(code))
-    for path in sorted(code.rglob("*")):
-        parts = path.relative_to(code).parts
-        if not path.is_file() or any(part.startswith((".", "__pycache__")) for part in parts):
-            continue
-        if "/".join(parts) in hidden and path.suffix in {".png", ".jpg"}:
-            continue
-        content = path.read_bytes()
-        size += len(content)
-        if size > MOST_BYTES:
-            reason = "its files are more than 1 MiB, the most that a step ships"
-            raise RefusedError([Problem("CODE", str(code), reason, "name the folder of the program alone")])
-        try:
-            yield "/".join(parts), content.decode()
-        except UnicodeDecodeError:
-            reason = f"{'/'.join(parts)} is no text; data belongs into the store"
-            raise RefusedError(
-                [Problem("CODE", str(code), reason, "name the folder of the program alone")]
-            ) from None
-
-
-def _pipeline(imported: Imported, manifest: Manifest) -> str:
-    lines = [f"Imported from the {manifest.kind} {manifest.name}."]
-    for heading, notes in _groups(imported):
-        lines += [f"{heading}:", *(f"- {note}" for note in notes)]
-    head = "\n".join(
-        f"# {part}"
-        for line in lines
-        for part in textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False)
-    )
-    body = yaml.safe_dump(
-        imported.pipeline, sort_keys=False, default_flow_style=None, width=WIDTH, allow_unicode=True
-    )
-    return f"{head}\n{body}"
-
-
-def _dispatcher(by_role: Mapping[str, Any]) -> str:
-    shapes = {
-        role: {"words": len(program["run"]), "variables": sorted(program["environment"])}
-        for role, program in by_role.items()
-    }
-    template = jinja2.Template(
-        TEMPLATE.read_text(encoding="utf-8"), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
-    )
-    return template.render(shapes=shapes)
-
-
-def _groups(imported: Imported) -> Iterator[tuple[str, list[str]]]:
-    """What there is to say, under headings: first what is lost."""
-    lost = [_line(note) for note in imported.notes if not note.carried]
-    changed = [_line(note) for note in imported.notes if note.carried]
-    groups = {"Not carried over": lost, "In another form": changed, "The step's pool needs": imported.needs}
-    yield from ((heading, notes) for heading, notes in groups.items() if notes)
-
-
-def _line(note: Note) -> str:
-    value = note.value if isinstance(note.value, str) else json.dumps(note.value, default=str)
-    value = value if len(value) <= 60 else f"{value[:57]}…"
-    return " ".join(f"{note.at}: {value}: {note.text}".split())
-
-
-def _report(
-    manifest: Manifest, imported: Imported, name: str, files: Mapping[str, str], missing: list[str]
-) -> Iterator[str]:
-    roles = ", ".join(f"{replica.role} {replica.count}" for replica in manifest.replicas)
-    yield f"Read the {manifest.kind} {manifest.name}: {roles}"
-    for heading, notes in _groups(imported):
-        yield f"{heading} ({len(notes)}):"
-        yield from (f"  {note}" for note in notes)
-    yield f"Wrote {WORKLOADS}/{name}/: {', '.join(sorted(files))}"
-    absolute = [program for program in imported.programs if program.startswith("/")]
-    if missing:
-        here = f"put it into {WORKLOADS}/{name}/, or import again with CODE=<its folder>"
-        yield f"Missing: {', '.join(missing)}: {here}"
-    if absolute:
-        yield f"In the image: {', '.join(absolute)}: `image` has to name it by digest; a rehearsal needs it here"
-    yield "Next:"
-    if imported.pipeline.get("parameters"):
-        yield f"  give {', '.join(imported.pipeline['parameters'])} values in the stack file: they have no default"
-    yield f"  make new STACK=mine CLOUD=existing USES={name}    or another cloud"
-    yield "  make rehearse STACK=mine"
-    yield "docs/import.md says what becomes of each field"

@@ -1,0 +1,169 @@
+"""The folder of an imported pipeline, and what is said about it."""
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import jinja2
+import yaml
+
+from infra.kubernetes.bundle import left_out
+from infra.pipelines.discovery import ROOT, WORKLOADS
+from infra.schema.problems import Problem
+from infra.settings.checks.pipelines import section_name_findings
+from tools.importing.conversion import STARTER, STEP, Imported, Note
+from tools.importing.manifest import Manifest
+from tools.new.writing import Draft, RefusedError, name_clashes
+
+TEMPLATE = Path(__file__).parent / "data" / "start.py.j2"
+
+WIDTH = 110
+
+WORD = "_WORD_"
+"""What tells a word of a role's command from its variables, in the environment of `STARTER`."""
+
+MOST_BYTES = 2**20
+"""Bytes of a program that is copied: what a step ships has to fit into a ConfigMap."""
+
+
+def draft(manifest: Manifest, imported: Imported, name: str, code: Path | None) -> Draft:
+    """The folder ``workloads/<name>`` with the pipeline and its program. Raises RefusedError."""
+    name = name or re.sub(r"[^a-z0-9-]+", "-", manifest.name.lower()).strip("-") or "imported"
+    target = ROOT / WORKLOADS / name
+    problems = [
+        Problem("NAME", name, finding.reason, finding.fix.partition(", and write")[0])
+        for finding in section_name_findings((), name)
+    ]
+    if problems := problems or name_clashes("NAME", name, target, ROOT):
+        raise RefusedError(problems)
+    files = _program(manifest, imported, code)
+    missing = [program for program in imported.programs if not program.startswith("/") and program not in files]
+    if imported.starter and (programs := sorted({*filter(_is_python, files), *filter(_is_python, missing)})):
+        # It starts them by name, and only what a program imports travels by itself.
+        imported.pipeline["steps"][STEP]["files"] = programs
+    files["pipeline.yaml"] = _pipeline(imported, manifest)
+    if imported.starter:
+        files[STARTER] = _starter(imported)
+    return Draft(target, files, tuple(_report(manifest, imported, name, files, missing)))
+
+
+def _is_python(path: str) -> bool:
+    return path.endswith(".py")
+
+
+def _program(manifest: Manifest, imported: Imported, code: Path | None) -> dict[str, str]:
+    """The program's files: those of ``code``, or those of the manifest's folder that the command names."""
+    if code is not None:
+        if not code.is_dir():
+            raise RefusedError(
+                [Problem("CODE", str(code), "there is no such folder", "name the program's folder")]
+            )
+        files = dict(_texts(code))
+    else:
+        paths = [manifest.documents[0].file.parent / Path(program).name for program in imported.programs]
+        files = {path.name: path.read_text(encoding="utf-8") for path in paths if path.is_file()}
+    absolute = [program for program in imported.programs if code is None or program.startswith("/")]
+    renamed = {program: Path(program).name for program in absolute if Path(program).name in files}
+    step = imported.pipeline["steps"][STEP]
+    step["run"] = [_rename(word, renamed) for word in step["run"]]
+    if imported.by_role:
+        words: Mapping[str, str] = step["environment"]
+        step["environment"] = {key: _rename(word, renamed) if WORD in key else word for key, word in words.items()}
+    imported.programs = [renamed.get(program, program) for program in imported.programs]
+    return files
+
+
+def _rename(word: str, names: Mapping[str, str]) -> str:
+    """A word of the command with new names of programs: the whole word, or words in a shell's command."""
+    for old, new in names.items():
+        word = re.sub(rf"(?<![\w./-]){re.escape(old)}(?![\w./-])", lambda _, to=new: to, word)
+    return word
+
+
+def _texts(code: Path) -> Iterator[tuple[str, str]]:
+    size = 0
+    hidden = set(left_out(code))
+    for path in sorted(code.rglob("*")):
+        parts = path.relative_to(code).parts
+        if not path.is_file() or any(part.startswith((".", "__pycache__")) for part in parts):
+            continue
+        if "/".join(parts) in hidden and path.suffix in {".png", ".jpg"}:
+            continue
+        content = path.read_bytes()
+        size += len(content)
+        if size > MOST_BYTES:
+            reason = "its files are more than 1 MiB, the most that a step ships"
+            raise RefusedError([Problem("CODE", str(code), reason, "name the folder of the program alone")])
+        try:
+            yield "/".join(parts), content.decode()
+        except UnicodeDecodeError:
+            reason = f"{'/'.join(parts)} is no text; data belongs into the store"
+            raise RefusedError(
+                [Problem("CODE", str(code), reason, "name the folder of the program alone")]
+            ) from None
+
+
+def _pipeline(imported: Imported, manifest: Manifest) -> str:
+    lines = [f"Imported from the {manifest.kind.kind} {manifest.name}."]
+    for heading, notes in _groups(imported):
+        lines += [f"{heading}:", *(f"- {note}" for note in notes)]
+    head = "\n".join(
+        f"# {part}"
+        for line in lines
+        for part in textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False)
+    )
+    body = yaml.safe_dump(
+        imported.pipeline, sort_keys=False, default_flow_style=None, width=WIDTH, allow_unicode=True
+    )
+    return f"{head}\n{body}"
+
+
+def _starter(imported: Imported) -> str:
+    shapes = {
+        role: {"words": len(program["run"]), "variables": sorted(program["environment"])}
+        for role, program in imported.by_role.items()
+    }
+    template = jinja2.Template(
+        TEMPLATE.read_text(encoding="utf-8"), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    first = next((role for role in shapes if role == "worker"), next(iter(shapes), ""))
+    return template.render(shapes=shapes, first=first, variables=imported.variables, filled=imported.filled)
+
+
+def _groups(imported: Imported) -> Iterator[tuple[str, list[str]]]:
+    """What there is to say, under headings: first what is lost."""
+    lost = [_line(note) for note in imported.notes if not note.carried]
+    changed = [_line(note) for note in imported.notes if note.carried]
+    groups = {"Not carried over": lost, "In another form": changed, "The step's pool needs": imported.needs}
+    yield from ((heading, notes) for heading, notes in groups.items() if notes)
+
+
+def _line(note: Note) -> str:
+    value = note.value if isinstance(note.value, str) else json.dumps(note.value, default=str)
+    value = value if len(value) <= 60 else f"{value[:57]}…"
+    return " ".join(f"{note.at}: {value}: {note.text}".split())
+
+
+def _report(
+    manifest: Manifest, imported: Imported, name: str, files: Mapping[str, str], missing: list[str]
+) -> Iterator[str]:
+    roles = ", ".join(f"{replica.role} {replica.count}" for replica in manifest.replicas)
+    yield f"Read the {manifest.kind.kind} {manifest.name}: {roles}"
+    for heading, notes in _groups(imported):
+        yield f"{heading} ({len(notes)}):"
+        yield from (f"  {note}" for note in notes)
+    yield f"Wrote {WORKLOADS}/{name}/: {', '.join(sorted(files))}"
+    absolute = [program for program in imported.programs if program.startswith("/")]
+    if missing:
+        here = f"put it into {WORKLOADS}/{name}/, or import again with CODE=<its folder>"
+        yield f"Missing: {', '.join(missing)}: {here}"
+    if absolute:
+        yield f"In the image: {', '.join(absolute)}: `image` has to name it by digest; a rehearsal needs it here"
+    yield "Next:"
+    if imported.pipeline.get("parameters"):
+        yield f"  give {', '.join(imported.pipeline['parameters'])} values in the stack file: they have no default"
+    yield f"  make new STACK=mine CLOUD=existing USES={name}    or another cloud"
+    yield "  make rehearse STACK=mine"
+    yield "docs/import.md says what becomes of each field"
