@@ -275,7 +275,7 @@ def test_roles_with_commands_of_their_own_keep_them(tmp_path: Path) -> None:
     assert step["environment"]["CHIEF_WORD_1"] == "main.py"
     assert step["environment"]["WORKER_WORD_1"] == "work.py"
     assert step["nodes"]["count"] == 3
-    assert any(note.at == "spec.nprocPerNode" and "torchrun" in note.text for note in found.notes)
+    assert found.variables == {"PET_NPROC_PER_NODE": "2"}
 
 
 @pytest.mark.parametrize("text", [STUDY, JOB, TORCH, BASE.replace("ROLE", "Worker").replace("COUNT", "2")])

@@ -311,6 +311,9 @@ def test_the_endpoint_of_an_elastic_training_is_set_where_a_command_names_it(tmp
     named = imported(tmp_path, torch.replace("train.py", "'--endpoint=$(PET_RDZV_ENDPOINT)', train.py"))
     assert named.variables == {"PET_RDZV_ENDPOINT": "$(MASTER_ADDR):$(MASTER_PORT)"}
     assert not named.pipeline.get("parameters")
+    assert (
+        imported(tmp_path, torch.replace("train.py", "--rdzv_backend=c10d, train.py")).variables == named.variables
+    )
 
 
 def test_a_program_that_asks_the_api_is_warned_of(tmp_path: Path) -> None:
@@ -367,6 +370,22 @@ def test_a_policy_that_stands_alone_is_said_by_its_own_rule(tmp_path: Path) -> N
 )
 def test_what_is_no_step_is_refused_with_what_to_do(tmp_path: Path, text: str, key: str) -> None:
     assert key in refusals(tmp_path, text)
+
+
+def test_what_envsubst_left_open_is_asked_for(tmp_path: Path) -> None:
+    text = JAX.replace("train.py", 'train.py, --nodes=$NODES, "--path=${PATH}"')
+    result = imported(tmp_path, text)
+    assert step_of(result)["run"][-2:] == ["--nodes={NODES}", "--path=${{PATH}}"]
+    assert result.pipeline["parameters"].keys() == {"NODES"}
+    gpus = JAX.replace("command:", "resources: {limits: {nvidia.com/gpu: $GPUS, cpu: null}}, command:")
+    [key] = refusals(tmp_path, gpus)
+    assert key.endswith("resources.limits.nvidia.com/gpu")
+
+
+def test_programs_of_a_command_in_several_lines_are_found(tmp_path: Path) -> None:
+    script = "wget https://example.org/main.py; torchrun \\\n --nodes=2 \\\n train.py"
+    text = JAX.replace("[python, train.py]", f'[bash, -c, "{script}"]')
+    assert imported(tmp_path, text).programs == ["train.py"]
 
 
 @pytest.mark.parametrize("program", ["train.py", "predict.py"])

@@ -3,7 +3,7 @@
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from tools.importing.kinds import CRON_JOB, kinds
 from tools.importing.manifest import Manifest
 from tools.importing.pods import Replica, job_place, program_container
 from tools.importing.refusals import problems
-from tools.importing.variables import ENDPOINT, INDEX, SET, host_problems, replace_hosts
+from tools.importing.variables import ENDPOINT, INDEX, RENDEZVOUS, SET, host_problems, replace_hosts
 from tools.importing.volumes import Mount, carry, lost_problems, mounts, path_pattern
 from tools.new.writing import RefusedError
 
@@ -38,6 +38,9 @@ BESIDE = (
 )
 """What is said of an object that is no training."""
 
+READERS: Mapping[str, Callable[[str], int]] = {"cpu": cpu_millicores, "gpus": int}
+"""What reads an amount, where it is no size."""
+
 EMPTY = "it has no pods"
 """What is said of a role with `replicas: 0`."""
 
@@ -46,6 +49,11 @@ SHELL_COMMAND = re.compile(r"-[a-z]*c[a-z]*")
 """The option after which a shell reads commands from the next word: ``-c``, ``-ec``."""
 
 ROLES_AT = {(kind.roles,) for kind in kinds()}
+
+OPEN = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)\}?")
+
+SEARCHED = frozenset({"HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH"})
+"""Variables of an image, which manifests name where nothing fills them in."""
 
 COMMANDS = frozenset({"date", "hostname", "id", "mktemp", "nproc", "pwd", "uname", "whoami"})
 """Commands whose output a shell puts in place of ``$(hostname)``, which looks like a variable of Kubernetes."""
@@ -218,8 +226,9 @@ class _Conversion:
         self._environment(replica, place, pod, mounts)
         words = [str(word) for key in ("command", "args") for word in items(document.get(*place, key))]
         self._say_of_jax(place, words)
-        if any(name in word for name in ENDPOINT for word in words):
+        if any(RENDEZVOUS in word.lower() for word in words):
             self.variables |= ENDPOINT
+        words = [word if _is_shell(words) else self._opened(word, container) for word in words]
         pod.run = [self._relative(self._word(word, pod.environment, mounts, place), folder) for word in words]
         if not any(covers(mount, folder) for mount in [*mounts, *self.mounts] for folder in _entered(words)):
             self.programs += [program for program in _programs(pod.run) if program not in self.programs]
@@ -244,6 +253,11 @@ class _Conversion:
             word = replace_hosts(word, self.manifest.replicas)
         return self._text(word, environment, mounts)
 
+    def _opened(self, word: str, container: Mapping[str, Any]) -> str:
+        """A word that no shell reads with `$(NAME)` for the `$NAME` and `${NAME}` that `envsubst` left open."""
+        known = {variable.get("name") for variable in mappings(container.get("env"))}
+        return OPEN.sub(lambda match: match[0] if match[1] in known | SEARCHED else f"$({match[1]})", word)
+
     def _say_of_jax(self, place: Place, words: Sequence[str]) -> None:
         if self.together and (match := JAX_DETECTION.search(" ".join(words))):
             text = (
@@ -266,7 +280,8 @@ class _Conversion:
                 self.variables[name] = "$(RANK)"
             elif "value" in variable or source is None:
                 replica.document.get(*at)
-                pod.environment[name] = self._word(str(variable.get("value", "")), {}, mounts, at)
+                value = self._opened(str(variable.get("value", "")), {})
+                pod.environment[name] = self._word(value, {}, mounts, at)
             elif reference := mapping(mapping(source).get("secretKeyRef")):
                 replica.document.get(*at)
                 secret = re.sub(r"[^a-z0-9-]+", "-", f"{reference.get('name')}-{reference.get('key')}".lower())
@@ -335,9 +350,14 @@ class _Conversion:
         for kind in ("requests", "limits"):
             for name, amount in value_at(replica.document.content, (*place, "resources", kind)).items():
                 key = AMOUNTS.get(str(name))
-                if key is None:
+                if key is None or amount is None:
                     continue
                 replica.document.get(*place, "resources", kind, str(name))
+                if not _is_amount(key, amount):
+                    reason, fix = "a template left it open, or it is no amount", "write the amount in the manifest"
+                    at = path_text((*place, "resources", kind, str(name)))
+                    self.refused.append(Problem(at, amount, reason, fix))
+                    continue
                 if key == "cpu" and kind == "limits" and "cpu" in pod.resources:
                     text = f"CPU has no limit; {pod.resources['cpu']} is asked for"
                     self.notes.append(Note(path_text((*place, "resources", kind, name)), amount, text))
@@ -422,6 +442,10 @@ class _Conversion:
             self.notes.append(Note(path_text(place), value, rule.why or rule.becomes, carried=False))
 
 
+def _is_shell(words: Sequence[str]) -> bool:
+    return bool(words and SHELL.fullmatch(words[0]))
+
+
 def _texts(replica: Replica) -> Iterator[str]:
     """All words and values of a role's program."""
     _, container = program_container(replica)
@@ -437,7 +461,7 @@ def _entered(words: Sequence[str]) -> Iterator[str]:
 
 def _programs(run: Sequence[str]) -> list[str]:
     """The files that a command starts, in a shell's command too."""
-    words = list(run[:3])
+    words = [word.replace("\\\n", " ") for word in run[:3]]
     if len(words) == 3 and SHELL.fullmatch(words[0]) and SHELL_COMMAND.fullmatch(words[1]):
         reader = shlex.shlex(words.pop(), posix=True, punctuation_chars=True)
         reader.whitespace_split = True
@@ -446,11 +470,18 @@ def _programs(run: Sequence[str]) -> list[str]:
         except ValueError:
             # A quotation that has no end: the shell will say so.
             return []
-    return list(dict.fromkeys(word for word in words if re.search(r"^[^-{][^{]*\.(py|sh)$", word)))
+    return list(dict.fromkeys(word for word in words if re.search(r"^[^-{:][^{:]*\.(py|sh)$", word)))
+
+
+def _is_amount(key: str, amount: object) -> bool:
+    try:
+        return READERS.get(key, size_in_bytes)(str(amount)) >= 0
+    except ValueError:
+        return False
 
 
 def _larger(key: str, one: str | int | None, other: str | int) -> str | int:
     if one is None:
         return other
-    amount = {"cpu": cpu_millicores, "gpus": int}.get(key, size_in_bytes)
-    return max(one, other, key=lambda value: amount(cast("Any", value)))
+    amount = READERS.get(key, size_in_bytes)
+    return max(one, other, key=lambda value: amount(str(value)))

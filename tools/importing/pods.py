@@ -87,7 +87,14 @@ def _of(kind: Kind, document: Document, runtimes: Sequence[Document], path: Path
         yield Replica("worker", _pods(document, place), document, (*place, "template", "spec"), f"{name}-")
 
 
+def _processes(document: Document, *place: str) -> Mapping[str, str]:
+    """What torchrun takes for its ``--nproc-per-node``; empty where the manifest does not say it."""
+    number = document.get(*place)
+    return {} if number is None else {"PET_NPROC_PER_NODE": str(number)}
+
+
 def _of_roles(kind: Kind, document: Document, name: str, path: Path) -> Iterator[Replica]:
+    variables = _processes(document, "spec", "nprocPerNode")
     for title, settings in mapping(at(document.content, "spec", kind.roles)).items():
         role = ROLES.get(str(title).lower())
         if role is None:
@@ -99,7 +106,7 @@ def _of_roles(kind: Kind, document: Document, name: str, path: Path) -> Iterator
         if count != 0:
             document.get(*place, "replicas")
             spec = (*place, "template", "spec")
-            yield Replica(role, count, document, spec, f"{name}-{str(title).lower()}-")
+            yield Replica(role, count, document, spec, f"{name}-{str(title).lower()}-", variables)
 
 
 def _of_job_set(document: Document, name: str, path: Path) -> Replica:
@@ -177,6 +184,8 @@ def _of_train_job(document: Document, name: str, runtimes: Sequence[Document], p
     _override(document, value_at(merged.content, spec))
     count = document.get("spec", "trainer", "numNodes") or policy.get("numNodes")
     variables = {key: text for way in ways for key, text in policies()[way].items()}
+    if "torch" in ways:
+        variables |= _processes(document, "spec", "trainer", "numProcPerNode")
     return Replica("worker", _number(count), merged, spec, f"{name}-{_title(merged, place)}-0-", variables)
 
 

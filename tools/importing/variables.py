@@ -28,7 +28,10 @@ SET = frozenset(
 
 ENDPOINT = {"PET_RDZV_ENDPOINT": "$(MASTER_ADDR):$(MASTER_PORT)"}
 """What the training operator sets for elastic trainings alone (pkg/controller.v1/pytorch/elastic.go, 1.9). It is a
-default of torchrun, so it is set only where a command names it."""
+default of torchrun, so it is set only where a command names it, or another rendezvous than torchrun's own."""
+
+RENDEZVOUS = "rdzv"
+"""In options and variables of torchrun's rendezvous: ``--rdzv-backend=c10d``, ``PET_RDZV_ENDPOINT``."""
 
 INDEX = "job-completion-index"
 """In the field of a pod that has its index in a Job, an annotation or a label (kubernetes.io/docs/tasks/job/
