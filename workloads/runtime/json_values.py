@@ -87,7 +87,7 @@ class Choice:
         wrong = []
         for variant in self.among:
             try:
-                numbers[variant] = _number(value_at(inputs[variant], self.reference))
+                numbers[variant] = number_at(inputs[variant], self.reference)
             except AbsentError as error:
                 wrong.append(f"{variant}: {error}")
         if wrong:
@@ -110,7 +110,9 @@ class Choice:
         return "largest" if self.of == "max" else "smallest"
 
 
-def _number(value: Any) -> float:
+def number_at(directory: Path, reference: str) -> float:
+    """The finite number in a JSON file below `directory`. Raises as `value_at` does, also where it is none."""
+    value = value_at(directory, reference)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise AbsentError(f"{_show(value)} is not a number")
     if not math.isfinite(value):

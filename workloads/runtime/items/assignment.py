@@ -246,6 +246,10 @@ class Assignment(ABC):
         return True
 
     @abstractmethod
+    def ended(self, names: Sequence[str]) -> dict[str, Record | None]:
+        """Those of these items that ended, with their records; None for one that was set aside."""
+
+    @abstractmethod
     def outcomes(self) -> list[Outcome]:
         """How every item ended."""
 
@@ -332,6 +336,11 @@ class Queued(Assignment):
     def release(self, task: Task) -> bool:
         self._keeper.drop()
         return self._queue.release(task.token)
+
+    def ended(self, names: Sequence[str]) -> dict[str, Record | None]:
+        rows = self._queue.rows(names)
+        done = {row.item: self._done(row.item, row.record) for row in rows if row.state == "done"}
+        return {**done, **{row.item: None for row in rows if row.state == "aside"}}
 
     def outcomes(self) -> list[Outcome]:
         # Workers may have left with results that the queue's disk did not have yet.
@@ -444,6 +453,10 @@ class Share(Assignment):
             return _AGAIN
         self._set_aside(task.item.name, reason, task.attempt)
         return _ASIDE
+
+    def ended(self, names: Sequence[str]) -> dict[str, Record | None]:
+        done = {name: self._done[name] for name in names if name in self._done}
+        return {**done, **{name: None for name in names if self._is_aside(name)}}
 
     def outcomes(self) -> list[Outcome]:
         names = [item.name for item in self.run.items]

@@ -198,10 +198,14 @@ _KEYS = ("item", "path", "work", "manifest", "attempts", "seconds")
 
 
 class EarlierRuns:
-    """The runs beside `output`. They are looked at when the first result is asked for."""
+    """The runs beside `output`, whose items are in the folder `below` of each.
 
-    def __init__(self, output: Path) -> None:
+    They are looked at when the first result is asked for.
+    """
+
+    def __init__(self, output: Path, below: str = "") -> None:
         self._output = output
+        self._below = below
         self._listed: dict[str, tuple[Path, Record]] | None = None
         self._unlisted: list[Path] = []
 
@@ -209,7 +213,7 @@ class EarlierRuns:
         """The directory of a result of this work, and its record; None where there is none."""
         if self._listed is None:
             self._listed = {}
-            for run in _newest_first(self._output):
+            for run in _newest_first(self._output, self._below):
                 self._look_at(run, self._listed)
         if work in self._listed:
             return self._listed[work]
@@ -277,15 +281,15 @@ def _record(row: Any) -> Record | None:
     return None
 
 
-def _newest_first(output: Path) -> list[Path]:
+def _newest_first(output: Path, below: str) -> list[Path]:
     def age(run: Path) -> tuple[float, str]:
         for path in (run / ITEMS, run):
             with contextlib.suppress(OSError):
-                return -path.stat().st_mtime, run.name
-        return 0.0, run.name
+                return -path.stat().st_mtime, str(run)
+        return 0.0, str(run)
 
     with store_errors(output.parent):
-        runs = list(_folders_beside(output))
+        runs = [folder / below for folder in _folders_beside(output)]
     return sorted(runs, key=age)[:_LOOKED_AT]
 
 

@@ -209,13 +209,7 @@ def publish(output: Path, work: Manifest, ended: Report, allowed: int, declared:
     Raises:
         StepError: ITEMS_FAILED naming the items and why they failed, NO_RESULT; StoreError.
     """
-    rows = [_row(outcome, ended.results) for outcome in ended.outcomes]
-    lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
-    with store_errors(output):
-        write_atomically(output / ITEMS, f"[\n{lines}\n]\n".encode())
-        listed = digest_of(output / ITEMS)
-    if len(ended.failed) > allowed:
-        raise StepError(ITEMS_FAILED, _failures(ended, allowed))
+    listed = write_list(output, ended, allowed)
     files: dict[str, Entry] = {ITEMS: listed}
     for path, manifest in ended.results.items():
         files.update({f"{path}/{name}": entry for name, entry in manifest.files.items()})
@@ -225,6 +219,22 @@ def publish(output: Path, work: Manifest, ended: Report, allowed: int, declared:
     with store_errors(output):
         write_atomically(output / MANIFEST, whole.encode())
     return whole
+
+
+def write_list(output: Path, ended: Report, allowed: int) -> Entry:
+    """Write the list of all items, from which later runs take results of equal work.
+
+    Raises:
+        StepError: ITEMS_FAILED where more than `allowed` failed, naming them and why; StoreError.
+    """
+    rows = [_row(outcome, ended.results) for outcome in ended.outcomes]
+    lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
+    with store_errors(output):
+        write_atomically(output / ITEMS, f"[\n{lines}\n]\n".encode())
+        listed = digest_of(output / ITEMS)
+    if len(ended.failed) > allowed:
+        raise StepError(ITEMS_FAILED, _failures(ended, allowed))
+    return listed
 
 
 def _manifest(output: Path, outcome: Outcome, read: Container[Record]) -> Manifest | None:
@@ -351,7 +361,7 @@ class ItemWorker:
         self._read: set[Record] = set()
         # Where there is no Job, each start is a round of its own.
         round_ = os.environ.get("JOB_UID") or secrets.token_hex(8)
-        rules = Rules(options.mode, options.attempts, options.lease)
+        rules = Rules(options.mode, options.attempts, options.lease, getattr(options, "window", 0))
         self._run = Run(self._output, given.items, given.work, rules, round_)
 
     def run(self) -> int:
@@ -371,9 +381,13 @@ class ItemWorker:
                 break
             self._say(f"the results of {_count(len(ended.broken))} are not as they were, and are made again")
             assignment.reopen(ended.broken)
-        manifest = publish(self._output, self._whole, ended, self._options.allow_failed, self._options.results)
+        manifest = self._publish(ended)
         self._say(f"Published {len(manifest.files)} files of {len(ended.outcomes)} items: {self._output}")
         return OK
+
+    def _publish(self, ended: Report) -> Manifest:
+        """Make the result of the step. Raises StepError."""
+        return publish(self._output, self._whole, ended, self._options.allow_failed, self._options.results)
 
     def _assignment(self) -> Assignment:
         options = self._options
@@ -382,7 +396,7 @@ class ItemWorker:
             return Share(*common, workers=options.workers, lingering=options.lingering)
         host, port = options.queue
         password = os.environ[options.queue_password] if options.queue_password else ""
-        name = f"{options.step}:{self._output.name}:{self._whole.digest[:16]}"
+        name = f"{options.step}:{options.output.name}:{self._whole.digest[:16]}"
 
         def connect(stop: threading.Event | None, timeout: float) -> ItemQueue:
             connection = Connection(host, port, password, timeout)
@@ -424,7 +438,7 @@ class ItemWorker:
             made = self._made(task)
             if isinstance(made, _Made):
                 self._read.add(made.record)
-        except _AlteredError as error:
+        except AlteredError as error:
             self._say(f"{name}: given back: the result of {error.item} is made again: {error}")
             assignment.release(task)
             assignment.reopen([error.item])
@@ -475,7 +489,7 @@ class ItemWorker:
             directory = earlier.next_directory(folder, task.token)
             with contextlib.suppress(NotWholeError):
                 copy(source, record, directory)
-                record = dataclasses.replace(record, attempt=directory.name)
+                record = dataclasses.replace(record, item=item.name, attempt=directory.name)
                 return _Made(record, "taken from an earlier run", earlier)
         previous = contextlib.nullcontext(None)
         if task.previous is not None and self._options.mode == "ordered":
@@ -483,7 +497,7 @@ class ItemWorker:
             try:
                 check(where)
             except NotWholeError as error:
-                raise _AlteredError(task.previous.item, error.reason) from error
+                raise AlteredError(task.previous.item, error.reason) from error
             previous = contextlib.nullcontext(str(where))
         elif any("{previous}" in word for word in self._program.words):
             # The first in order, and in parallel each, has none before it.
@@ -509,7 +523,7 @@ class ItemWorker:
         return _Made(record, f"done in {ending.seconds:.1f} s", earlier)
 
     def _fill(self, item: Item, directory: Path, previous: str | None) -> Program:
-        places = {"{item}": str(item.path), "{output}": str(directory)}
+        places = self._places(item, directory)
         if previous is not None:
             places["{previous}"] = previous
 
@@ -526,6 +540,10 @@ class ItemWorker:
             environment={name: fill(value) for name, value in program.environment.items()},
         )
 
+    def _places(self, item: Item, directory: Path) -> dict[str, str]:
+        """What references in the words of the program stand for."""
+        return {"{item}": str(item.path), "{output}": str(directory)}
+
     def _say(self, text: str) -> None:
         print(self._masker.mask(text), flush=True)
 
@@ -539,7 +557,7 @@ class _Made:
     earlier: attempts.Earlier = field(default_factory=attempts.Earlier)
 
 
-class _AlteredError(Exception):
+class AlteredError(Exception):
     """The result of `item`, from which another one begins, is not as it was."""
 
     def __init__(self, item: str, reason: str) -> None:

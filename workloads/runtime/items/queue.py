@@ -126,7 +126,7 @@ return added
 CLAIM = Script(
     _COMMON
     + """
--- ARGV: token, milliseconds of the lease, attempts, mode.
+-- ARGV: token, milliseconds of the lease, attempts, mode, window.
 -- Returns {what, unfinished, names set aside, ...}; for an item its name, the attempt, the item done before it and
 -- that one's record; for `wait` the milliseconds until a lease ends.
 local token, lease, attempts, ordered = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == 'ordered'
@@ -175,8 +175,17 @@ if not name or (ordered and next_lease) then
   if not next_lease then return {'finished', 0, lost} end
   return {'wait', unfinished(), lost, math.max(1, next_lease - time)}
 end
-redis.call('ZREM', ready, name)
 item = get(name)
+local window = tonumber(ARGV[5])
+if window > 0 and next_lease then
+  -- All before this one that are neither done nor set aside are leased.
+  for _, each in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
+    if get(each).o <= item.o - window then
+      return {'wait', unfinished(), lost, math.max(1, next_lease - time)}
+    end
+  end
+end
+redis.call('ZREM', ready, name)
 local round = redis.call('HGET', run, 'round')
 if item.r ~= round then item.r, item.a, item.l, item.w = round, 0, 0, nil end
 item.s, item.t, item.a = 'l', token, item.a + 1
@@ -336,11 +345,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Rules:
-    """How items are handed out: `lease` is in seconds."""
+    """How items are handed out: `lease` is in seconds.
+
+    With a `window`, an item is handed out once all are done or set aside that come so many places before it, or
+    more.
+    """
 
     mode: str = "parallel"
     attempts: int = 3
     lease: float = 60.0
+    window: int = 0
 
 
 class NotFilledError(Exception):
@@ -408,7 +422,7 @@ class ItemQueue:
         """
         rules = self.rules
         what, unfinished, lost, *rest = self._script(
-            CLAIM, token, _milliseconds(rules.lease), rules.attempts, rules.mode
+            CLAIM, token, _milliseconds(rules.lease), rules.attempts, rules.mode, rules.window
         )
         aside = tuple(name.decode() for name in lost)
         if what == b"empty":

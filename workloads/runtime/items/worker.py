@@ -57,7 +57,7 @@ def _run(options: argparse.Namespace, hidden: Sequence[str], masker: Masker, sto
             require(output, earlier.files, options.results)
             print(f"Nothing to do: {output} holds the result of {options.step}")
             return OK
-        altered = _take_back(output, given.items)
+        altered = take_back(output, output, given.items)
     with command.supply(options, given.environment) as environment:
         program = Program(given.words, options.code, environment, hidden)
         program.require()
@@ -65,14 +65,15 @@ def _run(options: argparse.Namespace, hidden: Sequence[str], masker: Masker, sto
         return worker.run()
 
 
-def _take_back(output: Path, listed: Sequence[Item]) -> dict[str, Record]:
-    """Undo the result of a step that is not as it was, or was made from other inputs.
+def take_back(directory: Path, output: Path, listed: Sequence[Item]) -> dict[str, Record]:
+    """Undo the result in `directory` of a step that is not as it was, or was made from other inputs.
 
-    Returns the records of items whose files were altered, which are in the store no more.
+    `output` is the folder of the items. Returns the records of items whose files were altered, which are in the
+    store no more.
     """
-    with store_errors(output):
+    with store_errors(directory):
         # First of all: nobody may take for a result what is about to change.
-        remove_file(output / MANIFEST)
+        remove_file(directory / MANIFEST)
 
     def altered(item: Item) -> Record | None:
         record = items.read_record(output, item.name)
@@ -95,6 +96,21 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--items", required=True, metavar="PATTERN", help="the files to work on: each is an item")
     add("--mode", choices=("parallel", "ordered"), default="parallel", help="default: parallel")
+    add_worker_options(parser)
+    options = parse_worker(parser, arguments)
+    if not any("{item}" in word for word in options.words):
+        parser.error("no word of the program is {item}: every item would be the same to it")
+    if options.queue is None and options.mode == "ordered" and options.workers > 1:
+        parser.error(
+            f"--mode ordered with --workers {options.workers} needs --queue: without one, each worker has its own "
+            "share, and in order one item follows the other; name a queue, or --workers 1"
+        )
+    return options
+
+
+def add_worker_options(parser: argparse.ArgumentParser) -> None:
+    """The options of workers, whatever they work on."""
+    add = parser.add_argument
     add("--attempts", type=int, default=3, metavar="N", help="after which an item is set aside; default: 3")
     add("--allow-failed", type=int, default=0, metavar="N", help="items that may be set aside; default: 0")
     add("--lease", type=float, default=60.0, metavar="SECONDS", help="after which a silent worker loses its item")
@@ -110,6 +126,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="to look at what others do, at the end",
     )
     add("--fingerprint", default="", metavar="TEXT", help="what else decides the results, as the image does")
+
+
+def parse_worker(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of a worker: those of `parser`, and those of `workloads.runtime.steps.command`."""
     split_at = arguments.index("--") if "--" in arguments else len(arguments)
     items_options, others = parser.parse_known_args(list(arguments[:split_at]))
     options = command.parse([*others, *arguments[split_at:]])
@@ -120,13 +140,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
             parser.error(f"--{name} {getattr(options, name)}: write a number above 0")
     if options.allow_failed < 0:
         parser.error(f"--allow-failed {options.allow_failed}: write 0 or more")
-    if not any("{item}" in word for word in options.words):
-        parser.error("no word of the program is {item}: every item would be the same to it")
-    if options.queue is None and options.mode == "ordered" and options.workers > 1:
-        parser.error(
-            f"--mode ordered with --workers {options.workers} needs --queue: without one, each worker has its own "
-            "share, and in order one item follows the other; name a queue, or --workers 1"
-        )
     if options.queue is None and options.index >= options.workers:
         parser.error(f"JOB_COMPLETION_INDEX is {options.index}, and --workers {options.workers} counts from 0")
     if options.queue is not None:

@@ -1,0 +1,206 @@
+"""Searches by Optuna: what decides which parameters a trial has, and workers that are killed at random."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+
+from tests.support.valkey import PASSWORD, ValkeyServer
+from tests.workloads.runtime.workers import ended
+from tests.workloads.steps import only_error, start
+from workloads.runtime.exits import USAGE
+from workloads.runtime.items.item_worker import ITEMS_FAILED
+from workloads.runtime.search.study import Plan, Trial, suggest
+from workloads.runtime.store import check
+
+PROGRAM = """
+import json, math, os, pathlib, sys, time
+rate, units, output = float(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
+with open(os.environ["SEEN"], "a") as seen:
+    seen.write(f"{rate} {units}\\n")
+steps = output / "steps"
+for step in range(int(steps.read_text()) if steps.exists() else 0, 3):
+    time.sleep(float(os.environ.get("PAUSE", "0")))
+    (output / "steps.new").write_text(str(step + 1))
+    (output / "steps.new").replace(steps)
+accuracy = 1 - abs(math.log10(rate) + 3) / 10 - abs(units - 128) / 2000
+if units == int(os.environ.get("WRONG", "0")):
+    accuracy = "none"
+(output / "metrics.json").write_text(json.dumps({"accuracy": accuracy}))
+"""
+
+PLAN: dict[str, Any] = {
+    "parameters": {"rate": {"low": 1e-5, "high": 0.1, "log": True, "type": "number"}, "units": [64, 128, 256]},
+    "trials": 40,
+    "at_once": 4,
+    "by": "metrics.json#/accuracy",
+    "of": "max",
+    "method": "tpe",
+    "seed": 1,
+}
+
+
+class Search:
+    """A step that searches, and its workers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.code = folder / "code"
+        self.code.mkdir()
+        (self.code / "program.py").write_text(PROGRAM)
+
+    def start(self, run: str, *flags: object, plan: dict[str, Any], **variables: str) -> subprocess.Popen[str]:
+        """Start a worker on the run of that name."""
+        return start(
+            "runtime.search.worker", "--search", json.dumps(plan), "--output", self.output(run), "--lease", 3,
+            "--step", "churn.tune", "--code", self.code, "--result", "accuracy=metrics.json#/accuracy", *flags,
+            "--", sys.executable, "-S", "program.py", "{rate}", "{units}", "{output}",
+            **{"SEEN": str(self.folder / "seen"), "JOB_UID": "round", "QUEUE_PASSWORD": PASSWORD, **variables},
+        )  # fmt: skip
+
+    def run(self, run: str, plan: dict[str, Any], *flags: object, code: int = 0, **variables: str) -> str:
+        """Run a single worker to its end."""
+        return ended(self.start(run, *flags, plan={**plan, "at_once": 1}, **variables), code)
+
+    def output(self, run: str) -> Path:
+        return self.folder / "store" / run
+
+    def rows(self, run: str) -> list[dict[str, Any]]:
+        return json.loads((self.output(run) / "search" / "trials.json").read_text())
+
+    def best(self, run: str) -> tuple[dict[str, Any], float]:
+        trial = json.loads((self.output(run) / "trial.json").read_text())
+        return trial["parameters"], trial["value"]
+
+    @property
+    def programs(self) -> list[str]:
+        return (self.folder / "seen").read_text().splitlines()
+
+
+@pytest.fixture
+def search(tmp_path: Path) -> Search:
+    return Search(tmp_path)
+
+
+def load(path: Path) -> optuna.Study:
+    """The study of a run, as Optuna's own tools open it."""
+    return optuna.load_study(study_name="search", storage=JournalStorage(JournalFileBackend(str(path))))
+
+
+def parameters(rows: list[dict[str, Any]]) -> list[tuple[float, int]]:
+    return [(row["parameter_rate"], row["parameter_units"]) for row in rows]
+
+
+@pytest.mark.long
+def test_twenty_killed_workers_lose_no_trial_double_none_and_change_no_parameter(
+    search: Search, valkey_server: ValkeyServer
+) -> None:
+    queue = ("--queue", valkey_server.address, "--queue-password", "QUEUE_PASSWORD", "--workers", 4)
+    flags = (*queue, "--attempts", 20)
+
+    def begin(run: str, index: int) -> subprocess.Popen[str]:
+        return search.start(run, *flags, plan=PLAN, JOB_COMPLETION_INDEX=str(index), PAUSE="0.15")
+
+    for worker in [begin("first/calm", index) for index in range(4)]:
+        ended(worker)
+    assert len(search.programs) == 40
+
+    chance = random.Random(7)
+    workers = [begin("second/killed", index) for index in range(4)]
+    kills = 0
+    folder = search.output("second/killed") / "search"
+    deadline = time.monotonic() + 240
+    while kills < 20:
+        assert time.monotonic() < deadline
+        done = len(list(folder.glob("*/result.json"))) if folder.is_dir() else 0
+        assert done < 40, "the search was over before all workers were killed"
+        if done < kills * 1.8:
+            time.sleep(0.02)
+            continue
+        index = chance.randrange(4)
+        if workers[index].poll() is None:
+            workers[index].kill()
+            kills += 1
+        workers[index].communicate()
+        workers[index] = begin("second/killed", index)
+    for worker in workers:
+        ended(worker)
+
+    calm, killed = search.rows("first/calm"), search.rows("second/killed")
+    assert [row["state"] for row in killed] == ["complete"] * 40
+    assert Counter(row["trial"] for row in killed).most_common(1)[0][1] == 1
+    assert parameters(killed) == parameters(calm)
+    assert search.best("second/killed") == search.best("first/calm")
+    check(search.output("second/killed"))
+    study = load(search.output("second/killed") / "search" / "study.log")
+    assert len(study.trials) == 40
+    assert study.best_value == search.best("second/killed")[1] == max(row["value"] for row in calm)
+
+
+@pytest.mark.slow
+def test_more_trials_run_only_those_that_are_new(search: Search) -> None:
+    search.run("tune/six", {**PLAN, "trials": 6})
+    search.run("tune/nine", {**PLAN, "trials": 9})
+    assert len(search.programs) == 9
+    assert parameters(search.rows("tune/nine"))[:6] == parameters(search.rows("tune/six"))
+    assert "Nothing to do" in search.run("tune/nine", {**PLAN, "trials": 9})
+
+
+@pytest.mark.slow
+def test_a_trial_without_a_number_is_set_aside_and_the_best_is_one_of_the_others(search: Search) -> None:
+    plan = {**PLAN, "parameters": {"rate": [0.001, 0.01], "units": [128, 64]}, "method": "grid", "trials": 4}
+    flags = ("--attempts", 1)
+    output = search.run("tune/a", plan, *flags, code=ITEMS_FAILED, WRONG="64")
+    assert "is not a number" in only_error(output)
+    search.run("tune/a", plan, *flags, "--allow-failed", 2, WRONG="64")
+    assert [row["state"] for row in search.rows("tune/a")] == ["complete", "failed", "complete", "failed"]
+    assert search.best("tune/a") == ({"rate": 0.001, "units": 128}, 1.0)
+    states = [trial.state.name for trial in load(search.output("tune/a") / "search" / "study.log").trials]
+    assert states == ["COMPLETE", "FAIL", "COMPLETE", "FAIL"]
+
+
+@pytest.mark.slow
+def test_several_workers_need_a_queue(search: Search) -> None:
+    output = ended(search.start("tune/a", "--workers", 2, plan=PLAN), USAGE)
+    assert "--queue" in output
+
+
+def test_results_of_trials_that_run_meanwhile_decide_nothing() -> None:
+    plan = Plan(**PLAN)
+    first = [
+        Trial({"rate": 10 ** -(1 + number % 4), "units": 64}, "complete", number / 20) for number in range(17)
+    ]
+    running = [Trial({"rate": 0.02, "units": 128}), Trial({"rate": 0.03, "units": 256})]
+    chosen = suggest(plan, [*first, *running])
+    assert suggest(plan, [*first, *running]) == chosen
+    assert suggest(Plan(**{**PLAN, "seed": 2}), [*first, *running]) != chosen
+    assert suggest(plan, [*first[:-1], Trial(first[-1].parameters, "failed"), *running]) != chosen
+
+
+def test_a_grid_is_tried_in_the_order_of_its_values() -> None:
+    plan = Plan(
+        **{
+            **PLAN,
+            "method": "grid",
+            "parameters": {
+                "units": [64, 128],
+                "depth": {"low": 1, "high": 5, "step": 2, "type": "integer"},
+            },
+        }
+    )
+    chosen: list[Trial] = []
+    for _ in range(6):
+        chosen.append(Trial(suggest(plan, chosen), "complete", 1.0))
+    values = [tuple(trial.parameters.values()) for trial in chosen]
+    assert values == [(64, 1), (64, 3), (64, 5), (128, 1), (128, 3), (128, 5)]

@@ -1,0 +1,147 @@
+"""Run a program as a step for each trial of a search: one of several workers, or the only one.
+
+The program gets the words of its command line, in which `{output}` and the names of the parameters in braces are
+replaced. Run as `python -m workloads.runtime.search.worker --search JSON --output DIR -- python train.py --rate
+{rate} --output {output}`. Standard library only, but for Optuna and matplotlib, which `--sampler` brings; Python
+3.11.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workloads.runtime.exits import BAD_INPUT, OK, USAGE, StepError, run
+from workloads.runtime.items import items
+from workloads.runtime.items.item_worker import Stopping
+from workloads.runtime.items.items import Record
+from workloads.runtime.items.worker import add_worker_options, parse_worker, take_back
+from workloads.runtime.masking import Masker
+from workloads.runtime.search.trial_worker import (
+    FOLDER,
+    GivenSearch,
+    Parameters,
+    TrialWork,
+    TrialWorker,
+    listed,
+)
+from workloads.runtime.steps import command
+from workloads.runtime.steps.outputs import require
+from workloads.runtime.steps.program import Program
+from workloads.runtime.store import MANIFEST, finished, load_manifest
+from workloads.runtime.supplied import unpack_packages
+
+if TYPE_CHECKING:
+    from workloads.runtime.search.study import Plan
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Work on trials until this worker is not needed any more; returns the exit code.
+
+    Raises:
+        StepError: ITEMS_FAILED where more trials failed than may; USAGE, BAD_INPUT, STORE_TROUBLE, QUEUE_TROUBLE,
+            NO_RESULT; INTERRUPTED after SIGTERM.
+    """
+    options = _parse(sys.argv[1:] if arguments is None else arguments)
+    variable = options.queue_password
+    if variable and not os.environ.get(variable):
+        raise StepError(USAGE, f"--queue-password: {variable} is not set in the environment")
+    hidden = [*command.secret_values(options.secrets), *([os.environ[variable]] if variable else [])]
+    masker = Masker(hidden)
+    stopping = Stopping()
+    try:
+        with tempfile.TemporaryDirectory(prefix="slipway-sampler-") as folder:
+            return _run(options, _plan(options, Path(folder)), hidden, masker, stopping)
+    except StepError as error:
+        raise StepError(error.code, masker.mask(f"{options.step}: {error}")) from error
+
+
+def _plan(options: argparse.Namespace, folder: Path) -> Plan:
+    """The plan, once Optuna can be imported: by this process alone, the program finds nothing of it."""
+    if options.sampler is not None:
+        unpack_packages(options.sampler, folder)
+        sys.path.insert(0, str(folder))
+    if options.sampler_path is not None:
+        sys.path.insert(0, str(options.sampler_path))
+    try:
+        from workloads.runtime.search.study import Plan
+    except ImportError as error:
+        raise StepError(BAD_INPUT, f"--sampler: Optuna cannot be imported: {error}") from error
+    try:
+        return Plan.parse(options.search)
+    except (ValueError, TypeError) as error:
+        raise StepError(USAGE, f"--search: {error}") from error
+
+
+def _run(
+    options: argparse.Namespace, plan: Plan, hidden: Sequence[str], masker: Masker, stopping: Stopping
+) -> int:
+    output: Path = options.output
+    options.mode, options.window = "parallel", plan.at_once
+    parameters = Parameters(plan, output / FOLDER)
+    given = _give(options, plan, parameters)
+    whole = given.whole(options)
+    altered: dict[str, Record] = {}
+    if (output / MANIFEST).exists():
+        earlier = finished(output, whole.step, whole.inputs, whole.settings)
+        if earlier is not None:
+            require(output, earlier.files, options.results)
+            print(f"Nothing to do: {output} holds the result of {options.step}")
+            return OK
+        altered = take_back(output, output / FOLDER, given.items)
+    with command.supply(options, given.environment) as environment:
+        program = Program(given.words, options.code, environment, hidden)
+        program.require()
+        worker = TrialWorker(
+            plan, parameters, options, given, program, altered=altered, masker=masker, stopping=stopping
+        )
+        return worker.run()
+
+
+def _give(options: argparse.Namespace, plan: Plan, parameters: Parameters) -> GivenSearch:
+    """Check the inputs; what decides of the trials is the program and these. Raises StepError."""
+    given = command.take_inputs(options)
+    supplied = {
+        name: load_manifest(place).digest
+        for name, place in (("packages", options.packages), ("libraries", options.libraries))
+        if place is not None
+    }
+    settings: Mapping[str, Any] = {
+        "command": command.portable(options),
+        "code": items.digest_of_folder(options.code) if options.code != Path() else "",
+        "fingerprint": options.fingerprint,
+        "by": plan.by,
+    }
+    inputs = {**given.inputs, **supplied}
+    work = TrialWork(options.step, inputs, settings, parameters=parameters.of)
+    return GivenSearch(
+        listed(plan.trials), given.words, given.environment, work, inputs, given.chosen, plan=vars(plan)
+    )
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m workloads.runtime.search.worker",
+        usage="%(prog)s --search JSON --output DIR [options] -- PROGRAM [ARGUMENT...]",
+        description=__doc__,
+        epilog="The other options are those of workloads.runtime.steps.command, which has its own --help.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--search", required=True, metavar="JSON", help="what workloads.runtime.search.study.Plan has")
+    add("--sampler", type=Path, metavar="DIR", help="packages that workloads.runtime.steps.environment published")
+    add("--sampler-path", type=Path, metavar="DIR", help="a folder with these packages, in place of --sampler")
+    add_worker_options(parser)
+    options = parse_worker(parser, arguments)
+    if options.queue is None and options.workers > 1:
+        parser.error(f"--workers {options.workers} needs --queue: each trial waits for those before it")
+    return options
+
+
+if __name__ == "__main__":
+    run(main)
