@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import Literal
 
 from infra.pipelines.apps import AppDeclaration, address_variables, folder_of, object_name, token_variable
-from infra.pipelines.contract import OF_SERVICES, Best, Exporter, Items, Nodes, Probe, Variant, service_variables
+from infra.pipelines.contract import (
+    OF_SERVICES,
+    Best,
+    Exporter,
+    Items,
+    Nodes,
+    Probe,
+    Search,
+    Variant,
+    service_variables,
+)
 from infra.pipelines.pods import ProgramMount
 from infra.pipelines.results import Result
 from infra.platform import Platform, Pool, Priority, Resources
@@ -111,6 +121,10 @@ PACKAGES = "packages"
 """The name in place of a pipeline's of the steps that publish what images lack, and of the input that it is."""
 
 
+SAMPLER = "sampler"
+"""The input of a step with a search that has the packages which choose its parameters."""
+
+
 OWN_NAMES: Mapping[str, str] = {
     **dict.fromkeys(GATES, "Jobs of that name are gates"),
     SCHEDULED_RUN: "Jobs of that name run other pipelines by the clock",
@@ -184,7 +198,8 @@ class Step:
     program is given the best. ``variant`` says which of several steps made from one it is, and ``best`` which of
     them others read. ``connects`` are the services that its pods may connect to, by their names in the pipeline.
     With ``items``, ``workers`` pods of it run at once; with ``nodes``, as many as those say, which is never one.
-    ``priority`` decides which Job comes first where they wait for one another.
+    With ``search`` its items are trials. ``priority`` decides which Job comes first where they wait for one
+    another.
     """
 
     pipeline: str
@@ -218,6 +233,7 @@ class Step:
     items: Items | None = None
     workers: int = 1
     nodes: Nodes | None = None
+    search: Search | None = None
     priority: Priority = "normal"
 
     @property

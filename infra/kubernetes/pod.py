@@ -1,8 +1,9 @@
 """The pod of a run: what a container needs to run a step, within the *restricted* Pod Security Standard."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
 
 import pulumi
@@ -32,7 +33,7 @@ from infra.kubernetes.run import (
     record,
     runner,
 )
-from infra.placed import CODE, PACKAGES, PASSWORD, Service, Step
+from infra.placed import CODE, PACKAGES, PASSWORD, SAMPLER, Service, Step
 from infra.platform import GPU_RESOURCE, Platform, Pool, Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.schema.quantities import cpu_quantity, size_quantity
@@ -77,7 +78,8 @@ def places(run: Run) -> dict[str, str]:
 def filled_in(step: Step) -> dict[str, str]:
     """The references that stay as they are, since it is the runner that knows what they stand for."""
     best = {name: f"{{best:{name}}}" for name in step.choices}
-    return best | ({name: f"{{{name}}}" for name in PER_ITEM} if step.items else {})
+    of_items = ("output", *step.search.parameters) if step.search else PER_ITEM
+    return best | ({name: f"{{{name}}}" for name in of_items} if step.items else {})
 
 
 def in_pod(text: str, values: Mapping[str, str]) -> str:
@@ -99,7 +101,7 @@ def _flags(run: Run) -> list[str]:
     flags += ["--code", f"{BUNDLE}/{CODE}"]
     for name, before in run.inputs.items():
         place = f"{STORE}/{before.path}"
-        flags += [f"--{name}", place] if name in {PACKAGES, LIBRARIES} else ["--input", f"{name}={place}"]
+        flags += [f"--{name}", place] if name in {PACKAGES, LIBRARIES, SAMPLER} else ["--input", f"{name}={place}"]
     for name, choice in step.choices.items():
         flags += ["--best", f"{name}={choice.of}:{choice.path}#{choice.select}:{','.join(choice.among)}"]
     for result in step.results:
@@ -122,7 +124,11 @@ def _items_flags(run: Run, values: Mapping[str, str]) -> list[str]:
     step, items = run.step, run.step.items
     if items is None:
         return []
-    flags = ["--items", items.files.format_map(values), "--mode", items.mode, "--attempts", str(items.attempts)]
+    if step.search:
+        flags = ["--search", json.dumps(asdict(step.search))]
+    else:
+        flags = ["--items", items.files.format_map(values), "--mode", items.mode]
+    flags += ["--attempts", str(items.attempts)]
     flags += ["--allow-failed", str(items.allow_failed), "--lease", str(items.lease)]
     flags += ["--workers", str(step.workers), "--fingerprint", run.surroundings]
     if items.queue:

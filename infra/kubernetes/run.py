@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pulumi
@@ -24,6 +24,9 @@ RUNNER = "workloads.runtime.steps.command"
 
 WORKER = "workloads.runtime.items.worker"
 """The module that starts a command once for each item."""
+
+SEARCHER = "workloads.runtime.search.worker"
+"""The module that starts a command once for each trial of a search."""
 
 LAUNCHER = "workloads.runtime.nodes.launcher"
 """The module that starts the program of a step on several nodes in each of its pods, a command or a module."""
@@ -139,6 +142,8 @@ def runner(step: Step) -> str:
     """The module that starts the command of ``step``."""
     if step.nodes:
         return LAUNCHER
+    if step.search:
+        return SEARCHER
     return WORKER if step.items else RUNNER
 
 
@@ -246,7 +251,9 @@ def _program(step: Step, bundle: Files) -> dict[str, object]:
         name: [list(choice.among), choice.path, choice.select, choice.of] for name, choice in step.choices.items()
     }
     decisive: dict[str, object] = {"runner": RUNNER_FORMAT, "code": code.digest, "choices": choices}
-    if step.items:
+    if step.search:
+        decisive["search"] = asdict(step.search)
+    elif step.items:
         decisive["items"] = {"files": step.items.files, "mode": step.items.mode}
     return decisive
 

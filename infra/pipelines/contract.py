@@ -22,7 +22,7 @@ from infra.schema.names import Image
 from infra.schema.paths import STORED
 from infra.schema.problems import Finding, Path, Problem
 
-RESERVED_INPUTS = ("output", "store", "pipeline", "packages", "libraries")
+RESERVED_INPUTS = ("output", "store", "pipeline", "packages", "libraries", "sampler")
 """Names that mean something else in a step's arguments, so that none of its inputs can have them."""
 
 OF_SERVICES = ("data", "port", "password")
@@ -200,6 +200,25 @@ class Items:
 
 
 @dataclass(frozen=True)
+class Search:
+    """What a step searches for: its program runs once for each of ``trials``, of which ``at_once`` run at once.
+
+    ``parameters`` have by name a list of values, or ``low``, ``high``, ``type`` and maybe ``log`` and ``step``, as
+    `workloads.runtime.search.study.Plan` reads them. ``by`` is the number that is to be the best: a file of the
+    result, `#` and a JSON pointer. All of this decides what is tried. In the step's arguments the name of a
+    parameter in braces is the trial's value. A step with it has ``items``, which are the trials, without files.
+    """
+
+    parameters: Mapping[str, object]
+    trials: int
+    at_once: int
+    by: str
+    of: Literal["max", "min"] = "max"
+    method: Literal["tpe", "random", "grid"] = "tpe"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
 class Nodes:
     """The pods of one training: ``count`` of them at once, each on a node of its own, and each knows the others.
 
@@ -294,6 +313,7 @@ class StepDeclaration:
     workers: int = 1
     nodes: Nodes | None = None
     build: ImageBuild | None = None
+    search: Search | None = None
 
 
 @dataclass(frozen=True)

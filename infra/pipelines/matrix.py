@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Self, TypeVar, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from infra.pipelines.contract import MOST_NODES, MultiNodeSettings, StepDeclaration, StepSettings, Variant
 from infra.schema.base import Duration, Int, Model, refuse
@@ -38,6 +38,28 @@ NAME_LIMIT = 40
 """Characters of a variant's name, which is part of the names of its Jobs and of a folder of the store."""
 
 Value = str | int | float | bool
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        raise refuse("not a single value", "write a number, a text, or `true` or `false`")
+    if value is None:
+        raise refuse("empty", "write a value, or remove it")
+    return value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refuse("not a number", "write a number")
+    return value
+
+
+Scalar = Annotated[Any, WithJsonSchema({"type": ["boolean", "number", "string"]}), BeforeValidator(_scalar)]
+"""A value of a parameter, of whatever type."""
+
+Bound = Annotated[Any, WithJsonSchema({"type": "number"}), BeforeValidator(_number)]
+"""A number, whole or not."""
+
 
 T = TypeVar("T")
 

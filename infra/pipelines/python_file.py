@@ -296,6 +296,8 @@ def _alone(step: StepDeclaration, known: set[str]) -> Iterator[str]:
         if other not in known:
             yield f"needs `{other}`, and there is no such step"
     everywhere = (*pods.OWN, PIPELINE, *(pods.OF_ITEMS if step.items else ()))
+    if step.search:
+        everywhere = (*everywhere, *step.search.parameters)
     words = [*step.arguments, *step.environment.values(), *([step.items.files] if step.items else [])]
     yield from pods.misfits(words, {*step.inputs, *step.folders}, everywhere)
     for name in step.inputs:

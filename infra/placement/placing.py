@@ -27,7 +27,8 @@ from infra.pipelines.contract import (
 )
 from infra.pipelines.discovery import DeclaredPipeline, supplements
 from infra.pipelines.images import has_tensorflow, tensorflow_image
-from infra.placed import PACKAGES, App, Choice, Service, Step
+from infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
+from infra.placed import PACKAGES, SAMPLER, App, Choice, Service, Step
 from infra.placement.shipping import (
     Packages,
     command_of,
@@ -172,6 +173,11 @@ class _Placement:
             beside = self._beside(step)
             packages = self.packages.publishing(self.root / declared.requirements, step.image, *beside, self._kept)
             step = replace(step, inputs={**step.inputs, PACKAGES: packages})
+        if declared.search:
+            sampler = self.packages.publishing(
+                self.root / SEARCH_REQUIREMENTS, step.image, *self._beside(step), self._kept
+            )
+            step = replace(step, inputs={**step.inputs, SAMPLER: sampler})
         tensorflow = self._with_tensorflow(declared, step)
         for folder, supplement in supplements().items():
             if tensorflow and step.resources.gpus and supplement.is_lacking(step.image):
@@ -270,6 +276,7 @@ class _Placement:
             },
             items=declared.items and replace(declared.items, files=PIPELINE.sub(directory, declared.items.files)),
             workers=declared.workers,
+            search=declared.search,
             # One node is the plain path, whatever role its pod would have.
             nodes=declared.nodes if declared.nodes and declared.nodes.count > 1 else None,
         )

@@ -222,7 +222,7 @@ class _Runs:
             accelerator=(pool.accelerator or "") if pool and gpus else "",
             gpus=gpus,
             nodes=workload.pods if workload.together else 1,
-            because="; ".join([*causes, *run_changes.scope_words(items)]),
+            because="; ".join([*causes, *run_changes.scope_words(items), *run_changes.trials_words(job)]),
             items=items,
         )
 

@@ -1,5 +1,6 @@
 """What a change does to Jobs with items, and to Jobs on several nodes, beyond running them again."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
@@ -12,6 +13,9 @@ from infra.review.stack import Properties, Resource, at, mappings, texts, whole
 
 ITEMS_FLAG = "--items"
 """The argument of workers before the pattern of their items (`workloads.runtime.items.worker`)."""
+
+SEARCH_FLAG = "--search"
+"""The argument of workers before what they search for, as JSON (`workloads.runtime.search.worker`)."""
 
 Again = Literal["", "all", "changed"]
 
@@ -51,6 +55,16 @@ def scope_words(items: Again) -> list[str]:
         "changed": "it works only on items that are new or changed",
     }
     return [scopes[items]] if items else []
+
+
+def trials_words(job: Resource) -> list[str]:
+    """How many trials the search of a Job has, as text; nothing where it has none."""
+    try:
+        search = json.loads(_flags(job).get(SEARCH_FLAG, ""))
+        trials, at_once = search["trials"], search["at_once"]
+    except (ValueError, TypeError, KeyError):
+        return []
+    return [f"it tries {trials} combinations, {at_once} at once, but for those that it has tried before"]
 
 
 def changes(old: Resource, new: Resource) -> list[str]:

@@ -50,6 +50,7 @@ from offline.rehearsal.output.outcome import OK, Configuration, Options, Outcome
 from offline.rehearsal.output.results import ITEMS_FAILED, collect
 from offline.rehearsal.output.terminal import LiveDisplay, PlainDisplay
 from offline.rehearsal.state import OUTPUTS, RESULTS, Lock, Phase, Place, Results, State, kept
+from offline.rehearsal.trials import few_trials
 
 # A stack's secrets, which a rehearsal cannot decrypt: from this machine's environment, or placeholders.
 
@@ -140,6 +141,7 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
     if overlay:
         values = lay_over(values, {f"{PREFIX}{key}": value for key, value in overlay_settings(overlay).items()})
         remarks.append(f"{OVERLAY} lays over the settings: {json.dumps(overlay)}")
+    values = few_trials(values, overlay, remarks.append)
     raw = without_prefix(values)
     others = OtherStacks(root, declare, preview=False).of(stack)
     try:

@@ -15,8 +15,8 @@ from offline.evaluated.workloads import Workload, gpus_of, workload_of
 from offline.preview.revisions import evaluate_trees
 from tools.watch.states import Cost, PodState
 
-WORKER = "workloads.runtime.items.worker"
-"""The module that runs a program once for each item."""
+WORKERS = {"workloads.runtime.items.worker", "workloads.runtime.search.worker"}
+"""The modules that run a program once for each item, and for each trial of a search."""
 
 
 class PlanError(Exception):
@@ -123,7 +123,7 @@ def _step(workload: Workload, stack: Stack, names: Mapping[str, str]) -> Expecte
         pool=pool.name if pool else "",
         pods=workload.pods,
         gpus=gpus_of(workload),
-        items=any(WORKER in texts(container.get("command")) for container in workload.containers),
+        items=any(WORKERS & {*texts(container.get("command"))} for container in workload.containers),
         section=_section(stack, job, labels),
         after=[names[urn] for urn in names if urn in job.dependencies],
         rate=pod_rate(stack, job) if by_pod else node_rate(stack, pool),

@@ -44,6 +44,7 @@ from infra.pipelines.pods import (
 )
 from infra.pipelines.python_file import circle_of
 from infra.pipelines.results import ITEM_COLUMNS, ITEMS, ITEMS_FILE
+from infra.pipelines.search import AT_ONCE, SEARCH, TRIALS
 from infra.schema.base import Model
 from infra.schema.names import name_findings
 from infra.schema.paths import pattern_problem
@@ -164,6 +165,10 @@ def check_section(declared: PipelineFile, section: Section[Any]) -> Iterator[Fin
         at = section.key("steps", name)
         if step.nodes is not None and isinstance(settings, MultiNodeSettings):
             yield from step.nodes.count_findings((*at, NODES), settings.nodes)
+        if step.search is not None and settings is not None:
+            counts = getattr(settings, TRIALS), getattr(settings, AT_ONCE)
+            if counts != (step.search.trials or step.search.combinations or None, step.search.at_once):
+                yield from step.search.count_findings(at, *counts)
         if step.items is not None and settings is not None:
             mode, workers = getattr(settings, MODE), getattr(settings, WORKERS)
             if (mode, workers) != (step.items.mode, step.workers or 1):
@@ -201,13 +206,15 @@ def _parameter(at: Path, parameter: Parameter) -> Iterator[Finding]:
     if parameter.choices is not None and parameter.type == "boolean":
         yield Finding((*at, "choices"), parameter.choices, "a boolean has two values anyway", "remove it")
         return
-    wrong = list(_wrong(list[unchosen], parameter.choices, (*at, "choices"), kind))
+    wrong = list(value_findings(list[unchosen], parameter.choices, (*at, "choices"), kind))
     yield from wrong
     if not wrong:
-        yield from _wrong(annotation(parameter), parameter.default, (*at, "default"), kind, (*at, "choices"))
+        yield from value_findings(
+            annotation(parameter), parameter.default, (*at, "default"), kind, (*at, "choices")
+        )
 
 
-def _wrong(kind: Any, value: object, at: Path, *read: Path) -> Iterator[Finding]:
+def value_findings(kind: Any, value: object, at: Path, *read: Path) -> Iterator[Finding]:
     """What is wrong with a value of the type ``kind``; nothing where there is none."""
     if value is None:
         return
@@ -309,7 +316,7 @@ def _matrix(at: Path, step: PipelineStep, declared: PipelineFile) -> Iterator[Fi
             fix = f"add `{{{name}}}` to `run`, or remove it"
             yield Finding(place, values, reason, fix, read=((*at, "run"), (*at, "environment")))
         else:
-            yield from _wrong(axis(declared.parameters[name]), values, place, ("parameters", name))
+            yield from value_findings(axis(declared.parameters[name]), values, place, ("parameters", name))
     count = math.prod(map(len, step.matrix.values()))
     if count > MOST_VARIANTS:
         reason = f"{count} variants, and a step has at most {MOST_VARIANTS}"
@@ -505,6 +512,8 @@ def check_services(declared: PipelineFile) -> Iterator[Finding]:
 def service_connections(step: PipelineStep) -> dict[str, Path]:
     """The services that a step names, each with its place below that of the step."""
     queue: dict[str, Path] = {step.items.queue: ("items", "queue")} if step.items and step.items.queue else {}
+    if step.search and step.search.queue:
+        queue = {step.search.queue: (SEARCH, "queue")}
     return {**queue, **{name: ("connects", index) for index, name in enumerate(step.connects)}}
 
 

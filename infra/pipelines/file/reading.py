@@ -19,13 +19,14 @@ from infra.pipelines.contract import (
     MultiNodeSettings,
     Nodes,
     Pipeline,
+    Search,
     ServiceDeclaration,
     ServiceSettings,
     StepDeclaration,
     StepSettings,
     literal,
 )
-from infra.pipelines.file import checks
+from infra.pipelines.file import checks, searches
 from infra.pipelines.file.shape import (
     ASSIGNMENT,
     NAMES,
@@ -43,6 +44,7 @@ from infra.pipelines.file.shape import (
 from infra.pipelines.matrix import MOST_STEPS, Value, argument, resize, variants
 from infra.pipelines.pods import SUBSTITUTE, Command, Place, Probe, build_of, inside
 from infra.pipelines.results import Result, declare_columns, items_table
+from infra.pipelines.search import AT_ONCE, SEARCH, TRIALS, StepSearch
 from infra.schema.problems import Finding, Path, Problem, key_of
 from infra.schema.quantities import seconds
 from infra.schema.validation import (
@@ -63,15 +65,18 @@ from infra.schema.yaml_files import ConfigError, Repeated, read_with_repeated
 
 
 def filler(
-    declared: PipelineFile, settings: Any, chosen: Mapping[str, Value] | None = None
+    declared: PipelineFile,
+    settings: Any,
+    chosen: Mapping[str, Value] | None = None,
+    kept: Collection[str] = (),
 ) -> Callable[[str], str]:
     """What puts the values of parameters in place of the references to them in a word.
 
-    They are those of ``settings``, unless ``chosen`` has others.
+    They are those of ``settings``, unless ``chosen`` has others. References to those in ``kept`` stay.
     """
 
     def value(reference: str) -> str | None:
-        if reference not in declared.parameters:
+        if reference not in declared.parameters or reference in kept:
             return None
         values = chosen or {}
         return literal(argument(values[reference] if reference in values else getattr(settings, reference)))
@@ -95,6 +100,8 @@ def services(declared: PipelineFile, settings: Any, place: Place) -> Sequence[Se
 
 def queue_of(step: PipelineStep, settings: Any) -> str | None:
     """The service that hands out the items of ``step``, which ``settings`` place; None where none does."""
+    if step.search:
+        return step.search.queue
     with_queue = step.items is not None and getattr(settings, ASSIGNMENT, None) == QUEUE
     return step.items.queue if step.items and with_queue else None
 
@@ -132,8 +139,9 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
     step = declared.steps[name]
 
     def declare(values: Mapping[str, Value], placed_by: StepSettings) -> StepDeclaration:
-        fill = filler(declared, settings, values)
+        fill = filler(declared, settings, values, step.search.parameters if step.search else ())
         queue = queue_of(step, placed_by)
+        search = _search(step, placed_by, declared)
         return StepDeclaration(
             name=name,
             module=None,
@@ -142,7 +150,7 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
             inputs={other: other for other in used_in(step) if other in declared.steps},
             after=step.after,
             requirements=step.requirements and place(step.requirements),
-            results=_results(step),
+            results=_results(step, declared),
             command=Command(
                 place(inside(step.code)),
                 step.files,
@@ -153,9 +161,10 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
             environment={variable: fill(word) for variable, word in step.environment.items()},
             secrets=step.secrets,
             best=step.best and Best(step.best.by, step.best.of),
+            search=search,
             connects=tuple(dict.fromkeys([*([queue] if queue else []), *step.connects])),
             items=_items(step, placed_by, fill, queue),
-            workers=getattr(placed_by, "workers", 1) if step.items else 1,
+            workers=search.at_once if search else getattr(placed_by, "workers", 1) if step.items else 1,
             nodes=_nodes(step, placed_by),
             build=None if placed_by.image else build_of(name, step.image, step.build, declared.build, place),
         )
@@ -164,6 +173,8 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
 
 
 def _items(step: PipelineStep, settings: Any, fill: Callable[[str], str], queue: str | None) -> Items | None:
+    if step.search is not None:
+        return Items("", queue=queue, attempts=step.search.attempts, allow_failed=step.search.allow_failed)
     if step.items is None:
         return None
     return Items(
@@ -176,6 +187,19 @@ def _items(step: PipelineStep, settings: Any, fill: Callable[[str], str], queue:
     )
 
 
+def _search(step: PipelineStep, settings: Any, declared: PipelineFile) -> Search | None:
+    if step.search is None:
+        return None
+    number = step.results[step.search.by].declare(step.search.by)
+    kinds = _kinds(step.search, declared)
+    return step.search.declare(kinds, number, getattr(settings, TRIALS) or 1, getattr(settings, AT_ONCE))
+
+
+def _kinds(search: StepSearch, declared: PipelineFile) -> dict[str, str]:
+    """The types of the parameters that are searched."""
+    return {name: declared.parameters[name].type for name in search.parameters}
+
+
 def _nodes(step: PipelineStep, settings: StepSettings) -> Nodes | None:
     """The pods of a step on several nodes, where there are several."""
     if step.nodes is None or not isinstance(settings, MultiNodeSettings) or settings.nodes == 1:
@@ -184,9 +208,11 @@ def _nodes(step: PipelineStep, settings: StepSettings) -> Nodes | None:
     return Nodes(settings.nodes, roles, seconds(settings.wait), step.nodes.port)
 
 
-def _results(step: PipelineStep) -> tuple[Result, ...]:
-    """The declared results, and the table of the items where there are any."""
-    table = [items_table(declare_columns(step.items.columns))] if step.items else []
+def _results(step: PipelineStep, declared: PipelineFile) -> tuple[Result, ...]:
+    """The declared results, and the table of the items or those of the search where there are any."""
+    table: list[Result] = [items_table(declare_columns(step.items.columns))] if step.items else []
+    if step.search:
+        table = [*step.search.results(_kinds(step.search, declared))]
     return (*table, *(result.declare(name) for name, result in step.results.items()))
 
 
@@ -241,6 +267,7 @@ class Folder:
 
 LEFT_OUT: Mapping[str, Any] = {
     "matrix": {},
+    SEARCH: None,
     "files": [],
     "requirements": None,
     "directory": None,
@@ -253,6 +280,7 @@ LEFT_OUT: Mapping[str, Any] = {
 CHECKS: tuple[Callable[[PipelineFile], Iterable[Finding]], ...] = (
     checks.check_steps,
     checks.check_items,
+    searches.check_searches,
     checks.check_services,
     checks.check_apps,
 )

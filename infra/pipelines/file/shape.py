@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model
 from pydantic.fields import FieldInfo
 
 from infra.pipelines import pods, valkey
@@ -21,9 +21,11 @@ from infra.pipelines.matrix import (
     NODES,
     Axes,
     Axis,
+    Bound,
     DeclaredNodes,
     MatrixNodesSettings,
     MatrixStepSettings,
+    Scalar,
 )
 from infra.pipelines.mounts import Mount, Mounted, references
 from infra.pipelines.notebook import NotebookApp
@@ -31,6 +33,7 @@ from infra.pipelines.page import PageApp
 from infra.pipelines.pods import Built, PodSettings, RehearsalCommand, Word, Words
 from infra.pipelines.program import ProgramApp
 from infra.pipelines.results import DeclaredColumn, DeclaredResult, StepResult, TableColumn
+from infra.pipelines.search import AT_ONCE, TRIALS, StepSearch
 from infra.pipelines.tensorboard import TensorBoardApp
 from infra.pipelines.tensorflow_serving import ServingApp
 from infra.schema.base import Cpu, Duration, Float, Int, Memory, Model, Size, no_truth, refuse
@@ -64,27 +67,6 @@ def _sentence(value: str) -> str:
     if not value.strip():
         raise refuse("empty", "write what it does, in a sentence")
     return value.strip()
-
-
-def _scalar(value: Any) -> Any:
-    if isinstance(value, dict | list):
-        raise refuse("not a single value", "write a number, a text, or `true` or `false`")
-    if value is None:
-        raise refuse("empty", "write a value, or remove it")
-    return value
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise refuse("not a number", "write a number")
-    return value
-
-
-Scalar = Annotated[Any, WithJsonSchema({"type": ["boolean", "number", "string"]}), BeforeValidator(_scalar)]
-"""A value of a parameter, of whatever type."""
-
-Bound = Annotated[Any, WithJsonSchema({"type": "number"}), BeforeValidator(_number)]
-"""A number, whole or not."""
 
 
 class Parameter(Model):
@@ -226,6 +208,9 @@ class PipelineStep(Model):
     )
     best: BestVariant | None = Field(
         default=None, description="Which variant later steps read; default: all of them."
+    )
+    search: StepSearch | None = Field(
+        default=None, description="Runs its program with many parameters, and keeps the best result."
     )
     items: StepItems | None = Field(
         default=None, description="What its program runs for piece by piece; default: it runs once."
@@ -496,16 +481,28 @@ def _step_settings(
     fields = _fields(base, defaults)
     axes: dict[str, Any] = {}
     for key in dict.fromkeys([*step.matrix, *parameters]):
-        if key in used_in(step) and key in parameters:
+        if key in used_in(step) and key in parameters and not (step.search and key in step.search.parameters):
             about = f"Values of `{key}`, in place of those of the pipeline."
             default = step.matrix.get(key)
             axes[key] = (axis(parameters[key]) | None, Field(default=default, description=about))
     if axes or unsure:
         matrix = _model(f"{name}Axes", _PartialAxes if unsure else Axes, Axes.__doc__, axes)
         fields[MATRIX] = (matrix, Field(default_factory=matrix, description=known[MATRIX].description))
+    if step.search:
+        fields |= _of_search(step.search)
     if step.items or unsure:
         fields |= _of_items(step)
     return _model(name, base, base.__doc__, fields)
+
+
+def _of_search(search: StepSearch) -> dict[str, Any]:
+    """The keys that a step with a search has beside those of any step."""
+    known = StepSearch.model_fields
+    defaults = {TRIALS: search.trials or search.combinations or None, AT_ONCE: search.at_once}
+    return {
+        key: (_annotation(known[key]), Field(default=default, description=known[key].description))
+        for key, default in defaults.items()
+    }
 
 
 def _of_items(step: PipelineStep) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from infra.kubernetes.app_pod import INSTALLER as APP_INSTALLER
 from infra.kubernetes.app_pod import READER, SUPPLIED
-from infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, RUNNER, STARTER, WORKER
+from infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, RUNNER, SEARCHER, STARTER, WORKER
 from infra.pipelines.images import has_tensorflow
+from infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
 from infra.placement import shipping
 from offline.rehearsal.cluster.cluster_objects import RefusedError
 from offline.rehearsal.cluster.kubelet import Pod, Prepare, PreparedCommand, in_project
@@ -21,7 +22,7 @@ from offline.rehearsal.machine.environments import (
     Software,
     has_all_of,
 )
-from offline.rehearsal.machine.programs import PYTHON, Program, search_path
+from offline.rehearsal.machine.programs import PYTHON, ROOT, Program, search_path
 
 OUTPUT = "--output"
 """The option of the programs that run a command: the directory of its result."""
@@ -54,11 +55,16 @@ class Containers:
             if list(words[1:3]) == ["-m", shipping.PACKAGES_MODULE]:
                 software = Software((folder / _flags(words)["--requirements"],), has_tensorflow(container.image))
                 return _in(self._provide(f"step {job}", software, pod, note), words)
-            if list(words[1:2]) != ["-m"] or words[2] not in {RUNNER, WORKER, LAUNCHER}:
+            if list(words[1:2]) != ["-m"] or words[2] not in {RUNNER, WORKER, SEARCHER, LAUNCHER}:
                 return None
             if words[2] == LAUNCHER and OUTPUT not in _flags(words):
                 # It starts a module of the project's.
                 return None
+            if words[2] == SEARCHER:
+                # The step that publishes them found that nothing is lacking.
+                lock = Software((ROOT / SEARCH_REQUIREMENTS,), has_tensorflow(container.image))
+                sampler = self._provide(f"step {job}", lock, pod, note)
+                words = [*words[:3], "--sampler-path", str(sampler.packages), *words[3:]]
             program = self.programs.get(job)
             if program is None:
                 software = Software(tensorflow=has_tensorflow(container.image))

@@ -191,6 +191,11 @@ class Environment:
         """The folder with ``python`` and the programs of its packages."""
         return self.folder / "bin"
 
+    @property
+    def packages(self) -> Path:
+        """The folder in which its Python finds packages."""
+        return Path(sysconfig.get_path("purelib", "venv", vars={"base": str(self.folder)}))
+
 
 @dataclass(frozen=True)
 class Environments:

@@ -1,0 +1,223 @@
+"""A step that searches: its program runs once for each trial, with parameters that Optuna chooses.
+
+Trials are items of the queue; `workloads.runtime.search` runs them. What is left of a search is the result of its
+best trial, with the study beside it.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BeforeValidator, Field
+
+from infra.pipelines.contract import Search
+from infra.pipelines.matrix import Bound, Scalar
+from infra.pipelines.results import Column, File, Format, Picture, Result, Table, heading
+from infra.schema.base import Int, Model, refuse
+from infra.schema.problems import Finding, Path
+
+SEARCH, TRIALS, AT_ONCE = "search", "trials", "at_once"
+"""Keys of a step: the first in a ``pipeline.yaml``, the others below it and in a stack file."""
+
+FOLDER = "search"
+"""The folder of the study in the step's directory (`workloads.runtime.search.trial_worker`)."""
+
+REQUIREMENTS = "workloads/runtime/search/requirements.txt"
+"""The lock file of what chooses the parameters. The user's program finds nothing of it."""
+
+MOST_TRIALS, MOST_AT_ONCE = 10_000, 1000
+
+RESULTS = ("trials", "history", "importance", "parallel", "study")
+"""The results that every search has."""
+
+
+NUMBERS = ("integer", "number")
+"""Types of parameters that may have a range."""
+
+FORMATS: Mapping[str, Format] = {"number": "number", "integer": "integer"}
+"""How values of parameters are written in the table of trials, by their type."""
+
+
+class SearchParameter(Model):
+    """The values of a parameter: a list of them, or a range."""
+
+    values: Annotated[list[Scalar], Field(min_length=1)] | None = Field(
+        default=None, description="The only values; a list alone means this."
+    )
+    low: Bound | None = Field(default=None, description="The least value of a range.")
+    high: Bound | None = Field(default=None, description="The largest value of a range.")
+    log: bool = Field(default=False, description="Whether its logarithm is what is spread evenly.")
+    step: Bound | None = Field(default=None, description="The distance of its values; default: 1 of an integer.")
+
+    def findings(self, at: Path, kind: str, method: str) -> Iterator[Finding]:
+        """Findings about the values at ``at`` of a parameter of the type ``kind``."""
+        ranged = {key: getattr(self, key) for key in ("low", "high", "step") if getattr(self, key) is not None}
+        if self.values is not None:
+            for key, value in ranged.items():
+                yield Finding((*at, key), value, "the values are listed already", f"remove it, or `{VALUES}`")
+            return
+        if self.low is None or self.high is None:
+            reason = "neither a list of values nor a range"
+            yield Finding(at, ranged or None, reason, "write a list, or `low` and `high`")
+            return
+        if kind not in NUMBERS:
+            yield Finding(at, ranged, f"a {kind} has no range", "write a list of values")
+            return
+        if self.low >= self.high:
+            reason = f"`low` is not below `high`, {self.high}"
+            yield Finding((*at, "low"), self.low, reason, "exchange them", read=((*at, "high"),))
+        if self.log and self.low <= 0:
+            reason = "a logarithm needs values above 0"
+            yield Finding((*at, "low"), self.low, reason, "write a number above 0, or remove `log`")
+        if self.step is not None and self.step <= 0:
+            yield Finding((*at, "step"), self.step, "not above 0", "write a number above 0")
+        elif self.step is not None and self.log:
+            reason = "values that are spread by their logarithm have no even distance"
+            yield Finding((*at, "step"), self.step, reason, "remove it, or `log`", read=((*at, "log"),))
+        elif method == "grid" and self.log:
+            reason = "a grid has values of even distance, or listed ones"
+            yield Finding((*at, "log"), self.log, reason, "list the values, or write `method: tpe`")
+        elif method == "grid" and self.step is None and kind == "number":
+            reason = "a grid has only so many values, and this range has any number"
+            yield Finding(at, ranged, reason, "add `step`, list the values, or write `method: tpe`")
+
+    @property
+    def count(self) -> int:
+        """How many values a grid has of it; 0 where that cannot be told."""
+        if self.values is not None:
+            return len(self.values)
+        if self.low is None or self.high is None or self.low >= self.high or (self.step or 1) <= 0:
+            return 0
+        return int((self.high - self.low) / (self.step or 1) + 1e-9) + 1
+
+    def plain(self, kind: str) -> object:
+        """The parameter, of the type ``kind``, as `workloads.runtime.search.study.Plan` has it."""
+        if self.values is not None:
+            return list(self.values)
+        bounds: dict[str, object] = {"low": self.low, "high": self.high, "log": self.log, "type": kind}
+        return bounds if self.step is None else {**bounds, "step": self.step}
+
+
+VALUES = "values"
+
+
+def _parameter_section(value: Any) -> Any:
+    if isinstance(value, list):
+        return {VALUES: cast("list[Any]", value)}
+    if not isinstance(value, dict):
+        raise refuse("neither a list of values nor a range", "write `[64, 128]`, or `{low: 1e-5, high: 0.1}`")
+    return cast("dict[Any, Any]", value)
+
+
+DeclaredParameter = Annotated[
+    SearchParameter, BeforeValidator(_parameter_section, json_schema_input_type=list[Scalar] | SearchParameter)
+]
+"""The values of a parameter: a section, or their list alone."""
+
+
+class StepSearch(Model):
+    """Runs the program once for each trial, with parameters that Optuna chooses by the results of earlier trials,
+    and leaves the result of the best one: later steps read that. In `run`, the name of a parameter in braces is
+    the trial's value, and `{output}` a directory of the trial's own. Beside it `search/` has all trials, as
+    a table, as pictures, and as a study that Optuna's own tools open. A search with the same seed tries the same,
+    whichever workers die.
+    """
+
+    parameters: dict[str, DeclaredParameter] = Field(
+        min_length=1, description="The values that parameters of the pipeline may have, by their names."
+    )
+    trials: Int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_TRIALS,
+        description="How many combinations are tried; a grid has all of its own. More trials than before run only "
+        "those that are new.",
+    )
+    by: str = Field(description="The number among the step's results that is to be the best.")
+    of: Literal["max", "min"] = Field(default="max", description="Whether the largest or the smallest is best.")
+    method: Literal["tpe", "random", "grid"] = Field(
+        default="tpe",
+        description="`tpe`: where earlier results promise most (tree-structured Parzen estimator); `random`: "
+        "anywhere; `grid`: every combination, in order.",
+    )
+    at_once: Int = Field(
+        default=1,
+        ge=1,
+        le=MOST_AT_ONCE,
+        description="Trials that run at once, each in a pod. A trial is chosen by the results of those that come "
+        "at least so many places before it, so that it decides what is tried.",
+    )
+    queue: str | None = Field(
+        default=None, description="The service that hands the trials out; more than one at once need it."
+    )
+    seed: Int = Field(default=0, ge=0, description="What random choices begin from.")
+    attempts: Int = Field(
+        default=3, ge=1, le=100, description="After so many failures a trial is set aside, and the others go on."
+    )
+    allow_failed: Int = Field(
+        default=0, ge=0, description="The step fails in the end where more trials than this were set aside."
+    )
+
+    @property
+    def combinations(self) -> int:
+        """How many combinations a grid has; 0 where that cannot be told."""
+        return math.prod(parameter.count for parameter in self.parameters.values())
+
+    def count_findings(self, at: Path, trials: int | None, at_once: int) -> Iterator[Finding]:
+        """Findings about the number of ``trials``, and of those ``at_once``, in the section at ``at``."""
+        if at_once > 1 and self.queue is None:
+            reason = "several trials at once are handed out by a service, and none is named"
+            fix = "write `at_once: 1`, or add `queue: <service>` to `search` in `pipeline.yaml`"
+            yield Finding((*at, AT_ONCE), at_once, reason, fix)
+        if self.method != "grid":
+            if trials is None:
+                reason = "required, and not there"
+                yield Finding((*at, TRIALS), None, reason, "add it: how many combinations are tried")
+            return
+        count = self.combinations
+        if count > MOST_TRIALS:
+            reason = f"the grid has {count} combinations, and a search at most {MOST_TRIALS} trials"
+            yield Finding(at, None, reason, "remove values, or write `method: tpe`")
+        elif count and trials is not None and trials != count:
+            what = "more" if count > trials else "fewer"
+            reason = f"the grid has {what} combinations: {count}"
+            yield Finding((*at, TRIALS), trials, reason, f"remove it, or write `{TRIALS}: {count}`")
+
+    def declare(self, kinds: Mapping[str, str], number: Result, trials: int, at_once: int) -> Search:
+        """The search with ``trials``, of which ``at_once`` run at once; ``kinds`` are the types of parameters."""
+        return Search(
+            parameters={name: parameter.plain(kinds[name]) for name, parameter in self.parameters.items()},
+            trials=trials,
+            at_once=at_once,
+            by=f"{number.path}#{getattr(number, 'select', '')}",
+            of=self.of,
+            method=self.method,
+            seed=self.seed,
+        )
+
+    def results(self, kinds: Mapping[str, str]) -> Sequence[Result]:
+        """What every search leaves that is worth showing; ``kinds`` are the types of parameters."""
+        columns = [
+            Column(key=f"parameter_{name}", title=name, format=FORMATS.get(kinds[name], "text"))
+            for name in self.parameters
+        ]
+        return [
+            Table(
+                name="trials",
+                title="Trials",
+                path=f"{FOLDER}/trials.json",
+                columns=(
+                    Column(key="trial", title="Trial"),
+                    Column(key="state", title="State"),
+                    Column(key="value", title=heading(self.by), format="number"),
+                    *columns,
+                    Column(key="attempts", title="Attempts", format="integer"),
+                    Column(key="seconds", title="Seconds", format="number"),
+                    Column(key="reason", title="Reason"),
+                ),
+            ),
+            Picture(name="history", title="History of the search", path=f"{FOLDER}/history.png"),
+            Picture(name="importance", title="Importance of the parameters", path=f"{FOLDER}/importance.png"),
+            Picture(name="parallel", title="All trials", path=f"{FOLDER}/parallel.png"),
+            File(name="study", title="Study of Optuna", path=f"{FOLDER}/study.log"),
+        ]
