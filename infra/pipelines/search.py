@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from infra.pipelines.contract import Search
 from infra.pipelines.matrix import Bound, Scalar
-from infra.pipelines.results import Column, File, Format, Picture, Result, Table, heading
+from infra.pipelines.results import Column, File, Picture, Result, Table, heading
 from infra.schema.base import Int, Model, refuse
 from infra.schema.problems import Finding, Path
 
@@ -33,9 +33,6 @@ RESULTS = ("trials", "history", "importance", "parallel", "study")
 
 NUMBERS = ("integer", "number")
 """Types of parameters that may have a range."""
-
-FORMATS: Mapping[str, Format] = {"number": "number", "integer": "integer"}
-"""How values of parameters are written in the table of trials, by their type."""
 
 
 class SearchParameter(Model):
@@ -198,7 +195,7 @@ class StepSearch(Model):
     def results(self, kinds: Mapping[str, str]) -> Sequence[Result]:
         """What every search leaves that is worth showing; ``kinds`` are the types of parameters."""
         columns = [
-            Column(key=f"parameter_{name}", title=name, format=FORMATS.get(kinds[name], "text"))
+            Column(key=f"parameter_{name}", title=name, format="integer" if kinds[name] == "integer" else "text")
             for name in self.parameters
         ]
         return [

@@ -272,8 +272,8 @@ def _references(
 def _mountable(name: str, step: PipelineStep, declared: PipelineFile) -> mounts.Mountable:
     """What the step ``name`` can mount, and why it cannot mount the rest that its command may refer to."""
     known: dict[str, tuple[str, str] | None] = dict.fromkeys([*pods.OWN, mounts.SCRATCH])
-    if step.items:
-        reason = "an item has a directory of its own, and mounts are there before the first item is chosen"
+    if step.items or step.search:
+        reason = "an item or a trial has a directory of its own, and mounts are there before the first is chosen"
         known |= dict.fromkeys([pods.OUTPUT, *pods.OF_ITEMS], (reason, "write it in `run`, or as `directory`"))
     for other, read in declared.steps.items():
         if other == mounts.SCRATCH:

@@ -98,8 +98,8 @@ def load(path: Path) -> optuna.Study:
     return optuna.load_study(study_name="search", storage=JournalStorage(JournalFileBackend(str(path))))
 
 
-def parameters(rows: list[dict[str, Any]]) -> list[tuple[float, int]]:
-    return [(row["parameter_rate"], row["parameter_units"]) for row in rows]
+def parameters(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row["parameters"] for row in rows]
 
 
 @pytest.mark.long

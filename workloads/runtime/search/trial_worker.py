@@ -179,6 +179,11 @@ def argument(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _short(value: object) -> object:
+    """A value as a table shows it: of a number four digits, wherever its point is."""
+    return f"{value:.4g}" if isinstance(value, float) else value
+
+
 class TrialWorker(ItemWorker):
     """Runs trials. The items of `given` are `TrialItem`, its work is `TrialWork`."""
 
@@ -269,7 +274,8 @@ class TrialWorker(ItemWorker):
                 "trial": outcome.item,
                 "state": trial.state,
                 "value": trial.value,
-                **{f"parameter_{name}": value for name, value in trial.parameters.items()},
+                "parameters": dict(trial.parameters),
+                **{f"parameter_{name}": _short(value) for name, value in trial.parameters.items()},
                 "attempts": outcome.attempts,
                 "seconds": trial.seconds,
                 "reason": outcome.reason,
