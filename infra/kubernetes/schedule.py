@@ -106,7 +106,7 @@ def admit_only(
                     # 403, after which the schedule's pod does not try again.
                     reason="Forbidden",
                 )
-                for subject, expression in _validations().items()
+                for subject, expression in _validations(sub_paths=_has_sub_paths(pods)).items()
             ],
         ),
         opts=opts,
@@ -172,13 +172,26 @@ def _with_defaults(pod: dict[str, Any]) -> dict[str, Any]:
     return pod
 
 
-def _validations() -> dict[str, str]:
-    """What the policy demands of a Job, as CEL expressions by their subject."""
+def _has_sub_paths(pods: Mapping[str, Any]) -> bool:
+    """Whether a container of ``pods`` mounts a folder of a volume, which may be one of the run."""
+    return any(
+        "subPath" in mount
+        for pod in pods.values()
+        for container in pod["spec"]["containers"]
+        for mount in container["volumeMounts"]
+    )
+
+
+def _validations(*, sub_paths: bool) -> dict[str, str]:
+    """What the policy demands of a Job, as CEL expressions by their subject.
+
+    With ``sub_paths`` folders of volumes may have the mark in their names.
+    """
     compared = {
         "labels of the pod": _same("metadata.?labels.orValue({})", _one_of(JOB_LABELS)),
         "annotations of the pod": _same("metadata.?annotations.orValue({})", _one_of([])),
         "pod": _same("spec", _one_of([*FREE, "containers", "initContainers"])),
-        "containers": _same_containers("spec.containers"),
+        "containers": _same_containers("spec.containers", sub_paths=sub_paths),
         "init containers": _same_containers("spec.?initContainers.orValue([])"),
     }
     return {
@@ -198,15 +211,23 @@ def _same(path: str, free: str) -> str:
     return _same_map(f"variables.given.{path}", f"variables.planned.{path}", free, "{given} == {planned}")
 
 
-def _same_containers(path: str) -> str:
+def _same_containers(path: str, *, sub_paths: bool = False) -> str:
     """An expression: the containers at ``path`` of both templates are equal and in the same order, except for keys
-    in `FREE` and for the mark in words and environment variables."""
+    in `FREE` and for the mark in words, environment variables and, with ``sub_paths``, folders of volumes."""
     given, planned = f"variables.given.{path}", f"variables.planned.{path}"
     words = '.map(w, w.replace(variables.mark, ""))'
     environment = '.map(e, has(e.value) ? dyn(e.name + "=" + e.value.replace(variables.mark, "")) : e)'
+    # What else such a mount can have stands in the text, too: none of it is free. Only folders may have `:`.
+    text = (
+        'dyn(m.name + ":" + m.mountPath + (m.?readOnly.orValue(false) ? ":ro:" : ":rw:") + '
+        'm.?mountPropagation.orValue("") + ":" + m.?recursiveReadOnly.orValue("") + ":" + '
+        'm.subPath.replace(variables.mark, ""))'
+    )
+    folders = f".map(m, has(m.subPath) ? {text} : m)"
+    mounts = f' : k == "volumeMounts" ? {{given}}{folders} == {{planned}}{folders}' if sub_paths else ""
     equal = (
         f'(k in ["command", "args"] ? {{given}}{words} == {{planned}}{words}'
-        f' : k == "env" ? {{given}}{environment} == {{planned}}{environment}'
+        f' : k == "env" ? {{given}}{environment} == {{planned}}{environment}{mounts}'
         " : {given} == {planned})"
     )
     same = _same_map("c", "p", _one_of(FREE), equal)

@@ -1,7 +1,9 @@
 """`directory` and `mounts` in pods: the mounts of the store and of scratch space, and when a step runs again."""
 
+import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from infra.kubernetes.job import declare
 from infra.kubernetes.run import FOLDERS, STARTER, plan
+from infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.pods import ProgramMount, Source
 from infra.placed import Command, Step
@@ -16,8 +19,11 @@ from infra.platform import Platform
 from tests.support.recording import record
 from tests.support.stand_in import platform, step
 from tests.support.tree import write_tree
+from workloads.schedule import run as by_the_clock
 
 JOB = "kubernetes:batch/v1:Job"
+CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+ADMISSION = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
 
 FILES = {
     "workloads/__init__.py": "",
@@ -113,3 +119,29 @@ def test_a_step_runs_again_only_where_its_own_places_change(root: Path) -> None:
         assert not [path for path in plain.bundle.contents if "folders" in path or "starting" in path]
 
     record(program, {}, preview=False)
+
+
+def test_runs_by_the_clock_have_the_folders_of_their_own_runs(root: Path) -> None:
+    files = {"workloads/schedule/__init__.py": "", "workloads/schedule/run.py": ""}
+
+    def program(mounts: tuple[ProgramMount, ...]) -> None:
+        live = platform()
+        workspace = Workspace(live.name, WorkspaceArgs(live, "slipway", "runner", protect=False, scheduled=True))
+        jobs = list(declare([predict(live, root, mounts=mounts)], {live.name: workspace}, root).values())
+        arguments = PipelineScheduleArgs("churn", "0 3 * * *", "Etc/UTC", jobs, workspace, "image", root)
+        PipelineSchedule("churn-schedule", arguments)
+
+    write_tree(root, files)
+    made, plain = (record(partial(program, mounts), {}, preview=False) for mounts in (MOUNTS, ()))
+    planned = by_the_clock.read(made.one(CONFIG_MAP, "churn-schedule-jobs").inputs)
+    owner = {"metadata": {"name": "churn-schedule-1", "uid": "1"}}
+    job = next(job for job in planned if job.name.startswith("churn-predict"))
+    manifest = by_the_clock.scheduled(job, planned, "20261126-0300", owner)
+    container = manifest["spec"]["template"]["spec"]["containers"][0]
+    folders = {mount["mountPath"]: mount.get("subPath") for mount in container["volumeMounts"]}
+    assert folders["/out"].endswith("-20261126-0300")
+    assert folders["/models"].endswith("-20261126-0300/model")
+    assert folders["/data"] == "uploads"
+    # Its policy lets the folders differ by the mark; tried with an API server of Kubernetes 1.34.
+    assert "subPath" in json.dumps(made.one(ADMISSION).inputs["spec"]["validations"])
+    assert "subPath" not in json.dumps(plain.one(ADMISSION).inputs["spec"]["validations"])
