@@ -44,6 +44,7 @@ from infra.pipelines.pods import (
 )
 from infra.pipelines.python_file import circle_of
 from infra.pipelines.results import ITEM_COLUMNS, ITEMS, ITEMS_FILE
+from infra.pipelines.scripts import is_script, script_of
 from infra.pipelines.search import AT_ONCE, SEARCH, TRIALS
 from infra.schema.base import Model
 from infra.schema.names import name_findings
@@ -77,13 +78,24 @@ def in_environment(at: Path, word: str, name: str, declared: PipelineFile) -> It
         reason = f"`{{{names[0]}}}` is another for each item, and all items have one environment"
         yield Finding(at, word, reason, "write it in `run`", read=((*at[:2], "items"),))
         return
+    yield from _several_steps(at, word, name, declared, "a variable") or in_step(at, word, name, declared)
+
+
+def _several_steps(at: Path, word: str, name: str, declared: PipelineFile, what: str) -> list[Finding]:
+    """A finding where ``word``, which stands in the step ``name`` as ``what``, refers to variants of a step."""
     for part in pods.names(word):
         other = declared.steps.get(part)
         if other and part != name and other.matrix and not other.best:
-            reason = f"`{part}` has a matrix, and so is several steps, and a variable is one word"
-            yield Finding(at, word, reason, "add `best` to the step", read=(("steps", part, "matrix"),))
-            return
-    yield from in_step(at, word, name, declared)
+            reason = f"`{part}` has a matrix, and so is several steps, and {what} is one word"
+            return [Finding(at, word, reason, "add `best` to the step", read=(("steps", part, "matrix"),))]
+    return []
+
+
+def in_script(at: Path, word: str, name: str, declared: PipelineFile) -> Iterator[Finding]:
+    """Findings about ``word``, a reference in the script of the step ``name``."""
+    yield from _several_steps(at, word, name, declared, "a reference in a script") or in_step(
+        at, word, name, declared
+    )
 
 
 def in_items(at: Path, word: str, name: str, declared: PipelineFile) -> Iterator[Finding]:
@@ -248,8 +260,12 @@ def _readers(declared: PipelineFile) -> dict[str, list[str]]:
 def _references(
     at: Path, name: str, step: PipelineStep, declared: PipelineFile, readers: Sequence[str]
 ) -> Iterator[Finding]:
+    script = is_script(step.run)
     for index, word in enumerate(step.run):
-        yield from in_step((*at, "run", index), word, name, declared)
+        if script:
+            yield from in_script((*at, "run"), word, name, declared)
+        else:
+            yield from in_step((*at, "run", index), word, name, declared)
     for key, word in step.environment.items():
         yield from in_environment((*at, "environment", key), word, name, declared)
     if step.run and not step.run[0].strip():
@@ -261,7 +277,7 @@ def _references(
         what = "its results" if step.results else f"what {listed(readers, 'and')} read{'s' * (len(readers) == 1)}"
         yield Finding(
             (*at, "run"),
-            step.run,
+            script_of(step.run) if script else step.run,
             f"nothing tells the program where to write {what}",
             'add `{output}` where it takes the path: `--output, "{output}"`; for a program that writes where it '
             'starts, `directory: "{output}"`; for one with a path built in, `mounts: {/out: "{output}"}`',
@@ -447,7 +463,8 @@ def _item_reference(at: Path, step: PipelineStep) -> Iterator[Finding]:
     if step.run and pods.ITEM not in words:
         reason = "nothing tells the program which item it works on"
         fix = 'add `{item}` where it takes the path: `--day, "{item}"`'
-        yield Finding((*at, "run"), step.run, reason, fix, read=((*at, "items"),))
+        command = script_of(step.run) if is_script(step.run) else step.run
+        yield Finding((*at, "run"), command, reason, fix, read=((*at, "items"),))
 
 
 def _results(at: Path, step: PipelineStep) -> Iterator[Finding]:

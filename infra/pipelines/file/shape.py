@@ -33,6 +33,7 @@ from infra.pipelines.page import PageApp
 from infra.pipelines.pods import Built, PodSettings, RehearsalCommand, Word, Words
 from infra.pipelines.program import ProgramApp
 from infra.pipelines.results import DeclaredColumn, DeclaredResult, StepResult, TableColumn
+from infra.pipelines.scripts import Run, is_script
 from infra.pipelines.search import AT_ONCE, TRIALS, StepSearch
 from infra.pipelines.tensorboard import TensorBoardApp
 from infra.pipelines.tensorflow_serving import ServingApp
@@ -157,17 +158,19 @@ class ServiceProbe(Model):
 class PipelineStep(Model):
     """A step: a program, what it reads, and what it needs."""
 
-    run: Words = Field(
-        description="The command: its program and its arguments. `{output}` is the directory that it writes, "
-        "`{<step>}` the output of an earlier step, `{<parameter>}` a parameter's value, `{store}` the store; "
-        "`{{` and `}}` are braces. Of a step with `items`, `{item}` is the path of the item's file, `{output}` a "
-        "directory of the item's own, and `{previous}` the directory of the result of the item before."
+    run: Run = Field(
+        description="The command: its program and its arguments, or a text that bash reads. `{output}` is the "
+        "directory that it writes, `{<step>}` the output of an earlier step, `{<parameter>}` a parameter's value, "
+        "`{store}` the store; `{{` and `}}` are braces. Of a step with `items`, `{item}` is the path of the "
+        "item's file, `{output}` a directory of the item's own, and `{previous}` the directory of the result of "
+        "the item before."
     )
     description: str | None = Field(default=None, description="What the step does.")
     code: str = Field(default=".", description="The folder whose files it needs, and in which it starts.")
     files: list[str] = Field(
         default_factory=list[str],
-        description="Patterns of Python files below `code` that are found by name and not imported.",
+        description="Patterns of files below `code` that ship beside the others: Python files that are found by "
+        "name and not imported, and hidden files, `.env.example`.",
     )
     directory: str | None = Field(
         default=None,
@@ -302,7 +305,7 @@ class _PartialParameter(Parameter):
 
 
 class _PartialStep(PipelineStep):
-    run: Words = Field(default_factory=list[str])
+    run: Run = Field(default_factory=list[str])
 
 
 PartialFile: type[PipelineFile] = create_model(
@@ -541,7 +544,8 @@ def _field(parameter: Parameter) -> Any:
 
 
 def _about(step: PipelineStep) -> str:
-    return step.description or f"Where `{' '.join(step.run[:2])}` runs."
+    command = "Where its script" if is_script(step.run) else f"Where `{' '.join(step.run[:2])}`"
+    return step.description or f"{command} runs."
 
 
 def _model(name: str, base: type[Model], about: str | None, fields: Mapping[str, Any]) -> Any:

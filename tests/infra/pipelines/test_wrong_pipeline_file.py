@@ -84,7 +84,7 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
                 "best": {"by": "acuracy"},
                 "rehearsal": {"run": ["python", "{other}"]},
             },
-            "Bad_Name": {"run": "python x.py"},
+            "Bad_Name": {"run": ["python x.py"]},
             "output": {"run": ["x"]},
         },
     }
@@ -242,8 +242,9 @@ def test_a_script_that_is_not_there_is_told_with_the_other_problems_of_the_file(
 
 
 def test_the_list_that_takes_the_place_of_a_text_can_be_pasted(tmp_path: Path) -> None:
-    said = problems(tmp_path / "churn", step(run="python train.py --data={prepare} {trees} --output {output}"))
-    fix = said["steps.train.run"].rpartition("write `")[2].rstrip("`")
+    text = "python train.py --data={prepare} {trees} --output {output}"
+    said = problems(tmp_path / "churn", step(rehearsal={"run": text}))
+    fix = said["steps.train.rehearsal.run"].rpartition("write `")[2].rstrip("`")
     assert problems(tmp_path / "pasted", step(run=yaml.safe_load(fix))) == {}
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.pipelines.scripts import command_of
 from tests.workloads.steps import ROOT, command, environment, errors, only_error, run, start
 from workloads.runtime.exits import BAD_INPUT, INTERRUPTED, USAGE
 from workloads.runtime.masking import Masker
@@ -549,3 +550,28 @@ def test_it_runs_with_nothing_but_the_standard_library(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (result.returncode, errors(result.stderr)) == (0, [])
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["step"] == "command"
+
+
+def test_sigterm_reaches_the_program_of_a_script_and_ends_the_script(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(CHECKPOINTS)
+    words = [
+        word.format_map({"output": tmp_path / "out", "told": tmp_path / "told", "python": sys.executable})
+        for word in command_of("{python} program.py {output} 4 {told} 0\ntouch {output}/next")
+    ]
+    with subprocess.Popen(
+        command("runtime.steps.command", "--output", tmp_path / "out", "--code", tmp_path, "--", *words),
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        while process.stdout.readline() != "epoch 2 done\n":
+            pass
+        process.terminate()
+        process.communicate(timeout=20)
+    assert process.returncode == INTERRUPTED
+    # Only what had begun was told, and the script waited for it.
+    assert (tmp_path / "told").read_text() == "SIGTERM"
+    assert not (tmp_path / "out" / "next").exists()

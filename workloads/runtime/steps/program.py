@@ -24,6 +24,7 @@ from workloads.runtime.steps.guard import MARK, Guard, kill_all
 _PIECE = 1 << 16
 _KEPT = 1 << 14
 _LONGEST_WORDS = 300
+_SHELLS = {"bash", "dash", "sh"}
 _LAST_WORDS = 2.0
 """Seconds for which the output of a program is still read once it has ended: what it started may hold it open."""
 
@@ -146,8 +147,7 @@ class Runner:
                 return
             self._stopped = True
             if not again:
-                with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(number)
+                send(process, number)
         ending = threading.Timer(grace, self._kill, [process])
         ending.daemon = True
         ending.start()
@@ -245,7 +245,32 @@ class Forwarding:
 
     def _forward(self, number: int) -> None:
         if number in self._forwarded and self._process is not None:
-            self._process.send_signal(number)
+            send(self._process, number)
+
+
+def send(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a program a signal; a shell, which does not pass it on, with the programs that it has started.
+
+    What these have started they are to end themselves. Only Linux says what a shell has started.
+    """
+    begun = _started_by_shell(process.pid)
+    with contextlib.suppress(ProcessLookupError):
+        # First, so that it does not begin the next program when one ends.
+        process.send_signal(number)
+    for started in begun:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(started, number)
+
+
+def _started_by_shell(pid: int) -> list[int]:
+    """The processes that a shell, and shells among them, have started; none where it is another program."""
+    begun: list[int] = []
+    with contextlib.suppress(OSError):
+        if Path(f"/proc/{pid}/comm").read_text().strip() in _SHELLS:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            for child in map(int, children):
+                begun += [child, *_started_by_shell(child)]
+    return begun
 
 
 def _copy(process: subprocess.Popen[bytes], tail: Tail, secrets: Sequence[str]) -> threading.Thread:
