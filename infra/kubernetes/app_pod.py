@@ -111,7 +111,7 @@ def app_bundle(
         contents.update(collect(modules, root, list(declared.files)).contents)
     if command:
         code = code_files(command, declared.arguments)
-        contents.update({f"{CODE}/{path}": content for path, content in code.items()})
+        contents.update({f"{CODE}/{path}": content for path, content in code.contents.items()})
     if declared.requirements:
         contents[LOCK] = normalised(root / declared.requirements)
     if not contents:

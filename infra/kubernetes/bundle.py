@@ -2,6 +2,7 @@
 
 import ast
 import base64
+import glob
 import hashlib
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path, PurePosixPath
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.pipelines.scripts import is_script
 from infra.placed import Command
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 from infra.schema.paths import pattern_problem
@@ -41,18 +43,45 @@ class ShippingError(Exception):
 
 @dataclass(frozen=True)
 class Files:
-    """Contents by path, as they will stand below the folder where they are mounted. Paths use ``/`` everywhere."""
+    """Contents by path, as they will stand below the folder where they are mounted. Paths use ``/`` everywhere.
+
+    ``executable`` are the paths of programs.
+    """
 
     contents: Mapping[str, bytes]
+    executable: frozenset[str] = frozenset()
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over paths and contents, in hexadecimal; the same whatever machine and order they come from."""
+        """SHA-256 over paths, contents and which are programs, in hexadecimal; the same whatever machine and order
+        they come from."""
         total = hashlib.sha256()
         for path, content in sorted(self.contents.items()):
             total.update(f"{len(path.encode())}:{path}{len(content)}:".encode())
             total.update(content)
+        if self.executable:
+            total.update("".join(f"x{len(path.encode())}:{path}" for path in sorted(self.executable)).encode())
         return total.hexdigest()
+
+    def mode(self, path: str) -> int:
+        """The mode of the file, which nobody may write."""
+        return 0o555 if path in self.executable else 0o444
+
+    def below(self, folder: str) -> "Files":
+        """The files below ``folder``, by their path in it."""
+        start = f"{folder}/"
+        return Files(
+            {path.removeprefix(start): text for path, text in self.contents.items() if path.startswith(start)},
+            frozenset(path.removeprefix(start) for path in self.executable if path.startswith(start)),
+        )
+
+    def outside(self, folder: str) -> "Files":
+        """The files that are not below ``folder``."""
+        start = f"{folder}/"
+        return Files(
+            {path: content for path, content in self.contents.items() if not path.startswith(start)},
+            frozenset(path for path in self.executable if not path.startswith(start)),
+        )
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -94,11 +123,18 @@ def keys(paths: Iterable[str]) -> dict[str, str]:
 
 
 def config_map(
-    name: str, files: Files, namespace: str, labels: Mapping[str, str], opts: pulumi.ResourceOptions
+    name: str,
+    files: Files,
+    namespace: str,
+    labels: Mapping[str, str],
+    opts: pulumi.ResourceOptions,
+    *,
+    called: str = "",
 ) -> k8s.core.v1.ConfigMap:
     """Declares the ConfigMap that holds ``files``.
 
     Its name ends in their digest, so that other files are another ConfigMap: one that is mounted never changes.
+    Another name, ``called``, has to do the same.
     """
     by_key = {key: files.contents[path] for path, key in keys(files.contents).items()}
     text: dict[str, str] = {}
@@ -111,7 +147,7 @@ def config_map(
     return k8s.core.v1.ConfigMap(
         name,
         metadata=k8s.meta.v1.ObjectMetaArgs(
-            name=config_map_name(name, files), namespace=namespace, labels=dict(labels)
+            name=called or config_map_name(name, files), namespace=namespace, labels=dict(labels)
         ),
         data=text or None,
         binary_data=binary or None,
@@ -132,7 +168,12 @@ def volume(volume_name: str, map_name: str, files: Files) -> k8s.core.v1.VolumeA
         config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(
             name=map_name,
             default_mode=0o444,
-            items=[k8s.core.v1.KeyToPathArgs(key=key, path=path) for path, key in keys(files.contents).items()],
+            items=[
+                k8s.core.v1.KeyToPathArgs(
+                    key=key, path=path, mode=files.mode(path) if path in files.executable else None
+                )
+                for path, key in keys(files.contents).items()
+            ],
         ),
     )
 
@@ -373,12 +414,14 @@ class _Program:
     path: PurePosixPath
 
 
-def code_files(command: Command, words: Sequence[str]) -> Mapping[str, bytes]:
-    """The contents of the files that ``command`` ships, by their path in its folder; ``words`` start it.
+def code_files(command: Command, words: Sequence[str]) -> Files:
+    """The files that ``command`` ships, by their path in its folder; ``words`` start it.
 
     A Python program, ``python x.py`` or ``python -m x``, ships the Python files of the folder that it imports and
     those that ``command.files`` names. Any other program ships all Python files. Either ships all other files,
-    but for hidden ones, virtual environments, ``__pycache__`` and what belongs to the pipeline's declaration.
+    but for hidden ones without a name in ``command.files``, virtual environments, ``__pycache__`` and what belongs
+    to the pipeline's declaration. Files keep their permission to be executed where a path in ``words`` or a script
+    starts programs.
 
     Raises ShippingError where the folder, the script or an imported file is missing, where Python cannot read a
     file, and for files that cannot be shipped.
@@ -386,14 +429,39 @@ def code_files(command: Command, words: Sequence[str]) -> Mapping[str, bytes]:
     folder = command.code
     if not folder.is_dir():
         raise ShippingError(str(folder), "there is no such folder", "name the folder that has the program: `code`")
-    files = {path.relative_to(folder).as_posix(): path for path in _files(command)}
+    hidden = _hidden_files_named(command)
+    files = {path.relative_to(folder).as_posix(): path for path in _files(command)} | hidden
     program = _program(words)
     chosen = set(files) if program is None else {name for name in files if not name.endswith(".py")}
     if program is not None:
-        chosen |= _files_named(files, command, str(folder))
+        chosen |= {*_files_named(files, command, str(folder)), *hidden}
         chosen |= _imported_files(files, program, folder, chosen)
     _refuse({name: files[name] for name in chosen}, folder)
-    return {name: _content(files[name]) for name in sorted(chosen)}
+    programs = is_script(words) or any("/" in word for word in words[:1])
+    executable = {name for name in chosen if programs and os.access(files[name], os.X_OK)}
+    return Files({name: _content(files[name]) for name in sorted(chosen)}, frozenset(executable))
+
+
+def _hidden_files_named(command: Command) -> dict[str, Path]:
+    """The hidden files that the patterns of ``command.files`` name, as a shell has it: with the dot."""
+    hidden: dict[str, Path] = {}
+    for pattern in command.files:
+        if not _names_hidden(pattern) or pattern_problem(pattern):
+            continue
+        paths = (command.code / name for name in glob.iglob(pattern, root_dir=command.code, recursive=True))  # noqa: PTH207
+        named = {Path(os.path.normpath(path)) for path in paths if path.is_symlink() or not path.is_dir()}
+        if not named:
+            reason = f"it names no file in {command.code}"
+            fix = "correct the pattern, or remove it; the files of a hidden folder are `.folder/**`"
+            raise ShippingError(pattern, reason, fix)
+        if any(not path.is_relative_to(command.code) for path in named):
+            raise ShippingError(pattern, f"it leads out of {command.code}", "move the file into the folder")
+        hidden |= {path.relative_to(command.code).as_posix(): path for path in named}
+    return hidden
+
+
+def _names_hidden(pattern: str) -> bool:
+    return any(part.startswith(".") and part not in {".", ".."} for part in pattern.split("/"))
 
 
 def _content(path: Path) -> bytes:
@@ -442,6 +510,8 @@ def _files_named(files: Mapping[str, Path], command: Command, folder: str) -> se
     for pattern in command.files:
         if reason := pattern_problem(pattern):
             raise ShippingError(pattern, reason, "write a shorter pattern")
+        if _names_hidden(pattern):
+            continue
         try:
             matching = list(command.code.glob(pattern))
         except (ValueError, NotImplementedError) as error:

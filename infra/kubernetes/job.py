@@ -30,7 +30,7 @@ from infra.kubernetes.run import Known, Run, plan
 from infra.kubernetes.service import PipelineService, PipelineServiceArgs, services_of
 from infra.kubernetes.workspace import NAME as NODE_READER
 from infra.kubernetes.workspace import Workspace
-from infra.placed import PRIORITIES, Step
+from infra.placed import CODE, PRIORITIES, Step
 from infra.platform import ASKED_ANNOTATION, Priority
 
 # Kubernetes Secrets with what the steps of a pipeline are given as environment variables.
@@ -83,7 +83,7 @@ class StepJobArgs:
     """``workspace`` is where the Job runs, ``after`` are the Jobs that have to succeed before it starts.
 
     ``secret`` is the Kubernetes Secret with what the step is given, ``services`` are those that it connects to.
-    ``priority`` is its own, or that of what waits for it.
+    ``priority`` is its own, or that of what waits for it. ``code`` are the ConfigMaps that it shares with others.
     """
 
     run: Run
@@ -92,6 +92,7 @@ class StepJobArgs:
     secret: k8s.core.v1.Secret | None = None
     services: tuple[PipelineService, ...] = ()
     priority: Priority = "normal"
+    code: tuple[k8s.core.v1.ConfigMap, ...] = ()
 
 
 class StepJob(pulumi.ComponentResource):
@@ -135,6 +136,7 @@ class StepJob(pulumi.ComponentResource):
                     *step.pool.resources,
                     *_devices(step, workspace),
                     *maps,
+                    *args.code,
                     *group,
                     *([args.secret] if args.secret else []),
                     *(resource for service in args.services for resource in service.ready),
@@ -258,6 +260,22 @@ def _declare_group(run: Run, workspace: Workspace, opts: pulumi.ResourceOptions)
     ]
 
 
+def _declare_code(
+    run: Run, workspace: Workspace, declared: dict[tuple[str, str], tuple[k8s.core.v1.ConfigMap, ...]]
+) -> tuple[k8s.core.v1.ConfigMap, ...]:
+    """Declares the ConfigMaps of the code of ``run`` that its own has no room for, unless another step of the
+    cluster has the same; ``declared`` grows by them, by cluster and digest."""
+    if run.archive is None:
+        return ()
+    platform = workspace.platform
+    key = (platform.name, run.archive.files.digest)
+    if key not in declared:
+        opts = pulumi.ResourceOptions(parent=workspace, provider=platform.provider, depends_on=[*workspace.ready])
+        labels = {**PART_OF, NAME: CODE}
+        declared[key] = tuple(run.archive.declare(platform.name, workspace.namespace, labels, opts))
+    return declared[key]
+
+
 def _declare_services(
     steps: Sequence[Step], workspaces: Mapping[str, Workspace]
 ) -> dict[tuple[str, str], PipelineService]:
@@ -307,6 +325,7 @@ def declare(
     known = Known(
         next((workspace.measured.usage for workspace in workspaces.values() if workspace.measured), None)
     )
+    archives: dict[tuple[str, str], tuple[k8s.core.v1.ConfigMap, ...]] = {}
     priorities = _priorities(steps)
     given = declare_secrets(steps, workspaces, secrets)
     services = _declare_services(steps, workspaces)
@@ -321,8 +340,9 @@ def declare(
                 services[connect.platform.name, connect.object_name] for connect in step.connects.values()
             )
             workspace = workspaces[step.platform.name]
+            code = _declare_code(run, workspace, archives)
             declared[run.name] = StepJob(
-                run.name, StepJobArgs(run, workspace, unique, secret, connected, priorities[step.job])
+                run.name, StepJobArgs(run, workspace, unique, secret, connected, priorities[step.job], code)
             )
         return declared[run.name]
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.kubernetes.archive import CODE_PATH, UNPACKED, Archive, part_volume
 from infra.kubernetes.bundle import config_map_name, volume
 from infra.kubernetes.labels import MEASURED, step_labels
 from infra.kubernetes.node_group import (
@@ -26,6 +27,8 @@ from infra.kubernetes.run import (
     LAUNCHER,
     LIBRARIES,
     MEASURE,
+    STARTER,
+    UNPACKER,
     PodImage,
     Run,
     inside,
@@ -98,7 +101,7 @@ def _flags(run: Run) -> list[str]:
     """What the runner of a command has to know."""
     step = run.step
     flags = ["--output", f"{STORE}/{run.path}", *_step_flag(step)]
-    flags += ["--code", f"{BUNDLE}/{CODE}"]
+    flags += ["--code", CODE_PATH if run.archive else f"{BUNDLE}/{CODE}"]
     for name, before in run.inputs.items():
         place = f"{STORE}/{before.path}"
         flags += [f"--{name}", place] if name in {PACKAGES, LIBRARIES, SAMPLER} else ["--input", f"{name}={place}"]
@@ -295,6 +298,8 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
     if step.publishes:
         environment[RECORD_VARIABLE] = pulumi.Output.concat(STORE, "/", record(run))
     mounts = [mount("bundle", BUNDLE, read_only=True), mount("tmp", TEMPORARY)]
+    if run.archive:
+        mounts.append(mount("code", UNPACKED, read_only=True))
     if step.requirements:
         environment["PYTHONPATH"] = INSTALLED
         mounts.append(mount("packages", INSTALLED, read_only=True))
@@ -347,7 +352,9 @@ def _measuring(run: Run) -> list[str]:
 
 def _before(run: Run) -> list[k8s.core.v1.ContainerArgs]:
     """What has to end well before the step's container starts."""
-    return [*([_installer(run)] if run.step.requirements else []), *_folders(run)]
+    installing = [_installer(run)] if run.step.requirements else []
+    unpacking = [_unpacker(run, run.archive)] if run.archive else []
+    return [*installing, *unpacking, *_folders(run)]
 
 
 def _folders(run: Run) -> list[k8s.core.v1.ContainerArgs]:
@@ -373,6 +380,25 @@ def _folders(run: Run) -> list[k8s.core.v1.ContainerArgs]:
             ],
         )
     ]
+
+
+def _unpacker(run: Run, archive: Archive) -> k8s.core.v1.ContainerArgs:
+    directory = run.step.command and run.step.command.directory
+    parts = [mount(part_volume(index), path, read_only=True) for index, path in enumerate(archive.volumes)]
+    return _python(
+        "code",
+        UNPACKER,
+        [*archive.arguments, *(["--beside", STARTER] if directory else [])],
+        run,
+        replace(run.step.requests, gpus=0),
+        environment=python_environment(),
+        mounts=[
+            mount("bundle", BUNDLE, read_only=True),
+            mount("tmp", TEMPORARY),
+            mount("code", UNPACKED),
+            *parts,
+        ],
+    )
 
 
 def _installer(run: Run) -> k8s.core.v1.ContainerArgs:
@@ -481,6 +507,8 @@ def _volumes(run: Run) -> list[k8s.core.v1.VolumeArgs]:
         volume("bundle", config_map_name(bundle_map(run), run.bundle), run.bundle),
         empty("tmp", scratch),
     ]
+    if run.archive:
+        volumes += [empty("code", scratch), *run.archive.volumes.values()]
     if step.requirements:
         volumes.append(empty("packages", scratch))
     if step.uses_store:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.bundle import Files, code_files, collect, image_folder, normalised, require_fit
+from infra.kubernetes.archive import Archive, require_room
+from infra.kubernetes.bundle import LIMIT, Files, code_files, collect, image_folder, normalised
 from infra.placed import CODE, Command, Requirements, Step
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 
@@ -54,6 +55,9 @@ FOLDERS = "workloads.runtime.steps.folders"
 INSTALLER = "workloads.runtime.steps.packages"
 """The module that an init container runs to install a step's requirements."""
 
+UNPACKER = "workloads.runtime.steps.unpack"
+"""The module that an init container runs where a step's code is more than one ConfigMap holds."""
+
 
 @dataclass(frozen=True)
 class Usage:
@@ -75,7 +79,8 @@ class Run:
     ``digest`` is the SHA-256 over all that decides the result, the digests of its inputs included: when one of
     them changes, so do those of all the steps after it. CPU, memory and time limits decide nothing, nor do the
     number of workers and how they share the items. The number of nodes does: programs divide their data by it.
-    With ``usage`` what it uses is measured, which decides nothing either.
+    With ``usage`` what it uses is measured, which decides nothing either. Where ``bundle``, the files in the
+    step's own ConfigMap, has no room for the code, that is the ``archive``.
     """
 
     step: Step
@@ -84,6 +89,7 @@ class Run:
     inputs: Mapping[str, "Run"]
     digest: str
     usage: Usage | None = None
+    archive: Archive | None = None
 
     @property
     def name(self) -> str:
@@ -152,16 +158,13 @@ def command_bundle(command: Command, words: Sequence[str], root: Path, module: s
 
     Raises ShippingError.
     """
-    code = {f"{CODE}/{path}": content for path, content in code_files(command, words).items()}
+    code = code_files(command, words)
+    require_room(code)
+    below = {f"{CODE}/{path}": content for path, content in code.contents.items()}
+    executable = frozenset(f"{CODE}/{path}" for path in code.executable)
     modules = [module, *([FOLDERS] if command.mounts else [])]
     extra = [STARTER] if command.directory else []
-    files = Files({**collect(modules, root, extra).contents, **code})
-    require_fit(
-        files.sizes,
-        "put data into the store and read it from there, name a smaller folder as `code`, or install the code "
-        "into an image and name that as `image`",
-    )
-    return files
+    return Files({**collect(modules, root, extra).contents, **below}, executable)
 
 
 def plan(step: Step, root: Path, known: Known | None = None) -> Run:
@@ -190,8 +193,17 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     shipped = _with_files_of(LAUNCHER, bundle, root) if step.nodes else bundle
     usage = known.usage if step.is_own else None
     shipped = _with_files_of(MEASURE, shipped, root) if usage else shipped
-    known.runs[id(step)] = Run(step, shipped, folders, inputs, _digest(decisive), usage)
+    shipped, archive = _in_config_map(shipped, root)
+    known.runs[id(step)] = Run(step, shipped, folders, inputs, _digest(decisive), usage, archive)
     return known.runs[id(step)]
+
+
+def _in_config_map(shipped: Files, root: Path) -> tuple[Files, Archive | None]:
+    """What of ``shipped`` the step's own ConfigMap holds; its code is an archive where it is too much for it."""
+    code = shipped.below(CODE)
+    if sum(shipped.sizes.values()) <= LIMIT or not code.contents:
+        return shipped, None
+    return _with_files_of(UNPACKER, shipped.outside(CODE), root), Archive(code)
 
 
 def _digest(decisive: Mapping[str, object]) -> str:
@@ -239,14 +251,17 @@ def _bundle(step: Step, root: Path, known: Known) -> Files:
 
 def _with_files_of(module: str, bundle: Files, root: Path) -> Files:
     """``bundle`` with the files of ``module``, which starts the step's program and decides nothing."""
-    return Files({**collect([module], root).contents, **bundle.contents})
+    return Files({**collect([module], root).contents, **bundle.contents}, bundle.executable)
 
 
 def _program(step: Step, bundle: Files) -> dict[str, object]:
     """Everything that decides the result of the program that ``step`` starts, other than its arguments."""
     if step.command is None:
         return {"module": step.module, "bundle": bundle.digest}
-    code = Files({path: content for path, content in bundle.contents.items() if path.startswith(f"{CODE}/")})
+    code = Files(
+        {path: content for path, content in bundle.contents.items() if path.startswith(f"{CODE}/")},
+        bundle.executable,
+    )
     choices = {
         name: [list(choice.among), choice.path, choice.select, choice.of] for name, choice in step.choices.items()
     }

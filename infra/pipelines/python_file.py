@@ -28,6 +28,7 @@ from infra.pipelines.matrix import MOST_STEPS, ROLES, role_problems
 from infra.pipelines.mounts import SCRATCH, path_problem
 from infra.pipelines.pods import MOST_WORDS
 from infra.pipelines.results import PIPELINE_OUTPUTS, Number
+from infra.pipelines.scripts import is_script
 from infra.schema.problems import Finding, Problem, SettingsError, listed
 
 MOST = {"arguments": MOST_WORDS, "results": 200}
@@ -279,6 +280,8 @@ def several_within(
             continue
         if any(name in pods.names(word) and word != f"{{{name}}}" for word in declared.arguments):
             yield f"reads `{other}`, which is several steps: write `{{{name}}}` alone, a word for each"
+        if is_script(declared.arguments) and any(name in pods.names(word) for word in declared.arguments):
+            yield f"has `{other}`, which is several steps, in its script, in which a reference is one word"
         for variable, word in declared.environment.items():
             if name in pods.names(word):
                 yield f"has `{other}`, which is several steps, in the variable `{variable}`, which is one word"

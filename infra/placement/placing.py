@@ -38,6 +38,7 @@ from infra.placement.shipping import (
     requirements_of,
     shipping_key,
 )
+from infra.placement.unshipped import remark, unshipped
 from infra.platform import Platform, Pool, Resources
 from infra.schema.problems import printable
 from infra.schema.quantities import mebibytes, seconds
@@ -74,6 +75,8 @@ def place(
     for pipeline in sorted(pipelines, key=lambda pipeline: (_runs_last(pipeline), pipeline.name)):
         placement = _Placement(pipeline, platforms, gates, root, earlier, packages, services, staying, built)
         placed[pipeline.name] = placement.steps()
+        for code, paths in unshipped(pipeline, root):
+            pulumi.log.warn(remark(pipeline.setting(), code, [printable(path) for path in paths]))
         earlier += placed[pipeline.name]
     return placed
 

@@ -10,6 +10,7 @@ import pulumi
 import pytest
 from pydantic import SecretStr
 
+from infra.kubernetes.archive import MOST_CODE
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import declare
 from infra.kubernetes.results import Outputs
@@ -334,7 +335,8 @@ def run(*line: str, **changes: Any) -> Change:
             "models.no",
             "features.py imports it in line 2",
         ),
-        (write("data.csv", "x" * 1_048_577), "bytes", "code/data.csv (1048577 bytes)"),
+        (write("data.csv", "x" * (MOST_CODE + 1)), "bytes", "at most 8 MiB; the biggest files are data.csv"),
+        (run("python", "prepare.py", command=Command("workloads/churn", [".no/*"])), ".no/*", "names no file"),
         (link("data.csv", "/etc/hostname"), "churn", "data.csv is a link out of the folder"),
         (link("data.csv", "models"), "churn", "data.csv is a link to no file"),
         (link("data.csv", "data.csv"), "churn", "data.csv is a link to no file"),

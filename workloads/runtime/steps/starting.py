@@ -1,8 +1,8 @@
 """Becomes a program that starts in another folder than that of its code: `starting.py FOLDER PROGRAM ARGUMENT…`.
 
 It is started in the folder of the code, and finds there what the command line names: each word that is the path of
-a file there, and the modules of `python -m`. A folder below `$TMPDIR` is empty when the program starts. Standard
-library only, Python 3.9; this file runs without the package around it.
+a file there, and the modules of `python -m`; a script has that folder in `SLIPWAY_CODE`. A folder below `$TMPDIR`
+is empty when the program starts. Standard library only, Python 3.9; this file runs without the package around it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def main() -> NoReturn:
     except OSError as error:
         _fail(f"the program cannot start in {folder}: {error.strerror}: {error.filename}")
     os.environ["PWD"] = str(folder)
+    os.environ["SLIPWAY_CODE"] = str(code)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(code), os.environ.get("PYTHONPATH")]))
     try:
         os.execvp(words[0], words)
