@@ -49,6 +49,9 @@ LIBRARIES = "libraries"
 STARTER = "workloads/runtime/steps/starting.py"
 """The file that starts a program in another folder than that of its code."""
 
+NO_CODE = f"{CODE}/no-files"
+"""The empty file that ships with a step that has no files."""
+
 FOLDERS = "workloads.runtime.steps.folders"
 """The module by which an init container makes the folders of the store that a step has mounted."""
 
@@ -160,7 +163,8 @@ def command_bundle(command: Command, words: Sequence[str], root: Path, module: s
     """
     code = code_files(command, words)
     require_room(code)
-    below = {f"{CODE}/{path}": content for path, content in code.contents.items()}
+    # A program of the image may need none: the folder in which it starts has to be there all the same.
+    below = {f"{CODE}/{path}": content for path, content in code.contents.items()} or {NO_CODE: b""}
     executable = frozenset(f"{CODE}/{path}" for path in code.executable)
     modules = [module, *([FOLDERS] if command.mounts else [])]
     extra = [STARTER] if command.directory else []

@@ -368,6 +368,18 @@ def test_other_programs_ship_the_whole_folder_but_for_declarations(root: Path, l
     assert code == {"code/schema.json", *(f"code/{module}.py" for module in python)}
 
 
+def test_a_program_of_the_image_has_a_folder_to_start_in(root: Path) -> None:
+    (root / "workloads/churn/schema.json").unlink()
+    step = command("prepare", "python", "-c", "1")
+    for path in (root / "workloads/churn").rglob("*.py"):
+        path.unlink()
+
+    recording = declared(root, pipeline(step))
+
+    assert flags(jobs(recording)["churn-prepare"], "--code") == ["/bundle/code"]
+    assert any(path.startswith("code/") for path in shipped(recording, "churn-prepare"))
+
+
 def test_braces_and_dollars_reach_the_program_as_they_are(root: Path) -> None:
     texts = ["{{x}}", "$(HOME)", "echo $$ $HOME", "$$(HOME) $$$", "$"]
     step = command("prepare", "python", "prepare.py", *texts, environment={"A": "{{y}} $(HOME) $$ {output}"})
