@@ -31,6 +31,7 @@ LOST: Mapping[str, str] = {
 @dataclass(frozen=True)
 class Mount:
     """A folder that a container mounts. ``below`` is its path below the store, or below scratch space.
+    ``bucket`` says that it is one of a CSI driver's, which may be the store itself.
 
     ``volume`` and ``mount`` are the places of both in the manifest.
     """
@@ -41,6 +42,7 @@ class Mount:
     reads: bool
     volume: Place
     mount: Place
+    bucket: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def mounts(replica: Replica, container: Place, beside: Sequence[Document]) -> It
             source = mapping(volume[key])
             below = _joined(_named(key, source, name, beside), path)
             reads = bool(mount.get("readOnly") or source.get("readOnly"))
-            yield Mount(folder, below, scratch=False, reads=reads, volume=at_volume, mount=here)
+            yield Mount(folder, below, False, reads, at_volume, here, bucket=key == "csi")
     if is_volcano(content):
         for index, volume in enumerate(mappings(at(content, "spec", "volumes"))):
             here, name = ("spec", "volumes", index), str(volume.get("volumeClaimName") or f"volume-{index}")
@@ -120,6 +122,8 @@ def _scratch(mount: Mount, named: bool) -> Carried:
 
 def _data(mount: Mount, named: Set[str], texts: Sequence[str]) -> Carried:
     store, below = f"{{store}}/{mount.below}", f"copy its files into the store, below `{mount.below}`"
+    if mount.bucket:
+        below = f"{below} (a store that is this bucket has them: write `{{store}}`)"
     if mount.reads and named:
         return Carried(f"only read: {below}", store)
     if mount.reads:
