@@ -160,6 +160,29 @@ def test_a_step_that_is_killed_for_want_of_memory_is_told_so() -> None:
     assert f"`{SECTION}.memory`" in state.reason.fix
 
 
+@pytest.mark.parametrize(
+    ("level", "message", "told"),
+    [
+        ("s0:c27,c14", "PermissionError: [Errno 13] Permission denied: '/store/mnist/data'", True),
+        ("s0:c27,c14", "mkdir: cannot create directory '/store': Permission denied", True),
+        ("s0:c27,c14", "PermissionError: [Errno 13] Permission denied: '/stores/x'", False),
+        ("s0:c27,c14", "/store/mnist/data: no such file", False),
+        ("", "PermissionError: [Errno 13] Permission denied: '/store/mnist/data'", False),
+    ],
+)
+def test_a_refused_path_of_a_volume_is_told_with_its_label_where_selinux_is(
+    level: str, message: str, told: bool
+) -> None:
+    refused = fails(1, message)
+    refused["spec"]["containers"][0]["volumeMounts"] = [{"name": "store", "mountPath": "/store"}]
+    refused["spec"]["securityContext"] = {"seLinuxOptions": {"level": level}} if level else {}
+    reason = look(STEP, FAILED, refused).reason
+    assert message in reason.says
+    fix = reason.fix if told else ""
+    assert [value in fix for value in ("/store ", "s0:c27,c14", "container_file_t", "node/n1")] == [told] * 4
+    assert told or "SELinux" not in reason.fix
+
+
 def test_a_step_that_ran_past_its_limit_says_what_it_was_doing() -> None:
     waiting = look(STEP, JOB, pod(JOB, "a", FULL))
     late = job("mnist-train-1", condition("Failed", reason="DeadlineExceeded"), limit=600)

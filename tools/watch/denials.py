@@ -1,0 +1,40 @@
+"""What to do where SELinux keeps a program from a file that its mode lets it read or write."""
+
+import re
+
+from infra.review.stack import Properties, at, mapping, mappings, text
+
+DENIED = re.compile(r"[Pp]ermission denied|\bEACCES\b|\[Errno 13\]")
+
+DEVICES = "/dev/nvidia"
+
+
+def fix_of_denial(pod: Properties, container: str, words: str) -> str:
+    """How to find out whether SELinux refused the path that ``words`` name.
+
+    Empty where they do not say that a volume of the container was refused, or where its pod has no SELinux level:
+    OpenShift gives it to each pod, of the range of its namespace (docs.redhat.com, OpenShift 4, "Managing security
+    context constraints"). Files need the type ``container_file_t`` and the pod's level, or a level without
+    categories (container_selinux(8), read in November 2026).
+    """
+    level = text(at(pod, "spec", "securityContext", "seLinuxOptions", "level"))
+    if not level or not DENIED.search(words):
+        return ""
+    specs = mappings(at(pod, "spec", "containers"))
+    spec = next((spec for spec in specs if spec.get("name") == container), mapping(None))
+    folders = [text(mount.get("mountPath")) for mount in mappings(spec.get("volumeMounts"))]
+    path = next((folder for folder in [*folders, DEVICES] if folder and _names(words, folder)), "")
+    if not path:
+        return ""
+    node = text(at(pod, "spec", "nodeName")) or "NODE"
+    return (
+        f"where the mode of {path} allows it, SELinux does not: its files need the type container_file_t and the "
+        f"level {level} or s0. `oc debug node/{node} -- chroot /host grep denied /var/log/audit/audit.log` shows "
+        "what was refused (docs/openshift.md)"
+    )
+
+
+def _names(words: str, folder: str) -> bool:
+    """Whether ``words`` name a path at or below ``folder``; of devices, those that begin so."""
+    end = "" if folder == DEVICES else r"(?=$|[/\s'\":;,)])"
+    return re.search(rf"(?<![\w./-]){re.escape(folder.rstrip('/'))}{end}", words) is not None
