@@ -74,18 +74,21 @@ class Result:
 
 def results(store: Path, pipeline: str = "*") -> list[Result]:
     """The whole results in the store, the newest first; of one pipeline, or of all. Raises StoreError."""
-    made: list[Result] = []
     with store_errors(store):
-        places = sorted(store.glob(f"{pipeline}/*/*/{MANIFEST}"))
-    for place in places:
-        directory = place.parent
-        path = directory.relative_to(store).as_posix()
-        if path.startswith(".") or not _NAME.fullmatch(directory.name):
-            continue
-        with contextlib.suppress(NotWholeError, FileNotFoundError):
-            manifest, time = load_manifest(directory), place.stat().st_mtime
-            made.append(Result(path, time, manifest, facts_of(store, path), _usage(store, path)))
-    return sorted(made, key=lambda result: (result.made, result.path), reverse=True)
+        directories = [place.parent for place in sorted(store.glob(f"{pipeline}/*/*/{MANIFEST}"))]
+    made = [result(store, directory.relative_to(store).as_posix()) for directory in directories]
+    return sorted(filter(None, made), key=lambda result: (result.made, result.path), reverse=True)
+
+
+def result(store: Path, path: str) -> Result | None:
+    """The result in the directory `path`; None where there is no whole one. Raises StoreError."""
+    directory = store / path
+    if path.startswith(".") or not _NAME.fullmatch(directory.name):
+        return None
+    with contextlib.suppress(NotWholeError, FileNotFoundError):
+        manifest, made = load_manifest(directory), (directory / MANIFEST).stat().st_mtime
+        return Result(path, made, manifest, facts_of(store, path), _usage(store, path))
+    return None
 
 
 def inputs(result: Result, among: Iterable[Result]) -> dict[str, Result]:
