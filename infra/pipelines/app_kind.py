@@ -1,7 +1,7 @@
 """The contract of a kind of app, and what is checked of apps of all kinds in a ``pipeline.yaml``.
 
-Each kind is one class in a file beside this one: `page`, `notebook`, `tensorboard`, `tensorflow_serving` and
-`program`. ``APP_KINDS`` in `infra.pipelines.file.shape` lists them; nothing else asks of which kind an app is.
+Each kind is one class in a file beside this one: `page`, `notebook`, `tensorboard`, `mlflow`, `tensorflow_serving`
+and `program`. ``APP_KINDS`` in `infra.pipelines.file.shape` lists them; nothing else asks of which kind an app is.
 """
 
 from __future__ import annotations

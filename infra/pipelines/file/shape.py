@@ -27,6 +27,7 @@ from infra.pipelines.matrix import (
     MatrixStepSettings,
     Scalar,
 )
+from infra.pipelines.mlflow import MlflowApp
 from infra.pipelines.mounts import Mount, Mounted, references
 from infra.pipelines.notebook import NotebookApp
 from infra.pipelines.page import PageApp
@@ -42,7 +43,7 @@ from infra.schema.names import Image
 from infra.schema.problems import Path
 from infra.schema.quantities import seconds
 
-APP_KINDS = (ProgramApp, PageApp, NotebookApp, TensorBoardApp, ServingApp)
+APP_KINDS = (ProgramApp, PageApp, NotebookApp, TensorBoardApp, ServingApp, MlflowApp)
 """The kinds of apps."""
 
 if TYPE_CHECKING:

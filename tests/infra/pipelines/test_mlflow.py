@@ -1,0 +1,75 @@
+"""Apps of the kind `mlflow`: whose results they record, what they keep, and whom they answer."""
+
+import fnmatch
+import json
+from pathlib import Path
+from typing import Any
+
+from infra.pipelines import mlflow
+from infra.pipelines.discovery import apps_of
+from infra.pipelines.images import lock_problem
+from infra.settings.loading import load
+from tests.infra.pipelines.file_problems import problems
+from tests.infra.pipelines.shop import SHOP, stack, written
+from tests.support.checkout import ROOT
+from tests.support.stack_values import changed
+from workloads.apps.mlflow import serve
+
+NUMBER = {"steps.train.results": {"loss": "metrics.json#/loss", "curve": "curve.png"}}
+
+
+def declared(tmp_path: Path, app: dict[str, Any], changes: dict[str, Any]) -> Any:
+    folder = written(tmp_path / "shop", changed(SHOP, {**changes, "apps": {"runs": {"kind": "mlflow", **app}}}))
+    settings = load(stack(folder, {"apps": {"runs": {"pool": "cpu"}}})).pipelines["shop"]
+    (runs,) = apps_of(str(folder), settings)
+    return runs
+
+
+def test_it_records_the_steps_that_declare_what_can_be_measured(tmp_path: Path) -> None:
+    runs = declared(tmp_path, {}, NUMBER)
+    steps = json.loads(runs.environment[mlflow.RESULTS].format())
+    assert {name: [result["name"] for result in results] for name, results in steps.items()} == {"train": ["loss"]}
+    assert (runs.uses_store, runs.writes, runs.keeps_data) == (True, False, True)
+    # People watch it while steps run.
+    assert (runs.after, dict(runs.inputs), runs.connects) == ((), {}, ())
+
+
+def test_of_a_sweep_it_records_every_variant_of_the_step_that_is_named(tmp_path: Path) -> None:
+    several = {
+        "steps.train.matrix": {"colour": ["red", "blue"]},
+        "steps.train.run": ["python", "train.py", "{prepare}", "--output", "{output}", "{colour}"],
+    }
+    runs = declared(tmp_path, {"step": "train"}, several)
+    assert json.loads(runs.environment[mlflow.RESULTS].format()).keys() == {"train-red", "train-blue"}
+
+
+def test_a_step_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    content = changed(SHOP, {"apps": {"runs": {"kind": "mlflow", "step": "trian"}}})
+    texts = problems(written(tmp_path / "shop", content), stack(tmp_path / "shop"))
+    assert "`train`" in str(texts["apps.runs.step"])
+
+
+def test_it_answers_by_names_of_the_cluster_and_of_its_ingress_alone() -> None:
+    patterns = serve.allowed_hosts(frozenset({"runs.example.com"}))
+
+    def answers(host: str) -> bool:
+        # As mlflow/server/security_utils.py has it.
+        return any(fnmatch.fnmatch(host, name) if "*" in name else host == name for name in patterns)
+
+    for host in ("localhost:5000", "127.0.0.1:41234", "[::1]:5000", "a-b.ns.svc:5000"):
+        assert answers(host), host
+    assert answers("runs.example.com")
+    for host in (
+        "evil.example.com",
+        "10.evil.org",
+        "runs.example.com.evil.org",
+        "localhost.evil.org",
+        "evil.org:5000",
+    ):
+        assert not answers(host), host
+
+
+def test_its_lock_file_pins_all_that_it_needs() -> None:
+    lock = Path(ROOT, mlflow.REQUIREMENTS)
+    assert lock_problem(lock) is None
+    assert "\nmlflow==3." in lock.read_text(encoding="utf-8")

@@ -1,0 +1,214 @@
+"""Results in MLflow: each is a run once, whatever is interrupted, and with all that the store has of it."""
+
+import math
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.stores import add_result
+from workloads.apps.mlflow.api import Mlflow, MlflowError
+from workloads.apps.mlflow.importing import RESULT, Importer
+from workloads.apps.mlflow.records import parameters, record
+from workloads.runtime import history
+
+DECLARED = [
+    {"kind": "number", "name": "accuracy", "path": "metrics.json", "select": "/accuracy"},
+    {"kind": "number", "name": "absent", "path": "metrics.json", "select": "/absent"},
+    {"kind": "curves", "name": "history", "path": "metrics.json", "select": "/history", "unit": "epoch"},
+]
+FILES = {"metrics.json": {"accuracy": 0.5, "history": [{"epoch": 1, "loss": 3}, {"epoch": 2, "loss": 2}]}}
+COMMAND = [
+    "python",
+    "train.py",
+    "x.y=2",
+    "--data",
+    "{prepare}/a",
+    "--rate=0.1",
+    "-e",
+    "3",
+    "--shift",
+    "-1",
+    "--mixed",
+]
+FIRST, SECOND = "shop/train/aaaaaaaaaa", "shop/train/bbbbbbbbbb-20261122-0300"
+
+
+class Kept(Mlflow):
+    """Keeps runs in memory, and where they are in the table that MLflow has; refuses the call `trouble`."""
+
+    def __init__(self, database: Path) -> None:
+        super().__init__("http://127.0.0.1:0")
+        self.kept: dict[str, dict[str, Any]] = {}
+        self.trouble = ""
+        self.database = database
+        with sqlite3.connect(database) as connection:
+            connection.execute("CREATE TABLE runs (run_uuid TEXT, artifact_uri TEXT)")
+
+    def experiment(self, name: str) -> str:
+        return name
+
+    def runs(self, experiment: str) -> Iterator[dict[str, Any]]:
+        del experiment
+        for name, run in self.kept.items():
+            tags = [{"key": key, "value": value} for key, value in run["tags"].items()]
+            yield {"info": {"run_id": name, "run_name": run["name"]}, "data": {"tags": tags}}
+
+    def create(self, experiment: str, name: str, start: int, tags: Mapping[str, str]) -> str:
+        del experiment, start
+        run = f"run-{len(self.kept)}"
+        self.kept[run] = {
+            "name": name,
+            "tags": dict(tags),
+            "metrics": [],
+            "parameters": {},
+            "inputs": [],
+            "end": None,
+        }
+        with sqlite3.connect(self.database) as connection:
+            connection.execute("INSERT INTO runs VALUES (?, '')", (run,))
+        self._end("create")
+        return run
+
+    def log(
+        self,
+        run: str,
+        *,
+        metrics: Sequence[Mapping[str, Any]] = (),
+        parameters: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        self.kept[run]["parameters"].update(parameters or {})
+        self.kept[run]["metrics"] += [metric for metric in metrics if metric not in self.kept[run]["metrics"]]
+        self._end("log")
+        self.kept[run]["tags"].update(tags or {})
+
+    def log_inputs(self, run: str, datasets: Sequence[Mapping[str, str]]) -> None:
+        self.kept[run]["inputs"] = list(datasets)
+
+    def finish(self, run: str, end: int, name: str = "") -> None:
+        self._end("finish")
+        self.kept[run]["name"] = name or self.kept[run]["name"]
+        self.kept[run]["end"] = end
+
+    def _end(self, call: str) -> None:
+        if call == self.trouble:
+            raise MlflowError("gone")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    store = tmp_path / "store"
+    data = add_result(store, "shop/prepare/cccccccccc", {"data.json": [1]}, made=5)
+    facts = {"commit": "abc", "changed": True, "stack": "dev", "pool": "t4", "began": 10, "ended": 46, "rate": 100}
+    settings = {"command": COMMAND}
+    add_result(store, FIRST, FILES, made=50, inputs={"prepare": data}, settings=settings, facts=facts)
+    add_result(store, SECOND, FILES, made=60, inputs={"prepare": data}, settings=settings)
+    (store / "shop/train/dddddddddd").mkdir()
+    return store
+
+
+@pytest.fixture
+def mlflow(tmp_path: Path) -> Kept:
+    return Kept(tmp_path / "mlflow.db")
+
+
+def importer(mlflow: Kept, store: Path) -> Importer:
+    return Importer(mlflow, mlflow.database, store, "shop", {"train": DECLARED, "gone": []})
+
+
+def test_each_result_is_one_run_whatever_starts_anew(mlflow: Kept, store: Path) -> None:
+    first = importer(mlflow, store)
+    assert (first.look(), first.look()) == (2, 0)
+    assert importer(mlflow, store).look() == 0
+    assert {run["tags"]["directory"] for run in mlflow.kept.values()} == {FIRST, SECOND}
+    assert len(mlflow.kept) == 2
+    with sqlite3.connect(mlflow.database) as connection:
+        places = {place for (place,) in connection.execute("SELECT artifact_uri FROM runs")}
+    assert places == {(store / FIRST).as_uri(), (store / SECOND).as_uri()}
+
+
+@pytest.mark.parametrize("call", ["create", "log", "finish"])
+def test_what_was_interrupted_is_completed_and_not_recorded_twice(mlflow: Kept, store: Path, call: str) -> None:
+    mlflow.trouble = call
+    interrupted = importer(mlflow, store)
+    with pytest.raises(MlflowError):
+        interrupted.look()
+    mlflow.trouble = ""
+    interrupted.forget()
+    assert interrupted.look() == 2
+    assert len(mlflow.kept) == 2
+    for run in mlflow.kept.values():
+        assert run["end"]
+        curve = [metric["value"] for metric in run["metrics"] if metric["key"] == "history/loss"]
+        assert curve == [3, 2]
+
+
+def test_a_run_has_what_the_store_has_of_its_result(mlflow: Kept, store: Path) -> None:
+    importer(mlflow, store).look()
+    run = next(run for run in mlflow.kept.values() if run["tags"]["directory"] == FIRST)
+    assert run["parameters"] == {"rate": "0.1", "e": "3", "shift": "-1", "mixed": "true", "x.y": "2"}
+    last = {metric["key"]: (metric["value"], metric["step"]) for metric in run["metrics"]}
+    assert last == {"cost/seconds": (36, 0), "cost/usd": (1, 0), "accuracy": (0.5, 0), "history/loss": (2, 2)}
+    wanted = {"mlflow.source.git.commit": "abc", "stack": "dev", "pool": "t4", "digest": "a" * 10}
+    assert wanted.items() <= run["tags"].items()
+    assert [dataset["name"] for dataset in run["inputs"]] == ["prepare"]
+    by_clock = next(run for run in mlflow.kept.values() if run["tags"]["directory"] == SECOND)
+    assert by_clock["tags"]["scheduled"] == "20261122-0300"
+    assert "commit" not in by_clock["tags"]
+
+
+def test_what_is_noted_later_is_added_and_another_time_is_not(mlflow: Kept, store: Path) -> None:
+    importer(mlflow, store).look()
+    add_result(store, SECOND, FILES, made=999, settings={"command": COMMAND})
+    later = importer(mlflow, store)
+    # Results that were published again with other content are others; those before stay.
+    count = len(mlflow.kept)
+    later.look()
+    assert len({run["tags"][RESULT] for run in mlflow.kept.values()}) == len(mlflow.kept) >= count
+    (store / ".history/shop/train").mkdir(parents=True, exist_ok=True)
+    (store / ".history" / f"{FIRST}.json").write_text('{"commit": "def"}')
+    assert importer(mlflow, store).look() == 1
+    run = next(run for run in mlflow.kept.values() if run["tags"]["directory"] == FIRST)
+    assert run["tags"]["commit"] == "def"
+    assert run["name"] == "train aaaaaaaaaa def"
+
+
+def test_a_name_that_somebody_gave_stays(mlflow: Kept, store: Path) -> None:
+    importer(mlflow, store).look()
+    (run,) = (run for run in mlflow.kept.values() if run["name"] == "train bbbbbbbbbb 20261122-0300")
+    run["name"] = "the one in production"
+    place = store / ".history" / f"{SECOND}.json"
+    place.write_text('{"commit": "def"}')
+    assert importer(mlflow, store).look() == 1
+    assert (run["name"], run["tags"]["commit"]) == ("the one in production", "def")
+
+
+def test_gpus_count_by_their_seconds_and_emulated_ones_do_not(store: Path) -> None:
+    usage = store / ".usage" / SECOND
+    usage.mkdir(parents=True)
+    before = '{"seconds": 5, "gpus_asked": 2}'
+    (usage / "0.json").write_text(f'{{"seconds": 10, "gpus_asked": 2, "before": [{before}]}}')
+    (usage / "1.json").write_text('{"seconds": 10, "gpus_asked": 2, "gpus_emulated": "cpu"}')
+    result = history.result(store, SECOND)
+    assert result is not None
+    metrics = {metric["key"]: metric["value"] for metric in record(store, result, []).metrics}
+    assert metrics == {"cost/seconds": 10, "cost/gpu_seconds": 30}
+
+
+def test_arguments_of_a_module_are_parameters_and_odd_numbers_are_written_as_mlflow_reads_them(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "store"
+    settings = {"epochs": 3, "optimizer": {"name": "adam", "rate": 0.1}, "none": None}
+    add_result(store, "shop/train/aaaaaaaaaa", {"m.json": [math.nan, -math.inf, True]}, settings=settings)
+    result = history.result(store, "shop/train/aaaaaaaaaa")
+    assert result is not None
+    assert parameters(result) == {"epochs": "3", "optimizer.name": "adam", "optimizer.rate": "0.1"}
+    declared = [
+        {"kind": "number", "name": f"odd ({index})", "path": "m.json", "select": f"/{index}"} for index in range(3)
+    ]
+    metrics = {metric["key"]: metric["value"] for metric in record(store, result, declared).metrics}
+    assert metrics == {"odd _0_": "NaN", "odd _1_": "-Infinity"}

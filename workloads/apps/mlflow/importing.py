@@ -1,0 +1,150 @@
+"""Record the results of a pipeline in MLflow: each once, whatever was restarted meanwhile.
+
+The store has all results with their manifests. What MLflow lacks of them is recorded whenever this looks, so that
+steps know nothing of MLflow, need no way to it, and are recorded even if they ran while it was away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workloads.apps.mlflow.api import Mlflow
+from workloads.apps.mlflow.records import Record, record
+from workloads.runtime import history
+from workloads.runtime.store import store_errors
+
+RESULT, RECORDED = "slipway.result", "slipway.recorded"
+"""Tags of a run: the result that it stands for, and, written last, the fingerprint of what was recorded of it."""
+
+SETTLED = 3600.0
+"""Seconds after which nothing new is expected beside a result, and it is not read again until the next start: each
+reading costs requests where the store is a bucket."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A run that stands for a result: its ID, its name, and the fingerprint of what was recorded of it last."""
+
+    run: str
+    name: str
+    fingerprint: str = ""
+
+
+@dataclass
+class Importer:
+    """Brings results from `store` to `mlflow`, whose database is the SQLite file `database`.
+
+    `steps` maps the steps whose results are recorded to what their pipeline declares of them
+    (infra/pipelines/results.py).
+    """
+
+    mlflow: Mlflow
+    database: Path
+    store: Path
+    pipeline: str
+    steps: Mapping[str, Sequence[Mapping[str, Any]]]
+    _experiment: str = ""
+    _runs: dict[str, Known] | None = None
+    _settled: set[str] = field(default_factory=set[str])
+
+    def look(self) -> int:
+        """Record what is new; returns how many results that were.
+
+        Raises:
+            MlflowError: MLflow does not answer, or refuses.
+            StoreError: the store cannot be read.
+            sqlite3.Error: the database cannot be written.
+        """
+        if self._runs is None:
+            self._experiment = self.mlflow.experiment(self.pipeline)
+            self._runs = dict(_recorded(self.mlflow.runs(self._experiment)))
+        count = 0
+        for path, declared in self._unsettled():
+            result = history.result(self.store, path)
+            if result is not None:
+                count += self._record(result, declared)
+                if time.time() - result.made > SETTLED:
+                    self._settled.add(path)
+        return count
+
+    def forget(self) -> None:
+        """Ask MLflow again what it has: an answer of it was lost, and with it whether it did what it was asked."""
+        self._runs = None
+        self._settled.clear()
+
+    def _unsettled(self) -> Iterator[tuple[str, Sequence[Mapping[str, Any]]]]:
+        for step, declared in self.steps.items():
+            folder = self.store / self.pipeline / step
+            with store_errors(folder):
+                names = sorted(place.name for place in folder.iterdir()) if folder.is_dir() else []
+            for name in names:
+                if (path := f"{self.pipeline}/{step}/{name}") not in self._settled:
+                    yield path, declared
+
+    def _record(self, result: history.Result, declared: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether MLflow lacked something of `result`, which it then has."""
+        assert self._runs is not None
+        wanted = record(self.store, result, result.facts.get("results") or declared)
+        key = f"{result.path}@{result.manifest.digest[:16]}"
+        known = self._runs.get(key)
+        if known is None:
+            run = self.mlflow.create(self._experiment, wanted.full_name, wanted.start, {RESULT: key})
+            known = self._runs[key] = Known(run, wanted.full_name)
+        if known.fingerprint == wanted.fingerprint:
+            return False
+        # A name that somebody gave it stays.
+        name = wanted.full_name if known.name.startswith(wanted.name) else ""
+        self._write(known.run, wanted, name)
+        self._runs[key] = Known(known.run, name or known.name, wanted.fingerprint)
+        return True
+
+    def _write(self, run: str, wanted: Record, name: str) -> None:
+        self._link(run, wanted.directory)
+        self.mlflow.log(run, metrics=wanted.metrics, parameters=wanted.parameters, tags=wanted.tags)
+        self.mlflow.log_inputs(run, wanted.inputs)
+        self.mlflow.finish(run, wanted.end, name)
+        self.mlflow.log(run, tags={RECORDED: wanted.fingerprint})
+
+    def _link(self, run: str, directory: Path) -> None:
+        """Make the files of the result those of the run. MLflow's API has no word for it: there a run's files are
+        below its experiment's folder, into which they would have to be copied.
+        """
+        with contextlib.closing(sqlite3.connect(self.database, timeout=30)) as connection, connection:
+            connection.execute(
+                "UPDATE runs SET artifact_uri = ? WHERE run_uuid = ?", (directory.absolute().as_uri(), run)
+            )
+
+
+def keep_looking(importer: Importer, pause: float, *, longest: float = 300.0) -> None:
+    """Look every `pause` seconds, for ever; after trouble, which is said, at growing distances up to `longest`."""
+    while not importer.mlflow.is_ready():
+        time.sleep(1)
+    wait = pause
+    while True:
+        try:
+            count = importer.look()
+            wait = pause
+            if count:
+                print(f"Recorded {count} result{'s' * (count != 1)} of {importer.pipeline}", flush=True)
+        except Exception as error:
+            wait = min(2 * wait, longest)
+            message = f"warning: results are not recorded, next attempt in {wait:.0f} s: {error}"
+            print(message, file=sys.stderr, flush=True)
+            importer.forget()
+        time.sleep(wait)
+
+
+def _recorded(runs: Iterator[Mapping[str, Any]]) -> Iterator[tuple[str, Known]]:
+    """The runs that stand for a result, each behind its result."""
+    for run in runs:
+        tags = {tag["key"]: tag["value"] for tag in run.get("data", {}).get("tags", [])}
+        if RESULT in tags:
+            info = run["info"]
+            yield tags[RESULT], Known(info["run_id"], info.get("run_name", ""), tags.get(RECORDED, ""))

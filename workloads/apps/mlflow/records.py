@@ -1,0 +1,202 @@
+"""What MLflow is told of a result: its parameters, numbers, curves, inputs and tags, in MLflow's words.
+
+All of it is computed from the result alone, so that a result that is recorded twice is the same twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeGuard, cast
+
+from workloads.runtime.history import Result
+from workloads.runtime.json_values import AbsentError, value_at
+
+FORMAT = 1
+"""Part of each fingerprint. Raise it when something else is recorded of results: all are then recorded anew."""
+
+LONGEST_PARAMETER, LONGEST_TAG, LONGEST_NAME = 6000, 5000, 250
+"""Characters (mlflow/utils/validation.py, MLflow 3.17)."""
+
+_NO_NAME = re.compile(r"[^\w./ -]")
+_OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)(?:=(?P<value>.*))?", re.DOTALL)
+_OVERRIDE = re.compile(r"\+{0,2}(?P<name>[A-Za-z][\w./-]*)=(?P<value>.*)", re.DOTALL)
+_DIGITS = 10
+_DIGESTS = {"code", "fingerprint"}
+_DIRECTORY = re.compile(r"\{[\w-]+\}(?:/.*)?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A result as a run of MLflow. `commit` may be noted later than the rest. `start` and `end` are milliseconds
+    since the epoch, `metrics` and `inputs` as MLflow's API has them, and `directory` is where its files are.
+    """
+
+    name: str
+    commit: str
+    start: int
+    end: int
+    parameters: Mapping[str, str]
+    metrics: Sequence[Mapping[str, Any]]
+    inputs: Sequence[Mapping[str, str]]
+    tags: Mapping[str, str]
+    directory: Path
+
+    @property
+    def full_name(self) -> str:
+        """Its name with the commit: MLflow's page that compares runs shows names, and no tags."""
+        return f"{self.name} {self.commit}".strip()
+
+    @property
+    def fingerprint(self) -> str:
+        """Names all of it: another one is to be recorded again."""
+        # Without times: those of a store that was copied are others, and its results the same.
+        metrics = [[metric["key"], metric["value"], metric["step"]] for metric in self.metrics]
+        content = [FORMAT, self.parameters, metrics, self.inputs, self.tags]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def record(store: Path, result: Result, declared: Sequence[Mapping[str, Any]]) -> Record:
+    """What MLflow is told of `result`, of whose files those that are `declared` are read. Raises StoreError."""
+    end = round(1000 * result.made)
+    seconds = result.seconds
+    numbers = dict(_costs(result))
+    directory = store / result.path
+    metrics = [_metric(name, value, end) for name, value in numbers.items()]
+    for entry in declared:
+        metrics += _declared(directory, entry, end)
+    return Record(
+        name=" ".join(filter(None, (result.step, result.digest, result.mark))),
+        commit=str(result.facts.get("commit") or "")[:_DIGITS],
+        start=end - round(1000 * seconds) if seconds else end,
+        end=end,
+        parameters={_name(name): value[:LONGEST_PARAMETER] for name, value in parameters(result).items()},
+        metrics=metrics,
+        inputs=[
+            {"name": name, "digest": digest[:32], "source_type": "slipway", "source": json.dumps({"input": name})}
+            for name, digest in sorted(result.manifest.inputs.items())
+        ],
+        tags={name: value[:LONGEST_TAG] for name, value in _tags(result).items() if value},
+        directory=directory,
+    )
+
+
+def parameters(result: Result) -> dict[str, str]:
+    """The settings of a result: the options of its program's command line, or the arguments of its module."""
+    command = _command(result)
+    if command is not None:
+        return dict(_options(command))
+    # These are digests, which say nothing to people.
+    settings = {name: value for name, value in result.manifest.settings.items() if name not in _DIGESTS}
+    return dict(_flat(settings))
+
+
+def _command(result: Result) -> Sequence[str] | None:
+    """The command line of a step's program; None of a module."""
+    command: object = result.manifest.settings.get("command")
+    return [str(word) for word in cast("list[object]", command)] if isinstance(command, list) else None
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """``--epochs 3``, ``--epochs=3`` and ``epochs=3``, not those of directories; one without a value is `true`."""
+    rest = list(words)
+    while rest:
+        match = _OPTION.fullmatch(word := rest.pop(0)) or _OVERRIDE.fullmatch(word)
+        if match is None:
+            continue
+        value = match["value"]
+        if value is None:
+            value = rest.pop(0) if rest and not _OPTION.fullmatch(rest[0]) else "true"
+        if not _DIRECTORY.fullmatch(value):
+            yield match["name"], value
+
+
+def _flat(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(cast("dict[str, Any]", value), f"{before}{name}.")
+        elif value is not None:
+            yield f"{before}{name}", value if isinstance(value, str) else json.dumps(value)
+
+
+def _tags(result: Result) -> dict[str, str]:
+    facts, command = result.facts, _command(result)
+    commit = str(facts.get("commit") or "")
+    return {
+        # MLflow's own: its page shows the commit as the version.
+        "mlflow.source.git.commit": commit,
+        "mlflow.source.name": f"{result.pipeline}.{result.step}",
+        "mlflow.source.type": "JOB",
+        "commit": commit,
+        "changed": "uncommitted changes" if facts.get("changed") else "",
+        "stack": str(facts.get("stack") or ""),
+        "pool": str(facts.get("pool") or ""),
+        "image": str(facts.get("image") or ""),
+        "step": result.step,
+        "digest": result.digest,
+        "scheduled": result.mark,
+        "directory": result.path,
+        "command": shlex.join(command or []),
+    }
+
+
+def _costs(result: Result) -> Iterator[tuple[str, float]]:
+    """What it took. Numbers, and no tags: MLflow sorts and draws metrics alone."""
+    seconds = result.seconds
+    if seconds is None:
+        return
+    yield "cost/seconds", round(seconds, 1)
+    before = [cast("list[dict[str, Any]]", pod.get("before") or []) for pod in result.usage]
+    used = [_gpu_seconds(pod) for pods in (result.usage, *before) for pod in pods]
+    if any(used):
+        yield "cost/gpu_seconds", round(sum(used), 1)
+    rate = result.facts.get("rate")
+    if isinstance(rate, (int, float)):
+        yield "cost/usd", round(rate * seconds / 3600, 4)
+
+
+def _gpu_seconds(pod: Mapping[str, Any]) -> float:
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        # Where CPUs stood in for GPUs, none was used.
+        return 0.0 if pod.get("gpus_emulated") else float(pod["seconds"]) * int(pod["gpus_asked"])
+    return 0.0
+
+
+def _declared(directory: Path, entry: Mapping[str, Any], end: int) -> Iterator[dict[str, Any]]:
+    """The metrics of a declared number, or of the points of declared curves, as far as their file has them."""
+    kind, name = entry.get("kind"), str(entry.get("name"))
+    if kind not in {"number", "curves"}:
+        return
+    try:
+        value = value_at(directory, f"{entry['path']}#{entry.get('select', '')}")
+    except AbsentError:
+        return
+    if kind == "number" and _is_number(value):
+        yield _metric(name, value, end)
+    if kind == "curves" and isinstance(value, list):
+        for index, point in enumerate(cast("list[object]", value)):
+            for curve, number in cast("dict[str, object]", point).items() if isinstance(point, dict) else ():
+                # What numbers the points is their step.
+                if _is_number(number) and curve != entry.get("unit"):
+                    yield _metric(f"{name}/{curve}", number, end, index + 1)
+
+
+def _metric(name: str, value: float, time: int, step: int = 0) -> dict[str, Any]:
+    # Not JSON's numbers, but what MLflow reads in their place (Protocol Buffers' mapping to JSON).
+    written = value if math.isfinite(value) else "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
+    return {"key": _name(name), "value": written, "timestamp": time, "step": step}
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _name(text: str) -> str:
+    return _NO_NAME.sub("_", text)[:LONGEST_NAME]

@@ -1,0 +1,160 @@
+"""Run MLflow's own server, and record the results in the store in it.
+
+Run as `python -m workloads.apps.mlflow.serve --pipeline STORE/mnist --data DIR --host 0.0.0.0 --port 5000`, with
+what the pipeline declares of each step's results in SLIPWAY_RESULTS (JSON). DIR keeps the database.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.metadata
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from workloads.apps.mlflow.api import Mlflow
+from workloads.apps.mlflow.importing import Importer, keep_looking
+from workloads.runtime.exits import STORE_TROUBLE, USAGE, StepError, run
+from workloads.runtime.hosts import IN_CLUSTER, configured
+from workloads.runtime.steps.program import Forwarding
+from workloads.runtime.store import explain, write_atomically
+
+RESULTS = "SLIPWAY_RESULTS"
+
+DATABASE, ARTIFACTS, VERSION = "mlflow.db", "artifacts", "version"
+"""What is kept: runs, files that programs upload, and the version of MLflow that the database is of."""
+
+PAUSE = 30.0
+"""Seconds between two looks at the store."""
+
+QUIET: Mapping[str, str] = {
+    # It would tell its makers how it is used (mlflow.org/docs/latest/community/usage-tracking, MLflow 3.17).
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    # Eight more processes with 450 MB, for evaluations by language models.
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until the process is ended or the server ends; returns the server's exit code.
+
+    Raises:
+        StepError: USAGE without MLflow or what the pipeline declares; STORE_TROUBLE where the data directory
+            cannot be written or the database cannot be brought up to date.
+    """
+    options = _parse(arguments)
+    try:
+        steps = json.loads(os.environ[RESULTS])
+        version = importlib.metadata.version("mlflow")
+    except (KeyError, ValueError) as error:
+        raise StepError(USAGE, f"{RESULTS} has no JSON object with the results of each step") from error
+    except importlib.metadata.PackageNotFoundError as error:
+        raise StepError(
+            USAGE, "this Python has no MLflow; workloads/apps/mlflow/requirements.txt pins one"
+        ) from error
+    bring_up_to_date(options.data, version)
+    importer = Importer(
+        Mlflow(f"http://127.0.0.1:{options.port}"),
+        options.data / DATABASE,
+        options.pipeline.parent,
+        options.pipeline.name,
+        steps,
+    )
+    environment = {**os.environ, **QUIET}
+    with Forwarding(signal.SIGTERM) as signals:
+        server = subprocess.Popen(command(options, configured()), env=environment)
+        signals.to(server)
+        threading.Thread(target=keep_looking, args=(importer, options.every), daemon=True).start()
+        code = server.wait()
+    return 128 - code if code < 0 else code
+
+
+def command(options: argparse.Namespace, hosts: frozenset[str]) -> list[str]:
+    """MLflow's command line; `hosts` are the names by which people reach it from outside."""
+    return [
+        *(sys.executable, "-m", "mlflow", "server"),
+        *("--backend-store-uri", database_address(options.data)),
+        *("--serve-artifacts", "--artifacts-destination", (options.data / ARTIFACTS).absolute().as_uri()),
+        *("--host", options.host, "--port", str(options.port), "--workers", "1"),
+        # Probes ask every two seconds.
+        "--uvicorn-opts=--no-access-log",
+        *("--allowed-hosts", ",".join(allowed_hosts(hosts))),
+        *(["--cors-allowed-origins", ",".join(f"https://{host}" for host in sorted(hosts))] if hosts else []),
+    ]
+
+
+def allowed_hosts(hosts: frozenset[str]) -> list[str]:
+    """Patterns of the names that the server answers by: those of its own machine and of the cluster, and `hosts`.
+
+    MLflow compares the whole header `Host`, port included, with each (mlflow/server/security_utils.py, 3.17). The
+    patterns that it has by itself let names such as `10.example.com` pass, which a site can lead here (DNS
+    rebinding).
+    """
+    names = ["localhost", "127.0.0.1", "[[]::1]", *(f"*{ending}" for ending in IN_CLUSTER), *sorted(hosts)]
+    return [pattern for name in names for pattern in (name, f"{name}:*")]
+
+
+def bring_up_to_date(data: Path, version: str) -> None:
+    """Migrate the database of another version of MLflow, of which a copy is kept beside it.
+
+    Raises:
+        StepError: STORE_TROUBLE.
+    """
+    database, mark = data / DATABASE, data / VERSION
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        before = mark.read_text(encoding="utf-8").strip() if mark.exists() else ""
+        if before == version:
+            return
+        if database.exists():
+            _copy(database, data / f"{DATABASE}.{before or 'earlier'}")
+            words = [sys.executable, "-m", "mlflow", "db", "upgrade", database_address(data)]
+            print(f"MLflow {version}: the database is of {before or 'an unknown version'}", flush=True)
+            if code := subprocess.run(words, check=False, env={**os.environ, **QUIET}).returncode:
+                reason = f"{database} cannot be brought from MLflow {before} to {version} (exit code {code})"
+                raise StepError(STORE_TROUBLE, f"{reason}; as it was, it is in {DATABASE}.{before or 'earlier'}")
+        write_atomically(mark, f"{version}\n".encode())
+    except OSError as error:
+        raise StepError(STORE_TROUBLE, f"{error.filename or data}: {explain(error)}") from error
+    except sqlite3.Error as error:
+        raise StepError(STORE_TROUBLE, f"{database} cannot be copied: {error}") from error
+
+
+def database_address(data: Path) -> str:
+    """The database as SQLAlchemy has it."""
+    return f"sqlite:///{(data / DATABASE).absolute()}"
+
+
+def _copy(database: Path, copy: Path) -> None:
+    new = copy.with_name(f"{copy.name}.new")
+    new.unlink(missing_ok=True)
+    with (
+        contextlib.closing(sqlite3.connect(database)) as source,
+        contextlib.closing(sqlite3.connect(new)) as target,
+    ):
+        source.backup(target)
+    new.replace(copy)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m workloads.apps.mlflow.serve", description=__doc__)
+    add = parser.add_argument
+    add("--pipeline", type=Path, required=True, metavar="DIR", help="the pipeline's directory in the store")
+    add("--data", type=Path, required=True, metavar="DIR", help="what is kept: the database, uploaded files")
+    add("--host", default="127.0.0.1", help="address; 0.0.0.0 is all of this machine")
+    add("--port", type=int, default=5000)
+    add("--every", type=float, default=PAUSE, metavar="SECONDS", help="between two looks at the store")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    run(main)
