@@ -253,7 +253,11 @@ def uncommented(made: Draft) -> dict[str, Any]:
     return yaml.safe_load(head + key + section)["config"]
 
 
-APPS = {"mnist": {"serving", "page", "tensorboard", "notebook"}, "neighbours": {"show"}}
+APPS = {
+    "mnist": {"serving", "page", "tensorboard", "mlflow", "notebook"},
+    "fraud": {"mlflow"},
+    "neighbours": {"show"},
+}
 
 
 @pytest.mark.parametrize("cloud", PLACES)
@@ -267,9 +271,11 @@ def test_what_stands_there_as_a_comment_is_right_without_the_mark(cloud: str, na
     loaded = load(without_prefix(raw)).pipelines[name]
     assert loaded.schedule is not None
     apps = set(placed.get("apps", {}))
-    assert apps == {"mnist": {"serving", "page", "tensorboard", "notebook"}, "neighbours": {"show"}}.get(
-        name, set()
-    )
+    assert apps == {
+        "mnist": {"serving", "page", "tensorboard", "mlflow", "notebook"},
+        "fraud": {"mlflow"},
+        "neighbours": {"show"},
+    }.get(name, set())
     said = "\n".join(made.said)
     assert all(app in said for app in apps)
     assert ("billed" in said) is bool(apps)

@@ -1,6 +1,6 @@
 """The MNIST pipeline: prepare the data on a CPU pool, train on one accelerator pool, predict on another.
 
-Where a stack file asks for them, its apps stay after it: a model server, a page, TensorBoard and a notebook.
+Where a stack file asks for them, its apps stay after it: a model server, a page, TensorBoard, MLflow, a notebook.
 """
 
 import math
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
-from infra.pipelines import notebook, page, tensorboard, tensorflow_serving
+from infra.pipelines import mlflow, notebook, page, tensorboard, tensorflow_serving
 from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import (
     MultiNodeSettings,
@@ -23,6 +23,7 @@ from infra.pipelines.contract import (
     StepSettings,
     stored,
 )
+from infra.pipelines.mlflow import MlflowSettings
 from infra.pipelines.notebook import NotebookSettings
 from infra.pipelines.page import Page, PageSettings, Pictures
 from infra.pipelines.results import Column, Curves, Number, Picture, Table
@@ -95,6 +96,9 @@ class MnistApps(Model):
         default=None, description="A page on which people draw a digit and see what the served model reads."
     )
     tensorboard: TensorBoardSettings | None = Field(default=None, description="TensorBoard over the trainings.")
+    mlflow: MlflowSettings | None = Field(
+        default=None, description="MLflow, with every training as a run that can be compared with others."
+    )
     notebook: NotebookSettings | None = Field(
         default=None, description="JupyterLab beside the store, with the steps at hand."
     )
@@ -288,6 +292,8 @@ def apps(settings: Mnist) -> list[AppDeclaration]:
         declared.append(page.declaration("page", wanted.page, PAGE, {"prepare": "prepare"}))
     if wanted.tensorboard is not None:
         declared.append(tensorboard.declaration("tensorboard", wanted.tensorboard, "train"))
+    if wanted.mlflow is not None:
+        declared.append(mlflow.declaration("mlflow", wanted.mlflow, steps(settings)))
     if wanted.notebook is not None:
         server = SERVING if wanted.serving is not None else None
         declared.append(
