@@ -17,8 +17,10 @@ from infra.pipelines.pods import ProgramMount, Source
 from infra.placed import Command, Step
 from infra.platform import Platform
 from offline.rehearsal.cluster.kubelet import expand
-from offline.rehearsal.machine import boxes, launch
+from offline.rehearsal.machine import boxes, launch, programs
 from offline.rehearsal.machine.boxes import Box, BoxMount
+from offline.rehearsal.machine.environments import Software
+from offline.rehearsal.machine.programs import Program
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.stand_in import platform, step
@@ -150,3 +152,18 @@ def test_programs_with_paths_built_in_run_unmodified_in_their_pods(tmp_path: Pat
     files = {"mnist_saved_model/mnist.keras", "run/training_checkpoints/ckpt_1"}
     assert json.loads(manifest.read_text())["files"].keys() == files, "what went to scratch space is gone"
     assert "m ['0.png']" in run_pod(made, "gke-predict", tmp_path / "predict", store)
+
+
+def test_where_no_mounts_can_be_made_steps_that_need_them_are_refused_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    key = "gke/pipeline.yaml: steps.train.run"
+    declared = Program(of="gke.train", key=key, words=["python"], software=Software(), installed=False)
+    variants = [replace(declared, built_in=["/data"]) for _ in range(2)]
+    plain = replace(declared, of="gke.other")
+    monkeypatch.setattr(boxes, "available", lambda: False)
+    (problem,) = programs.problems([*variants, plain])
+    assert (problem.key, problem.value) == ("gke/pipeline.yaml: steps.train.mounts", "/data")
+    assert "unshare" in problem.fix
+    monkeypatch.setattr(boxes, "available", lambda: True)
+    assert programs.problems(variants) == []
