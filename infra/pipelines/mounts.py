@@ -144,8 +144,7 @@ def _mount(at: Path, mount: Mount, mountable: Mountable) -> Iterator[Finding]:
         fix = f"begin it with {_references(mountable)}: `{{store}}/uploads`"
         yield Finding(at, mount.folder, reason, fix, read=((*at, "folder"),))
         return
-    if source.below and (why := below_problem(source.below)):
-        reason = f"`{source.below}` is no folder below `{{{source.name}}}`: {why}"
+    if reason := _below_problem(source):
         yield Finding(at, mount.folder, reason, "write the names of folders, with `/` between them")
         return
     if source.name not in mountable:
@@ -177,10 +176,18 @@ def _directory(at: Path, directory: str, mounts: Mapping[str, Mount], mountable:
         reason = f"a program cannot start in `{{{source.name}}}`, which it may only read"
         mount = f'; or mount it: `mounts: {{/work: "{source.text}"}}` with `directory: /work`'
         yield Finding(at, directory, reason, fix + mount, read)
-    elif source.below and (why := below_problem(source.below)):
-        yield Finding(at, directory, f"`{source.below}` is no folder below `{{{source.name}}}`: {why}", fix)
+    elif reason := _below_problem(source):
+        yield Finding(at, directory, reason, fix)
     elif source.name == SCRATCH and (problem := mountable[SCRATCH]):
         yield Finding(at, directory, *problem, read=(("steps", SCRATCH),))
+
+
+def _below_problem(source: Source) -> str | None:
+    """What keeps the path behind a reference from being that of a folder; None where nothing does."""
+    if not source.below:
+        return None
+    why = "only its beginning can be a reference" if set("{}") & set(source.below) else below_problem(source.below)
+    return f"`{source.below}` is no folder below `{{{source.name}}}`: {why}" if why else None
 
 
 def _references(mountable: Mountable) -> str:

@@ -44,8 +44,8 @@ _NO_NEW_PRIVILEGES = 38
 _NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
 """CLONE_NEWNS and CLONE_NEWUSER of unshare(2)."""
 
-_BIND, _RECURSIVE, _PRIVATE, _DETACH = 0x1000, 0x4000, 0x40000, 2
-"""MS_BIND, MS_REC and MS_PRIVATE of mount(2), MNT_DETACH of umount2(2)."""
+_BIND, _RECURSIVE, _SLAVE, _DETACH = 0x1000, 0x4000, 0x80000, 2
+"""MS_BIND, MS_REC and MS_SLAVE of mount(2), MNT_DETACH of umount2(2)."""
 
 _MOUNT_SETATTR, _READ_ONLY, _RECURSIVELY, _HERE = 442, 1, 0x8000, -100
 """Of mount_setattr(2): its number, MOUNT_ATTR_RDONLY, AT_RECURSIVE and AT_FDCWD (Linux 5.12)."""
@@ -154,8 +154,8 @@ def _unshare() -> None:
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
         _write("/proc/self/gid_map", f"{group} {group} 1")
-    # Nothing that is mounted here is to be seen outside.
-    _mount("none", "/", _RECURSIVE | _PRIVATE)
+    # What is mounted here is not seen outside. What is unmounted there is gone here, too: nothing keeps it busy.
+    _mount("none", "/", _RECURSIVE | _SLAVE)
 
 
 def _write(path: str, text: str) -> None:

@@ -92,6 +92,8 @@ def test_a_bad_path_is_refused_with_a_fix(tmp_path: Path, path: str) -> None:
         ("{grid}", "matrix"),
         ("{depth}", "{store}"),
         ("{store}/../x", ".."),
+        ("{store}/{depth}", "reference"),
+        ("{store}{train}", "{store}"),
         ({"folder": "{train}", "write": True}, "{output}"),
         ({"write": True}, "folder"),
         (3, "folder"),
@@ -109,7 +111,9 @@ def test_mounts_that_overlap_are_refused(tmp_path: Path) -> None:
     assert len(wrong) == 2
 
 
-@pytest.mark.parametrize("directory", ["work", "/work", "{train}", "{store}/x", "{output}/../x", "{nothing}"])
+@pytest.mark.parametrize(
+    "directory", ["work", "/work", "{train}", "{store}/x", "{output}/../x", "{output}/{depth}", "{nothing}"]
+)
 def test_a_bad_directory_is_refused_with_a_fix(tmp_path: Path, directory: str) -> None:
     wrong, _ = read(tmp_path, directory=directory, mounts={"/data": "{store}"})
     assert wrong.keys() == {"directory"}
