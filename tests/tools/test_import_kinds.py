@@ -407,9 +407,12 @@ def test_folders_that_the_command_names_are_references(tmp_path: Path) -> None:
     result = step_of(imported(tmp_path, text))
     assert (result["run"][-1], "mounts" in result) == ("python x.py > {output}/a/b", False)
     scratch = text.replace("csi: {driver", "emptyDir: {}  # {")
-    assert step_of(imported(tmp_path, scratch))["run"][-1] == "python x.py > /tmp/bucket/a/b"
-    unnamed = step_of(imported(tmp_path, scratch.replace("/data/a/b", "log")))
-    assert unnamed["mounts"] == {"/data": "{scratch}/bucket"}
+    assert step_of(imported(tmp_path, scratch))["mounts"] == {"/data": "{scratch}/bucket"}
+    assert "mounts" not in step_of(imported(tmp_path, scratch.replace("/data", "/tmp/data")))
+    closed = step_of(imported(tmp_path, scratch.replace("/data", "/root/data")))
+    assert closed["run"][-1] == "python x.py > /tmp/bucket/a/b"
+    below = text.replace("mountPath: /data", "mountPath: /srv}, {name: bucket, mountPath: /srv/out")
+    assert refusals(tmp_path, below) == [f"spec.{CONTAINER}.volumeMounts[1]"]
 
 
 def test_a_claim_is_named_after_its_volume_and_a_directory_is_kept(tmp_path: Path) -> None:
@@ -421,3 +424,16 @@ def test_a_claim_is_named_after_its_volume_and_a_directory_is_kept(tmp_path: Pat
     )
     assert mixed["directory"] == "/mnt/fileserver/jobs"
     assert mixed["mounts"] == {"/mnt/fileserver": {"folder": "{store}/share1", "write": True}}
+
+
+def test_a_bucket_by_its_address_is_said_to_be_out_of_reach(tmp_path: Path) -> None:
+    text = JAX.replace("train.py", "/opt/model.py, --dir=s3://mine/mnist, --out=s3://mine/export")
+    [note] = [note for note in imported(tmp_path, text).notes if note.value == "s3://mine"]
+    assert not note.carried
+    assert "{store}" in note.text
+
+
+def test_a_folder_of_a_bucket_that_is_only_read_is_one_of_the_store(tmp_path: Path) -> None:
+    volume = "spec: {accessModes: [ReadOnlyMany], mountOptions: [region eu-west-1, prefix sets/v3/], "
+    text = QUEUE.replace("COMMAND", "command: [python, worker.py]").replace("spec: {csi", f"{volume}csi", 1)
+    assert step_of(imported(tmp_path, text))["mounts"] == {"/mnt/fileserver": "{store}/share1/sets/v3"}

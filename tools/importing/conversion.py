@@ -64,6 +64,8 @@ ONLY_IN_POD = re.compile(r"\$\((\w+)\)")
 FOLDER_CHANGE = re.compile(r"\s*cd\s+(?P<folder>[^\s;&|]+)\s*(;|&&)\s*")
 """How the command of a shell begins that goes to another folder."""
 
+BUCKET = re.compile(r"\b(?:gs|s3a?)://[^/\s\"']+")
+
 JAX_DETECTION = re.compile(r"jax\.distributed\.initialize\(\s*\)")
 
 UNKNOWN = re.compile(r"\$\((?P<variable>[A-Za-z_]\w*)\)|%(?P<mark>[A-Za-z]\w*)%")
@@ -333,8 +335,13 @@ class _Conversion:
 
     def _mount(self, mount: Mount, value: object) -> None:
         at = path_text(mount.mount)
+        folders = [path for path in self.mounts if path != mount.folder]
+        nested = [path for path in folders if covers(path, mount.folder) or covers(mount.folder, path)]
         if problem := path_problem(mount.folder):
             self.refused.append(Problem(at, mount.folder, *problem))
+        elif nested:
+            reason, fix = f"it and {nested[0]} are one below the other", "mount two folders side by side"
+            self.refused.append(Problem(at, mount.folder, reason, fix))
         elif self.mounts.setdefault(mount.folder, value) != value:
             reason = "another role mounts something else there, and all pods of a step are alike"
             self.refused.append(Problem(at, mount.folder, reason, "mount it at another path"))
@@ -419,8 +426,19 @@ class _Conversion:
                 text = f"write `schedule: {section}` below the pipeline in the stack file"
                 self.notes.append(Note("spec.schedule", str(cron), text))
 
+    def _say_buckets(self) -> None:
+        """The addresses of buckets in words and values: the identity of pods goes no further than the store."""
+        addresses = dict.fromkeys(match[0] for text in self.texts for match in BUCKET.finditer(text))
+        if addresses:
+            text = (
+                "the right to use it: pods may use the stack's store alone. Write `{output}` for what the program "
+                "writes there, and `{store}/…` for what it reads"
+            )
+            self.notes.append(Note("command, env", ", ".join(addresses), text, carried=False))
+
     def _leave(self) -> None:
         self._say_schedule()
+        self._say_buckets()
         for document in self.manifest.beside:
             metadata = value_at(document.content, ("metadata",))
             what = " ".join(str(part) for part in (document.content.get("kind"), metadata.get("name")) if part)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.kubernetes.pod import SHARED_MEMORY
+from infra.pipelines.mounts import covers, path_problem
 from infra.review.stack import at, items, mapping, mappings
 from infra.schema.problems import Problem
 from tools.importing.document import Document, Place, path_text, value_at
@@ -16,6 +17,12 @@ NAME_KEYS = ("bucketName", "volume", "volumeHandle")
 """Where a CSI driver has the name of what it mounts: Cloud Storage FUSE, Mountpoint for S3 the bucket, Filestore
 its share, others their own handle (GoogleCloudPlatform/gcs-fuse-csi-driver, awslabs/mountpoint-s3-csi-driver and
 kubernetes-sigs/gcp-filestore-csi-driver, examples of their repositories, November 2026)."""
+
+PREFIX = re.compile(r"(?:--)?(?:prefix|only-dir)[= :]\"?([^\"]+)\"?")
+"""The mount option for a folder of the bucket: ``prefix`` of Mountpoint for S3, ``only-dir`` of Cloud Storage FUSE
+(awslabs/mountpoint-s3, doc/CONFIGURATION.md, and GoogleCloudPlatform/gcsfuse, docs, November 2026)."""
+
+READ_ONLY = "ReadOnlyMany"
 
 SCRATCH = ("emptyDir", "ephemeral")
 
@@ -69,9 +76,9 @@ def mounts(replica: Replica, container: Place, beside: Sequence[Document]) -> It
         if folder == SHARED_MEMORY or any(key in volume for key in SCRATCH):
             yield Mount(folder, _joined(name, path), scratch=True, reads=False, volume=at_volume, mount=here)
         elif key := next((key for key in DATA if key in volume), ""):
-            source = mapping(volume[key])
-            below = _joined(_named(key, source, name, beside), path)
-            reads = bool(mount.get("readOnly") or source.get("readOnly"))
+            source, spec = mapping(volume[key]), _persistent_volume(mapping(volume[key]), beside)
+            below = _joined(_named(key, source, spec, name), _prefix(source, spec), path)
+            reads = bool(mount.get("readOnly") or source.get("readOnly") or spec.get("accessModes") == [READ_ONLY])
             yield Mount(folder, below, False, reads, at_volume, here, bucket=key == "csi")
     if is_volcano(content):
         for index, volume in enumerate(mappings(at(content, "spec", "volumes"))):
@@ -114,7 +121,9 @@ def carry(mount: Mount, texts: Sequence[str]) -> Carried:
 
 
 def _scratch(mount: Mount, named: bool) -> Carried:
-    if named:
+    if covers("/tmp", mount.folder):
+        return Carried("pods have a `/tmp` of their own; a folder in it the program has to make")
+    if named and path_problem(mount.folder):
         path = f"/tmp/{mount.below}"
         return Carried(f"an empty folder: `{path}`, which the program has to make", path)
     return Carried("an empty folder, which `mounts` shows there", mounted=f"{{scratch}}/{mount.below}")
@@ -123,7 +132,7 @@ def _scratch(mount: Mount, named: bool) -> Carried:
 def _data(mount: Mount, named: Set[str], texts: Sequence[str]) -> Carried:
     store, below = f"{{store}}/{mount.below}", f"copy its files into the store, below `{mount.below}`"
     if mount.bucket:
-        below = f"{below} (a store that is this bucket has them: write `{{store}}`)"
+        below = f"{below} (where the store is this bucket, write `{{store}}` for its name)"
     if mount.reads and named:
         return Carried(f"only read: {below}", store)
     if mount.reads:
@@ -159,17 +168,30 @@ def _joined(*parts: str) -> str:
     return "/".join(clean for part in parts if (clean := re.sub(r"[^\w./-]+", "", part).strip("/")))
 
 
-def _named(key: str, source: Mapping[str, Any], volume: str, beside: Sequence[Document]) -> str:
+def _named(key: str, source: Mapping[str, Any], spec: Mapping[str, Any], volume: str) -> str:
     """The name of what a volume holds: the bucket's, where a claim's volume says it in the same manifest."""
     if key != "persistentVolumeClaim":
         return _source_name(source) or volume
     claim = str(source.get("claimName") or volume)
+    return _source_name(mapping(spec.get("csi") or spec.get("nfs"))) or claim
+
+
+def _persistent_volume(source: Mapping[str, Any], beside: Sequence[Document]) -> Mapping[str, Any]:
+    """The spec of the PersistentVolume of a claim, where it is in the same manifest."""
     for document in beside:
         content = document.content
-        if content.get("kind") == "PersistentVolume" and _is_for(content, claim, beside):
-            spec = mapping(content.get("spec"))
-            return _source_name(mapping(spec.get("csi") or spec.get("nfs"))) or claim
-    return claim
+        if content.get("kind") == "PersistentVolume" and _is_for(content, str(source.get("claimName")), beside):
+            return mapping(content.get("spec"))
+    return {}
+
+
+def _prefix(source: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    """The folder of its bucket that a CSI driver mounts; empty where that is all of it."""
+    options = [*items(spec.get("mountOptions"))]
+    for attributes in (source.get("volumeAttributes"), at(spec, "csi", "volumeAttributes")):
+        options += str(mapping(attributes).get("mountOptions") or "").split(",")
+    prefixes = [match[1] for option in options if (match := PREFIX.fullmatch(str(option).strip()))]
+    return prefixes[0] if prefixes else ""
 
 
 def _is_for(volume: Mapping[str, Any], claim: str, beside: Sequence[Document]) -> bool:
