@@ -224,6 +224,9 @@ class _Conversion:
         folder = str(container.get("workingDir") or "")
         directory = self._directory(folder, mounts)
         self.directories.add(directory)
+        if folder and not directory:
+            text = "the step starts in the folder of its code; name files of the image by their whole path"
+            self.notes.append(Note(path_text((*place, "workingDir")), folder, text))
         folder = "" if directory else folder
         self._environment(replica, place, pod, mounts)
         words = [str(word) for key in ("command", "args") for word in items(document.get(*place, key))]
