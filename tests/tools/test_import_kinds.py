@@ -316,6 +316,23 @@ def test_the_endpoint_of_an_elastic_training_is_set_where_a_command_names_it(tmp
     )
 
 
+def test_the_index_of_a_job_is_the_rank(tmp_path: Path) -> None:
+    job_set = JOB_SET.replace("--rank=$NODE", "--rank=$(JOB_COMPLETION_INDEX)")
+    result = imported(tmp_path, job_set)
+    assert result.variables["JOB_COMPLETION_INDEX"] == "$(RANK)"
+    assert not result.pipeline.get("parameters")
+
+
+def test_a_program_beside_the_manifest_that_asks_the_api_is_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import jax\njax.distributed.initialize()\n")
+    path = tmp_path / "manifest.yaml"
+    path.write_text(JAX)
+    manifest = read(path)
+    files = draft(manifest, convert(manifest), "imported-by-tests", None).files
+    assert not isinstance(files, str)
+    assert "cluster_detection_method" in files["pipeline.yaml"]
+
+
 def test_a_program_that_asks_the_api_is_warned_of(tmp_path: Path) -> None:
     text = JAX.replace("train.py", '-c, "import jax; jax.distributed.initialize()"')
     assert any(
@@ -409,6 +426,9 @@ def test_folders_that_the_command_names_are_references(tmp_path: Path) -> None:
     scratch = text.replace("csi: {driver", "emptyDir: {}  # {")
     assert step_of(imported(tmp_path, scratch))["mounts"] == {"/data": "{scratch}/bucket"}
     assert "mounts" not in step_of(imported(tmp_path, scratch.replace("/data", "/tmp/data")))
+    assert refusals(tmp_path, text.replace("readOnly: false", "subPathExpr: $(POD)"))
+    limited = imported(tmp_path, scratch.replace("emptyDir: {}", "emptyDir: {sizeLimit: 9Gi}"))
+    assert any("9Gi" in note.text for note in limited.notes)
     closed = step_of(imported(tmp_path, scratch.replace("/data", "/root/data")))
     assert closed["run"][-1] == "python x.py > /tmp/bucket/a/b"
     below = text.replace("mountPath: /data", "mountPath: /srv}, {name: bucket, mountPath: /srv/out")

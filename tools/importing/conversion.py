@@ -20,7 +20,15 @@ from tools.importing.kinds import CRON_JOB, kinds
 from tools.importing.manifest import Manifest
 from tools.importing.pods import Replica, job_place, program_container
 from tools.importing.refusals import problems
-from tools.importing.variables import ENDPOINT, INDEX, RENDEZVOUS, SET, host_problems, replace_hosts
+from tools.importing.variables import (
+    ENDPOINT,
+    INDEX,
+    INDEX_VARIABLE,
+    RENDEZVOUS,
+    SET,
+    host_problems,
+    replace_hosts,
+)
 from tools.importing.volumes import Mount, carry, lost_problems, mounts, path_pattern
 from tools.new.writing import RefusedError
 
@@ -264,12 +272,8 @@ class _Conversion:
         return OPEN.sub(lambda match: match[0] if match[1] in known | SEARCHED else f"$({match[1]})", word)
 
     def _say_of_jax(self, place: Place, words: Sequence[str]) -> None:
-        if self.together and (match := JAX_DETECTION.search(" ".join(words))):
-            text = (
-                "JAX asks the Kubernetes API for the other pods, which a step may not: pass `num_processes`, "
-                '`process_id` and `cluster_detection_method="deactivate"` (docs/distributed.md)'
-            )
-            self.notes.append(Note(path_text((*place, "command")), match[0], text, carried=False))
+        if self.together:
+            self.notes += jax_notes(path_text((*place, "command")), " ".join(words))
 
     def _environment(self, replica: Replica, place: Place, pod: _Pod, mounts: Mapping[str, str]) -> None:
         variables = items(value_at(replica.document.content, place).get("env"))
@@ -303,7 +307,8 @@ class _Conversion:
             parts.append(literal(text[end : match.start()]))
             if match["variable"] and name in environment:
                 parts.append(environment[name])
-            elif match["variable"] and (self._is_set(name) or name in COMMANDS):
+            elif match["variable"] and (self._is_set(name) or name in {*COMMANDS, INDEX_VARIABLE}):
+                self.variables |= {name: "$(RANK)"} if name == INDEX_VARIABLE else {}
                 parts.append(match[0])
             else:
                 key = f"{name}_value" if name in SECTION_KEYS else name
@@ -492,6 +497,16 @@ def _programs(run: Sequence[str]) -> list[str]:
             # A quotation that has no end: the shell will say so.
             return []
     return list(dict.fromkeys(word for word in words if re.search(r"^[^-{:][^{:]*\.(py|sh)$", word)))
+
+
+def jax_notes(at: str, program: str) -> Iterator[Note]:
+    """What is said of a program on several nodes in which JAX is to find the others by itself."""
+    if match := JAX_DETECTION.search(program):
+        text = (
+            "JAX asks the Kubernetes API for the other pods, which a step may not: pass `num_processes`, "
+            '`process_id` and `cluster_detection_method="deactivate"` (docs/distributed.md)'
+        )
+        yield Note(at, match[0], text, carried=False)
 
 
 def _is_amount(key: str, amount: object) -> bool:

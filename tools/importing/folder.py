@@ -13,7 +13,7 @@ from infra.kubernetes.bundle import left_out
 from infra.pipelines.discovery import ROOT, WORKLOADS
 from infra.schema.problems import Problem
 from infra.settings.checks.pipelines import section_name_findings
-from tools.importing.conversion import STARTER, STEP, Imported, Note
+from tools.importing.conversion import STARTER, STEP, Imported, Note, jax_notes
 from tools.importing.manifest import Manifest
 from tools.new.writing import Draft, RefusedError, name_clashes
 
@@ -39,6 +39,8 @@ def draft(manifest: Manifest, imported: Imported, name: str, code: Path | None) 
     if problems := problems or name_clashes("NAME", name, target, ROOT):
         raise RefusedError(problems)
     files = _program(manifest, imported, code)
+    if "nodes" in imported.pipeline["steps"][STEP]:
+        imported.notes += [note for path, text in files.items() for note in jax_notes(path, text)]
     missing = [program for program in imported.programs if not program.startswith("/") and program not in files]
     if imported.starter and (programs := sorted({*filter(_is_python, files), *filter(_is_python, missing)})):
         # It starts them by name, and only what a program imports travels by itself.

@@ -111,7 +111,7 @@ def _train_job_problems(document: Document) -> Iterator[Problem]:
     if document.content.get("kind") != TRAIN_JOB:
         return
     spec = mapping(document.content.get("spec"))
-    for key in ("runtimePatches", "podTemplateOverrides"):
+    for key in ("runtimePatches", "podTemplateOverrides", "podSpecOverrides"):
         if spec.get(key):
             yield Problem(
                 f"spec.{key}",

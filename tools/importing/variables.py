@@ -37,6 +37,9 @@ INDEX = "job-completion-index"
 """In the field of a pod that has its index in a Job, an annotation or a label (kubernetes.io/docs/tasks/job/
 indexed-parallel-processing-static, November 2026)."""
 
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+"""The variable that Kubernetes gives the containers of an Indexed Job."""
+
 RANK_0 = "$(MASTER_ADDR)"
 
 

@@ -1,5 +1,6 @@
 """What the folders become that a pod of a manifest mounts: the store, the step's output, or scratch space."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -38,7 +39,8 @@ LOST: Mapping[str, str] = {
 @dataclass(frozen=True)
 class Mount:
     """A folder that a container mounts. ``below`` is its path below the store, or below scratch space.
-    ``bucket`` says that it is one of a CSI driver's, which may be the store itself.
+    ``bucket`` says that it is one of a CSI driver's, which may be the store itself. ``options`` are those of a
+    volume with scratch space.
 
     ``volume`` and ``mount`` are the places of both in the manifest.
     """
@@ -50,6 +52,7 @@ class Mount:
     volume: Place
     mount: Place
     bucket: bool = False
+    options: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ def mounts(replica: Replica, container: Place, beside: Sequence[Document]) -> It
         here = (*container, "volumeMounts", index)
         path = str(mount.get("subPath") or "").strip("/")
         if folder == SHARED_MEMORY or any(key in volume for key in SCRATCH):
-            yield Mount(folder, _joined(name, path), scratch=True, reads=False, volume=at_volume, mount=here)
+            options = "".join(f", {json.dumps(volume[key])}" for key in SCRATCH if volume.get(key))
+            yield Mount(folder, _joined(name, path), True, False, at_volume, here, options=options)
         elif key := next((key for key in DATA if key in volume), ""):
             source, spec = mapping(volume[key]), _persistent_volume(mapping(volume[key]), beside)
             below = _joined(_named(key, source, spec, name), _prefix(source, spec), path)
@@ -92,6 +96,9 @@ def lost_problems(replica: Replica, container: Place, texts: Sequence[str]) -> I
     volumes = map(mapping, items(value_at(replica.document.content, replica.spec).get("volumes")))
     kinds = {str(volume.get("name")): next((key for key in volume if key != "name"), "") for volume in volumes}
     for index, mount in enumerate(_mounts(replica, container)):
+        if expression := mount.get("subPathExpr"):
+            reason, fix = "it is a folder for each pod, and all pods of a step mount the same", "write `subPath`"
+            yield Problem(path_text((*container, "volumeMounts", index)), expression, reason, fix)
         kind, folder = kinds.get(str(mount.get("name")), ""), str(mount.get("mountPath") or "").rstrip("/")
         if kind in {"", *SCRATCH, *DATA} or folder in {"", SHARED_MEMORY}:
             continue
@@ -121,18 +128,19 @@ def carry(mount: Mount, texts: Sequence[str]) -> Carried:
 
 
 def _scratch(mount: Mount, named: bool) -> Carried:
+    size = f"; its size is the step's `ephemeral_storage`, whatever it was{mount.options}" if mount.options else ""
     if covers("/tmp", mount.folder):
-        return Carried("pods have a `/tmp` of their own; a folder in it the program has to make")
+        return Carried(f"pods have a `/tmp` of their own; a folder in it the program has to make{size}")
     if named and path_problem(mount.folder):
         path = f"/tmp/{mount.below}"
-        return Carried(f"an empty folder: `{path}`, which the program has to make", path)
-    return Carried("an empty folder, which `mounts` shows there", mounted=f"{{scratch}}/{mount.below}")
+        return Carried(f"an empty folder: `{path}`, which the program has to make{size}", path)
+    return Carried(f"an empty folder, which `mounts` shows there{size}", mounted=f"{{scratch}}/{mount.below}")
 
 
 def _data(mount: Mount, named: Set[str], texts: Sequence[str]) -> Carried:
     store, below = f"{{store}}/{mount.below}", f"copy its files into the store, below `{mount.below}`"
     if mount.bucket:
-        below = f"{below} (where the store is this bucket, write `{{store}}` for its name)"
+        below = f"{below} (a store that is this bucket: `{{store}}`), mounted as the store is"
     if mount.reads and named:
         return Carried(f"only read: {below}", store)
     if mount.reads:
