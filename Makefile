@@ -124,7 +124,7 @@ $(SHOWN):
 endif
 
 show: $(VENV)/.runtime ## Show results of a stack that is up: make show STACK=local predictions, runs, compare … [REHEARSAL=1]
-	@$(BIN)/python -m $(if $(filter runs compare,$(firstword $(SHOWN))),tools.history $${REHEARSAL:+--rehearsal},tools.show) \
+	@$(BIN)/python -m $(if $(filter runs compare retention,$(firstword $(SHOWN))),tools.history $${REHEARSAL:+--rehearsal},tools.show) \
 		$${STACK:+--stack "$$STACK"} $(foreach word,$(SHOWN),'$(subst ','\'',$(word))')
 
 # A step that failed, and a stack that cannot be read, are exit codes of their own, which make turns into 2.

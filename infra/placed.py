@@ -102,6 +102,9 @@ STORE_GATE, DEVICES_GATE, ACCELERATOR_GATE, NETWORK_GATE = GATES = (
 SCHEDULED_RUN = "scheduled-run"
 """What stands in front of the pipeline's name in the names of what runs it by the clock."""
 
+RETENTION = "retention"
+"""What stands in front of the pipeline's name in the names of what deletes results of its old runs."""
+
 IDLE_WATCH = "idle-watch"
 """What stands in front of an app's name in the names of what stops it while nobody uses it."""
 
@@ -128,6 +131,7 @@ SAMPLER = "sampler"
 OWN_NAMES: Mapping[str, str] = {
     **dict.fromkeys(GATES, "Jobs of that name are gates"),
     SCHEDULED_RUN: "Jobs of that name run other pipelines by the clock",
+    RETENTION: "Jobs of that name delete results of old runs",
     IDLE_WATCH: "Jobs of that name stop apps that nobody uses",
     IMAGE_BUILD: "Jobs of that name build images",
     PACKAGES: f"`{PACKAGES}/` of the store has the packages that images lack",
@@ -254,7 +258,7 @@ class Step:
     @property
     def is_own(self) -> bool:
         """Whether it is one of a pipeline's own steps: no gate, and nothing that installs what others need."""
-        return not self.supplements and self.pipeline not in (*GATES, PACKAGES)
+        return not self.supplements and self.pipeline not in (*GATES, PACKAGES, RETENTION)
 
     @property
     def publishes(self) -> bool:

@@ -15,6 +15,7 @@ from infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_poo
 from infra.kubernetes.job import StepJob, disruptions_ignored, job_annotations, job_spec
 from infra.kubernetes.labels import NAME, PART_OF, job_labels
 from infra.kubernetes.pod import RECORD_VARIABLE, bundle_map, from_secret, template
+from infra.kubernetes.retention import TIME_LIMIT, RetentionArgs, retention_step
 from infra.kubernetes.run import Run, plan
 from infra.kubernetes.workspace import Workspace
 from infra.objects import wait_for
@@ -268,7 +269,8 @@ HISTORY = 3
 class PipelineScheduleArgs:
     """``jobs`` are those of the pipeline, ``root`` is the repository, and ``image`` one with Python.
 
-    ``webhook`` is the address that is notified of how runs end; None: no address is.
+    ``webhook`` is the address that is notified of how runs end; None: no address is. With ``retention`` each run
+    ends with a Job that deletes results of old ones.
     """
 
     pipeline: str
@@ -279,6 +281,7 @@ class PipelineScheduleArgs:
     image: str
     root: Path
     webhook: str | None = None
+    retention: RetentionArgs | None = None
 
 
 def identity(
@@ -324,16 +327,23 @@ class PipelineSchedule(pulumi.ComponentResource):
         )
         rules = _rules(called, notifies=args.webhook is not None)
         binding = identity(name, called, workspace.namespace, labels=labels, rules=rules, opts=on_cluster)
+        retained = _retention(args)
+        planned = [_plan_job(job, args) for job in args.jobs]
+        planned += [_plan_retention(retained, planned, workspace)] if retained else []
         jobs = k8s.core.v1.ConfigMap(
             f"{name}-jobs",
             metadata=metadata,
-            data={"jobs.json": pulumi.Output.json_dumps([_plan_job(job, args) for job in args.jobs])},
+            data={"jobs.json": pulumi.Output.json_dumps(planned)},
             opts=on_cluster,
         )
-        limits = _admission(name, called, args, labels, on_cluster)
+        created = [*(job.run for job in args.jobs), *([retained] if retained else [])]
+        limits = _admission(name, called, created, workspace, labels=labels, opts=on_cluster)
         told = _webhook(name, called, args, labels, on_cluster)
         run = plan(_step(called, args), args.root)
-        bundle = config_map(bundle_map(run), run.bundle, workspace.namespace, labels, on_cluster)
+        bundles = [
+            config_map(bundle_map(shipped), shipped.bundle, workspace.namespace, labels, on_cluster)
+            for shipped in (run, *([retained] if retained else []))
+        ]
         k8s.batch.v1.CronJob(
             name,
             metadata=metadata,
@@ -360,7 +370,7 @@ class PipelineSchedule(pulumi.ComponentResource):
                 on_cluster,
                 binding,
                 jobs,
-                bundle,
+                *bundles,
                 *limits,
                 *told,
                 # What a run reads beside the pipeline's own results, such as packages, is there once these are.
@@ -395,20 +405,25 @@ def _webhook(
 
 
 def _admission(
-    name: str, called: str, args: PipelineScheduleArgs, labels: dict[str, str], opts: pulumi.ResourceOptions
+    name: str,
+    called: str,
+    runs: Sequence[Run],
+    workspace: Workspace,
+    *,
+    labels: Mapping[str, str],
+    opts: pulumi.ResourceOptions,
 ) -> list[pulumi.Resource]:
-    """Declares that the service account may create the pipeline's Jobs only; nothing where the stack may not
+    """Declares that the service account may create the Jobs of ``runs`` only; nothing where the stack may not
     declare what is in no namespace."""
-    workspace = args.workspace
     if not workspace.platform.declares_cluster_objects:
         return []
-    pods = {_planned_name(job.run): _pod(job, workspace) for job in args.jobs}
+    pods = {_planned_name(run): _pod(run, workspace) for run in runs}
     return admit_only(name, pods, account=called, namespace=workspace.namespace, labels=labels, opts=opts)
 
 
-def _pod(job: StepJob, workspace: Workspace) -> dict[str, Any]:
-    """The pod template of the Job in a run by the clock: the record is of the run that Pulumi knows."""
-    pod = _plain(job_spec(job.run, workspace).template)
+def _pod(run: Run, workspace: Workspace) -> dict[str, Any]:
+    """The pod template of a Job in a run by the clock: the record is of the run that Pulumi knows."""
+    pod = _plain(job_spec(run, workspace).template)
     for container in pod["spec"]["containers"]:
         container["env"] = [variable for variable in container["env"] if variable["name"] != RECORD_VARIABLE]
     return pod
@@ -429,7 +444,8 @@ def _step(called: str, args: PipelineScheduleArgs) -> Step:
     """The step of the CronJob's pod. Its time limit lets all Jobs run one after the other, after those of an
     update."""
     platform = args.workspace.platform
-    limit = sum(job.run.step.time_limit + args.workspace.wait for job in args.jobs)
+    limits = [job.run.step.time_limit for job in args.jobs] + ([TIME_LIMIT] if args.retention else [])
+    limit = sum(limits) + args.workspace.wait * len(limits)
     return Step(
         pipeline=SCHEDULED_RUN,
         name=args.pipeline,
@@ -453,7 +469,7 @@ def _plan_job(job: StepJob, args: PipelineScheduleArgs) -> dict[str, Any]:
     run, step = job.run, job.run.step
     names = {job.run.name: _planned_name(job.run) for job in args.jobs}
     needed = {before.job for before in (*step.inputs.values(), *step.after)}
-    spec = _plain(job_spec(run, args.workspace)) | {"template": _pod(job, args.workspace)}
+    spec = _plain(job_spec(run, args.workspace)) | {"template": _pod(run, args.workspace)}
     return {
         "name": names[run.name],
         "path": run.path if step.publishes else "",
@@ -470,6 +486,33 @@ def _plan_job(job: StepJob, args: PipelineScheduleArgs) -> dict[str, Any]:
                 ),
                 "annotations": job_annotations(run),
             },
+            "spec": spec,
+        },
+    }
+
+
+def _retention(args: PipelineScheduleArgs) -> Run | None:
+    """What deletes results of old runs at the end of each; None where all stay."""
+    if args.retention is None:
+        return None
+    steps = [job.run.step for job in args.jobs]
+    return plan(
+        retention_step(args.pipeline, args.retention, steps, args.image, args.workspace.platform), args.root
+    )
+
+
+def _plan_retention(run: Run, before: Sequence[Mapping[str, Any]], workspace: Workspace) -> dict[str, Any]:
+    """The Job after all others, as `workloads.schedule.run` reads it."""
+    step = run.step
+    spec = _plain(job_spec(run, workspace)) | {"template": _pod(run, workspace)}
+    return {
+        "name": _planned_name(run),
+        "path": "",
+        "after": sorted(str(job["name"]) for job in before),
+        "manifest": {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"labels": job_labels(step.pipeline, step.name, workspace.queue), "annotations": {}},
             "spec": spec,
         },
     }

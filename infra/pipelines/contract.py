@@ -107,6 +107,16 @@ class Notify(Model):
         return self
 
 
+class Retention(Model):
+    """Which runs by the clock keep their results. All others lose them at the end of each run, unless something
+    refers to them."""
+
+    runs: Int = Field(
+        ge=10, description="Good runs that stay, the newest, and all that came after the oldest of them."
+    )
+    days: Int = Field(ge=1, description="Runs that are younger stay, however many these are.")
+
+
 class Schedule(Model):
     """When a pipeline runs by itself in its cluster, and which webhook gets the outcome."""
 
@@ -115,6 +125,10 @@ class Schedule(Model):
     notify: Notify | None = Field(
         default=None,
         description="A webhook that is told of a run that failed, and of the next good one; default: nobody is.",
+    )
+    retention: Retention | None = Field(
+        default=None,
+        description="Deletes results of old runs by the clock; default: nothing is deleted.",
     )
 
 

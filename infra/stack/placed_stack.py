@@ -17,10 +17,12 @@ from infra.kubernetes.job import StepJob
 from infra.kubernetes.kueue import Kueue
 from infra.kubernetes.metrics.monitors import Metrics
 from infra.kubernetes.results import Outputs, app_outputs
+from infra.kubernetes.retention import RetentionArgs
 from infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
 from infra.kubernetes.service import services_of
 from infra.kubernetes.workspace import Workspace
-from infra.pipelines.contract import Notify, Resident, residents
+from infra.pipelines.apps import NEWEST
+from infra.pipelines.contract import Notify, Resident, Retention, residents
 from infra.pipelines.images import CPU_IMAGE
 from infra.pipelines.results import CONNECT, KUBECONFIG, METRICS, METRICS_PASSWORDS, PLATFORM, SHOW, STORE
 from infra.placed import App, Service, Step
@@ -116,8 +118,15 @@ def declare_schedules(
                     CPU_IMAGE,
                     root,
                     _webhook(section.schedule.notify, stack.settings.secrets),
+                    _retention(section.schedule.retention, stack.apps[name]),
                 ),
             )
+
+
+def _retention(rule: Retention | None, apps: Sequence[App]) -> RetentionArgs | None:
+    """What deletes results of old runs, but for those that ``apps`` read by their names."""
+    kept = sorted({app.follows for app in apps} - {"", NEWEST})
+    return RetentionArgs(rule, kept) if rule else None
 
 
 def _webhook(notify: Notify | None, secrets: Mapping[str, SecretStr]) -> str | None:

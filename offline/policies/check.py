@@ -15,7 +15,7 @@ from infra.review.stack import Stack, mapping
 from infra.schema.problems import did_you_mean, key_of
 from infra.settings.model import Suppression
 from offline.evaluated.model import Finding, Suppressed
-from offline.policies import changes, jobs, openings, pods, pools, security, services
+from offline.policies import changes, jobs, openings, pods, pools, retention, security, services
 from offline.policies import jobs as interconnects
 from offline.policies import jobs as limits
 from offline.policies.changes import Change, ChangePolicy
@@ -52,6 +52,7 @@ CHANGE_POLICIES: Sequence[ChangePolicy] = (
     *changes.POLICIES,
     *services.SERVICE_CHANGE_POLICIES,
     *changes.APP_CHANGE_POLICIES,
+    *retention.CHANGE_POLICIES,
     *openings.CHANGE_POLICIES,
     *changes.OUTSIDE_FOLDER_POLICIES,
 )

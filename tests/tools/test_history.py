@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
+from infra.review.stack import Resource, Stack
 from tests.support.rehearsing import SMALL, pipeline_folder, rehearse_file, stack_file
 from tests.support.stores import add_result
 from tests.tools.test_show import KUBECTL, READER
@@ -19,8 +20,7 @@ from tools.history import __main__ as command
 from tools.history import live
 from tools.history.comparison import Difference, History, HistoryError, compare, pairs
 from tools.history.live import rehearsed
-from tools.watch.plan import Expected, PlanError
-from workloads.runtime.history import results
+from tools.watch.plan import Expected, Plan, PlanError
 
 TRAIN = """
 import json, pathlib, sys
@@ -156,6 +156,12 @@ def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def run(*words: str) -> Result:
+    app = typer.Typer()
+    app.command()(command.main)
+    return CliRunner().invoke(app, ["--stack", "local", *words])
+
+
 def test_a_stack_that_is_up_shows_its_runs_and_those_by_the_clock(up: Path) -> None:
     with live.history_of("local", up) as history:
         facts = {result.path: result.facts for result in history.results if result.step == "train"}
@@ -177,9 +183,7 @@ def test_a_stack_that_is_up_shows_its_runs_and_those_by_the_clock(up: Path) -> N
 
 
 def test_two_nights_are_compared_step_by_step_with_their_inputs(up: Path) -> None:
-    app = typer.Typer()
-    app.command()(command.main)
-    done = CliRunner().invoke(app, ["--stack", "local", "compare", "20261121-0300", "20261122-0300"])
+    done = run("compare", "20261121-0300", "20261122-0300")
     assert done.exit_code == 0, done.output
     with live.history_of("local", up) as history:
         seen = differences(history, "20261121-0300", "20261122-0300")
@@ -189,17 +193,58 @@ def test_two_nights_are_compared_step_by_step_with_their_inputs(up: Path) -> Non
     assert seen["commit"].other != "c" * 10, "files differed from the commit"
     assert seen["input prepare"].other == "shop/prepare/bbbbbbbbbb-20261122-0300"
     assert all(text in done.output for text in ("--rate", "0.1", "0.2", "shop/prepare", "shop/train"))
-    wrong = CliRunner().invoke(app, ["--stack", "local", "compare", "20261121-0300", "aaaaaaaaaa-2026"])
+    wrong = run("compare", "20261121-0300", "aaaaaaaaaa-2026")
     assert wrong.exit_code == 1
     assert "shop/prepare/aaaaaaaaaa-20261121-0300" in " ".join(wrong.output.split())
 
 
+def declare(monkeypatch: pytest.MonkeyPatch, retention: dict[str, int] | None = None) -> None:
+    """Has the program declare the stack, with a step that trains."""
+    metadata = {
+        "name": "shop-train-bbbbbbbbbb",
+        "namespace": "slipway",
+        "labels": {"app.kubernetes.io/name": "shop", "app.kubernetes.io/component": "train"},
+        "annotations": {"slipway/run": "shop/train/bbbbbbbbbb"},
+    }
+    train = Resource("urn:train", "kubernetes:batch/v1:Job", "shop-train", {"metadata": metadata, "spec": {}})
+    schedule = {"cron": "0 3 * * *", **({"retention": retention} if retention else {})}
+    configuration = {"slipway:pipelines": {"shop": {"schedule": schedule}}}
+    stack = Stack("local", {train.urn: train}, configuration=configuration)
+
+    def evaluate(*_: object) -> Stack:
+        return stack
+
+    monkeypatch.setattr(live, "evaluate", evaluate)
+
+
 def test_pool_and_price_are_those_of_the_step_as_it_is_declared(up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step = Expected("shop-train", "shop-train-bbbbbbbbbb", "shop", "train", "local", "slipway", "t4", 2, rate=3.0)
-    monkeypatch.setattr(live, "_expected", lambda *_: [step])
+    declare(monkeypatch)
+
+    def planned(_: Stack) -> Plan:
+        return Plan("local", [step], [])
+
+    monkeypatch.setattr(live, "plan_of", planned)
     with live.history_of("local", up) as history:
-        facts = {result.path: result.facts for result in results(history.store)} | {
-            result.path: result.facts for result in history.results
-        }
+        facts = {result.path: result.facts for result in history.results}
     assert facts["shop/train/bbbbbbbbbb-20261122-0300"]["rate"] == 6.0
     assert "rate" not in facts["shop/train/aaaaaaaaaa"], "an older one may have run elsewhere"
+    refused = run("retention")
+    assert refused.exit_code == 1
+    assert "nothing is deleted" in refused.output
+
+
+def test_what_a_retention_deletes_is_listed_and_stays(up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(monkeypatch, {"runs": 10, "days": 1})
+    for day in range(1, 15):
+        add_result(up / "store", f"shop/train/cccccccccc-202609{day:02}-0300", {"model.bin": day})
+    (up / "store/shop/train/cccccccccc-20260801-0300/checkpoints").mkdir(parents=True)
+    before = sorted((up / "store").rglob("*"))
+    done = run("retention")
+    assert done.exit_code == 0, done.output
+    listed = [line.strip() for line in done.output.splitlines() if line.startswith("  ")]
+    assert listed == [
+        "shop/train/cccccccccc-20260801-0300",
+        *(f"shop/train/cccccccccc-202609{day:02}-0300" for day in range(1, 7)),
+    ]
+    assert sorted((up / "store").rglob("*")) == before, "it is only said"

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Annotated
@@ -11,32 +12,34 @@ from rich.console import Console
 from rich.markup import escape
 
 from tools.history.comparison import History, HistoryError
-from tools.history.listing import print_comparison, print_runs
+from tools.history.listing import print_comparison, print_retention, print_runs
 from tools.history.live import history_of, rehearsed
 from workloads.runtime.exits import StepError
 
 ROOT = Path(__file__).resolve().parents[2]
 
-RUNS, COMPARE = "runs", "compare"
+RUNS, COMPARE, RETENTION = "runs", "compare", "retention"
 
 
 def main(
-    words: Annotated[list[str], typer.Argument(help="runs [PIPELINE/STEP], or compare RUN1 RUN2.")],
+    words: Annotated[list[str], typer.Argument(help="runs [PIPELINE/STEP], compare RUN1 RUN2, or retention.")],
     stack: Annotated[str, typer.Option("--stack", "-s", help="The stack.")] = "",
     rehearsal: Annotated[bool, typer.Option(help="The runs of its rehearsals on this machine.")] = False,
 ) -> None:
-    """List the results that the store of a stack has, or say what two of them differ in."""
+    """List the results that the store of a stack has, say what two of them differ in, or which of them go."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
     what, *names = words
     try:
         if not stack:
             raise HistoryError(f"name the stack: make show STACK=local {what}")
-        if (what, len(names)) not in {(RUNS, 0), (RUNS, 1), (COMPARE, 2)}:
-            usage = "`make show STACK=local runs`, `… runs PIPELINE/STEP`, or `… compare RUN1 RUN2`"
+        if (what, len(names)) not in {(RUNS, 0), (RUNS, 1), (COMPARE, 2), (RETENTION, 0)}:
+            usage = "`make show STACK=local runs`, `… runs PIPELINE/STEP`, `… compare RUN1 RUN2`, or `… retention`"
             raise HistoryError(f"{' '.join(words)} is none of {usage}")
         with _history(stack, rehearsal=rehearsal) as history:
             if what == RUNS:
                 print_runs(console, history, *names)
+            elif what == RETENTION:
+                print_retention(console, history, time.time())
             else:
                 print_comparison(console, history, *names)
     except (HistoryError, StepError) as error:

@@ -3,13 +3,14 @@
 import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from infra.review.stack import mapping, mappings, strings, text, texts
 from workloads.runtime.history import Result, inputs, numbers
+from workloads.schedule.retention import Rule
 
 DIGITS = 10
 """Characters of a commit and of a digest that are shown."""
@@ -27,13 +28,14 @@ class History:
     """The results in the ``store``, the newest first, of the stack whose checkout is at ``root``.
 
     ``declared`` are the results that its pipelines declare by ``<pipeline>/<step>``, for those of which nobody
-    noted them.
+    noted them. ``rules`` say by pipeline which runs by the clock keep their results, as the stack file has it.
     """
 
     store: Path
     results: Sequence[Result]
     root: Path
     declared: Mapping[str, Sequence[Mapping[str, Any]]]
+    rules: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
 
     def numbers(self, result: Result) -> dict[str, float]:
         """The numbers among the declared results, by name."""

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from tools.history.comparison import History, HistoryError, commit, compare, number, pairs, parameters, price, when
 from workloads.runtime.history import Result
+from workloads.schedule.retention import describe, make_plan
 
 NEWEST = 10
 """Results of each step that are listed where nobody names a step."""
@@ -83,3 +84,15 @@ def print_comparison(console: Console, history: History, first: str, second: str
             cells = (difference.what, difference.one, difference.other, difference.change)
             table.add_row(*(Text(cell) for cell in cells))
         console.print(table)
+
+
+def print_retention(console: Console, history: History, now: float) -> None:
+    """What the next run of each pipeline deletes by the rule of the stack file. Raises HistoryError."""
+    if not history.rules:
+        raise HistoryError("no pipeline of the stack file has a `retention` in its `schedule`: nothing is deleted")
+    for pipeline, rule in history.rules.items():
+        folders = [path.relative_to(history.store).as_posix() for path in history.store.glob(f"{pipeline}/*/*")]
+        plan = make_plan(rule, pipeline, history.results, folders, now)
+        console.print(Text(f"The next run of {pipeline} by the clock:", "bold"))
+        for line in describe(plan, rule):
+            console.print(Text(line), soft_wrap=True)

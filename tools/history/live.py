@@ -20,19 +20,23 @@ from pathlib import Path
 from typing import Any
 
 from infra.kubernetes.labels import COMPONENT, NAME, RESULTS_ANNOTATION, RUN_ANNOTATION
+from infra.pipelines.apps import NEWEST
 from infra.placed import STORE_GATE
-from infra.review.stack import JOB, KUBERNETES_PROVIDER, Properties, at, mapping, mappings, strings, text
+from infra.review.stack import JOB, KUBERNETES_PROVIDER, Properties, Stack, at, mapping, mappings, strings, text
+from infra.settings.pipelines import KEY
 from tools import pulumi_cli
 from tools.history.comparison import History, HistoryError
 from tools.show import Described, ShowError, reader_pod
 from tools.watch.plan import Expected, PlanError, evaluate, plan_of
 from workloads.runtime.history import Result, results
+from workloads.schedule.retention import Rule
 
 COPY = """
 cd "$1" || exit 1
 shift
 IFS=
 {
+  find . -mindepth 3 -maxdepth 3 -type d ! -path './.*'
   find . -mindepth 4 -maxdepth 4 -name manifest.json ! -path './.*'
   find ./.usage ./.history -name '*.json' 2>/dev/null
   for pattern in "$@"; do
@@ -40,10 +44,10 @@ IFS=
       if [ -f "$file" ]; then echo "./$file"; fi
     done
   done
-} | tar -cf - --ignore-failed-read -T -
+} | tar -cf - --no-recursion --ignore-failed-read -T -
 """
-"""The shell script that packs the files that the history is in: manifests, facts, what was used, and by patterns
-the files with the numbers."""
+"""The shell script that packs what the history is in: the directories of results, manifests, facts, what was used,
+and by patterns the files with the numbers."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ def history_of(stack: str, root: Path) -> Generator[History]:
     except pulumi_cli.CliError as error:
         raise HistoryError(str(error)) from error
     declared = _declared(resources)
-    expected = _expected(stack, root)
+    evaluated = _evaluate(stack, root)
+    expected = plan_of(evaluated).steps if evaluated else ()
     with tempfile.TemporaryDirectory(prefix="slipway-history-") as temporary:
         store = Path(temporary) / "store"
         store.mkdir()
@@ -86,13 +91,13 @@ def history_of(stack: str, root: Path) -> Generator[History]:
         except ShowError as error:
             raise HistoryError(str(error)) from error
         facts = _facts(jobs)
-        listed = [
-            replace(
-                result, facts={**_known(result, updates, expected), **facts.get(result.path, {}), **result.facts}
-            )
-            for result in results(store)
-        ]
-        yield History(store, listed, root, declared)
+        listed: list[Result] = []
+        for result in results(store):
+            noted = {**facts.get(result.path, {}), **result.facts}
+            # Without the Job nobody knows when it began.
+            known = _known(result, noted.get("began", result.made), updates, expected)
+            listed.append(replace(result, facts={**known, **noted}))
+        yield History(store, listed, root, declared, rules_of(evaluated) if evaluated else {})
 
 
 def updates_of(stack: str) -> list[Update]:
@@ -121,15 +126,13 @@ def _seconds(time: str) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _known(result: Result, updates: Iterable[Update], expected: Iterable[Expected]) -> dict[str, Any]:
-    """Facts that follow from when a result was made, and from what the program declares of its step now."""
-    made = result.made
-    if result.mark:
-        # What a run by the clock does was declared when it began.
-        made = datetime.strptime(result.mark, "%Y%m%d-%H%M").replace(tzinfo=UTC).timestamp()
+def _known(
+    result: Result, began: float, updates: Iterable[Update], expected: Iterable[Expected]
+) -> dict[str, Any]:
+    """Facts that follow from when a Job began, and from what the program declares of its step now."""
     facts: dict[str, Any] = {}
     for update in updates:
-        if update.began <= made:
+        if update.began <= began:
             facts = {"update": update.version, "commit": update.commit, "changed": update.changed}
             break
     for step in expected:
@@ -138,12 +141,31 @@ def _known(result: Result, updates: Iterable[Update], expected: Iterable[Expecte
     return facts
 
 
-def _expected(stack: str, root: Path) -> Sequence[Expected]:
+def _evaluate(stack: str, root: Path) -> Stack | None:
     try:
-        return plan_of(evaluate(stack, root)).steps
+        return evaluate(stack, root)
     except PlanError:
         # This checkout need not be what is up: then pools and prices are not known.
-        return ()
+        return None
+
+
+def rules_of(stack: Stack) -> dict[str, Rule]:
+    """Which runs by the clock keep their results, by pipeline, as the stack file has it."""
+    rules: dict[str, Rule] = {}
+    for pipeline, section in mapping(stack.configuration.get(f"slipway:{KEY}")).items():
+        retention = mapping(at(mapping(section), "schedule", "retention"))
+        if not retention:
+            continue
+        steps: set[str] = set()
+        for job in stack.of_type(JOB):
+            labels = strings(at(job.properties, "metadata", "labels"))
+            annotations = strings(at(job.properties, "metadata", "annotations"))
+            if labels.get(NAME) == pipeline and RUN_ANNOTATION in annotations:
+                steps.add(labels[COMPONENT])
+        apps = mapping(mapping(section).get("apps")).values()
+        kept = {text(mapping(app).get("follow")) for app in apps} - {"", NEWEST}
+        rules[pipeline] = Rule(retention["runs"], retention["days"], frozenset(steps), frozenset(kept))
+    return rules
 
 
 def _declared(resources: Iterable[Properties]) -> dict[str, list[Properties]]:

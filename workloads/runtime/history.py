@@ -27,7 +27,7 @@ FACTS = ".history"
 USAGE = ".usage"
 """The store's folder of what pods used: `.usage/<path of the result>/<index>.json` (`workloads.runtime.usage`)."""
 
-_NAME = re.compile(r"(?P<digest>[0-9a-f]{10})(?:-(?P<mark>\d{8}-\d{4}))?")
+_NAME = re.compile(r"[0-9a-f]{10}(?:-(?P<mark>\d{8}-\d{4}))?")
 """The name of a result's directory: a digest, and in a run by the clock the time for which it was scheduled."""
 
 
@@ -56,12 +56,12 @@ class Result:
     @property
     def digest(self) -> str:
         """The short digest of all that decided it."""
-        return _parts(self.path)[0]
+        return self.path.rpartition("/")[2].partition("-")[0]
 
     @property
     def mark(self) -> str:
         """The time for which its run was scheduled, `20261122-0300`; empty where no clock started it."""
-        return _parts(self.path)[1]
+        return mark_of(self.path)
 
     @property
     def seconds(self) -> float | None:
@@ -70,6 +70,12 @@ class Result:
             return float(self.facts["ended"]) - float(self.facts["began"])
         measured = [pod["seconds"] for pod in self.usage if isinstance(pod.get("seconds"), (int, float))]
         return max(measured, default=None)
+
+
+def mark_of(path: str) -> str:
+    """The time for which the run was scheduled whose result `path` is; empty for any other path."""
+    match = _NAME.fullmatch(path.rpartition("/")[2])
+    return (match["mark"] or "") if match else ""
 
 
 def results(store: Path, pipeline: str = "*") -> list[Result]:
@@ -127,8 +133,3 @@ def _json(file: Path) -> Any:
     with contextlib.suppress(ValueError):
         return None if content is None else json.loads(content)
     return None
-
-
-def _parts(path: str) -> tuple[str, str]:
-    match = _NAME.fullmatch(path.rpartition("/")[2])
-    return (match["digest"], match["mark"] or "") if match else ("", "")

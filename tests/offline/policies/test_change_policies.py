@@ -524,6 +524,7 @@ def test_every_policy_about_a_change_says_which_harm_a_breach_does() -> None:
     assert {policy.id: policy.harm for policy in CHANGE_POLICIES} == {
         "deletes-data": Harm.LOSS,
         "deletes-model-versions": Harm.LOSS,
+        "deletes-old-runs": Harm.LOSS,
         "lets-in": Harm.OPENING,
         "opens-to-people": Harm.OPENING,
         "safeguard-off": Harm.OPENING,
