@@ -105,6 +105,9 @@ SCHEDULED_RUN = "scheduled-run"
 RETENTION = "retention"
 """What stands in front of the pipeline's name in the names of what deletes results of its old runs."""
 
+CLUSTER_RUN = "cluster-run"
+"""What stands in front of the cluster's name in the names of what starts Jobs that `up` does not wait for."""
+
 IDLE_WATCH = "idle-watch"
 """What stands in front of an app's name in the names of what stops it while nobody uses it."""
 
@@ -132,6 +135,7 @@ OWN_NAMES: Mapping[str, str] = {
     **dict.fromkeys(GATES, "Jobs of that name are gates"),
     SCHEDULED_RUN: "Jobs of that name run other pipelines by the clock",
     RETENTION: "Jobs of that name delete results of old runs",
+    CLUSTER_RUN: "Jobs of that name start the Jobs of pipelines that run in the cluster",
     IDLE_WATCH: "Jobs of that name stop apps that nobody uses",
     IMAGE_BUILD: "Jobs of that name build images",
     PACKAGES: f"`{PACKAGES}/` of the store has the packages that images lack",

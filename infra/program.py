@@ -26,6 +26,8 @@ from infra.stack.clusters import (
 )
 from infra.stack.configuration import checked, configured
 from infra.stack.placed_stack import (
+    declare_attempts_of,
+    declare_cluster_runs,
     declare_platforms,
     declare_schedules,
     export_access,
@@ -83,7 +85,10 @@ def declare(root: Path = ROOT) -> Declared:
     queues = declare_queues(stack)
     workspaces = declare_workspaces(stack, queues, images)
 
-    jobs = job.declare(stack.steps_with_jobs, workspaces, root, settings.secrets)
+    attempts = declare_attempts_of(stack, workspaces)
+    due = {step.job: attempts[step.platform.name] for step in stack.held_steps}
+    jobs = job.declare(stack.steps_with_jobs, workspaces, root, settings.secrets, due)
+    declare_cluster_runs(stack, jobs, attempts, workspaces, root)
     apps = app.declare(stack.all_apps, workspaces, jobs, root, settings.secrets, image=CPU_IMAGE)
     declare_schedules(stack, jobs, workspaces, root)
     metrics = declare_metrics(stack, workspaces)

@@ -18,6 +18,7 @@ from infra.kubernetes.labels import (
     QUEUE_LABEL,
     RESULTS_ANNOTATION,
     RUN_ANNOTATION,
+    RUNS_ANNOTATION,
     USAGE_ANNOTATION,
     VARIANT_ANNOTATION,
     job_labels,
@@ -30,7 +31,7 @@ from infra.kubernetes.run import Known, Run, plan
 from infra.kubernetes.service import PipelineService, PipelineServiceArgs, services_of
 from infra.kubernetes.workspace import NAME as NODE_READER
 from infra.kubernetes.workspace import Workspace
-from infra.placed import CODE, PRIORITIES, Step
+from infra.placed import CLUSTER_RUN, CODE, PRIORITIES, Step
 from infra.platform import ASKED_ANNOTATION, Priority
 
 # Kubernetes Secrets with what the steps of a pipeline are given as environment variables.
@@ -78,12 +79,23 @@ NEIGHBOUR_FAILED = 15
 """Exit code of a pod of a step on several nodes that ends since another one failed: that one is the cause."""
 
 
+DECLARED_ALONE = {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}
+"""The annotation of a Job that Pulumi creates and does not wait for: the path is there at once. With `skipAwait`
+it would not wait for the end of a Job that it replaces either, and take the one that is going for the new one
+(provider/pkg/metadata/overrides.go, pulumi-kubernetes 4.32.0)."""
+
+ATTEMPT_ANNOTATION = "slipway/attempt"
+"""The annotation of the pods of a Job that runs again since it failed: the number of the attempt, from 2 on."""
+
+
 @dataclass(frozen=True)
 class StepJobArgs:
     """``workspace`` is where the Job runs, ``after`` are the Jobs that have to succeed before it starts.
 
     ``secret`` is the Kubernetes Secret with what the step is given, ``services`` are those that it connects to.
     ``priority`` is its own, or that of what waits for it. ``code`` are the ConfigMaps that it shares with others.
+    With ``attempts``, the numbers of those that are due by the names of Jobs, the Job is created suspended, and
+    nobody waits for it (`infra.kubernetes.cluster_run`).
     """
 
     run: Run
@@ -93,10 +105,23 @@ class StepJobArgs:
     services: tuple[PipelineService, ...] = ()
     priority: Priority = "normal"
     code: tuple[k8s.core.v1.ConfigMap, ...] = ()
+    attempts: pulumi.Output[Mapping[str, str]] | None = None
+
+
+class HeldJob(pulumi.ComponentResource):
+    """The parent of a Job that is created suspended.
+
+    Pulumi ignores what becomes of `spec.suspend`, and by that keeps the value that its state has: of a Job that
+    `up` waited for, none. So the two are resources of different URNs, and Jobs of different names.
+    """
+
+    def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slipway:kubernetes:HeldJob", name, {}, opts)
+        self.register_outputs({})
 
 
 class StepJob(pulumi.ComponentResource):
-    """One step as a Job, with the ConfigMaps that it mounts."""
+    """One step as a Job, with the ConfigMaps that it mounts. ``job_name`` is the Job's name in its namespace."""
 
     def __init__(self, name: str, args: StepJobArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slipway:kubernetes:StepJob", name, {}, opts)
@@ -114,22 +139,32 @@ class StepJob(pulumi.ComponentResource):
         group = _declare_group(run, workspace, on_cluster)
         self.run = run
         self.priority: Priority = args.priority
+        self.after = args.after
+        self.held = args.attempts is not None
+        self.job_name = run.held_job_name if self.held else run.job_name
         limit = f"{step.time_limit + PATIENCE + workspace.wait}s"
         self.job = k8s.batch.v1.Job(
             name,
             metadata=k8s.meta.v1.ObjectMetaArgs(
                 # A fixed name: after a killed `pulumi up` the next one adopts the running Job, not a second one.
-                name=run.job_name,
+                name=self.job_name,
                 namespace=workspace.namespace,
                 labels=job_labels(
                     step.pipeline, step.name, workspace.queue, workspace.priorities.get(args.priority)
                 ),
                 # Without it the next `up` would repeat the old failure instead of running the Job again.
-                annotations={"pulumi.com/replaceUnready": "true", **job_annotations(run)},
+                annotations={
+                    **(
+                        {**DECLARED_ALONE, RUNS_ANNOTATION: CLUSTER_RUN}
+                        if self.held
+                        else {"pulumi.com/replaceUnready": "true"}
+                    ),
+                    **job_annotations(run),
+                },
             ),
-            spec=job_spec(run, workspace),
+            spec=job_spec(run, workspace) if args.attempts is None else _held_spec(run, workspace, args.attempts),
             opts=pulumi.ResourceOptions(
-                parent=self,
+                parent=HeldJob(name, pulumi.ResourceOptions(parent=self)) if self.held else self,
                 provider=workspace.platform.provider,
                 depends_on=[
                     *workspace.ready,
@@ -145,6 +180,8 @@ class StepJob(pulumi.ComponentResource):
                 ],
                 # The successor would wait for the GPU that its predecessor holds.
                 delete_before_replace=True,
+                # Who lets it run changes it.
+                ignore_changes=["spec.suspend"] if self.held else None,
                 # Its result is gone with the store, and its pods, even when they are done, hold the claim.
                 replace_with=[*step.platform.store.replaced_with] if step.uses_store else None,
                 # Kueue refuses to put a Job into a queue, or to take it out, that it does not hold back
@@ -153,7 +190,7 @@ class StepJob(pulumi.ComponentResource):
                 custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
             ),
         )
-        self.register_outputs({"job": run.job_name, "path": run.path})
+        self.register_outputs({"job": self.job_name, "path": run.path})
 
 
 def job_spec(run: Run, workspace: Workspace) -> k8s.batch.v1.JobSpecArgs:
@@ -179,6 +216,27 @@ def job_spec(run: Run, workspace: Workspace) -> k8s.batch.v1.JobSpecArgs:
             image=workspace.images.get(step.image),
         ),
     )
+
+
+def _held_spec(
+    run: Run, workspace: Workspace, attempts: pulumi.Output[Mapping[str, str]]
+) -> k8s.batch.v1.JobSpecArgs:
+    """The Job that runs ``run`` once somebody lets it. Another attempt is another pod, and so replaces the Job."""
+    spec = job_spec(run, workspace)
+    spec.suspend = True
+    pod = spec.template
+    assert isinstance(pod, k8s.core.v1.PodTemplateSpecArgs)
+    assert isinstance(pod.metadata, k8s.meta.v1.ObjectMetaArgs)
+    annotations = pulumi.Output.from_input(pod.metadata.annotations)
+
+    def with_attempt(values: Sequence[Mapping[str, str] | None]) -> dict[str, str]:
+        declared, due = (dict(value or {}) for value in values)
+        name = run.held_job_name
+        attempt = {ATTEMPT_ANNOTATION: due[name]} if name in due else {}
+        return {**declared, **attempt}
+
+    pod.metadata.annotations = pulumi.Output.all(annotations, attempts).apply(with_attempt)
+    return spec
 
 
 def _failure_policy(step: Step) -> k8s.batch.v1.PodFailurePolicyArgs:
@@ -314,12 +372,14 @@ def declare(
     workspaces: Mapping[str, Workspace],
     root: Path,
     secrets: Mapping[str, SecretStr] = MappingProxyType({}),
+    attempts: Mapping[str, pulumi.Output[Mapping[str, str]]] = MappingProxyType({}),
 ) -> dict[str, StepJob]:
     """Declares the Jobs of ``steps`` and of all the steps that these need, each once, by their run's name, and the
     services that ``steps`` connect to.
 
     ``workspaces`` are by platform, ``root`` is the repository whose files the steps ship, and ``secrets`` are the
-    stack's by name. Raises ShippingError.
+    stack's by name. ``attempts`` are those of `StepJobArgs`, by the lasting names of the steps that `up` does not
+    wait for. Raises ShippingError.
     """
     declared: dict[str, StepJob] = {}
     known = Known(
@@ -342,7 +402,10 @@ def declare(
             workspace = workspaces[step.platform.name]
             code = _declare_code(run, workspace, archives)
             declared[run.name] = StepJob(
-                run.name, StepJobArgs(run, workspace, unique, secret, connected, priorities[step.job], code)
+                run.name,
+                StepJobArgs(
+                    run, workspace, unique, secret, connected, priorities[step.job], code, attempts.get(step.job)
+                ),
             )
         return declared[run.name]
 

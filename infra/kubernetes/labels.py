@@ -43,6 +43,9 @@ VARIANT_ANNOTATION = "slipway/variant"
 ``values`` are the variant's own by the names of parameters, or ``pool``. ``best`` is there where others read the
 best of them: with ``by``, the name of a result, and ``of``, ``max`` or ``min``."""
 
+RUNS_ANNOTATION = "slipway/runs"
+"""The annotation of a Job that is created suspended, with who lets it run: `infra.placed.CLUSTER_RUN`."""
+
 USAGE_ANNOTATION = "slipway/usage"
 """The annotation of a Job with the folder below the store's root in which its pods keep what they use
 (`workloads.runtime.usage.measure`): a file for each by its index. A Job that is not measured has none."""

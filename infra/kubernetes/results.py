@@ -72,7 +72,7 @@ class Outputs:
                 return self._command(name, job, logs, then="tensorboard --logdir {copy}")
             case Picture() | File():
                 return self._command(name, job, path)
-            case _ if store.read is None:
+            case _ if store.read is None or job.held:
                 return self._command(name, job, path, result.select)
             case _:
                 return self._value(result, job)
@@ -117,7 +117,7 @@ class Outputs:
         self.described[name] = {
             "kubectl": pulumi.Output.concat(platform.kubectl, f" --namespace {workspace.namespace}"),
             # Its pods mount the store, and ask for no GPU.
-            "reader": self.jobs[f"{STORE_GATE}-{platform.name}"].run.job_name,
+            "reader": self.jobs[f"{STORE_GATE}-{platform.name}"].job_name,
             "path": path,
             "select": select,
             "then": then,
@@ -147,7 +147,7 @@ def app_outputs(apps: Sequence[PipelineApp]) -> dict[str, pulumi.Input[Any]]:
 
 def _is_read(job: StepJob) -> bool:
     step = job.run.step
-    return bool(job.run.usage and step.uses_store and step.platform.store.read)
+    return bool(job.run.usage and step.uses_store and step.platform.store.read and not job.held)
 
 
 def _usage(job: StepJob) -> pulumi.Output[str]:

@@ -36,6 +36,9 @@ LAUNCHER_FORMAT = 1
 """Part of the digest of every step on several nodes, in place of the launcher's files. Raise it when pods start to
 be told something else of one another, and all of these steps run again."""
 
+HELD = "-run"
+"""What the names of Jobs end with that are created suspended."""
+
 RUNNER_FORMAT = 1
 """Part of the digest of every command, in place of the runner's files. Raise it when the runner starts to treat
 the same command differently, and every command runs again."""
@@ -104,6 +107,12 @@ class Run:
         """The Kubernetes name of the Job."""
         name = f"{self.name}-{short_digest(self.digest)}"
         return fit(name, KUBERNETES_NAME_LIMIT - len(self.last_index))
+
+    @property
+    def held_job_name(self) -> str:
+        """The Kubernetes name of the Job where it is created suspended."""
+        name = f"{self.name}-{short_digest(self.digest)}"
+        return f"{fit(name, KUBERNETES_NAME_LIMIT - len(self.last_index) - len(HELD))}{HELD}"
 
     @property
     def last_index(self) -> str:

@@ -144,6 +144,11 @@ class PipelineSettings(Model):
         default=None,
         description="Runs the pipeline again by itself, never twice at a time; default: only with `up`.",
     )
+    runs: Literal["up", "cluster"] = Field(
+        default="up",
+        description="Who waits for the steps. `up`: `pulumi up` ends when they are done. `cluster`: it ends once "
+        "all is declared, and a pod in the cluster starts each step when those before it are done.",
+    )
 
 
 S = TypeVar("S", bound=PipelineSettings)

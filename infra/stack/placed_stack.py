@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from infra.clouds.contract import Cloud
 from infra.kubernetes import device_plugin
 from infra.kubernetes.app import PipelineApp
+from infra.kubernetes.cluster_run import Attempts, ClusterRun, ClusterRunArgs, declare_attempts
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.image_builds.build import Images
 from infra.kubernetes.job import StepJob
@@ -25,7 +26,7 @@ from infra.pipelines.apps import NEWEST
 from infra.pipelines.contract import Notify, Resident, Retention, residents
 from infra.pipelines.images import CPU_IMAGE
 from infra.pipelines.results import CONNECT, KUBECONFIG, METRICS, METRICS_PASSWORDS, PLATFORM, SHOW, STORE
-from infra.placed import App, Service, Step
+from infra.placed import CLUSTER_RUN, App, Service, Step, with_those_before
 from infra.placement.placing import place, place_apps
 from infra.platform import Platform
 from infra.platform_output import published
@@ -65,6 +66,27 @@ class PlacedStack:
             *self.all_steps,
             *(step for app in self.all_apps for step in (*app.inputs.values(), *app.after)),
         ]
+
+    @cached_property
+    def held_steps(self) -> list[Step]:
+        """The steps that `up` does not wait for: those of pipelines that run in their cluster, with what these
+        alone need there, gates and packages included.
+        """
+        in_cluster = [name for name, section in self.settings.pipelines.items() if section.runs == "cluster"]
+        needed = {name: with_those_before(self.steps[name]) for name in in_cluster}
+        awaited = [
+            *(step for name, steps in self.steps.items() if name not in in_cluster for step in steps),
+            *(step for app in self.all_apps for step in (*app.inputs.values(), *app.after)),
+            # What installs packages for several pipelines is on the cluster of one of them.
+            *(step for name, steps in needed.items() for step in steps if step.platform != self._home_of(name)),
+        ]
+        kept = {id(step) for step in with_those_before(awaited)}
+        held = {step.job: step for steps in needed.values() for step in steps if id(step) not in kept}
+        return list(held.values())
+
+    def _home_of(self, pipeline: str) -> Platform:
+        """The platform of the pipeline's steps."""
+        return self.steps[pipeline][0].platform
 
     @cached_property
     def residents(self) -> list[Resident]:
@@ -127,6 +149,31 @@ def _retention(rule: Retention | None, apps: Sequence[App]) -> RetentionArgs | N
     """What deletes results of old runs, but for those that ``apps`` read by their names."""
     kept = sorted({app.follows for app in apps} - {"", NEWEST})
     return RetentionArgs(rule, kept) if rule else None
+
+
+def declare_attempts_of(stack: PlacedStack, workspaces: Mapping[str, Workspace]) -> dict[str, Attempts]:
+    """Which attempt of each Job is due, by the cluster; of clusters whose Jobs `up` does not wait for."""
+    names = {step.platform.name for step in stack.held_steps}
+    return {
+        name: declare_attempts(f"{name}-{CLUSTER_RUN}-attempts", workspace)
+        for name, workspace in workspaces.items()
+        if name in names
+    }
+
+
+def declare_cluster_runs(
+    stack: PlacedStack,
+    jobs: Mapping[str, StepJob],
+    attempts: Mapping[str, Attempts],
+    workspaces: Mapping[str, Workspace],
+    root: Path,
+) -> None:
+    """What lets the Jobs run that `up` does not wait for, on each cluster that has some."""
+    held = {step.job for step in stack.held_steps}
+    for name, due in attempts.items():
+        in_cluster = [job for key, job in jobs.items() if key in held and job.run.step.platform.name == name]
+        args = ClusterRunArgs(in_cluster, due, workspaces[name], CPU_IMAGE, root)
+        ClusterRun(f"{name}-{CLUSTER_RUN}", args)
 
 
 def _webhook(notify: Notify | None, secrets: Mapping[str, SecretStr]) -> str | None:

@@ -13,7 +13,7 @@ from pulumi.runtime.proto import resource_pb2
 
 from infra.emulator import Emulator, StoreFiles
 from infra.review import stack as review
-from infra.review.stack import JOB, Resource, Secret, mapping, texts
+from infra.review.stack import CONFIG_MAP, JOB, Resource, Secret, mapping, texts
 from offline.engine.provider_outputs import (
     as_marks,
     computed_outputs,
@@ -324,6 +324,9 @@ class Monitor(mocks.MockMonitor):
             )
         if self._preview:
             known = self._cloud.foresee(request.properties, resource)
+            if resource.type == CONFIG_MAP:
+                # As in a new cluster: nobody has written into it.
+                known.update({"data": {}})
             return resource_pb2.ReadResourceResponse(urn=resource.urn, properties=known)
         self._cloud.answering.resource = resource
         return super().ReadResource(request)

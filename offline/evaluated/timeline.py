@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
+from infra.kubernetes.labels import NAME
 from infra.kubernetes.review import SCALE_DOWN, pull
+from infra.placed import CLUSTER_RUN
 from infra.platform import Resources
-from infra.review.stack import JOB, NodePool, Resource, Stack, at, whole
+from infra.review.stack import JOB, NodePool, Resource, Stack, at, strings, whole
 from offline.evaluated.model import Leg, Outcome, Timeline
+from offline.evaluated.phrasing import duration
 from offline.evaluated.scheduling import add, find_shortages, subtract
-from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET, Workload, pool_rooms, workloads
+from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET, Workload, awaited, pool_rooms, workloads
 
 # The nodes of a pool during an update: which node runs a Job, and when.
 
@@ -326,8 +329,29 @@ class _Scheduler:
         source = f"{known.source.url} ({known.source.when})"
         return [Part(resource.name, resource.type, known.amount, source)]
 
+    def _runner(self, workload: Workload, time: float, after: str) -> Span:
+        """What lets Jobs run is there from before the first until after the last, ``time``, on one node."""
+        nodes, work = self._nodes(workload), [work for work in self._found.work if not awaited(work.resource)]
+        if nodes is None or not work:
+            return Span(workload.resource, time, time, after)
+        begins, on_pool = (
+            min(entry.begins for entry in work),
+            [entry for entry in work if entry.pool is nodes.pool],
+        )
+        number = min(on_pool, key=lambda entry: entry.begins).number if on_pool else 0
+        kept = number < nodes.pool.min_nodes or number in nodes.kept
+        self._found.work.append(Work(workload.resource, nodes.pool, number, begins, time, work[0].basis, kept))
+        since = min([begins, *(stay.since for stay in nodes.stays if stay.number == number)])
+        nodes.stays = [
+            *(stay for stay in nodes.stays if stay.number != number),
+            Stay(nodes.pool, number, since, time, booted=not kept),
+        ]
+        return Span(workload.resource, begins, time, after)
+
     def _job(self, workload: Workload, time: float, after: str) -> Span:
         resource, nodes, wanted = workload.resource, self._nodes(workload), workload.requests
+        if strings(at(resource.properties, "metadata", "labels")).get(NAME) == CLUSTER_RUN:
+            return self._runner(workload, time, after)
         seconds, basis = self._time(resource)
         if basis == "unknown":
             self._found.unknown[resource.urn] = "Job without a time limit"
@@ -456,16 +480,43 @@ def _images(workload: Workload) -> set[str]:
 
 
 def timeline(stack: Stack, measured: Mapping[str, JobDuration] | None = None) -> Timeline:
-    """The timeline of an update that creates all of ``stack``. ``measured`` are times of its Jobs, by name."""
+    """The timeline of an update that creates all of ``stack``. ``measured`` are times of its Jobs, by name.
+
+    It ends before the Jobs do that it does not wait for.
+    """
     result = schedule(stack, measured or {})
+    ended = _end(result)
+    held = _leave_out_held(result)
     spans = list(_critical(result))
     longest = schedule(stack, {}) if measured else result
+    _leave_out_held(longest)
     return Timeline(
         seconds=_end(result),
         limit=None if any(work.basis == "unknown" for work in longest.work) else _end(longest),
         critical=[leg for span in spans for leg in _legs(span)],
-        remarks=list(_remarks(result, spans)),
+        remarks=[*_remarks(result, spans), *([_held_words(held, ended)] if held else [])],
     )
+
+
+def _held_words(count: int, ended: float) -> str:
+    return (
+        f"`pulumi up` does not wait for {count} Jobs, which run on in the cluster until {duration(ended)} after "
+        "its start."
+    )
+
+
+def _leave_out_held(result: Schedule) -> int:
+    """Leaves the Jobs out that the update does not wait for, and what is declared after them; returns how many
+    Jobs.
+    """
+    held: set[str] = set()
+    for urn, span in result.spans.items():
+        if _needs(span.resource) & held or (span.resource.type == JOB and not awaited(span.resource)):
+            held.add(urn)
+    jobs = sum(result.spans[urn].resource.type == JOB for urn in held)
+    for urn in held:
+        del result.spans[urn]
+    return jobs
 
 
 def _end(result: Schedule) -> float:

@@ -70,6 +70,15 @@ KUBELET_PLUGINS = "/var/lib/kubelet/device-plugins"
 (kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins, November 2026)."""
 
 
+WAIT_FOR = "pulumi.com/waitFor"
+"""The annotation that says what Pulumi waits for, in place of the end of a Job."""
+
+
+def awaited(job: Resource) -> bool:
+    """Whether `pulumi up` waits until the Job is done."""
+    return WAIT_FOR not in mapping(at(job.properties, "metadata", "annotations"))
+
+
 @dataclass(frozen=True)
 class Workload:
     """One resource with a pod template. ``cluster`` is empty where its provider is the default one."""

@@ -27,7 +27,7 @@ from infra.review.stack import (
     whole,
 )
 from offline.evaluated.phrasing import duration
-from offline.evaluated.workloads import CRON_JOB, Workload, gpus_of, workloads
+from offline.evaluated.workloads import CRON_JOB, Workload, awaited, gpus_of, workloads
 
 SHORT = 1800
 """Jobs with at most this time limit, in seconds, may start over when they lose their node: it is about the time in
@@ -171,14 +171,16 @@ def _find_outlasting(stack: Stack) -> Iterator[Violation]:
         limit = number(workload.job.get("activeDeadlineSeconds"))
         labels = strings(at(workload.template, "metadata", "labels"))
         # What a gate may take is no more than the step behind it, of which this is said.
-        if limit is not None and limit > LOGIN and labels.get(NAME) not in GATES:
+        waits = awaited(workload.resource) and labels.get(NAME) not in GATES
+        if limit is not None and limit > LOGIN and waits:
             yield Violation(
                 workload.resource.urn,
                 f"it may run for {duration(limit)}, and the login of the deploy pipeline ends after "
                 f"{duration(LOGIN)}: the state then does not learn how the Job ends, and may stay locked, while "
                 "the Job goes on",
-                "shorten its time_limit, or deploy from a runner of your own, whose login renews itself "
-                "(docs/ci.md, Longer than a login), and suppress this",
+                "write `runs: cluster` for its pipeline, so that nobody waits; or shorten its time_limit; or "
+                "deploy from a runner of your own, whose login renews itself, and suppress this (docs/ci.md, "
+                "Longer than a login)",
             )
 
 
@@ -228,7 +230,7 @@ POLICIES = (
         Severity.WARNING,
         f"No Job may run for longer than the login of the pipeline that waits for it, {duration(LOGIN)}.",
         _find_outlasting,
-        "Shorten the step's time_limit, or deploy from a runner of your own and suppress it.",
+        "Write `runs: cluster`, shorten the step's time_limit, or deploy from your own runner and suppress it.",
     ),
     Policy(
         "spot-job-on-several-nodes",

@@ -10,7 +10,8 @@ from functools import partial
 from typing import IO, Protocol
 
 from infra.emulator import Emulator
-from infra.kubernetes.labels import PRIORITY_LABEL, RUN_ANNOTATION, inputs_of
+from infra.kubernetes.labels import NAME, PRIORITY_LABEL, RUN_ANNOTATION, RUNS_ANNOTATION, inputs_of
+from infra.placed import CLUSTER_RUN
 from infra.review.stack import JOB, Properties, Resource, mapping, strings
 from offline.engine.monitor import NotCreatedError, Observer
 from offline.evaluated.queues import AdmittedJob, QueuedJob, Queues, decide, queued_job, queues_of
@@ -334,6 +335,11 @@ class Engine(Observer):
             record.started = time.time()
             self._finish(record, Phase.SKIPPED, "a rehearsal builds no image")
             return
+        if strings(resource.metadata.get("labels")).get(NAME) == CLUSTER_RUN:
+            self.note(record, "not run here: a rehearsal starts each Job itself when those before it are done")
+            record.started = time.time()
+            self._finish(record, Phase.SKIPPED, "a rehearsal starts the Jobs itself")
+            return
         stop = Stop()
         with self._lock:
             self._active[resource.urn] = stop
@@ -363,7 +369,8 @@ class Engine(Observer):
             return True
         failed = self.state.failed(resource.urn, record.identity)
         annotations = strings(resource.metadata.get("annotations"))
-        if failed is not None and not replaced and annotations.get(REPLACE_UNREADY) != "true":
+        again = annotations.get(REPLACE_UNREADY) == "true" or RUNS_ANNOTATION in annotations
+        if failed is not None and not replaced and not again:
             record.exit_code, record.message = failed.exit_code, failed.message
             raise self._end_job(
                 record,

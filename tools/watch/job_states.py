@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from infra.kubernetes.labels import COMPONENT, NAME, SERVICE
-from infra.placed import SCHEDULED_RUN
+from infra.kubernetes.labels import COMPONENT, NAME, RUNS_ANNOTATION, SERVICE
+from infra.placed import CLUSTER_RUN, SCHEDULED_RUN
 from infra.review.stack import Properties, at, items, mapping, mappings, strings, text, whole
 from offline.evaluated.scheduling import amount
 from tools.watch.observed import (
@@ -43,6 +43,15 @@ def workload_of(job: Properties, workloads: Sequence[Properties]) -> Properties 
     """The Workload that Kueue made for the Job; None where there is none. Of several, the newest counts."""
     candidates = [workload for workload in workloads if uid_of(job) in owners(workload)]
     return max(candidates, key=lambda workload: creation_time(workload) or LONG_AGO, default=None)
+
+
+def why_held(job: Properties) -> Reason | None:
+    """Why a Job is suspended that `up` does not wait for, or what lets these run; None for others."""
+    if RUNS_ANNOTATION in annotations_of(job):
+        return Reason("it is held until its turn", kind="held")
+    if labels_of(job).get(NAME) == CLUSTER_RUN:
+        return Reason("the run was stopped", "`make run STACK=…` goes on with it", kind="stopped")
+    return None
 
 
 def why_suspended(
@@ -350,8 +359,11 @@ def _judge(
     if deletion := deletion_time(job):
         return replace(state, phase=Phase.ENDING, reason=Reason("its Job is being deleted"), since=deletion)
     if at(job, "spec", "suspend") is True:
-        reason = why_suspended(job, snapshot.workload, snapshot.observed.workloads, snapshot.job_events)
-        phase = Phase.QUEUED if all(pod.over for pod in state.pods) else Phase.ENDING
+        reason = why_held(job) or why_suspended(
+            job, snapshot.workload, snapshot.observed.workloads, snapshot.job_events
+        )
+        waiting = Phase.HELD if RUNS_ANNOTATION in annotations_of(job) else Phase.QUEUED
+        phase = waiting if all(pod.over for pod in state.pods) else Phase.ENDING
         suspension = since(holds(job_conditions, "Suspended")) or creation_time(job)
         return replace(state, phase=phase, reason=reason, since=suspension, began=None, deadline=None)
     return _judge_active(state, step, job, snapshot.job_events)

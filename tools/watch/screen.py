@@ -23,6 +23,7 @@ from tools.watch.states import Phase, StepState, View, ago, dollars, duration, t
 
 MARKS = {
     Phase.ABSENT: ("·", "dim"),
+    Phase.HELD: ("·", "dim"),
     Phase.QUEUED: ("≡", "yellow"),
     Phase.CREATING: ("◌", "yellow"),
     Phase.WAITING: ("◌", "yellow"),
@@ -288,7 +289,7 @@ class Changes:
         if changed or due:
             self._times[step.name] = now
         # What comes later is said when it comes.
-        later = step.reason.kind == "new" or (first and step.phase is Phase.ABSENT)
+        later = step.reason.kind == "new" or (first and step.phase in {Phase.ABSENT, Phase.HELD})
         return (changed or due) and not later
 
 

@@ -264,7 +264,7 @@ class Session:
     def _with_blockers(
         self, state: StepState, step: Expected, known: Mapping[str, StepState], now: datetime
     ) -> StepState:
-        if state.phase is not Phase.ABSENT or state.reason.kind == "cluster":
+        if state.phase not in {Phase.ABSENT, Phase.HELD} or state.reason.kind == "cluster":
             return state
         before = [known[name] for name in step.after if name in known]
         failed = [other.name for other in before if other.phase is Phase.FAILED]
@@ -276,6 +276,8 @@ class Session:
             says = f"{_join(failed)} failed"
         elif waits:
             says = f"{_join(waits)} {'comes' if len(waits) == 1 else 'come'} before it"
+        elif state.phase is Phase.HELD:
+            return state
         elif (state.cluster, self.plan.namespaces[state.cluster], state.job) in self._unfinished_jobs(now):
             return replace(state, reason=_DELETED)
         else:

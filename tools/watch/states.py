@@ -273,6 +273,8 @@ class Phase(StrEnum):
 
     ABSENT = "not created"
     """There is no Job yet."""
+    HELD = "not started"
+    """The Job is suspended until those before it are done, and `up` does not wait for it."""
     QUEUED = "queued"
     """The Job is suspended: Kueue has not admitted it, or somebody holds it."""
     CREATING = "has no pod yet"
@@ -447,4 +449,4 @@ class View:
     def failed(self) -> bool:
         """Whether a step failed and none goes on."""
         phases = {step.phase for step in self.steps}
-        return Phase.FAILED in phases and phases <= {Phase.FAILED, Phase.DONE, Phase.ABSENT}
+        return Phase.FAILED in phases and phases <= {Phase.FAILED, Phase.DONE, Phase.ABSENT, Phase.HELD}

@@ -99,7 +99,10 @@ class Benchmark(PipelineSettings):
     GPUs wait for the steps of other pipelines on the same pool, so that a node is asked for once.
     """
 
-    runs: dict[str, Run] = Field(min_length=1, description="What is measured, by a name for it.")
+    # Of this pipeline it is what is measured, and so nobody but `up` runs it.
+    runs: dict[str, Run] = Field(  # pyright: ignore[reportIncompatibleVariableOverride]
+        min_length=1, description="What is measured, by a name for it."
+    )
     seed: Int = Field(default=1, ge=0, le=2**31 - 1, description="Seed of every random choice.")
     images: Images | None = Field(default=None, description="Writes the images of runs with `data: generated`.")
     chart: StepSettings = Field(description="Draws the results of all runs in the store; needs no GPU.")

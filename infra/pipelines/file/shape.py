@@ -327,7 +327,7 @@ KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 SERVICES = "services"
 """The section of a pipeline's section that says where its services run."""
 
-SECTION_KEYS = ("uses", "steps", SERVICES, APPS, "schedule", "description")
+SECTION_KEYS = ("uses", "steps", SERVICES, APPS, "schedule", "runs", "description")
 """Keys of a pipeline's section that are no parameters of its own."""
 
 WORKERS, MODE, ASSIGNMENT = "workers", "mode", "assignment"

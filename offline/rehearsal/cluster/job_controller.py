@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from infra.kubernetes.labels import RUNS_ANNOTATION
 from infra.review.stack import Properties, Resource, items, mapping, mappings
 from infra.schema.names import KUBERNETES_NAME_LIMIT
 from offline.engine.provider_outputs import namespace_of, object_name
@@ -165,7 +166,7 @@ def job_spec(job: Resource) -> JobSpec:
         backoff_limit=limit,
         deadline=None if deadline is None else int(deadline),
         rules=[_rule(rule) for rule in mappings(policy.get("rules"))],
-        suspended=bool(spec.get("suspend")),
+        suspended=bool(spec.get("suspend")) and RUNS_ANNOTATION not in mapping(job.metadata.get("annotations")),
         workers=workers,
         indexed=indexed,
     )

@@ -1,6 +1,9 @@
 """How long an update takes, and what it waits for."""
 
-from offline.evaluated.timeline import JobDuration, timeline
+from dataclasses import replace
+
+from infra.review.stack import Resource
+from offline.evaluated.timeline import JobDuration, schedule, timeline
 from offline.preview import tables
 from tests.support.costing import JOB, Pool, job, stack
 
@@ -74,3 +77,36 @@ def test_a_leg_says_how_many_pods_its_job_has_and_how_many_run_at_once() -> None
     assert "days (10 min, 4 pods, 2 at a time)" in tables.path_words(found)
     one = timeline(stack([wide], job("days", "cpu")), {"days": JobDuration(600, "rehearsed")})
     assert "days (10 min)" in tables.path_words(one)
+
+
+def held(resource: Resource) -> Resource:
+    """The Job, which Pulumi does not wait for."""
+    metadata = {
+        **resource.properties["metadata"],
+        "annotations": {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"},
+    }
+    return replace(resource, properties={**resource.properties, "metadata": metadata})
+
+
+def test_an_update_ends_before_the_jobs_that_it_does_not_wait_for() -> None:
+    gate = job("gate", "cpu", limit=60)
+    train = held(job("train", "gpu", gate, limit=3600, gpus=1))
+    predict = held(job("predict", "cpu", train, limit=600))
+    runner = held(
+        job(
+            "runner",
+            "cpu",
+            train,
+            predict,
+            limit=9000,
+            cpu="50m",
+            labels={"app.kubernetes.io/name": "cluster-run"},
+        )
+    )
+    whole = stack([CPU, GPU], gate, train, predict, runner, creation=CREATION)
+    found = timeline(whole)
+    assert found.seconds == timeline(stack([CPU, GPU], gate, creation=CREATION)).seconds
+    assert any("3 Jobs" in remark for remark in found.remarks)
+    # What lets them run is there as long as they are, and no longer.
+    work = {entry.resource.name: entry for entry in schedule(whole, {}).work}
+    assert (work["runner"].begins, work["runner"].ends) == (work["train"].begins, work["predict"].ends)

@@ -31,6 +31,7 @@ from tests.offline.policies.samples import (
     serving,
     shut,
     stack,
+    unawaited,
     worker,
     workload,
 )
@@ -852,6 +853,7 @@ PASSES: Mapping[str, Sequence[Stack]] = {
     ],
     "longer-than-login": [
         stack(job(pod(), activeDeadlineSeconds=LOGIN)),
+        stack(unawaited(job(pod(), activeDeadlineSeconds=LOGIN + 1))),
         stack(job(pod(), activeDeadlineSeconds=None)),
     ],
     "schedule-overlaps": [scheduled(), scheduled(concurrencyPolicy="Replace")],

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from infra.platform import Resources, Taint
@@ -66,6 +67,12 @@ def job(spec: Mapping[str, Any], name: str = "train", **changes: Any) -> Resourc
     """A Job with this pod and nothing wrong."""
     made = {"backoffLimit": 3, "activeDeadlineSeconds": 600, "template": {"metadata": {}, "spec": spec}}
     return resource(JOB, name, {"metadata": {"namespace": "slipway"}, "spec": _changed(made, changes)})
+
+
+def unawaited(job_: Resource) -> Resource:
+    """The Job, for which Pulumi does not wait."""
+    metadata = {**job_.properties["metadata"], "annotations": {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}}
+    return replace(job_, properties={**job_.properties, "metadata": metadata})
 
 
 def workload(type_: str, spec: Mapping[str, Any], name: str = "it") -> Resource:

@@ -340,3 +340,15 @@ def test_the_program_is_found_beside_a_sidecar_of_the_cloud() -> None:
     starting["status"]["containerStatuses"] = statuses
     state = pod_of(starting, STEP, Snapshot(JOB))
     assert (state.container, state.phase) == ("train", Phase.STARTING)
+
+
+def test_a_job_that_waits_for_its_turn_is_not_queued() -> None:
+    held = job("mnist-train-1")
+    held["metadata"]["annotations"] = {"slipway/runs": "cluster-run"}
+    held["spec"]["suspend"] = True
+    state = look(STEP, held)
+    assert (state.phase, state.reason.kind) == (Phase.HELD, "held")
+    runner = job("mnist-train-1")
+    runner["metadata"]["labels"]["app.kubernetes.io/name"] = "cluster-run"
+    runner["spec"]["suspend"] = True
+    assert look(STEP, runner).reason.kind == "stopped"

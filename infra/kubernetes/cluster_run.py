@@ -1,0 +1,234 @@
+"""Pipelines that run without `pulumi up`: their Jobs are created suspended, and a pod in the cluster starts them.
+
+The Jobs are those that `up` would wait for: the same names, pods and digests. The pod needs no right to create a
+Job: it may change those of its list, by their names, and the API server takes no other program or image for a Job
+that is there (kubernetes/pkg/apis/batch/validation, `ValidateJobSpecUpdate`, Kubernetes 1.34).
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.kubernetes.bundle import config_map
+from infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
+from infra.kubernetes.job import DECLARED_ALONE, StepJob, disruptions_ignored
+from infra.kubernetes.labels import step_labels
+from infra.kubernetes.network_policy import network_policy, select
+from infra.kubernetes.pod import bundle_map, template
+from infra.kubernetes.run import plan
+from infra.kubernetes.schedule import RUNNER, identity
+from infra.kubernetes.workspace import Workspace
+from infra.objects import wait_for
+from infra.placed import CLUSTER_RUN, Step
+
+RETRIES = 100
+"""Pods of the runner that may fail, killed ones included, before its Job does. Kubernetes waits longer from one to
+the next, up to ten minutes (kubernetes.io/docs/concepts/workloads/controllers/job, seen November 2026)."""
+
+FINAL = (2, 11)
+"""Exit codes of `workloads.schedule.release` after which another pod would end alike: a wrong command line, and a
+failed step."""
+
+LIST_ANNOTATION = "slipway/jobs"
+"""The annotation of the runner's pod with a digest of its list, so that another list replaces the runner."""
+
+ABOUT = "the number of the attempt that is due of each Job that failed"
+"""What the ConfigMap says of itself."""
+
+Attempts: TypeAlias = pulumi.Output[Mapping[str, str]]
+"""The number of the attempt that is due of each Job that failed, by its name."""
+
+
+def declare_attempts(name: str, workspace: Workspace) -> Attempts:
+    """Declares the ConfigMap in which the runner notes what failed, and reads what it has noted."""
+    metadata = k8s.meta.v1.ObjectMetaArgs(
+        name=f"{CLUSTER_RUN}-attempts",
+        namespace=workspace.namespace,
+        labels=step_labels(CLUSTER_RUN, workspace.platform.name),
+    )
+    opts = pulumi.ResourceOptions(
+        parent=workspace, provider=workspace.platform.provider, depends_on=[*workspace.ready]
+    )
+    # One key is Pulumi's, the others are the runner's. Without any, what is read would count as not known yet in a
+    # preview, and with it the pods of all Jobs.
+    notes = k8s.core.v1.ConfigMap(name, metadata=metadata, data={"about": ABOUT}, opts=opts)
+    current = k8s.core.v1.ConfigMap.get(
+        f"{name}-read",
+        notes.id,
+        opts=pulumi.ResourceOptions(parent=workspace, provider=workspace.platform.provider),
+    )
+    return current.data.apply(lambda data: data or {})
+
+
+@dataclass(frozen=True)
+class ClusterRunArgs:
+    """``jobs`` are those that it lets run, ``attempts`` what `declare_attempts` returned for them.
+
+    ``root`` is the repository, and ``image`` one with Python.
+    """
+
+    jobs: Sequence[StepJob]
+    attempts: Attempts
+    workspace: Workspace
+    image: str
+    root: Path
+
+
+class ClusterRun(pulumi.ComponentResource):
+    """The Job whose pod lets the suspended Jobs of one cluster run, each once those before it are complete.
+
+    All that it knows stands in the cluster: a pod that takes its place goes on with the Jobs as they are. Another
+    list, which a replaced Job makes, replaces it. It may look at the Jobs of its list and change them, and nothing
+    else. It talks to the Kubernetes API, which no policy can name, and so may connect to everything.
+    """
+
+    def __init__(self, name: str, args: ClusterRunArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slipway:kubernetes:ClusterRun", name, {}, opts)
+        workspace = args.workspace
+        labels = step_labels(CLUSTER_RUN, workspace.platform.name)
+        metadata = k8s.meta.v1.ObjectMetaArgs(name=CLUSTER_RUN, namespace=workspace.namespace, labels=labels)
+        on_cluster = pulumi.ResourceOptions(
+            parent=self, provider=workspace.platform.provider, depends_on=[*workspace.ready]
+        )
+        binding = identity(
+            name, CLUSTER_RUN, workspace.namespace, labels=labels, rules=_rules(args.jobs), opts=on_cluster
+        )
+        listed = _listed(args.jobs, args.attempts)
+        jobs = k8s.core.v1.ConfigMap(
+            f"{name}-jobs", metadata=metadata, data={"jobs.json": listed}, opts=on_cluster
+        )
+        run = plan(_step(args), args.root)
+        pod = template(run, CLUSTER_RUN)
+        assert isinstance(pod.metadata, k8s.meta.v1.ObjectMetaArgs)
+        pod.metadata.annotations = {LIST_ANNOTATION: listed.apply(_digest)}
+        k8s.batch.v1.Job(
+            name,
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=CLUSTER_RUN,
+                namespace=workspace.namespace,
+                labels=labels,
+                annotations=DECLARED_ALONE,
+            ),
+            spec=k8s.batch.v1.JobSpecArgs(
+                backoff_limit=RETRIES,
+                pod_failure_policy=_failure_policy(),
+                pod_replacement_policy="Failed",
+                active_deadline_seconds=run.step.time_limit,
+                template=pod,
+            ),
+            opts=wait_for(
+                on_cluster,
+                binding,
+                jobs,
+                config_map(bundle_map(run), run.bundle, workspace.namespace, labels, on_cluster),
+                *_policies(name, workspace, labels, on_cluster),
+                *(job.job for job in args.jobs),
+                delete_before_replace=True,
+            ),
+        )
+        self.register_outputs({"job": CLUSTER_RUN})
+
+
+def _listed(jobs: Sequence[StepJob], attempts: Attempts) -> pulumi.Output[str]:
+    """The list that `workloads.schedule.release` reads, as JSON: those come first that others wait for.
+
+    A Job that is made anew, under its old name even, has another UID, and so makes another list.
+    """
+    known = {job.job_name for job in jobs}
+
+    def write(values: Sequence[Any]) -> str:
+        due: Mapping[str, str] = values[0]
+        entries = [
+            {
+                "step": job.run.name,
+                "name": job.job_name,
+                "uid": identity_,
+                "attempt": int(due.get(job.job_name, 1)),
+                "after": sorted({before.job_name for before in job.after} & known),
+            }
+            for job, identity_ in zip(jobs, values[1:], strict=True)
+        ]
+        return json.dumps(entries)
+
+    return pulumi.Output.all(attempts, *(job.job.metadata.uid for job in jobs)).apply(write)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _rules(jobs: Iterable[StepJob]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
+    return [
+        k8s.rbac.v1.PolicyRuleArgs(
+            api_groups=["batch"],
+            resources=["jobs"],
+            resource_names=sorted(job.job_name for job in jobs),
+            verbs=["get", "patch"],
+        ),
+        k8s.rbac.v1.PolicyRuleArgs(
+            api_groups=[""], resources=["configmaps"], resource_names=[CLUSTER_RUN], verbs=["get"]
+        ),
+        k8s.rbac.v1.PolicyRuleArgs(
+            api_groups=[""],
+            resources=["configmaps"],
+            resource_names=[f"{CLUSTER_RUN}-attempts"],
+            verbs=["get", "patch"],
+        ),
+    ]
+
+
+def _failure_policy() -> k8s.batch.v1.PodFailurePolicyArgs:
+    disruptions = disruptions_ignored().rules
+    assert isinstance(disruptions, list)
+    codes = k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(operator="In", values=[*FINAL])
+    final = k8s.batch.v1.PodFailurePolicyRuleArgs(action="FailJob", on_exit_codes=codes)
+    return k8s.batch.v1.PodFailurePolicyArgs(rules=[*disruptions, final])
+
+
+def _step(args: ClusterRunArgs) -> Step:
+    """What the runner's pod runs. Its time limit lets all Jobs run one after the other, twice."""
+    platform = args.workspace.platform
+    return Step(
+        pipeline=CLUSTER_RUN,
+        name=platform.name,
+        module="workloads.schedule.release",
+        arguments=[
+            *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
+            *("--namespace", args.workspace.namespace),
+            *("--jobs", CLUSTER_RUN, "--attempts", f"{CLUSTER_RUN}-attempts"),
+        ],
+        image=args.image,
+        platform=platform,
+        pool=cheapest_pool(platform),
+        resources=RUNNER,
+        time_limit=2 * sum(job.run.step.time_limit for job in args.jobs),
+        uses_store=False,
+        reads_nodes=True,
+    )
+
+
+def _policies(
+    name: str, workspace: Workspace, labels: Mapping[str, str], opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """Lets the runner's pod connect to the Kubernetes API. Policies add up."""
+    if not workspace.limits_egress:
+        return []
+    metadata = k8s.meta.v1.ObjectMetaArgs(
+        name=f"{CLUSTER_RUN}-egress", namespace=workspace.namespace, labels=dict(labels)
+    )
+    return [
+        network_policy(
+            f"{name}-egress",
+            metadata,
+            select(labels),
+            ["Egress"],
+            opts,
+            egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs()],
+        )
+    ]

@@ -1,0 +1,208 @@
+"""Pipelines that `up` does not wait for: their Jobs, what lets these run, and what it may do."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.clouds.existing.platforms import Emulator
+from infra.program import ROOT, declare
+from infra.review.stack import Resource
+from infra.settings.loading import load
+from tests.support.recording import Recording, is_unknown, record
+from tests.support.refusals import problems
+from tests.support.stack_values import EXISTING, GCP, changed
+from workloads.schedule import release
+
+JOB = "kubernetes:batch/v1:Job"
+CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"
+RUNNER = "here-cluster-run"
+IN_CLUSTER = {"pipelines.mnist.runs": "cluster"}
+
+
+class Noted(Emulator):
+    """What the runner has noted by the time of an update."""
+
+    def __init__(self, values: Mapping[str, Any], noted: Mapping[str, str]) -> None:
+        super().__init__(load(values).request)
+        self.noted = dict(noted)
+
+    def outputs(self, type_: str, name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        if name.endswith("-attempts-read"):
+            return {"data": self.noted}
+        return super().outputs(type_, name, inputs)
+
+
+def declared(
+    changes: Mapping[str, Any], noted: Mapping[str, str] | None = None, *, preview: bool = False
+) -> Recording:
+    values = changed(EXISTING, changes)
+    config = {f"slipway:{key}": value for key, value in values.items()}
+    return record(lambda: declare(ROOT), config, preview=preview, emulators=[Noted(values, noted or {})])
+
+
+@pytest.fixture(scope="module")
+def in_cluster() -> Recording:
+    return declared(IN_CLUSTER)
+
+
+@pytest.fixture(scope="module")
+def by_up() -> Recording:
+    return declared({})
+
+
+def jobs_of(recording: Recording) -> dict[str, Resource]:
+    return {job.name: job for job in recording.of(JOB) if job.name != RUNNER}
+
+
+def listed(recording: Recording) -> list[release.Planned]:
+    return release.read(recording.one(CONFIG_MAP, f"{RUNNER}-jobs").inputs)
+
+
+def test_the_jobs_are_those_of_an_up_but_suspended(in_cluster: Recording, by_up: Recording) -> None:
+    jobs, others = jobs_of(in_cluster), jobs_of(by_up)
+    assert jobs.keys() == others.keys()
+    for name, job in jobs.items():
+        spec = dict(job.inputs["spec"])
+        assert spec.pop("suspend") is True
+        assert spec == others[name].inputs["spec"]
+        annotations = job.inputs["metadata"]["annotations"]
+        assert annotations.get("slipway/run") == others[name].inputs["metadata"]["annotations"].get("slipway/run")
+        # Neither waits for it, nor changes what lets it run, nor takes one that is there for a failed one.
+        assert "pulumi.com/waitFor" in annotations
+        assert "pulumi.com/replaceUnready" not in annotations
+        assert job.ignore_changes == ("spec.suspend",)
+        # Pulumi never takes the one for the other: it would ignore that the Job has to be suspended.
+        assert job.urn != others[name].urn
+        assert job.inputs["metadata"]["name"] != others[name].inputs["metadata"]["name"]
+    outputs = (in_cluster.exports["mnist"]["runs"], by_up.exports["mnist"]["runs"])
+    assert outputs[0] == outputs[1]
+
+
+def test_the_list_has_each_job_after_those_that_it_needs(in_cluster: Recording) -> None:
+    jobs = listed(in_cluster)
+    names = [job.name for job in jobs]
+    assert sorted(names) == sorted(job.inputs["metadata"]["name"] for job in jobs_of(in_cluster).values())
+    for position, job in enumerate(jobs):
+        assert set(job.after) <= set(names[:position])
+    by_step = {job.step: job for job in jobs}
+    assert by_step["mnist-train"].name in by_step["mnist-predict"].after
+    assert by_step["store-gate-here"].name in by_step["mnist-prepare"].after
+
+
+def test_the_runner_may_change_these_jobs_and_nothing_else(in_cluster: Recording) -> None:
+    rules = in_cluster.one(ROLE).inputs["rules"]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "patch"}
+    assert all(rule["resourceNames"] for rule in rules)
+    jobs = next(rule for rule in rules if rule["resources"] == ["jobs"])
+    assert jobs["resourceNames"] == sorted(job.name for job in listed(in_cluster))
+    written = [rule["resourceNames"] for rule in rules if "patch" in rule["verbs"] and rule is not jobs]
+    assert written == [["cluster-run-attempts"]]
+
+
+def test_a_killed_runner_is_tried_again_and_a_failed_step_is_final(in_cluster: Recording) -> None:
+    spec = in_cluster.one(JOB, RUNNER).inputs["spec"]
+    assert spec["backoffLimit"] > 10
+    ignored, final = spec["podFailurePolicy"]["rules"]
+    assert ignored["action"] == "Ignore"
+    assert (final["action"], final["onExitCodes"]["operator"]) == ("FailJob", "In")
+    assert final["onExitCodes"]["values"] == [2, 11]
+
+
+def test_a_job_that_failed_is_made_anew_and_so_is_the_runner(in_cluster: Recording) -> None:
+    failed = next(job for job in listed(in_cluster) if job.step == "mnist-train")
+    again = declared(IN_CLUSTER, {"about": "x", failed.name: "2", "of-another-digest": "3"})
+    assert {job.name: job.attempt for job in listed(again)} == {
+        job.name: 2 if job.name == failed.name else 1 for job in listed(in_cluster)
+    }
+    before, after = jobs_of(in_cluster), jobs_of(again)
+    changed_jobs = [name for name in before if before[name].inputs["spec"] != after[name].inputs["spec"]]
+    assert changed_jobs == ["mnist-train"]
+    assert pod(in_cluster.one(JOB, RUNNER)) != pod(again.one(JOB, RUNNER))
+
+
+def pod(job: Resource) -> Any:
+    return job.inputs["spec"]["template"]
+
+
+def test_a_preview_knows_the_pods() -> None:
+    for job in jobs_of(declared(IN_CLUSTER, preview=True)).values():
+        assert not is_unknown(pod(job)["metadata"]["annotations"])
+
+
+def test_what_something_else_needs_is_waited_for() -> None:
+    apps = {"pipelines.other": {**EXISTING["pipelines"]["mnist"], "uses": "mnist"}}
+    recording = declared({**IN_CLUSTER, **apps})
+    held = {name for name, job in jobs_of(recording).items() if job.inputs["spec"].get("suspend")}
+    assert held == {"mnist-prepare", "mnist-train", "mnist-predict"}
+    assert {job.step for job in listed(recording)} == held
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"pipelines.mnist.schedule": {"cron": "0 3 * * *"}}, "schedule"),
+        ({"kueue": {}}, "Kueue"),
+    ],
+)
+def test_what_cannot_be_together_is_refused(changes: Mapping[str, Any], words: str) -> None:
+    refusals = problems(changed(EXISTING, {**IN_CLUSTER, **changes}))
+    assert [problem.key for problem in refusals if words in problem.reason] == ["slipway:pipelines.mnist.runs"]
+    assert all("`runs: up`" in problem.fix for problem in refusals)
+
+
+def test_apps_that_need_results_are_refused(tmp_path: Path) -> None:
+    declaration = {
+        "description": "x",
+        "steps": {"make": {"run": ["python", "make.py", "{output}"]}},
+        "apps": {
+            "ask": {"kind": "program", "run": ["python", "ask.py", "{port}", "{make}"], "port": 8080},
+            "board": {"kind": "tensorboard"},
+        },
+    }
+    (tmp_path / "pipeline.yaml").write_text(json.dumps(declaration), encoding="utf-8")
+    for name in ("make.py", "ask.py"):
+        (tmp_path / name).write_text("", encoding="utf-8")
+    section = {
+        "uses": str(tmp_path),
+        "runs": "cluster",
+        "steps": {"make": {"pool": "cpu"}},
+        "apps": {"ask": {"pool": "cpu"}, "board": {"pool": "cpu"}},
+    }
+    refusals = problems(changed(EXISTING, {"pipelines": {"mine": section}}))
+    refusal = next(problem for problem in refusals if problem.key == "slipway:pipelines.mine.runs")
+    assert "`ask`" in refusal.reason
+    assert "`board`" not in refusal.reason
+
+
+def test_steps_on_several_clusters_are_refused() -> None:
+    cluster = GCP["clusters"]["dev"] if "dev" in GCP["clusters"] else next(iter(GCP["clusters"].values()))
+    first = next(iter(GCP["clusters"]))
+    other = {**cluster, "pools": {"far": cluster["pools"][next(iter(cluster["pools"]))]}}
+    refusals = problems(
+        changed(
+            GCP,
+            {
+                "clusters.other": other,
+                "pipelines.mnist.runs": "cluster",
+                "pipelines.mnist.steps.prepare.pool": "far",
+            },
+        )
+    )
+    reasons = [problem.reason for problem in refusals if problem.key == "slipway:pipelines.mnist.runs"]
+    assert [f"`{first}`" in reason and "`other`" in reason for reason in reasons] == [True]
+
+
+def test_a_pipeline_that_comes_after_one_that_nobody_waits_for_is_refused() -> None:
+    first = next(iter(GCP["pipelines"]["mnist"]["steps"].values()))["pool"]
+    benchmark = {
+        "runs": {"one": {"pool": "train", "gpus": 1, "precisions": ["fp32"]}},
+        "chart": {"pool": first},
+    }
+    refusals = problems(changed(GCP, {"pipelines.benchmark": benchmark, "pipelines.mnist.runs": "cluster"}))
+    refusal = next(problem for problem in refusals if problem.key == "slipway:pipelines.benchmark.runs")
+    assert "mnist" in refusal.reason
+    assert "`runs: up`" in refusal.fix

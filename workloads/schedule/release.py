@@ -1,0 +1,152 @@
+"""Let the Jobs of a stack run that `pulumi up` created suspended, each once those before it are complete.
+
+The pod of a Job starts it. It remembers nothing: what is complete, runs or failed stands in the cluster, so a pod
+that takes the place of a lost one goes on with the Jobs as they are. Run as
+`python -m workloads.schedule.release --namespace slipway --jobs cluster-run --attempts cluster-run-attempts`.
+Standard library only, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workloads.runtime.exits import OK, run, stop_on_sigterm
+from workloads.runtime.kubernetes_api import add_options, api_of
+from workloads.schedule.run import PAUSE, Cluster, JobsFailedError
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A Job to let run: `name` is its own, `step` what people call it, `after` the names of those before it.
+
+    `attempt` counts from 1: the Job is made anew after a failure. `uid` is what it has since then.
+    """
+
+    step: str
+    name: str
+    after: Sequence[str]
+    attempt: int
+    uid: str | None = None
+
+
+@dataclass
+class HeldJobs(Cluster):
+    """The suspended Jobs of a namespace, and the ConfigMap `attempts` in which their failures are noted."""
+
+    attempts: str = ""
+
+    def release(self, name: str) -> None:
+        """Let the Job run. Raises StepError with NO_API."""
+        self._persist(lambda: self.api.patch(f"{self._jobs}/{name}", {"spec": {"suspend": False}}))
+
+    def note(self, due: Mapping[str, int]) -> None:
+        """Note the number of the attempt that is due of each Job; of a first one nothing is noted.
+
+        The next `pulumi up` makes those Jobs anew of which it is another one. Raises StepError with NO_API.
+        """
+        path = f"/api/v1/namespaces/{self.namespace}/configmaps/{self.attempts}"
+        noted: dict[str, str] = self._persist(lambda: self.api.get(path)).get("data") or {}
+        wanted = {name: str(number) if number > 1 else None for name, number in due.items()}
+        changes = {name: number for name, number in wanted.items() if noted.get(name) != number}
+        if changes:
+            self._persist(lambda: self.api.patch(path, {"data": changes}))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Let the Jobs run; returns the exit code.
+
+    Raises:
+        StepError: with JOB_FAILED where a Job failed, NO_API where the API refuses.
+    """
+    options = _parse(arguments)
+    stop_on_sigterm("the next pod goes on where this one was")
+    cluster = HeldJobs(api_of(options), options.namespace, attempts=options.attempts)
+    planned = read(cluster.config_map(options.jobs))
+    cluster.note({job.name: job.attempt for job in planned})
+    return follow(cluster, planned)
+
+
+def read(config_map: Mapping[str, Any]) -> list[Planned]:
+    """The Jobs, in an order in which those come first that others wait for."""
+    return [Planned(**entry) for entry in json.loads(config_map["data"]["jobs.json"])]
+
+
+def follow(cluster: HeldJobs, planned: Sequence[Planned]) -> int:
+    """Let each Job run when those before it are complete, until all are, or all that are left need a failed one.
+
+    Raises:
+        StepError: with JOB_FAILED where a Job failed, NO_API where the API refuses.
+    """
+    done: set[str] = set()
+    lost: dict[str, str] = {}
+    started: set[str] = set()
+    while True:
+        skipped = needing(planned, set(lost))
+        for job in planned:
+            if job.name in done | lost.keys() | skipped or not done.issuperset(job.after):
+                continue
+            live = cluster.job(job.name)
+            outcome = verdict(live)
+            if outcome == "":
+                done.add(job.name)
+                print(f"{job.step}: done", flush=True)
+            elif outcome is not None:
+                lost[job.name] = outcome
+                cluster.note({job.name: job.attempt + 1})
+                print(f"{job.step}: failed: {outcome}", flush=True)
+            elif live.get("spec", {}).get("suspend"):
+                cluster.release(job.name)
+                print(f"{job.step}: started as {job.name}", flush=True)
+            elif job.name not in started:
+                print(f"{job.step}: runs as {job.name}", flush=True)
+            started.add(job.name)
+        skipped = needing(planned, set(lost))
+        if len(done | lost.keys() | skipped) == len(planned):
+            if lost:
+                raise _failure(planned, lost, skipped)
+            return OK
+        cluster.sleep(PAUSE)
+
+
+def needing(planned: Sequence[Planned], lost: set[str]) -> set[str]:
+    """The names of the Jobs that need one of `lost`, themselves or through others."""
+    skipped: set[str] = set()
+    for job in planned:
+        if (lost | skipped).intersection(job.after):
+            skipped.add(job.name)
+    return skipped
+
+
+def verdict(job: Mapping[str, Any]) -> str | None:
+    """Empty for a Job that is complete, the reason for one that failed, None for one that has not ended."""
+    for condition in job.get("status", {}).get("conditions", []):
+        if condition.get("status") == "True" and condition["type"] in ("Complete", "Failed"):
+            words = f"{condition.get('reason', 'Failed')}: {condition.get('message', '')}".rstrip(": ")
+            return "" if condition["type"] == "Complete" else words
+    return None
+
+
+def _failure(planned: Sequence[Planned], lost: Mapping[str, str], skipped: set[str]) -> JobsFailedError:
+    steps = {job.name: job.step for job in planned}
+    what = "; ".join(f"{steps[name]}: {reason}" for name, reason in lost.items())
+    left = ", ".join(steps[job.name] for job in planned if job.name in skipped)
+    return JobsFailedError(f"{what}{f'; not started: {left}' if left else ''}", lost)
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m workloads.schedule.release", description=__doc__)
+    add_options(parser)
+    parser.add_argument("--namespace", required=True, help="where the Jobs are")
+    parser.add_argument("--jobs", required=True, metavar="NAME", help="the ConfigMap with the list of the Jobs")
+    parser.add_argument(
+        "--attempts", required=True, metavar="NAME", help="the ConfigMap that failures are noted in"
+    )
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    run(main)
