@@ -35,7 +35,7 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-TARGETS := help setup new import rehearse demo preview check doctor show watch logs pin-images refresh-prices pictures \
+TARGETS := help setup new import rehearse demo preview check doctor show watch logs run stop pin-images refresh-prices pictures \
 	test test-all test-long browser lint format bench bench-evaluation \
 	lock clean \
 	ci-preview ci-verdict ci-comment ci-notes ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
@@ -130,6 +130,14 @@ show: $(VENV)/.runtime ## Show results of a stack that is up: make show STACK=lo
 # A step that failed, and a stack that cannot be read, are exit codes of their own, which make turns into 2.
 watch: $(VENV)/.runtime ## Show what the Jobs of a stack do, and why they wait: STACK=gcp-dev [ONCE=1] [KUBECONFIG_FILE=…]
 	@$(BIN)/python -m tools.watch $${STACK:+--stack="$$STACK"} $${ONCE:+--once} \
+		$${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} $${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
+
+run: $(VENV)/.runtime ## Go on with a run that `pulumi up` does not wait for: STACK=gcp-dev [KUBECONFIG_FILE=…]
+	@$(BIN)/python -m tools.runs run $${STACK:+--stack="$$STACK"} \
+		$${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} $${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
+
+stop: $(VENV)/.runtime ## Stop such a run; its pods end, and what they saved stays: STACK=gcp-dev [KUBECONFIG_FILE=…]
+	@$(BIN)/python -m tools.runs stop $${STACK:+--stack="$$STACK"} \
 		$${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} $${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
 
 logs: $(VENV)/.runtime ## Print the logs of a step: STACK=gcp-dev STEP=train [FOLLOW=1] [ATTEMPTS=1]

@@ -82,8 +82,8 @@ def is_text(kubeconfig: str) -> bool:
 class ApiServer:
     """The API server that ``kubeconfig``, the text or the path of one, and ``context`` lead to.
 
-    ``context`` None is the kubeconfig's current one. ``timeouts`` are as `TIMEOUTS`; it tries twice. It changes
-    nothing, and is usable from several threads.
+    ``context`` None is the kubeconfig's current one. ``timeouts`` are as `TIMEOUTS`; it tries twice. Only `send`
+    changes anything. It is usable from several threads.
     """
 
     kubeconfig: str
@@ -129,6 +129,27 @@ class ApiServer:
         answer.release_conn()
         if left:
             yield left.decode("utf-8", "replace")
+
+    def send(
+        self, method: str, path: str, body: Mapping[str, Any], content_type: str = "application/json"
+    ) -> Mapping[str, Any] | None:
+        """Changes what is at ``path``. Returns what the API answers, None where there is nothing.
+
+        Raises UnreadableError.
+        """
+
+        def send() -> Any:
+            return self._call(
+                path,
+                {},
+                body,
+                method,
+                content_type,
+                response_types_map=dict.fromkeys((200, 201, 202), "object"),
+                _request_timeout=self.timeouts,
+            )
+
+        return cast("dict[str, Any] | None", self._ask(send))
 
     def version(self) -> str:
         """The server's version: ``v1.36.1``. Raises UnreadableError."""
@@ -191,15 +212,21 @@ class ApiServer:
         return cast("dict[str, Any] | None", self._ask(post)) or {}
 
     def _call(
-        self, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None, **options: Any
+        self,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None = None,
+        method: str = "",
+        content_type: str = "application/json",
+        **options: Any,
     ) -> Any:
         if self._client is None:
             self._client = self._connect()
         return self._client.call_api(
             path,
-            "GET" if body is None else "POST",
+            method or ("GET" if body is None else "POST"),
             query_params=list(query.items()),
-            header_params={"Accept": "application/json", "Content-Type": "application/json"},
+            header_params={"Accept": "application/json", "Content-Type": content_type},
             body=body,
             auth_settings=["BearerToken"],
             _return_http_data_only=True,

@@ -37,7 +37,7 @@ def serving(answer: Callable[[str, str, Any], tuple[int, object]]) -> Iterator[S
             self.end_headers()
             self.wfile.write(text)
 
-        do_GET = do_POST = do_PATCH = _answer  # noqa: N815
+        do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815
 
         def log_message(self, format: str, *_: object) -> None:
             del format

@@ -1,0 +1,196 @@
+"""``make run STACK=…`` and ``make stop STACK=…``: go on with Jobs that `up` does not wait for, or hold them.
+
+Both need a login to the cluster, and no Pulumi CLI where the stack file names its kubeconfig.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from infra.api_server import ApiServer, UnreadableError
+from infra.kubernetes.labels import RUNS_ANNOTATION
+from infra.placed import CLUSTER_RUN
+from infra.review.stack import Properties, at, mapping, mappings
+from tools.watch.__main__ import WatchError, load_plan
+from tools.watch.observed import AccessError, Clusters, annotations_of, conditions, explain, holds, name_of, uid_of
+from tools.watch.plan import Plan, PlanError
+
+GONE_WITHIN = 120.0
+"""Seconds that a deleted Job has to go with its pods."""
+
+PAUSE = 1.0
+"""Seconds between two looks whether it is gone."""
+
+CONTROLLER_LABELS = frozenset(
+    {"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"}
+)
+"""Labels that the API server gives to the pods of a Job, and that another Job of its name has with other values
+(kubernetes.io/docs/reference/labels-annotations-taints, seen November 2026)."""
+
+KEPT = ("name", "namespace", "labels", "annotations")
+"""Keys of a Job's metadata that whoever declares it gives."""
+
+MERGE = "application/merge-patch+json"
+
+
+class RunError(Exception):
+    """What keeps a run from being started or stopped. The text says why, and what to do about it."""
+
+
+@dataclass
+class Namespace:
+    """The Jobs of a namespace that `up` does not wait for, and the one that lets them run."""
+
+    server: ApiServer
+    name: str
+    sleep: Callable[[float], None] = field(default=time.sleep)
+
+    def run(self) -> Iterator[str]:
+        """Goes on with the Jobs: failed ones are made anew, then the runner; a line for each.
+
+        Raises RunError, UnreadableError.
+        """
+        runner, jobs = self._look()
+        again = [job for job in jobs if holds(conditions(job), "Failed")]
+        for job in again:
+            self._make_anew(job, suspend=True)
+            yield f"{name_of(job)}: runs again, since it failed"
+        if not again and all(holds(conditions(job), "Complete") for job in jobs):
+            yield "all Jobs are done: `pulumi up` runs what has changed"
+        elif again or _is_over(runner):
+            self._make_anew(runner, suspend=False)
+            yield f"{name_of(runner)}: started"
+        elif _is_suspended(runner):
+            self._suspend(runner, value=False)
+            yield f"{name_of(runner)}: goes on"
+        else:
+            yield f"{name_of(runner)}: runs already"
+
+    def stop(self) -> Iterator[str]:
+        """Holds the runner, then the Jobs that run; a line for each. Raises RunError, UnreadableError."""
+        runner, jobs = self._look()
+        if not _is_over(runner):
+            self._suspend(runner, value=True)
+            yield f"{name_of(runner)}: held"
+        # Only now: what it let run a moment ago is among them.
+        for job in self._look()[1]:
+            if not _is_over(job) and not _is_suspended(job):
+                self._suspend(job, value=True)
+                yield f"{name_of(job)}: held, its pods end"
+        if _is_over(runner) and all(_is_over(job) or _is_suspended(job) for job in jobs):
+            yield "nothing runs"
+
+    def _look(self) -> tuple[Properties, Sequence[Properties]]:
+        content = self.server.get(self._jobs) or {}
+        jobs = mappings(content.get("items"))
+        runner = next((job for job in jobs if name_of(job) == CLUSTER_RUN), None)
+        if runner is None:
+            raise RunError(f"namespace {self.name} has no Job {CLUSTER_RUN}: `pulumi up` makes it")
+        return runner, [job for job in jobs if RUNS_ANNOTATION in annotations_of(job)]
+
+    def _suspend(self, job: Properties, *, value: bool) -> None:
+        self.server.send("PATCH", self._path(job), {"spec": {"suspend": value}}, MERGE)
+
+    def _make_anew(self, job: Properties, *, suspend: bool) -> None:
+        """Deletes the Job and creates it as it was declared.
+
+        Where this is interrupted between the two, `pulumi up --refresh` does the second.
+        """
+        manifest = as_declared(job, suspend=suspend)
+        options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid_of(job)}}
+        self.server.send("DELETE", self._path(job), options)
+        end = time.monotonic() + GONE_WITHIN
+        while self.server.get(self._path(job)) is not None:
+            if time.monotonic() > end:
+                raise RunError(
+                    f"Job {name_of(job)} is being deleted, and does not go: `pulumi up --refresh` later"
+                )
+            self.sleep(PAUSE)
+        self.server.send("POST", self._jobs, manifest)
+
+    def _path(self, job: Properties) -> str:
+        return f"{self._jobs}/{name_of(job)}"
+
+    @property
+    def _jobs(self) -> str:
+        return f"/apis/batch/v1/namespaces/{self.name}/jobs"
+
+
+def as_declared(job: Properties, *, suspend: bool) -> dict[str, Any]:
+    """The manifest of a Job like ``job``, without what the API server has added."""
+    metadata, spec = mapping(job.get("metadata")), mapping(job.get("spec"))
+    pod = mapping(spec.get("template"))
+    pod_metadata = mapping(pod.get("metadata"))
+    pod_labels = mapping(pod_metadata.get("labels")).items()
+    labels = {key: value for key, value in pod_labels if key not in CONTROLLER_LABELS}
+    kept = {key: value for key, value in spec.items() if key != "selector"}
+    template = {**pod, "metadata": {"labels": labels, "annotations": mapping(pod_metadata.get("annotations"))}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {key: metadata[key] for key in KEPT if key in metadata},
+        "spec": {**kept, "template": template, "suspend": suspend},
+    }
+
+
+def _is_over(job: Properties) -> bool:
+    return any(holds(conditions(job), kind) for kind in ("Complete", "Failed"))
+
+
+def _is_suspended(job: Properties) -> bool:
+    return at(job, "spec", "suspend") is True
+
+
+Stack = Annotated[str, typer.Option("--stack", "-s", help="The stack.")]
+KubeconfigFile = Annotated[Path | None, typer.Option(help="A kubeconfig, in place of the one that the stack has.")]
+Context = Annotated[str, typer.Option(help="Its context.")]
+
+# Typer's own tracebacks print the values of variables, which include secrets.
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def run(stack: Stack = "", kubeconfig: KubeconfigFile = None, context: Context = "") -> None:
+    """Go on with a run that was stopped or failed; what is done is not run again."""
+    _each_namespace(stack, kubeconfig, context, Namespace.run)
+
+
+@app.command()
+def stop(stack: Stack = "", kubeconfig: KubeconfigFile = None, context: Context = "") -> None:
+    """Stop a run: its pods end, and what they saved stays."""
+    _each_namespace(stack, kubeconfig, context, Namespace.stop)
+
+
+def _each_namespace(
+    stack: str, kubeconfig: Path | None, context: str, act: Callable[[Namespace], Iterator[str]]
+) -> None:
+    logging.getLogger().addHandler(logging.NullHandler())
+    try:
+        plan = load_plan(stack)
+        clusters = Clusters(stack, {place.name: place for place in plan.places}, kubeconfig, context or None)
+        for cluster, namespace in runners(plan).items():
+            for line in act(Namespace(clusters.server(cluster), namespace)):
+                print(line, flush=True)
+    except (RunError, WatchError, PlanError, AccessError, UnreadableError) as error:
+        words = explain(error) if isinstance(error, UnreadableError) else str(error)
+        Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(words)}", soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+def runners(plan: Plan) -> Mapping[str, str]:
+    """The namespaces with Jobs that `up` does not wait for, by the cluster. Raises RunError without any."""
+    namespaces = {step.cluster: step.namespace for step in plan.steps if step.pipeline == CLUSTER_RUN}
+    if not namespaces:
+        raise RunError(f"no pipeline of the stack {plan.stack} has `runs: cluster`: `pulumi up` itself runs them")
+    return namespaces
+
+
+if __name__ == "__main__":
+    app()
