@@ -16,7 +16,7 @@ from infra.pipelines.apps import NEWEST, AppDeclaration, runs_file
 from infra.pipelines.contract import ServiceDeclaration, StepDeclaration, Supplement, total
 from infra.pipelines.discovery import DeclaredPipeline, location
 from infra.pipelines.images import CPU_IMAGE, GPU_IMAGE, compiling, lock_problem
-from infra.pipelines.pods import SUBSTITUTE
+from infra.pipelines.pods import SUBSTITUTE, Substitute
 from infra.pipelines.pods import Command as DeclaredCommand
 from infra.placed import CODE, PACKAGES, Command, Requirements, Step
 from infra.platform import Platform, Pool, Resources
@@ -148,11 +148,15 @@ def _key_of(command: DeclaredCommand | None, error: ShippingError, root: Path) -
 
 def _substitute_lock(declared: StepDeclaration | ServiceDeclaration | AppDeclaration) -> str | None:
     """The lock file of what stands in for its program in a rehearsal."""
-    if isinstance(declared, StepDeclaration):
-        substitute = declared.command.substitute if declared.command else None
-    else:
-        substitute = declared.substitute
+    substitute = substitute_of(declared)
     return substitute.requirements if substitute else None
+
+
+def substitute_of(declared: StepDeclaration | ServiceDeclaration | AppDeclaration) -> Substitute | None:
+    """What stands in for its program in a rehearsal."""
+    if isinstance(declared, StepDeclaration):
+        return declared.command.substitute if declared.command else None
+    return declared.substitute
 
 
 def command_of(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from infra.kubernetes.bundle import DECLARATIONS, ENVIRONMENT_MARK, ShippingError, code_files
 from infra.pipelines.discovery import DeclaredPipeline
-from infra.placement.shipping import command_of
+from infra.placement.shipping import command_of, substitute_of
 
 _TOOLS = {
     *(
@@ -41,12 +41,15 @@ def unshipped(pipeline: DeclaredPipeline, root: Path) -> Iterator[tuple[str, lis
             except (ShippingError, OSError):
                 return
             shipped.setdefault(declared.command.code, set()).update(files.contents)
+    # A rehearsal starts it from the folder itself.
+    substitutes = [substitute_of(declared) for declared in beside]
+    instead = {word for substitute in substitutes if substitute for word in substitute.run}
     # What an image is built of has its files, whoever starts them there.
     contexts = [root / declared.build.context for declared in beside if declared.build]
     for code, paths in shipped.items():
         if any((root / code).is_relative_to(context) for context in contexts):
             continue
-        if left := sorted(set(_files(root / code)) - paths):
+        if left := sorted(set(_files(root / code)) - paths - instead):
             yield code, left
 
 
