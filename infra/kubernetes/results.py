@@ -14,7 +14,7 @@ from infra.kubernetes.app import PipelineApp
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.pod import usage_folder
 from infra.kubernetes.workspace import Workspace
-from infra.pipelines.results import USED, Curves, File, Number, Picture, Result, Table
+from infra.pipelines.results import USED, Curves, File, Number, Page, Picture, Result, Table
 from infra.placed import STORE_GATE, Step
 
 
@@ -63,14 +63,14 @@ class Outputs:
         name = ".".join(filter(None, (job.run.step.pipeline, result.name, step)))
         path = f"{job.run.path}/{result.path}"
         match result:
-            case Picture() | File() if store.claim is None:
+            case Picture() | Page() | File() if store.claim is None:
                 return pulumi.Output.concat(store.url, "/", path)
             case Curves() if result.logs:
                 logs = f"{job.run.path}/{result.logs}"
                 if store.claim is None:
                     return tensorboard(logs, store.url)
                 return self._command(name, job, logs, then="tensorboard --logdir {copy}")
-            case Picture() | File():
+            case Picture() | Page() | File():
                 return self._command(name, job, path)
             case _ if store.read is None or job.held:
                 return self._command(name, job, path, result.select)

@@ -114,6 +114,7 @@ class Command:
     repository, or absolute. Of its Python files those ship that the program imports, and those that one of
     ``files``, patterns below ``code``, names; of its other files all. With ``directory`` it starts elsewhere:
     ``{output}``, ``{scratch}``, a folder below one of them, or a path of ``mounts``.
+    ``notebook`` is the path below ``code`` of the notebook that it runs, where it does.
     """
 
     code: str
@@ -121,6 +122,7 @@ class Command:
     substitute: Substitute | None = None
     directory: str = ""
     mounts: Sequence[ProgramMount] = ()
+    notebook: str = ""
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,13 @@ class File(_Result):
     kind: Literal["file"] = "file"
 
 
-Result = Annotated[Number | Table | Curves | Picture | File, Field(discriminator="kind")]
+class Page(_Result):
+    """An HTML file. The report shows it without running its scripts."""
+
+    kind: Literal["page"] = "page"
+
+
+Result = Annotated[Number | Table | Curves | Picture | Page | File, Field(discriminator="kind")]
 
 ITEMS = "items"
 """The result that every step with items has: the table of its items."""
@@ -165,6 +171,7 @@ RESULT_KINDS: Mapping[str, Sequence[str]] = {
     "table": ("columns", "compare"),
     "curves": ("draw", "unit", "logs"),
     "picture": (),
+    "page": (),
     "file": (),
 }
 """The kinds of results, each with the keys that it alone may have."""
@@ -213,7 +220,7 @@ DeclaredColumn = Annotated[
 
 
 class StepResult(Model):
-    """What a step leaves that is worth showing. One of the first five keys says what it is, and where: a path
+    """What a step leaves that is worth showing. One of the first six keys says what it is, and where: a path
     below the step's output, for a part of a JSON file with ``#`` and a JSON pointer (RFC 6901).
     """
 
@@ -223,6 +230,7 @@ class StepResult(Model):
         default=None, description="A list of objects of a JSON file, one for each epoch, with a number by curve."
     )
     picture: str | None = Field(default=None, description="A PNG file.")
+    page: str | None = Field(default=None, description="An HTML file, which is shown without its scripts.")
     file: str | None = Field(default=None, description="Any other file, of which the place is shown.")
     title: str | None = Field(default=None, description="What people read above it; default: its name.")
     format: Format | None = Field(default=None, description="How a number is written.")
@@ -268,7 +276,7 @@ class StepResult(Model):
     def declare(self, name: str) -> Result:
         """The result called ``name``, as stack outputs and the report know it."""
         title = self.title or heading(name)
-        where = self.number or self.table or self.curves or self.picture or self.file or ""
+        where = self.number or self.table or self.curves or self.picture or self.page or self.file or ""
         path, _, select = where.partition("#")
         if self.number is not None:
             return Number(name=name, title=title, path=path, select=select, format=self.format or "number")
@@ -286,7 +294,8 @@ class StepResult(Model):
                 unit=self.unit or "epoch",
                 logs=self.logs or "",
             )
-        return (File if self.picture is None else Picture)(name=name, title=title, path=where)
+        kind = Picture if self.picture is not None else Page if self.page is not None else File
+        return kind(name=name, title=title, path=where)
 
 
 def _file_findings(at: Path, kind: str, value: str) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from infra.pipelines.apps import NEWEST, AppDeclaration, runs_file
 from infra.pipelines.contract import ServiceDeclaration, StepDeclaration, Supplement, total
 from infra.pipelines.discovery import DeclaredPipeline, location
 from infra.pipelines.images import CPU_IMAGE, GPU_IMAGE, compiling, lock_problem
+from infra.pipelines.notebook_step import notebook_problem
 from infra.pipelines.pods import SUBSTITUTE, Substitute
 from infra.pipelines.pods import Command as DeclaredCommand
 from infra.placed import CODE, PACKAGES, Command, Requirements, Step
@@ -126,6 +127,11 @@ def _command_problems(
     assert step.command is not None
     locks = [(step.requirements, ("requirements",)), (_substitute_lock(step), (SUBSTITUTE, "requirements"))]
     yield from _lock_problems(pipeline, step, locks, root)
+    if notebook := step.command.notebook:
+        lock = root / step.requirements if step.requirements else None
+        known = step.build is None and step.placed_by.image is None
+        if why := notebook_problem(root / step.command.code / notebook, lock, known=known):
+            yield Problem(pipeline.declared_at(step, "notebook"), notebook, *why)
     try:
         command_bundle(command_of(step, beside, root), step.arguments, root)
     except ShippingError as error:

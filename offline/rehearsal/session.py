@@ -323,10 +323,12 @@ class Session:
             del state.jobs[gone]
         state.save()
         ended = [(job, engine.records[job.urn]) for job in jobs]
+        failed = [(job_, record.exit_code) for job_, record in ended if record.phase == Phase.FAILED]
         collected = collect(
             (job_ for job_, record in ended if record.phase.good),
             place.store,
-            (job_ for job_, record in ended if (record.phase, record.exit_code) == (Phase.FAILED, ITEMS_FAILED)),
+            (job_ for job_, code in failed if code == ITEMS_FAILED),
+            (job_ for job_, code in failed if code != ITEMS_FAILED),
         )
         declared = pipelines_of(configuration.settings.pipelines)
         order = [f"{pipeline.name}-{step.name}" for pipeline in declared for step in pipeline.steps]

@@ -7,9 +7,9 @@ What its keys mean is in their descriptions, of which docs/pipeline.schema.json 
 import re
 import warnings
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model, model_validator
 from pydantic.fields import FieldInfo
 
 from infra.pipelines import pods, valkey
@@ -30,6 +30,7 @@ from infra.pipelines.matrix import (
 from infra.pipelines.mlflow import MlflowApp
 from infra.pipelines.mounts import Mount, Mounted, references
 from infra.pipelines.notebook import NotebookApp
+from infra.pipelines.notebook_step import command_of_notebook
 from infra.pipelines.page import PageApp
 from infra.pipelines.pods import Built, PodSettings, RehearsalCommand, Word, Words
 from infra.pipelines.program import ProgramApp
@@ -160,11 +161,22 @@ class PipelineStep(Model):
     """A step: a program, what it reads, and what it needs."""
 
     run: Run = Field(
+        default_factory=list[str],
         description="The command: its program and its arguments, or a text that bash reads. `{output}` is the "
         "directory that it writes, `{<step>}` the output of an earlier step, `{<parameter>}` a parameter's value, "
         "`{store}` the store; `{{` and `}}` are braces. Of a step with `items`, `{item}` is the path of the "
         "item's file, `{output}` a directory of the item's own, and `{previous}` the directory of the result of "
-        "the item before."
+        "the item before. Required, unless there is a `notebook`.",
+    )
+    notebook: str | None = Field(
+        default=None,
+        description="A Jupyter notebook below `code` in place of `run`. papermill runs it; what it has shown is a "
+        "result, whether or not a cell fails.",
+    )
+    parameters: dict[str, Scalar] = Field(
+        default_factory=dict[str, Any],
+        description="Values of variables of the notebook, in place of those of its cell `parameters`. They may be "
+        'references: `{data: "{prepare}", trees: "{trees}", output: "{output}"}`.',
     )
     description: str | None = Field(default=None, description="What the step does.")
     code: str = Field(default=".", description="The folder whose files it needs, and in which it starts.")
@@ -299,6 +311,19 @@ class PipelineFile(Model):
         default_factory=dict[str, AppKind],
         description="Programs that run after the steps and stay, by name: a model server, a page, a notebook.",
     )
+
+    @model_validator(mode="after")
+    def _start_notebooks(self) -> Self:
+        """Gives each step with a notebook the command that runs it."""
+        for name, step in self.steps.items():
+            if step.notebook is not None and not step.run:
+                self.steps[name] = step.model_copy(update={"run": self.command_of_notebook(step)})
+        return self
+
+    def command_of_notebook(self, step: PipelineStep) -> list[str]:
+        """The command line of a step with a notebook."""
+        types = {name: parameter.type for name, parameter in self.parameters.items()}
+        return command_of_notebook(step.notebook or "", step.parameters, types)
 
 
 class _PartialParameter(Parameter):

@@ -256,6 +256,7 @@ def template_values(results: JobResults) -> dict[str, Any]:
             (shown_picture.title, kept(results.job, shown_picture.path), _embed(shown_picture.file))
             for shown_picture in results.pictures
         ],
+        "pages": [(page.title, kept(results.job, page.path), _embed_page(page.file)) for page in results.pages],
         "curves": [(curve.declared.title, charts.curves(curve)) for curve in results.curves if curve.points],
     }
 
@@ -316,6 +317,20 @@ def _count_phases(records: list[JobRecord]) -> str:
 
 def _embed(file: Path) -> str:
     return "" if file.stat().st_size > IMAGE_LIMIT else _data_uri(file.read_bytes(), "image/png")
+
+
+PAGE_LIMIT = 4 * 1024 * 1024
+"""Bytes of an HTML file that the report has in itself; of a larger one it says where it is."""
+
+_ALONE = (
+    '<!doctype html><meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+    "img-src data:; font-src data:; media-src data:; style-src 'unsafe-inline'\">"
+)
+"""Keeps a page that is embedded from loading anything, as the report itself loads nothing."""
+
+
+def _embed_page(file: Path) -> str:
+    return "" if file.stat().st_size > PAGE_LIMIT else _ALONE + file.read_text(encoding="utf-8")
 
 
 def _data_uri(content: bytes, kind: str) -> str:

@@ -21,6 +21,7 @@ from infra.pipelines.results import (
     File,
     Format,
     Number,
+    Page,
     Picture,
     Result,
     Table,
@@ -127,6 +128,15 @@ class ShownPicture:
 
 
 @dataclass(frozen=True)
+class ShownPage:
+    """An HTML file. ``path`` is below the Job's directory of the store."""
+
+    title: str
+    file: Path
+    path: str
+
+
+@dataclass(frozen=True)
 class ShownFile:
     """A file, or a folder, of which only the place is shown. ``path`` is below the Job's directory of the store.
 
@@ -178,6 +188,7 @@ class JobResults:
     tables: list[ShownTable] = field(default_factory=list[ShownTable])
     curves: list[ShownCurves] = field(default_factory=list[ShownCurves])
     pictures: list[ShownPicture] = field(default_factory=list[ShownPicture])
+    pages: list[ShownPage] = field(default_factory=list[ShownPage])
     others: list[ShownFile] = field(default_factory=list[ShownFile])
     files: tuple[str, ...] = ()
 
@@ -195,6 +206,7 @@ class JobResults:
                 for curve in self.curves
             ],
             pictures=[replace(picture, title=title(picture.title)) for picture in self.pictures],
+            pages=[replace(page, title=title(page.title)) for page in self.pages],
             others=[replace(other, title=title(other.title)) for other in self.others],
         )
 
@@ -213,6 +225,9 @@ class JobResults:
                     if picture.read(4) != b"\x89PNG":
                         raise _WrongContentError("it is no PNG")
                 self.pictures.append(ShownPicture(declared.title, file, declared.path))
+            case Page():
+                file.read_bytes().decode()
+                self.pages.append(ShownPage(declared.title, file, declared.path))
             case File():
                 self.others.append(ShownFile(declared.title, file, declared.path, file.stat().st_size))
 
@@ -233,19 +248,28 @@ class CollectedResults:
         return by_pipeline
 
 
-def collect(jobs: Iterable[Resource], store: Path, with_failed_items: Iterable[Resource] = ()) -> CollectedResults:
+def collect(
+    jobs: Iterable[Resource],
+    store: Path,
+    with_failed_items: Iterable[Resource] = (),
+    failed: Iterable[Resource] = (),
+) -> CollectedResults:
     """The declared results of ``jobs``, which succeeded, in the folder ``store``.
 
-    Of Jobs ``with_failed_items``, which failed for these, there is the table of all items.
+    Of Jobs ``with_failed_items``, which failed for these, there is the table of all items; of others that
+    ``failed`` there are the pages that they left, such as a notebook as far as it ran.
     """
     collected: list[JobResults] = []
     problems: dict[str, None] = {}
-    failed = list(with_failed_items)
-    for job in (*jobs, *failed):
+    of_items, others = list(with_failed_items), list(failed)
+    for job in (*jobs, *of_items, *others):
         try:
             declared, results = _declared_results(job, store)
-            if job in failed:
+            if job in of_items:
                 declared = tuple(result for result in declared if _is_of_items(result))
+            elif job in others:
+                pages = (result for result in declared if isinstance(result, Page))
+                declared = tuple(page for page in pages if (results.folder / page.path).is_file())
         except ValueError as error:
             problems[f"{job.name}: its results cannot be shown: {_reason(error)}"] = None
             continue

@@ -513,6 +513,9 @@ def results(console: Console, collected: CollectedResults, comparisons: Sequence
                     console.print(Text(f"… and {more} more in {kept(shown_job.job, table.path)}", "dim"))
                 if table.caveat:
                     console.print(Text(printable(table.caveat), "yellow"), soft_wrap=True)
+            for page in shown_job.pages:
+                place = kept(shown_job.job, page.path)
+                console.print(Text(printable(f"{page.title}: in the report, and {place}")), soft_wrap=True)
             for other in shown_job.others:
                 console.print(Text(printable(f"{other.title}: {place_of(shown_job, other)}")), soft_wrap=True)
     for problem in collected.problems:

@@ -15,7 +15,7 @@ from infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION
 from infra.pipelines.results import Column, Curves, Number, Picture, Table
 from infra.review.stack import Resource
 from offline.rehearsal.output import charts
-from offline.rehearsal.output.report import code, cost_of, stack_of
+from offline.rehearsal.output.report import code, cost_of, stack_of, template_values
 from offline.rehearsal.output.results import CollectedResults, ShownCurves, collect, decimals, format_value
 from offline.rehearsal.session import configure
 from tests.offline.rehearsal.toy import Toys, rehearse
@@ -283,6 +283,26 @@ def job_results(store: Path, annotation: str, value: str) -> CollectedResults:
     annotations = {RUN_ANNOTATION: "run", annotation: value}
     inputs = {"metadata": {"annotations": annotations}}
     return collect([Resource("urn", "kubernetes:batch/v1:Job", "writer", inputs, inputs=inputs)], store)
+
+
+def test_a_page_is_shown_without_its_scripts_and_of_a_failed_job_too(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    page = '<h1 title="a">Cells</h1><script>alert(1)</script>'
+    (tmp_path / "run" / "train.html").write_text(page, encoding="utf-8")
+    declared = [{"kind": "page", "name": "notebook", "title": "<b>", "path": "train.html"}]
+    declared += [{"kind": "file", "name": "model", "title": "Model", "path": "no"}]
+    annotations = {RUN_ANNOTATION: "run", RESULTS_ANNOTATION: json.dumps(declared)}
+    inputs = {"metadata": {"annotations": annotations}}
+    job = Resource("urn", "kubernetes:batch/v1:Job", "writer", inputs, inputs=inputs)
+    collected = collect([], tmp_path, failed=[job])
+    assert not collected.problems
+    assert collected.jobs[0].files == ("train.html",)
+    (title, _, shown), *others = template_values(collected.jobs[0])["pages"]
+    assert (title, others) == ("<b>", [])
+    assert shown.endswith(page)
+    assert "default-src 'none'" in shown
+    frames = re.findall(r"<iframe[^>]*>", (ROOT / "offline/rehearsal/output/report.html.j2").read_text())
+    assert [frame for frame in frames if " sandbox " not in frame] == []
 
 
 @given(st.lists(st.floats(0, 1e9) | st.integers(0, 10**6), min_size=1))
