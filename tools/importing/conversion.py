@@ -171,7 +171,7 @@ class _Conversion:
             step["directory"] = directory
         if self.mounts:
             step["mounts"] = self.mounts
-        if image := first.image:
+        if image := self._one_image(pods):
             step["image"] = image
         step |= self._nodes(first.port, alike=not by_role)
         if resources := self._most([pod.resources for pod in pods.values()]):
@@ -205,6 +205,15 @@ class _Conversion:
         if nodes == {"count": 1} or (nodes["count"] == 1 and not self.manifest.kind.roles):
             return {}
         return {"nodes": nodes["count"] if set(nodes) == {"count"} else nodes}
+
+    def _one_image(self, pods: Mapping[str, _Pod]) -> str | None:
+        """The image of all roles; None where it is that of the pool."""
+        images = {role: pod.image for role, pod in pods.items()}
+        if len(set(images.values())) > 1:
+            listed = ", ".join(f"{role} {image or 'by tag'}" for role, image in images.items())
+            reason = "all pods of a step run one image, and its roles have several"
+            self.refused.append(Problem("image", listed, reason, "write one digest for all roles"))
+        return next(iter(images.values()))
 
     def _count(self, replica: Replica) -> int:
         if isinstance(replica.count, int) and not isinstance(replica.count, bool):
