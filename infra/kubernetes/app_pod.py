@@ -8,6 +8,7 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.kubernetes.app_runs import FILE, DeclaredRuns, runs_volume
 from infra.kubernetes.bundle import (
     Files,
     code_files,
@@ -40,7 +41,7 @@ from infra.kubernetes.pod import (
     tolerations,
 )
 from infra.kubernetes.run import PodImage, Run, inside, pulled_with
-from infra.pipelines.apps import AppDeclaration, runs_file, token_variable
+from infra.pipelines.apps import RUNS, AppDeclaration, runs_file, token_variable
 from infra.placed import CODE, DATA, App, Command
 
 # What an app ships to its pods, and the results of steps that it reads there.
@@ -66,13 +67,14 @@ IN_IMAGE = "install them as a package into an image and name that as `image`"
 class PlannedApp:
     """An app with the files that it ships, and the runs whose results it reads.
 
-    ``bundle`` is None where it ships nothing: its image has all that it runs.
+    ``bundle`` is None where it ships nothing: its image has all that it runs. It is told of ``runs``.
     """
 
     app: App
     bundle: Files | None
     folders: Mapping[str, Files]
     inputs: Mapping[str, Run]
+    runs: DeclaredRuns | None = None
 
     @property
     def name(self) -> str:
@@ -88,7 +90,9 @@ def plan(app: App, root: Path, runs: Mapping[str, Run]) -> PlannedApp:
     folders = {name: image_folder(folder, root) for name, folder in app.folders.items()}
     inputs = {name: runs[step.job] for name, step in app.inputs.items()}
     starters = [*([SUPPLIED] if app.supplements else []), *([READER] if is_told(app) else [])]
-    return PlannedApp(app, app_bundle(app.declared, app.command, root, starters), folders, inputs)
+    declared_runs = DeclaredRuns.of(app.pipeline, runs.values()) if app.declared.told_of_runs else None
+    bundle = app_bundle(app.declared, app.command, root, starters)
+    return PlannedApp(app, bundle, folders, inputs, declared_runs)
 
 
 def is_told(app: App) -> bool:
@@ -258,6 +262,7 @@ def filled_in(text: str, pipeline: str, declared: AppDeclaration, inputs: Mappin
         TOKEN: mark,
         **inputs,
         **{name: f"{FOLDERS}/{name}" for name in declared.folders},
+        **({RUNS: f"{FOLDERS}/{RUNS}/{FILE}"} if declared.told_of_runs else {}),
     }
     *before, last = text.format_map(values).split(mark)
     variable = f"$({token_variable(declared.name)})"
@@ -364,6 +369,8 @@ def _mounts(planned: PlannedApp) -> list[k8s.core.v1.VolumeMountArgs]:
             )
         )
     mounts += [mount(name, f"{FOLDERS}/{name}", read_only=True) for name in planned.folders]
+    if planned.runs:
+        mounts.append(mount(RUNS, f"{FOLDERS}/{RUNS}", read_only=True))
     if app.declared.keeps_data:
         mounts.append(mount(DATA, DATA_PATH))
     return mounts
@@ -383,6 +390,8 @@ def _volumes(planned: PlannedApp) -> list[k8s.core.v1.VolumeArgs]:
         volume(name, config_map_name(folder_map(planned, name), files), files)
         for name, files in planned.folders.items()
     ]
+    if planned.runs:
+        volumes.append(runs_volume(planned.runs.map_name(planned.name)))
     if app.declared.keeps_data:
         claim = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=app.object_name)
         volumes.append(k8s.core.v1.VolumeArgs(name=DATA, persistent_volume_claim=claim))

@@ -28,6 +28,9 @@ OF_APPS = ("store", "pipeline", "port", "data", "token")
 port, the directory of its volume, and its token."""
 
 
+RUNS = "runs"
+"""The reference to the file that tells an app of the pipeline's runs, where it is told of them."""
+
 OF_STORE = ("store", "pipeline")
 """Those of `OF_APPS` that mean a place in the store."""
 
@@ -148,7 +151,8 @@ class AppDeclaration:
 
     ``modules`` ship beside ``module``, with what they import. Where ``module`` and ``command`` are both there, the
     command's files ship in the bundle's folder of code, and the module is started. ``idle`` says when the app is
-    stopped.
+    stopped. With ``told_of_runs``, ``{runs}`` is a file that says with which commit the pipeline's runs were
+    declared, and on which pools (`infra.kubernetes.app_runs`).
     """
 
     name: str
@@ -180,6 +184,7 @@ class AppDeclaration:
     build: ImageBuild | None = None
     substitute: Substitute | None = None
     idle: Idle | None = None
+    told_of_runs: bool = False
 
     @property
     def uses_store(self) -> bool:

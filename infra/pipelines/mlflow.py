@@ -83,7 +83,7 @@ def declaration(name: str, settings: MlflowSettings, steps: Sequence[StepDeclara
         port=PORT,
         module=MODULE,
         arguments=[
-            *("--pipeline", "{pipeline}", "--data", "{data}"),
+            *("--pipeline", "{pipeline}", "--data", "{data}", "--runs", "{runs}"),
             *("--host", "0.0.0.0", "--port", "{port}"),
         ],
         environment={RESULTS: literal(json.dumps(wanted, sort_keys=True))},
@@ -91,6 +91,7 @@ def declaration(name: str, settings: MlflowSettings, steps: Sequence[StepDeclara
         probe=Probe(HEALTH),
         path=FIRST_PAGE,
         keeps_data=True,
+        told_of_runs=True,
         grace=30,
     )
 

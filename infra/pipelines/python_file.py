@@ -13,7 +13,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from infra.pipelines import pods
-from infra.pipelines.apps import OF_APPS, AppDeclaration, KeptAppSettings, address_variables
+from infra.pipelines.apps import OF_APPS, RUNS, AppDeclaration, KeptAppSettings, address_variables
 from infra.pipelines.contract import (
     OF_SERVICES,
     RESERVED_INPUTS,
@@ -371,7 +371,8 @@ def _program(app: AppDeclaration) -> Iterator[str]:
     if app.keeps_data != isinstance(app.placed_by, KeptAppSettings):
         yield "keeps data where `placed_by` is a `KeptAppSettings`, and else does not"
     words = [*app.arguments, *app.environment.values()]
-    yield from pods.misfits(words, {*app.inputs, *app.folders}, OF_APPS)
+    told = {RUNS} if app.told_of_runs else set[str]()
+    yield from pods.misfits(words, {*app.inputs, *app.folders, *told}, OF_APPS)
     used = {name for word in words for name in pods.names(word)}
     for name in sorted({*OF_APPS} & {*app.inputs, *app.folders}):
         yield f"has an input or a folder `{name}`, a name that means something else in its command line"

@@ -11,7 +11,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ from workloads.runtime.store import store_errors
 RESULT, RECORDED = "slipway.result", "slipway.recorded"
 """Tags of a run: the result that it stands for, and, written last, the fingerprint of what was recorded of it."""
 
+NOTED = ("commit", "changed", "stack", "pool")
+"""Tags with what is not in a result itself."""
+
 SETTLED = 3600.0
 """Seconds after which nothing new is expected beside a result, and it is not read again until the next start: each
 reading costs requests where the store is a bucket."""
@@ -30,11 +33,14 @@ reading costs requests where the store is a bucket."""
 
 @dataclass(frozen=True)
 class Known:
-    """A run that stands for a result: its ID, its name, and the fingerprint of what was recorded of it last."""
+    """A run that stands for a result: its ID, its name, the fingerprint of what was recorded of it last, and those
+    of its tags that are `NOTED`.
+    """
 
     run: str
     name: str
     fingerprint: str = ""
+    noted: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass
@@ -42,7 +48,8 @@ class Importer:
     """Brings results from `store` to `mlflow`, whose database is the SQLite file `database`.
 
     `steps` maps the steps whose results are recorded to what their pipeline declares of them
-    (infra/pipelines/results.py).
+    (infra/pipelines/results.py). `declared` is what is known of runs beside that, by the directories of their
+    results: a later declaration of a run that is recorded changes nothing of it.
     """
 
     mlflow: Mlflow
@@ -50,6 +57,7 @@ class Importer:
     store: Path
     pipeline: str
     steps: Mapping[str, Sequence[Mapping[str, Any]]]
+    declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     _experiment: str = ""
     _runs: dict[str, Known] | None = None
     _settled: set[str] = field(default_factory=set[str])
@@ -91,9 +99,11 @@ class Importer:
     def _record(self, result: history.Result, declared: Sequence[Mapping[str, Any]]) -> bool:
         """Whether MLflow lacked something of `result`, which it then has."""
         assert self._runs is not None
-        wanted = record(self.store, result, result.facts.get("results") or declared)
         key = f"{result.path}@{result.manifest.digest[:16]}"
         known = self._runs.get(key)
+        noted = known.noted if known and known.noted else self.declared.get(without_mark(result), {})
+        result = replace(result, facts={**noted, **result.facts})
+        wanted = record(self.store, result, result.facts.get("results") or declared)
         if known is None:
             run = self.mlflow.create(self._experiment, wanted.full_name, wanted.start, {RESULT: key})
             known = self._runs[key] = Known(run, wanted.full_name)
@@ -102,7 +112,7 @@ class Importer:
         # A name that somebody gave it stays.
         name = wanted.full_name if known.name.startswith(wanted.name) else ""
         self._write(known.run, wanted, name)
-        self._runs[key] = Known(known.run, name or known.name, wanted.fingerprint)
+        self._runs[key] = Known(known.run, name or known.name, wanted.fingerprint, _noted(wanted.tags))
         return True
 
     def _write(self, run: str, wanted: Record, name: str) -> None:
@@ -147,4 +157,14 @@ def _recorded(runs: Iterator[Mapping[str, Any]]) -> Iterator[tuple[str, Known]]:
         tags = {tag["key"]: tag["value"] for tag in run.get("data", {}).get("tags", [])}
         if RESULT in tags:
             info = run["info"]
-            yield tags[RESULT], Known(info["run_id"], info.get("run_name", ""), tags.get(RECORDED, ""))
+            name, fingerprint = info.get("run_name", ""), tags.get(RECORDED, "")
+            yield tags[RESULT], Known(info["run_id"], name, fingerprint, _noted(tags))
+
+
+def _noted(tags: Mapping[str, str]) -> dict[str, str]:
+    return {name: tags[name] for name in NOTED if name in tags}
+
+
+def without_mark(result: history.Result) -> str:
+    """The directory of a result without the time of a run by the clock, which a stack does not declare."""
+    return result.path.removesuffix(f"-{result.mark}") if result.mark else result.path

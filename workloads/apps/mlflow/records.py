@@ -157,9 +157,6 @@ def _costs(result: Result) -> Iterator[tuple[str, float]]:
     used = [_gpu_seconds(pod) for pods in (result.usage, *before) for pod in pods]
     if any(used):
         yield "cost/gpu_seconds", round(sum(used), 1)
-    rate = result.facts.get("rate")
-    if isinstance(rate, (int, float)):
-        yield "cost/usd", round(rate * seconds / 3600, 4)
 
 
 def _gpu_seconds(pod: Mapping[str, Any]) -> float:

@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from workloads.apps.mlflow.api import Mlflow
 from workloads.apps.mlflow.importing import Importer, keep_looking
@@ -68,6 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
         options.pipeline.parent,
         options.pipeline.name,
         steps,
+        declared_runs(options.runs),
     )
     environment = {**os.environ, **QUIET}
     with Forwarding(signal.SIGTERM) as signals:
@@ -76,6 +78,13 @@ def main(arguments: list[str] | None = None) -> int:
         threading.Thread(target=keep_looking, args=(importer, options.every), daemon=True).start()
         code = server.wait()
     return 128 - code if code < 0 else code
+
+
+def declared_runs(file: Path | None) -> dict[str, dict[str, Any]]:
+    """What `file` (infra/kubernetes/app_runs.py) has of each run, by the directory of its result."""
+    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file else {"runs": {}}
+    of_all = {name: value for name, value in content.items() if name != "runs"}
+    return {path: {**of_all, **of_run} for path, of_run in content["runs"].items()}
 
 
 def command(options: argparse.Namespace, hosts: frozenset[str]) -> list[str]:
@@ -149,6 +158,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m workloads.apps.mlflow.serve", description=__doc__)
     add = parser.add_argument
     add("--pipeline", type=Path, required=True, metavar="DIR", help="the pipeline's directory in the store")
+    add("--runs", type=Path, metavar="FILE", help="with which commit the runs were declared, and on which pools")
     add("--data", type=Path, required=True, metavar="DIR", help="what is kept: the database, uploaded files")
     add("--host", default="127.0.0.1", help="address; 0.0.0.0 is all of this machine")
     add("--port", type=int, default=5000)

@@ -102,7 +102,7 @@ class Kept(Mlflow):
 def store(tmp_path: Path) -> Path:
     store = tmp_path / "store"
     data = add_result(store, "shop/prepare/cccccccccc", {"data.json": [1]}, made=5)
-    facts = {"commit": "abc", "changed": True, "stack": "dev", "pool": "t4", "began": 10, "ended": 46, "rate": 100}
+    facts = {"commit": "abc", "changed": True, "stack": "dev", "pool": "t4", "began": 10, "ended": 46}
     settings = {"command": COMMAND}
     add_result(store, FIRST, FILES, made=50, inputs={"prepare": data}, settings=settings, facts=facts)
     add_result(store, SECOND, FILES, made=60, inputs={"prepare": data}, settings=settings)
@@ -151,7 +151,7 @@ def test_a_run_has_what_the_store_has_of_its_result(mlflow: Kept, store: Path) -
     run = next(run for run in mlflow.kept.values() if run["tags"]["directory"] == FIRST)
     assert run["parameters"] == {"rate": "0.1", "e": "3", "shift": "-1", "mixed": "true", "x.y": "2"}
     last = {metric["key"]: (metric["value"], metric["step"]) for metric in run["metrics"]}
-    assert last == {"cost/seconds": (36, 0), "cost/usd": (1, 0), "accuracy": (0.5, 0), "history/loss": (2, 2)}
+    assert last == {"cost/seconds": (36, 0), "accuracy": (0.5, 0), "history/loss": (2, 2)}
     wanted = {"mlflow.source.git.commit": "abc", "stack": "dev", "pool": "t4", "digest": "a" * 10}
     assert wanted.items() <= run["tags"].items()
     assert [dataset["name"] for dataset in run["inputs"]] == ["prepare"]
@@ -212,3 +212,19 @@ def test_arguments_of_a_module_are_parameters_and_odd_numbers_are_written_as_mlf
     ]
     metrics = {metric["key"]: metric["value"] for metric in record(store, result, declared).metrics}
     assert metrics == {"odd _0_": "NaN", "odd _1_": "-Infinity"}
+
+
+def test_a_run_has_the_commit_that_declared_it_first(mlflow: Kept, store: Path) -> None:
+    def look(commit: str, declared: Sequence[str]) -> dict[str, Any]:
+        told = {path: {"stack": "prod", "commit": commit, "changed": False, "pool": "h100"} for path in declared}
+        Importer(mlflow, mlflow.database, store, "shop", {"train": []}, told).look()
+        return {run["tags"]["directory"]: run["tags"] for run in mlflow.kept.values()}
+
+    base = SECOND.removesuffix("-20261122-0300")
+    tags = look("one", [FIRST, base])
+    # What stands beside the result in the store is what it was made with.
+    assert (tags[FIRST]["commit"], tags[FIRST]["pool"]) == ("abc", "t4")
+    # A run by the clock has the digest of the declared one.
+    assert (tags[SECOND]["commit"], tags[SECOND]["pool"], tags[SECOND]["stack"]) == ("one", "h100", "prod")
+    assert look("two", [base])[SECOND]["commit"] == "one"
+    assert look("three", [])[SECOND]["commit"] == "one"
