@@ -181,30 +181,31 @@ def command_lines() -> list[str]:
 
 @pytest.mark.parametrize("on_path", [True, False])
 def test_the_queues_password_is_in_no_command_line(tmp_path: Path, on_path: bool) -> None:
-    programs, words = tmp_path / "bin", tmp_path / "words"
+    programs = tmp_path / "bin"
     programs.mkdir()
     if on_path:
         # The server itself shows a title of its own after it has begun.
-        script = f'#!/bin/sh\nprintf "%s\\n" "$@" > {words}\nexec {valkey_program()} "$@"\n'
+        script = f'#!/bin/sh\nprintf "%s\\n" "$@" > "$TMPDIR/words"\nexec {valkey_program()} "$@"\n'
         (programs / "valkey-server").write_text(script)
         (programs / "valkey-server").chmod(0o755)
     pipeline = Pipeline(tmp_path, f"{programs}{os.pathsep}{os.environ['PATH']}")
     rehearsal = pipeline.start(count=3, seconds=1.0)
     lines: list[str] = []
+    words = set[str]()
     passwords = set[str]()
 
     def seen() -> bool:
         lines.extend(command_lines())
+        words.update(file.read_text() for file in pipeline.out.rglob("words"))
         for worker in pipeline.processes("workloads.runtime.items.worker"):
             with contextlib.suppress(psutil.Error):
                 passwords.add(worker.environ().get("QUEUE_PASSWORD", ""))
-        return bool(pipeline.worked_on()) and bool(passwords - {""})
+        return bool(pipeline.worked_on()) and bool(passwords - {""}) and bool(words) == on_path
 
     rehearsal.until(seen)
     assert "Items, 3 of 3 done" in rehearsal.end()
     (password,) = passwords - {""}
-    lines += [words.read_text()] if on_path else []
-    assert not [line for line in lines if password in line]
+    assert not [line for line in (*lines, *words) if password in line]
 
 
 def test_a_queue_that_cannot_read_its_file_says_so_and_is_given_up(pipeline: Pipeline) -> None:
