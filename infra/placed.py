@@ -117,6 +117,9 @@ GATES_FOLDER = "gates"
 CODE = "code"
 """The folder of a bundle that has a command's own files."""
 
+CODE_PART = "part"
+"""The file of a ConfigMap that holds a part of the archive of a step's code."""
+
 IMAGE_BUILD = "image-build"
 """The name in place of a pipeline's of the Jobs that build images."""
 

@@ -14,7 +14,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.kubernetes.bundle import SHOWN, Files, ShippingError, config_map, volume
-from infra.placed import CODE
+from infra.placed import CODE, CODE_PART
 from infra.schema.names import short_digest
 
 MEBIBYTE = 1024 * 1024
@@ -34,8 +34,6 @@ CODE_PATH = f"{UNPACKED}/{CODE}"
 
 _PARTS_PATH = "/parts"
 
-_KEY = "part"
-
 
 def part_volume(index: int) -> str:
     """The name of the pod's volume with a part."""
@@ -53,7 +51,7 @@ class Archive:
         """What the ConfigMaps hold, in their order."""
         content = _tar(self.files)
         pieces = [content[start : start + PART] for start in range(0, len(content), PART)]
-        return tuple(Files({_KEY: piece}) for piece in pieces)
+        return tuple(Files({CODE_PART: piece}) for piece in pieces)
 
     @property
     def volumes(self) -> dict[str, k8s.core.v1.VolumeArgs]:
@@ -66,7 +64,7 @@ class Archive:
     @property
     def arguments(self) -> list[str]:
         """The arguments of `workloads.runtime.steps.unpack`."""
-        parts = [word for path in self.volumes for word in ("--part", f"{path}/{_KEY}")]
+        parts = [word for path in self.volumes for word in ("--part", f"{path}/{CODE_PART}")]
         return [*parts, "--target", CODE_PATH]
 
     def declare(

@@ -9,7 +9,7 @@ from typing import Any
 
 from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
 from infra.kubernetes.review import CLAIM, VOLUME, volume_of
-from infra.placed import CODE
+from infra.placed import CODE, CODE_PART
 from infra.platform import GPU_RESOURCE
 from infra.review.stack import (
     CONFIG_MAP,
@@ -29,6 +29,7 @@ from offline.evaluated.operations import ResourceDiff
 from offline.evaluated.property_diff import Difference, Path
 from offline.evaluated.workloads import gpus_of, workload_of, workloads
 from offline.preview import run_changes
+from offline.preview.archived_code import content_of, members
 
 # The files that pods mount from ConfigMaps, by their paths in the pod.
 
@@ -61,12 +62,16 @@ class ShippedFiles:
     def of(self, job: Resource) -> dict[str, Any]:
         """The contents of all files that a Job mounts, by path."""
         files: dict[str, Any] = {}
+        parts: list[bytes] = []
         for identity, items in _find_mounted(job, pod_spec(job)):
             if identity in self._maps:
                 held = self._maps[identity].properties
+                if items == {CODE_PART: CODE_PART}:
+                    parts.append(content_of(held, CODE_PART))
+                    continue
                 contents = {**mapping(held.get("data")), **mapping(held.get("binaryData"))}
                 files.update({path: contents.get(key) for key, path in items.items()})
-        return files
+        return {**files, **{f"{CODE}/{path}": content for path, content in members(parts).items()}}
 
 
 def _identity(config_map: Resource) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """Which Jobs an update runs, on Jobs made by hand: one cause each."""
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from infra.kubernetes.archive import Archive
+from infra.kubernetes.bundle import Files
+from infra.placed import CODE_PART
 from infra.platform import GPU_RESOURCE, Resources, Taint
 from infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, NodePool, Resource, Secret, Stack
 from offline.evaluated import phrasing
@@ -128,6 +132,32 @@ def test_a_changed_file_of_a_command_is_named_as_in_its_folder() -> None:
     )
 
     assert runs(before, after)["train"].because == "train.py changed"
+
+
+def test_a_changed_file_of_code_that_is_an_archive_is_named_too() -> None:
+    def shipping(text: str) -> list[Resource]:
+        archive = Archive(Files({"data.bin": bytes(2_000_000), "a/train.py": text.encode(), "z.py": b""}))
+        maps = [
+            declared(
+                "kubernetes:core/v1:ConfigMap",
+                f"part-{text}-{index}",
+                {
+                    "metadata": {"name": f"part-{text}-{index}"},
+                    "binaryData": {CODE_PART: base64.b64encode(part.contents[CODE_PART]).decode()},
+                },
+                provider=provider().urn,
+            )
+            for index, part in enumerate(archive.parts)
+        ]
+        assert len(maps) == 3
+        items = [{"key": CODE_PART, "path": CODE_PART}]
+        volumes = [
+            {"name": f"part-{index}", "configMap": {"name": made.name, "items": items}}
+            for index, made in enumerate(maps)
+        ]
+        return [*maps, job("train", text, volumes=volumes)]
+
+    assert runs(shipping("1"), shipping("2"))["train"].because == "a/train.py changed"
 
 
 @pytest.mark.parametrize(("count", "because"), [(3, "f0, f1, f2 changed"), (5, "f0, f1, f2 and 2 more changed")])
