@@ -8,10 +8,13 @@ import sys
 from collections.abc import Sequence
 
 from offline.files import write_or_check
-from tools.importing.document import rules
+from tools.importing.document import DATA, rules
 from tools.reference.settings import PAGE as SETTINGS
 
 PAGE = SETTINGS.with_name("import.md")
+
+MANIFESTS = DATA.with_name("manifests.md")
+"""The part of the page about public manifests."""
 
 HEAD = """# Import a TFJob, a Job, and the like
 
@@ -73,27 +76,9 @@ example is, in two processes that really train together.
 - **Evaluators and parameter servers** never end by themselves; they are stopped when the chief and all workers
   have ended well.
 
-## Public manifests
+"""
 
-88 public manifests of these repositories were imported in November 2026, as they are and with their images by
-digest.
-Each is taken over whole, with a pipeline that has no mistake, or refused with what to change.
-
-| repository | manifests | whole | whole with digests | else refused for |
-| --- | --- | --- | --- | --- |
-| kubeflow/training-operator 1.9, `examples` | 21 | 2 | 10 | programs that only the image names; MPIJob |
-| kubeflow/trainer, `examples` | 6 | 0 | 3 | runtimes that are not in the file, patches, initializers, Flux |
-| kubeflow/examples | 8 | 2 | 2 | programs that only the image names, a key of a Secret, MPIJob |
-| kubernetes-sigs/jobset, `site/static/examples` | 11 | 1 | 3 | several replicated Jobs; Argo |
-| volcano-sh/volcano, `example` | 13 | 0 | 1 | host files, MPI, Ray, Argo, MXNet, tasks without a role |
-| GoogleCloudPlatform: samples, ai-on-gke | 17 | 6 | 7 | programs of the image, TPUs, Ray, pieces of work |
-| aws-samples/awsome-distributed-training | 9 | 1 | 4 | amounts left open, MPIJob, HyperPod's kind |
-| kubernetes/website, Jobs | 3 | 2 | 2 | pieces of work from a queue |
-
-As they are, most are refused for a tag in place of a digest, or for a program that only the image names (`args`
-without `command`).
-
-## Fields
+FIELDS = """## Fields
 
 This table is written by `python -m tools.reference.imports` from `tools/importing/data/fields.toml`, which also
 has the words of the command. `**` is the spec of a role or of the Job, `*` any index.
@@ -111,7 +96,13 @@ def page() -> str:
         if rule.at != "**"
     ]
     last = next(rule for rule in rules() if rule.at == "**")
-    return HEAD + "\n".join([*rows, f"| any other | not carried over | {last.why} |"]) + "\n"
+    return (
+        HEAD
+        + MANIFESTS.read_text(encoding="utf-8")
+        + FIELDS
+        + "\n".join([*rows, f"| any other | not carried over | {last.why} |"])
+        + "\n"
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
