@@ -299,6 +299,11 @@ def test_the_host_of_the_first_pod_is_the_address_of_rank_0(
     assert (environment["NODE"], environment["MASTER_ADDR"]) == ("2", "10.0.0.0")
 
 
+def test_variables_that_nothing_sets_are_said(tmp_path: Path) -> None:
+    lost = [str(note.value) for note in imported(tmp_path, XGBOOST).notes if not note.carried]
+    assert any("WORKER_ADDRS" in value for value in lost)
+
+
 def test_a_single_pod_is_rank_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = roles("JAXJob", "jaxReplicaSpecs", "jax", Worker=1)
     _, environment = started(tmp_path, text, monkeypatch, {})

@@ -454,6 +454,9 @@ class _Conversion:
             self.notes.append(Note("command, env", ", ".join(addresses), text, carried=False))
 
     def _leave(self) -> None:
+        if self.together and (unset := self.manifest.kind.unset):
+            text = "nothing sets them: the addresses of all pods are in `TF_CONFIG` (docs/distributed.md)"
+            self.notes.append(Note("kind", ", ".join(unset), text, carried=False))
         self._say_schedule()
         self._say_buckets()
         for document in self.manifest.beside:

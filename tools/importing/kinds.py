@@ -27,7 +27,8 @@ VOLCANO = "batch.volcano.sh"
 class Kind:
     """A kind that is read. ``roles`` is the key below ``spec`` that has the pods by role, where there is one.
 
-    ``variables`` are those that its controller sets for the program, in words of those of a step with ``nodes``.
+    ``variables`` are those that its controller sets for the program, in words of those of a step with ``nodes``;
+    ``unset`` are those that nothing sets there.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Kind:
     container: str = ""
     port: str = ""
     framework: str = ""
+    unset: Sequence[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
