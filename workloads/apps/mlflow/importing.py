@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from workloads.apps.mlflow.api import Mlflow
-from workloads.apps.mlflow.records import Record, record
+from workloads.apps.mlflow.records import Record, made_from, record
 from workloads.runtime import history
 from workloads.runtime.store import store_errors
 
@@ -61,6 +61,9 @@ class Importer:
     _experiment: str = ""
     _runs: dict[str, Known] | None = None
     _settled: set[str] = field(default_factory=set[str])
+    _before: dict[str, Mapping[str, history.Result]] = field(
+        default_factory=dict[str, Mapping[str, history.Result]]
+    )
 
     def look(self) -> int:
         """Record what is new; returns how many results that were.
@@ -73,14 +76,22 @@ class Importer:
         if self._runs is None:
             self._experiment = self.mlflow.experiment(self.pipeline)
             self._runs = dict(_recorded(self.mlflow.runs(self._experiment)))
+        results = [(history.result(self.store, path), declared) for path, declared in self._unsettled()]
+        made = [(result, declared) for result, declared in results if result is not None]
+        self._look_back([result for result, _ in made])
         count = 0
-        for path, declared in self._unsettled():
-            result = history.result(self.store, path)
-            if result is not None:
-                count += self._record(result, declared)
-                if time.time() - result.made > SETTLED:
-                    self._settled.add(path)
+        for result, declared in made:
+            count += self._record(result, declared)
+            if time.time() - result.made > SETTLED:
+                self._settled.add(result.path)
         return count
+
+    def _look_back(self, made: Sequence[history.Result]) -> None:
+        """Find what results were made from: once of each, since all manifests are read for it."""
+        new = [result for result in made if _key(result) not in self._before]
+        if new:
+            among = {result.manifest.digest: result for result in history.results(self.store, self.pipeline)}
+            self._before |= {_key(result): made_from(result, among) for result in new}
 
     def forget(self) -> None:
         """Ask MLflow again what it has: an answer of it was lost, and with it whether it did what it was asked."""
@@ -99,11 +110,11 @@ class Importer:
     def _record(self, result: history.Result, declared: Sequence[Mapping[str, Any]]) -> bool:
         """Whether MLflow lacked something of `result`, which it then has."""
         assert self._runs is not None
-        key = f"{result.path}@{result.manifest.digest[:16]}"
+        key = _key(result)
         known = self._runs.get(key)
         noted = known.noted if known and known.noted else self.declared.get(without_mark(result), {})
         result = replace(result, facts={**noted, **result.facts})
-        wanted = record(self.store, result, result.facts.get("results") or declared)
+        wanted = record(self.store, result, result.facts.get("results") or declared, self._before[key])
         if known is None:
             run = self.mlflow.create(self._experiment, wanted.full_name, wanted.start, {RESULT: key})
             known = self._runs[key] = Known(run, wanted.full_name)
@@ -159,6 +170,11 @@ def _recorded(runs: Iterator[Mapping[str, Any]]) -> Iterator[tuple[str, Known]]:
             info = run["info"]
             name, fingerprint = info.get("run_name", ""), tags.get(RECORDED, "")
             yield tags[RESULT], Known(info["run_id"], name, fingerprint, _noted(tags))
+
+
+def _key(result: history.Result) -> str:
+    """Names a result, and with it the run that stands for it."""
+    return f"{result.path}@{result.manifest.digest[:16]}"
 
 
 def _noted(tags: Mapping[str, str]) -> dict[str, str]:

@@ -63,8 +63,15 @@ class Record:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def record(store: Path, result: Result, declared: Sequence[Mapping[str, Any]]) -> Record:
-    """What MLflow is told of `result`, of whose files those that are `declared` are read. Raises StoreError."""
+def record(
+    store: Path,
+    result: Result,
+    declared: Sequence[Mapping[str, Any]],
+    before: Mapping[str, Result] | None = None,
+) -> Record:
+    """What MLflow is told of `result`, of whose files those that are `declared` are read; `before` are the results
+    that it was made from, as `made_from` has them. Raises StoreError.
+    """
     end = round(1000 * result.made)
     seconds = result.seconds
     numbers = dict(_costs(result))
@@ -77,7 +84,7 @@ def record(store: Path, result: Result, declared: Sequence[Mapping[str, Any]]) -
         commit=str(result.facts.get("commit") or "")[:_DIGITS],
         start=end - round(1000 * seconds) if seconds else end,
         end=end,
-        parameters={_name(name): value[:LONGEST_PARAMETER] for name, value in parameters(result).items()},
+        parameters=_parameters(result, before or {}),
         metrics=metrics,
         inputs=[
             {"name": name, "digest": digest[:32], "source_type": "slipway", "source": json.dumps({"input": name})}
@@ -86,6 +93,31 @@ def record(store: Path, result: Result, declared: Sequence[Mapping[str, Any]]) -
         tags={name: value[:LONGEST_TAG] for name, value in _tags(result).items() if value},
         directory=directory,
     )
+
+
+def made_from(result: Result, among: Mapping[str, Result]) -> dict[str, Result]:
+    """The results that `result` was made from, and those that these were made from, by the names of the inputs.
+
+    `among` are results by the digests of their manifests.
+    """
+    reached: dict[str, Result] = {}
+    paths, waiting = {result.path}, [result]
+    while waiting:
+        for name, digest in sorted(waiting.pop(0).manifest.inputs.items()):
+            source = among.get(digest)
+            if source is not None and source.path not in paths:
+                paths.add(source.path)
+                reached[source.step if name in reached else name] = source
+                waiting.append(source)
+    return reached
+
+
+def _parameters(result: Result, before: Mapping[str, Result]) -> dict[str, str]:
+    """Its parameters, and behind the names of inputs those of the results `before` it."""
+    told = parameters(result)
+    for name, source in before.items():
+        told |= {f"{name}.{parameter}": value for parameter, value in parameters(source).items()}
+    return {_name(name): value[:LONGEST_PARAMETER] for name, value in told.items()}
 
 
 def parameters(result: Result) -> dict[str, str]:

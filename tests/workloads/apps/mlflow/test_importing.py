@@ -101,7 +101,11 @@ class Kept(Mlflow):
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     store = tmp_path / "store"
-    data = add_result(store, "shop/prepare/cccccccccc", {"data.json": [1]}, made=5)
+    raw = add_result(store, "shop/read/eeeeeeeeee", {"raw.json": [1]}, settings={"command": ["read", "--days=7"]})
+    split = {"split": {"share": 0.2}}
+    data = add_result(
+        store, "shop/prepare/cccccccccc", {"data.json": [1]}, made=5, inputs={"read": raw}, settings=split
+    )
     facts = {"commit": "abc", "changed": True, "stack": "dev", "pool": "t4", "began": 10, "ended": 46}
     settings = {"command": COMMAND}
     add_result(store, FIRST, FILES, made=50, inputs={"prepare": data}, settings=settings, facts=facts)
@@ -149,7 +153,9 @@ def test_what_was_interrupted_is_completed_and_not_recorded_twice(mlflow: Kept, 
 def test_a_run_has_what_the_store_has_of_its_result(mlflow: Kept, store: Path) -> None:
     importer(mlflow, store).look()
     run = next(run for run in mlflow.kept.values() if run["tags"]["directory"] == FIRST)
-    assert run["parameters"] == {"rate": "0.1", "e": "3", "shift": "-1", "mixed": "true", "x.y": "2"}
+    of_step = {"rate": "0.1", "e": "3", "shift": "-1", "mixed": "true", "x.y": "2"}
+    # Those of the steps before it: the data decided, too.
+    assert run["parameters"] == {**of_step, "prepare.split.share": "0.2", "read.days": "7"}
     last = {metric["key"]: (metric["value"], metric["step"]) for metric in run["metrics"]}
     assert last == {"cost/seconds": (36, 0), "accuracy": (0.5, 0), "history/loss": (2, 2)}
     wanted = {"mlflow.source.git.commit": "abc", "stack": "dev", "pool": "t4", "digest": "a" * 10}
