@@ -202,6 +202,7 @@ class Toys:
         grace: int = 5,
         rules: Sequence[Manifest] = (),
         replace_unready: bool = True,
+        held: bool = False,
         service_account: str | None = None,
         env: Sequence[Manifest] = (),
         pipeline: str | None = None,
@@ -219,13 +220,15 @@ class Toys:
         ``run`` is its directory in the store, ``usage`` where the use of its pods is kept there, ``inputs`` are
         those that it reads, ``results`` what it declares,
         ``variant`` what of the step that several Jobs are made of. With ``workers`` it is an Indexed Job, with
-        ``nodes`` one whose pods find one another below the Service of its name and share no node.
+        ``nodes`` one whose pods find one another below the Service of its name and share no node. One that is
+        ``held`` is suspended until its turn.
         """
         labels, host = {"toy": name}, "kubernetes.io/hostname"
         apart = {"topologyKey": host, "labelSelector": {"matchLabels": labels}}
         spread = {"maxSkew": 1, "topologyKey": host, "whenUnsatisfiable": "ScheduleAnyway"}
         annotations = {
-            "pulumi.com/replaceUnready": "true" if replace_unready else None,
+            "pulumi.com/replaceUnready": "true" if replace_unready and not held else None,
+            words.RUNS_ANNOTATION: "cluster-run" if held else None,
             words.RUN_ANNOTATION: run,
             words.USAGE_ANNOTATION: usage,
             words.INPUTS_ANNOTATION: inputs and json.dumps(inputs),
@@ -252,6 +255,7 @@ class Toys:
             volumes=[STORE],
         )
         spec = present(
+            suspend=held or None,
             backoffLimit=backoff_limit,
             activeDeadlineSeconds=deadline,
             podFailurePolicy={"rules": list(rules)} if rules else None,
