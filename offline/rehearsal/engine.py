@@ -10,8 +10,7 @@ from functools import partial
 from typing import IO, Protocol
 
 from infra.emulator import Emulator
-from infra.kubernetes.labels import NAME, PRIORITY_LABEL, RUN_ANNOTATION, RUNS_ANNOTATION, inputs_of
-from infra.placed import CLUSTER_RUN
+from infra.kubernetes.labels import PRIORITY_LABEL, RUN_ANNOTATION, RUNS_ANNOTATION, inputs_of
 from infra.review.stack import JOB, Properties, Resource, mapping, strings
 from offline.engine.monitor import NotCreatedError, Observer
 from offline.evaluated.queues import AdmittedJob, QueuedJob, Queues, decide, queued_job, queues_of
@@ -334,11 +333,6 @@ class Engine(Observer):
             self.note(record, f"not built here: what runs in the image of {image.name} runs what this machine has")
             record.started = time.time()
             self._finish(record, Phase.SKIPPED, "a rehearsal builds no image")
-            return
-        if strings(resource.metadata.get("labels")).get(NAME) == CLUSTER_RUN:
-            self.note(record, "not run here: a rehearsal starts each Job itself when those before it are done")
-            record.started = time.time()
-            self._finish(record, Phase.SKIPPED, "a rehearsal starts the Jobs itself")
             return
         stop = Stop()
         with self._lock:

@@ -288,7 +288,8 @@ def _holds(expression: Properties, labels: Mapping[str, str]) -> bool:
             return False
 
 
-# A Kubernetes API that answers one request, the list of nodes, to pods with a service account's token.
+# A Kubernetes API that answers pods with a service account's token: with the list of nodes, and with Jobs and
+# ConfigMaps by their names.
 
 
 # Service accounts: which pods get a token, in which files, and what it allows.
@@ -354,6 +355,29 @@ def may_list_nodes(token: Token, namespace: Namespace) -> bool:
     return False
 
 
+KINDS = {"jobs": "Job", "configmaps": "ConfigMap"}
+"""What can be read by its name, by its name in URLs."""
+
+_NAMED = re.compile(r"/apis?/(?:batch/)?v1/namespaces/([^/]+)/(jobs|configmaps)/([^/]+)")
+
+
+def may_get(token: Token, namespace: Namespace, plural: str, name: str) -> bool:
+    """Whether a RoleBinding of the namespace lets the token's service account get that object."""
+    for _, binding in namespace.objects.all_of(namespace.cluster, "RoleBinding", namespace.name):
+        role = namespace.find("Role", str(mapping(binding.inputs.get("roleRef")).get("name")))
+        if role is None or not any(_is(token, subject) for subject in mappings(binding.inputs.get("subjects"))):
+            continue
+        for rule in mappings(role.inputs.get("rules")):
+            names = texts(rule.get("resourceNames"))
+            if (
+                plural in texts(rule.get("resources"))
+                and "get" in texts(rule.get("verbs"))
+                and name in (names or [name])
+            ):
+                return True
+    return False
+
+
 def _is(token: Token, subject: Properties) -> bool:
     return (subject.get("kind"), subject.get("namespace"), subject.get("name")) == (
         "ServiceAccount",
@@ -413,8 +437,11 @@ class ApiServer:
         """Status and body of the answer to a GET of ``path``. A refusal is in the API server's words."""
         if authorization != f"Bearer {token.secret}":
             return HTTPStatus.UNAUTHORIZED, {"kind": "Status", "message": "Unauthorized"}
+        if named := _NAMED.fullmatch(path):
+            return self._named(token, *named.groups())
         if path.partition("?")[0] != "/api/v1/nodes":
-            return HTTPStatus.NOT_FOUND, {"kind": "Status", "message": "a rehearsal knows GET /api/v1/nodes alone"}
+            message = "a rehearsal knows GET /api/v1/nodes, and Jobs and ConfigMaps by their names"
+            return HTTPStatus.NOT_FOUND, {"kind": "Status", "message": message}
         if not may_list_nodes(token, self.namespace):
             message = (
                 f'nodes is forbidden: User "{token.user}" cannot list resource "nodes" in API group "" '
@@ -428,6 +455,23 @@ class ApiServer:
             for number in range(node.count)
         ]
         return HTTPStatus.OK, {"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": nodes}
+
+    def _named(self, token: Token, namespace: str, plural: str, name: str) -> tuple[HTTPStatus, dict[str, Any]]:
+        """A Job or a ConfigMap. A Job is there once it is complete: a rehearsal runs it before that."""
+        if namespace != self.namespace.name or not may_get(token, self.namespace, plural, name):
+            group = "batch" if plural == "jobs" else ""
+            message = (
+                f'{plural} "{name}" is forbidden: User "{token.user}" cannot get resource "{plural}" in API group '
+                f'"{group}" in the namespace "{namespace}"'
+            )
+            return HTTPStatus.FORBIDDEN, {"kind": "Status", "message": message}
+        resource = self.namespace.find(KINDS[plural], name)
+        if resource is None:
+            return HTTPStatus.NOT_FOUND, {"kind": "Status", "message": f'{plural} "{name}" not found'}
+        if plural == "jobs":
+            ended = {"conditions": [{"type": "Complete", "status": "True"}]}
+            return HTTPStatus.OK, {"metadata": {"name": name}, "spec": {"suspend": False}, "status": ended}
+        return HTTPStatus.OK, {"metadata": {"name": name}, "data": dict(mapping(resource.inputs.get("data")))}
 
 
 def _document(node: Node, number: int) -> dict[str, Any]:

@@ -133,23 +133,14 @@ def test_a_failed_job_runs_again_where_it_is_annotated_so(tmp_path: Path, replac
 
 
 def test_jobs_that_nobody_waits_for_run_in_their_turn(tmp_path: Path) -> None:
-    """What lets them run in a cluster is not needed here."""
-
     def program() -> None:
         toys = Toys()
         first = toys.job("first", APPEND, "/store/ran", "1", held=True)
         second = toys.job("second", APPEND + "; raise SystemExit(1)", "/store/ran", "2", held=True, after=[first])
-        labels = {"app.kubernetes.io/name": "cluster-run"}
-        toys.job("cluster-run", APPEND, "/store/ran", "3", after=[first], job_labels=labels)
         toys.job("third", APPEND, "/store/ran", "4", held=True, after=[second])
 
     outcome, _ = rehearse(program, tmp_path)
-    assert phases(outcome) == {
-        "first": Phase.SUCCEEDED,
-        "second": Phase.FAILED,
-        "cluster-run": Phase.SKIPPED,
-        "third": Phase.NOT_RUN,
-    }
+    assert phases(outcome) == {"first": Phase.SUCCEEDED, "second": Phase.FAILED, "third": Phase.NOT_RUN}
     rehearse(program, tmp_path)
     assert ran(tmp_path) == "122"
 

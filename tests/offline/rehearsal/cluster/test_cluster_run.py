@@ -1,0 +1,73 @@
+"""What lets Jobs run in a cluster, as a process: it may read what its Role says, and finds all Jobs complete."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.clouds.existing.platforms import Emulator
+from infra.program import declare
+from infra.settings.loading import load
+from offline.rehearsal.cluster.cluster_objects import ApiServer, Namespace, Objects, Token
+from offline.rehearsal.cluster.scheduler import Scheduler
+from tests.support.checkout import ROOT
+from tests.support.recording import Recording, record
+from tests.support.stack_values import EXISTING, changed
+from workloads.runtime.exits import StepError
+from workloads.schedule import release
+
+OWN, OTHER = "cluster-run", "runner"
+JOB = "kubernetes:batch/v1:Job"
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    values = changed(EXISTING, {"pipelines.mnist.runs": "cluster"})
+    config = {f"slipway:{key}": value for key, value in values.items()}
+    return record(lambda: declare(ROOT), config, preview=False, emulators=[Emulator(load(values).request)])
+
+
+def api(recording: Recording) -> ApiServer:
+    objects = Objects()
+    for resource in recording.resources:
+        objects.add(resource)
+    return ApiServer(Scheduler(most=1), Namespace(objects, "here", "slipway"))
+
+
+def run(server: ApiServer, account: str, folder: Path) -> int:
+    token = Token("secret", "slipway", account)
+    (folder / "token").write_text(token.secret, encoding="utf-8")
+    with server.serving(token) as url:
+        flags = ["--api", url, "--service-account", str(folder), "--namespace", "slipway"]
+        return release.main([*flags, "--jobs", OWN, "--attempts", f"{OWN}-attempts"])
+
+
+@pytest.fixture(autouse=True)
+def signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "stop_on_sigterm", lambda _: None)
+
+
+def test_its_program_reads_the_list_and_finds_each_job_complete(
+    recording: Recording, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(api(recording), OWN, tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    jobs = [job.name for job in recording.of(JOB) if job.name != "here-cluster-run"]
+    assert sorted(lines) == sorted(f"{name}: done" for name in jobs)
+
+
+def test_another_account_may_read_none_of_it(recording: Recording, tmp_path: Path) -> None:
+    with pytest.raises(StepError, match="forbidden"):
+        run(api(recording), OTHER, tmp_path)
+
+
+def test_what_is_not_in_its_role_is_forbidden_and_what_is_not_there_not_found(recording: Recording) -> None:
+    server, token = api(recording), Token("secret", "slipway", OWN)
+
+    def status(path: str) -> Any:
+        return server.answer(token, "Bearer secret", path)[0]
+
+    assert status("/apis/batch/v1/namespaces/slipway/jobs/cluster-run") == 403
+    assert status("/apis/batch/v1/namespaces/other/jobs/cluster-run") == 403
+    assert status("/api/v1/namespaces/slipway/configmaps/cluster-run") == 200
+    assert status("/api/v1/namespaces/slipway/secrets/cluster-run") == 404
