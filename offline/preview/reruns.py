@@ -195,6 +195,7 @@ class _Runs:
         self._operations = {comparison.resource.urn: comparison.operation for comparison in compared}
         self._claims = after.of_type(CLAIM)
         self._earlier_places = [_place(volume) for volume in before.of_type(VOLUME)]
+        self._earlier_folders = [folder for job in before.of_type(JOB) for folder in _mounted_folders(job)]
         self._earlier = {_name(job) for job in before.of_type(JOB)}
         self._computing: dict[str, Resource] = {}
         """The Jobs that compute a result, by its directory."""
@@ -315,7 +316,9 @@ class _Runs:
         return [NEW_STORE] if _result(job) and self._store_is_new(job) and self._earlier else []
 
     def _store_is_new(self, job: Resource) -> bool:
-        """Whether the update creates the store that the Job mounts."""
+        """Whether the update creates the store that the Job mounts, or takes another one for it."""
+        if self._earlier_folders and any(folder not in self._earlier_folders for folder in _mounted_folders(job)):
+            return True
         claims = {
             text(at(volume, "persistentVolumeClaim", "claimName"))
             for volume in mappings(pod_spec(job).get("volumes"))
@@ -449,6 +452,22 @@ def _name(job: Resource) -> str:
 def _result(job: Resource) -> str:
     """The directory of the Job's result; empty if it has none."""
     return _annotations(job).get(RUN_ANNOTATION, "")
+
+
+def _mounted_folders(job: Resource) -> list[tuple[str, str]]:
+    """The store's bucket that the Job's pods mount without a claim, and its folder; empty without one.
+
+    Cloud Storage FUSE has both in the attributes of such a volume (cloud.google.com/kubernetes-engine/docs/how-to/
+    cloud-storage-fuse-csi-driver-ephemeral, seen November 2026).
+    """
+    places: list[tuple[str, str]] = []
+    for volume in mappings(pod_spec(job).get("volumes")):
+        attributes = mapping(at(volume, "csi", "volumeAttributes"))
+        if volume.get("name") == "store" and (bucket := text(attributes.get("bucketName"))):
+            options = text(attributes.get("mountOptions")).split(",")
+            folders = [option.partition("=")[2] for option in options if option.startswith("only-dir=")]
+            places.append((bucket, next(iter(folders), "")))
+    return places
 
 
 def _place(volume: Resource) -> list[object]:

@@ -7,7 +7,7 @@ from typing import Any
 from infra.accelerators import AcceleratorFiles
 from infra.clouds.contract import Check, Cloud
 from infra.clouds.gcp import settings
-from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcsStore
+from infra.clouds.gcp.settings import ExistingGcsStore, FilestoreStore, GcpCluster, GcsStore
 from infra.emulator import Emulator
 from infra.platform import Platform, Store
 from infra.review.contract import Review
@@ -24,7 +24,7 @@ class GoogleCloud(Cloud):
     title = "Google Cloud"
     sdk = "pulumi-gcp"
     cluster = GcpCluster
-    stores = (GcsStore, FilestoreStore)
+    stores = (GcsStore, ExistingGcsStore, FilestoreStore)
 
     def checks(self) -> Sequence[Check]:
         from infra.clouds.gcp import rules

@@ -16,7 +16,7 @@ from typing import Any
 
 from infra.accelerators import TIMEOUTS, AcceleratorFiles, Prices, RefreshError
 from infra.clouds.gcp import nodes
-from infra.clouds.gcp.catalogue import is_zone, regions
+from infra.clouds.gcp.catalogue import is_zone, region_of, regions
 from infra.clouds.gcp.google_api import (
     Google,
     NoCredentialsError,
@@ -27,8 +27,9 @@ from infra.clouds.gcp.google_api import (
     signed_in,
 )
 from infra.clouds.gcp.rules import PROJECT_VARIABLES, no_project
+from infra.clouds.gcp.settings import ExistingGcsStore
 from infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
-from infra.review.stack import Stack, is_true, mappings, text, texts
+from infra.review.stack import Stack, at, is_true, mapping, mappings, text, texts
 from infra.schema.request import Request
 
 DATA = Path(__file__).parent / "data" / "permissions.toml"
@@ -42,11 +43,12 @@ FIRST_SERVICES = ("serviceusage.googleapis.com", "cloudresourcemanager.googleapi
 LOGIN = "gcloud auth application-default login"
 SIGN_IN, PROJECT, APIS, ROLES = "Google Cloud sign-in", "Google Cloud project", "Google Cloud APIs", "roles"
 OFFERS = "machine types in their zones"
+BUCKET = "the store's bucket"
 
 _signing_in = Lock()
 
 
-def probes(stack: Stack, _request: Request | None) -> Sequence[Probe]:
+def probes(stack: Stack, request: Request | None) -> Sequence[Probe]:
     """What is checked for ``stack``. Whatever needs an answer of Google is passed over without a sign-in."""
     project = project_of(stack)
     observations = [
@@ -55,7 +57,10 @@ def probes(stack: Stack, _request: Request | None) -> Sequence[Probe]:
         Probe(PROJECT, lambda: _check_project_setting(project)),
         Probe(SIGN_IN, lambda: _check_sign_in(stack)),
     ]
-    return [*observations, Probe(PROJECT, lambda: _ask_google(stack, project))]
+    observations.append(Probe(PROJECT, lambda: _ask_google(stack, project)))
+    if request and isinstance(store := request.store, ExistingGcsStore):
+        observations.append(Probe(BUCKET, lambda: _ask_of_bucket(stack, store)))
+    return observations
 
 
 def project_of(stack: Stack) -> str:
@@ -318,6 +323,143 @@ def _zones(pool: Mapping[str, Any]) -> Sequence[str]:
     named = texts(pool.get("nodeLocations")) or ([location] if is_zone(location) else [])
     known = {zone for zones in regions().values() for zone in zones}
     return [zone for zone in named if zone in known]
+
+
+# A bucket that is there already. Source of the answers:
+# https://cloud.google.com/storage/docs/json_api/v1/buckets, seen November 2026.
+
+
+STORAGE = "storage.googleapis.com"
+
+OF_OLD_VERSIONS = frozenset({"numNewerVersions", "daysSinceNoncurrentTime", "noncurrentTimeBefore"})
+"""Conditions of a lifecycle rule that hold for old versions alone."""
+
+EVERYONE = frozenset({"allUsers", "allAuthenticatedUsers"})
+
+NEEDED: Mapping[str, Sequence[str]] = {
+    "roles/storage.legacyBucketOwner": ("storage.buckets.getIamPolicy", "storage.buckets.setIamPolicy"),
+    "roles/storage.objectViewer": ("storage.objects.list", "storage.objects.get"),
+}
+"""What whoever runs `pulumi up` needs on the bucket, by roles that have it: to add the grants of the stack's pods,
+and to read results (cloud.google.com/storage/docs/access-control/iam-roles, seen November 2026)."""
+
+
+def _ask_of_bucket(stack: Stack, store: ExistingGcsStore) -> Iterator[Observation]:
+    see = _describe(store)
+    try:
+        google = _google(stack)
+        _token(google)
+        bucket = google.get(STORAGE, f"storage/v1/b/{store.bucket}")
+    except (NoCredentialsError, UnreachableError) as error:
+        yield unknown(BUCKET, f"`{store.bucket}` was not asked for: {error}", see)
+    except RefusedError as error:
+        # Google answers the same for a bucket that is not there and for one that the user may not see.
+        reason = "is not there, or you may not see it" if error.status in {403, 404} else "could not be read"
+        yield wrong(BUCKET, f"`{store.bucket}` {reason} ({error})", see)
+    else:
+        observations = [
+            *_losses(store, bucket),
+            *_hindrances(store, bucket),
+            *_distances(stack, store, bucket),
+            *_pass_on(_granting(google, store), BUCKET),
+            *_pass_on(_strangers(google, store, bucket), BUCKET),
+        ]
+        yield from observations or [fine(BUCKET, f"`{store.bucket}` is there, and closed to strangers")]
+
+
+def _describe(store: ExistingGcsStore) -> str:
+    return f"gcloud storage buckets describe gs://{store.bucket}"
+
+
+def _strangers(google: Google, store: ExistingGcsStore, bucket: Mapping[str, Any]) -> Iterator[Observation]:
+    """Whether the bucket lets everyone in; `publicAccessPrevention` overrides both of the ways in."""
+    access = mapping(bucket.get("iamConfiguration"))
+    if not is_true(at(access, "uniformBucketLevelAccess", "enabled")):
+        yield wrong(
+            BUCKET,
+            f"`{store.bucket}` has no uniform access: Google refuses a grant on one folder there, and a single "
+            "object can be public",
+            f"gcloud storage buckets update gs://{store.bucket} --uniform-bucket-level-access",
+            "Its owner decides: from then on ACLs of objects let nobody in any more",
+        )
+    if access.get("publicAccessPrevention") == "enforced":
+        return
+    policy = google.get(STORAGE, f"storage/v1/b/{store.bucket}/iam", optionsRequestedPolicyVersion="3")
+    for binding in mappings(policy.get("bindings")):
+        for member in sorted(EVERYONE & set(texts(binding.get("members")))):
+            role = text(binding.get("role"))
+            yield wrong(
+                BUCKET,
+                f"`{store.bucket}` is public: {member} has {role} on it, and would on all results",
+                f"gcloud storage buckets remove-iam-policy-binding gs://{store.bucket} --member={member} "
+                f"--role={role}",
+            )
+
+
+def _losses(store: ExistingGcsStore, bucket: Mapping[str, Any]) -> Iterator[Observation]:
+    """Rules of the bucket that delete what Jobs write."""
+    for rule in mappings(at(bucket, "lifecycle", "rule")):
+        condition = mapping(rule.get("condition"))
+        prefixes, folder = texts(condition.get("matchesPrefix")), f"{store.root}/" if store.root else ""
+        meets = not prefixes or any(folder.startswith(prefix) or prefix.startswith(folder) for prefix in prefixes)
+        only_old = condition.get("isLive") is False or OF_OLD_VERSIONS & condition.keys()
+        if at(rule, "action", "type") == "Delete" and meets and not only_old:
+            words = ", ".join(f"{name}: {value}" for name, value in sorted(condition.items()))
+            yield wrong(
+                BUCKET,
+                f"a lifecycle rule of `{store.bucket}` deletes objects ({words}), results of Jobs included",
+                _describe(store),
+                "Take another bucket, or have its owner leave the folder out of the rule",
+            )
+
+
+def _hindrances(store: ExistingGcsStore, bucket: Mapping[str, Any]) -> Iterator[Observation]:
+    """Settings of the bucket with which Jobs cannot use it."""
+    reasons = {
+        "has a retention policy: Jobs could neither replace nor rename a file": bucket.get("retentionPolicy"),
+        "lets the requester pay, which mounts do not do": at(bucket, "billing", "requesterPays"),
+    }
+    for reason, set_ in reasons.items():
+        if set_:
+            yield wrong(BUCKET, f"`{store.bucket}` {reason}", _describe(store), "Take another bucket")
+    if store.root and is_true(at(bucket, "hierarchicalNamespace", "enabled")):
+        yield unknown(
+            BUCKET,
+            f"`{store.bucket}` has a hierarchical namespace: whether a grant on the objects of one folder is "
+            "enough to mount it is seen in `pulumi up`, by its first Job",
+        )
+
+
+def _distances(stack: Stack, store: ExistingGcsStore, bucket: Mapping[str, Any]) -> Iterator[Observation]:
+    location = text(bucket.get("location")).lower()
+    # Others are of several regions, whose names the catalogue does not have.
+    if location not in regions():
+        return
+    for cluster in stack.of_type(nodes.CLUSTER):
+        region = region_of(text(cluster.properties.get("location")))
+        if region != location:
+            yield wrong(
+                BUCKET,
+                f"`{store.bucket}` is in {location} and the cluster {stack.called(cluster)} in {region}: what its "
+                "pods read and write crosses regions, which is slow and billed by the GiB",
+                _describe(store),
+                f"Take a bucket in {region}, or put the cluster in {location}",
+            )
+
+
+def _granting(google: Google, store: ExistingGcsStore) -> Iterator[Observation]:
+    query = "&".join(f"permissions={name}" for permissions in NEEDED.values() for name in permissions)
+    answer = google.get(STORAGE, f"storage/v1/b/{store.bucket}/iam/testPermissions?{query}")
+    for role, permissions in NEEDED.items():
+        if missing := [name for name in permissions if name not in texts(answer.get("permissions"))]:
+            yield wrong(
+                BUCKET,
+                f"you lack {' and '.join(missing)} on `{store.bucket}`: `pulumi up` adds the grants of the "
+                "stack's pods there, and reads their results",
+                f"gcloud storage buckets add-iam-policy-binding gs://{store.bucket} --member=user:<you> "
+                f"--role={role}",
+                "The bucket's owner has to run it",
+            )
 
 
 @cache

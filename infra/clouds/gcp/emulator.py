@@ -13,7 +13,7 @@ from infra import emulator
 from infra.clouds.gcp import autopilot, nodes
 from infra.clouds.gcp.catalogue import region_of, sidecar
 from infra.clouds.gcp.nodes import CLUSTER, NODE_POOL
-from infra.clouds.gcp.settings import GcpCluster
+from infra.clouds.gcp.settings import ExistingGcsStore, GcpCluster
 from infra.clouds.gcp.store import DRIVER
 from infra.emulator import EMULATED_CA_CERTIFICATE, EMULATED_DIGEST, StoreFiles
 from infra.platform import Node, Resources
@@ -43,9 +43,11 @@ class Emulator(emulator.Emulator):
         self._pools = {f"{name}-{pool}": (name, pool) for name in ours for pool in ours[name].pools}
         self._autopilot = {name: _ways(name, ours[name]) for name in ours if ours[name].autopilot}
         self._namespaces = [(name, request.namespace) for name in ours if not ours[name].owns_namespace]
-        # Of a bucket that another stack has, the store is one folder.
-        readers = [cluster.store_reader for cluster in request.clusters.values() if cluster.store_reader]
-        self._root = f"{readers[0]['folder']}/" if readers else ""
+        # Of a bucket that another stack has, or that was there before, the store is one folder.
+        folders = [cluster.store_reader["folder"] for cluster in request.clusters.values() if cluster.store_reader]
+        if isinstance(request.store, ExistingGcsStore):
+            folders.append(request.store.root)
+        self._root = f"{folders[0]}/" if folders and folders[0] else ""
 
     def outputs(self, token: str, name: str, inputs: Inputs) -> Mapping[str, Any] | None:
         """The computed outputs of a resource; None for a type that this package does not declare."""

@@ -63,8 +63,10 @@ class WorkloadIdentity:
 class WorkloadIdentityArgs:
     """Which Kubernetes service account may use which bucket, and how.
 
+    ``bucket`` is the bucket's name, and ``number`` the number of ``project``. ``folder`` is the folder of the
+    bucket that is the stack's store, empty where it is the whole bucket.
     ``team`` is the name of the team whose service account it is, and of its folder in the bucket, which is then
-    all that it may use; None for the stack's own, which may use the whole bucket. ``app`` is the app whose service
+    all that it may use; None for the stack's own, which may use the whole store. ``app`` is the app whose service
     account it is, which may read all that its stack may, and write its own folder, if it has one.
     ``after`` are the clusters: the project's Workload Identity pool comes with its first cluster, and a grant to a
     member of a pool that is not there yet is refused.
@@ -74,10 +76,17 @@ class WorkloadIdentityArgs:
     namespace: str
     service_account: str
     impersonation: Impersonation | None
-    bucket: gcp.storage.Bucket
+    bucket: pulumi.Input[str]
+    number: pulumi.Output[str]
     after: Sequence[pulumi.Resource]
+    folder: str = ""
     team: str | None = None
     app: AppAccess | None = None
+
+    @property
+    def root(self) -> str:
+        """The folder of the bucket that is the store of these pods; empty where it is the whole bucket."""
+        return "/".join(part for part in (self.folder, self.team) if part)
 
     def named(self, *parts: str) -> str:
         """A name of a resource: ``<part>-<part>``, with the team's or the app's at its end."""
@@ -129,8 +138,7 @@ def workload_identity(args: WorkloadIdentityArgs) -> WorkloadIdentity:
     if args.impersonation is None:
         principal = pulumi.Output.concat(
             "principal://iam.googleapis.com/projects/",
-            # The bucket says its project's number. Looking the project up would need the Cloud Billing API too.
-            args.bucket.project_number.apply(lambda number: str(int(number))),
+            args.number,
             f"/locations/global/workloadIdentityPools/{workload_pool(args.project)}",
             f"/subject/ns/{args.namespace}/sa/{args.service_account}",
         )
@@ -159,8 +167,9 @@ def workload_identity(args: WorkloadIdentityArgs) -> WorkloadIdentity:
 def _store_grants(args: WorkloadIdentityArgs, member: pulumi.Input[str]) -> list[pulumi.Resource]:
     names: list[pulumi.Resource] = []
     condition = None
-    if args.team is not None:
-        condition = _objects(args, args.team, f"slipway-{args.team}", f"the team {args.team}")
+    if args.root:
+        title, of = (f"slipway-{args.team}", f"the team {args.team}") if args.team else ("slipway", "the store")
+        condition = _objects(args, args.root, title, of)
         names = [_grant(args, args.named("store-names"), LISTING_ROLE, member)]
     if args.app is None:
         return [_grant(args, args.named("store-user"), STORE_ROLE, member, condition), *names]
@@ -168,7 +177,7 @@ def _store_grants(args: WorkloadIdentityArgs, member: pulumi.Input[str]) -> list
     if args.app.folder is None:
         return reading
     title, of = f"slipway-app-{args.app.name}", f"the app {args.app.name}"
-    folder = f"{args.team}/{args.app.folder}" if args.team else args.app.folder
+    folder = f"{args.root}/{args.app.folder}" if args.root else args.app.folder
     writing = _objects(args, folder, title, of)
     return [*reading, _grant(args, args.named("store-writer"), STORE_ROLE, member, writing)]
 
@@ -182,7 +191,7 @@ def _grant(
 ) -> pulumi.Resource:
     return gcp.storage.BucketIAMMember(
         name,
-        bucket=args.bucket.name,
+        bucket=args.bucket,
         role=role,
         member=member,
         condition=condition,
@@ -194,7 +203,7 @@ def _objects(
     args: WorkloadIdentityArgs, folder: str, title: str, of: str
 ) -> gcp.storage.BucketIAMMemberConditionArgs:
     """Only the objects below ``folder``; a grant's condition never holds for listing."""
-    objects = pulumi.Output.concat("projects/_/buckets/", args.bucket.name, f"/objects/{folder}/")
+    objects = pulumi.Output.concat("projects/_/buckets/", args.bucket, f"/objects/{folder}/")
     return gcp.storage.BucketIAMMemberConditionArgs(
         title=title,
         description=f"Objects of {of}",
@@ -331,6 +340,15 @@ def encryption_keys(
         for name, region in regions.items()
     }
     return {**named, **Keys("keys", KeysArgs(project, keys, protect, after)).keys}
+
+
+def project_number(project: str, after: Sequence[pulumi.Resource]) -> pulumi.Output[str]:
+    """The number of ``project``, which its service agent of Cloud Storage has in its name:
+    `service-<number>@gs-project-accounts.iam.gserviceaccount.com`.
+
+    Looking the project up would need the Cloud Billing API too.
+    """
+    return _storage_agent(project, after).apply(lambda member: member.partition("service-")[2].partition("@")[0])
 
 
 def _storage_agent(project: str, after: Sequence[pulumi.Resource]) -> pulumi.Output[str]:

@@ -20,6 +20,7 @@ from infra.clouds.gcp.identity import (
     declared_keys,
     encryption_keys,
     node_identity,
+    project_number,
     secrets_key,
     workload_identity,
     workload_pool,
@@ -36,17 +37,17 @@ from infra.clouds.gcp.network import (
 from infra.clouds.gcp.nodes import POOL_LABEL
 from infra.clouds.gcp.pools import QUEUED_PROVISIONING, fingerprint, interconnect, tolerated
 from infra.clouds.gcp.rules import no_project
-from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcpPool, GcsStore
+from infra.clouds.gcp.settings import ExistingGcsStore, FilestoreStore, GcpCluster, GcpPool, GcsStore
 from infra.clouds.gcp.store import (
     FilestoreArgs,
     StoreBucketArgs,
+    StoreFolder,
     access_logs,
     filestore_instance,
     filestore_store,
     filestore_volume,
     gcs_store,
     store_bucket,
-    team_store,
 )
 from infra.platform import BUILDER, Collector, Egress, Platform, Pool, Registry, Store, TeamAccess, TeamApp, dns_of
 from infra.schema.problems import Problem, SettingsError
@@ -271,7 +272,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     """
     ours = request.clusters_of(GcpCluster)
     stored = request.store
-    if not ours or not isinstance(stored, GcsStore | FilestoreStore):
+    if not ours or not isinstance(stored, GcsStore | ExistingGcsStore | FilestoreStore):
         return {}
     project_id = project()
     services = enable_services(
@@ -287,7 +288,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         ingress=any(request.exposed_on(name) for name in ours),
     )
     keys = encryption_keys(project_id, ours, stored, protect=request.protect, after=services)
-    bucket = None
+    bucket: gcp.storage.Bucket | None = None
     if isinstance(stored, GcsStore):
         bucket = store_bucket(
             "store", StoreBucketArgs(project_id, stored, keys.get(STORE_KEY), request.protect, services)
@@ -321,9 +322,20 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         ranges = [cluster.network.nodes_cidr for cluster in ours.values()]
         args = FilestoreArgs(project_id, stored, network.network, ranges, request.protect, services)
         access = _file_system(args, request.namespace, made)
+    elif isinstance(stored, ExistingGcsStore):
+        folder = StoreFolder(stored.bucket, stored.root)
+        number = project_number(project_id, services)
+        access = _in_clusters(
+            request, _bucket(request, stored, folder, made, project_id=project_id, number=number), made
+        )
     else:
         assert bucket is not None
-        access = _in_clusters(request, _bucket(project_id, request, stored, bucket, made), made)
+        # The bucket says its project's number.
+        number = bucket.project_number.apply(lambda number: str(int(number)))
+        folder = StoreFolder(bucket.name, created=[bucket])
+        access = _in_clusters(
+            request, _bucket(request, stored, folder, made, project_id=project_id, number=number), made
+        )
     controllers = ingress_controllers(
         {
             name: IngressArgs(project_id, request.exposed_on(name), [cluster.cluster])
@@ -361,25 +373,29 @@ class _Access:
 
 
 def _bucket(
-    project_id: str,
     request: Request,
-    settings: GcsStore,
-    bucket: gcp.storage.Bucket,
+    settings: GcsStore | ExistingGcsStore,
+    folder: StoreFolder,
     clusters: Mapping[str, GkeCluster],
+    *,
+    project_id: str,
+    number: pulumi.Output[str],
 ) -> _Access:
     stacks = WorkloadIdentityArgs(
         project=project_id,
         namespace=request.namespace,
         service_account=request.service_account,
         impersonation=settings.impersonation,
-        bucket=bucket,
+        bucket=folder.bucket,
+        number=number,
+        folder=folder.folder,
         after=[cluster.cluster for cluster in clusters.values()],
     )
     identity = workload_identity(stacks)
-    store = gcs_store(bucket)
+    store = gcs_store(folder)
     teams = {
         team: TeamAccess(
-            team_store(bucket, team),
+            gcs_store(folder.below(team)),
             workload_identity(
                 replace(stacks, namespace=access.namespace, service_account=access.service_account, team=team)
             ).annotations,

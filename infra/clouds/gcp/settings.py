@@ -422,6 +422,29 @@ class GcsStore(StoreSettings):
     )
 
 
+class ExistingGcsStore(StoreSettings):
+    """A folder of a Cloud Storage bucket that is there already, in any project, mounted in pods with Cloud Storage
+    FUSE. The stack neither creates nor deletes the bucket, nor changes its settings: it adds grants of its own."""
+
+    sidecar: ClassVar[Resources] = GCS_FUSE_SIDECAR
+
+    kind: Literal["existing-gcs"] = Field(description="`existing-gcs`: a Cloud Storage bucket that you have.")
+    bucket: str = Field(description="Its name, without `gs://`. It may be another project's.")
+    folder: str = Field(
+        description="Its folder that is the store, and all of it that pods may read and write: `vision/slipway`. "
+        "Two stacks need two folders. `/` is the whole bucket."
+    )
+    impersonation: Impersonation | None = Field(
+        default=None,
+        description="Use service account impersonation instead of a direct workload identity binding.",
+    )
+
+    @property
+    def root(self) -> str:
+        """The folder, without slashes at its ends; empty for the whole bucket."""
+        return self.folder.strip("/")
+
+
 class FilestoreStore(StoreSettings):
     """A Filestore instance: an NFS server in the stack's network, which many nodes mount at once."""
 

@@ -46,14 +46,23 @@ ANNOTATIONS = {
 """Makes GKE's webhook add the sidecar, with these resources."""
 
 
-def gcs_store(bucket: gcp.storage.Bucket) -> Store:
-    """The store that all clusters of the stack mount."""
-    return _mount_store(bucket.name, "", [bucket])
+@dataclass(frozen=True)
+class StoreFolder:
+    """A ``folder`` of a bucket, or the whole of it where that is empty; ``created`` is the bucket that the stack
+    declares, and empty where the bucket is there already."""
+
+    bucket: pulumi.Input[str]
+    folder: str = ""
+    created: Sequence[gcp.storage.Bucket] = ()
+
+    def below(self, folder: str) -> "StoreFolder":
+        """A folder of this one."""
+        return replace(self, folder=f"{self.folder}/{folder}" if self.folder else folder)
 
 
-def team_store(bucket: gcp.storage.Bucket, folder: str) -> Store:
-    """The store of one team: a folder of the bucket, which is all that its pods mount."""
-    return _mount_store(bucket.name, folder, [bucket])
+def gcs_store(folder: StoreFolder) -> Store:
+    """The store that pods mount: of a bucket's folder they see nothing else."""
+    return _mount_store(folder.bucket, folder.folder, folder.created)
 
 
 def readable(store: Store, arguments: Mapping[str, str]) -> Store:

@@ -210,6 +210,7 @@ THERE = {"cloud": "existing", "pools": {"other": {"selector": {"a": "b"}, "cpu":
 USES_GPU = {f"{STEPS}.{step}.gpus": 1 for step in ("prepare", "train", "predict")}
 ON_EXISTING: list[Any] = [
     elsewhere({"store": {"kind": "gcs", "location": "us-central1"}}, "store.kind", "`here`", "kind: pvc"),
+    elsewhere({"store": {"kind": "existing-gcs", "bucket": "team-data", "folder": "/"}}, "store.kind", "`here`"),
     elsewhere({"clusters.there": THERE}, "store.kind"),
     elsewhere({"store.host_path": "/data", "store.storage_class": "fast"}, "store.host_path"),
     wrong("store.host_path", "data", "/var/lib"),

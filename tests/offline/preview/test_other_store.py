@@ -1,6 +1,7 @@
 """Another bucket, file system or instance as the store is empty: all Jobs run, and no pod keeps its old claim."""
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from infra.review.stack import JOB, Resource, Stack
 from offline.evaluated.model import Operation, Outcome
 from offline.evaluated.operations import compare_resources
+from offline.policies.changes import Change
+from offline.policies.check import check_change
 from offline.preview.differences import compare
 from tests.support.previewing import previewed
 
@@ -16,8 +19,10 @@ pytestmark = pytest.mark.slow
 CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
 VOLUME = "kubernetes:core/v1:PersistentVolume"
 PODS = frozenset({JOB, "kubernetes:apps/v1:Deployment", "kubernetes:apps/v1:StatefulSet"})
+BUCKET = "gcp:storage/bucket:Bucket"
 KEY = "arn:aws:kms:ap-south-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 FILESTORE = {"kind": "filestore", "tier": "ZONAL", "size": "1Ti"}
+EXISTING = {"kind": "existing-gcs", "bucket": "team-data", "folder": "vision/slipway"}
 S3 = {"kind": "s3", "old_version_days": 1}
 
 
@@ -42,6 +47,8 @@ def mounting(stack: Stack) -> dict[str, Resource]:
         pytest.param("aws-dev", S3, {"kind": "efs"}, id="s3-to-efs"),
         pytest.param("aws-dev", {"kind": "efs"}, {"kind": "efs", "kms_key": KEY}, id="efs-encrypted-anew"),
         pytest.param("gcp-dev", {}, {"kind": "gcs", "location": "europe-west1"}, id="gcs-elsewhere"),
+        pytest.param("gcp-dev", {}, EXISTING, id="gcs-to-a-bucket-that-is-there"),
+        pytest.param("gcp-dev", EXISTING, {**EXISTING, "folder": "other"}, id="another-folder-of-it"),
         pytest.param(
             "gcp-dev",
             {**FILESTORE, "location": "us-central1-a"},
@@ -94,6 +101,15 @@ def test_the_runs_of_a_schedule_let_go_of_the_old_claim(name: str, changes: dict
     forced = {urn: each for urn, each in new.resources.items() if each.replace_with or each.replace_on_changes}
     assert clock.urn in forced
     assert [urn for urn, each in forced.items() if not each.delete_before_replace] == []
+
+
+def test_the_bucket_that_an_existing_one_takes_the_place_of_is_lost_and_that_is_refused() -> None:
+    old, new = previewed("gcp-dev"), previewed("gcp-dev", {"store": EXISTING})
+    lost = [each for each in compare_resources(old, new) if each.operation is Operation.DELETE]
+    assert [each.resource.name for each in lost if each.resource.type == BUCKET] == ["store"]
+    findings, _ = check_change(Change(old, new, compare_resources(old, new)), {}, date(2026, 11, 26))
+    (refusal,) = [each for each in findings if each.policy == "deletes-data"]
+    assert "the bucket and everything in it" in refusal.reason
 
 
 def test_the_same_store_replaces_no_job() -> None:

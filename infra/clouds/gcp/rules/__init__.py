@@ -14,8 +14,17 @@ from dateutil.rrule import rrulestr
 
 from infra.clouds.gcp.catalogue import is_zone, maintenance_limits, region_of, regions
 from infra.clouds.gcp.rules import clusters, pools
-from infra.clouds.gcp.settings import OWN, FilestoreStore, GcpCluster, GcsStore, Maintenance
+from infra.clouds.gcp.settings import (
+    OWN,
+    ExistingGcsStore,
+    FilestoreStore,
+    GcpCluster,
+    GcsStore,
+    Impersonation,
+    Maintenance,
+)
 from infra.schema.names import DNS_LABEL, KUBERNETES_NAME_LIMIT, node_label_findings
+from infra.schema.paths import below_problem
 from infra.schema.problems import Finding, Path, Problem, did_you_mean, listed
 from infra.schema.quantities import mebibytes
 from infra.schema.request import STORE_KIND, Request
@@ -389,6 +398,11 @@ def _hours(windows: Sequence[Window], start: datetime, end: datetime) -> float:
 
 # https://cloud.google.com/storage/docs/buckets#naming, as documented in 2025.
 BUCKET = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
+
+EXISTING_BUCKET = re.compile(r"[a-z0-9][a-z0-9_.-]{1,220}[a-z0-9]")
+"""With dots, a name has up to 222 characters (cloud.google.com/storage/docs/buckets#naming, seen in 2026)."""
+
+FOLDER = re.compile(r"[\w.=-]+(/[\w.=-]+)*", re.ASCII)
 SOFT_DELETE_MINIMUM_DAYS = 7
 """https://cloud.google.com/storage/docs/soft-delete, as documented in 2025: seven to ninety days, or none."""
 
@@ -399,13 +413,16 @@ def check(request: Request) -> Iterator[Finding]:
     if isinstance(request.store, GcsStore):
         yield from _bucket(request.store)
         yield from _retention(request.store, request.protect)
+    elif isinstance(request.store, ExistingGcsStore):
+        yield from _existing_bucket(request.store)
     elif request.store is not None and not isinstance(request.store, FilestoreStore) and clusters:
         yield Finding(
             STORE_KIND,
             request.store.kind,
             f"{listed(clusters, 'and')} on Google Cloud: there the store outlives clusters and is shared between "
             "regions, which a bucket does",
-            "write `kind: gcs` and a `location`, or `kind: filestore` for a file system",
+            "write `kind: gcs` and a `location`, `kind: existing-gcs` for a bucket that you have, or "
+            "`kind: filestore` for a file system",
             read=request.cloud_places,
         )
 
@@ -432,7 +449,33 @@ def _bucket(store: GcsStore) -> Iterator[Finding]:
             "and nothing with `google`. Names with dots need a domain that you own",
             "choose another, such as `<project>-slipway`, or remove it for the default",
         )
-    for index, project in enumerate(store.impersonation.projects if store.impersonation else ()):
+    yield from _impersonation(store.impersonation)
+
+
+def _existing_bucket(store: ExistingGcsStore) -> Iterator[Finding]:
+    """What cannot be the name of a bucket or of a folder in it."""
+    if not EXISTING_BUCKET.fullmatch(store.bucket):
+        yield Finding(
+            ("store", "bucket"),
+            store.bucket,
+            "not the name of a bucket",
+            f"write `{store.bucket.removeprefix('gs://').partition('/')[0]}`, and what follows it as `folder`"
+            if store.bucket.startswith("gs://")
+            else "write the name that `gcloud storage ls` shows, without `gs://`",
+        )
+    # A condition of IAM has it between quotes, and an option of a mount is a list with commas.
+    if store.folder != "/" and ((problem := below_problem(store.folder)) or not FOLDER.fullmatch(store.root)):
+        yield Finding(
+            ("store", "folder"),
+            store.folder,
+            problem or "a folder's name has letters, digits, `-`, `_`, `.` and `=`",
+            "write a folder such as `vision/slipway`, or `/` for the whole bucket",
+        )
+    yield from _impersonation(store.impersonation)
+
+
+def _impersonation(impersonation: Impersonation | None) -> Iterator[Finding]:
+    for index, project in enumerate(impersonation.projects if impersonation else ()):
         if not is_project(project):
             yield Finding(
                 ("store", "impersonation", "projects", index),

@@ -10,6 +10,7 @@ from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -20,6 +21,9 @@ import pytest
 from infra.clouds.gcp import doctor, google_api
 from infra.review.facts import Observation, Quota, State
 from infra.review.stack import Resource, Stack
+from infra.schema.request import Request
+from infra.settings.loading import load
+from tests.support.gcp import raw
 
 # Whoever runs the doctor has chosen their own credentials, of whatever type.
 pytestmark = pytest.mark.filterwarnings("ignore:The load_credentials_from:DeprecationWarning")
@@ -166,9 +170,9 @@ def quota(metric: str, needed: float) -> Quota:
     return Quota(metric, "us-central1", needed, "GPUs", "gcloud see")
 
 
-def examined(subject: Stack) -> dict[State, list[Observation]]:
+def examined(subject: Stack, request: Request | None = None) -> dict[State, list[Observation]]:
     observations: dict[State, list[Observation]] = {state: [] for state in State}
-    for probe in doctor.probes(subject, None):
+    for probe in doctor.probes(subject, request):
         for observation in probe.run():
             observations[observation.state].append(observation)
     return observations
@@ -294,3 +298,79 @@ def test_a_login_that_has_ended_is_told_apart_from_a_network_that_is_away(
     observations = examined(stack())
     assert of(observations[State.WRONG], doctor.SIGN_IN) == []
     assert "cannot be reached" in of(observations[State.UNKNOWN], doctor.SIGN_IN)[0][0]
+
+
+STORED = "storage.googleapis.com/storage/v1/b/team-data"
+
+
+def examined_bucket(google: Google, folder: str = "vision", **bucket: Any) -> dict[State, list[Observation]]:
+    """What is said of the store's bucket; ``bucket`` are keys of Google's answer that differ from a good one."""
+    google.answers[STORED] = (
+        200,
+        {
+            "name": "team-data",
+            "location": "US-CENTRAL1",
+            "iamConfiguration": {
+                "uniformBucketLevelAccess": {"enabled": True},
+                "publicAccessPrevention": "enforced",
+            },
+            **bucket,
+        },
+    )
+    google.answers.setdefault(
+        f"{STORED}/iam/testPermissions", (200, {"permissions": [*chain(*doctor.NEEDED.values())]})
+    )
+    store = {"kind": "existing-gcs", "bucket": "team-data", "folder": folder}
+    request = load(raw(lambda values: values.update(store=store))).request
+    subject = stack()
+    cluster = Resource("urn:dev", "gcp:container/cluster:Cluster", "dev", {"location": "us-central1"})
+    with_cluster = Stack("dev", {**subject.resources, cluster.urn: cluster}, subject.configuration)
+    return {
+        state: [entry for entry in observations if entry.subject == doctor.BUCKET]
+        for state, observations in examined(with_cluster, request).items()
+    }
+
+
+def test_a_bucket_that_is_there_and_closed_is_fine(google: Google) -> None:
+    rule = {"action": {"type": "Delete"}, "condition": {"age": 7, "matchesPrefix": ["vision2/", "tmp/"]}}
+    old = {"action": {"type": "Delete"}, "condition": {"daysSinceNoncurrentTime": 30}}
+    observations = examined_bucket(google, lifecycle={"rule": [rule, old]})
+    assert [len(observations[state]) for state in (State.FINE, State.WRONG, State.UNKNOWN)] == [1, 0, 0]
+
+
+def test_a_bucket_that_nobody_may_see_is_wrong(google: Google) -> None:
+    examined_bucket(google)
+    google.answers[STORED] = refusal(403, "does not have storage.buckets.get access")
+    store = {"kind": "existing-gcs", "bucket": "team-data", "folder": "vision"}
+    request = load(raw(lambda values: values.update(store=store))).request
+    ((said, mend),) = of(examined(stack(), request)[State.WRONG], doctor.BUCKET)
+    assert "is not there, or you may not see it" in said
+    assert mend == "gcloud storage buckets describe gs://team-data"
+
+
+@pytest.mark.parametrize(
+    ("bucket", "words"),
+    [
+        ({"iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}}}, "is public: allUsers"),
+        ({"iamConfiguration": {"publicAccessPrevention": "enforced"}}, "no uniform access"),
+        ({"location": "EUROPE-WEST4"}, "is in europe-west4"),
+        ({"retentionPolicy": {"retentionPeriod": "86400"}}, "retention policy"),
+        ({"billing": {"requesterPays": True}}, "requester pay"),
+        ({"lifecycle": {"rule": [{"action": {"type": "Delete"}, "condition": {"age": 30}}]}}, "age: 30"),
+    ],
+)
+def test_what_a_bucket_would_do_to_results_is_said(google: Google, bucket: dict[str, Any], words: str) -> None:
+    google.answers[f"{STORED}/iam"] = (
+        200,
+        {"bindings": [{"role": "roles/storage.objectViewer", "members": ["user:me@example.com", "allUsers"]}]},
+    )
+    (observation,) = examined_bucket(google, **bucket)[State.WRONG]
+    assert words in observation.said
+
+
+def test_who_may_not_grant_on_the_bucket_is_told_what_its_owner_has_to_do(google: Google) -> None:
+    google.answers[f"{STORED}/iam/testPermissions"] = (200, {})
+    granting, reading = examined_bucket(google)[State.WRONG]
+    assert "storage.buckets.setIamPolicy" in granting.said
+    assert granting.mend.startswith("gcloud storage buckets add-iam-policy-binding gs://team-data")
+    assert reading.mend.endswith("--role=roles/storage.objectViewer")
