@@ -9,7 +9,7 @@ comma := ,
 # and where it exports one of the command line.
 OPTIONS := STACK FRESH FOR BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT PICTURES \
 	PIPELINE CLOUD USES REGION GPU MANIFEST NAME CODE \
-	STEP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT REHEARSAL
+	STEP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT REHEARSAL FROM TO FORCE
 TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
 $(foreach option,$(OPTIONS),$(if $(filter undefined,$(origin $(option))),,\
 	$(eval override $(option) := $$(value $(option)))$(eval export $(option))))
@@ -35,7 +35,8 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-TARGETS := help setup new import rehearse demo preview check doctor show watch logs run stop pin-images refresh-prices pictures \
+TARGETS := help setup new import rehearse demo preview check doctor show put get watch logs run stop pin-images \
+	refresh-prices pictures \
 	test test-all test-long browser lint format bench bench-evaluation \
 	lock clean \
 	ci-preview ci-verdict ci-comment ci-notes ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
@@ -126,6 +127,12 @@ endif
 show: $(VENV)/.runtime ## Show results of a stack that is up: make show STACK=local predictions, runs, compare … [REHEARSAL=1]
 	@$(BIN)/python -m $(if $(filter runs compare retention,$(firstword $(SHOWN))),tools.history $${REHEARSAL:+--rehearsal},tools.show) \
 		$${STACK:+--stack "$$STACK"} $(foreach word,$(SHOWN),'$(subst ','\'',$(word))')
+
+put: $(VENV)/.runtime ## Copy files into the store of a stack that is up: STACK=local FROM=scans TO=data/scans [FORCE=1]
+	@$(BIN)/python -m tools.transfer put --stack="$$STACK" --from="$$FROM" --to="$$TO" $${FORCE:+--force}
+
+get: $(VENV)/.runtime ## Copy files out of the store of a stack that is up: STACK=local FROM=data/scans TO=scans [FORCE=1]
+	@$(BIN)/python -m tools.transfer get --stack="$$STACK" --from="$$FROM" --to="$$TO" $${FORCE:+--force}
 
 # A step that failed, and a stack that cannot be read, are exit codes of their own, which make turns into 2.
 watch: $(VENV)/.runtime ## Show what the Jobs of a stack do, and why they wait: STACK=gcp-dev [ONCE=1] [KUBECONFIG_FILE=…]

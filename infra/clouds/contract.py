@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Any, ClassVar
 
@@ -19,6 +20,37 @@ from infra.schema.request import Request, Starter, Wish
 
 Check = Callable[[Request], Iterable[Finding]]
 """A rule: reports what a cloud does not accept in a stack file, as far as the file can be read."""
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """An object of a bucket: its size in bytes, when it was written in whole seconds since the epoch, and the MD5
+    digest of its content in hex, empty where that is not known.
+    """
+
+    size: int
+    time: int
+    md5: str = ""
+
+
+class ListingError(Exception):
+    """A bucket could not be listed; the text says why."""
+
+
+@dataclass(frozen=True)
+class BucketTool:
+    """The command line tool that copies to and from buckets whose URLs begin with ``scheme``.
+
+    ``folder`` is its command for folders, which goes on where it stopped and deletes nothing, ``file`` that for
+    files; source and target follow. ``install`` is where people get it. ``objects`` are those of a bucket whose
+    names begin with a prefix, by their names; it raises ListingError.
+    """
+
+    scheme: str
+    folder: Sequence[str]
+    file: Sequence[str]
+    install: str
+    objects: Callable[[str, str], Mapping[str, StoredObject]]
 
 
 class Cloud(ABC):
@@ -116,6 +148,10 @@ class Cloud(ABC):
         ``request`` is None where the settings are wrong. Default: there are none.
         """
         return {}
+
+    def bucket_tool(self, configuration: Mapping[str, Any]) -> BucketTool | None:  # noqa: ARG002
+        """What copies to and from its buckets, for a stack of that ``configuration``. Default: nothing does."""
+        return None
 
     def refresh(self, files: AcceleratorFiles, today: date) -> None:  # noqa: ARG002
         """Writes what its public price list says today of accelerators into ``files``. Default: nothing.

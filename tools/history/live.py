@@ -80,7 +80,7 @@ def history_of(stack: str, root: Path) -> Generator[History]:
             for entry in entries
             if entry.get("kind") == "number"
         ]
-        reader, places = _places(stack, resources, Path(temporary))
+        reader, places = places_of(stack, resources, Path(temporary))
         try:
             jobs = [job for place in places for job in _jobs(place)]
             with reader_pod(reader) as (pod, mount):
@@ -181,7 +181,7 @@ def _declared(resources: Iterable[Properties]) -> dict[str, list[Properties]]:
     return declared
 
 
-def _places(stack: str, resources: Sequence[Properties], folder: Path) -> tuple[Described, list[Described]]:
+def places_of(stack: str, resources: Sequence[Properties], folder: Path) -> tuple[Described, list[Described]]:
     """What reads the store, and by cluster what reads its Jobs. Raises HistoryError."""
     kubeconfigs: dict[str, Properties] = {
         text(resource.get("urn")).rpartition("::")[2]: mapping(resource.get("inputs"))

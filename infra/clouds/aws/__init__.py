@@ -7,7 +7,7 @@ from typing import Any
 from infra.accelerators import AcceleratorFiles
 from infra.clouds.aws import settings
 from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
-from infra.clouds.contract import Check, Cloud
+from infra.clouds.contract import BucketTool, Check, Cloud
 from infra.emulator import Emulator
 from infra.platform import Platform, Store
 from infra.review.contract import Review
@@ -65,6 +65,11 @@ class Aws(Cloud):
         from infra.clouds.aws import doctor
 
         return doctor.probes(stack, request)
+
+    def bucket_tool(self, configuration: Mapping[str, Any]) -> BucketTool | None:
+        from infra.clouds.aws import doctor
+
+        return doctor.bucket_tool(configuration)
 
     def refresh(self, files: AcceleratorFiles, today: date) -> None:
         from infra.clouds.aws import doctor

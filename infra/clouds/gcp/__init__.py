@@ -5,7 +5,7 @@ from datetime import date
 from typing import Any
 
 from infra.accelerators import AcceleratorFiles
-from infra.clouds.contract import Check, Cloud
+from infra.clouds.contract import BucketTool, Check, Cloud
 from infra.clouds.gcp import settings
 from infra.clouds.gcp.settings import ExistingGcsStore, FilestoreStore, GcpCluster, GcsStore
 from infra.emulator import Emulator
@@ -65,6 +65,11 @@ class GoogleCloud(Cloud):
         from infra.clouds.gcp import doctor
 
         return doctor.probes(stack, request)
+
+    def bucket_tool(self, configuration: Mapping[str, Any]) -> BucketTool | None:
+        from infra.clouds.gcp import google_api
+
+        return google_api.bucket_tool(configuration)
 
     def refresh(self, files: AcceleratorFiles, today: date) -> None:
         from infra.clouds.gcp import doctor

@@ -5,13 +5,17 @@ does (github.com/hashicorp/terraform-provider-google, website/docs/guides/provid
 November 2026), without any call of the gcloud CLI.
 """
 
+import base64
 import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from infra.clouds.contract import BucketTool, ListingError, StoredObject
 from infra.clouds.gcp.review import ALL_REGIONS, SPOT_CPUS
 from infra.review.facts import Observation, Quota, fine, unknown, wrong
 from infra.review.stack import Stack, items, mapping, mappings, text
@@ -31,6 +35,9 @@ TIMEOUTS = (3, 15)
 METADATA_TIMEOUT = 1
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+
+CREDENTIALS = ("gcp:accessToken", "gcp:credentials")
+"""Keys of a stack's configuration with credentials."""
 
 TOKENS = ("GOOGLE_OAUTH_ACCESS_TOKEN",)
 KEYS = ("GOOGLE_CREDENTIALS", "GOOGLE_CLOUD_KEYFILE_JSON", "GCLOUD_KEYFILE_JSON")
@@ -128,7 +135,7 @@ def signed_in(configuration: Mapping[str, Any]) -> Google:
 def _credentials(configuration: Mapping[str, Any]) -> tuple[Any, str]:
     from google.oauth2.credentials import Credentials  # noqa: PLC0415
 
-    for name in ("gcp:accessToken", "gcp:credentials"):
+    for name in CREDENTIALS:
         if configuration.get(name) and not isinstance(configuration[name], str):
             raise NoCredentialsError(f"{name} is encrypted, and only the Pulumi CLI opens it")
     for name in TOKENS:
@@ -293,3 +300,40 @@ def _of_family(google: Google, project: str, region: str, name: str, family: str
         if all(dimensions.get(key) == value for key, value in mapping(dimensions_info.get("dimensions")).items()):
             return float(text(mapping(dimensions_info.get("details")).get("value")) or 0)
     raise LookupError(name)
+
+
+# What copies to and from buckets, and what they have.
+
+
+def bucket_tool(configuration: Mapping[str, Any]) -> BucketTool:
+    """gcloud. It compares checksums in place of times: a file that was only touched is the same."""
+    storage = ("gcloud", "storage")
+    return BucketTool(
+        "gs",
+        (*storage, "rsync", "--recursive", "--checksums-only"),
+        (*storage, "cp"),
+        "https://cloud.google.com/sdk/docs/install",
+        lambda bucket, prefix: objects(configuration, bucket, prefix),
+    )
+
+
+def objects(configuration: Mapping[str, Any], bucket: str, prefix: str) -> dict[str, StoredObject]:
+    """The objects of a bucket whose names begin with ``prefix``, by their names. Raises ListingError.
+
+    Source: https://cloud.google.com/storage/docs/json_api/v1/objects/list, seen November 2026.
+    """
+    listing: dict[str, StoredObject] = {}
+    query = {"prefix": prefix, "fields": "items(name,size,md5Hash,updated),nextPageToken"}
+    try:
+        google = signed_in({key: configuration[key] for key in CREDENTIALS if key in configuration})
+        while True:
+            answer = google.get("storage.googleapis.com", f"storage/v1/b/{quote(bucket)}/o", **query)
+            for entry in mappings(answer.get("items")):
+                digest = base64.b64decode(text(entry.get("md5Hash"))).hex()
+                time = int(datetime.fromisoformat(text(entry["updated"])).timestamp())
+                listing[text(entry["name"])] = StoredObject(int(entry["size"]), time, digest)
+            query["pageToken"] = text(answer.get("nextPageToken"))
+            if not query["pageToken"]:
+                return listing
+    except (NoCredentialsError, UnreachableError, RefusedError) as error:
+        raise ListingError(f"{error}; sign in: gcloud auth application-default login") from error

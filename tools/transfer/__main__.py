@@ -1,0 +1,173 @@
+"""``make put`` and ``make get``: files of this machine into the store of a stack that is up, and out of it."""
+
+import contextlib
+import shlex
+import tempfile
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from infra.pipelines.discovery import pipeline_names
+from infra.review.stack import text
+from offline.engine.stack_config import ConfigError, stack_config
+from tools import pulumi_cli
+from tools.history.comparison import HistoryError
+from tools.history.live import places_of
+from tools.show import ShowError, reader_pod
+from tools.transfer.buckets import bucket_of
+from tools.transfer.files import File, TransferError, local_files, to_copy
+from tools.transfer.pods import MountedStore, Transfer
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SECONDS = 6 * 3600
+"""After which the cluster itself ends a pod that copies."""
+
+
+def main(
+    way: Annotated[str, typer.Argument(help="put: into the store; get: out of it.")],
+    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack.")] = "",
+    source: Annotated[str, typer.Option("--from", help="What is copied: a file or a folder.")] = "",
+    target: Annotated[str, typer.Option("--to", help="What it is there; with `/` at its end a folder.")] = "",
+    force: Annotated[bool, typer.Option(help="Overwrite files that are there with another content.")] = False,
+) -> None:
+    """Copy files into or out of the store of a stack that is up. What is there is not copied again."""
+    console = Console(highlight=False)
+    try:
+        _check(way, stack, source, target)
+        outputs = pulumi_cli.outputs_of(stack)
+        if not (store := text(outputs.get("store"))):
+            raise TransferError(f"the stack {stack} has no store: `pulumi up -s {stack}` has not ended well yet")
+        transfer = _put if way == "put" else _get
+        again = shlex.join(["make", way, f"STACK={stack}", f"FROM={source}", f"TO={target}", "FORCE=1"])
+        transfer(console, _Request(stack, store, source, target, force, again), [*outputs, *pipeline_names()])
+    except (TransferError, HistoryError, ShowError, ConfigError, pulumi_cli.CliError) as error:
+        Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+def _check(way: str, stack: str, source: str, target: str) -> None:
+    """Raises TransferError where the command line is not whole."""
+    example = "make put STACK=local FROM=scans TO=data/scans, or make get STACK=local FROM=data/scans TO=scans"
+    if way not in ("put", "get"):
+        raise TransferError(f"{way!r} is neither `put` nor `get`: {example}")
+    if missing := [name for name, value in (("STACK", stack), ("FROM", source), ("TO", target)) if not value]:
+        raise TransferError(f"{' and '.join(missing)} is missing: {example}")
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A command line. ``store`` is the store's URL, ``again`` the command that overwrites."""
+
+    stack: str
+    store: str
+    source: str
+    target: str
+    force: bool
+    again: str
+
+
+def _put(console: Console, request: _Request, taken: Sequence[str]) -> None:
+    place = Path(request.source).expanduser()
+    if not place.exists():
+        raise TransferError(f"there is no {place} on this machine")
+    path = _path_in_store(request.target, place.name if place.is_file() else "")
+    if path.split("/")[0] in taken or path.startswith("."):
+        raise TransferError(
+            f"TO={request.target}: `{path.split('/')[0]}/` of the store has results of steps, which stay as "
+            "they were checked; name another folder, such as `data`"
+        )
+    files = local_files(place)
+    if not files:
+        raise TransferError(f"there is no file in {place}")
+    if bucket := bucket_of(request.store, stack_config(request.stack, ROOT)):
+        names = to_copy(files, bucket.files(path), force=request.force, again=request.again)
+        if names:
+            bucket.copy(str(place), bucket.at(path), folder=place.is_dir())
+    else:
+        with _mounted(request.stack) as store:
+            names = to_copy(files, store.files(path), force=request.force, again=request.again)
+            if names:
+                with _progress(console, files, names) as advance:
+                    store.put(Transfer(place, path, files, names), advance)
+    _report(console, files, names, f"{request.store}/{path}")
+
+
+def _get(console: Console, request: _Request, _taken: Sequence[str]) -> None:
+    path = _path_in_store(request.source, "")
+    if bucket := bucket_of(request.store, stack_config(request.stack, ROOT)):
+        files = bucket.files(path)
+        place, names = _local_place(request, path, files)
+        if names:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            folder = "" not in files
+            if folder:
+                place.mkdir(exist_ok=True)
+            bucket.copy(bucket.at(path), str(place), folder=folder)
+    else:
+        with _mounted(request.stack) as store:
+            files = store.files(path)
+            place, names = _local_place(request, path, files)
+            if names:
+                with _progress(console, files, names) as advance:
+                    store.get(Transfer(place, path, files, names), advance)
+    _report(console, files, names, str(place))
+
+
+def _local_place(request: _Request, path: str, files: Mapping[str, File]) -> tuple[Path, list[str]]:
+    """Where on this machine the files go, and which of them are not there yet. Raises TransferError."""
+    if not files:
+        raise TransferError(f"there is no file {path!r} in the store of {request.stack}, and none below it")
+    place = Path(request.target).expanduser()
+    if "" in files and (request.target.endswith("/") or place.is_dir()):
+        place /= PurePosixPath(path).name
+    return place, to_copy(files, local_files(place), force=request.force, again=request.again)
+
+
+def _path_in_store(text_of_path: str, name: str) -> str:
+    """A path below the store's root; with `/` at its end it is the folder of the file ``name``.
+
+    Raises TransferError where it is none.
+    """
+    path = PurePosixPath(f"{text_of_path}{name}" if text_of_path.endswith("/") else text_of_path)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise TransferError(f"{text_of_path!r} is no path below the root of the store: write `data/scans`")
+    return path.as_posix()
+
+
+@contextlib.contextmanager
+def _mounted(stack: str) -> Generator[MountedStore]:
+    """The store as a pod has it mounted, which goes again. Raises HistoryError, ShowError, CliError."""
+    with tempfile.TemporaryDirectory(prefix="slipway-transfer-") as temporary:
+        reader, _ = places_of(stack, pulumi_cli.resources_of(stack), Path(temporary))
+        with reader_pod(reader, SECONDS) as (pod, mount):
+            yield MountedStore([*reader.kubectl, "exec", "-i", pod, "--"], mount)
+
+
+@contextlib.contextmanager
+def _progress(
+    console: Console, files: Mapping[str, File], names: Sequence[str]
+) -> Generator[Callable[[int], None]]:
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+        task = progress.add_task(f"{len(names)} files", total=sum(files[name].size for name in names))
+        yield lambda size: progress.advance(task, size)
+
+
+def _report(console: Console, files: Mapping[str, File], names: Sequence[str], where: str) -> None:
+    size = decimal(sum(files[name].size for name in names))
+    same = f"; {len(files) - len(names)} were there already" if len(files) > len(names) else ""
+    console.print(f"{len(names)} files ({size}) copied to {where}{same}", markup=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app(prog_name="python -m tools.transfer")
