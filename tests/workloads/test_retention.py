@@ -202,7 +202,6 @@ def test_nothing_that_is_referred_to_is_ever_deleted(
     assert store.whole() == before - set(planned.paths), "the next call ends what was begun"
     newest = sorted({history.mark_of(path) for path in before} - {""})[-LEAST:]
     assert {path for path in before if history.mark_of(path) in newest} <= store.whole()
-    store.retain(runs, days)
     assert not [path for path in planned.paths if (store.root / path).exists()]
 
 

@@ -35,6 +35,8 @@ def main(
         if (what, len(names)) not in {(RUNS, 0), (RUNS, 1), (COMPARE, 2), (RETENTION, 0)}:
             usage = "`make show STACK=local runs`, `… runs PIPELINE/STEP`, `… compare RUN1 RUN2`, or `… retention`"
             raise HistoryError(f"{' '.join(words)} is none of {usage}")
+        if what == RETENTION and rehearsal:
+            raise HistoryError("a rehearsal runs nothing by the clock, so it has no results of old runs")
         with _history(stack, rehearsal=rehearsal) as history:
             if what == RUNS:
                 print_runs(console, history, *names)

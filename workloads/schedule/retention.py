@@ -139,15 +139,21 @@ def _paths_in(result: Result) -> list[str]:
 
 
 def _ordered(goes: Mapping[str, Result]) -> list[Result]:
-    """Each before those that it was made from."""
-    by_digest: dict[str, list[str]] = {}
-    for path, result in goes.items():
-        by_digest.setdefault(result.manifest.digest, []).append(path)
+    """Each before those that it was made from, or names by their path."""
+    # Of equal results the oldest one goes last. All edges lead to results that are no younger: there is no circle.
+    oldest = {
+        result.manifest.digest: result
+        for result in sorted(goes.values(), key=lambda result: result.mark, reverse=True)
+    }
     sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(sorted(goes), ()))
     for path, result in sorted(goes.items()):
-        for digest in result.manifest.inputs.values():
-            for source in by_digest.get(digest, ()):
-                sorter.add(source, path)
+        made_from = [oldest[digest] for digest in result.manifest.inputs.values() if digest in oldest]
+        for source in made_from:
+            if source.mark <= result.mark:
+                sorter.add(source.path, path)
+        for source in (goes[named] for named in _paths_in(result) if named in goes):
+            if source.mark < result.mark:
+                sorter.add(source.path, path)
     return [goes[path] for path in sorter.static_order()]
 
 
