@@ -173,6 +173,8 @@ def _each_namespace(
 ) -> None:
     logging.getLogger().addHandler(logging.NullHandler())
     try:
+        if not stack:
+            raise RunError("name the stack: make run STACK=local, make stop STACK=local")
         plan = load_plan(stack)
         clusters = Clusters(stack, {place.name: place for place in plan.places}, kubeconfig, context or None)
         for cluster, namespace in runners(plan).items():
