@@ -87,11 +87,12 @@ def _flag(name: str, value: Any, types: Mapping[str, str]) -> str:
         return f"-y '{name}: {str(value).lower()}'"
     if isinstance(value, int | float):
         return f"-p {name} {value!r}"
+    value = str(value)
     match = _REFERENCE.fullmatch(value)
     kind = types.get(match[1], "string") if match else "string"
     if kind == "boolean":
         return f'-y "{name}: {value}"'
-    return f"-{'p' if kind in {'integer', 'number'} else 'r'} {name} {_quote(value)}"
+    return f"-{'p' if kind in ('integer', 'number') else 'r'} {name} {_quote(value)}"
 
 
 def _quote(text: str) -> str:
