@@ -180,7 +180,8 @@ class _Scan:
         """Reads on to the end of the line; what is asked about may stand in it."""
         end, _, tabs = document
         start = self.text.rfind("\n", 0, self._at) + 1
-        line = self.text[start:].partition("\n")[0]
+        stop = self.text.find("\n", start)
+        line = self.text[start : stop if stop >= 0 else len(self.text)]
         if (line.lstrip("\t") if tabs else line) == end:
             self._at = start + len(line) + 1
             self._document = None
