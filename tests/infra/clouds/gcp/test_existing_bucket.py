@@ -1,9 +1,13 @@
 """A bucket that is there already as the store: what is granted on it, and that nothing else is done to it."""
 
+from collections.abc import Mapping
 from typing import Any
 
+import pulumi
+import pulumi_kubernetes as k8s
 import pytest
 
+from infra.platform import Platform
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from offline.evaluated.model import Operation
@@ -65,6 +69,21 @@ def test_pods_mount_the_folder_alone() -> None:
     assert attributes["bucketName"] == "team-data"
     assert "only-dir=vision/slipway" in attributes["mountOptions"].split(",")
     assert store.reader == {"bucket": "team-data", "folder": "vision/slipway"}
+
+
+def test_results_are_read_from_the_folder() -> None:
+    def then(platforms: Mapping[str, Platform]) -> None:
+        platform = platforms["dev"]
+        assert platform.store.read
+        writer = k8s.core.v1.ConfigMap("writer", opts=pulumi.ResourceOptions(provider=platform.provider))
+        pulumi.export("text", platform.store.read("mnist/metrics.json", writer))
+        pulumi.export("url", platform.store.url)
+
+    recording = declare(settings(), then=then, store={"mnist/metrics.json": "{}"})
+    exports = recording.exports
+    assert (exports["text"], exports["url"]) == ("{}", "gs://team-data/vision/slipway")
+    (call,) = [call for call in recording.calls if call.token.endswith(":getBucketObjectContent")]
+    assert (call.arguments["bucket"], call.arguments["name"]) == ("team-data", "vision/slipway/mnist/metrics.json")
 
 
 def test_the_whole_bucket_is_asked_for_by_a_slash() -> None:
