@@ -1,6 +1,7 @@
 """Paths in a stack file: below a store or the repository, or absolute on a node or a server. One rule for each."""
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,20 @@ def below_problem(path: str) -> str | None:
     if path.startswith("~"):
         return "`~` stands for a home directory"
     return _parts_problem(path.removesuffix("/").split("/"))
+
+
+BUCKET_FOLDER = re.compile(r"[\w.=-]+(/[\w.=-]+)*", re.ASCII)
+"""Google's IAM has it between quotes in a condition, a mount has it in a list with commas, and Amazon's policies
+take `*` and `?` for any characters and `$` for a variable."""
+
+
+def bucket_folder_problem(folder: str) -> str | None:
+    """Why that cannot be the folder of a bucket to which pods are let in; None where it can."""
+    if problem := below_problem(folder):
+        return problem
+    if not BUCKET_FOLDER.fullmatch(folder.strip("/")):
+        return "a folder's name has letters, digits, `-`, `_`, `.` and `=`"
+    return None
 
 
 MOST_PARTS, MOST_FOLDERS = 50, 2

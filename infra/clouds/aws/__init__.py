@@ -6,7 +6,7 @@ from typing import Any
 
 from infra.accelerators import AcceleratorFiles
 from infra.clouds.aws import settings
-from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
+from infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3Store, S3Store
 from infra.clouds.contract import BucketTool, Check, Cloud
 from infra.emulator import Emulator
 from infra.platform import Platform, Store
@@ -24,7 +24,7 @@ class Aws(Cloud):
     title = "AWS"
     sdk = "pulumi-aws"
     cluster = AwsCluster
-    stores = (S3Store, EfsStore)
+    stores = (S3Store, ExistingS3Store, EfsStore)
 
     def checks(self) -> Sequence[Check]:
         from infra.clouds.aws import rules

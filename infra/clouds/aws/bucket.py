@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws.roles import Statement, bucket_name, deny, document, named
-from infra.clouds.aws.settings import AwsCluster, S3Store
+from infra.clouds.aws.roles import Statement, allow, bucket_name, deny, document, named
+from infra.clouds.aws.settings import AwsCluster, ExistingS3Store, S3Store
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,29 @@ class StoreBucketArgs:
 
 @dataclass(frozen=True)
 class StoreBucket:
-    """``ready`` is how it has to be before anything is in it."""
+    """A bucket by its name and ARN. ``created`` is the bucket where the stack creates it; ``ready`` is how it has
+    to be before anything is in it. ``prefix`` is the beginning of the names of all objects that are the stack's.
+    """
 
-    bucket: aws.s3.Bucket
-    ready: Sequence[pulumi.Resource]
+    name: pulumi.Input[str]
+    arn: pulumi.Input[str]
+    created: Sequence[aws.s3.Bucket] = ()
+    ready: Sequence[pulumi.Resource] = ()
+    prefix: str = ""
+
+    def objects(self, below: str) -> pulumi.Output[str]:
+        """The ARN of the stack's objects whose names, after the prefix, begin with ``below``."""
+        return pulumi.Output.concat(self.arn, f"/{self.prefix}{below}*")
+
+    def listing(self, root: str) -> Statement:
+        """Lets a role list the names in the folder ``root``, and no others."""
+        folder = f"{self.prefix}{root}"
+        return allow(["s3:ListBucket"], [self.arn], {"StringLike": {"s3:prefix": [folder, f"{folder}/*"]}})
+
+
+def existing_bucket(store: ExistingS3Store) -> StoreBucket:
+    """A bucket that is there already, and of which nothing is declared."""
+    return StoreBucket(store.bucket, f"arn:aws:s3:::{store.bucket}", prefix=f"{store.folder.strip('/')}/")
 
 
 def store_bucket(name: str, args: StoreBucketArgs) -> StoreBucket:
@@ -83,7 +102,8 @@ def store_bucket(name: str, args: StoreBucketArgs) -> StoreBucket:
         # Rules about versions are refused until there are any.
         opts=pulumi.ResourceOptions(parent=bucket, depends_on=[versioned]),
     )
-    return StoreBucket(bucket, [private, owned, versioned, encrypted, encrypted_on_the_way])
+    ready = [private, owned, versioned, encrypted, encrypted_on_the_way]
+    return StoreBucket(bucket.bucket, bucket.arn, [bucket], ready)
 
 
 def no_public_access(

@@ -19,16 +19,17 @@ from infra.accelerators import TIMEOUTS as LIST_TIMEOUTS
 from infra.accelerators import AcceleratorFiles, Prices, RefreshError
 from infra.clouds.aws import catalogue
 from infra.clouds.aws.rules.clusters import REGION_VARIABLES, no_region, only_examples
-from infra.clouds.aws.settings import AwsCluster
+from infra.clouds.aws.settings import AwsCluster, ExistingS3Store
 from infra.clouds.contract import BucketTool, ListingError, StoredObject
 from infra.review.facts import STACK, Observation, Probe, Quota, fine, unknown, wrong
 from infra.review.stack import Stack, items, mapping, mappings, text, texts
+from infra.schema.base import StoreSettings
 from infra.schema.request import Request
 
 DATA = Path(__file__).parent / "data" / "permissions.toml"
 
 SIGN_IN, ACCOUNT, ACTIONS, QUOTAS = "AWS sign-in", "AWS account", "permissions", "quotas"
-OFFERS, HELPER = "instance types in their zones", "AWS CLI"
+OFFERS, HELPER, BUCKET = "instance types in their zones", "AWS CLI", "bucket of the store"
 INSTALL = "open https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html"
 
 TIMEOUTS = {"connect_timeout": 3, "read_timeout": 15, "retries": {"total_max_attempts": 2}}
@@ -122,7 +123,7 @@ def probes(stack: Stack, request: Request | None) -> Sequence[Probe]:
         Probe(HELPER, _helper),
         Probe("aws:region", lambda: _region(stack, clusters)),
         Probe("authorized networks", lambda: _networks(clusters)),
-        Probe(SIGN_IN, lambda: _ask_aws(stack, clusters)),
+        Probe(SIGN_IN, lambda: _ask_aws(stack, clusters, request.store if request else None)),
     ]
 
 
@@ -161,7 +162,9 @@ def _networks(clusters: Mapping[str, AwsCluster]) -> Iterator[Observation]:
             )
 
 
-def _ask_aws(stack: Stack, clusters: Mapping[str, AwsCluster]) -> Iterator[Observation]:
+def _ask_aws(
+    stack: Stack, clusters: Mapping[str, AwsCluster], store: StoreSettings | None
+) -> Iterator[Observation]:
     from botocore.exceptions import ClientError  # noqa: PLC0415
 
     account = _account(text(stack.configuration.get("aws:profile")), region_of(stack))
@@ -182,6 +185,7 @@ def _ask_aws(stack: Stack, clusters: Mapping[str, AwsCluster]) -> Iterator[Obser
     for subject, check in (
         (ACTIONS, _actions(stack, account, text(caller["Arn"]))),
         (QUOTAS, _quotas(stack, account)),
+        (BUCKET, _bucket(store, clusters, account, text(caller["Account"]))),
         (OFFERS, _offers(clusters, account)),
     ):
         try:
@@ -320,6 +324,60 @@ def _limit(account: Account, service: str, code: str, region: str) -> float | No
             continue
         return float(answer["Quota"]["Value"])
     return None
+
+
+def _bucket(
+    store: StoreSettings | None, clusters: Mapping[str, AwsCluster], account: Account, owner: str
+) -> Iterator[Observation]:
+    """Whether the store's bucket, where the stack does not create it, can be used, and who else reads it.
+
+    Sources: docs.aws.amazon.com/AmazonS3/latest/API (HeadBucket, GetBucketVersioning, GetBucketPolicyStatus) and
+    docs.aws.amazon.com/AmazonS3/latest/userguide/s3-files-prereq-policies.html, November 2026.
+    """
+    from botocore.exceptions import ClientError  # noqa: PLC0415
+
+    if not isinstance(store, ExistingS3Store) or not clusters:
+        return
+    region, bucket = next(iter(clusters.values())).region, f"s3://{store.bucket}"
+    named = {"Bucket": store.bucket, "ExpectedBucketOwner": owner}
+    try:
+        head = account.call("s3", "head_bucket", region, **named)
+    except ClientError as error:
+        see = f"aws s3api head-bucket --bucket {store.bucket}"
+        yield wrong(BUCKET, f"{bucket} is not there, in another account, or not for you to see ({error})", see)
+        return
+    observations: list[Observation] = []
+    if (place := text(head.get("BucketRegion"))) and place != region:
+        said = f"{bucket} is in {place}, and the cluster in {region}; S3 Files mounts a bucket in its own region"
+        observations.append(wrong(BUCKET, said, f"choose a bucket in {region}"))
+    if account.call("s3", "get_bucket_versioning", region, **named).get("Status") != "Enabled":
+        fix = f"aws s3api put-bucket-versioning --bucket {store.bucket} --versioning-configuration Status=Enabled"
+        observations.append(wrong(BUCKET, f"{bucket} keeps no versions, and S3 Files needs them", fix))
+    if _is_public(account, region, named):
+        block = "BlockPublicPolicy=true,RestrictPublicBuckets=true"
+        fix = (
+            f"aws s3api put-public-access-block --bucket {store.bucket} "
+            f"--public-access-block-configuration {block}"
+        )
+        observations.append(
+            wrong(BUCKET, f"{bucket} is public: its policy lets everybody in to what steps write", fix)
+        )
+    yield from observations
+    if not observations:
+        yield fine(BUCKET, f"{bucket} is there, keeps versions, and no policy makes it public")
+
+
+def _is_public(account: Account, region: str, named: Mapping[str, str]) -> bool:
+    """Whether the bucket's policy lets everybody in; a bucket without a policy has no status."""
+    from botocore.exceptions import ClientError  # noqa: PLC0415
+
+    try:
+        status = account.call("s3", "get_bucket_policy_status", region, **named)
+    except ClientError as error:
+        if text(error.response.get("Error", {}).get("Code")) == "NoSuchBucketPolicy":
+            return False
+        raise
+    return bool(status["PolicyStatus"]["IsPublic"])
 
 
 def _offers(clusters: Mapping[str, AwsCluster], account: Account) -> Iterator[Observation]:

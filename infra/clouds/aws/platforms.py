@@ -35,7 +35,7 @@ from infra.clouds.aws.roles import (
     resource_name,
 )
 from infra.clouds.aws.rules.clusters import no_region, only_examples
-from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
+from infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3Store, S3Store
 from infra.clouds.aws.store import MountArgs, efs_store, s3_store
 from infra.platform import (
     BUILDER,
@@ -217,7 +217,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     One cluster at most: its VPC is where the store's mount targets are.
     """
     ours = request.clusters_of(AwsCluster)
-    if not ours or not isinstance(request.store, S3Store | EfsStore):
+    if not ours or not isinstance(request.store, S3Store | ExistingS3Store | EfsStore):
         return {}
     ((name, declared),) = ours.items()
     warn_of_example_networks(name, declared)
@@ -232,7 +232,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     )
     disks = disk_class(name, cluster, request.python_image) if request.has_services else []
     mount = MountArgs(declared, cluster, network, account, request.protect, request.teams)
-    if isinstance(request.store, S3Store):
+    if isinstance(request.store, S3Store | ExistingS3Store):
         store = s3_store("store", request.store, request.namespace, mount)
     else:
         store = efs_store("store", request.store, request.namespace, mount)

@@ -294,6 +294,30 @@ class S3Store(StoreSettings):
     access_log_days: Int = Field(default=30, ge=1, description="Days after which access logs are deleted.")
 
 
+class ExistingS3Store(StoreSettings):
+    """A folder of an S3 bucket that is there already, mounted in pods with Amazon S3 Files. The stack neither
+    creates nor deletes the bucket, nor changes its settings: its own roles get rights on the folder."""
+
+    kind: Literal["existing-s3"] = Field(description="`existing-s3`: an S3 bucket that you have.")
+    bucket: str = Field(
+        description="Its name, without `s3://`. It is in the stack's account and the cluster's region, and keeps "
+        "versions, which S3 Files needs."
+    )
+    folder: str = Field(
+        description="Its folder that pods may read and write, and nothing beside it: `vision/slipway`. The "
+        "store is the folder `store` in it. Two stacks need two folders."
+    )
+    cache_days: Int = Field(
+        default=30,
+        ge=1,
+        le=365,
+        description="Days after its last use when a file's copy leaves S3 Files' own storage; the object stays.",
+    )
+    kms_key: str | None = Field(
+        default=None, description="ARN of the KMS key that encrypts the bucket; default: S3's own keys."
+    )
+
+
 class EfsStore(StoreSettings):
     """An EFS file system in the cluster's VPC: plain NFS, without a bucket behind it."""
 

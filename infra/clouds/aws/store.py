@@ -9,7 +9,7 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
-from infra.clouds.aws.bucket import StoreBucket, StoreBucketArgs, store_bucket
+from infra.clouds.aws.bucket import StoreBucket, StoreBucketArgs, existing_bucket, store_bucket
 from infra.clouds.aws.cluster import EksCluster
 from infra.clouds.aws.network import AccessLogsArgs, Network, access_logs
 from infra.clouds.aws.roles import (
@@ -25,7 +25,7 @@ from infra.clouds.aws.roles import (
     role_policy,
     trust,
 )
-from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
+from infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3Store, S3Store
 from infra.objects import file_system_store, file_system_volume
 from infra.platform import POD_USER, Store
 from infra.schema.base import Team
@@ -35,6 +35,8 @@ from infra.schema.names import KUBERNETES_NAME_LIMIT
 
 
 NFS_PORT = 2049
+
+BucketStore = S3Store | ExistingS3Store
 
 Target = TypeVar("Target", aws.efs.MountTarget, aws.s3.FilesMountTarget)
 
@@ -239,7 +241,7 @@ LARGEST_IMPORT = 52_673_613_135_872
 """Bytes: the limit of a file's size on the file system, and so no limit. From the resource's own example."""
 
 
-def s3_files(name: str, store: S3Store, bucket: StoreBucket, args: MountArgs) -> Mountable:
+def s3_files(name: str, store: BucketStore, bucket: StoreBucket, args: MountArgs) -> Mountable:
     """A file system over the bucket, with a mount target in every zone and an access point for the pods' user.
 
     Deleted before the bucket. S3 refuses that while anything written has not arrived there yet.
@@ -261,13 +263,14 @@ def s3_files(name: str, store: S3Store, bucket: StoreBucket, args: MountArgs) ->
                 },
             ),
             tags=args.settings.tags,
-            statements=_sync_statements(store, bucket.bucket, args),
+            statements=_sync_statements(store, bucket, args),
         ),
     )
     files = aws.s3.FilesFileSystem(
         name,
         region=region,
-        bucket=bucket.bucket.arn,
+        bucket=bucket.arn,
+        prefix=bucket.prefix or None,
         role_arn=sync.role.arn,
         kms_key_id=store.kms_key,
         tags=tags,
@@ -332,8 +335,8 @@ def s3_files(name: str, store: S3Store, bucket: StoreBucket, args: MountArgs) ->
         [
             allow(mount, [files.arn], through_it),
             # The driver reads large files from the bucket itself, and asks at first for a key at its root.
-            allow(["s3:ListBucket"], [bucket.bucket.arn]),
-            allow(["s3:GetObject", "s3:GetObjectVersion"], [pulumi.Output.concat(bucket.bucket.arn, "/*")]),
+            allow(["s3:ListBucket"], [bucket.arn]),
+            allow(["s3:GetObject", "s3:GetObjectVersion"], [bucket.objects("")]),
             *kms_statements(store, region, ["kms:Decrypt"]),
         ],
     )
@@ -341,18 +344,18 @@ def s3_files(name: str, store: S3Store, bucket: StoreBucket, args: MountArgs) ->
         handle=pulumi.Output.concat("s3files:", files.id, "::", access_point.id),
         ready=[synchronized, rule, *targets, access_point, *teams.values(), policy, mounting],
         teams={team: pulumi.Output.concat("s3files:", files.id, "::", point.id) for team, point in teams.items()},
-        made_of=[bucket.bucket, files, access_point],
+        made_of=[*bucket.created, files, access_point],
     )
 
 
-def kms_statements(store: S3Store, region: str, actions: Sequence[str]) -> list[Statement]:
+def kms_statements(store: BucketStore, region: str, actions: Sequence[str]) -> list[Statement]:
     """Lets S3 use the bucket's key for whoever has them; nothing where the keys are S3's own."""
     if store.kms_key is None:
         return []
     return [allow(actions, [store.kms_key], {"StringEquals": {"kms:ViaService": f"s3.{region}.amazonaws.com"}})]
 
 
-def _sync_statements(store: S3Store, bucket: aws.s3.Bucket, args: MountArgs) -> list[Statement]:
+def _sync_statements(store: BucketStore, bucket: StoreBucket, args: MountArgs) -> list[Statement]:
     """What S3 Files asks for to follow the bucket: its objects, and rules of EventBridge that it makes itself."""
     region = args.settings.region
     owned = {"StringEquals": {"aws:ResourceAccount": args.account}}
@@ -361,7 +364,7 @@ def _sync_statements(store: S3Store, bucket: aws.s3.Bucket, args: MountArgs) -> 
         allow(["s3:ListBucket", "s3:ListBucketVersions"], [bucket.arn], owned),
         allow(
             ["s3:AbortMultipartUpload", "s3:DeleteObject*", "s3:GetObject*", "s3:List*", "s3:PutObject*"],
-            [pulumi.Output.concat(bucket.arn, "/*")],
+            [bucket.objects("")],
             owned,
         ),
         allow(
@@ -419,27 +422,23 @@ class AwsStore:
     app: Callable[[str | None], Sequence[Statement]] = lambda _: ()
 
 
-def s3_store(name: str, settings: S3Store, namespace: str, args: MountArgs) -> AwsStore:
+def s3_store(name: str, settings: BucketStore, namespace: str, args: MountArgs) -> AwsStore:
     """A bucket, mounted through S3 Files.
 
     Nothing of it is read back by the program: a result is in the bucket only a while after the Job that wrote it
     is done.
     """
     region = args.settings.region
-    made = store_bucket(name, StoreBucketArgs(settings, args.settings, args.account, args.protect))
-    bucket = made.bucket
-    if settings.access_logs:
-        access_logs(
-            name, AccessLogsArgs(bucket, args.settings, args.account, settings.access_log_days, args.protect)
-        )
-    mountable = s3_files(name, settings, made, args)
+    bucket = _bucket(name, settings, args)
+    mountable = s3_files(name, settings, bucket, args)
     volume = _volume(name, namespace, mountable, args)
 
     def store(root: str, volume: k8s.core.v1.PersistentVolume) -> Store:
-        url = pulumi.Output.concat("s3://", bucket.bucket, f"/{root}")
+        folder = f"{bucket.prefix}{root}"
+        url = pulumi.Output.concat("s3://", bucket.name, f"/{folder}")
         mounted = file_system_store(url, SIZE, volume, mountable.made_of)
-        arguments = {"region": region, "bucket": bucket.bucket, "folder": root}
-        return replace(mounted, browse=_browse(region, bucket.bucket, root), reader=arguments)
+        arguments = {"region": region, "bucket": bucket.name, "folder": folder}
+        return replace(mounted, browse=_browse(region, bucket.name, folder), reader=arguments)
 
     return AwsStore(
         store=store(ROOT, volume),
@@ -455,6 +454,17 @@ def s3_store(name: str, settings: S3Store, namespace: str, args: MountArgs) -> A
             for team, volume in _team_volumes(name, mountable, args).items()
         },
     )
+
+
+def _bucket(name: str, settings: BucketStore, args: MountArgs) -> StoreBucket:
+    """The bucket of the store, which is declared, with its access logs, where the stack creates it."""
+    if isinstance(settings, ExistingS3Store):
+        return existing_bucket(settings)
+    bucket = store_bucket(name, StoreBucketArgs(settings, args.settings, args.account, args.protect))
+    if settings.access_logs:
+        days = settings.access_log_days
+        access_logs(name, AccessLogsArgs(bucket.created[0], args.settings, args.account, days, args.protect))
+    return bucket
 
 
 def efs_store(name: str, settings: EfsStore, namespace: str, args: MountArgs) -> AwsStore:
@@ -522,25 +532,33 @@ def _volume(name: str, namespace: str, mountable: Mountable, args: MountArgs) ->
     )
 
 
-def _bucket_statements(settings: S3Store, bucket: aws.s3.Bucket, region: str, root: str) -> list[Statement]:
+def _bucket_statements(settings: BucketStore, bucket: StoreBucket, region: str, root: str) -> list[Statement]:
     """Read, write, list and delete objects below ``root``; nothing on the bucket itself or beside that prefix."""
     return [
         allow(
             ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
-            [pulumi.Output.concat(bucket.arn, f"/{root}/*")],
+            [bucket.objects(f"{root}/")],
         ),
-        allow(["s3:ListBucket"], [bucket.arn], {"StringLike": {"s3:prefix": [root, f"{root}/*"]}}),
+        allow(
+            ["s3:ListBucket"],
+            [bucket.arn],
+            {"StringLike": {"s3:prefix": [f"{bucket.prefix}{root}", f"{bucket.prefix}{root}/*"]}},
+        ),
         *kms_statements(settings, region, ["kms:Decrypt", "kms:GenerateDataKey"]),
     ]
 
 
 def _app_statements(
-    settings: S3Store, bucket: aws.s3.Bucket, region: str, root: str, folder: str | None
+    settings: BucketStore, bucket: StoreBucket, region: str, root: str, folder: str | None
 ) -> list[Statement]:
     """Read and list the objects below ``root``; write and delete only those below its ``folder``, if any."""
     reading = [
-        allow(["s3:GetObject"], [pulumi.Output.concat(bucket.arn, f"/{root}/*")]),
-        allow(["s3:ListBucket"], [bucket.arn], {"StringLike": {"s3:prefix": [root, f"{root}/*"]}}),
+        allow(["s3:GetObject"], [bucket.objects(f"{root}/")]),
+        allow(
+            ["s3:ListBucket"],
+            [bucket.arn],
+            {"StringLike": {"s3:prefix": [f"{bucket.prefix}{root}", f"{bucket.prefix}{root}/*"]}},
+        ),
     ]
     if folder is None:
         return [*reading, *kms_statements(settings, region, ["kms:Decrypt"])]
@@ -548,7 +566,7 @@ def _app_statements(
         *reading,
         allow(
             ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
-            [pulumi.Output.concat(bucket.arn, f"/{root}/{folder}/*")],
+            [bucket.objects(f"{root}/{folder}/")],
         ),
         *kms_statements(settings, region, ["kms:Decrypt", "kms:GenerateDataKey"]),
     ]

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 
 from infra.clouds.aws.rules import clusters, pools
 from infra.clouds.aws.rules.clusters import key_findings, provider_problems
-from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
+from infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3Store, S3Store
 from infra.schema.names import node_label_findings
+from infra.schema.paths import bucket_folder_problem
 from infra.schema.problems import Finding, Path, listed
 from infra.schema.request import STORE_KIND, Exposed, Request
 from infra.schema.taints import gpu_taint_findings, taint_findings
@@ -142,6 +143,8 @@ def check_store(request: Request) -> Iterator[Finding]:
     store = request.store
     if isinstance(store, S3Store):
         yield from _bucket(store)
+    elif isinstance(store, ExistingS3Store):
+        yield from _existing_bucket(store)
     elif isinstance(store, EfsStore):
         yield from _check_backup(store, request.protect)
     elif store is not None and clusters:
@@ -149,10 +152,11 @@ def check_store(request: Request) -> Iterator[Finding]:
             STORE_KIND,
             store.kind,
             f"{listed(clusters, 'and')} on AWS: there the store is in the cluster's own VPC",
-            "write `kind: s3`, or `kind: efs` for a file system without a bucket",
+            "write `kind: s3`, `kind: existing-s3` for a bucket that you have, or `kind: efs` for a file system "
+            "without a bucket",
             read=request.cloud_places,
         )
-    if isinstance(store, S3Store | EfsStore):
+    if isinstance(store, S3Store | ExistingS3Store | EfsStore):
         for name, cluster in clusters.items():
             region: Path = ("clusters", name, "region")
             yield from key_findings(("store", "kms_key"), store.kms_key, cluster.region, region)
@@ -184,6 +188,21 @@ def _bucket(store: S3Store) -> Iterator[Finding]:
             "S3 Files tells by its versions what changed in the bucket, and does not work without them",
             "write `versioning: true`; `old_version_days` says how soon old ones go",
         )
+
+
+def _existing_bucket(store: ExistingS3Store) -> Iterator[Finding]:
+    """What cannot be the name of a bucket or of a folder in it."""
+    if not BUCKET.fullmatch(store.bucket):
+        yield Finding(
+            ("store", "bucket"),
+            store.bucket,
+            "not the name of a bucket",
+            f"write `{store.bucket.removeprefix('s3://').partition('/')[0]}`, and what follows it as `folder`"
+            if store.bucket.startswith("s3://")
+            else "write the name that `aws s3 ls` shows, without `s3://`",
+        )
+    if problem := bucket_folder_problem(store.folder):
+        yield Finding(("store", "folder"), store.folder, problem, "write a folder such as `vision/slipway`")
 
 
 def _check_backup(store: EfsStore, protect: bool) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ from infra.clouds.gcp.settings import (
     Maintenance,
 )
 from infra.schema.names import DNS_LABEL, KUBERNETES_NAME_LIMIT, node_label_findings
-from infra.schema.paths import below_problem
+from infra.schema.paths import bucket_folder_problem
 from infra.schema.problems import Finding, Path, Problem, did_you_mean, listed
 from infra.schema.quantities import mebibytes
 from infra.schema.request import STORE_KIND, Request
@@ -402,7 +402,6 @@ BUCKET = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
 EXISTING_BUCKET = re.compile(r"[a-z0-9][a-z0-9_.-]{1,220}[a-z0-9]")
 """With dots, a name has up to 222 characters (cloud.google.com/storage/docs/buckets#naming, seen in 2026)."""
 
-FOLDER = re.compile(r"[\w.=-]+(/[\w.=-]+)*", re.ASCII)
 SOFT_DELETE_MINIMUM_DAYS = 7
 """https://cloud.google.com/storage/docs/soft-delete, as documented in 2025: seven to ninety days, or none."""
 
@@ -463,12 +462,11 @@ def _existing_bucket(store: ExistingGcsStore) -> Iterator[Finding]:
             if store.bucket.startswith("gs://")
             else "write the name that `gcloud storage ls` shows, without `gs://`",
         )
-    # A condition of IAM has it between quotes, and an option of a mount is a list with commas.
-    if store.folder != "/" and ((problem := below_problem(store.folder)) or not FOLDER.fullmatch(store.root)):
+    if store.folder != "/" and (problem := bucket_folder_problem(store.folder)):
         yield Finding(
             ("store", "folder"),
             store.folder,
-            problem or "a folder's name has letters, digits, `-`, `_`, `.` and `=`",
+            problem,
             "write a folder such as `vision/slipway`, or `/` for the whole bucket",
         )
     yield from _impersonation(store.impersonation)

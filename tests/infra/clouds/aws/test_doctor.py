@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from botocore.stub import Stubber
 
 from infra.clouds.aws import doctor
-from infra.clouds.aws.settings import AwsCluster
+from infra.clouds.aws.settings import AwsCluster, ExistingS3Store
 from infra.review.facts import Observation, Quota, State
 from infra.review.stack import Resource, Stack
 from infra.schema.request import Request
@@ -41,7 +42,7 @@ def stubs(monkeypatch: pytest.MonkeyPatch) -> dict[str, Stubber]:
     """Clients whose answers are set before they are asked for, by service."""
     session = botocore.session.Session()
     result: dict[str, Stubber] = {}
-    for service in ("sts", "iam", "service-quotas", "ec2"):
+    for service in ("sts", "iam", "service-quotas", "ec2", "s3"):
         client = session.create_client(service, region_name="us-east-2")
         result[service] = Stubber(client)
         result[service].activate()
@@ -145,6 +146,22 @@ def test_each_thing_that_is_missing_comes_with_its_command(stubs: dict[str, Stub
     )
     assert "do not offer g4dn.xlarge; use2-az3 do" in of(observations, doctor.OFFERS)[0][0]
     assert "authorized_networks.here' <your address>/32" in of(observations, "authorized networks")[0][1]
+
+
+@pytest.mark.parametrize("harmed", [False, True])
+def test_an_existing_bucket_is_looked_at_before_it_is_mounted(stubs: dict[str, Stubber], *, harmed: bool) -> None:
+    named = {"Bucket": "team-data", "ExpectedBucketOwner": "111122223333"}
+    stubs["s3"].add_response("head_bucket", {"BucketRegion": "eu-west-1" if harmed else "us-east-2"}, named)
+    stubs["s3"].add_response("get_bucket_versioning", {} if harmed else {"Status": "Enabled"}, named)
+    if harmed:
+        stubs["s3"].add_response("get_bucket_policy_status", {"PolicyStatus": {"IsPublic": True}}, named)
+    else:
+        stubs["s3"].add_client_error("get_bucket_policy_status", "NoSuchBucketPolicy", "none", 404)
+    answers(stubs, denied=False, limit=8, zones=["use2-az2", "use2-az3"])
+    store = ExistingS3Store.model_validate({"kind": "existing-s3", "bucket": "team-data", "folder": "vision"})
+    observations = examined(stack(T4), replace(request(), store=store))
+    counts = [len(of(observations[state], doctor.BUCKET)) for state in (State.FINE, State.WRONG, State.UNKNOWN)]
+    assert counts == ([0, 3, 0] if harmed else [1, 0, 0])
 
 
 def test_what_may_not_be_read_is_unknown(stubs: dict[str, Stubber]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from infra.platform import POD_USER, Platform
 from infra.review.stack import Resource
+from infra.schema.problems import SettingsError
 from infra.schema.request import AppAccess, Request
 from infra.settings.loading import load
 from infra.settings.model import Settings
@@ -108,6 +109,35 @@ def test_the_bucket_can_have_a_name_and_a_key() -> None:
         ]
         assert grant["Resource"] == [KEY]
         assert grant["Condition"] == {"StringEquals": {"kms:ViaService": "s3.us-east-1.amazonaws.com"}}
+
+
+EXISTING = {"kind": "existing-s3", "bucket": "team-data", "folder": "vision/slipway"}
+
+
+def test_of_an_existing_bucket_nothing_is_declared_and_the_own_roles_reach_the_folder_alone() -> None:
+    recording = declare(with_store(**EXISTING))
+    assert not [resource for resource in recording.resources if resource.type.startswith("aws:s3/bucket")]
+    files = recording.one("aws:s3/filesFileSystem:FilesFileSystem").inputs
+    bucket = "arn:aws:s3:::team-data"
+    assert (files["bucket"], files["prefix"]) == (bucket, "vision/slipway/")
+    policies = [resource for resource in recording.resources if resource.type == "aws:iam/rolePolicy:RolePolicy"]
+    named = {
+        name
+        for resource in policies
+        for statement in statements(resource)
+        for name in statement["Resource"]
+        if name.startswith("arn:aws:s3:::")
+    }
+    # Names are listed in the whole bucket; what is in objects is the folder's alone.
+    assert named - {bucket}
+    assert all(name.startswith(f"{bucket}/vision/slipway/") for name in named - {bucket})
+
+
+def test_what_is_no_bucket_or_no_folder_is_refused_together() -> None:
+    with pytest.raises(SettingsError) as error:
+        with_store(kind="existing-s3", bucket="s3://team-data/x", folder="../*", versioning=True)
+    keys = {problem.key for problem in error.value.problems}
+    assert keys >= {"slipway:store.bucket", "slipway:store.folder", "slipway:store.versioning"}
 
 
 def test_nobody_reads_the_bucket_without_tls() -> None:
