@@ -43,7 +43,7 @@ OTHERS: Mapping[str, str] = {
 }
 """What is written like a key of these files, and whose it is."""
 
-HOSTS_AND_FILES = re.compile(rf"{HOLE}|[\w.-]+\.(json|yaml|py|toml|png|txt|org|com|config)|")
+HOSTS_AND_FILES = re.compile(rf"{HOLE}|[\w.-]+\.(json|yaml|py|toml|png|txt|in|org|com|config)|")
 PATH = re.compile(r"[A-Za-z_]+(\.[A-Za-z_]+)+|[a-z]+(_[a-z]+)+")
 YAML = re.compile(r"[A-Za-z_]+: [^\s*].*")
 

@@ -11,6 +11,7 @@ from typing import IO, Protocol
 
 from infra.emulator import Emulator
 from infra.kubernetes.labels import PRIORITY_LABEL, RUN_ANNOTATION, RUNS_ANNOTATION, inputs_of
+from infra.placed import PACKAGES
 from infra.review.stack import JOB, Properties, Resource, mapping, strings
 from offline.engine.monitor import NotCreatedError, Observer
 from offline.evaluated.queues import AdmittedJob, QueuedJob, Queues, decide, queued_job, queues_of
@@ -395,7 +396,8 @@ class Engine(Observer):
         if result.succeeded:
             record.results = self.results.published(_directories(resource))
             directory = strings(resource.metadata.get("annotations")).get(RUN_ANNOTATION)
-            if directory and self.results.is_empty(directory):
+            # Packages are in an environment of this machine, not in their result.
+            if directory and not directory.startswith(f"{PACKAGES}/") and self.results.is_empty(directory):
                 self.note(record, NOTHING)
             self._finish(record, Phase.SUCCEEDED, "")
             if self.notes is not None:

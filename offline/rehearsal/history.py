@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from infra.kubernetes.app_runs import revision
 from infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION
 from infra.kubernetes.run import MANIFEST
 from infra.placed import CODE
@@ -32,18 +32,7 @@ class Notes:
 
     @cached_property
     def _revision(self) -> Mapping[str, Any]:
-        """The commit that is checked out, and whether files differ from it; empty where there is none."""
-        commit = self._git("rev-parse", "HEAD")
-        return {"commit": commit, "changed": bool(self._git("status", "--porcelain"))} if commit else {}
-
-    def _git(self, *arguments: str) -> str:
-        try:
-            done = subprocess.run(
-                ["git", "-C", str(self.root), *arguments], check=False, capture_output=True, text=True
-            )
-        except OSError:
-            return ""
-        return "" if done.returncode else done.stdout.strip()
+        return revision(self.root)
 
     def add(self, job: Resource, record: JobRecord, objects: Objects) -> None:
         """Notes what is known of the result of ``job``, unless it was there before the Job ran."""
