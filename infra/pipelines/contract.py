@@ -224,8 +224,11 @@ class Search:
 
     ``parameters`` have by name a list of values, or ``low``, ``high``, ``type`` and maybe ``log`` and ``step``, as
     `workloads.runtime.search.study.Plan` reads them. ``by`` is the number that is to be the best: a file of the
-    result, `#` and a JSON pointer. All of this decides what is tried. In the step's arguments the name of a
-    parameter in braces is the trial's value. A step with it has ``items``, which are the trials, without files.
+    result, `#` and a JSON pointer. ``stop`` says which trials are stopped early by their ``reports``: a file of
+    JSON lines of the result, `#` and the pointer of a value of each line. All of this decides what is tried.
+
+    In the step's arguments the name of a parameter in braces is the trial's value. A step with it has ``items``,
+    which are the trials, without files.
     """
 
     parameters: Mapping[str, object]
@@ -235,6 +238,8 @@ class Search:
     of: Literal["max", "min"] = "max"
     method: Literal["tpe", "random", "grid"] = "tpe"
     seed: int = 0
+    stop: Literal["", "median", "hyperband"] = ""
+    reports: str = ""
 
 
 @dataclass(frozen=True)

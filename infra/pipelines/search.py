@@ -12,8 +12,9 @@ from pydantic import BeforeValidator, Field
 
 from infra.pipelines.contract import Search
 from infra.pipelines.matrix import Bound, Scalar
-from infra.pipelines.results import Column, File, Picture, Result, Table, heading
+from infra.pipelines.results import POINTER, Column, File, Picture, Result, Table, heading
 from infra.schema.base import Int, Model, refuse
+from infra.schema.paths import below_problem
 from infra.schema.problems import Finding, Path
 
 SEARCH, TRIALS, AT_ONCE = "search", "trials", "at_once"
@@ -148,6 +149,16 @@ class StepSearch(Model):
         default=None, description="The service that hands the trials out; more than one at once need it."
     )
     seed: Int = Field(default=0, ge=0, description="What random choices begin from.")
+    stop: Literal["median", "hyperband"] | None = Field(
+        default=None,
+        description="Which trials are stopped early by what they report: `median`: those that are worse than half "
+        "of the complete ones at the same step; `hyperband`: most, so that more can be tried. Default: none.",
+    )
+    reports: str | None = Field(
+        default=None,
+        description="The file of JSON lines to which the program adds a line for each step, and its value: "
+        '`progress.jsonl#/accuracy` for `{"step": 3, "accuracy": 0.91}`. Needed by `stop`.',
+    )
     attempts: Int = Field(
         default=3, ge=1, le=100, description="After so many failures a trial is set aside, and the others go on."
     )
@@ -190,7 +201,26 @@ class StepSearch(Model):
             of=self.of,
             method=self.method,
             seed=self.seed,
+            stop=self.stop or "",
+            reports=self.reports or "",
         )
+
+    def stop_findings(self, at: Path) -> Iterator[Finding]:
+        """Findings about stopping trials early, in the section at ``at``."""
+        if self.stop and self.reports is None:
+            reason = "nothing says where the program reports its steps"
+            fix = "add `reports: progress.jsonl#/accuracy`, or remove `stop`"
+            yield Finding((*at, "stop"), self.stop, reason, fix, read=((*at, "reports"),))
+        if self.reports is None:
+            return
+        file, _, pointer = self.reports.partition("#")
+        if not self.stop:
+            reason = "nothing is done with what the program reports"
+            fix = "add `stop: median`, or remove it"
+            yield Finding((*at, "reports"), self.reports, reason, fix, read=((*at, "stop"),))
+        if (why := below_problem(file)) or not pointer or not POINTER.fullmatch(pointer):
+            reason = f"not a file below `{{output}}` and a value of its lines{f': {why}' if why else ''}"
+            yield Finding((*at, "reports"), self.reports, reason, "write for example `progress.jsonl#/accuracy`")
 
     def results(self, kinds: Mapping[str, str]) -> Sequence[Result]:
         """What every search leaves that is worth showing; ``kinds`` are the types of parameters."""

@@ -42,6 +42,11 @@ def value_at(directory: Path, reference: str) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise AbsentError(f"{file} is not JSON: {error}") from error
+    return value_in(value, pointer, file)
+
+
+def value_in(value: Any, pointer: str, file: str) -> Any:
+    """What `pointer` names in `value`, the content of `file`. Raises AbsentError."""
     if pointer and not pointer.startswith("/"):
         raise AbsentError(f"#{pointer} is no JSON pointer: it begins with a slash")
     walked = ""

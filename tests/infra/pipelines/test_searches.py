@@ -136,6 +136,9 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
         ({"search.parameters.rate.log": GONE, "search.method": "grid"}, "search.parameters.rate"),
         ({"search.parameters.rate.step": 0.1}, "search.parameters.rate.step"),
         ({"search.parameters.rate": 3}, "search.parameters.rate"),
+        ({"search.stop": "median"}, "search.stop"),
+        ({"search.reports": "progress.jsonl#/loss"}, "search.reports"),
+        ({"search.stop": "median", "search.reports": "../progress.jsonl"}, "search.reports"),
         ({"search.at_once": 2, "search.queue": GONE}, "search.at_once"),
     ],
 )

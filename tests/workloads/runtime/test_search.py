@@ -32,6 +32,9 @@ with open(os.environ["SEEN"], "a") as seen:
 steps = output / "steps"
 for step in range(int(steps.read_text()) if steps.exists() else 0, 3):
     time.sleep(float(os.environ.get("PAUSE", "0")))
+    with open(output / "progress.jsonl", "a") as progress:
+        value = (step + 1) / 10 - abs(math.log10(rate) + 3) / 10
+        progress.write(json.dumps({"step": step, "accuracy": value}) + "\\n")
     (output / "steps.new").write_text(str(step + 1))
     (output / "steps.new").replace(steps)
 accuracy = 1 - abs(math.log10(rate) + 3) / 10 - abs(units - 128) / 2000
@@ -103,14 +106,16 @@ def parameters(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("stop", ["", "median"])
 def test_twenty_killed_workers_lose_no_trial_double_none_and_change_no_parameter(
-    search: Search, valkey_server: ValkeyServer
+    stop: str, search: Search, valkey_server: ValkeyServer
 ) -> None:
+    plan = {**PLAN, "stop": stop, "reports": "progress.jsonl#/accuracy" if stop else ""}
     queue = ("--queue", valkey_server.address, "--queue-password", "QUEUE_PASSWORD", "--workers", 4)
     flags = (*queue, "--attempts", 20)
 
     def begin(run: str, index: int) -> subprocess.Popen[str]:
-        return search.start(run, *flags, plan=PLAN, JOB_COMPLETION_INDEX=str(index), PAUSE="0.15")
+        return search.start(run, *flags, plan=plan, JOB_COMPLETION_INDEX=str(index), PAUSE="0.15")
 
     for worker in [begin("first/calm", index) for index in range(4)]:
         ended(worker)
@@ -138,14 +143,19 @@ def test_twenty_killed_workers_lose_no_trial_double_none_and_change_no_parameter
         ended(worker)
 
     calm, killed = search.rows("first/calm"), search.rows("second/killed")
-    assert [row["state"] for row in killed] == ["complete"] * 40
+    assert [row["state"] for row in killed] == [row["state"] for row in calm]
+    assert {row["state"] for row in killed} == ({"complete", "pruned"} if stop else {"complete"})
     assert Counter(row["trial"] for row in killed).most_common(1)[0][1] == 1
     assert parameters(killed) == parameters(calm)
     assert search.best("second/killed") == search.best("first/calm")
     check(search.output("second/killed"))
     study = load(search.output("second/killed") / "search" / "study.log")
     assert len(study.trials) == 40
-    assert study.best_value == search.best("second/killed")[1] == max(row["value"] for row in calm)
+    assert (
+        study.best_value
+        == search.best("second/killed")[1]
+        == max(row["value"] for row in calm if row["state"] == "complete")
+    )
 
 
 @pytest.mark.slow
@@ -168,6 +178,26 @@ def test_a_trial_without_a_number_is_set_aside_and_the_best_is_one_of_the_others
     assert search.best("tune/a") == ({"rate": 0.001, "units": 128}, 1.0)
     states = [trial.state.name for trial in load(search.output("tune/a") / "search" / "study.log").trials]
     assert states == ["COMPLETE", "FAIL", "COMPLETE", "FAIL"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stop", ["median", "hyperband"])
+def test_trials_are_stopped_by_what_they_report_and_not_by_when_that_is_read(stop: str, search: Search) -> None:
+    plan = {**PLAN, "trials": 12, "stop": stop, "reports": "progress.jsonl#/accuracy"}
+    search.run("first/quick", plan)
+    search.run("second/slow", {**plan, "trials": 12}, PAUSE="0.4")
+    rows = search.rows("first/quick")
+    states = [row["state"] for row in rows]
+    assert {*states} == {"complete", "pruned"}
+    others = search.rows("second/slow")
+    assert [row["state"] for row in others] == states
+    assert parameters(others) == parameters(rows)
+    complete = [row["value"] for row in rows if row["state"] == "complete"]
+    assert search.best("first/quick") == search.best("second/slow")
+    assert search.best("first/quick")[1] == max(complete)
+    study = load(search.output("second/slow") / "search" / "study.log")
+    assert [trial.state.name.lower() for trial in study.trials] == states
+    assert all(trial.intermediate_values for trial in study.trials)
 
 
 @pytest.mark.slow

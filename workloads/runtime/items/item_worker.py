@@ -504,11 +504,15 @@ class ItemWorker:
             previous = tempfile.TemporaryDirectory(prefix="slipway-previous-")
         directory = attempts.begin(folder, earlier, work, task.token, self._run.round)
         with previous as before:
-            ending = self._runner.run(self._fill(item, directory, before))
+            ending = self._run_program(task, directory, self._fill(item, directory, before))
         if ending.stopped:
             attempts.give_back(directory, work)
             return _Stopped()
         return self._result(task, directory, work, ending, earlier)
+
+    def _run_program(self, task: Task, directory: Path, program: Program) -> Ending:  # noqa: ARG002
+        """Run the program of a task, which writes into `directory`. Raises StepError."""
+        return self._runner.run(program)
 
     def _result(
         self, task: Task, directory: Path, work: Manifest, ending: Ending, earlier: attempts.Earlier

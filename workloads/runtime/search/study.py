@@ -11,8 +11,8 @@ import hashlib
 import itertools
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
+from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
@@ -42,7 +43,8 @@ _WRITER = "slipway"
 class Plan:
     """What is searched for. `parameters` has by name a list of values, or a mapping with `low`, `high`, `type`
     (`integer` or `number`) and maybe `log` or `step`. `by` is a value of a JSON file of each result, `of` is max
-    or min, and `method` is tpe, random or grid.
+    or min, and `method` is tpe, random or grid. `stop` is median, hyperband or empty; with it `reports` is a file
+    of JSON lines of each result, `#` and the pointer of a value of each line.
     """
 
     parameters: Mapping[str, Any]
@@ -52,6 +54,8 @@ class Plan:
     of: str
     method: str
     seed: int
+    stop: str = ""
+    reports: str = ""
 
     @staticmethod
     def parse(text: str) -> Plan:
@@ -66,9 +70,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial: `state` is complete, failed or running, `value` the number that counts of one that is complete.
+    """A trial: `state` is complete, pruned, failed or running, `value` the number that counts of one that is
+    complete, and the last report of one that was pruned.
 
-    `begun` is in seconds since 1970, `seconds` how long the program ran.
+    `begun` is in seconds since 1970, `seconds` how long the program ran. `reports` are by their steps, and `notes`
+    what a pruner keeps of it.
     """
 
     parameters: Mapping[str, Any]
@@ -76,6 +82,8 @@ class Trial:
     value: float | None = None
     begun: float = 0.0
     seconds: float = 0.0
+    reports: Mapping[int, float] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def suggest(plan: Plan, before: Sequence[Trial]) -> dict[str, Any]:
@@ -87,6 +95,26 @@ def suggest(plan: Plan, before: Sequence[Trial]) -> dict[str, Any]:
         return dict(zip(plan.parameters, chosen))  # noqa: B905
     study = _study(plan, before, _sampler(plan, number))
     return dict(study.ask(plan.distributions).params)
+
+
+class Judge:
+    """Says whether a trial that runs is stopped early, by its reports and by those of the trials `before` that
+    have ended: the same whenever it is asked.
+    """
+
+    def __init__(self, plan: Plan, before: Sequence[Trial], parameters: Mapping[str, Any]) -> None:
+        self._study = _study(plan, [*before, Trial(parameters)], None)
+        self._trial = optuna.trial.Trial(self._study, self._study.trials[-1]._trial_id)
+
+    def stops(self, step: int, value: float) -> bool:
+        """Whether the trial ends with this report; steps grow."""
+        self._trial.report(value, step)
+        return self._trial.should_prune()
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What the pruner keeps of the trial, for those after it."""
+        return dict(self._study.trials[-1].system_attrs)
 
 
 def write(plan: Plan, trials: Sequence[Trial]) -> tuple[Study, bytes]:
@@ -111,6 +139,7 @@ def _study(
         study_name=NAME,
         direction=direction,
         sampler=sampler or RandomSampler(seed=plan.seed),
+        pruner=_PRUNERS[plan.stop](),
     )
     distributions = plan.distributions
     for trial in trials:
@@ -118,7 +147,18 @@ def _study(
     return study
 
 
-_STATES = {"complete": TrialState.COMPLETE, "failed": TrialState.FAIL, "running": TrialState.RUNNING}
+_PRUNERS: Mapping[str, Callable[[], BasePruner]] = {
+    "": NopPruner,
+    "median": MedianPruner,
+    "hyperband": HyperbandPruner,
+}
+
+_STATES = {
+    "complete": TrialState.COMPLETE,
+    "pruned": TrialState.PRUNED,
+    "failed": TrialState.FAIL,
+    "running": TrialState.RUNNING,
+}
 
 
 def _frozen(trial: Trial, distributions: Mapping[str, BaseDistribution]) -> FrozenTrial:
@@ -127,6 +167,8 @@ def _frozen(trial: Trial, distributions: Mapping[str, BaseDistribution]) -> Froz
         params=dict(trial.parameters),
         distributions=dict(distributions),
         value=trial.value,
+        intermediate_values=dict(trial.reports),
+        system_attrs=dict(trial.notes),
     )
     frozen.datetime_start = _time(trial.begun)
     if trial.state != "running":

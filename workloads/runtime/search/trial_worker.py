@@ -32,7 +32,9 @@ from workloads.runtime.items.item_worker import (
 )
 from workloads.runtime.items.items import Item, Record, Work
 from workloads.runtime.json_values import AbsentError, number_at
+from workloads.runtime.search.reports import Reports
 from workloads.runtime.steps.outputs import require
+from workloads.runtime.steps.program import Program
 from workloads.runtime.store import (
     MANIFEST,
     Manifest,
@@ -44,7 +46,7 @@ from workloads.runtime.store import (
 )
 
 if TYPE_CHECKING:
-    from workloads.runtime.search.study import Plan, Trial
+    from workloads.runtime.search.study import Judge, Plan, Trial
 
 FOLDER = "search"
 """The folder of a search in the step's directory."""
@@ -115,12 +117,25 @@ class Parameters:
             if content is None:
                 raise AlteredError(item.name, f"{record.directory(self._output) / TRIAL} is missing")
             known = Trial(
-                content["parameters"], "complete", content["value"], content["begun"], content["seconds"]
+                content["parameters"],
+                content["state"],
+                content["value"],
+                content["begun"],
+                content["seconds"],
+                {int(step): value for step, value in content["reports"]},
+                content["notes"],
             )
             self._results[record.manifest] = known
         return known
 
-    def _choose(self, item: TrialItem) -> Mapping[str, Any]:
+    def judge(self, item: TrialItem) -> Judge:
+        """Who says whether a trial, whose turn it is, is stopped early. Raises as `of` does."""
+        from workloads.runtime.search.study import Judge
+
+        return Judge(self._plan, self._before(item), self.of(item))
+
+    def _before(self, item: TrialItem) -> list[Trial]:
+        """The trials before this one: what decides of it. Those that may still run have parameters alone."""
         from workloads.runtime.search import study
 
         assert self.ended is not None
@@ -128,8 +143,12 @@ class Parameters:
         finished, running = self._items[:first_running], self._items[first_running : item.number]
         records = self.ended([other.name for other in finished])
         before = [self.trial(other, records.get(other.name)) for other in finished]
-        before += [study.Trial(self.of(other)) for other in running]
-        chosen = study.suggest(self._plan, before)
+        return [*before, *(study.Trial(self.of(other)) for other in running)]
+
+    def _choose(self, item: TrialItem) -> Mapping[str, Any]:
+        from workloads.runtime.search import study
+
+        chosen = study.suggest(self._plan, self._before(item))
         content = {"by": self._mark, "parameters": chosen}
         with store_errors(self._output):
             write_atomically(self._output / item.name / PARAMETERS, f"{json.dumps(content)}\n".encode())
@@ -153,14 +172,19 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class TrialWork(Work):
-    """What decides the results of trials: of each its parameters, neither its number nor how many there are."""
+    """What decides the results of trials: of each its parameters, neither its number nor how many there are.
 
+    Where trials are stopped early, so do those before it: then `search` says by what.
+    """
+
+    search: Mapping[str, Any] = field(default_factory=dict)
     parameters: Callable[[TrialItem], Mapping[str, Any]] = field(default=lambda _: {}, compare=False)
 
     def of(self, item: Item, previous: Record | None = None) -> Manifest:  # noqa: ARG002
         assert isinstance(item, TrialItem)
         chosen = {name: argument(value) for name, value in self.parameters(item).items()}
-        return Manifest(self.step, {}, self.inputs, {**self.settings, "parameters": chosen})
+        search = {"number": item.number, **self.search} if self.search else {}
+        return Manifest(self.step, {}, self.inputs, {**self.settings, "parameters": chosen, **search})
 
 
 @dataclass
@@ -195,6 +219,7 @@ class TrialWorker(ItemWorker):
         self._output = self._root / FOLDER
         self._run = dataclasses.replace(self._run, output=self._output)
         self._earlier_runs = EarlierRuns(self._root, FOLDER)
+        self._reports: Reports | None = None
 
     def _assignment(self) -> Assignment:
         assignment = super()._assignment()
@@ -208,18 +233,38 @@ class TrialWorker(ItemWorker):
         print(f"{item.name}: {shown}", flush=True)
         return {"{output}": str(directory), **{f"{{{name}}}": value for name, value in chosen.items()}}
 
+    def _run_program(self, task: Task, directory: Path, program: Program) -> Ending:
+        assert isinstance(task.item, TrialItem)
+        self._reports = None
+        if not self._plan.stop:
+            return super()._run_program(task, directory, program)
+        self._reports = reports = Reports(directory, self._plan.reports, self._parameters.judge(task.item))
+        with reports.watched(self._runner.stop):
+            ending = super()._run_program(task, directory, program)
+        if not reports.pruned:
+            return ending
+        # A program that ended before it was told to is stopped all the same: its reports decide, not their time.
+        return dataclasses.replace(ending, reason="", stopped=False)
+
     def _result(self, task: Task, directory: Path, work: Manifest, ending: Ending, earlier: Earlier) -> Any:
         assert isinstance(task.item, TrialItem)
         if not ending.reason:
             if (directory / FOLDER).exists():
                 return f"the program wrote {FOLDER}, which is the folder of the search: let it write another name"
+            reports = self._reports
             try:
-                value = number_at(directory, self._plan.by)
+                pruned = reports is not None and reports.pruned
+                value = reports.last if reports and pruned else number_at(directory, self._plan.by)
             except AbsentError as error:
                 return f"{self._plan.by}: {error}"
+            if pruned:
+                self._say(f"{task.item.name}: stopped early, after step {max(reports.seen) if reports else 0}")
             content = {
                 "parameters": dict(self._parameters.of(task.item)),
+                "state": "pruned" if pruned else "complete",
                 "value": value,
+                "reports": list(reports.seen.items()) if reports else [],
+                "notes": reports.notes if reports else {},
                 "begun": round(time.time() - ending.seconds, 3),
                 "seconds": round(ending.seconds, 3),
             }
@@ -253,7 +298,8 @@ class TrialWorker(ItemWorker):
         """All trials, the best one, and where its result is below the folder of the search."""
         by_name = {outcome.item: outcome.record for outcome in ended.outcomes}
         trials = [self._parameters.trial(item, by_name[item.name]) for item in listed(self._plan.trials)]
-        done = [(trial, item) for trial, item in zip(trials, by_name) if trial.value is not None]  # noqa: B905
+        pairs = zip(trials, by_name)  # noqa: B905
+        done = [(trial, item) for trial, item in pairs if trial.state == "complete"]
         if not done:
             raise StepError(ITEMS_FAILED, f"none of the {len(trials)} trials has a result")
         choose = max if self._plan.of == "max" else min

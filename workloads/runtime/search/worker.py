@@ -118,7 +118,9 @@ def _give(options: argparse.Namespace, plan: Plan, parameters: Parameters) -> Gi
         "by": plan.by,
     }
     inputs = {**given.inputs, **supplied}
-    work = TrialWork(options.step, inputs, settings, parameters=parameters.of)
+    # The number of trials decides nothing of any of them.
+    search = {"search": {**vars(plan), "trials": None}} if plan.stop else {}
+    work = TrialWork(options.step, inputs, settings, search=search, parameters=parameters.of)
     return GivenSearch(
         listed(plan.trials), given.words, given.environment, work, inputs, given.chosen, plan=vars(plan)
     )

@@ -1,0 +1,99 @@
+"""What a trial reports while it runs, a line of JSON for each step, and whether it is stopped for that.
+
+Each step counts once, with the value that was reported first: a program that goes on from a checkpoint reports
+some steps again. The reports decide, and not when they are read. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workloads.runtime.json_values import AbsentError, split, value_in
+from workloads.runtime.store import read_file, store_errors
+
+if TYPE_CHECKING:
+    from workloads.runtime.search.study import Judge
+
+STEP = "step"
+"""The key of each line that has the number of the step."""
+
+_POLL = 0.5
+"""Seconds between two looks at the file."""
+
+
+class Reports:
+    """The reports of one trial: `reference` is a file below `directory`, and the value in each of its lines."""
+
+    def __init__(self, directory: Path, reference: str, judge: Judge) -> None:
+        file, self._pointer = split(reference)
+        self._path = directory / file
+        self._judge = judge
+        self.seen: dict[int, float] = {}
+        """The value of each step, up to that with which it was stopped."""
+        self.pruned = False
+
+    @property
+    def last(self) -> float:
+        """The value of the last step."""
+        return self.seen[max(self.seen)]
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What the pruner keeps of the trial."""
+        return self._judge.notes
+
+    @contextlib.contextmanager
+    def watched(self, stop: Callable[[], None]) -> Iterator[None]:
+        """While this is entered, `stop` is called once the trial is to end; at the end all reports are read."""
+        ended = threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(_POLL):
+                # At the end what keeps the store from being read is raised.
+                with contextlib.suppress(Exception):
+                    self.read()
+                if self.pruned:
+                    stop()
+                    return
+
+        thread = threading.Thread(target=watch, name="reports", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+        self.read()
+
+    def read(self) -> None:
+        """Read what is new. Raises StoreError."""
+        if self.pruned:
+            return
+        with store_errors(self._path):
+            content = read_file(self._path) or b""
+        # The last line may be one that is being written.
+        for line in content.split(b"\n")[:-1]:
+            report = self._parse(line)
+            if report is None or report[0] in self.seen or report[0] < max(self.seen, default=0):
+                continue
+            step, value = report
+            self.seen[step] = value
+            if self._judge.stops(step, value):
+                self.pruned = True
+                return
+
+    def _parse(self, line: bytes) -> tuple[int, float] | None:
+        """The step and its value; None for a line that has none, or a value that is no number."""
+        try:
+            content = json.loads(line)
+            step, value = content[STEP], value_in(content, self._pointer, "the line")
+        except (ValueError, TypeError, KeyError, AbsentError, RecursionError):
+            return None
+        numbers = isinstance(step, int) and isinstance(value, (int, float)) and not isinstance(value, bool)
+        return (step, float(value)) if numbers and step >= 0 and math.isfinite(value) else None
