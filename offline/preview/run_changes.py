@@ -98,7 +98,7 @@ def _flags(job: Resource) -> dict[str, str]:
     for container in mappings(at(job.properties, "spec", "template", "spec", "containers")):
         arguments = texts(container.get("args"))
         flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
-        if ITEMS_FLAG in flags:
+        if {ITEMS_FLAG, SEARCH_FLAG} & {*flags}:
             return dict(pairwise(flags))
     return {}
 
