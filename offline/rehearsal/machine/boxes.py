@@ -68,9 +68,9 @@ def available() -> bool:
             ).specification(),
         }
         launcher = [sys.executable, "-I", "-S", str(Path(__file__).with_name("launch.py"))]
-        # Python itself may be below `/tmp`, which the box hides.
+        # Python itself and the current directory may be below `/tmp`, which the box hides.
         command = [*launcher, json.dumps(specification), "/bin/sh", "-c", "test -d /slipway/box"]
         ended = subprocess.run(
-            command, check=False, pass_fds=[sink.fileno()], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command, check=False, cwd="/", pass_fds=[sink.fileno()], stdin=subprocess.DEVNULL, stderr=sink
         )
         return ended.returncode == 0

@@ -128,9 +128,9 @@ def enter_box(box: Mapping[str, Any], writable: Sequence[str]) -> bool:
     is `/tmp`, where of this machine's only the paths ``visible`` are left. ``mounts`` are further folders: where
     they are here, at which path they are there, and whether they can be written. ``root`` is an empty folder.
 
-    Returns False where the machine does not let this user do so: for an ordinary user it takes user namespaces,
-    for root the capability CAP_SYS_ADMIN or user namespaces, and for both Linux 5.12. Ends the process where that
-    is so and the box is ``required``.
+    Returns False, and says why, where the machine does not let this user do so: for an ordinary user it takes user
+    namespaces, for root the capability CAP_SYS_ADMIN or user namespaces, and for both Linux 5.12. Ends the process
+    where that is so and the box is ``required``.
     """
     folder = os.getcwd()
     try:
@@ -141,6 +141,9 @@ def enter_box(box: Mapping[str, Any], writable: Sequence[str]) -> bool:
         if box["required"]:
             print(f"StartError: its mounts cannot be made: {error}", file=sys.stderr, flush=True)
             sys.exit(START_ERROR)
+        print(f"note: it has no view of the file system of its own: {error}", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):
+            os.chdir(folder)
         return False
     return True
 
@@ -228,7 +231,8 @@ def _make_place(path: str, target: str) -> None:
     """Makes an empty file or folder ``target`` at which ``path`` can be mounted."""
     if os.path.isdir(path):
         os.makedirs(target, exist_ok=True)
-    else:
+    elif not os.path.exists(target):
+        # One that is there is seen by a mount above it: a program that runs cannot be opened for writing.
         os.makedirs(os.path.dirname(target), exist_ok=True)
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
 
