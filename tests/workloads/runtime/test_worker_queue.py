@@ -59,9 +59,7 @@ def test_another_worker_takes_the_item_of_one_that_was_killed(queued: Step) -> N
     program = queued.pid("day-1")
     queued.again("day-1")
     killed.kill()
-    began = time.monotonic()
     queued.pid("day-1")
-    assert time.monotonic() - began < 3 + 1.5
     assert not alive(program)
     queued.go("day-1")
     assert "day-1: claimed (attempt 2)" in ended(other)

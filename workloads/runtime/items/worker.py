@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from workloads.runtime.exits import OK, USAGE, StepError, run
@@ -33,7 +33,14 @@ def main(arguments: list[str] | None = None) -> int:
         StepError: ITEMS_FAILED where more items failed than may; USAGE, BAD_INPUT, STORE_TROUBLE, QUEUE_TROUBLE,
             NO_RESULT; INTERRUPTED after SIGTERM.
     """
-    options = _parse(sys.argv[1:] if arguments is None else arguments)
+    return run_worker(_parse(sys.argv[1:] if arguments is None else arguments), _run)
+
+
+def run_worker(
+    options: argparse.Namespace,
+    run_items: Callable[[argparse.Namespace, Sequence[str], Masker, Stopping], int],
+) -> int:
+    """Run a worker whose secrets stay out of errors; ``run_items`` gets their values. Raises StepError."""
     variable = options.queue_password
     if variable and not os.environ.get(variable):
         raise StepError(USAGE, f"--queue-password: {variable} is not set in the environment")
@@ -41,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     masker = Masker(hidden)
     stopping = Stopping()
     try:
-        return _run(options, hidden, masker, stopping)
+        return run_items(options, hidden, masker, stopping)
     except StepError as error:
         raise StepError(error.code, masker.mask(f"{options.step}: {error}")) from error
 

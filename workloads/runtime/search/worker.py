@@ -9,7 +9,6 @@ replaced. Run as `python -m workloads.runtime.search.worker --search JSON --outp
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from workloads.runtime.exits import BAD_INPUT, OK, USAGE, StepError, run
 from workloads.runtime.items import items
 from workloads.runtime.items.item_worker import Stopping
 from workloads.runtime.items.items import Record
-from workloads.runtime.items.worker import add_worker_options, parse_worker, take_back
+from workloads.runtime.items.worker import add_worker_options, parse_worker, run_worker, take_back
 from workloads.runtime.masking import Masker
 from workloads.runtime.search.trial_worker import (
     FOLDER,
@@ -47,18 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         StepError: ITEMS_FAILED where more trials failed than may; USAGE, BAD_INPUT, STORE_TROUBLE, QUEUE_TROUBLE,
             NO_RESULT; INTERRUPTED after SIGTERM.
     """
-    options = _parse(sys.argv[1:] if arguments is None else arguments)
-    variable = options.queue_password
-    if variable and not os.environ.get(variable):
-        raise StepError(USAGE, f"--queue-password: {variable} is not set in the environment")
-    hidden = [*command.secret_values(options.secrets), *([os.environ[variable]] if variable else [])]
-    masker = Masker(hidden)
-    stopping = Stopping()
-    try:
-        with tempfile.TemporaryDirectory(prefix="slipway-sampler-") as folder:
-            return _run(options, _plan(options, Path(folder)), hidden, masker, stopping)
-    except StepError as error:
-        raise StepError(error.code, masker.mask(f"{options.step}: {error}")) from error
+    return run_worker(_parse(sys.argv[1:] if arguments is None else arguments), _run)
 
 
 def _plan(options: argparse.Namespace, folder: Path) -> Plan:
@@ -78,7 +66,12 @@ def _plan(options: argparse.Namespace, folder: Path) -> Plan:
         raise StepError(USAGE, f"--search: {error}") from error
 
 
-def _run(
+def _run(options: argparse.Namespace, hidden: Sequence[str], masker: Masker, stopping: Stopping) -> int:
+    with tempfile.TemporaryDirectory(prefix="slipway-sampler-") as folder:
+        return _run_trials(options, _plan(options, Path(folder)), hidden, masker, stopping)
+
+
+def _run_trials(
     options: argparse.Namespace, plan: Plan, hidden: Sequence[str], masker: Masker, stopping: Stopping
 ) -> int:
     output: Path = options.output
