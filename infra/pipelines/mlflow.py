@@ -32,6 +32,9 @@ default its page opens for conversations (MLflow 3.17)."""
 RESULTS = "SLIPWAY_RESULTS"
 """The environment variable with what each step declares of its results, as JSON."""
 
+CLIENT = {"MLFLOW_TRACKING_URI": "{output}/mlruns"}
+"""With it in its environment, a step's program logs into its result (workloads/apps/mlflow/logged.py)."""
+
 MEASURED = {"number", "curves"}
 """The kinds of results that become metrics of a run."""
 
@@ -58,7 +61,8 @@ class MlflowApp(AppKind):
 
     step: str | None = Field(
         default=None,
-        description="The step whose results are runs; default: those of all that declare a number or curves.",
+        description="The step whose results are runs; default: those of all that declare a number or curves, or "
+        "call MLflow.",
     )
 
     def findings(self, app: AppInFile) -> Iterator[Finding]:
@@ -73,9 +77,10 @@ class MlflowApp(AppKind):
 
 def declaration(name: str, settings: MlflowSettings, steps: Sequence[StepDeclaration], *of: str) -> AppDeclaration:
     """MLflow called ``name`` over the results of the steps that ``of`` names, by default of all of ``steps`` that
-    declare something to measure. It waits for no step.
+    declare something to measure, or whose programs call MLflow. It waits for no step.
     """
-    wanted = {step.name: _declared(step) for step in steps if step.name in of or (not of and _declared(step))}
+    measured = {step.name for step in steps if _declared(step) or CLIENT.items() <= step.environment.items()}
+    wanted = {step.name: _declared(step) for step in steps if step.name in (of or measured)}
     return AppDeclaration(
         name=name,
         title="MLflow",

@@ -34,6 +34,12 @@ def test_it_records_the_steps_that_declare_what_can_be_measured(tmp_path: Path) 
     assert (runs.after, dict(runs.inputs), runs.connects) == ((), {}, ())
 
 
+def test_it_records_the_steps_whose_programs_log_into_their_results(tmp_path: Path) -> None:
+    client = {"MLFLOW_TRACKING_URI": "{output}/mlruns", "MLFLOW_ALLOW_FILE_STORE": "true"}
+    runs = declared(tmp_path, {}, {"steps.train.environment": client})
+    assert json.loads(runs.environment[mlflow.RESULTS].format()) == {"train": []}
+
+
 def test_of_a_sweep_it_records_every_variant_of_the_step_that_is_named(tmp_path: Path) -> None:
     several = {
         "steps.train.matrix": {"colour": ["red", "blue"]},

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from workloads.apps.mlflow.api import Mlflow
-from workloads.apps.mlflow.records import Record, made_from, record
+from workloads.apps.mlflow.logged import PARENT, LoggedRun, logged
+from workloads.apps.mlflow.records import Record, made_from, nested_record, record
 from workloads.runtime import history
 from workloads.runtime.store import store_errors
 
@@ -61,6 +62,7 @@ class Importer:
     _experiment: str = ""
     _runs: dict[str, Known] | None = None
     _settled: set[str] = field(default_factory=set[str])
+    _logged: dict[str, LoggedRun] = field(default_factory=dict[str, LoggedRun])
     _before: dict[str, Mapping[str, history.Result]] = field(
         default_factory=dict[str, Mapping[str, history.Result]]
     )
@@ -84,6 +86,7 @@ class Importer:
             count += self._record(result, declared)
             if time.time() - result.made > SETTLED:
                 self._settled.add(result.path)
+                self._logged.pop(_key(result), None)
         return count
 
     def _look_back(self, made: Sequence[history.Result]) -> None:
@@ -114,9 +117,31 @@ class Importer:
         known = self._runs.get(key)
         noted = known.noted if known and known.noted else self.declared.get(without_mark(result), {})
         result = replace(result, facts={**noted, **result.facts})
-        wanted = record(self.store, result, result.facts.get("results") or declared, self._before[key])
+        if key not in self._logged:
+            self._logged[key] = logged(self.store / result.path, result.manifest)
+        program = self._logged[key]
+        wanted = record(self.store, result, result.facts.get("results") or declared, self._before[key], program)
+        new = self._bring(key, wanted)
+        return self._nest(key, key, self.store / result.path, program) or new
+
+    def _nest(self, key: str, parent: str, directory: Path, program: LoggedRun) -> bool:
+        """Whether MLflow lacked something of what is nested in `program`, the run of the key `parent`."""
+        assert self._runs is not None
+        new = False
+        for run in program.nested:
+            name, outer = f"{key}/{run.id}", self._runs[parent].run
+            new = self._bring(name, nested_record(directory, run), {PARENT: outer}) or new
+            new = self._nest(key, name, directory, run) or new
+        return new
+
+    def _bring(self, key: str, wanted: Record, tags: Mapping[str, str] | None = None) -> bool:
+        """Whether MLflow lacked something of `wanted`, whose run `key` names and begins with `tags`."""
+        assert self._runs is not None
+        known = self._runs.get(key)
         if known is None:
-            run = self.mlflow.create(self._experiment, wanted.full_name, wanted.start, {RESULT: key})
+            run = self.mlflow.create(
+                self._experiment, wanted.full_name, wanted.start, {RESULT: key, **(tags or {})}
+            )
             known = self._runs[key] = Known(run, wanted.full_name)
         if known.fingerprint == wanted.fingerprint:
             return False

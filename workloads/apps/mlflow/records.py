@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
+from workloads.apps.mlflow.logged import NOTHING, LoggedRun
 from workloads.runtime.history import Result
 from workloads.runtime.json_values import AbsentError, value_at
 
@@ -24,6 +25,9 @@ FORMAT = 1
 
 LONGEST_PARAMETER, LONGEST_TAG, LONGEST_NAME = 6000, 5000, 250
 """Characters (mlflow/utils/validation.py, MLflow 3.17)."""
+
+PROGRAM = "mlflow"
+"""What stands before a metric of a program that has the name of a declared one."""
 
 _NO_NAME = re.compile(r"[^\w./ -]")
 _OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)(?:=(?P<value>.*))?", re.DOTALL)
@@ -68,9 +72,10 @@ def record(
     result: Result,
     declared: Sequence[Mapping[str, Any]],
     before: Mapping[str, Result] | None = None,
+    logged: LoggedRun = NOTHING,
 ) -> Record:
     """What MLflow is told of `result`, of whose files those that are `declared` are read; `before` are the results
-    that it was made from, as `made_from` has them. Raises StoreError.
+    that it was made from, as `made_from` has them, and `logged` is what its program logged. Raises StoreError.
     """
     end = round(1000 * result.made)
     seconds = result.seconds
@@ -79,20 +84,52 @@ def record(
     metrics = [_metric(name, value, end) for name, value in numbers.items()]
     for entry in declared:
         metrics += _declared(directory, entry, end)
+    metrics += _logged(logged, {metric["key"] for metric in metrics})
     return Record(
         name=" ".join(filter(None, (result.step, result.digest, result.mark))),
         commit=str(result.facts.get("commit") or "")[:_DIGITS],
         start=end - round(1000 * seconds) if seconds else end,
         end=end,
-        parameters=_parameters(result, before or {}),
+        parameters=_settings(logged) | _parameters(result, before or {}),
         metrics=metrics,
         inputs=[
             {"name": name, "digest": digest[:32], "source_type": "slipway", "source": json.dumps({"input": name})}
             for name, digest in sorted(result.manifest.inputs.items())
         ],
-        tags={name: value[:LONGEST_TAG] for name, value in _tags(result).items() if value},
+        tags=_labels(logged) | {name: value[:LONGEST_TAG] for name, value in _tags(result).items() if value},
         directory=directory,
     )
+
+
+def nested_record(directory: Path, logged: LoggedRun) -> Record:
+    """What MLflow is told of one of several runs that the program of the result in `directory` logged."""
+    return Record(
+        name=_name(logged.name or logged.id),
+        commit="",
+        start=logged.start,
+        end=logged.end,
+        parameters=_settings(logged),
+        metrics=list(_logged(logged, set())),
+        inputs=[],
+        tags=_labels(logged),
+        directory=directory / logged.folder,
+    )
+
+
+def _settings(logged: LoggedRun) -> dict[str, str]:
+    return {_name(name): value[:LONGEST_PARAMETER] for name, value in logged.parameters.items()}
+
+
+def _labels(logged: LoggedRun) -> dict[str, str]:
+    return {_name(name): value[:LONGEST_TAG] for name, value in logged.tags.items()}
+
+
+def _logged(logged: LoggedRun, declared: set[str]) -> Iterator[dict[str, Any]]:
+    """The metrics that a program logged. One with the name of a `declared` one stands apart."""
+    for name, points in logged.curves.items():
+        key = f"{PROGRAM}/{name}" if _name(name) in declared else name
+        for point in points:
+            yield _metric(key, point.value, point.time, point.step)
 
 
 def made_from(result: Result, among: Mapping[str, Result]) -> dict[str, Result]:
