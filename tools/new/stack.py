@@ -240,9 +240,12 @@ def _lines(section: Section) -> Iterator[str]:
 
 
 def _optional(section: Section) -> Iterator[str]:
-    """What else the pipeline can be told, with its default."""
+    """The parameters of the pipeline that have a default, with it."""
     for key, known in section.pipeline.settings.model_fields.items():
-        if key not in section.values and isinstance(known.default, str | int | float):
+        # What every pipeline can be told stands in the pages.
+        common = PipelineSettings.model_fields.get(key)
+        of_pipeline = common is None or common.annotation != known.annotation
+        if of_pipeline and key not in section.values and isinstance(known.default, str | int | float):
             yield f"  # {known.description or key}"
             yield f"  # {key}: {_flow(known.default)}"
 
