@@ -49,6 +49,9 @@ export.mkdir(parents=True, exist_ok=True)
 (export / f"{task['type']}-{task['index']}.json").write_text(json.dumps({"rank": os.environ["RANK"]}))
 if task["type"] == "ps":
     time.sleep(600)
+# Once the chief has ended, the parameter server is stopped, wherever it is.
+while task["type"] == "chief" and not (export / "ps-0.json").exists():
+    time.sleep(0.1)
 """
 
 VOLCANO = f"""
