@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -193,8 +194,13 @@ def test_a_bucket_is_copied_to_by_its_clouds_tool(
     assert [call[-2:] for call in calls] == [[str(scans), f"{url}/data"], [str(scans / "a.csv"), f"{url}/data"]]
     assert not any("delete" in word for call in calls for word in call)
 
+    # A large object, sent in parts, has no digest: a second call does not take it for another file.
+    size = (scans / "a.csv").stat().st_size
     root = url.partition("//")[2].partition("/")[2]
     name = f"{root}/data".lstrip("/")
+    there[name] = StoredObject(size, int(time.time()) + 1)
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert len((machine / "tool").read_text().splitlines()) == 2
     there[name] = StoredObject(99, 0, "another")
     assert CliRunner().invoke(app, words).exit_code == 1
     assert len((machine / "tool").read_text().splitlines()) == 2
@@ -236,13 +242,13 @@ def test_all_pages_of_a_listing_of_amazon_count(monkeypatch: pytest.MonkeyPatch)
     client = botocore.session.Session().create_client(
         "s3", region_name="us-east-2", aws_access_key_id="a", aws_secret_access_key="b"
     )
-    time = datetime(2026, 11, 25, tzinfo=UTC)
+    written = datetime(2026, 11, 25, tzinfo=UTC)
     with Stubber(client) as stubs:
         asked = {"Bucket": "team", "Prefix": "store/data"}
-        first = {"Key": "store/data/a.csv", "Size": 1, "ETag": '"c4ca"', "LastModified": time}
+        first = {"Key": "store/data/a.csv", "Size": 1, "ETag": '"c4ca"', "LastModified": written}
         more = {"IsTruncated": True, "NextContinuationToken": "2"}
         stubs.add_response("list_objects_v2", {"Contents": [first], **more}, asked)
-        second = {"Key": "store/data/b.csv", "Size": 2, "ETag": '"c4ca-2"', "LastModified": time}
+        second = {"Key": "store/data/b.csv", "Size": 2, "ETag": '"c4ca-2"', "LastModified": written}
         stubs.add_response(
             "list_objects_v2", {"Contents": [second], "IsTruncated": False}, {**asked, "ContinuationToken": "2"}
         )

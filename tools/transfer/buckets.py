@@ -36,7 +36,7 @@ class Bucket:
         except ListingError as error:
             raise TransferError(f"{self.url} could not be listed: {error}") from error
         return {
-            name.removeprefix(prefix).lstrip("/"): File(entry.size, entry.time, entry.md5)
+            name.removeprefix(prefix).lstrip("/"): File(entry.size, entry.time, entry.md5, uploaded=True)
             for name, entry in listing.items()
             if (name == prefix or name.startswith(f"{prefix}/")) and not name.endswith(("/", PARTIAL))
         }
