@@ -172,6 +172,40 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Data:
+    """Data that is there, which steps of a pipeline read as the input ``name`` and nothing of the stack writes.
+
+    It is the ``folder``, empty for all, of a ``bucket`` of Cloud Storage (`gs`) or of S3 (`s3`), or one of the
+    stack's own `store`, whose bucket is not named here. ``digest`` is the SHA-256 of its listing in hex, empty
+    where the stack file has none. With ``grants`` the stack lets its Jobs read the folder; without, they may
+    already.
+    """
+
+    name: str
+    scheme: Literal["gs", "s3", "store"]
+    bucket: str
+    folder: str
+    digest: str = ""
+    grants: bool = True
+
+    @property
+    def in_store(self) -> bool:
+        """Whether it is a folder of the stack's own store."""
+        return self.scheme == "store"
+
+    @property
+    def volume(self) -> str:
+        """The name of the volume that mounts it in pods, where it is in a bucket."""
+        return f"input-{self.name}"
+
+    @property
+    def url(self) -> str:
+        """Where it is, as a stack file names it."""
+        root = "{store}" if self.in_store else f"{self.scheme}://{self.bucket}"
+        return f"{root}/{self.folder}" if self.folder else root
+
+
+@dataclass(frozen=True)
 class QueueAccess:
     """What Kueue has for the Jobs of one namespace: a ClusterQueue, and a WorkloadPriorityClass by the `priority`
     of a step.
@@ -394,6 +428,9 @@ class Platform:
     """The cloud's own registry, where the stack builds images for it."""
     ingress_controller: IngressController | None = None
     """What people outside reach its apps through; None: it has no Ingress controller."""
+    input_volume: "Callable[[Data], k8s.core.v1.VolumeArgs] | None" = None
+    """The volume, named `Data.volume`, that mounts data of a bucket read-only in a pod that has the store mounted:
+    the pod needs no more for it. None: the cluster mounts no bucket but that of the store."""
 
     @property
     def declares_cluster_objects(self) -> bool:

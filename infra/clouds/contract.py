@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from infra.accelerators import AcceleratorFiles
 from infra.api_server import ApiServer
 from infra.emulator import Emulator
-from infra.platform import Platform
+from infra.platform import Data, Platform
 from infra.platform import Store as MountedStore
 from infra.review.contract import Review
 from infra.review.facts import Probe
@@ -31,6 +31,10 @@ class StoredObject:
     size: int
     time: int
     md5: str = ""
+
+
+COPY = 'copy it with `make put`, and write the folder of the store: `"{store}/<folder>"`'
+"""What helps where a bucket cannot be mounted as an input."""
 
 
 class ListingError(Exception):
@@ -152,6 +156,14 @@ class Cloud(ABC):
     def bucket_tool(self, configuration: Mapping[str, Any]) -> BucketTool | None:  # noqa: ARG002
         """What copies to and from its buckets, for a stack of that ``configuration``. Default: nothing does."""
         return None
+
+    def input_problem(self, data: Data, cluster: str, request: Request) -> tuple[str, str] | None:  # noqa: ARG002
+        """Reason and fix where ``cluster`` has no way to mount ``data``, which is in a bucket; None where it has.
+
+        Its `Platform.input_volume` then mounts it, and `platforms` lets Jobs read the ``request.inputs``.
+        ``request`` is what can be read of a stack file with mistakes. Default: clusters mount no further buckets.
+        """
+        return f"clusters of {self.title} mount no bucket but that of the store", COPY
 
     def refresh(self, files: AcceleratorFiles, today: date) -> None:  # noqa: ARG002
         """Writes what its public price list says today of accelerators into ``files``. Default: nothing.

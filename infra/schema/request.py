@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TypeVar
 
-from infra.platform import Resources
+from infra.platform import Data, Resources
 from infra.schema.base import ClusterSettings, StoreSettings, Team
 from infra.schema.ingress import IngressSettings
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
@@ -66,6 +66,18 @@ class AppVolume:
 
 
 @dataclass(frozen=True)
+class InputAccess:
+    """Data in a bucket that steps read, which run on ``pools`` as the service account of Jobs.
+
+    ``at`` is the place of the input in the stack file. Two inputs may be folders of one bucket, or the same one.
+    """
+
+    data: Data
+    pools: Sequence[str]
+    at: Path
+
+
+@dataclass(frozen=True)
 class Request:
     """The clusters of a stack, its store, and what both have in common.
 
@@ -81,7 +93,7 @@ class Request:
     ``has_dashboards`` says that the cloud shows metrics that it collects itself on dashboards of the stack's.
     ``builds_on`` is the cluster on which images are built that go to the cloud's own registry, None where none
     are. ``app_volumes`` are those of apps that keep data. ``python_image`` is an image with Python, for what a
-    cloud runs itself.
+    cloud runs itself. ``inputs`` are the data of further buckets that steps read.
     """
 
     clusters: Mapping[str, ClusterSettings]
@@ -100,6 +112,7 @@ class Request:
     team_apps: Mapping[str, Sequence[AppAccess]] = field(default_factory=dict[str, Sequence[AppAccess]])
     app_volumes: Sequence[AppVolume] = ()
     python_image: str = ""
+    inputs: Sequence[InputAccess] = ()
 
     @property
     def builds_in(self) -> str:
@@ -117,6 +130,11 @@ class Request:
     def exposed_on(self, cluster: str) -> Sequence[Exposed]:
         """Those of ``exposed`` whose pool is one of the cluster's."""
         return [app for app in self.exposed if app.pool in self.pool_names.get(cluster, ())]
+
+    def inputs_on(self, cluster: str) -> Sequence[InputAccess]:
+        """Those of ``inputs`` that steps on one of the cluster's pools read."""
+        names = set(self.pool_names.get(cluster, ()))
+        return [access for access in self.inputs if names & set(access.pools)]
 
     def app_volumes_on(self, cluster: str) -> Sequence[AppVolume]:
         """Those of ``app_volumes`` whose app's pool is one of the cluster's."""
