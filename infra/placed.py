@@ -114,6 +114,9 @@ IDLE_WATCH = "idle-watch"
 GATES_FOLDER = "gates"
 """The folder of the store that gates write to."""
 
+FOLDERS = "/folders"
+"""Where pods have what they only read, beside results: folders that ship with them, and data that is there."""
+
 CODE = "code"
 """The folder of a bundle that has a command's own files."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from infra.placed import FOLDERS
 from infra.platform import GPU_RESOURCE
 from infra.review.stack import Properties, mapping, mappings
 from infra.schema.paths import LONGEST_PATH
@@ -28,6 +29,9 @@ from workloads.runtime.masking import Masker
 # A pod's volumes as folders of this machine.
 
 
+STORE_VOLUME = "store"
+"""The name of the volume that a CSI driver mounts the store as."""
+
 PROJECTED = {"configMap": ("ConfigMap", "name"), "secret": ("Secret", "secretName")}
 """Volume sources whose files come from an object: its kind, and the field that names it."""
 
@@ -42,23 +46,23 @@ class Volumes:
     def mounts(self, container: Container) -> dict[str, Path]:
         """Where each mount path of ``container`` is here that its words name in place of the one in a cluster.
 
-        That is the first mount of each volume. Raises RefusedError where a volume is not declared.
+        Raises RefusedError where a volume is not declared.
         """
         for mount in container.mounts:
             if mount.volume not in self.folders:
                 raise RefusedError(f'spec.containers.volumeMounts.name: Not found: "{mount.volume}"')
-        return {mount.path: self._folder(mount) for mount in first_mounts(container)}
+        return {mount.path: self._folder(mount) for mount in named_mounts(container)}
 
     def built_in(self, container: Container) -> list[BoxMount]:
         """The further mounts of volumes: a program finds them at these paths, whatever it is told.
 
         As the kubelet does it, their folders are made where they are not there.
         """
-        first = first_mounts(container)
+        named = named_mounts(container)
         mounts = [
             BoxMount(self._folder(mount), mount.path, writable=not mount.read_only)
             for mount in container.mounts
-            if mount not in first
+            if mount not in named
         ]
         for mount in mounts:
             mount.source.mkdir(parents=True, exist_ok=True)
@@ -69,7 +73,7 @@ class Volumes:
 
     def protect(self, container: Container) -> None:
         """Takes write permission from what ``container`` mounts read-only; the store's is left as it is."""
-        for mount in first_mounts(container):
+        for mount in named_mounts(container):
             if mount.read_only and mount.volume not in self.shared:
                 change_mode(self.folders[mount.volume], writable=False)
 
@@ -80,12 +84,14 @@ class Volumes:
                 change_mode(folder, writable=True)
 
 
-def first_mounts(container: Container) -> Sequence[Mount]:
-    """The first mount of each volume in ``container``."""
-    mounts: dict[str, Mount] = {}
+def named_mounts(container: Container) -> Sequence[Mount]:
+    """The mounts of ``container`` whose paths its words name: the first of each volume, and those of data."""
+    first: dict[str, Mount] = {}
     for mount in container.mounts:
-        mounts.setdefault(mount.volume, mount)
-    return list(mounts.values())
+        first.setdefault(mount.volume, mount)
+    return [
+        mount for mount in container.mounts if mount is first[mount.volume] or mount.path.startswith(f"{FOLDERS}/")
+    ]
 
 
 def prepare(
@@ -109,7 +115,7 @@ def prepare(
         kind = next((key for key in volume if key != "name"), "emptyDir")
         source = mapping(volume.get(kind))
         if kind in {"persistentVolumeClaim", "csi"}:
-            _check_shared(kind, source, namespace, drivers)
+            _check_shared(name, pod, namespace, drivers)
             folders[name] = kept.get(name, store)
             shared.add(name)
             continue
@@ -122,13 +128,18 @@ def prepare(
     return Volumes(folders, frozenset(shared))
 
 
-def _check_shared(kind: str, source: Properties, namespace: Namespace, drivers: Collection[str]) -> None:
-    if kind == "csi" and source.get("driver") not in drivers:
+def _check_shared(name: str, pod: PodSpec, namespace: Namespace, drivers: Collection[str]) -> None:
+    volume = pod.volumes[name]
+    if (source := mapping(volume.get("csi"))) and source.get("driver") not in drivers:
         raise UnsupportedError(
             f"CSI driver {source.get('driver')!r}: a rehearsal knows {', '.join(drivers) or 'none'}"
         )
-    claim = str(source.get("claimName"))
-    if kind == "persistentVolumeClaim" and not namespace.find("PersistentVolumeClaim", claim):
+    store = mapping(mapping(pod.volumes.get(STORE_VOLUME)).get("csi"))
+    if source and name != STORE_VOLUME and source != store:
+        # The store's folder in its place would show all of the store.
+        raise UnsupportedError(f"volume {name!r}: a rehearsal has a store, and nothing that is another bucket")
+    claim = str(mapping(volume.get("persistentVolumeClaim")).get("claimName"))
+    if not source and not namespace.find("PersistentVolumeClaim", claim):
         raise RefusedError(f'persistentvolumeclaim "{claim}" not found')
 
 
@@ -358,6 +369,7 @@ class Kubelet:
             **local_variables,
             **prepared.environment,
         }
+        box = self._box(container, built_in, folder, scratch, _used(mounts, environment, prepared))
         return Launch(
             command=prepared.words,
             environment=environment,
@@ -367,7 +379,7 @@ class Kubelet:
             cpu_limit=container.cpu_limit,
             writable=[scratch, *_writable(container, mounts)] if container.read_only_root else None,
             unheld=self.unheld,
-            box=self._box(container, built_in, folder, scratch, _used(mounts, environment, prepared)),
+            box=box and replace(box, protected=_read_only(container, mounts)),
         )
 
     @staticmethod
@@ -503,8 +515,14 @@ def replace_addresses(text: str, addresses: Mapping[str, re.Pattern[str]]) -> st
 
 def _writable(container: Container, mounts: Mapping[str, Path]) -> list[Path]:
     """Where on this machine ``container`` may write: its volumes, and what a program's code names as /tmp."""
-    volumes_of = [mounts[mount.path] for mount in first_mounts(container) if not mount.read_only]
+    volumes_of = [mounts[mount.path] for mount in named_mounts(container) if not mount.read_only]
     return [*volumes_of, *([Path(TEMPORARY)] if TEMPORARY in mounts else [])]
+
+
+def _read_only(container: Container, mounts: Mapping[str, Path]) -> list[Path]:
+    """The folders here that ``container`` may only read, though they are in a volume that it may write."""
+    named = [mount for mount in named_mounts(container) if mount.read_only and mount.sub_path]
+    return [mounts[mount.path] for mount in named]
 
 
 def _used(mounts: Mapping[str, Path], environment: Mapping[str, str], prepared: PreparedCommand) -> list[Path]:

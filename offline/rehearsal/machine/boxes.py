@@ -31,7 +31,8 @@ class Box:
     """What of this machine a container sees otherwise than others do: ``tmp`` is its `/tmp`.
 
     ``root`` is an empty folder. ``visible`` are paths that it sees though they are below `/tmp`. Without
-    ``required`` it starts outside where the box cannot be made.
+    ``required`` it starts outside where the box cannot be made. ``protected`` are folders that it only reads,
+    though it may write around them.
     """
 
     root: Path
@@ -39,6 +40,7 @@ class Box:
     visible: Sequence[Path]
     mounts: Sequence[BoxMount] = ()
     required: bool = False
+    protected: Sequence[Path] = ()
 
     def specification(self) -> Mapping[str, object]:
         """As `launch.py` takes it."""
@@ -49,6 +51,7 @@ class Box:
             "visible": list(visible),
             "mounts": [[str(mount.source), mount.path, mount.writable] for mount in self.mounts],
             "required": self.required,
+            "protected": [str(path) for path in self.protected],
         }
 
 

@@ -126,7 +126,8 @@ def enter_box(box: Mapping[str, Any], writable: Sequence[str]) -> bool:
 
     All that is there can be read, and written below the folders ``writable`` alone. The folder ``tmp`` of ``box``
     is `/tmp`, where of this machine's only the paths ``visible`` are left. ``mounts`` are further folders: where
-    they are here, at which path they are there, and whether they can be written. ``root`` is an empty folder.
+    they are here, at which path they are there, and whether they can be written. Folders ``protected`` can
+    only be read, though they are below ``writable``. ``root`` is an empty folder.
 
     Returns False, and says why, where the machine does not let this user do so: for an ordinary user it takes user
     namespaces, for root the capability CAP_SYS_ADMIN or user namespaces, and for both Linux 5.12. Ends the process
@@ -192,6 +193,10 @@ def _build(box: Mapping[str, Any], writable: Sequence[str]) -> None:
     for path in writable:
         if path != _TMP and os.path.isdir(path):
             _bind(path, f"{root}{path}")
+    for path in box["protected"]:
+        if os.path.isdir(path):
+            _bind(path, f"{root}{path}")
+            _protect(f"{root}{path}")
     for source, path, may_write in mounts:
         _bind(source, f"{root}{path}")
         if not may_write:

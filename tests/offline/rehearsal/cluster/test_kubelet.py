@@ -21,7 +21,7 @@ from infra.platform import Node, Resources
 from infra.review.stack import Resource
 from offline.rehearsal.cluster.cluster_objects import Namespace, Objects, RefusedError
 from offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, expand, localize
-from offline.rehearsal.cluster.pods import pod_spec
+from offline.rehearsal.cluster.pods import UnsupportedError, pod_spec
 from offline.rehearsal.cluster.scheduler import Placement
 from offline.rehearsal.machine import boxes, launch
 from offline.rehearsal.machine.launch import LANDLOCK, landlock
@@ -397,6 +397,32 @@ def test_a_container_with_a_read_only_image_writes_to_its_volumes_alone(
     assert "note: as in a cluster, this container may write to" in result.message
     assert "new is in none of them" in result.message
     assert not [*tmp_path.rglob("new"), *Path("/var/tmp").glob(f"{tmp_path.name}*")]
+
+
+def test_a_volume_of_another_bucket_does_not_show_the_store(machine: Machine) -> None:
+    other = {**STORE["csi"], "volumeAttributes": {"bucketName": "team-data"}}
+    with pytest.raises(UnsupportedError, match="input-photos"):
+        machine.run("", pod={"volumes": [STORE, volume("input-photos", csi=other)]})
+
+
+def test_data_in_the_store_are_only_read(machine: Machine, held: bool) -> None:
+    (machine.store / "photos").mkdir()
+    (machine.store / "photos" / "a").write_text("1")
+    mounts = [
+        mount("store", "/store"),
+        mount("store", "/folders/cats", subPath="photos", readOnly=True),
+        mount("store", "/folders/more", subPath="photos", readOnly=True),
+    ]
+    script = "import sys; print(open(sys.argv[1] + '/a').read()); open(sys.argv[2] + '/new', 'w')"
+    pod = {"volumes": [STORE]}
+
+    def run(place: str) -> PodResult:
+        return machine.run(script, "/folders/cats", place, pod=pod, volumeMounts=mounts, **READ_ONLY)
+
+    assert run("/store").succeeded
+    if held:
+        assert not any(run(place).succeeded for place in ("/folders/cats", "/folders/more", "/store/photos"))
+    assert [path.name for path in (machine.store / "photos").iterdir()] == ["a"]
 
 
 @pytest.mark.usefixtures("held")
