@@ -19,7 +19,7 @@ from infra.pipelines.contract import (
 )
 from infra.pipelines.pods import ProgramMount
 from infra.pipelines.results import Result
-from infra.platform import Platform, Pool, Priority, Resources
+from infra.platform import Data, Platform, Pool, Priority, Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 # A service of a pipeline: what runs beside its steps, where, with what, and who may connect to it.
@@ -213,7 +213,7 @@ class Step:
     them others read. ``connects`` are the services that its pods may connect to, by their names in the pipeline.
     With ``items``, ``workers`` pods of it run at once; with ``nodes``, as many as those say, which is never one.
     With ``search`` its items are trials. ``priority`` decides which Job comes first where they wait for one
-    another.
+    another. ``data`` are folders that are there, which it reads by the references ``{<name>}``.
     """
 
     pipeline: str
@@ -249,6 +249,7 @@ class Step:
     nodes: Nodes | None = None
     search: Search | None = None
     priority: Priority = "normal"
+    data: Mapping[str, Data] = field(default_factory=dict[str, Data])
 
     @property
     def pods(self) -> int:

@@ -163,7 +163,7 @@ class Cloud(ABC):
         Its `Platform.input_volume` then mounts it, and `platforms` lets Jobs read the ``request.inputs``.
         ``request`` is what can be read of a stack file with mistakes. Default: clusters mount no further buckets.
         """
-        return f"clusters of {self.title} mount no bucket but that of the store", COPY
+        return f"cluster `{cluster}` ({self.title}) mounts no bucket beside the store", COPY
 
     def refresh(self, files: AcceleratorFiles, today: date) -> None:  # noqa: ARG002
         """Writes what its public price list says today of accelerators into ``files``. Default: nothing.

@@ -24,7 +24,6 @@ from infra.kubernetes.ingress.login_proxy import draining, lifecycle
 from infra.kubernetes.labels import INPUTS_ANNOTATION, app_labels
 from infra.kubernetes.pod import (
     BUNDLE,
-    FOLDERS,
     INSTALLED,
     STORE,
     TEMPORARY,
@@ -42,7 +41,7 @@ from infra.kubernetes.pod import (
 )
 from infra.kubernetes.run import PodImage, Run, inside, pulled_with
 from infra.pipelines.apps import RUNS, AppDeclaration, runs_file, token_variable
-from infra.placed import CODE, DATA, App, Command
+from infra.placed import CODE, DATA, FOLDERS, App, Command
 
 # What an app ships to its pods, and the results of steps that it reads there.
 

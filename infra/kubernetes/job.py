@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from infra.kubernetes.bundle import config_map
 from infra.kubernetes.labels import (
+    DATA_ANNOTATION,
     INPUTS_ANNOTATION,
     NAME,
     PART_OF,
@@ -283,6 +284,9 @@ def job_annotations(run: Run) -> dict[str, str]:
         annotations[USAGE_ANNOTATION] = usage_folder(run)
     if run.inputs:
         annotations[INPUTS_ANNOTATION] = json.dumps({name: before.path for name, before in run.inputs.items()})
+    if run.step.data:
+        data = {name: [data.url, data.digest] for name, data in run.step.data.items()}
+        annotations[DATA_ANNOTATION] = json.dumps(data)
     if run.step.results:
         results = [
             {"kind": result.kind, **result.model_dump(mode="json", exclude_defaults=True)}

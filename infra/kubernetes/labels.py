@@ -35,6 +35,10 @@ RUN_ANNOTATION = "slipway/run"
 INPUTS_ANNOTATION = "slipway/inputs"
 """The annotation of a Job with the results that it reads: JSON, from an input's name to its directory."""
 
+DATA_ANNOTATION = "slipway/data"
+"""The annotation of a Job with the data that it reads and nothing of the stack makes: JSON, from an input's name
+to its address and the digest of its listing, which may be empty."""
+
 RESULTS_ANNOTATION = "slipway/results"
 """The annotation of a Job with its results that are worth showing: JSON, a list (`infra.pipelines.results`)."""
 
@@ -105,12 +109,22 @@ def app_labels(pipeline: str, app: str) -> dict[str, str]:
 
 def inputs_of(annotations: Mapping[str, object]) -> dict[str, str]:
     """The directories of the results that a Job with these annotations reads, by the input's name."""
+    return {name: path for name, path in _read(annotations, INPUTS_ANNOTATION).items() if isinstance(path, str)}
+
+
+def data_of(annotations: Mapping[str, object]) -> dict[str, tuple[str, str]]:
+    """Address and digest of the data that a Job with these annotations reads, by the input's name."""
+    values = {name: cast("list[object]", value) for name, value in _read(annotations, DATA_ANNOTATION).items()}
+    return {name: (str(value[0]), str(value[1])) for name, value in values.items() if len(value) == 2}
+
+
+def _read(annotations: Mapping[str, object], name: str) -> dict[str, object]:
+    """The JSON object of an annotation; an empty one where there is none."""
     try:
-        content: Any = json.loads(str(annotations.get(INPUTS_ANNOTATION, "")))
+        content: Any = json.loads(str(annotations.get(name, "")))
     except ValueError:
         return {}
-    items = cast("dict[str, object]", content).items() if isinstance(content, dict) else ()
-    return {name: path for name, path in items if isinstance(path, str)}
+    return cast("dict[str, object]", content) if isinstance(content, dict) else {}
 
 
 def instance(organization: str, project: str, stack: str) -> str:

@@ -20,7 +20,14 @@ from infra.kubernetes.node_group import (
     launcher_flags,
     one_a_node,
 )
-from infra.kubernetes.program_mounts import folder_flags, of_program, starting
+from infra.kubernetes.program_mounts import (
+    data_place,
+    data_volumes,
+    folder_flags,
+    of_data,
+    of_program,
+    starting,
+)
 from infra.kubernetes.run import FOLDERS as MAKER
 from infra.kubernetes.run import (
     INSTALLER,
@@ -36,7 +43,7 @@ from infra.kubernetes.run import (
     record,
     runner,
 )
-from infra.placed import CODE, PACKAGES, PASSWORD, SAMPLER, Service, Step
+from infra.placed import CODE, FOLDERS, PACKAGES, PASSWORD, SAMPLER, Service, Step
 from infra.platform import GPU_RESOURCE, Platform, Pool, Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.schema.quantities import cpu_quantity, size_quantity
@@ -46,7 +53,6 @@ from infra.schema.quantities import cpu_quantity, size_quantity
 
 BUNDLE = "/bundle"
 STORE = "/store"
-FOLDERS = "/folders"
 
 PER_ITEM = ("item", "output", "previous")
 """References in the arguments of a step with items that stand for something else with each item."""
@@ -75,6 +81,7 @@ def places(run: Run) -> dict[str, str]:
         "output": f"{STORE}/{run.path}",
         **{name: f"{STORE}/{before.path}" for name, before in run.inputs.items()},
         **{name: f"{FOLDERS}/{name}" for name in run.folders},
+        **{name: data_place(data) for name, data in run.step.data.items()},
     }
 
 
@@ -306,6 +313,7 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
     if step.uses_store:
         mounts.append(k8s.core.v1.VolumeMountArgs(name=step.platform.store.volume.name, mount_path=STORE))
     mounts.extend(mount(name, f"{FOLDERS}/{name}", read_only=True) for name in run.folders)
+    mounts.extend(of_data(step, step.platform.store.volume.name))
     mounts.extend(of_program(run, step.platform.store.volume.name, "tmp"))
     if _shares_memory(step):
         mounts.append(mount("shared-memory", SHARED_MEMORY))
@@ -513,6 +521,7 @@ def _volumes(run: Run) -> list[k8s.core.v1.VolumeArgs]:
         volumes.append(empty("packages", scratch))
     if step.uses_store:
         volumes.append(step.platform.store.volume)
+    volumes.extend(data_volumes(step))
     volumes.extend(
         volume(name, config_map_name(folder_map(run, name), files), files) for name, files in run.folders.items()
     )

@@ -11,6 +11,7 @@ import pulumi_kubernetes as k8s
 
 from infra.kubernetes.archive import Archive, require_room
 from infra.kubernetes.bundle import LIMIT, Files, code_files, collect, image_folder, normalised
+from infra.pipelines import pods
 from infra.placed import CODE, Command, Requirements, Step
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 
@@ -56,7 +57,7 @@ NO_CODE = f"{CODE}/no-files"
 """The empty file that ships with a step that has no files."""
 
 FOLDERS = "workloads.runtime.steps.folders"
-"""The module by which an init container makes the folders of the store that a step has mounted."""
+"""The module by which an init container makes and requires the folders of the store that a step has mounted."""
 
 INSTALLER = "workloads.runtime.steps.packages"
 """The module that an init container runs to install a step's requirements."""
@@ -134,7 +135,10 @@ class Run:
         """A short digest of what decides a result beside the command line, the code and the inputs: a worker takes
         the results of an earlier run's items only where this is the same.
         """
-        return short_digest(_digest({**_surroundings(self.step, self.folders), "runner": RUNNER_FORMAT}))
+        decisive = {**_surroundings(self.step, self.folders), "runner": RUNNER_FORMAT}
+        if data := _data_of_all_items(self.step):
+            decisive["data"] = data
+        return short_digest(_digest(decisive))
 
 
 @dataclass
@@ -189,7 +193,8 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     known = known or Known()
     if id(step) in known.runs:
         return known.runs[id(step)]
-    taken = RESERVED & (set(step.inputs) | set(step.folders)) | set(step.inputs) & set(step.folders)
+    names = [*step.inputs, *step.folders, *step.data]
+    taken = {name for name in names if name in RESERVED or names.count(name) > 1}
     if taken:
         raise ValueError(
             f"{step.pipeline} {step.name}: {', '.join(sorted(taken))} would mean two things in arguments"
@@ -203,7 +208,11 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
         "arguments": list(step.arguments),
         "inputs": {name: before.digest for name, before in inputs.items()},
     }
+    if step.data:
+        decisive["data"] = {name: [data.url, data.digest] for name, data in step.data.items()}
     shipped = _with_files_of(LAUNCHER, bundle, root) if step.nodes else bundle
+    if any(data.in_store for data in step.data.values()):
+        shipped = _with_files_of(FOLDERS, shipped, root)
     usage = known.usage if step.is_own else None
     shipped = _with_files_of(MEASURE, shipped, root) if usage else shipped
     shipped, archive = _in_config_map(shipped, root)
@@ -244,6 +253,14 @@ def _surroundings(step: Step, folders: Mapping[str, Files]) -> dict[str, object]
     return decisive
 
 
+def _data_of_all_items(step: Step) -> dict[str, object]:
+    """The data that each item reads. Of what holds the items each has the digest of its own file."""
+    mounts = step.command.mounts if step.command else ()
+    texts = [*step.arguments, *step.environment.values(), *(mount.source.text for mount in mounts)]
+    read = {name for text in texts for name in pods.names(text)}
+    return {name: [data.url, data.digest] for name, data in step.data.items() if name in read}
+
+
 def _bundle(step: Step, root: Path, known: Known) -> Files:
     shipped: object
     if step.command is not None:
@@ -263,7 +280,7 @@ def _bundle(step: Step, root: Path, known: Known) -> Files:
 
 
 def _with_files_of(module: str, bundle: Files, root: Path) -> Files:
-    """``bundle`` with the files of ``module``, which starts the step's program and decides nothing."""
+    """``bundle`` with the files of ``module``, which runs before the step's program and decides nothing."""
     return Files({**collect([module], root).contents, **bundle.contents}, bundle.executable)
 
 

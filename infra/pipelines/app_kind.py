@@ -41,6 +41,7 @@ class AppInFile:
     variants: Collection[str]
     services: Collection[str]
     apps: Mapping[str, AppKind]
+    inputs: Collection[str] = ()
 
     def word_findings(self, key: Path, word: str, references: Collection[str]) -> Iterator[Finding]:
         """Findings about the references in ``word``, below ``key`` of the app.
@@ -59,6 +60,11 @@ class AppInFile:
                 reason = f"`{name}` is an app, whose address other apps find in their environment"
                 fix = f"name it in `connects`, and read `{variable}`"
                 yield Finding(at, word, reason, fix, read=((APPS, name),))
+                return
+            if name in self.inputs:
+                reason = f"`{name}` is an input, which steps alone read"
+                fix = "let a step write what the app needs, and name that step"
+                yield Finding(at, word, reason, fix, read=(("inputs", name),))
                 return
             in_list = isinstance(key[-1], int)
             if name in self.variants and not (in_list and word == f"{{{name}}}"):

@@ -15,7 +15,7 @@ from infra.pipelines.apps import AppDeclaration, object_name
 from infra.pipelines.images import ImageBuild
 from infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
 from infra.pipelines.results import Result
-from infra.platform import Pool, Priority, Resources
+from infra.platform import Data, Pool, Priority, Resources
 from infra.schema.base import Duration, Int, Model, PoolSettings, Size, refuse
 from infra.schema.cron import Cron, TimeZone
 from infra.schema.names import Image
@@ -314,7 +314,8 @@ class StepDeclaration:
     in the same image, on a node without GPUs. ``secrets`` are names of the stack's ``slipway:secrets`` by the
     environment variable that has the value. ``connects`` are services of the pipeline. A step with ``items`` runs
     in ``workers`` pods at once, each for itself; one with ``nodes`` in several that work together. ``build`` is
-    the image that it runs in where ``placed_by`` names none, built in the cluster.
+    the image that it runs in where ``placed_by`` names none, built in the cluster. ``data`` are folders of buckets
+    or of the store that are there, by the references ``{<name>}`` to them: with another digest it runs again.
     """
 
     name: str
@@ -338,6 +339,7 @@ class StepDeclaration:
     nodes: Nodes | None = None
     build: ImageBuild | None = None
     search: Search | None = None
+    data: Mapping[str, Data] = field(default_factory=dict[str, Data])
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,8 @@ class Mount(Model):
     """
 
     folder: str = Field(
-        description="`{store}`, `{<step>}`, `{output}` or `{scratch}`, or a folder below: `{store}/uploads`."
+        description="`{store}`, `{<step>}`, `{<input>}`, `{output}` or `{scratch}`, or a folder below: "
+        "`{store}/uploads`."
     )
     write: bool = Field(
         default=False,
@@ -156,7 +157,7 @@ def _mount(at: Path, mount: Mount, mountable: Mountable) -> Iterator[Finding]:
     if problem := mountable[source.name]:
         yield Finding(at, mount.folder, *problem, read=(("steps", source.name),))
     elif mount.write and source.name not in {pods.STORE, pods.OUTPUT, SCRATCH}:
-        reason = f"`{{{source.name}}}` is the result of another step, which stays as it was checked"
+        reason = f"`{{{source.name}}}` is the result of another step or an input, which stays as it is"
         fix = "remove `write`, and let the program write to `{output}`"
         yield Finding((*at, "write"), mount.write, reason, fix)
 

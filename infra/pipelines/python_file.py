@@ -231,7 +231,7 @@ def _mounts(steps: Sequence[StepDeclaration], groups: Mapping[str, Sequence[Step
     for step in steps:
         for mount in step.command.mounts if step.command else ():
             name = mount.source.name
-            known = {*step.inputs, *([] if step.items else [pods.OUTPUT]), pods.STORE, SCRATCH}
+            known = {*step.inputs, *step.data, *([] if step.items else [pods.OUTPUT]), pods.STORE, SCRATCH}
             if problem := path_problem(mount.path):
                 yield f"step `{step.name}` mounts `{mount.path}`: {problem[0]}"
             elif name not in known:
@@ -302,8 +302,10 @@ def _alone(step: StepDeclaration, known: set[str]) -> Iterator[str]:
     if step.search:
         everywhere = (*everywhere, *step.search.parameters)
     words = [*step.arguments, *step.environment.values(), *([step.items.files] if step.items else [])]
-    yield from pods.misfits(words, {*step.inputs, *step.folders}, everywhere)
-    for name in step.inputs:
+    yield from pods.misfits(words, {*step.inputs, *step.folders, *step.data}, everywhere)
+    for name in sorted({*step.data} & {*step.inputs, *step.folders}):
+        yield f"has `{name}` as data and as an input or a folder"
+    for name in (*step.inputs, *step.data):
         if name in RESERVED_INPUTS:
             yield f"has an input `{name}`, a name that means something else in arguments"
     for name in sorted({result.name for result in step.results} & set(PIPELINE_OUTPUTS)):

@@ -27,6 +27,7 @@ from infra.pipelines.contract import (
 )
 from infra.pipelines.discovery import DeclaredPipeline, supplements
 from infra.pipelines.images import has_tensorflow, tensorflow_image
+from infra.pipelines.inputs import INPUTS, data_of
 from infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
 from infra.placed import PACKAGES, SAMPLER, App, Choice, Service, Step
 from infra.placement.shipping import (
@@ -75,10 +76,19 @@ def place(
     for pipeline in sorted(pipelines, key=lambda pipeline: (_runs_last(pipeline), pipeline.name)):
         placement = _Placement(pipeline, platforms, gates, root, earlier, packages, services, staying, built)
         placed[pipeline.name] = placement.steps()
+        _warn_of_inputs(pipeline)
         for code, paths in unshipped(pipeline, root):
             pulumi.log.warn(remark(pipeline.setting(), code, [printable(path) for path in paths]))
         earlier += placed[pipeline.name]
     return placed
+
+
+def _warn_of_inputs(pipeline: DeclaredPipeline) -> None:
+    """Warns of inputs of which nothing says what they are."""
+    for name, data in data_of(pipeline.settings).items():
+        if not data.digest:
+            key, rest = pipeline.setting(INPUTS, name), "no step runs again when its data change"
+            pulumi.log.warn(f"{key}: {data.url} has no digest, so {rest}: `make pin-inputs` writes it")
 
 
 def _runs_last(pipeline: DeclaredPipeline) -> bool:
@@ -280,6 +290,7 @@ class _Placement:
             items=declared.items and replace(declared.items, files=PIPELINE.sub(directory, declared.items.files)),
             workers=declared.workers,
             search=declared.search,
+            data=declared.data,
             # One node is the plain path, whatever role its pod would have.
             nodes=declared.nodes if declared.nodes and declared.nodes.count > 1 else None,
         )

@@ -10,7 +10,7 @@ from infra.platform_output import Resolve
 from infra.schema import yaml_files
 from infra.schema.problems import Finding, Problem, SettingsError, key_of
 from infra.schema.validation import as_written, order
-from infra.settings.checks import apps, cluster_runs, kueue, pipelines, stack, steps
+from infra.settings.checks import apps, cluster_runs, inputs, kueue, pipelines, stack, steps
 from infra.settings.model import Rehearsal, Settings
 from infra.settings.parsing import OVERLAY, Reading, read
 from infra.settings.pipelines import folder, folders_in, is_known, unread
@@ -22,6 +22,7 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     pipelines.check,
     pipelines.same_job_names,
     pipelines.too_many_steps,
+    inputs.check,
     cluster_runs.check,
     steps.check_steps,
     apps.check,
@@ -134,6 +135,7 @@ def _overlay_problems(
     if OVERLAY in overlay:
         yield Problem(prefix + OVERLAY, overlay[OVERLAY], "an overlay has no overlay of its own", "remove it")
     rest = {key: value for key, value in raw.items() if key != OVERLAY}
+    yield from inputs.overlay_problems(rest, overlay)
     _, findings = _examine(lay_over(rest, overlay_settings(overlay)), resolve)
     before = {(finding.path, finding.reason) for finding in known}
     for finding in findings:

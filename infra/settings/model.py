@@ -26,6 +26,7 @@ from infra.settings.pipelines import (
     app_volumes,
     apps_of_teams,
     apps_with_store,
+    bucket_inputs,
     exposed,
     section_type,
 )
@@ -438,6 +439,7 @@ class Settings(Model):
             team_apps=apps_of_teams(self.teams),
             app_volumes=app_volumes(self.pipelines),
             python_image=CPU_IMAGE,
+            inputs=bucket_inputs(self.pipelines),
         )
 
     @property

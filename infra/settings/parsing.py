@@ -26,7 +26,15 @@ from infra.schema.validation import (
 )
 from infra.settings import pipelines as references
 from infra.settings.model import KueueSettings, MetricsSettings, RegistrySettings, Settings, model_of
-from infra.settings.pipelines import KEY, any_services, app_volumes, apps_of_teams, apps_with_store, exposed
+from infra.settings.pipelines import (
+    KEY,
+    any_services,
+    app_volumes,
+    apps_of_teams,
+    apps_with_store,
+    bucket_inputs,
+    exposed,
+)
 
 
 def _draft(model: type[ClusterSettings]) -> type[ClusterSettings]:
@@ -100,6 +108,7 @@ class Reading:
             exposed=exposed(draft.pipelines),
             team_apps=apps_of_teams(draft.teams),
             app_volumes=app_volumes(draft.pipelines),
+            inputs=bucket_inputs(draft.pipelines),
         )
 
     def judges(self, finding: Finding) -> bool:

@@ -21,10 +21,11 @@ from infra.pipelines.discovery import (
     services_of,
     steps_of,
 )
+from infra.pipelines.inputs import INPUTS, data_of
 from infra.platform_output import OUTPUT, VERSION, PlatformFacts, Resolve, UnreadableStackError
 from infra.schema.base import Team
 from infra.schema.problems import Finding, Path, SettingsError, did_you_mean, key_of, listed
-from infra.schema.request import AppAccess, AppVolume, Exposed
+from infra.schema.request import AppAccess, AppVolume, Exposed, InputAccess
 
 # Clusters of other stacks: what the outputs of those stacks say of them takes its place in the settings.
 
@@ -324,6 +325,18 @@ def apps_with_store(sections: Mapping[str, PipelineSettings]) -> tuple[AppAccess
         for app in apps_if_any(name, settings)
         if mounts_store(app)
     )
+
+
+def bucket_inputs(sections: Mapping[str, PipelineSettings]) -> tuple[InputAccess, ...]:
+    """The data in further buckets that steps read, of the pipelines that the section `pipelines` runs."""
+    accesses: list[InputAccess] = []
+    for name, settings in sections.items():
+        steps = steps_if_any(name, settings)
+        for key, data in data_of(settings).items():
+            pools = dict.fromkeys(step.placed_by.pool for step in steps if key in step.data)
+            if pools and not data.in_store:
+                accesses.append(InputAccess(data, tuple(pools), (KEY, name, INPUTS, key)))
+    return tuple(accesses)
 
 
 def app_volumes(sections: Mapping[str, PipelineSettings]) -> tuple[AppVolume, ...]:

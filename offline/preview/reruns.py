@@ -217,7 +217,8 @@ class _Runs:
         causes = self._causes(compared, job, pool)
         items: run_changes.Again = ""
         if outcome is Outcome.RUNS and compared.before is not None and not self._store_is_new(job):
-            items = run_changes.find_scope(job, causes, self._inputs(job))
+            folders = run_changes.folders_of_items(compared.before, job)
+            items = run_changes.find_scope(job, causes, {**self._inputs(job), **folders})
         return JobRun(
             urn=job.urn,
             name=job.name,
@@ -245,6 +246,7 @@ class _Runs:
             *files,
             # The code of these Jobs moved, too, so that reason is enough.
             *([] if files == [MOVED] else inputs),
+            *run_changes.data_changes(compared.before, job).values(),
             *_parts(compared, job, self._moved),
             *self._other_accelerator(compared.before, pool),
             *self._lost_store(job),

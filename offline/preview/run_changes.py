@@ -5,8 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
+from infra.kubernetes.labels import data_of
 from infra.kubernetes.review import QUEUE_FLAG
-from infra.review.stack import Properties, Resource, at, mappings, texts, whole
+from infra.placed import FOLDERS
+from infra.review.stack import Properties, Resource, at, mappings, strings, texts, whole
+from infra.schema.names import short_digest
 
 # Jobs that work on items: which items an update works on again, and what else it changes about the Jobs.
 
@@ -39,8 +42,9 @@ def pattern(job: Resource) -> str:
 def find_scope(job: Resource, causes: Sequence[str], inputs: Mapping[str, str]) -> Again:
     """Whether a Job that runs again works on all of its items, or on those that are new or changed.
 
-    ``causes`` are why it runs again. ``inputs`` are the causes that are new results of its inputs, by directory.
-    If the only cause is a new result of the step that has the items, the items that are as before stay done.
+    ``causes`` are why it runs again. ``inputs`` are the causes that are new results of its inputs, by directory,
+    and new data, by its folder. If the only cause is that what has the items is new, the items that
+    are as before stay done.
     """
     if not pattern(job):
         return ""
@@ -65,6 +69,28 @@ def trials_words(job: Resource) -> list[str]:
     except (ValueError, TypeError, KeyError):
         return []
     return [f"it tries {trials} combinations, {at_once} at once, but for those that it has tried before"]
+
+
+def data_changes(old: Resource, new: Resource) -> dict[str, str]:
+    """What changed about the data that a Job reads and nothing of the stack makes, as text by the input's name."""
+    before, after = (data_of(strings(at(side.properties, "metadata", "annotations"))) for side in (old, new))
+    causes = {name: f"it no longer reads {name}, {url}" for name, (url, _) in before.items() if name not in after}
+    for name, (url, digest) in after.items():
+        earlier_url, earlier_digest = before.get(name, ("", ""))
+        if not earlier_url:
+            causes[name] = f"it reads {name}, {url}"
+        elif url != earlier_url:
+            causes[name] = f"its input {name} is {url}, and was {earlier_url}"
+        elif digest != earlier_digest:
+            digests = [short_digest(digest) or "none", short_digest(earlier_digest) or "none"]
+            causes[name] = f"the data of its input {name} changed: {url}, digest {digests[0]}, before {digests[1]}"
+    return causes
+
+
+def folders_of_items(old: Resource, new: Resource) -> dict[str, str]:
+    """Those of `data_changes` by the data's folder in a pod, as far as they concern single items alone."""
+    same = _flags(old).get("--fingerprint") == _flags(new).get("--fingerprint")
+    return {f"{FOLDERS}/{name}".strip("/"): cause for name, cause in data_changes(old, new).items() if same}
 
 
 def changes(old: Resource, new: Resource) -> list[str]:

@@ -156,6 +156,7 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
     if placeholders:
         values[KEY] = {**mapping(values.get(KEY)), **placeholders}
     missing = store_files.problems(settings.rehearsal.store_files, root, settings.pipelines)
+    missing += store_files.input_problems(settings.request.inputs)
     # What was checked and laid over would be laid over what is left out below.
     values.pop(OVERLAY, None)
     if not all_pipelines and (left_out := _measuring(settings)):

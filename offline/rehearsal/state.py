@@ -24,6 +24,7 @@ from infra.kubernetes.run import MANIFEST
 from infra.pipelines.discovery import pipeline_names
 from infra.platform import Resources
 from infra.schema.problems import Problem, key_of
+from infra.schema.request import InputAccess
 from offline import files
 from offline.files import remove, replacing
 
@@ -513,6 +514,16 @@ def problems(files: Mapping[str, str], root: Path, pipelines: Iterable[str]) -> 
         if why := _obstacle(target, source_of(path, root), taken):
             wrong.append(Problem(key_of((*KEY, target)), path, *why))
     return wrong
+
+
+def input_problems(inputs: Iterable[InputAccess]) -> list[Problem]:
+    """What a rehearsal lacks of ``inputs``, which are in buckets: folders of its store that stand in for them."""
+    problems: list[Problem] = []
+    for access in inputs:
+        name, key = access.data.name, key_of((KEY[0], *access.at))
+        fix = f'write `{key}: "{{store}}/{name}"`, and in `{key_of(KEY)}` what is copied to `{name}`'
+        problems.append(Problem(key_of(access.at), access.data.url, "a rehearsal has no bucket", fix))
+    return problems
 
 
 def _obstacle(target: str, source: Path, taken: Collection[str]) -> tuple[str, str] | None:

@@ -206,7 +206,8 @@ def _references(
         yield Finding(
             (*at, "run", 0), step.run[0], "the program has no name", "write it first: `[python, train.py]`"
         )
-    misspelt = set(used_in(step)) - {*pods.OWN, *pods.OF_ITEMS, *declared.steps, *declared.parameters}
+    known = {*pods.OWN, *pods.OF_ITEMS, *declared.steps, *declared.parameters, *declared.inputs}
+    misspelt = set(used_in(step)) - known
     if (step.results or readers) and step.run and not misspelt and "output" not in used_in(step):
         what = "its results" if step.results else f"what {listed(readers, 'and')} read{'s' * (len(readers) == 1)}"
         yield Finding(
@@ -221,7 +222,7 @@ def _references(
 
 def _mountable(name: str, step: PipelineStep, declared: PipelineFile) -> mounts.Mountable:
     """What the step ``name`` can mount, and why it cannot mount the rest that its command may refer to."""
-    known: dict[str, tuple[str, str] | None] = dict.fromkeys([*pods.OWN, mounts.SCRATCH])
+    known: dict[str, tuple[str, str] | None] = dict.fromkeys([*pods.OWN, mounts.SCRATCH, *declared.inputs])
     if step.items or step.search:
         reason = "an item or a trial has a directory of its own, and mounts are there before the first is chosen"
         known |= dict.fromkeys([pods.OUTPUT, *pods.OF_ITEMS], (reason, "write it in `run`, or as `directory`"))
@@ -277,12 +278,13 @@ def _substitute(at: Path, step: PipelineStep, declared: PipelineFile) -> Iterato
     if step.rehearsal is None:
         return
     place = (*at, SUBSTITUTE)
-    read = [name for name in used_in(step) if name in declared.steps]
+    directories = (*declared.steps, *declared.inputs)
+    read = [name for name in used_in(step) if name in directories]
     yield from step.rehearsal.findings(place)
     for index, word in enumerate(step.rehearsal.run or ()):
         yield from in_step((*place, "run", index), word, str(at[-1]), declared)
         for name in pods.names(word):
-            if name in declared.steps and name != at[-1] and name not in read:
+            if name in directories and name != at[-1] and name not in read:
                 reason = f"`run` of the step does not read `{name}`, so a rehearsal has no directory of it"
                 fix = "write the same inputs in both"
                 yield Finding((*place, "run", index), word, reason, fix, read=((*at, "run"),))
@@ -377,8 +379,8 @@ def _files(at: Path, name: str, step: PipelineStep, declared: PipelineFile) -> I
         return
     match = PATTERN.fullmatch(pattern)
     if match is None or match["root"] in declared.parameters or ".." in match["rest"].split("/"):
-        roots = [f"{{{root}}}" for root in (*declared.steps, pods.STORE) if root != name]
-        reason = "not a pattern of files below the output of a step, or below the store"
+        roots = [f"{{{root}}}" for root in (*declared.steps, *declared.inputs, pods.STORE) if root != name]
+        reason = "not a pattern of files below the output of a step, an input or the store"
         yield Finding(at, pattern, reason, f"begin it with {listed(roots)}: `{roots[0]}/days/*.csv`")
         return
     if why := pattern_problem(pattern):
@@ -545,6 +547,7 @@ def check_apps(declared: PipelineFile) -> Iterator[Finding]:
                 variants=variants,
                 services=declared.services,
                 apps=declared.apps,
+                inputs=declared.inputs,
             ),
         )
     yield from circle_findings(declared.apps)

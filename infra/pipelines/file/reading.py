@@ -26,7 +26,7 @@ from infra.pipelines.contract import (
     StepSettings,
     literal,
 )
-from infra.pipelines.file import checks, searches
+from infra.pipelines.file import checks, inputs, searches
 from infra.pipelines.file.shape import (
     ASSIGNMENT,
     NAMES,
@@ -41,6 +41,7 @@ from infra.pipelines.file.shape import (
     section_of,
     used_in,
 )
+from infra.pipelines.inputs import data_of
 from infra.pipelines.matrix import MOST_STEPS, Value, argument, resize, variants
 from infra.pipelines.pods import SUBSTITUTE, Command, Place, Probe, build_of, inside
 from infra.pipelines.results import Result, declare_columns, items_table
@@ -148,6 +149,7 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
             placed_by=placed_by,
             arguments=[fill(word) for word in step.run],
             inputs={other: other for other in used_in(step) if other in declared.steps},
+            data={name: data for name, data in data_of(settings).items() if name in used_in(step)},
             after=step.after,
             requirements=step.requirements and place(step.requirements),
             results=_results(step, declared),
@@ -282,6 +284,7 @@ LEFT_OUT: Mapping[str, Any] = {
 
 CHECKS: tuple[Callable[[PipelineFile], Iterable[Finding]], ...] = (
     checks.check_steps,
+    inputs.check_inputs,
     checks.check_items,
     searches.check_searches,
     checks.check_services,

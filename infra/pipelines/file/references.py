@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from infra.pipelines import pods
 from infra.pipelines.contract import OF_SERVICES, service_variables
 from infra.pipelines.file.shape import PipelineFile
+from infra.pipelines.inputs import INPUTS
 from infra.pipelines.pods import reference_findings
 from infra.schema.problems import Finding, Path
 
@@ -21,7 +22,8 @@ def in_step(at: Path, word: str, name: str, declared: PipelineFile) -> Iterator[
             yield Finding(at, word, reason, fix, read=((*at[:2], "items"),))
             return
     others = [other for other in declared.steps if other != name]
-    yield from _in_word(at, word, [*pods.OWN, *of_items, *declared.parameters, *others], name, declared)
+    known = [*pods.OWN, *of_items, *declared.parameters, *declared.inputs, *others]
+    yield from _in_word(at, word, known, name, declared)
 
 
 def in_environment(at: Path, word: str, name: str, declared: PipelineFile) -> Iterator[Finding]:
@@ -55,7 +57,7 @@ def in_script(at: Path, word: str, name: str, declared: PipelineFile) -> Iterato
 def in_items(at: Path, word: str, name: str, declared: PipelineFile) -> Iterator[Finding]:
     """Findings about ``word``, the pattern of files of the items of the step ``name``."""
     others = [step for step in declared.steps if step != name]
-    yield from _in_word(at, word, [pods.STORE, *declared.parameters, *others], name, declared)
+    yield from _in_word(at, word, [pods.STORE, *declared.parameters, *declared.inputs, *others], name, declared)
 
 
 def in_service(at: Path, word: str, declared: PipelineFile) -> Iterator[Finding]:
@@ -64,6 +66,10 @@ def in_service(at: Path, word: str, declared: PipelineFile) -> Iterator[Finding]
         if name in declared.steps or name in pods.OWN:
             reason = "services do not mount the store, and so know nothing of what steps write"
             yield Finding(at, word, reason, "remove it", read=(("steps", name),))
+            return
+        if name in declared.inputs:
+            reason = f"`{name}` is an input, which steps alone read"
+            yield Finding(at, word, reason, "remove it", read=((INPUTS, name),))
             return
     yield from _in_word(at, word, [*OF_SERVICES, *declared.parameters], "", declared)
 

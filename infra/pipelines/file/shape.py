@@ -16,6 +16,7 @@ from infra.pipelines import pods, valkey
 from infra.pipelines.app_kind import APPS, AppKind
 from infra.pipelines.apps import AppSettings
 from infra.pipelines.contract import PipelineSettings, ServiceSettings, StepSettings
+from infra.pipelines.inputs import INPUTS, Input, InputsSection, fields_of
 from infra.pipelines.matrix import (
     MATRIX,
     NODES,
@@ -303,6 +304,10 @@ class PipelineFile(Model):
         description="Builds an image in the cluster for the steps, services and apps that are programs of your "
         "own and have neither an `image` nor a `build`.",
     )
+    inputs: dict[str, Input] = Field(
+        default_factory=dict[str, Input],
+        description="Data that is there and that steps read, by name. The stack file says where it is.",
+    )
     services: dict[str, PipelineService] = Field(
         default_factory=dict[str, PipelineService], description="Programs that run beside the steps, by name."
     )
@@ -398,6 +403,9 @@ def section_of(name: str, declared: PipelineFile, lost: Collection[Path] = ()) -
         **{key: (annotation(parameter), _field(parameter)) for key, parameter in parameters.items()},
         "steps": (below, Field(description="Where each step runs.")),
     }
+    if declared.inputs:
+        section = _model(f"{name}Inputs", InputsSection, InputsSection.__doc__, fields_of(declared.inputs))
+        fields[INPUTS] = (section, Field(description=InputsSection.__doc__))
     if declared.services or _any_at(lost, SERVICES):
         fields[SERVICES] = _services(name, declared, lost)
     if declared.apps or _any_at(lost, APPS):

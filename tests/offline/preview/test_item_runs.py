@@ -1,5 +1,6 @@
 """Which items a Job works on again, and what of its workers changed."""
 
+import json
 from typing import Any
 
 import pytest
@@ -46,6 +47,29 @@ def test_whatever_else_decides_its_result_runs_all_of_them(model: str) -> None:
     found = run(before, [*step("prepare", "2"), *step("model", model), other])
     assert found.items == "all"
     assert found.because.endswith("it works on all of its items again")
+
+
+def of_photos(digest: str, url: str = "gs://team-data/cats", *, fingerprint: str = "a") -> Resource:
+    """A Job that works on the items of an input."""
+    made = days(digest[:1], items="/folders/photos/*.png", fingerprint=fingerprint)
+    annotations = {
+        **made.properties["metadata"]["annotations"],
+        "slipway/data": json.dumps({"photos": [url, digest]}),
+    }
+    properties: dict[str, Any] = {**made.properties}
+    properties["metadata"] = {**properties["metadata"], "annotations": annotations}
+    made.properties = properties
+    return made
+
+
+def test_other_data_of_an_input_are_told_with_their_digests() -> None:
+    before = [of_photos("1" * 64)]
+    found = run(before, [of_photos("2" * 64)])
+    assert (found.outcome, found.items) == (Outcome.RUNS, "changed")
+    assert all(word in found.because for word in ("photos", "gs://team-data/cats", "1" * 10, "2" * 10))
+    assert run(before, [of_photos("2" * 64, fingerprint="b")]).items == "all"
+    moved = run(before, [of_photos("2" * 64, "gs://team-data/dogs")])
+    assert "gs://team-data/dogs" in moved.because
 
 
 def test_a_job_without_items_or_that_is_new_says_nothing_of_items() -> None:

@@ -35,8 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     if missing:
         raise StepError(
             BAD_INPUT,
-            f"`mounts` of the step names what is no folder of the store: {', '.join(missing)}; copy it there, or "
-            "correct the folder",
+            f"`mounts` or an input of the step names what is no folder of the store: {', '.join(missing)}; copy "
+            "it there, or correct the folder",
         )
     for folder in options.make:
         with store_errors(folder):

@@ -1,0 +1,133 @@
+"""Inputs of a pipeline: what a file and a stack file say of them, and what is wrong with that."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.schema.inputs import data_at, digest_of
+from infra.schema.problems import SettingsError
+from infra.settings.loading import load
+from tests.infra.pipelines.file_problems import check, problems
+from tests.support.rehearsing import pipeline_folder
+
+DIGEST = "0123456789abcdef" * 4
+IMAGE = f"registry.example.org/x@sha256:{DIGEST}"
+
+STEPS: dict[str, Any] = {
+    "prepare": {"run": "cat {tables}/*.csv > {output}/all.csv"},
+    "shrink": {"items": {"files": "{images}/*.png"}, "run": ["python", "shrink.py", "{item}", "{output}"]},
+    "train": {"run": ["python", "train.py", "{prepare}", "{output}"], "mounts": {"/data": "{images}/small"}},
+}
+FILE: dict[str, Any] = {"inputs": {"images": {"description": "Photos."}, "tables": {}}, "steps": STEPS}
+WHERE: dict[str, Any] = {"images": {"url": "{store}/images", "digest": DIGEST}, "tables": "{store}/tables/"}
+
+
+def stack(folder: Path, inputs: object = WHERE, file: dict[str, Any] = FILE, **more: Any) -> dict[str, Any]:
+    """A stack on a cluster that is there already."""
+    pipeline_folder(folder, {"shrink.py": "", "train.py": ""}, **file)
+    pool = {"selector": {"a": "b"}, "cpu": "8", "memory": "32Gi", "ephemeral_storage": "64Gi", "nodes": 1}
+    section = {"uses": str(folder), "inputs": inputs, "steps": {name: {"pool": "cpu"} for name in file["steps"]}}
+    return {
+        "clusters": {"main": {"cloud": "existing", "kubeconfig": "~/.kube/config", "pools": {"cpu": pool}}},
+        "store": {"kind": "pvc", "size": "10Gi"},
+        "pipelines": {"toy": section},
+        **more,
+    }
+
+
+def test_steps_have_the_data_that_they_read(tmp_path: Path) -> None:
+    raw = stack(tmp_path / "toy")
+    settings = load(raw)
+    steps = {step.name: step for step in _steps(settings)}
+    images, tables = data_at("images", "{store}/images", DIGEST), data_at("tables", "{store}/tables")
+    assert steps["prepare"].data == {"tables": tables}
+    assert steps["shrink"].data == steps["train"].data == {"images": images}
+    assert not settings.request.inputs, "a folder of the store needs no grants"
+
+
+def _steps(settings: Any) -> Any:
+    from infra.settings.pipelines import steps_if_any
+
+    return steps_if_any("toy", settings.pipelines["toy"])
+
+
+def test_everything_wrong_with_a_file_is_said_at_once(tmp_path: Path) -> None:
+    file: dict[str, Any] = {
+        "inputs": {"store": {}, "Photos": {}, "train": {}, "depth": {}, "grid-1": {}, "unread": {}, "images": {}},
+        "parameters": {"depth": {"type": "integer", "default": 1}, "inputs": {"type": "string", "default": ""}},
+        "services": {"cache": {"image": IMAGE, "run": ["x", "{images}", "{port}"], "port": 80}},
+        "steps": {
+            "train": {"run": ["x", "{image}", "{inputs}"], "connects": ["cache"], "after": ["grid"]},
+            "grid": {
+                "run": ["x", "{depth}", "{images}"],
+                "matrix": {"depth": [1, 2]},
+                "mounts": {"/data": {"folder": "{images}", "write": True}},
+            },
+        },
+        "apps": {"look": {"kind": "program", "image": IMAGE, "run": ["x", "{images}"], "port": 8080}},
+    }
+    texts = problems(tmp_path / "toy", stack(tmp_path / "toy", file=file))
+    check(
+        {key: text for key, text in texts.items() if not key.startswith("stack.")},
+        "inputs.store inputs.Photos inputs.train inputs.depth inputs.grid-1 parameters.inputs",
+        {
+            "inputs.unread": ["{unread}"],
+            "services.cache.run[1]": ["input"],
+            "steps.train.run[1]": ["{images}"],
+            'steps.grid.mounts["/data"].write': [],
+            "apps.look.run[1]": ["input"],
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("images", "key", "named"),
+    [
+        ("gs://team-data/images", "inputs.images", ["main", "make put"]),
+        ({"url": "s3://team-data/images", "digest": DIGEST}, "inputs.images", ["main", "make put"]),
+        ("https://team.example/images", "inputs.images.url", ["gs://"]),
+        ("gs://Team/images", "inputs.images.url", ["Team"]),
+        ("{store}", "inputs.images.url", ["{store}/images"]),
+        ("{store}/../images", "inputs.images.url", []),
+        ("{store}/toy/train", "inputs.images", ["toy/"]),
+        ("{store}/.runs", "inputs.images", [".runs/"]),
+        ({"url": "{store}/images", "digest": "abc"}, "inputs.images.digest", ["make pin-inputs"]),
+        ({"digest": DIGEST}, "inputs.images.url", []),
+        (3, "inputs.images", []),
+    ],
+)
+def test_a_wrong_place_is_refused_with_its_key(tmp_path: Path, images: object, key: str, named: list[str]) -> None:
+    texts = problems(tmp_path / "toy", stack(tmp_path / "toy", {**WHERE, "images": images}))
+    check(texts, "", {f"stack.{key}": named})
+
+
+def test_a_place_that_is_missing_is_named(tmp_path: Path) -> None:
+    texts = problems(tmp_path / "toy", stack(tmp_path / "toy", {"images": WHERE["images"], "table": "{store}/x"}))
+    assert "stack.inputs.table" in texts or "stack.inputs.tables" in texts
+
+
+def test_a_rehearsal_keeps_no_digest_of_other_data(tmp_path: Path) -> None:
+    def overlay(images: object) -> dict[str, Any]:
+        return {"pipelines": {"toy": {"inputs": {"images": images}}}, "store_files": {"photos": str(tmp_path)}}
+
+    load(stack(tmp_path / "toy", rehearsal=overlay("{store}/photos")))
+    with pytest.raises(SettingsError) as refused:
+        load(stack(tmp_path / "toy", rehearsal=overlay({"url": "{store}/photos"})))
+    (problem,) = refused.value.problems
+    assert problem.key == "slipway:rehearsal.pipelines.toy.inputs.images"
+
+
+def test_a_pipeline_without_inputs_may_call_a_parameter_so(tmp_path: Path) -> None:
+    file = {
+        "parameters": {"inputs": {"type": "string"}},
+        "steps": {"train": {"run": ["x", "{inputs}"]}},
+    }
+    assert problems(tmp_path / "toy", stack(tmp_path / "toy", "a text", file)) == {}
+
+
+def test_a_digest_is_that_of_names_sizes_and_versions() -> None:
+    files = {"a.png": (10, "1"), "b/c.png": (20, "2")}
+    others = [{"a.png": (10, "1")}, {**files, "a.png": (11, "1")}, {**files, "a.png": (10, "3")}]
+    assert len({digest_of(files), *map(digest_of, others)}) == 4
+    assert digest_of(dict(reversed(files.items()))) == digest_of(files)
