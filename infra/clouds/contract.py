@@ -33,7 +33,7 @@ class StoredObject:
     md5: str = ""
 
 
-COPY = 'copy it with `make put`, and write the folder of the store: `"{store}/<folder>"`'
+COPY = 'copy it into the store with `make put`, and write its folder there: `"{store}/<folder>"`'
 """What helps where a bucket cannot be mounted as an input."""
 
 

@@ -44,7 +44,6 @@ class InputSettings(Model):
 
     url: Url = Field(
         description='`gs://bucket/folder`, `s3://bucket/folder`, or a folder of the store, `"{store}/images"`.',
-        examples=["{store}/data"],
     )
     digest: Annotated[str, AfterValidator(_digest)] | None = Field(
         default=None,

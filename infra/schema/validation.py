@@ -97,7 +97,7 @@ def _known_keys(annotation: Any, value: object) -> int:
     return 0
 
 
-STAND_INS: tuple[Any, ...] = ("", "x", "1Gi", "/x", "x.example", [], {}, {"x": "x"}, 2, 2000)
+STAND_INS: tuple[Any, ...] = ("", "x", "1Gi", "/x", "x.example", "{store}/x", [], {}, {"x": "x"}, 2, 2000)
 """Values of every kind, of which a required key that is missing gets the first that it can have."""
 
 

@@ -91,11 +91,12 @@ def section(name: str, uses: str | None, pipeline: AnyPipeline) -> Section:
 def _required_values(model: type[BaseModel], guessed: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, known in model.model_fields.items():
-        kind = known.annotation
+        kind, inside = known.annotation, list[str]()
         if isinstance(kind, type) and issubclass(kind, PodSettings):
             values[key] = _place(kind)
-        elif isinstance(kind, type) and issubclass(kind, BaseModel) and (below := _required_values(kind, guessed)):
+        elif isinstance(kind, type) and issubclass(kind, BaseModel) and (below := _required_values(kind, inside)):
             values[key] = below
+            guessed += [f"{key}.{name}" for name in inside]
         elif known.is_required():
             values[key] = possible(known)
             guessed.append(key)

@@ -33,7 +33,10 @@ begin it with `# yaml-language-server: $schema=../../docs/pipeline.schema.json`.
 - The steps that a matrix makes are called `<step>-<value>-<value>`, such as `train-t4-100`, with a digest where
   that would be too long or could mean two things. A step becomes at most {MOST_VARIANTS}.
 - The words of `run`, of `rehearsal.run` and the values of `environment` may hold references: `{{output}}`,
-  `{{store}}`, `{{<step>}}`, `{{<parameter>}}`. A boolean is written `true` or `false`.
+  `{{store}}`, `{{<step>}}`, `{{<input>}}`, `{{<parameter>}}`. A boolean is written `true` or `false`.
+- An input's name is as a step's, and no step's, parameter's or service's. [Data that is
+  there](your-program.md#data-that-is-there) says what a stack file has of it, below `inputs`: an address, or a
+  section with `url`, `digest` and `grants`.
 - A service's name has letters, digits and hyphens after a letter, and is no step's. Steps that name it in
   `connects`, or as `queue` of their `items`, find host and port in `<SERVICE>_ADDRESS` and the password in
   `<SERVICE>_PASSWORD`: `FEATURE_CACHE_ADDRESS` for `feature-cache`.
