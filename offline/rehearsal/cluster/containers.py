@@ -11,6 +11,7 @@ from infra.kubernetes.app_pod import READER, SUPPLIED
 from infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, RUNNER, SEARCHER, STARTER, WORKER
 from infra.pipelines.images import has_tensorflow
 from infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
+from infra.placed import FOLDERS
 from infra.placement import shipping
 from offline.rehearsal.cluster.cluster_objects import RefusedError
 from offline.rehearsal.cluster.kubelet import Pod, Prepare, PreparedCommand, in_project
@@ -79,7 +80,7 @@ class Containers:
                 # Of all others it was said before anything ran.
                 note(program.replacing)
             begins = prepared.words.index("--") + 1
-            own_words, places = prepared.words[:begins], _places(prepared.words[:begins])
+            own_words, places = prepared.words[:begins], _places(prepared.words[:begins], container)
             substitute = [word.format_map(places) for word in program.substitute]
             return PreparedCommand([*own_words, *_starting(prepared.words[begins:]), *substitute], prepared.path)
 
@@ -185,11 +186,15 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield (name, joined) if equals else (name, value)
 
 
-def _places(words: Sequence[str]) -> "_Places":
-    """The values of references in a command line, from the options of its runner."""
+def _places(words: Sequence[str], container: Container) -> "_Places":
+    """The values of references in a command line, from the options of its runner and the mounts of data."""
     output = Path(_flags(words)[OUTPUT])
     # `infra.kubernetes.run.Run.path` is pipeline, step and digest.
     places = _Places(output=str(output), store=str(output.parents[2]))
+    for mount in container.mounts:
+        folder, _, name = mount.path.rpartition("/")
+        if folder == FOLDERS and mount.sub_path:
+            places[name] = f"{places['store']}/{mount.sub_path}"
     for name, value in _options(words):
         key, _, place = value.partition("=")
         if name == "--input":

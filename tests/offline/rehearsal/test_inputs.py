@@ -24,6 +24,10 @@ DECLARED: dict[str, Any] = {
             "run": ["python", "shrink.py", "{item}", "{output}"],
         },
         "total": {"run": TOTAL},
+        "elsewhere": {
+            "run": ["no-such-program", "{tables}", "{output}"],
+            "rehearsal": {"run": ["cp", "-r", "{tables}/one.csv", "{output}"]},
+        },
     },
 }
 PROGRAMS = {
@@ -64,6 +68,7 @@ def test_new_data_run_only_the_steps_and_items_that_read_them(tmp_path: Path) ->
     (result,) = (tmp_path / "out/store/toy/total").glob("*/all.csv")
     assert result.read_text() == "1\n2\n"
     assert (result.parent / "wrote").exists() is not boxes.available()
+    assert [file.read_text() for file in (tmp_path / "out/store/toy/elsewhere").glob("*/one.csv")] == ["1\n"]
 
     write_tree(photos, {"cats/d.ppm": "dddd"})
     ended, text = rehearse(SECOND)
