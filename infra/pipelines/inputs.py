@@ -1,14 +1,16 @@
 """Data that is there, as inputs of a pipeline: `pipeline.yaml` declares it, and a stack file says where it is."""
 
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model
 
 from infra.platform import Data
 from infra.schema.base import Model, refuse
 from infra.schema.inputs import Url, data_at
+from infra.schema.names import DNS_LABEL
 
 INPUTS = "inputs"
 """The section of a ``pipeline.yaml`` that declares them, and of a stack file that says where they are."""
@@ -65,10 +67,27 @@ class InputsSection(Model):
     """Where each input is."""
 
 
-def fields_of(inputs: Mapping[str, Input]) -> dict[str, Any]:
-    """The keys of the section for these inputs."""
-    described = {name: data.description or f"Where `{name}` is." for name, data in inputs.items()}
-    return {name: (StackInput, Field(description=about)) for name, about in described.items()}
+class _PartialInputs(InputsSection):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+def inputs_field(name: str, inputs: Mapping[str, Input], *, unsure: bool) -> Any:
+    """The key `INPUTS` of a pipeline's section, of a model called ``name``: type and field.
+
+    With ``unsure`` it may have keys of which nobody can tell what they are. An input whose name is no Kubernetes
+    name, which the checks refuse, has none.
+    """
+    fields: dict[str, Any] = {
+        key: (StackInput, Field(description=data.description or f"Where `{key}` is."))
+        for key, data in inputs.items()
+        if DNS_LABEL.fullmatch(key)
+    }
+    base, about = _PartialInputs if unsure else InputsSection, InputsSection.__doc__
+    with warnings.catch_warnings():
+        # An input may be called `copy`, like a method that pydantic's models have; it is read as a field alone.
+        warnings.filterwarnings("ignore", "Field name .* shadows an attribute", UserWarning)
+        model = create_model(name, __base__=base, __doc__=about, **fields)
+    return model, Field(default_factory=model, description=about) if unsure else Field(description=about)
 
 
 def data_of(section: object) -> dict[str, Data]:

@@ -151,7 +151,7 @@ def _mount(at: Path, mount: Mount, mountable: Mountable) -> Iterator[Finding]:
     if source.name not in mountable:
         near = nearest(source.name, mountable)
         fix = f"did you mean `{{{near}}}`?" if near else f"write one of {_references(mountable)}"
-        read = (("steps", source.name),)
+        read = (("steps", source.name), ("inputs", source.name))
         yield Finding(at, mount.folder, f"nothing that can be mounted is called `{source.name}`", fix, read)
         return
     if problem := mountable[source.name]:

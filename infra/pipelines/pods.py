@@ -193,7 +193,7 @@ def _unknown(at: Path, word: str, name: str, known: Collection[str]) -> Finding:
     fix += f"{'' if near else '.'} A new parameter is declared as `parameters: {{{name}: …}}`"
     if f"${{{name}}}" in word:
         fix = f"write `${{{{{name}}}}}` for a variable of the shell"
-    read = (("parameters", name), ("steps", name), ("services", name))
+    read = (("parameters", name), ("steps", name), ("services", name), ("inputs", name))
     return Finding(at, word, f"no step and no parameter is called `{name}`", fix, read)
 
 

@@ -16,7 +16,7 @@ from infra.pipelines import pods, valkey
 from infra.pipelines.app_kind import APPS, AppKind
 from infra.pipelines.apps import AppSettings
 from infra.pipelines.contract import PipelineSettings, ServiceSettings, StepSettings
-from infra.pipelines.inputs import INPUTS, Input, InputsSection, fields_of
+from infra.pipelines.inputs import INPUTS, Input, inputs_field
 from infra.pipelines.matrix import (
     MATRIX,
     NODES,
@@ -403,9 +403,8 @@ def section_of(name: str, declared: PipelineFile, lost: Collection[Path] = ()) -
         **{key: (annotation(parameter), _field(parameter)) for key, parameter in parameters.items()},
         "steps": (below, Field(description="Where each step runs.")),
     }
-    if declared.inputs:
-        section = _model(f"{name}Inputs", InputsSection, InputsSection.__doc__, fields_of(declared.inputs))
-        fields[INPUTS] = (section, Field(description=InputsSection.__doc__))
+    if declared.inputs or _any_at(lost, INPUTS):
+        fields[INPUTS] = inputs_field(f"{name}Inputs", declared.inputs, unsure=_any_at(lost, INPUTS))
     if declared.services or _any_at(lost, SERVICES):
         fields[SERVICES] = _services(name, declared, lost)
     if declared.apps or _any_at(lost, APPS):

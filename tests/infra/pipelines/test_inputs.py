@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from infra.clouds.registry import CLOUDS
 from infra.schema.inputs import data_at, digest_of
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
@@ -100,6 +101,28 @@ def test_everything_wrong_with_a_file_is_said_at_once(tmp_path: Path) -> None:
 def test_a_wrong_place_is_refused_with_its_key(tmp_path: Path, images: object, key: str, named: list[str]) -> None:
     texts = problems(tmp_path / "toy", stack(tmp_path / "toy", {**WHERE, "images": images}))
     check(texts, "", {f"stack.{key}": named})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "key"),
+    [
+        ([], "inputs"),
+        ("gs://team-data/images", "inputs"),
+        ({"tables": {}, "images": "gs://team-data/images"}, "inputs.images"),
+        ({"tables": {}, "images": {"descripton": "Photos."}}, "inputs.images.descripton"),
+        ({**FILE["inputs"], "_x": {}}, "inputs._x"),
+        ({**FILE["inputs"], "model_config": {}}, "inputs.model_config"),
+    ],
+)
+def test_what_cannot_be_read_of_a_file_is_its_only_problem(tmp_path: Path, inputs: object, key: str) -> None:
+    assert problems(tmp_path / "toy", stack(tmp_path / "toy", file={**FILE, "inputs": inputs})).keys() == {key}
+
+
+@pytest.mark.parametrize("cloud", ["aws", "existing", "other_stack"])
+def test_only_clusters_that_can_mount_buckets_do(tmp_path: Path, cloud: str) -> None:
+    request = load(stack(tmp_path / "toy")).request
+    for url in ("gs://team-data/images", "s3://team-data/images"):
+        assert CLOUDS[cloud].input_problem(data_at("images", url), "main", request)
 
 
 def test_a_place_that_is_missing_is_named(tmp_path: Path) -> None:
