@@ -19,7 +19,7 @@ from infra.kubernetes.retention import TIME_LIMIT, RetentionArgs, retention_step
 from infra.kubernetes.run import Run, plan
 from infra.kubernetes.workspace import Workspace
 from infra.objects import wait_for
-from infra.placed import SCHEDULED_RUN, Step
+from infra.placed import CLUSTER_RUN, SCHEDULED_RUN, Step
 from infra.platform import Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
@@ -446,6 +446,10 @@ def _step(called: str, args: PipelineScheduleArgs) -> Step:
     platform = args.workspace.platform
     limits = [job.run.step.time_limit for job in args.jobs] + ([TIME_LIMIT] if args.retention else [])
     limit = sum(limits) + args.workspace.wait * len(limits)
+    needs = _held_before(args.jobs)
+    # Their Jobs may not have run yet, nor what installs their packages.
+    behind = ["--behind", CLUSTER_RUN] if any(job.held for job in args.jobs) else []
+    behind += [word for job in needs for word in ("--needs", job.job_name)]
     return Step(
         pipeline=SCHEDULED_RUN,
         name=args.pipeline,
@@ -453,14 +457,30 @@ def _step(called: str, args: PipelineScheduleArgs) -> Step:
         arguments=[
             *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
             *("--namespace", args.workspace.namespace, "--pipeline", args.pipeline, "--jobs", called),
+            *behind,
         ],
         image=args.image,
         platform=platform,
         pool=cheapest_pool(platform),
         resources=RUNNER,
-        time_limit=2 * limit,
+        time_limit=2 * limit + sum(job.run.step.time_limit for job in needs),
         uses_store=False,
         reads_nodes=True,
+    )
+
+
+def _held_before(jobs: Sequence[StepJob]) -> list[StepJob]:
+    """What ``jobs`` need beside one another and `up` does not wait for: gates, and what installs packages."""
+    collected: dict[str, StepJob] = {}
+    waiting = [before for job in jobs for before in job.after]
+    while waiting:
+        job = waiting.pop()
+        if job.job_name not in collected:
+            collected[job.job_name] = job
+            waiting += job.after
+    names = {job.job_name for job in jobs}
+    return sorted(
+        (job for name, job in collected.items() if job.held and name not in names), key=lambda job: job.job_name
     )
 
 

@@ -112,8 +112,8 @@ def start(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generato
     monkeypatch.setattr(run, "stop_on_sigterm", lambda _: None)
     with serving(api.answer) as server:
 
-        def start() -> int:
-            flags = ["--api", f"http://{server.address}", "--service-account", str(tmp_path)]
+        def start(*more: str) -> int:
+            flags = [*more, "--api", f"http://{server.address}", "--service-account", str(tmp_path)]
             return run.main([*flags, "--namespace", "slipway", "--pipeline", "churn", "--jobs", "churn-schedule"])
 
         yield start
@@ -176,6 +176,38 @@ def test_it_waits_for_an_update_that_runs_the_same_pipeline(
     api.jobs["churn-train-9z9z"] = {"metadata": {"name": "churn-train-9z9z"}}
     assert start() == 0
     assert "Waiting for churn-train-9z9z" in capsys.readouterr().out
+
+
+def held(name: str, *, suspended: bool = True) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"suspend": suspended}, "status": {}}
+
+
+BEHIND = ("--behind", "cluster-run", "--needs", "packages-run")
+
+
+@pytest.mark.slow
+def test_it_comes_after_the_run_in_the_cluster_and_not_after_steps_that_this_left(
+    api: Api, start: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    complete = {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+    # The runner gives up after a failed step, so that this one is never let run.
+    api.jobs["churn-report-run"] = held("churn-report-run")
+    api.jobs["packages-run"] = held("packages-run", suspended=False) | complete
+    api.jobs["cluster-run"] = {"metadata": {"name": "cluster-run"}}
+    api.failing = {"cluster-run"}
+    assert start(*BEHIND) == 0
+    assert "Waiting for cluster-run" in capsys.readouterr().out
+    assert "churn-report-20261122-0300" in api.created
+
+
+@pytest.mark.slow
+def test_without_the_packages_of_the_run_in_the_cluster_it_fails_at_once(api: Api, start: Any) -> None:
+    api.jobs["cluster-run"] = held("cluster-run")
+    api.jobs["packages-run"] = held("packages-run") | {"status": {"conditions": []}}
+    with pytest.raises(StepError, match=r"packages-run: it has not run; `make run`") as caught:
+        start(*BEHIND)
+    assert caught.value.code == run.JOB_FAILED
+    assert not api.created
 
 
 @pytest.mark.slow

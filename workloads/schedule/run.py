@@ -273,7 +273,9 @@ def _run(cluster: Cluster, job: dict[str, Any], options: argparse.Namespace) -> 
     mark = mark_of(job)
     jobs = {step.name: scheduled(step, planned, mark, job) for step in planned}
     print(f"Run {mark}: {', '.join(jobs)}", flush=True)
-    wait_for_others(cluster, options.pipeline, {job["metadata"]["name"] for job in jobs.values()})
+    names = {job["metadata"]["name"] for job in jobs.values()}
+    wait_for_others(cluster, options.pipeline, names, options.behind)
+    require(cluster, options.needs)
     return follow(cluster, planned, jobs)
 
 
@@ -319,20 +321,37 @@ def scheduled(job: Planned, among: Sequence[Planned], mark: str, owner: Mapping[
     return manifest
 
 
-def wait_for_others(cluster: Cluster, pipeline: str, names: set[str]) -> None:
-    """Wait until no Job of the pipeline runs but those of this run: an update may be running it, too."""
+def wait_for_others(cluster: Cluster, pipeline: str, names: set[str], behind: str = "") -> None:
+    """Wait until no Job of the pipeline runs but those of this run: an update may be running it, too.
+
+    With `behind` the Job of that name lets those of an update run, which are suspended until then: it has to be
+    over, or held itself.
+    """
     told = ""
     while True:
         running = [
             job["metadata"]["name"]
             for job in cluster.of(pipeline)
-            if job["metadata"]["name"] not in names and _verdict(job) is None
+            if job["metadata"]["name"] not in names and _verdict(job) is None and not (behind and _is_held(job))
         ]
+        if behind:
+            # While an update makes it anew, there is none.
+            runners = cluster.of(behind)
+            over = runners and all(_is_held(job) or _verdict(job) is not None for job in runners)
+            running += [] if over else [behind]
         if not running:
             return
         if told != (told := f"Waiting for {', '.join(running)}"):
             print(told, flush=True)
         cluster.sleep(PAUSE)
+
+
+def require(cluster: Cluster, needs: Sequence[str]) -> None:
+    """Raises StepError with JOB_FAILED where one of the Jobs is not complete, which all runs need."""
+    reasons = {name: _verdict(cluster.job(name)) for name in needs}
+    if lacking := {name: reason or "it has not run" for name, reason in reasons.items() if reason != ""}:
+        what = "; ".join(f"{name}: {reason}" for name, reason in lacking.items())
+        raise StepError(JOB_FAILED, f"{what}; `make run` or `pulumi up` runs it again")
 
 
 def follow(cluster: Cluster, planned: Sequence[Planned], jobs: Mapping[str, dict[str, Any]]) -> int:
@@ -364,6 +383,10 @@ def follow(cluster: Cluster, planned: Sequence[Planned], jobs: Mapping[str, dict
         cluster.sleep(PAUSE)
 
 
+def _is_held(job: Mapping[str, Any]) -> bool:
+    return bool(job.get("spec", {}).get("suspend"))
+
+
 def _verdict(job: Mapping[str, Any]) -> str | None:
     """Empty for a Job that is complete, the reason for one that failed, None for one that runs."""
     for condition in job.get("status", {}).get("conditions", []):
@@ -382,6 +405,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--namespace", required=True, help="where the Jobs run")
     parser.add_argument("--pipeline", required=True, help="the pipeline's name, which its Jobs have as a label")
     parser.add_argument("--jobs", required=True, metavar="NAME", help="the ConfigMap with the Jobs")
+    parser.add_argument(
+        "--behind", default="", metavar="NAME", help="the Job that lets those of an update run; it is over first"
+    )
+    parser.add_argument(
+        "--needs", action="append", default=[], metavar="NAME", help="a Job that has to be complete"
+    )
     return parser.parse_args(arguments)
 
 

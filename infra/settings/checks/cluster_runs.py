@@ -16,7 +16,6 @@ def check(reading: Reading) -> Iterator[Finding]:
         if settings.runs == "cluster":
             at: Path = (KEY, name, "runs")
             yield from _clusters(at, name, settings, draft)
-            yield from _schedule(at, settings)
             yield from _queue(at, draft)
             yield from _apps(at, name, settings)
         else:
@@ -40,17 +39,6 @@ def _places(name: str, settings: PipelineSettings, draft: Draft) -> dict[str, tu
     pools = pools_of(draft)
     named = {step.placed_by.pool for step in steps_if_any(name, settings)}
     return {pool: (str(pools[pool][0][0]), str(pools[pool][0][1])) for pool in named if pool in pools}
-
-
-def _schedule(at: Path, settings: PipelineSettings) -> Iterator[Finding]:
-    if settings.schedule is not None:
-        yield Finding(
-            at,
-            "cluster",
-            "a schedule begins when the Jobs of `up` are done, and `up` would not wait for them",
-            "write `runs: up`, or remove `schedule`",
-            read=((*at[:-1], "schedule"),),
-        )
 
 
 def _queue(at: Path, draft: Draft) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from workloads.schedule import release
 
 JOB = "kubernetes:batch/v1:Job"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+CRON_JOB = "kubernetes:batch/v1:CronJob"
 ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"
 RUNNER = "here-cluster-run"
 IN_CLUSTER = {"pipelines.mnist.runs": "cluster"}
@@ -141,17 +142,23 @@ def test_what_something_else_needs_is_waited_for() -> None:
     assert {job.step for job in listed(recording)} == held
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"pipelines.mnist.schedule": {"cron": "0 3 * * *"}}, "schedule"),
-        ({"kueue": {}}, "Kueue"),
-    ],
-)
-def test_what_cannot_be_together_is_refused(changes: Mapping[str, Any], words: str) -> None:
-    refusals = problems(changed(EXISTING, {**IN_CLUSTER, **changes}))
-    assert [problem.key for problem in refusals if words in problem.reason] == ["slipway:pipelines.mnist.runs"]
+def test_kueue_is_refused() -> None:
+    refusals = problems(changed(EXISTING, {**IN_CLUSTER, "kueue": {}}))
+    assert [problem.key for problem in refusals if "Kueue" in problem.reason] == ["slipway:pipelines.mnist.runs"]
     assert all("`runs: up`" in problem.fix for problem in refusals)
+
+
+def test_a_run_by_the_clock_comes_after_the_one_of_the_update(in_cluster: Recording) -> None:
+    recording = declared({**IN_CLUSTER, "pipelines.mnist.schedule": {"cron": "0 3 * * *"}})
+    pod_ = recording.one(CRON_JOB).inputs["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    words = pod_["containers"][0]["args"]
+    assert words[words.index("--behind") + 1] == "cluster-run"
+    needs = {words[index + 1] for index, word in enumerate(words) if word == "--needs"}
+    names = {job.step: job.name for job in listed(in_cluster)}
+    assert needs == {names["store-gate-here"]}
+    # Its Jobs are those of any schedule: created by it, and not suspended.
+    planned = json.loads(recording.one(CONFIG_MAP, "mnist-schedule-jobs").inputs["data"]["jobs.json"])
+    assert all("suspend" not in job["manifest"]["spec"] for job in planned)
 
 
 def test_apps_that_need_results_are_refused(tmp_path: Path) -> None:
