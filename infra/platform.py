@@ -24,6 +24,11 @@ MigStrategy = Literal["none", "single"]
 GPU_RESOURCE = "nvidia.com/gpu"
 """The extended resource the NVIDIA device plugin advertises."""
 
+DECLARED_ALONE = {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}
+"""The annotation of what Pulumi creates and does not wait for: the path is there at once. With `skipAwait` it
+would not wait for the end of a Job that it replaces either, and take the one that is going for the new one
+(provider/pkg/metadata/overrides.go, pulumi-kubernetes 4.32.0)."""
+
 ASKED_ANNOTATION = "slipway/asked"
 """The annotation of a Job whose pod asks for more than its step does, since the cluster would raise it: JSON, what
 the step asks for, as Kubernetes writes requests."""
@@ -284,6 +289,7 @@ class Backend:
     Kubernetes objects, which have the ``labels``. People open ``path`` of ``host``. They reach ``port`` of
     ``service``, which answers at the path ``probe`` while it is healthy; None: no path is known. ``proxied``: the
     service is a proxy, which asks people to log in. ``secret`` is the client secret of the login, if it has one.
+    ``alone``: nobody waits until a pod answers behind the service.
     """
 
     name: str
@@ -297,6 +303,7 @@ class Backend:
     probe: str | None
     proxied: bool
     secret: "pulumi.Output[str] | None" = None
+    alone: bool = False
 
     def metadata(self, word: str = "", annotations: "Mapping[str, pulumi.Input[str]] | None" = None) -> Any:
         """That of a Kubernetes object of the app, as keywords; ``word`` stands behind its name."""

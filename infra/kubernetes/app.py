@@ -35,10 +35,11 @@ from infra.kubernetes.network_policy import (
     select,
 )
 from infra.kubernetes.service import PASSWORD_LENGTH, PATIENCE
+from infra.kubernetes.waiting import NO_DEADLINE, waits_of
 from infra.kubernetes.workspace import Workspace
 from infra.objects import wait_for
 from infra.placed import DATA, App
-from infra.platform import Egress
+from infra.platform import DECLARED_ALONE, Egress
 from infra.schema.quantities import size_quantity
 
 # Who may connect to an app, and where it may connect to: as little as it says that it needs.
@@ -111,7 +112,7 @@ class PipelineApp(pulumi.ComponentResource):
     ``forward`` is the command that brings its port to a person's machine, and ``token`` what they log in with;
     each is None where the app has none. ``opened`` is the way in from outside, where it has one. ``start`` is the
     command that brings it back once it was stopped because nobody used it. ``ready`` are the resources to wait for
-    before what connects to it.
+    before what connects to it. With ``waits`` nobody waits for its pods, which themselves wait for what they read.
     """
 
     def __init__(self, name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -119,6 +120,7 @@ class PipelineApp(pulumi.ComponentResource):
         planned, workspace = args.planned, args.workspace
         app = planned.app
         self.app = app
+        self.waits = planned.waits is not None
         on_cluster = pulumi.ResourceOptions(
             parent=self, provider=workspace.platform.provider, depends_on=[*workspace.ready]
         )
@@ -132,7 +134,8 @@ class PipelineApp(pulumi.ComponentResource):
         token = self._token(name, args, on_cluster) if app.declared.token else None
         self.token: pulumi.Output[str] | None = pulumi.Output.secret(token.result) if token else None
         image = workspace.images.get(app.image)
-        spec = template(planned, pulumi.Output.unsecret(token.bcrypt_hash) if token else None, image)
+        token_hash = pulumi.Output.unsecret(token.bcrypt_hash) if token else None
+        spec = template(planned, token_hash, image, python=args.image)
         pods = _pods(
             name,
             args,
@@ -155,7 +158,13 @@ class PipelineApp(pulumi.ComponentResource):
         )
         host = _host(name, args, pods, on_cluster)
         self.opened: Exposure | None = expose(
-            name, app, workspace, host, pulumi.ResourceOptions(parent=self), secrets=args.secrets
+            name,
+            app,
+            workspace,
+            host,
+            pulumi.ResourceOptions(parent=self),
+            secrets=args.secrets,
+            alone=self.waits,
         )
         _several(name, args, on_cluster)
         self.ready: tuple[pulumi.Resource, ...] = (pods, host)
@@ -201,13 +210,15 @@ def declare(
     ``secrets`` are the stack's by name, and ``image`` is one with Python. Raises ShippingError.
     """
     runs = {name: job.run for name, job in jobs.items()}
+    held = {name for name, job in jobs.items() if job.held}
     declared: dict[str, PipelineApp] = {}
 
     def declare_one(app: App) -> PipelineApp:
-        planned = plan(app, root, runs)
+        connected = [declare_one(connect) for connect in app.connects.values()]
+        waits = waits_of(app, runs, held, [server.app for server in connected if server.waits])
+        planned = plan(app, root, runs, waits)
         if planned.name not in declared:
             before = {step.job: jobs[step.job] for step in (*app.inputs.values(), *app.after)}
-            connected = [declare_one(connect) for connect in app.connects.values()]
             args = PipelineAppArgs(
                 planned, workspaces[app.platform.name], image, root, list(before.values()), connected, secrets
             )
@@ -229,6 +240,10 @@ def _metadata(
         labels=app_labels(app.pipeline, app.name),
         annotations=dict(annotations) if annotations else None,
     )
+
+
+def _alone(args: PipelineAppArgs) -> Mapping[str, str]:
+    return DECLARED_ALONE if args.planned.waits else {}
 
 
 def _service_account(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> k8s.core.v1.ServiceAccount:
@@ -289,7 +304,7 @@ def _pods(
     if app.declared.keeps_data:
         return k8s.apps.v1.StatefulSet(
             name,
-            metadata=_metadata(args, app.object_name),
+            metadata=_metadata(args, app.object_name, _alone(args)),
             spec=_stateful_set(app, selector, pod),
             opts=opts,
         )
@@ -298,7 +313,7 @@ def _pods(
     spare = 1 if app.spare else 0
     return k8s.apps.v1.Deployment(
         name,
-        metadata=_metadata(args, app.object_name),
+        metadata=_metadata(args, app.object_name, _alone(args)),
         spec=k8s.apps.v1.DeploymentSpecArgs(
             # With an autoscaler the number is its own, and not set back by the next `up`.
             replicas=None if placed_by.autoscale else placed_by.replicas,
@@ -308,7 +323,7 @@ def _pods(
                 rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(max_surge=spare, max_unavailable=1 - spare),
             ),
             revision_history_limit=2,
-            progress_deadline_seconds=PATIENCE - 60,
+            progress_deadline_seconds=NO_DEADLINE if args.planned.waits else PATIENCE - 60,
             template=pod,
         ),
         opts=opts,
@@ -362,9 +377,10 @@ def _host(
 ) -> k8s.core.v1.Service:
     app = args.planned.app
     people = {PEOPLE: json.dumps({"title": app.declared.title, "path": app.declared.path})}
+    annotations = {**(people if app.declared.people else {}), **_alone(args)}
     return k8s.core.v1.Service(
         name,
-        metadata=_metadata(args, app.object_name, people if app.declared.people else None),
+        metadata=_metadata(args, app.object_name, annotations),
         spec=k8s.core.v1.ServiceSpecArgs(
             type="ClusterIP",
             selector=app_labels(app.pipeline, app.name),

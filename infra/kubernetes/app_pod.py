@@ -40,6 +40,7 @@ from infra.kubernetes.pod import (
     tolerations,
 )
 from infra.kubernetes.run import PodImage, Run, inside, pulled_with
+from infra.kubernetes.waiting import WAITER, Waits, waiter
 from infra.pipelines.apps import RUNS, AppDeclaration, runs_file, token_variable
 from infra.placed import CODE, DATA, FOLDERS, App, Command
 
@@ -66,7 +67,8 @@ IN_IMAGE = "install them as a package into an image and name that as `image`"
 class PlannedApp:
     """An app with the files that it ships, and the runs whose results it reads.
 
-    ``bundle`` is None where it ships nothing: its image has all that it runs. It is told of ``runs``.
+    ``bundle`` is None where it ships nothing: its image has all that it runs. It is told of ``runs``. Its pods
+    wait for what ``waits`` says before they start; None: `up` has waited for all of it.
     """
 
     app: App
@@ -74,6 +76,7 @@ class PlannedApp:
     folders: Mapping[str, Files]
     inputs: Mapping[str, Run]
     runs: DeclaredRuns | None = None
+    waits: Waits | None = None
 
     @property
     def name(self) -> str:
@@ -81,7 +84,7 @@ class PlannedApp:
         return f"{self.app.pipeline}-{self.app.name}"
 
 
-def plan(app: App, root: Path, runs: Mapping[str, Run]) -> PlannedApp:
+def plan(app: App, root: Path, runs: Mapping[str, Run], waits: Waits | None = None) -> PlannedApp:
     """Finds what ``app`` ships, below the repository's ``root``; ``runs`` are by their Jobs' lasting names.
 
     Raises ShippingError where a file is missing or too big.
@@ -89,9 +92,10 @@ def plan(app: App, root: Path, runs: Mapping[str, Run]) -> PlannedApp:
     folders = {name: image_folder(folder, root) for name, folder in app.folders.items()}
     inputs = {name: runs[step.job] for name, step in app.inputs.items()}
     starters = [*([SUPPLIED] if app.supplements else []), *([READER] if is_told(app) else [])]
+    starters += [WAITER] if waits else []
     declared_runs = DeclaredRuns.of(app.pipeline, runs.values()) if app.declared.told_of_runs else None
     bundle = app_bundle(app.declared, app.command, root, starters)
-    return PlannedApp(app, bundle, folders, inputs, declared_runs)
+    return PlannedApp(app, bundle, folders, inputs, declared_runs, waits)
 
 
 def is_told(app: App) -> bool:
@@ -172,10 +176,10 @@ def app_secret_name(app: App) -> str:
 
 
 def template(
-    planned: PlannedApp, token_hash: pulumi.Input[str] | None, image: PodImage | None = None
+    planned: PlannedApp, token_hash: pulumi.Input[str] | None, image: PodImage | None = None, *, python: str = ""
 ) -> k8s.core.v1.PodTemplateSpecArgs:
     """The template of the app's pods. It changes with all that decides what they answer, so that new ones start:
-    the files that it ships, the results that it reads, and the hash of its token.
+    the files that it ships, the results that it reads, and the hash of its token. ``python`` is an image with one.
     """
     app = planned.app
     annotations: dict[str, pulumi.Input[str]] = dict(app.platform.store.pod_annotations if app.uses_store else {})
@@ -197,7 +201,7 @@ def template(
             tolerations=tolerations(app.pool) or None,
             topology_spread_constraints=spread(app_labels(app.pipeline, app.name)) if app.most > 1 else None,
             image_pull_secrets=pulled_with(image),
-            init_containers=inside(image, [_installer(planned)]) if app.declared.requirements else None,
+            init_containers=_init_containers(planned, image, python) or None,
             containers=inside(image, [_container(planned)]),
             volumes=_volumes(planned),
         ),
@@ -318,6 +322,19 @@ def _working_directory(planned: PlannedApp) -> str | None:
     if planned.app.declared.module or planned.app.supplements or is_told(planned.app):
         return BUNDLE
     return f"{BUNDLE}/{CODE}" if planned.app.command else None
+
+
+def _init_containers(planned: PlannedApp, image: PodImage | None, python: str) -> list[k8s.core.v1.ContainerArgs]:
+    app = planned.app
+    containers = inside(image, [_installer(planned)]) if app.declared.requirements else []
+    if planned.waits:
+        store = app.platform.store.volume.name if app.uses_store else None
+        assert store is None or isinstance(store, str)
+        # Its own image is on the node already, where it is sure to have a Python.
+        has_python = app.declared.module or app.declared.requirements or is_told(app)
+        waits = waiter(planned.waits, app.image if has_python else python, store)
+        containers += inside(image, [waits]) if has_python else [waits]
+    return containers
 
 
 def _installer(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:

@@ -17,7 +17,7 @@ import pulumi_kubernetes as k8s
 
 from infra.kubernetes.bundle import config_map
 from infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
-from infra.kubernetes.job import DECLARED_ALONE, StepJob, disruptions_ignored
+from infra.kubernetes.job import StepJob, disruptions_ignored
 from infra.kubernetes.labels import step_labels
 from infra.kubernetes.network_policy import network_policy, select
 from infra.kubernetes.pod import bundle_map, template
@@ -26,6 +26,7 @@ from infra.kubernetes.schedule import RUNNER, identity
 from infra.kubernetes.workspace import Workspace
 from infra.objects import wait_for
 from infra.placed import CLUSTER_RUN, Step
+from infra.platform import DECLARED_ALONE
 
 RETRIES = 100
 """Pods of the runner that may fail, killed ones included, before its Job does. Kubernetes waits longer from one to

@@ -33,7 +33,7 @@ from infra.kubernetes.service import PipelineService, PipelineServiceArgs, servi
 from infra.kubernetes.workspace import NAME as NODE_READER
 from infra.kubernetes.workspace import Workspace
 from infra.placed import CLUSTER_RUN, CODE, PRIORITIES, Step
-from infra.platform import ASKED_ANNOTATION, Priority
+from infra.platform import ASKED_ANNOTATION, DECLARED_ALONE, Priority
 
 # Kubernetes Secrets with what the steps of a pipeline are given as environment variables.
 
@@ -79,11 +79,6 @@ item back. Neither says that the work cannot be done: the item counts its own at
 NEIGHBOUR_FAILED = 15
 """Exit code of a pod of a step on several nodes that ends since another one failed: that one is the cause."""
 
-
-DECLARED_ALONE = {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}
-"""The annotation of a Job that Pulumi creates and does not wait for: the path is there at once. With `skipAwait`
-it would not wait for the end of a Job that it replaces either, and take the one that is going for the new one
-(provider/pkg/metadata/overrides.go, pulumi-kubernetes 4.32.0)."""
 
 ATTEMPT_ANNOTATION = "slipway/attempt"
 """The annotation of the pods of a Job that runs again since it failed: the number of the attempt, from 2 on."""

@@ -70,13 +70,18 @@ class PlacedStack:
     @cached_property
     def held_steps(self) -> list[Step]:
         """The steps that `up` does not wait for: those of pipelines that run in their cluster, with what these
-        alone need there, gates and packages included.
+        alone need there, gates and packages included. Apps wait themselves for those that they read.
         """
         in_cluster = [name for name, section in self.settings.pipelines.items() if section.runs == "cluster"]
         needed = {name: with_those_before(self.steps[name]) for name in in_cluster}
         awaited = [
             *(step for name, steps in self.steps.items() if name not in in_cluster for step in steps),
-            *(step for app in self.all_apps for step in (*app.inputs.values(), *app.after)),
+            *(
+                step
+                for app in self.all_apps
+                for step in (*app.inputs.values(), *app.after)
+                if app.pipeline not in in_cluster or step.pipeline != app.pipeline
+            ),
             # What installs packages for several pipelines is on the cluster of one of them.
             *(step for name, steps in needed.items() for step in steps if step.platform != self._home_of(name)),
         ]

@@ -12,7 +12,7 @@ import pulumi_kubernetes as k8s
 
 from infra.clouds.aws.cluster import SYSTEM
 from infra.objects import rule, wait_for
-from infra.platform import Backend, Opened
+from infra.platform import DECLARED_ALONE, Backend, Opened
 from infra.schema.ingress import CognitoSettings, IngressSettings, LoginSettings, OidcSettings
 
 SERVICE_ACCOUNT = "aws-load-balancer-controller"
@@ -156,7 +156,9 @@ def _ingress(
 ) -> k8s.networking.v1.Ingress:
     return k8s.networking.v1.Ingress(
         backend.name,
-        metadata=k8s.meta.v1.ObjectMetaArgs(**backend.metadata(annotations=annotations)),
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            **backend.metadata(annotations={**annotations, **(DECLARED_ALONE if backend.alone else {})})
+        ),
         spec=k8s.networking.v1.IngressSpecArgs(ingress_class_name=CLASS, rules=[rule(backend)]),
         opts=opts,
     )

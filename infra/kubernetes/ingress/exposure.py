@@ -49,7 +49,9 @@ def _record(addresses: Sequence[Mapping[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class ExposureArgs:
-    """``app`` with what opens it; ``service`` is its Service, and ``secrets`` are the stack's by name."""
+    """``app`` with what opens it; ``service`` is its Service, and ``secrets`` are the stack's by name. ``alone``:
+    nobody waits for the app.
+    """
 
     app: App
     workspace: Workspace
@@ -57,6 +59,7 @@ class ExposureArgs:
     ingress: IngressSettings
     controller: IngressController
     secrets: Mapping[str, SecretStr] = field(default_factory=dict[str, SecretStr])
+    alone: bool = False
 
     @property
     def by_proxy(self) -> bool:
@@ -98,11 +101,12 @@ def expose(
     opts: pulumi.ResourceOptions | None = None,
     *,
     secrets: Mapping[str, SecretStr] = MappingProxyType({}),
+    alone: bool = False,
 ) -> Exposure | None:
     """Declares what opens ``app`` to people outside the cluster; None where its settings name no ``ingress``.
 
-    ``secrets`` are the stack's by name. Raises ValueError on a cluster without an Ingress controller, which the
-    settings' own checks refuse before.
+    ``secrets`` are the stack's by name. ``alone``: nobody waits for the app. Raises ValueError on a cluster
+    without an Ingress controller, which the settings' own checks refuse before.
     """
     ingress = app.declared.placed_by.ingress
     if ingress is None:
@@ -110,7 +114,7 @@ def expose(
     controller = workspace.platform.ingress_controller
     if controller is None:
         raise ValueError(f"cluster {workspace.platform.name} has no Ingress controller for {name}")
-    args = ExposureArgs(app, workspace, service, ingress, controller, secrets)
+    args = ExposureArgs(app, workspace, service, ingress, controller, secrets, alone)
     return Exposure(f"{name}-ingress", args, opts)
 
 
@@ -168,6 +172,7 @@ def _backend(
         probe=app.declared.probe.path,
         proxied=args.by_proxy,
         secret=secret,
+        alone=args.alone,
     )
     if not args.by_proxy:
         return backend, []

@@ -1,12 +1,14 @@
 """What keeps a pipeline from running in its cluster while nobody waits for it (`runs: cluster`)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from infra.pipelines.contract import PipelineSettings
+from infra.pipelines.apps import AppDeclaration
+from infra.pipelines.contract import AMOUNTS, PipelineSettings, StepDeclaration, room_for, take
 from infra.schema.problems import Finding, Path, listed
 from infra.settings.checks.pipelines import pools_of
+from infra.settings.checks.steps import staying, targets
 from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY, apps_if_any, steps_if_any
+from infra.settings.pipelines import KEY, apps_if_any, place_of, steps_if_any
 
 
 def check(reading: Reading) -> Iterator[Finding]:
@@ -17,7 +19,7 @@ def check(reading: Reading) -> Iterator[Finding]:
             at: Path = (KEY, name, "runs")
             yield from _clusters(at, name, settings, draft)
             yield from _queue(at, draft)
-            yield from _apps(at, name, settings)
+            yield from _apps(name, settings, draft)
         else:
             yield from _runs_last(name, settings, draft)
 
@@ -53,16 +55,84 @@ def _queue(at: Path, draft: Draft) -> Iterator[Finding]:
         )
 
 
-def _apps(at: Path, name: str, settings: PipelineSettings) -> Iterator[Finding]:
-    waiting = [app.name for app in apps_if_any(name, settings) if app.inputs or app.after]
-    if waiting:
+def _apps(name: str, settings: PipelineSettings, draft: Draft) -> Iterator[Finding]:
+    """Apps that cannot wait by themselves for the steps whose results they need."""
+    apps = {app.name: app for app in apps_if_any(name, settings)}
+    leaving = {step.name for step in steps_if_any(name, settings) if publishes(step)}
+    for app in apps.values():
+        at = place_of(name, settings, app)
+        read: tuple[Path, ...] = ((KEY, name, "runs"),)
+        waits = waits_for(app, apps)
+        if waits and app.placed_by.asked_gpus:
+            yield Finding(
+                (*at, "gpus"),
+                app.placed_by.asked_gpus,
+                f"with `runs: cluster` its pods are there before {listed(waits, 'and')}, and so are their GPUs, "
+                "which are billed while they wait",
+                "write `runs: up` for the pipeline, or take a pool without GPUs and remove `gpus`",
+                read,
+            )
+        for step in app.after:
+            if variants_left := [other for other in _steps_of(step, settings, name) if other not in leaving]:
+                yield Finding(
+                    at,
+                    None,
+                    f"it comes after {listed(variants_left, 'and')}, which leaves no result: with `runs: cluster` "
+                    "nothing in the store says that it is done",
+                    "write `runs: up` for the pipeline, or let the step leave a result",
+                    read,
+                )
+        if app.inputs and not app.placed_by.follow:
+            yield from _pause(at, app, draft, read)
+
+
+def _pause(at: Path, app: AppDeclaration, draft: Draft, read: tuple[Path, ...]) -> Iterator[Finding]:
+    """An app whose old pod goes before the new one, which then waits until the steps are through."""
+    fix = "write `follow: newest` here, with which its pod stays and goes on to the new results by itself"
+    away = f"each change of {listed(app.inputs, 'or')} would take its pod away until `cluster-run` is through"
+    if app.keeps_data:
+        yield Finding(at, None, f"its volume keeps it to one pod: {away}", f"{fix}, or `runs: up`", read)
+        return
+    target = targets(draft).get(app.placed_by.pool)
+    if target is None or target.node is None or target.most_nodes is None:
+        return
+    nodes = [target.node] * max(1, target.most_nodes)
+    pods = [pod for resident in staying(draft) if resident.pool == target.name for pod in resident.all_pods]
+    for pod in sorted(pods, key=lambda pod: [getattr(pod, name) for name in AMOUNTS], reverse=True):
+        take(nodes, pod)
+    if not any(room_for(free, app.placed_by.asked) for free in nodes):
         yield Finding(
-            at,
-            "cluster",
-            f"{listed(waiting, 'and')} would start before the steps whose results they need",
-            "write `runs: up`, or do without these apps",
-            read=((*at[:-1], "apps"),),
+            (*at, "pool"),
+            target.name,
+            f"it has no room for one pod of `{app.name}` more: {away}",
+            f"{fix}, give the pool more room, or write `runs: up`",
+            (*read, *((target.nodes_key,) if target.nodes_key else ())),
         )
+
+
+def waits_for(app: AppDeclaration, apps: Mapping[str, AppDeclaration]) -> list[str]:
+    """The steps that ``app`` or an app to which it connects, of ``apps``, comes after."""
+    steps: dict[str, None] = {}
+    reached: set[str] = set()
+    waiting = [app]
+    while waiting:
+        current = waiting.pop()
+        if current.name not in reached:
+            reached.add(current.name)
+            steps |= dict.fromkeys([*current.inputs.values(), *current.after])
+            waiting += [apps[name] for name in current.connects if name in apps]
+    return list(steps)
+
+
+def publishes(step: StepDeclaration) -> bool:
+    """Whether ``step`` leaves a result."""
+    return step.command is not None or any("{output}" in argument for argument in step.arguments)
+
+
+def _steps_of(name: str, settings: PipelineSettings, pipeline: str) -> list[str]:
+    """The step of that name, or those that a matrix makes of it."""
+    steps = steps_if_any(pipeline, settings)
+    return [step.name for step in steps if name in (step.name, step.variant.of if step.variant else step.name)]
 
 
 def _runs_last(name: str, settings: PipelineSettings, draft: Draft) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from infra.kubernetes.app_pod import INSTALLER as APP_INSTALLER
-from infra.kubernetes.app_pod import READER, SUPPLIED
+from infra.kubernetes.app_pod import READER, SUPPLIED, WAITER
 from infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, RUNNER, SEARCHER, STARTER, WORKER
 from infra.pipelines.images import has_tensorflow
 from infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
@@ -105,6 +105,8 @@ class Containers:
         """
 
         def supplied(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> PreparedCommand | None:
+            if list(words[1:3]) == ["-m", WAITER]:
+                return in_project(words)
             if list(words[1:2]) != ["-m"] or words[2] not in {SUPPLIED, READER}:
                 return prepare(pod, words)
             begins = words.index("--") + 1

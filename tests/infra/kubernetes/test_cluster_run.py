@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -159,30 +158,6 @@ def test_a_run_by_the_clock_comes_after_the_one_of_the_update(in_cluster: Record
     # Its Jobs are those of any schedule: created by it, and not suspended.
     planned = json.loads(recording.one(CONFIG_MAP, "mnist-schedule-jobs").inputs["data"]["jobs.json"])
     assert all("suspend" not in job["manifest"]["spec"] for job in planned)
-
-
-def test_apps_that_need_results_are_refused(tmp_path: Path) -> None:
-    declaration = {
-        "description": "x",
-        "steps": {"make": {"run": ["python", "make.py", "{output}"]}},
-        "apps": {
-            "ask": {"kind": "program", "run": ["python", "ask.py", "{port}", "{make}"], "port": 8080},
-            "board": {"kind": "tensorboard"},
-        },
-    }
-    (tmp_path / "pipeline.yaml").write_text(json.dumps(declaration), encoding="utf-8")
-    for name in ("make.py", "ask.py"):
-        (tmp_path / name).write_text("", encoding="utf-8")
-    section = {
-        "uses": str(tmp_path),
-        "runs": "cluster",
-        "steps": {"make": {"pool": "cpu"}},
-        "apps": {"ask": {"pool": "cpu"}, "board": {"pool": "cpu"}},
-    }
-    refusals = problems(changed(EXISTING, {"pipelines": {"mine": section}}))
-    refusal = next(problem for problem in refusals if problem.key == "slipway:pipelines.mine.runs")
-    assert "`ask`" in refusal.reason
-    assert "`board`" not in refusal.reason
 
 
 def test_steps_on_several_clusters_are_refused() -> None:
