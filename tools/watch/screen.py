@@ -57,7 +57,11 @@ def screen(view: View, selected: int, height: int, width: int, *, keys: bool = T
         (describe_nodes(view), "bold" if view.gpus else ""),
         f"  {describe_cost(view)}",
     )
-    upper = [head, *(Text(f"! {printable(line)}", "red") for line in (*view.trouble, *view.alarms))]
+    upper = [
+        head,
+        *(Text(f"! {printable(line)}", "red") for line in (*view.trouble, *view.alarms)),
+        *(Text(f"· {printable(line)}", "dim") for line in view.waiting),
+    ]
     below = list(detail(step, view.at)) if step else []
     room = height - len(upper) - len(below) - 6
     count, rows = len(view.steps), max(room - LEAST_TAIL, 3)
@@ -267,6 +271,7 @@ class Changes:
     _times: dict[str, datetime] = field(default_factory=dict[str, datetime])
     _trouble: tuple[str, ...] = ()
     _alarms: tuple[str, ...] = ()
+    _waiting: tuple[str, ...] = ()
 
     def lines(self, view: View) -> list[str]:
         """The lines since the last view, each with the time of day."""
@@ -275,8 +280,9 @@ class Changes:
         if trouble != self._trouble:
             lines += map(printable, trouble or ["all clusters can be read again"])
         lines += [printable(alarm) for alarm in alarms if alarm not in self._alarms]
+        lines += [printable(line) for line in view.waiting if line not in self._waiting]
         lines += [describe(step) for step in view.steps if self._is_new(step, view.at)]
-        self._trouble, self._alarms = trouble, alarms
+        self._trouble, self._alarms, self._waiting = trouble, alarms, tuple(view.waiting)
         return [f"{view.at.astimezone():%H:%M:%S}  {line}" for line in lines]
 
     def _is_new(self, step: StepState, now: datetime) -> bool:

@@ -12,6 +12,7 @@ from infra.api_server import ApiServer, UnreadableError
 from infra.kubernetes.labels import COMPONENT, INSTANCE, NAME
 from infra.review.stack import Properties
 from tools.pulumi_cli import CliError
+from tools.watch.apps import waiting_apps
 from tools.watch.job_states import Snapshot, failed_runs, failing_services, is_run, newest_runs, pod_of, step_state
 from tools.watch.observed import (
     LONG_AGO,
@@ -197,6 +198,7 @@ class Session:
             _pools_without_price(self.plan.steps, states),
             list(self._alarms()),
             earlier,
+            list(self._waiting_apps(states)),
         )
 
     def pods_of(self, step: Expected) -> list[PodState]:
@@ -321,6 +323,11 @@ class Session:
             yield from failing_services([pod for pod in observed.pods if self._is_ours(pod)])
             jobs = [job for job in observed.jobs if self._is_ours(job)]
             yield from failed_runs(jobs, observed.cron_jobs, partial(self._state_of_run, cluster, observed))
+
+    def _waiting_apps(self, states: Sequence[StepState]) -> Iterator[str]:
+        failed = {state.name for state in states if state.phase is Phase.FAILED}
+        for _, observed in self._observations():
+            yield from waiting_apps([pod for pod in observed.pods if self._is_ours(pod)], failed)
 
     def _state_of_run(self, cluster: str, observed: Observed, job: Properties) -> StepState:
         pods = [pod for pod in observed.pods if job_uid(pod) == uid_of(job)]

@@ -429,6 +429,8 @@ class View:
     alarms: Sequence[str] = ()
     earlier: int = 0
     """Finished Jobs of earlier runs that are still in the cluster."""
+    waiting: Sequence[str] = ()
+    """Which apps wait for results."""
 
     @property
     def gpus(self) -> int:
