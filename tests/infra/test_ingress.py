@@ -401,6 +401,24 @@ def annotation(recording: Recording, name: str) -> Any:
     return recording.one(INGRESS).inputs["metadata"]["annotations"].get(f"alb.ingress.kubernetes.io/{name}")
 
 
+def test_on_eks_nobody_waits_for_the_load_balancer_of_an_app_that_waits(folder: Path) -> None:
+    declaration = folder / "pipeline.py"
+    declaration.write_text(declaration.read_text().replace('after=["check"]', 'inputs={"train": "train"}'))
+    recording = run(folder, aws.BASE, BY_COGNITO, **{"pipelines.tried.runs": "cluster"})
+    for kind in (INGRESS, DEPLOYMENT):
+        assert "pulumi.com/waitFor" in recording.one(kind).inputs["metadata"]["annotations"]
+    page = recording.one(DEPLOYMENT).inputs["spec"]["template"]["spec"]
+    assert [container["name"] for container in page["initContainers"]] == ["waits"]
+    # Pulumi does not know its address yet, and the output says where it stands.
+    (record_, *_) = recording.exports["tried"]["to_do"]["page"]
+    assert "kubectl get ingress" in record_
+
+
+def test_an_app_after_a_step_without_a_result_cannot_wait_by_itself(folder: Path) -> None:
+    refusals = problems(folder, aws.BASE, BY_COGNITO, **{"pipelines.tried.runs": "cluster"})
+    assert "check" in refusals["slipway:pipelines.tried.apps.page"]
+
+
 def test_on_eks_the_load_balancer_asks_cognito(folder: Path) -> None:
     recording = run(folder, aws.BASE, BY_COGNITO)
     assert recording.one(INGRESS).inputs["spec"]["ingressClassName"] == "alb"

@@ -89,7 +89,8 @@ def _apps(name: str, settings: PipelineSettings, draft: Draft) -> Iterator[Findi
 def _pause(at: Path, app: AppDeclaration, draft: Draft, read: tuple[Path, ...]) -> Iterator[Finding]:
     """An app whose old pod goes before the new one, which then waits until the steps are through."""
     fix = "write `follow: newest` here, with which its pod stays and goes on to the new results by itself"
-    away = f"each change of {listed(app.inputs, 'or')} would take its pod away until `cluster-run` is through"
+    steps = listed(app.inputs.values(), "or")
+    away = f"each change of {steps} would take its pod away until `cluster-run` is through"
     if app.keeps_data:
         yield Finding(at, None, f"its volume keeps it to one pod: {away}", f"{fix}, or `runs: up`", read)
         return
