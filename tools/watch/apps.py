@@ -1,6 +1,6 @@
 """Apps whose pods wait for results: for which, and whether earlier pods of them answer meanwhile."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from infra.kubernetes.labels import APP, NAME
@@ -9,50 +9,45 @@ from infra.review.stack import Properties, at, mapping, mappings, text, texts
 from tools.watch.observed import conditions, deletion_time, holds, labels_of
 
 
-def waiting_apps(pods: Sequence[Properties], failed: Collection[str]) -> Iterator[str]:
-    """A line for each app of ``pods`` that waits; ``failed`` are the steps that did, as ``<pipeline>-<step>``."""
+def waiting_apps(pods: Sequence[Properties], failed: Collection[str], done: Collection[str] = ()) -> Iterator[str]:
+    """A line for each app of ``pods`` that waits; ``failed`` and ``done`` are steps, as ``<pipeline>-<step>``."""
     apps: dict[tuple[str, str], list[Properties]] = {}
     for pod in pods:
         labels = labels_of(pod)
         if APP in labels and not deletion_time(pod):
             apps.setdefault((labels.get(NAME, ""), labels[APP]), []).append(pod)
     for (pipeline, app), of_app in apps.items():
-        waited_for = next(filter(None, (_waited_for(pod, failed) for pod in of_app)), ())
-        if waited_for:
+        waiting = [words for pod in of_app if (words := _words(pod))]
+        if waiting:
+            waited_for = " and ".join(_in_words(waiting[0], failed, done)) or "what is there now"
             answers = any((holds(conditions(pod), "Ready") or {}).get("status") == "True" for pod in of_app)
-            meanwhile = "; its earlier pods answer meanwhile" if answers else ""
-            yield f"app {pipeline}.{app} waits for {' and '.join(waited_for)}{meanwhile}"
+            yield f"app {pipeline}.{app} waits for {waited_for}{'; its earlier pods answer meanwhile' * answers}"
 
 
-def _waited_for(pod: Properties, failed: Collection[str]) -> Sequence[str]:
-    """What the pod waits for, as its init container was told; empty where that is through."""
-    running = {text(status.get("name")) for status in _statuses(pod) if mapping(at(status, "state", "running"))}
-    if CONTAINER not in running:
-        return ()
+def _words(pod: Properties) -> Sequence[str]:
+    """The arguments of its init container; empty where that is through."""
+    statuses = mappings(at(pod, "status", "initContainerStatuses"))
+    running = {text(status.get("name")) for status in statuses if mapping(at(status, "state", "running"))}
     containers = mappings(at(pod, "spec", "initContainers"))
-    words = next(texts(entry.get("args")) for entry in containers if entry.get("name") == CONTAINER)
-    return [sentence for flag, value in pairwise(words) if (sentence := _in_words(flag, value, failed))]
+    waiters = [entry for entry in containers if entry.get("name") == CONTAINER]
+    return texts(waiters[0].get("args")) if waiters and CONTAINER in running else []
 
 
-def _in_words(flag: str, value: str, failed: Collection[str]) -> str:
-    name, _, place = value.partition("=")
-    parts = place.split("/")
-    match flag:
-        case "--result":
-            return f"the result of {name} ({'/'.join(parts[-3:])})" + _failed(parts[-3:-1], failed)
-        case "--any":
-            return f"a result of {name}" + _failed(parts[-2:], failed)
-        case "--runs":
-            return "a good run"
-        case "--server":
-            return f"the app {name}"
-        case _:
-            return ""
-
-
-def _failed(step: Sequence[str], failed: Collection[str]) -> str:
-    return ", which failed" if "-".join(step) in failed else ""
-
-
-def _statuses(pod: Properties) -> Sequence[Mapping[str, object]]:
-    return mappings(at(pod, "status", "initContainerStatuses"))
+def _in_words(words: Sequence[str], failed: Collection[str], done: Collection[str]) -> Iterator[str]:
+    """What the pod waits for, but for the results of steps that are ``done``."""
+    any_of: list[str] = []
+    for flag, value in pairwise(words):
+        name, _, place = value.partition("=")
+        parts = place.split("/")
+        step = "-".join(parts[-3:-1] if flag == "--result" else parts[-2:])
+        why = ", which failed" if step in failed else ""
+        if flag == "--result" and step not in done:
+            yield f"the result of {name} ({'/'.join(parts[-3:])}){why}"
+        elif flag == "--any" and step not in done:
+            any_of.append(f"{name}{why}")
+        elif flag == "--runs":
+            yield "a good run"
+        elif flag == "--server":
+            yield f"the app {name}"
+    if any_of:
+        yield f"any result of {', '.join(any_of)}"

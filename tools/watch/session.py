@@ -326,8 +326,9 @@ class Session:
 
     def _waiting_apps(self, states: Sequence[StepState]) -> Iterator[str]:
         failed = {state.name for state in states if state.phase is Phase.FAILED}
+        done = {state.name for state in states if state.phase is Phase.DONE}
         for _, observed in self._observations():
-            yield from waiting_apps([pod for pod in observed.pods if self._is_ours(pod)], failed)
+            yield from waiting_apps([pod for pod in observed.pods if self._is_ours(pod)], failed, done)
 
     def _state_of_run(self, cluster: str, observed: Observed, job: Properties) -> StepState:
         pods = [pod for pod in observed.pods if job_uid(pod) == uid_of(job)]
