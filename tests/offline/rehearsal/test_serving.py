@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from offline.rehearsal.engine import Engine
-from tests.support.rehearsing import pipeline_folder, rehearse_file, stack_file
+from tests.support.rehearsing import log, pipeline_folder, rehearse_file, stack_file
 
 pytestmark = pytest.mark.slow
 
@@ -90,9 +90,11 @@ def test_each_training_that_is_good_enough_is_the_next_version(tmp_path: Path) -
     assert high > 0.9
     assert answers["versions"] == ["1"]
 
-    code, printed = rehearse(tmp_path, answers, slope=8.0)
+    # Nobody waits for the steps then: the server itself does.
+    code, printed = rehearse(tmp_path, answers, slope=8.0, runs="cluster")
     assert code == 0, printed
     assert answers["versions"] == ["2"]
+    assert "All that it reads is there" in log(tmp_path / "out", "risk-server")
 
     answers.clear()
     code, printed = rehearse(tmp_path, answers, slope=-4.0)
