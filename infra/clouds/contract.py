@@ -25,12 +25,14 @@ Check = Callable[[Request], Iterable[Finding]]
 @dataclass(frozen=True)
 class StoredObject:
     """An object of a bucket: its size in bytes, when it was written in whole seconds since the epoch, and the MD5
-    digest of its content in hex, empty where that is not known.
+    digest of its content in hex, empty where that is not known. ``version`` is what the cloud gives it anew
+    whenever it is written: a generation, an entity tag.
     """
 
     size: int
     time: int
     md5: str = ""
+    version: str = ""
 
 
 COPY = 'copy it into the store with `make put`, and write its folder there: `"{store}/<folder>"`'

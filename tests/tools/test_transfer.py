@@ -215,7 +215,7 @@ class Pages:
     def get(self, _host: str, _path: str, **query: str) -> Mapping[str, Any]:
         self.tokens.append(query.get("pageToken", ""))
         digest = base64.b64encode(bytes.fromhex("c4ca4238a0b923820dcc509a6f75849b")).decode()
-        entry = {"size": "1", "md5Hash": digest, "updated": "2026-11-25T12:00:00.000Z"}
+        entry = {"size": "1", "md5Hash": digest, "updated": "2026-11-25T12:00:00.000Z", "generation": "1764"}
         if not self.tokens[-1]:
             return {"items": [{"name": "data/a.csv", **entry}, {"name": "data/", **entry}], "nextPageToken": "2"}
         return {"items": [{"name": "data-of-others/b.csv", **entry}, {"name": "data/d/c.csv", **entry}]}
@@ -235,7 +235,9 @@ def test_all_pages_of_a_listing_of_google_count_and_folders_with_a_longer_name_d
     files = bucket.files("data")
     assert files.keys() == {"a.csv", "d/c.csv"}
     assert files["a.csv"].digest() == "c4ca4238a0b923820dcc509a6f75849b"
+    assert files["a.csv"].version == "1764"
     assert pages.tokens == ["", "2"]
+    assert bucket.files("").keys() == {"data/a.csv", "data/d/c.csv", "data-of-others/b.csv"}
 
 
 def test_all_pages_of_a_listing_of_amazon_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,6 +264,7 @@ def test_all_pages_of_a_listing_of_amazon_count(monkeypatch: pytest.MonkeyPatch)
         files = bucket.files("data")
     # What was sent in several parts has no digest of the whole.
     assert {name: file.digest() for name, file in files.items()} == {"a.csv": "c4ca", "b.csv": ""}
+    assert {name: file.version for name, file in files.items()} == {"a.csv": "c4ca", "b.csv": "c4ca-2"}
 
 
 def test_a_bucket_of_another_server_than_amazons_is_reached_through_a_pod() -> None:

@@ -31,14 +31,17 @@ class Bucket:
         """The files below ``path`` by their path from there, or the one at ``path``. Raises TransferError."""
         parts = urlsplit(self.at(path))
         prefix = parts.path.strip("/")
+        folder = f"{prefix}/" if prefix else ""
         try:
             listing = self.tool.objects(parts.netloc, prefix)
         except ListingError as error:
             raise TransferError(f"{self.url} could not be listed: {error}") from error
         return {
-            name.removeprefix(prefix).lstrip("/"): File(entry.size, entry.time, entry.md5, uploaded=True)
+            name.removeprefix(prefix).lstrip("/"): File(
+                entry.size, entry.time, entry.md5, uploaded=True, version=entry.version
+            )
             for name, entry in listing.items()
-            if (name == prefix or name.startswith(f"{prefix}/")) and not name.endswith(("/", PARTIAL))
+            if (name == prefix or name.startswith(folder)) and not name.endswith(("/", PARTIAL))
         }
 
     def copy(self, source: str, target: str, *, folder: bool) -> None:

@@ -20,7 +20,8 @@ class File:
     """A file by its size in bytes, its time in whole seconds since the epoch, and its MD5 digest if known.
 
     ``place`` is where it is on this machine; its digest can then be computed. An object of a bucket is
-    ``uploaded``: it has the time of that, and large ones have no digest.
+    ``uploaded``: it has the time of that, and large ones have no digest. ``version`` is another one whenever the
+    file is written, and empty where only its time says so.
     """
 
     size: int
@@ -28,6 +29,7 @@ class File:
     md5: str = ""
     place: Path | None = None
     uploaded: bool = False
+    version: str = ""
 
     def digest(self) -> str:
         """The MD5 digest in hex; empty where it is not known."""

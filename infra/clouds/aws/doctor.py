@@ -561,7 +561,7 @@ def objects(account: Account, bucket: str, prefix: str) -> dict[str, StoredObjec
             for entry in answer.get("Contents", ()):
                 tag = str(entry.get("ETag", "")).strip('"')
                 time = int(entry["LastModified"].timestamp())
-                listing[entry["Key"]] = StoredObject(entry["Size"], time, "" if "-" in tag else tag)
+                listing[entry["Key"]] = StoredObject(entry["Size"], time, "" if "-" in tag else tag, tag)
             if not answer.get("IsTruncated"):
                 return listing
             more = {"ContinuationToken": answer["NextContinuationToken"]}

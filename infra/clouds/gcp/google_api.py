@@ -323,7 +323,7 @@ def objects(configuration: Mapping[str, Any], bucket: str, prefix: str) -> dict[
     Source: https://cloud.google.com/storage/docs/json_api/v1/objects/list, seen November 2026.
     """
     listing: dict[str, StoredObject] = {}
-    query = {"prefix": prefix, "fields": "items(name,size,md5Hash,updated),nextPageToken"}
+    query = {"prefix": prefix, "fields": "items(name,size,md5Hash,updated,generation),nextPageToken"}
     try:
         google = signed_in({key: configuration[key] for key in CREDENTIALS if key in configuration})
         while True:
@@ -331,7 +331,8 @@ def objects(configuration: Mapping[str, Any], bucket: str, prefix: str) -> dict[
             for entry in mappings(answer.get("items")):
                 digest = base64.b64decode(text(entry.get("md5Hash"))).hex()
                 time = int(datetime.fromisoformat(text(entry["updated"])).timestamp())
-                listing[text(entry["name"])] = StoredObject(int(entry["size"]), time, digest)
+                version = text(entry.get("generation"))
+                listing[text(entry["name"])] = StoredObject(int(entry["size"]), time, digest, version)
             query["pageToken"] = text(answer.get("nextPageToken"))
             if not query["pageToken"]:
                 return listing
