@@ -9,7 +9,7 @@ from infra.clouds.contract import BucketTool, Check, Cloud
 from infra.clouds.gcp import settings
 from infra.clouds.gcp.settings import ExistingGcsStore, FilestoreStore, GcpCluster, GcsStore
 from infra.emulator import Emulator
-from infra.platform import Platform, Store
+from infra.platform import Data, Platform, Store
 from infra.review.contract import Review
 from infra.review.facts import Probe
 from infra.review.stack import Stack
@@ -70,6 +70,11 @@ class GoogleCloud(Cloud):
         from infra.clouds.gcp import google_api
 
         return google_api.bucket_tool(configuration)
+
+    def input_problem(self, data: Data, cluster: str, request: Request) -> tuple[str, str] | None:
+        from infra.clouds.gcp import rules
+
+        return rules.input_problem(data, cluster, request)
 
     def refresh(self, files: AcceleratorFiles, today: date) -> None:
         from infra.clouds.gcp import doctor

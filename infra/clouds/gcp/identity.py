@@ -1,7 +1,7 @@
 """Who may do what: the nodes' service account, and the identity of the pods that use the store."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pulumi
 import pulumi_gcp as gcp
@@ -10,7 +10,9 @@ from infra.clouds.gcp.catalogue import region_of
 from infra.clouds.gcp.network import KEY_RING_LIMIT, SERVICE_ACCOUNT_LIMIT, resource_name
 from infra.clouds.gcp.settings import OWN, GcpCluster, GcsStore, Impersonation
 from infra.objects import wait_for
+from infra.platform import Data
 from infra.schema.base import StoreSettings
+from infra.schema.names import fit
 from infra.schema.request import AppAccess
 
 NODE_ROLES = (
@@ -69,7 +71,8 @@ class WorkloadIdentityArgs:
     all that it may use; None for the stack's own, which may use the whole store. ``app`` is the app whose service
     account it is, which may read all that its stack may, and write its own folder, if it has one.
     ``after`` are the clusters: the project's Workload Identity pool comes with its first cluster, and a grant to a
-    member of a pool that is not there yet is refused.
+    member of a pool that is not there yet is refused. ``inputs`` are the folders of further buckets that pods of
+    the stack's own service account read.
     """
 
     project: str
@@ -82,6 +85,7 @@ class WorkloadIdentityArgs:
     folder: str = ""
     team: str | None = None
     app: AppAccess | None = None
+    inputs: Sequence[Data] = ()
 
     @property
     def root(self) -> str:
@@ -142,7 +146,7 @@ def workload_identity(args: WorkloadIdentityArgs) -> WorkloadIdentity:
             f"/locations/global/workloadIdentityPools/{workload_pool(args.project)}",
             f"/subject/ns/{args.namespace}/sa/{args.service_account}",
         )
-        return WorkloadIdentity({}, _store_grants(args, principal))
+        return WorkloadIdentity({}, [*_store_grants(args, principal), *_input_grants(args, principal)])
     account = gcp.serviceaccount.Account(
         args.named("workload", *(["app"] if args.app else [])),
         account_id=resource_name(SERVICE_ACCOUNT_LIMIT, args.named(args.account)),
@@ -160,7 +164,8 @@ def workload_identity(args: WorkloadIdentityArgs) -> WorkloadIdentity:
         for project in dict.fromkeys((args.project, *args.impersonation.projects))
     ]
     return WorkloadIdentity(
-        {IMPERSONATION_ANNOTATION: account.email}, [*impersonations, *_store_grants(args, account.member)]
+        {IMPERSONATION_ANNOTATION: account.email},
+        [*impersonations, *_store_grants(args, account.member), *_input_grants(args, account.member)],
     )
 
 
@@ -180,6 +185,36 @@ def _store_grants(args: WorkloadIdentityArgs, member: pulumi.Input[str]) -> list
     folder = f"{args.root}/{args.app.folder}" if args.root else args.app.folder
     writing = _objects(args, folder, title, of)
     return [*reading, _grant(args, args.named("store-writer"), STORE_ROLE, member, writing)]
+
+
+TITLE_LIMIT = 100
+"""Longest title of a condition (cloud.google.com/iam/docs/conditions-overview, seen November 2026)."""
+
+
+def _input_grants(args: WorkloadIdentityArgs, member: pulumi.Input[str]) -> list[pulumi.Resource]:
+    """One grant for each folder that is read, and one for each bucket whose names have to be listed.
+
+    A bucket has a member once for a role and a condition, however many resources declare it: two of them would
+    take each other's access away when one goes.
+    """
+    folders: dict[str, set[str]] = {}
+    for data in args.inputs:
+        if data.grants:
+            folders.setdefault(data.bucket, set()).add(data.folder)
+    grants: list[pulumi.Resource] = []
+    for bucket, below in sorted(folders.items()):
+        of_bucket = replace(args, bucket=bucket)
+        if "" in below:
+            grants.append(_grant(of_bucket, f"input-{bucket}", READING_ROLE, member))
+            continue
+        # On its own bucket, a store that is a folder has it already.
+        if not (args.root and args.bucket == bucket):
+            grants.append(_grant(of_bucket, f"inputs-{bucket}", LISTING_ROLE, member))
+        for folder in sorted(below):
+            title = fit(f"slipway-input-{folder.replace('/', '-')}", TITLE_LIMIT)
+            condition = _objects(of_bucket, folder, title, "an input")
+            grants.append(_grant(of_bucket, f"input-{bucket}/{folder}", READING_ROLE, member, condition))
+    return grants
 
 
 def _grant(

@@ -1,13 +1,14 @@
 """Everything on Google Cloud, its registry of images too, and each of its clusters as a `Platform`."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pulumi
 import pulumi_gcp as gcp
+import pulumi_kubernetes as k8s
 
 from infra.clouds.gcp import autopilot
 from infra.clouds.gcp.catalogue import allocatable, region_of
@@ -47,9 +48,22 @@ from infra.clouds.gcp.store import (
     filestore_store,
     filestore_volume,
     gcs_store,
+    input_volume,
     store_bucket,
 )
-from infra.platform import BUILDER, Collector, Egress, Platform, Pool, Registry, Store, TeamAccess, TeamApp, dns_of
+from infra.platform import (
+    BUILDER,
+    Collector,
+    Data,
+    Egress,
+    Platform,
+    Pool,
+    Registry,
+    Store,
+    TeamAccess,
+    TeamApp,
+    dns_of,
+)
 from infra.schema.problems import Problem, SettingsError
 from infra.schema.request import Request
 
@@ -370,6 +384,7 @@ class _Access:
     teams: Mapping[str, TeamAccess]
     apps: Mapping[str, WorkloadIdentity] = field(default_factory=dict[str, WorkloadIdentity])
     volumes: Sequence[pulumi.Resource] = ()
+    input_volume: Callable[[Data], k8s.core.v1.VolumeArgs] | None = None
 
 
 def _bucket(
@@ -391,7 +406,7 @@ def _bucket(
         folder=folder.folder,
         after=[cluster.cluster for cluster in clusters.values()],
     )
-    identity = workload_identity(stacks)
+    identity = workload_identity(replace(stacks, inputs=[access.data for access in request.inputs]))
     store = gcs_store(folder)
     teams = {
         team: TeamAccess(
@@ -421,7 +436,7 @@ def _bucket(
         app.service_account: workload_identity(replace(stacks, service_account=app.service_account, app=app))
         for app in request.apps
     }
-    return _Access(store, identity, teams, apps)
+    return _Access(store, identity, teams, apps, input_volume=input_volume)
 
 
 def _in_clusters(request: Request, access: _Access, clusters: Iterable[str]) -> dict[str, _Access]:
@@ -475,6 +490,7 @@ def _platform(
         teams=access.teams,
         app_annotations={name: app.annotations for name, app in access.apps.items() if app.annotations},
         collector=COLLECTOR,
+        input_volume=access.input_volume,
     )
 
 

@@ -88,6 +88,12 @@ but twice its memory: gcsfuse holds about 100 MiB for each file that is being wr
 GoogleCloudPlatform/gcsfuse, "Writes", read on 2026-11-20).
 """
 
+GCS_FUSE_INPUT = Resources(cpu=0, memory=256)
+"""What each further bucket that a pod reads adds to that: a process of its own, which writes nothing.
+
+It is Google's default for all that a pod mounts.
+"""
+
 
 CLASS_KEYS = ("accelerator", "gpus", "compute_class", "machine_family")
 """Keys of a pool on Autopilot that decide how much a pod may ask for."""

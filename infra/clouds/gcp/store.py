@@ -12,8 +12,8 @@ from infra.clouds.gcp.network import INSTANCE_LIMIT, bucket_name, resource_name
 from infra.clouds.gcp.settings import GCS_FUSE_SIDECAR as SIDECAR
 from infra.clouds.gcp.settings import FilestoreStore, GcsStore
 from infra.objects import file_system_store, file_system_volume
-from infra.platform import POD_USER, Store
-from infra.schema.names import KUBERNETES_NAME_LIMIT
+from infra.platform import POD_USER, Data, Resources, Store
+from infra.schema.names import KUBERNETES_NAME_LIMIT, spell
 from infra.schema.quantities import mebibytes
 
 DRIVER = "gcsfuse.csi.storage.gke.io"
@@ -34,16 +34,45 @@ MOUNT_OPTIONS = ",".join(
 )
 """Options of gcsfuse. Its file cache stays off: it is on only where a volume gives it room."""
 
-ANNOTATIONS = {
-    "gke-gcsfuse/volumes": "true",
-    "gke-gcsfuse/cpu-request": f"{SIDECAR.cpu}m",
-    "gke-gcsfuse/cpu-limit": f"{SIDECAR.cpu}m",
-    "gke-gcsfuse/memory-request": f"{SIDECAR.memory}Mi",
-    "gke-gcsfuse/memory-limit": f"{SIDECAR.memory}Mi",
-    "gke-gcsfuse/ephemeral-storage-request": f"{SIDECAR.ephemeral_storage}Mi",
-    "gke-gcsfuse/ephemeral-storage-limit": f"{SIDECAR.ephemeral_storage}Mi",
-}
-"""Makes GKE's webhook add the sidecar, with these resources."""
+
+INPUT_OPTIONS = ",".join(
+    [
+        "implicit-dirs",
+        f"uid={POD_USER}",
+        f"gid={POD_USER}",
+        "file-mode=0440",
+        "dir-mode=0550",
+        # What a digest is pinned of does not change while a step reads it: each object is asked for once.
+        "metadata-cache:ttl-secs:-1",
+    ]
+)
+"""Options of gcsfuse for data that pods only read."""
+
+
+def input_volume(data: Data) -> k8s.core.v1.VolumeArgs:
+    """A folder of a further bucket, or the whole of it, as pods that only read it mount it."""
+    options = f"{INPUT_OPTIONS},only-dir={data.folder}" if data.folder else INPUT_OPTIONS
+    return k8s.core.v1.VolumeArgs(
+        name=spell(KUBERNETES_NAME_LIMIT, "input", data.name),
+        csi=k8s.core.v1.CSIVolumeSourceArgs(
+            driver=DRIVER,
+            read_only=True,
+            volume_attributes={"bucketName": data.bucket, "mountOptions": options},
+        ),
+    )
+
+
+def annotations(sidecar: Resources) -> Mapping[str, str]:
+    """Makes GKE's webhook add the sidecar, with these resources."""
+    amounts = {
+        "cpu": f"{sidecar.cpu}m",
+        "memory": f"{sidecar.memory}Mi",
+        "ephemeral-storage": f"{sidecar.ephemeral_storage}Mi",
+    }
+    return {
+        "gke-gcsfuse/volumes": "true",
+        **{f"gke-gcsfuse/{name}-{kind}": amounts[name] for name in amounts for kind in ("request", "limit")},
+    }
 
 
 @dataclass(frozen=True)
@@ -83,7 +112,7 @@ def _mount_store(bucket: pulumi.Input[str], folder: str, after: Sequence[pulumi.
                 volume_attributes={"bucketName": bucket, "mountOptions": options},
             ),
         ),
-        pod_annotations=ANNOTATIONS,
+        pod_annotations=annotations(SIDECAR),
         sidecar=SIDECAR,
         reader={"bucket": bucket, "folder": folder},
         # In another location it has the same name.

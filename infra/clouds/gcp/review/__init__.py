@@ -5,7 +5,7 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -153,10 +153,19 @@ FUSE_DRIVER = "gcsfuse.csi.storage.gke.io"
 MEMBER = re.compile(r"\[([^/\]]+)/([^/\]]+)\]$|/subject/ns/([^/]+)/sa/([^/]+)$")
 """The Kubernetes service account in a member of a Workload Identity pool."""
 
+STORE_ROLE = "roles/storage.objectUser"
+"""What pods have on their store."""
+
+INPUT_TITLE = "slipway-input-"
+"""How the titles of conditions begin that hold for inputs."""
+
+OBJECTS = re.compile(r'"projects/_/buckets/([^/"]+)/objects/([^"]+)/"')
+"""The objects below a folder, in a condition."""
+
 WORDS: Mapping[str, str] = {
     "roles/container.defaultNodeServiceAccount": "write logs and metrics",
     "roles/artifactregistry.reader": "pull images",
-    "roles/storage.objectUser": "read and write the bucket's objects",
+    STORE_ROLE: "read and write the bucket's objects",
     "roles/storage.legacyBucketReader": "list the names of the bucket's objects",
     "roles/storage.objectViewer": "read the bucket's objects",
     "roles/storage.admin": "administer buckets",
@@ -242,10 +251,30 @@ def _member(member: object) -> str:
     return "/".join(group for group in match.groups() if group) if match else ""
 
 
-def _may(grants: Iterable[Resource]) -> str:
-    roles = [text(grant.properties.get("role")) for grant in grants]
-    words = [WORDS.get(role, role.removeprefix("roles/")) for role in dict.fromkeys(filter(None, roles))]
+def _may(grants: Sequence[Resource]) -> str:
+    """What all of them allow; buckets and folders of inputs, which nothing is written to, are named."""
+    stores = {_bucket_of(grant) for grant in grants if text(grant.properties.get("role")) == STORE_ROLE}
+    words: dict[str, None] = {}
+    for grant in grants:
+        role = text(grant.properties.get("role"))
+        if not role:
+            continue
+        may = WORDS.get(role, role.removeprefix("roles/"))
+        of_input = text(at(grant.properties, "condition", "title")).startswith(INPUT_TITLE)
+        if stores and grant.type in BUCKET_GRANTS and (of_input or _bucket_of(grant) not in stores):
+            may = may.replace("the bucket's objects", f"all objects of {_what_of(grant)}")
+        words[may] = None
     return ", ".join(words) or "nothing"
+
+
+def _bucket_of(grant: Resource) -> object:
+    return grant.properties.get("bucket")
+
+
+def _what_of(grant: Resource) -> str:
+    """The bucket of a grant, or the folder of it that its condition names."""
+    match = OBJECTS.search(text(at(grant.properties, "condition", "expression")))
+    return f"gs://{match[1]}/{match[2]}" if match else f"gs://{text(_bucket_of(grant))}"
 
 
 def _all(pods: Mapping[str, Sequence[str]]) -> list[str]:

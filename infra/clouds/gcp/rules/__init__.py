@@ -12,6 +12,7 @@ from typing import Any
 
 from dateutil.rrule import rrulestr
 
+from infra.clouds.contract import COPY
 from infra.clouds.gcp.catalogue import is_zone, maintenance_limits, region_of, regions
 from infra.clouds.gcp.rules import clusters, pools
 from infra.clouds.gcp.settings import (
@@ -23,6 +24,7 @@ from infra.clouds.gcp.settings import (
     Impersonation,
     Maintenance,
 )
+from infra.platform import Data
 from infra.schema.names import DNS_LABEL, KUBERNETES_NAME_LIMIT, node_label_findings
 from infra.schema.paths import bucket_folder_problem
 from infra.schema.problems import Finding, Path, Problem, did_you_mean, listed
@@ -506,7 +508,36 @@ def _is_reserved(name: str) -> bool:
     return name.startswith("goog") or "google" in name or "g00gle" in name
 
 
-__all__ = ["CHECKS", "provider_problems"]
+# Data in buckets beside the store that pods cannot mount.
+
+
+def input_problem(data: Data, cluster: str, request: Request) -> tuple[str, str] | None:
+    """Reason and fix where ``cluster`` cannot mount ``data``; None where it can."""
+    store = request.store
+    if data.scheme != "gs":
+        return f"cluster `{cluster}` is on Google Cloud, which mounts buckets of Cloud Storage alone", COPY
+    if isinstance(store, FilestoreStore):
+        reason = "pods mount a file system there, and have no identity that a bucket could let in"
+        return f"the store is `kind: filestore`: {reason}", COPY
+    folder = _in_store(data, store)
+    if folder is None:
+        return None
+    fix = f'write `"{{store}}/{folder}"`' if folder else "name a folder of it, as `{store}/<folder>`"
+    return "it is in the store, which pods have mounted", fix
+
+
+def _in_store(data: Data, store: object) -> str | None:
+    """The folder of the store that ``data`` is, empty for all of it; None where it is elsewhere."""
+    if isinstance(store, GcsStore):
+        return data.folder if data.bucket == store.bucket else None
+    if not isinstance(store, ExistingGcsStore) or data.bucket != store.bucket:
+        return None
+    if not store.root or data.folder == store.root:
+        return data.folder.removeprefix(store.root)
+    return data.folder.removeprefix(f"{store.root}/") if data.folder.startswith(f"{store.root}/") else None
+
+
+__all__ = ["CHECKS", "input_problem", "provider_problems"]
 
 CHECKS = (
     check_names,

@@ -1,0 +1,142 @@
+"""Folders of further buckets that pods on GKE read: the least grants, how pods mount them, what is refused."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from infra.clouds.gcp.emulator import Emulator
+from infra.clouds.gcp.platforms import platforms
+from infra.clouds.gcp.review import identities
+from infra.clouds.gcp.store import MOUNT_OPTIONS
+from infra.clouds.registry import CLOUDS
+from infra.platform import Data
+from infra.review.stack import Resource, at, text
+from infra.schema.inputs import data_at
+from infra.schema.request import InputAccess, Request
+from infra.settings.loading import load
+from tests.support.gcp import PROJECT, raw
+from tests.support.recording import Recording, record
+from tests.support.reviewing import stack_of
+
+GRANT = "gcp:storage/bucketIAMMember:BucketIAMMember"
+READ, LIST = "roles/storage.objectViewer", "roles/storage.legacyBucketReader"
+EXISTING = {"kind": "existing-gcs", "bucket": "team-data", "folder": "vision/slipway"}
+
+
+def request_of(store: Mapping[str, Any] | None = None) -> Request:
+    return load(raw(lambda values: values.update(store=store) if store else None)).request
+
+
+def declare(*inputs: Data, store: Mapping[str, Any] | None = None) -> Recording:
+    request = replace(request_of(store), inputs=[InputAccess(data, ["cpu"], ()) for data in inputs])
+    return record(
+        lambda: platforms(request), {"gcp:project": PROJECT}, preview=False, emulators=[Emulator(request)]
+    )
+
+
+def on(recording: Recording, bucket: str) -> list[tuple[str, str]]:
+    """Roles on a bucket, each with the condition's expression."""
+    return sorted(
+        (grant.inputs["role"], text(at(grant.inputs, "condition", "expression")))
+        for grant in recording.of(GRANT)
+        if grant.inputs["bucket"] == bucket
+    )
+
+
+def below(bucket: str, folder: str) -> str:
+    return f'resource.name.startsWith("projects/_/buckets/{bucket}/objects/{folder}/")'
+
+
+def test_pods_read_their_folders_and_a_bucket_has_each_member_once() -> None:
+    recording = declare(
+        data_at("images", "gs://photos/train"),
+        data_at("labels", "gs://photos/labels"),
+        # Another pipeline's, of the same folder.
+        data_at("pictures", "gs://photos/train/"),
+        data_at("all", "gs://whole"),
+        data_at("part", "gs://whole/part"),
+        data_at("public", "gs://everyone/x", grants=False),
+    )
+    assert on(recording, "photos") == [
+        (LIST, ""),
+        (READ, below("photos", "labels")),
+        (READ, below("photos", "train")),
+    ]
+    assert on(recording, "whole") == [(READ, "")]
+    assert on(recording, "everyone") == []
+    titles = [grant.inputs["condition"]["title"] for grant in recording.of(GRANT) if grant.inputs.get("condition")]
+    assert len(set(titles)) == len(titles) == 2
+    members = {grant.inputs["member"] for grant in recording.of(GRANT)}
+    assert len(members) == 1
+    # Nothing of the stack waits for less than all grants.
+    ready = recording.result["dev"].ready
+    assert len([resource for resource in ready if resource.pulumi_resource_type == GRANT]) == 5
+
+
+def test_in_the_bucket_of_the_store_names_are_listed_already() -> None:
+    recording = declare(data_at("raw", "gs://team-data/raw"), store=EXISTING)
+    assert on(recording, "team-data") == [
+        (LIST, ""),
+        ("roles/storage.objectUser", below("team-data", "vision/slipway")),
+        (READ, below("team-data", "raw")),
+    ]
+
+
+def test_a_service_account_that_pods_impersonate_is_let_in() -> None:
+    store = {**EXISTING, "impersonation": {"projects": ["other-project"]}}
+    recording = declare(data_at("images", "gs://photos/train"), store=store)
+    members = {grant.inputs["member"] for grant in recording.of(GRANT)}
+    assert {member.partition(":")[0] for member in members} == {"serviceAccount"}
+
+
+def test_data_is_mounted_read_only_and_asked_for_once() -> None:
+    platform = declare(data_at("images", "gs://photos/train")).result["dev"]
+    csi = platform.input_volume(data_at("images", "gs://photos/train")).csi
+    options = csi.volume_attributes["mountOptions"].split(",")
+    assert csi.read_only is True
+    assert csi.volume_attributes["bucketName"] == "photos"
+    assert {"only-dir=train", "metadata-cache:ttl-secs:-1"} <= set(options)
+    assert "metadata-cache:ttl-secs:0" in MOUNT_OPTIONS.split(",")
+    whole = platform.input_volume(data_at("all", "gs://photos")).csi
+    assert "only-dir" not in whole.volume_attributes["mountOptions"]
+
+
+def test_a_stack_without_inputs_has_the_grants_of_the_store_alone() -> None:
+    recording = declare(store=EXISTING)
+    assert {grant.inputs["bucket"] for grant in recording.of(GRANT)} == {"team-data"}
+
+
+@pytest.mark.parametrize(
+    ("url", "store", "fix"),
+    [
+        ("s3://photos/train", None, "make put"),
+        ("gs://photos", {"kind": "filestore", "location": "us-central1-a", "size": "1Ti"}, "make put"),
+        ("gs://team-data/vision/slipway/raw", EXISTING, '"{store}/raw"'),
+        ("gs://team-data/vision/slipway", EXISTING, "{store}/<folder>"),
+        ("gs://team-data/raw", {**EXISTING, "folder": "/"}, '"{store}/raw"'),
+        ("gs://ours/raw", {"kind": "gcs", "location": "us-central1", "bucket": "ours"}, '"{store}/raw"'),
+    ],
+)
+def test_what_pods_cannot_mount_is_refused(url: str, store: dict[str, Any] | None, fix: str) -> None:
+    problem = CLOUDS["gcp"].input_problem(data_at("images", url), "dev", request_of(store))
+    assert problem is not None
+    assert fix in problem[1]
+
+
+@pytest.mark.parametrize("url", ["gs://photos", "gs://team-data/vision/slipway2", "gs://team-data/vision"])
+def test_other_buckets_and_folders_can_be_mounted(url: str) -> None:
+    assert CLOUDS["gcp"].input_problem(data_at("images", url), "dev", request_of(EXISTING)) is None
+
+
+def test_a_review_says_which_folders_pods_read_and_whose_names_they_see() -> None:
+    recording = declare(
+        data_at("images", "gs://photos/train"), data_at("raw", "gs://team-data/raw"), store=EXISTING
+    )
+    resources = [Resource(f"urn:{grant.name}", GRANT, grant.name, grant.inputs) for grant in recording.of(GRANT)]
+    (pods,) = identities(stack_of(*resources))
+    assert "read all objects of gs://photos/train" in pods.may
+    assert "list the names of all objects of gs://photos" in pods.may
+    assert "read all objects of gs://team-data/raw" in pods.may
+    assert "read and write the bucket's objects" in pods.may
