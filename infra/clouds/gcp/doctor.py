@@ -11,25 +11,26 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from infra.accelerators import TIMEOUTS, AcceleratorFiles, Prices, RefreshError
 from infra.clouds.gcp import nodes
-from infra.clouds.gcp.catalogue import is_zone, region_of, regions
+from infra.clouds.gcp.catalogue import is_zone, regions
 from infra.clouds.gcp.google_api import (
     Google,
     NoCredentialsError,
     RefusedError,
     UnreachableError,
+    bucket_probes,
     gcloud_folder,
+    of_stack,
+    pass_on,
     quotas,
     signed_in,
 )
 from infra.clouds.gcp.rules import PROJECT_VARIABLES, no_project
-from infra.clouds.gcp.settings import ExistingGcsStore
 from infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
-from infra.review.stack import Stack, at, is_true, mapping, mappings, text, texts
+from infra.review.stack import Stack, is_true, mappings, text, texts
 from infra.schema.request import Request
 
 DATA = Path(__file__).parent / "data" / "permissions.toml"
@@ -43,9 +44,6 @@ FIRST_SERVICES = ("serviceusage.googleapis.com", "cloudresourcemanager.googleapi
 LOGIN = "gcloud auth application-default login"
 SIGN_IN, PROJECT, APIS, ROLES = "Google Cloud sign-in", "Google Cloud project", "Google Cloud APIs", "roles"
 OFFERS = "machine types in their zones"
-BUCKET = "the store's bucket"
-
-_signing_in = Lock()
 
 
 def probes(stack: Stack, request: Request | None) -> Sequence[Probe]:
@@ -58,9 +56,7 @@ def probes(stack: Stack, request: Request | None) -> Sequence[Probe]:
         Probe(SIGN_IN, lambda: _check_sign_in(stack)),
     ]
     observations.append(Probe(PROJECT, lambda: _ask_google(stack, project)))
-    if request and isinstance(store := request.store, ExistingGcsStore):
-        observations.append(Probe(BUCKET, lambda: _ask_of_bucket(stack, store)))
-    return observations
+    return [*observations, *(bucket_probes(stack, request) if request else [])]
 
 
 def project_of(stack: Stack) -> str:
@@ -117,8 +113,7 @@ def _check_project_setting(project: str) -> Iterator[Observation]:
 
 def _check_sign_in(stack: Stack) -> Iterator[Observation]:
     try:
-        google = _google(stack)
-        _token(google)
+        google = of_stack(stack)
     except NoCredentialsError as error:
         yield wrong(SIGN_IN, f"fails: {error}", LOGIN)
     except UnreachableError as error:
@@ -142,8 +137,7 @@ def _ask_google(stack: Stack, project: str) -> Iterator[Observation]:
     """Every check that needs a sign-in; none without one, which `_check_sign_in` reports."""
     everything = "project, billing, APIs, roles, quotas and machine types"
     try:
-        google = _google(stack)
-        _token(google)
+        google = of_stack(stack)
     except (NoCredentialsError, UnreachableError):
         yield unknown(everything, "were not asked for: Google Cloud could not be signed in to")
         return
@@ -156,15 +150,8 @@ def _ask_google(stack: Stack, project: str) -> Iterator[Observation]:
     if any(observation.state == "wrong" for observation in observations):
         return
     for check in (_billing, _apis, _roles, _offers):
-        yield from _pass_on(check(patient), check.__name__.strip("_"))
-    yield from _pass_on(quotas(google, stack, project), "quotas")
-
-
-def _pass_on(observations: Iterator[Observation], subject: str) -> Iterator[Observation]:
-    try:
-        yield from observations
-    except (RefusedError, UnreachableError, NoCredentialsError) as error:
-        yield unknown(subject, f"could not be told: {error}")
+        yield from pass_on(check(patient), check.__name__.strip("_"))
+    yield from pass_on(quotas(google, stack, project), "quotas")
 
 
 def _project(patient: Patient) -> Iterator[Observation]:
@@ -325,173 +312,9 @@ def _zones(pool: Mapping[str, Any]) -> Sequence[str]:
     return [zone for zone in named if zone in known]
 
 
-# A bucket that is there already. Source of the answers:
-# https://cloud.google.com/storage/docs/json_api/v1/buckets, seen November 2026.
-
-
-STORAGE = "storage.googleapis.com"
-
-OF_OLD_VERSIONS = frozenset({"numNewerVersions", "daysSinceNoncurrentTime", "noncurrentTimeBefore"})
-"""Conditions of a lifecycle rule that hold for old versions alone."""
-
-EVERYONE = frozenset({"allUsers", "allAuthenticatedUsers"})
-
-NEEDED: Mapping[str, Sequence[str]] = {
-    "roles/storage.legacyBucketOwner": ("storage.buckets.getIamPolicy", "storage.buckets.setIamPolicy"),
-    "roles/storage.objectViewer": ("storage.objects.list", "storage.objects.get"),
-}
-"""What whoever runs `pulumi up` needs on the bucket, by roles that have it: to add the grants of the stack's pods,
-and to read results (cloud.google.com/storage/docs/access-control/iam-roles, seen November 2026)."""
-
-
-def _ask_of_bucket(stack: Stack, store: ExistingGcsStore) -> Iterator[Observation]:
-    see = _describe(store)
-    try:
-        google = _google(stack)
-        _token(google)
-        bucket = google.get(STORAGE, f"storage/v1/b/{store.bucket}")
-    except (NoCredentialsError, UnreachableError) as error:
-        yield unknown(BUCKET, f"`{store.bucket}` was not asked for: {error}", see)
-    except RefusedError as error:
-        # Google answers the same for a bucket that is not there and for one that the user may not see.
-        reason = "is not there, or you may not see it" if error.status in {403, 404} else "could not be read"
-        yield wrong(BUCKET, f"`{store.bucket}` {reason} ({error})", see)
-    else:
-        observations = [
-            *_losses(store, bucket),
-            *_hindrances(store, bucket),
-            *_distances(stack, store, bucket),
-            *_pass_on(_granting(google, store), BUCKET),
-            *_pass_on(_strangers(google, store, bucket), BUCKET),
-        ]
-        yield from observations or [fine(BUCKET, f"`{store.bucket}` is there, and closed to strangers")]
-
-
-def _describe(store: ExistingGcsStore) -> str:
-    return f"gcloud storage buckets describe gs://{store.bucket}"
-
-
-def _strangers(google: Google, store: ExistingGcsStore, bucket: Mapping[str, Any]) -> Iterator[Observation]:
-    """Whether the bucket lets everyone in; `publicAccessPrevention` overrides both of the ways in."""
-    access = mapping(bucket.get("iamConfiguration"))
-    if not is_true(at(access, "uniformBucketLevelAccess", "enabled")):
-        yield wrong(
-            BUCKET,
-            f"`{store.bucket}` has no uniform access: Google refuses a grant on one folder there, and a single "
-            "object can be public",
-            f"gcloud storage buckets update gs://{store.bucket} --uniform-bucket-level-access",
-            "Its owner decides: from then on ACLs of objects let nobody in any more",
-        )
-    if access.get("publicAccessPrevention") == "enforced":
-        return
-    policy = google.get(STORAGE, f"storage/v1/b/{store.bucket}/iam", optionsRequestedPolicyVersion="3")
-    for binding in mappings(policy.get("bindings")):
-        for member in sorted(EVERYONE & set(texts(binding.get("members")))):
-            role = text(binding.get("role"))
-            yield wrong(
-                BUCKET,
-                f"`{store.bucket}` is public: {member} has {role} on it, and would on all results",
-                f"gcloud storage buckets remove-iam-policy-binding gs://{store.bucket} --member={member} "
-                f"--role={role}",
-            )
-
-
-def _losses(store: ExistingGcsStore, bucket: Mapping[str, Any]) -> Iterator[Observation]:
-    """Rules of the bucket that delete what Jobs write."""
-    for rule in mappings(at(bucket, "lifecycle", "rule")):
-        condition = mapping(rule.get("condition"))
-        prefixes, folder = texts(condition.get("matchesPrefix")), f"{store.root}/" if store.root else ""
-        meets = not prefixes or any(folder.startswith(prefix) or prefix.startswith(folder) for prefix in prefixes)
-        only_old = condition.get("isLive") is False or OF_OLD_VERSIONS & condition.keys()
-        if at(rule, "action", "type") == "Delete" and meets and not only_old:
-            words = ", ".join(f"{name}: {value}" for name, value in sorted(condition.items()))
-            yield wrong(
-                BUCKET,
-                f"a lifecycle rule of `{store.bucket}` deletes objects ({words}), results of Jobs included",
-                _describe(store),
-                "Take another bucket, or have its owner leave the folder out of the rule",
-            )
-
-
-def _hindrances(store: ExistingGcsStore, bucket: Mapping[str, Any]) -> Iterator[Observation]:
-    """Settings of the bucket with which Jobs cannot use it."""
-    reasons = {
-        "has a retention policy: Jobs could neither replace nor rename a file": bucket.get("retentionPolicy"),
-        "lets the requester pay, which mounts do not do": at(bucket, "billing", "requesterPays"),
-    }
-    for reason, set_ in reasons.items():
-        if set_:
-            yield wrong(BUCKET, f"`{store.bucket}` {reason}", _describe(store), "Take another bucket")
-    if store.root and is_true(at(bucket, "hierarchicalNamespace", "enabled")):
-        yield unknown(
-            BUCKET,
-            f"`{store.bucket}` has a hierarchical namespace: whether a grant on the objects of one folder is "
-            "enough to mount it is seen in `pulumi up`, by its first Job",
-        )
-
-
-def _distances(stack: Stack, store: ExistingGcsStore, bucket: Mapping[str, Any]) -> Iterator[Observation]:
-    location = text(bucket.get("location")).lower()
-    # Others are of several regions, whose names the catalogue does not have.
-    if location not in regions():
-        return
-    for cluster in stack.of_type(nodes.CLUSTER):
-        region = region_of(text(cluster.properties.get("location")))
-        if region != location:
-            yield wrong(
-                BUCKET,
-                f"`{store.bucket}` is in {location} and the cluster {stack.called(cluster)} in {region}: what its "
-                "pods read and write crosses regions, which is slow and billed by the GiB",
-                _describe(store),
-                f"Take a bucket in {region}, or put the cluster in {location}",
-            )
-
-
-def _granting(google: Google, store: ExistingGcsStore) -> Iterator[Observation]:
-    query = "&".join(f"permissions={name}" for permissions in NEEDED.values() for name in permissions)
-    answer = google.get(STORAGE, f"storage/v1/b/{store.bucket}/iam/testPermissions?{query}")
-    for role, permissions in NEEDED.items():
-        if missing := [name for name in permissions if name not in texts(answer.get("permissions"))]:
-            yield wrong(
-                BUCKET,
-                f"you lack {' and '.join(missing)} on `{store.bucket}`: `pulumi up` adds the grants of the "
-                "stack's pods there, and reads their results",
-                f"gcloud storage buckets add-iam-policy-binding gs://{store.bucket} --member=user:<you> "
-                f"--role={role}",
-                "The bucket's owner has to run it",
-            )
-
-
 @cache
 def _rules() -> Mapping[str, Any]:
     return tomllib.loads(DATA.read_text(encoding="utf-8"))
-
-
-def _google(stack: Stack) -> Google:
-    """One session for all stacks that sign in alike."""
-    usable = {
-        key: stack.configuration[key]
-        for key in ("gcp:accessToken", "gcp:credentials")
-        if key in stack.configuration
-    }
-    with _signing_in:
-        return signed_in(usable) if usable else _default()
-
-
-@cache
-def _default() -> Google:
-    return signed_in({})
-
-
-def _token(google: Google) -> None:
-    """Signs in. Raises NoCredentialsError, UnreachableError."""
-    with _signing_in:
-        google.sign_in()
-
-
-def forget() -> None:
-    """Looks for credentials anew, after they have changed."""
-    _default.cache_clear()
 
 
 # What Google says today of accelerators: prices of GPUs that are attached to machines, and zones.

@@ -8,17 +8,23 @@ November 2026), without any call of the gcloud CLI.
 import base64
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
 from infra.clouds.contract import BucketTool, ListingError, StoredObject
+from infra.clouds.gcp import nodes
+from infra.clouds.gcp.catalogue import region_of, regions
 from infra.clouds.gcp.review import ALL_REGIONS, SPOT_CPUS
-from infra.review.facts import Observation, Quota, fine, unknown, wrong
-from infra.review.stack import Stack, items, mapping, mappings, text
+from infra.clouds.gcp.settings import ExistingGcsStore
+from infra.review.facts import Observation, Probe, Quota, fine, unknown, wrong
+from infra.review.stack import Stack, at, is_true, items, mapping, mappings, text, texts
+from infra.schema.request import Request
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
@@ -75,13 +81,13 @@ class Google:
     def sign_in(self) -> None:
         """Gets a token where there is none that holds. Raises NoCredentialsError, UnreachableError."""
         from google.auth import exceptions  # noqa: PLC0415
-        from google.auth.transport.requests import Request  # noqa: PLC0415
+        from google.auth.transport.requests import Request as TokenRequest  # noqa: PLC0415
 
         credentials = self.session.credentials
         if credentials.valid:
             return
         try:
-            credentials.refresh(Request())
+            credentials.refresh(TokenRequest())
         except (exceptions.RefreshError, exceptions.MalformedError) as error:
             raise _not_signed_in(error, self.source) from error
         except (exceptions.GoogleAuthError, OSError) as error:
@@ -130,6 +136,39 @@ def signed_in(configuration: Mapping[str, Any]) -> Google:
 
     credentials, source = _credentials(configuration)
     return Google(AuthorizedSession(credentials, refresh_timeout=TIMEOUTS[1]), source)
+
+
+_signing_in = Lock()
+
+
+def of_stack(stack: Stack) -> Google:
+    """Google, signed in to; one session for all stacks that sign in alike.
+
+    Raises NoCredentialsError, UnreachableError.
+    """
+    usable = {key: stack.configuration[key] for key in CREDENTIALS if key in stack.configuration}
+    with _signing_in:
+        google = signed_in(usable) if usable else _default()
+        google.sign_in()
+    return google
+
+
+@cache
+def _default() -> Google:
+    return signed_in({})
+
+
+def forget() -> None:
+    """Looks for credentials anew, after they have changed."""
+    _default.cache_clear()
+
+
+def pass_on(observations: Iterator[Observation], subject: str) -> Iterator[Observation]:
+    """``observations``; where Google does not answer, that ``subject`` is unknown."""
+    try:
+        yield from observations
+    except (RefusedError, UnreachableError, NoCredentialsError) as error:
+        yield unknown(subject, f"could not be told: {error}")
 
 
 def _credentials(configuration: Mapping[str, Any]) -> tuple[Any, str]:
@@ -302,6 +341,205 @@ def _of_family(google: Google, project: str, region: str, name: str, family: str
     raise LookupError(name)
 
 
+# What Google says of buckets that are there already: the store's, and those that inputs are in.
+#
+# Source of the answers: https://cloud.google.com/storage/docs/json_api/v1/buckets, seen November 2026.
+
+
+BUCKET = "the store's bucket"
+
+INPUTS = "bucket of inputs"
+
+STORAGE = "storage.googleapis.com"
+
+OF_OLD_VERSIONS = frozenset({"numNewerVersions", "daysSinceNoncurrentTime", "noncurrentTimeBefore"})
+"""Conditions of a lifecycle rule that hold for old versions alone."""
+
+EVERYONE = frozenset({"allUsers", "allAuthenticatedUsers"})
+
+GRANTING: Mapping[str, Sequence[str]] = {
+    "roles/storage.legacyBucketOwner": ("storage.buckets.getIamPolicy", "storage.buckets.setIamPolicy")
+}
+"""What whoever runs `pulumi up` needs on a bucket to add the grants of the stack's pods, by roles that have it
+(cloud.google.com/storage/docs/access-control/iam-roles, seen November 2026)."""
+
+NEEDED: Mapping[str, Sequence[str]] = {
+    **GRANTING,
+    "roles/storage.objectViewer": ("storage.objects.list", "storage.objects.get"),
+}
+"""The same of the store's bucket, whose results are read, too."""
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    """A bucket, what it is for, how Google is asked about it, and what Google says of it."""
+
+    name: str
+    subject: str
+    google: Google
+    properties: Mapping[str, Any]
+
+
+_BucketCheck = Callable[[_Bucket], Iterable[Observation]]
+
+
+def bucket_probes(stack: Stack, request: Request) -> Iterator[Probe]:
+    """What is checked of the buckets that the stack does not create. Those without grants of the stack's are their
+    owners' alone.
+    """
+    if isinstance(store := request.store, ExistingGcsStore):
+        check = partial(_check_store, stack, store)
+        yield Probe(
+            BUCKET, partial(_ask_of_bucket, stack, BUCKET, store.bucket, check, "there, and closed to strangers")
+        )
+    folders: dict[str, set[str]] = {}
+    for access in request.inputs:
+        if access.data.grants:
+            folders.setdefault(access.data.bucket, set()).add(access.data.folder)
+    for name, below in folders.items():
+        check = partial(_check_inputs, stack, below)
+        yield Probe(
+            INPUTS, partial(_ask_of_bucket, stack, INPUTS, name, check, "there, and takes grants of the stack's")
+        )
+
+
+def _ask_of_bucket(stack: Stack, subject: str, name: str, check: _BucketCheck, good: str) -> Iterator[Observation]:
+    see = _see_bucket(name)
+    try:
+        google = of_stack(stack)
+        bucket = _Bucket(name, subject, google, google.get(STORAGE, f"storage/v1/b/{name}"))
+    except (NoCredentialsError, UnreachableError) as error:
+        yield unknown(subject, f"`{name}` was not asked for: {error}", see)
+    except RefusedError as error:
+        # Google answers the same for a bucket that is not there and for one that the user may not see.
+        reason = "is not there, or you may not see it" if error.status in {403, 404} else "could not be read"
+        yield wrong(subject, f"`{name}` {reason} ({error})", see)
+    else:
+        yield from list(check(bucket)) or [fine(subject, f"`{name}` is {good}")]
+
+
+def _check_store(stack: Stack, store: ExistingGcsStore, bucket: _Bucket) -> Iterator[Observation]:
+    yield from _losses(store, bucket)
+    if bucket.properties.get("retentionPolicy"):
+        reason = "has a retention policy: Jobs could neither replace nor rename a file"
+        yield wrong(BUCKET, f"`{bucket.name}` {reason}", _see_bucket(bucket.name), "Take another bucket")
+    yield from _hindrances(bucket, of_folder=bool(store.root))
+    yield from _distances(stack, bucket, "Take a bucket in {region}, or put the cluster in {location}")
+    purpose = "`pulumi up` adds the grants of the stack's pods there, and reads their results"
+    yield from pass_on(_granting(bucket, NEEDED, purpose, "The bucket's owner has to run it"), BUCKET)
+    if not _is_uniform(bucket):
+        yield _not_uniform(bucket, "Google refuses a grant on one folder there, and a single object can be public")
+    yield from pass_on(_strangers(bucket), BUCKET)
+
+
+def _check_inputs(stack: Stack, folders: set[str], bucket: _Bucket) -> Iterator[Observation]:
+    of_folder = "" not in folders
+    yield from _hindrances(bucket, of_folder=of_folder)
+    yield from _distances(stack, bucket, "Copy the data into a bucket in {region}")
+    purpose = "`pulumi up` adds the grants of the stack's pods there"
+    advice = "The bucket's owner has to run it, or grants by hand what the pods need: then write `grants: false`"
+    yield from pass_on(_granting(bucket, GRANTING, purpose, advice), INPUTS)
+    if of_folder and not _is_uniform(bucket):
+        yield _not_uniform(bucket, "Google refuses a grant on one folder there")
+
+
+def _see_bucket(bucket: str) -> str:
+    return f"gcloud storage buckets describe gs://{bucket}"
+
+
+def _is_uniform(bucket: _Bucket) -> bool:
+    return is_true(at(bucket.properties, "iamConfiguration", "uniformBucketLevelAccess", "enabled"))
+
+
+def _not_uniform(bucket: _Bucket, why: str) -> Observation:
+    return wrong(
+        bucket.subject,
+        f"`{bucket.name}` has no uniform access: {why}",
+        f"gcloud storage buckets update gs://{bucket.name} --uniform-bucket-level-access",
+        "Its owner decides: from then on ACLs of objects let nobody in any more",
+    )
+
+
+def _strangers(bucket: _Bucket) -> Iterator[Observation]:
+    """Whether the bucket lets everyone in; `publicAccessPrevention` overrides both of the ways in."""
+    if at(bucket.properties, "iamConfiguration", "publicAccessPrevention") == "enforced":
+        return
+    policy = bucket.google.get(STORAGE, f"storage/v1/b/{bucket.name}/iam", optionsRequestedPolicyVersion="3")
+    for binding in mappings(policy.get("bindings")):
+        for member in sorted(EVERYONE & set(texts(binding.get("members")))):
+            role = text(binding.get("role"))
+            yield wrong(
+                BUCKET,
+                f"`{bucket.name}` is public: {member} has {role} on it, and would on all results",
+                f"gcloud storage buckets remove-iam-policy-binding gs://{bucket.name} --member={member} "
+                f"--role={role}",
+            )
+
+
+def _losses(store: ExistingGcsStore, bucket: _Bucket) -> Iterator[Observation]:
+    """Rules of the bucket that delete what Jobs write."""
+    for rule in mappings(at(bucket.properties, "lifecycle", "rule")):
+        condition = mapping(rule.get("condition"))
+        prefixes, folder = texts(condition.get("matchesPrefix")), f"{store.root}/" if store.root else ""
+        meets = not prefixes or any(folder.startswith(prefix) or prefix.startswith(folder) for prefix in prefixes)
+        only_old = condition.get("isLive") is False or OF_OLD_VERSIONS & condition.keys()
+        if at(rule, "action", "type") == "Delete" and meets and not only_old:
+            words = ", ".join(f"{name}: {value}" for name, value in sorted(condition.items()))
+            yield wrong(
+                BUCKET,
+                f"a lifecycle rule of `{bucket.name}` deletes objects ({words}), results of Jobs included",
+                _see_bucket(bucket.name),
+                "Take another bucket, or have its owner leave the folder out of the rule",
+            )
+
+
+def _hindrances(bucket: _Bucket, *, of_folder: bool) -> Iterator[Observation]:
+    """Settings of the bucket with which pods cannot mount it, or perhaps not one of its folders."""
+    if at(bucket.properties, "billing", "requesterPays"):
+        reason = "lets the requester pay, which mounts do not do"
+        yield wrong(bucket.subject, f"`{bucket.name}` {reason}", _see_bucket(bucket.name), "Take another bucket")
+    if of_folder and is_true(at(bucket.properties, "hierarchicalNamespace", "enabled")):
+        yield unknown(
+            bucket.subject,
+            f"`{bucket.name}` has a hierarchical namespace: whether a grant on the objects of one folder is "
+            "enough to mount it is seen in `pulumi up`, by its first Job",
+        )
+
+
+def _distances(stack: Stack, bucket: _Bucket, advice: str) -> Iterator[Observation]:
+    location = text(bucket.properties.get("location")).lower()
+    # Others are of several regions, whose names the catalogue does not have.
+    if location not in regions():
+        return
+    for cluster in stack.of_type(nodes.CLUSTER):
+        region = region_of(text(cluster.properties.get("location")))
+        if region != location:
+            yield wrong(
+                bucket.subject,
+                f"`{bucket.name}` is in {location} and the cluster {stack.called(cluster)} in {region}: what its "
+                f"pods read{' and write' if bucket.subject == BUCKET else ''} crosses regions, which is slow and "
+                "billed by the GiB",
+                _see_bucket(bucket.name),
+                advice.format(region=region, location=location),
+            )
+
+
+def _granting(
+    bucket: _Bucket, needed: Mapping[str, Sequence[str]], purpose: str, advice: str
+) -> Iterator[Observation]:
+    query = "&".join(f"permissions={name}" for permissions in needed.values() for name in permissions)
+    answer = bucket.google.get(STORAGE, f"storage/v1/b/{bucket.name}/iam/testPermissions?{query}")
+    for role, permissions in needed.items():
+        if missing := [name for name in permissions if name not in texts(answer.get("permissions"))]:
+            yield wrong(
+                bucket.subject,
+                f"you lack {' and '.join(missing)} on `{bucket.name}`: {purpose}",
+                f"gcloud storage buckets add-iam-policy-binding gs://{bucket.name} --member=user:<you> "
+                f"--role={role}",
+                advice,
+            )
+
+
 # What copies to and from buckets, and what they have.
 
 
@@ -327,7 +565,7 @@ def objects(configuration: Mapping[str, Any], bucket: str, prefix: str) -> dict[
     try:
         google = signed_in({key: configuration[key] for key in CREDENTIALS if key in configuration})
         while True:
-            answer = google.get("storage.googleapis.com", f"storage/v1/b/{quote(bucket)}/o", **query)
+            answer = google.get(STORAGE, f"storage/v1/b/{quote(bucket)}/o", **query)
             for entry in mappings(answer.get("items")):
                 digest = base64.b64decode(text(entry.get("md5Hash"))).hex()
                 time = int(datetime.fromisoformat(text(entry["updated"])).timestamp())

@@ -8,7 +8,7 @@ import json
 import sqlite3
 from collections.abc import Generator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from pathlib import Path
@@ -21,7 +21,8 @@ import pytest
 from infra.clouds.gcp import doctor, google_api
 from infra.review.facts import Observation, Quota, State
 from infra.review.stack import Resource, Stack
-from infra.schema.request import Request
+from infra.schema.inputs import data_at
+from infra.schema.request import InputAccess, Request
 from infra.settings.loading import load
 from tests.support.gcp import raw
 
@@ -131,7 +132,7 @@ def google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[Google]
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "ya29.token")
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
-    doctor.forget()
+    google_api.forget()
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         monkeypatch.setattr(
             google_api, "ADDRESS", f"http://127.0.0.1:{server.server_address[1]}/{{host}}/{{path}}"
@@ -140,7 +141,7 @@ def google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[Google]
         thread.start()
         yield served
         server.shutdown()
-    doctor.forget()
+    google_api.forget()
 
 
 def stack(project: str = "mine", *quotas: Quota) -> Stack:
@@ -271,7 +272,7 @@ def test_without_credentials_the_rest_is_unknown(
     ]
     file = tmp_path / "application_default_credentials.json"
     file.write_text('{"type": "something_else"}', encoding="utf-8")
-    doctor.forget()
+    google_api.forget()
     ((said, _),) = of(examined(stack())[State.WRONG], doctor.SIGN_IN)
     assert str(file) in said
 
@@ -294,7 +295,7 @@ def test_a_login_that_has_ended_is_told_apart_from_a_network_that_is_away(
 
     (tmp_path / "gone").write_text("token", encoding="utf-8")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    doctor.forget()
+    google_api.forget()
     observations = examined(stack())
     assert of(observations[State.WRONG], doctor.SIGN_IN) == []
     assert "cannot be reached" in of(observations[State.UNKNOWN], doctor.SIGN_IN)[0][0]
@@ -318,7 +319,7 @@ def examined_bucket(google: Google, folder: str = "vision", **bucket: Any) -> di
         },
     )
     google.answers.setdefault(
-        f"{STORED}/iam/testPermissions", (200, {"permissions": [*chain(*doctor.NEEDED.values())]})
+        f"{STORED}/iam/testPermissions", (200, {"permissions": [*chain(*google_api.NEEDED.values())]})
     )
     store = {"kind": "existing-gcs", "bucket": "team-data", "folder": folder}
     request = load(raw(lambda values: values.update(store=store))).request
@@ -326,7 +327,7 @@ def examined_bucket(google: Google, folder: str = "vision", **bucket: Any) -> di
     cluster = Resource("urn:dev", "gcp:container/cluster:Cluster", "dev", {"location": "us-central1"})
     with_cluster = Stack("dev", {**subject.resources, cluster.urn: cluster}, subject.configuration)
     return {
-        state: [entry for entry in observations if entry.subject == doctor.BUCKET]
+        state: [entry for entry in observations if entry.subject == google_api.BUCKET]
         for state, observations in examined(with_cluster, request).items()
     }
 
@@ -343,7 +344,7 @@ def test_a_bucket_that_nobody_may_see_is_wrong(google: Google) -> None:
     google.answers[STORED] = refusal(403, "does not have storage.buckets.get access")
     store = {"kind": "existing-gcs", "bucket": "team-data", "folder": "vision"}
     request = load(raw(lambda values: values.update(store=store))).request
-    ((said, mend),) = of(examined(stack(), request)[State.WRONG], doctor.BUCKET)
+    ((said, mend),) = of(examined(stack(), request)[State.WRONG], google_api.BUCKET)
     assert "is not there, or you may not see it" in said
     assert mend == "gcloud storage buckets describe gs://team-data"
 
@@ -374,3 +375,54 @@ def test_who_may_not_grant_on_the_bucket_is_told_what_its_owner_has_to_do(google
     assert "storage.buckets.setIamPolicy" in granting.said
     assert granting.mend.startswith("gcloud storage buckets add-iam-policy-binding gs://team-data")
     assert reading.mend.endswith("--role=roles/storage.objectViewer")
+
+
+PHOTOS = "storage.googleapis.com/storage/v1/b/photos"
+
+
+def examined_inputs(google: Google, *urls: str, grants: bool = True, **bucket: Any) -> list[Observation]:
+    """What is said of the bucket of inputs; ``bucket`` are keys of Google's answer that differ from a good one."""
+    good = {"location": "US-CENTRAL1", "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}}}
+    google.answers.setdefault(PHOTOS, (200, {"name": "photos", **good, **bucket}))
+    permissions = {"permissions": [*chain(*google_api.GRANTING.values())]}
+    google.answers.setdefault(f"{PHOTOS}/iam/testPermissions", (200, permissions))
+    inputs = [InputAccess(data_at("images", url, grants=grants), ["cpu"], ()) for url in urls]
+    cluster = Resource("urn:dev", "gcp:container/cluster:Cluster", "dev", {"location": "us-central1"})
+    subject = Stack("dev", {cluster.urn: cluster}, stack().configuration)
+    observations = examined(subject, replace(load(raw()).request, inputs=inputs))
+    return [entry for state in State for entry in observations[state] if entry.subject == google_api.INPUTS]
+
+
+def test_a_bucket_that_takes_the_grants_of_inputs_is_fine_and_told_once(google: Google) -> None:
+    (observation,) = examined_inputs(google, "gs://photos/train", "gs://photos/labels")
+    assert observation.state == State.FINE
+
+
+@pytest.mark.parametrize(
+    ("bucket", "words"),
+    [
+        ({"iamConfiguration": {}}, "no uniform access"),
+        ({"location": "EUROPE-WEST4"}, "is in europe-west4"),
+        ({"billing": {"requesterPays": True}}, "requester pay"),
+    ],
+)
+def test_what_keeps_pods_from_a_bucket_of_inputs_is_said(
+    google: Google, bucket: dict[str, Any], words: str
+) -> None:
+    (observation,) = examined_inputs(google, "gs://photos/train", **bucket)
+    assert observation.state == State.WRONG
+    assert words in observation.said
+
+
+def test_who_may_not_grant_on_a_bucket_of_inputs_is_told_how_to_do_without(google: Google) -> None:
+    google.answers[f"{PHOTOS}/iam/testPermissions"] = (200, {})
+    (observation,) = examined_inputs(google, "gs://photos/train")
+    assert "storage.buckets.setIamPolicy" in observation.said
+    assert "grants: false" in observation.advice
+
+
+def test_a_bucket_whose_owner_grants_is_not_asked_about(google: Google) -> None:
+    google.answers[PHOTOS] = refusal(403, "does not have storage.buckets.get access")
+    assert examined_inputs(google, "gs://photos/train", grants=False) == []
+    (observation,) = examined_inputs(google, "gs://photos/train")
+    assert observation.state == State.WRONG
