@@ -40,7 +40,14 @@ COPY = 'copy it into the store with `make put`, and write its folder there: `"{s
 
 
 class ListingError(Exception):
-    """A bucket could not be listed; the text says why."""
+    """A bucket could not be listed; the text says why.
+
+    ``refused`` says that it was the cloud that refused: there is no such bucket, or it may not be seen.
+    """
+
+    def __init__(self, reason: str, *, refused: bool = False) -> None:
+        super().__init__(reason)
+        self.refused = refused
 
 
 @dataclass(frozen=True)

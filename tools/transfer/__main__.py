@@ -2,7 +2,6 @@
 
 import contextlib
 import shlex
-import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -15,20 +14,16 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from infra.pipelines.discovery import pipeline_names
-from infra.review.stack import text
 from offline.engine.stack_config import ConfigError, stack_config
 from tools import pulumi_cli
 from tools.history.comparison import HistoryError
-from tools.history.live import places_of
-from tools.show import ShowError, reader_pod
+from tools.show import ShowError
 from tools.transfer.buckets import bucket_of
 from tools.transfer.files import File, TransferError, local_files, to_copy
-from tools.transfer.pods import MountedStore, Transfer
+from tools.transfer.pods import Transfer
+from tools.transfer.stores import mounted, url_of
 
 ROOT = Path(__file__).resolve().parents[2]
-
-SECONDS = 6 * 3600
-"""After which the cluster itself ends a pod that copies."""
 
 
 def main(
@@ -43,8 +38,7 @@ def main(
     try:
         _check(way, stack, source, target)
         outputs = pulumi_cli.outputs_of(stack)
-        if not (store := text(outputs.get("store"))):
-            raise TransferError(f"the stack {stack} has no store: `pulumi up -s {stack}` has not ended well yet")
+        store = url_of(stack, outputs)
         transfer = _put if way == "put" else _get
         again = shlex.join(["make", way, f"STACK={stack}", f"FROM={source}", f"TO={target}", "FORCE=1"])
         transfer(console, _Request(stack, store, source, target, force, again), [*outputs, *pipeline_names()])
@@ -92,7 +86,7 @@ def _put(console: Console, request: _Request, taken: Sequence[str]) -> None:
         if names:
             bucket.copy(str(place), bucket.at(path), folder=place.is_dir())
     else:
-        with _mounted(request.stack) as store:
+        with mounted(request.stack) as store:
             names = to_copy(files, store.files(path), force=request.force, again=request.again)
             if names:
                 with _progress(console, files, names) as advance:
@@ -112,7 +106,7 @@ def _get(console: Console, request: _Request, _taken: Sequence[str]) -> None:
                 place.mkdir(exist_ok=True)
             bucket.copy(bucket.at(path), str(place), folder=folder)
     else:
-        with _mounted(request.stack) as store:
+        with mounted(request.stack) as store:
             files = store.files(path)
             place, names = _local_place(request, path, files)
             if names:
@@ -140,15 +134,6 @@ def _path_in_store(text_of_path: str, name: str) -> str:
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise TransferError(f"{text_of_path!r} is no path below the root of the store: write `data/scans`")
     return path.as_posix()
-
-
-@contextlib.contextmanager
-def _mounted(stack: str) -> Generator[MountedStore]:
-    """The store as a pod has it mounted, which goes again. Raises HistoryError, ShowError, CliError."""
-    with tempfile.TemporaryDirectory(prefix="slipway-transfer-") as temporary:
-        reader, _ = places_of(stack, pulumi_cli.resources_of(stack), Path(temporary))
-        with reader_pod(reader, SECONDS) as (pod, mount):
-            yield MountedStore([*reader.kubectl, "exec", "-i", pod, "--"], mount)
 
 
 @contextlib.contextmanager

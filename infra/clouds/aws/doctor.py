@@ -566,4 +566,5 @@ def objects(account: Account, bucket: str, prefix: str) -> dict[str, StoredObjec
                 return listing
             more = {"ContinuationToken": answer["NextContinuationToken"]}
     except (ClientError, _FailedError) as error:
-        raise ListingError(f"{error}; sign in: {account.login}") from error
+        refused = isinstance(error, ClientError)
+        raise ListingError(f"{error}; sign in: {account.login}", refused=refused) from error

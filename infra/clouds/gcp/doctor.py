@@ -17,6 +17,7 @@ from infra.accelerators import TIMEOUTS, AcceleratorFiles, Prices, RefreshError
 from infra.clouds.gcp import nodes
 from infra.clouds.gcp.catalogue import is_zone, regions
 from infra.clouds.gcp.google_api import (
+    LOGIN,
     Google,
     NoCredentialsError,
     RefusedError,
@@ -41,7 +42,6 @@ SERVICE = "gcp:projects/service:Service"
 FIRST_SERVICES = ("serviceusage.googleapis.com", "cloudresourcemanager.googleapis.com")
 """The APIs through which the stack switches on the others; docs/gcp.md has them."""
 
-LOGIN = "gcloud auth application-default login"
 SIGN_IN, PROJECT, APIS, ROLES = "Google Cloud sign-in", "Google Cloud project", "Google Cloud APIs", "roles"
 OFFERS = "machine types in their zones"
 

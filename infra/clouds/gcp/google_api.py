@@ -32,6 +32,8 @@ from infra.schema.request import Request
 
 
 ADDRESS = "https://{host}/{path}"
+LOGIN = "gcloud auth application-default login"
+
 METADATA = "http://metadata.google.internal"
 """The server that gives machines on Google Cloud their credentials."""
 
@@ -574,5 +576,7 @@ def objects(configuration: Mapping[str, Any], bucket: str, prefix: str) -> dict[
             query["pageToken"] = text(answer.get("nextPageToken"))
             if not query["pageToken"]:
                 return listing
-    except (NoCredentialsError, UnreachableError, RefusedError) as error:
-        raise ListingError(f"{error}; sign in: gcloud auth application-default login") from error
+    except RefusedError as error:
+        raise ListingError(f"{error}; sign in: {LOGIN}", refused=True) from error
+    except (NoCredentialsError, UnreachableError) as error:
+        raise ListingError(f"{error}; sign in: {LOGIN}") from error
