@@ -436,8 +436,15 @@ class Platform:
     ingress_controller: IngressController | None = None
     """What people outside reach its apps through; None: it has no Ingress controller."""
     input_volume: "Callable[[Data], k8s.core.v1.VolumeArgs] | None" = None
-    """The volume, named `Data.volume`, that mounts data of a bucket read-only in a pod that has the store mounted:
-    the pod needs no more for it. None: the cluster mounts no bucket but that of the store."""
+    """The volume, named `Data.volume`, that mounts data of a bucket read-only in a pod that has the store mounted.
+    None: the cluster mounts no bucket but that of the store."""
+    store_beside: "Callable[[int], Store] | None" = None
+    """The store as a pod has it that mounts so many of these volumes, too: with the annotations and sidecar that
+    all of them need. None: the pod needs no more for them."""
+
+    def store_with(self, inputs: int) -> Store:
+        """The store as a pod has it that mounts so many buckets of inputs, too."""
+        return self.store_beside(inputs) if inputs and self.store_beside else self.store
 
     @property
     def declares_cluster_objects(self) -> bool:

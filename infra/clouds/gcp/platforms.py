@@ -1,14 +1,14 @@
 """Everything on Google Cloud, its registry of images too, and each of its clusters as a `Platform`."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pulumi
 import pulumi_gcp as gcp
-import pulumi_kubernetes as k8s
 
 from infra.clouds.gcp import autopilot
 from infra.clouds.gcp.catalogue import allocatable, region_of
@@ -44,6 +44,7 @@ from infra.clouds.gcp.store import (
     StoreBucketArgs,
     StoreFolder,
     access_logs,
+    beside,
     filestore_instance,
     filestore_store,
     filestore_volume,
@@ -54,7 +55,6 @@ from infra.clouds.gcp.store import (
 from infra.platform import (
     BUILDER,
     Collector,
-    Data,
     Egress,
     Platform,
     Pool,
@@ -384,7 +384,7 @@ class _Access:
     teams: Mapping[str, TeamAccess]
     apps: Mapping[str, WorkloadIdentity] = field(default_factory=dict[str, WorkloadIdentity])
     volumes: Sequence[pulumi.Resource] = ()
-    input_volume: Callable[[Data], k8s.core.v1.VolumeArgs] | None = None
+    mounts_inputs: bool = False
 
 
 def _bucket(
@@ -436,7 +436,7 @@ def _bucket(
         app.service_account: workload_identity(replace(stacks, service_account=app.service_account, app=app))
         for app in request.apps
     }
-    return _Access(store, identity, teams, apps, input_volume=input_volume)
+    return _Access(store, identity, teams, apps, mounts_inputs=True)
 
 
 def _in_clusters(request: Request, access: _Access, clusters: Iterable[str]) -> dict[str, _Access]:
@@ -490,7 +490,8 @@ def _platform(
         teams=access.teams,
         app_annotations={name: app.annotations for name, app in access.apps.items() if app.annotations},
         collector=COLLECTOR,
-        input_volume=access.input_volume,
+        input_volume=input_volume if access.mounts_inputs else None,
+        store_beside=partial(beside, store=access.store) if access.mounts_inputs else None,
     )
 
 

@@ -9,11 +9,12 @@ import pulumi_kubernetes as k8s
 
 from infra.clouds.gcp.identity import Key
 from infra.clouds.gcp.network import INSTANCE_LIMIT, bucket_name, resource_name
+from infra.clouds.gcp.settings import GCS_FUSE_INPUT as INPUT
 from infra.clouds.gcp.settings import GCS_FUSE_SIDECAR as SIDECAR
 from infra.clouds.gcp.settings import FilestoreStore, GcsStore
 from infra.objects import file_system_store, file_system_volume
 from infra.platform import POD_USER, Data, Resources, Store
-from infra.schema.names import KUBERNETES_NAME_LIMIT, spell
+from infra.schema.names import KUBERNETES_NAME_LIMIT
 from infra.schema.quantities import mebibytes
 
 DRIVER = "gcsfuse.csi.storage.gke.io"
@@ -53,13 +54,19 @@ def input_volume(data: Data) -> k8s.core.v1.VolumeArgs:
     """A folder of a further bucket, or the whole of it, as pods that only read it mount it."""
     options = f"{INPUT_OPTIONS},only-dir={data.folder}" if data.folder else INPUT_OPTIONS
     return k8s.core.v1.VolumeArgs(
-        name=spell(KUBERNETES_NAME_LIMIT, "input", data.name),
+        name=data.volume,
         csi=k8s.core.v1.CSIVolumeSourceArgs(
             driver=DRIVER,
             read_only=True,
             volume_attributes={"bucketName": data.bucket, "mountOptions": options},
         ),
     )
+
+
+def beside(inputs: int, store: Store) -> Store:
+    """``store`` as a pod has it that mounts so many inputs, too: the sidecar runs a process for each."""
+    sidecar = replace(SIDECAR, cpu=SIDECAR.cpu + inputs * INPUT.cpu, memory=SIDECAR.memory + inputs * INPUT.memory)
+    return replace(store, sidecar=sidecar, pod_annotations=annotations(sidecar))
 
 
 def annotations(sidecar: Resources) -> Mapping[str, str]:

@@ -519,22 +519,24 @@ def input_problem(data: Data, cluster: str, request: Request) -> tuple[str, str]
     if isinstance(store, FilestoreStore):
         reason = "pods mount a file system there, and have no identity that a bucket could let in"
         return f"the store is `kind: filestore`: {reason}", COPY
-    folder = _in_store(data, store)
-    if folder is None:
-        return None
-    fix = f'write `"{{store}}/{folder}"`' if folder else "name a folder of it, as `{store}/<folder>`"
-    return "it is in the store, which pods have mounted", fix
+    if isinstance(store, ExistingGcsStore) and data.bucket == store.bucket:
+        return _beside(data, store.root)
+    if isinstance(store, GcsStore) and data.bucket == store.bucket:
+        return _beside(data, "")
+    return None
 
 
-def _in_store(data: Data, store: object) -> str | None:
-    """The folder of the store that ``data`` is, empty for all of it; None where it is elsewhere."""
-    if isinstance(store, GcsStore):
-        return data.folder if data.bucket == store.bucket else None
-    if not isinstance(store, ExistingGcsStore) or data.bucket != store.bucket:
-        return None
-    if not store.root or data.folder == store.root:
-        return data.folder.removeprefix(store.root)
-    return data.folder.removeprefix(f"{store.root}/") if data.folder.startswith(f"{store.root}/") else None
+def _beside(data: Data, root: str) -> tuple[str, str] | None:
+    """Reason and fix where ``data`` in the bucket of the store is not beside its folder, ``root``."""
+    inside, outside = f"{data.folder}/".lstrip("/"), f"{root}/".lstrip("/")
+    if inside.startswith(outside):
+        folder = inside.removeprefix(outside).strip("/")
+        fix = f'write `"{{store}}/{folder}"`' if folder else "name a folder of it, as `{store}/<folder>`"
+        return "it is in the store, which pods have mounted", fix
+    if outside.startswith(inside):
+        reason = "the store is a folder of it, so that every result would change what it is"
+        return reason, f"name a folder beside `{root}`"
+    return None
 
 
 __all__ = ["CHECKS", "input_problem", "provider_problems"]

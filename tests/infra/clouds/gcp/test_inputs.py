@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from infra.clouds.gcp.catalogue import sidecar
 from infra.clouds.gcp.emulator import Emulator
 from infra.clouds.gcp.platforms import platforms
 from infra.clouds.gcp.review import identities
@@ -99,6 +100,11 @@ def test_data_is_mounted_read_only_and_asked_for_once() -> None:
     assert csi.volume_attributes["bucketName"] == "photos"
     assert {"only-dir=train", "metadata-cache:ttl-secs:-1"} <= set(options)
     assert "metadata-cache:ttl-secs:0" in MOUNT_OPTIONS.split(",")
+    # The sidecar of such a pod runs one process more.
+    grown = platform.store_with(2)
+    assert grown.sidecar.memory > platform.store_with(1).sidecar.memory > platform.store_with(0).sidecar.memory
+    assert sidecar(grown.pod_annotations) == grown.sidecar
+    assert platform.store_with(0) is platform.store
     whole = platform.input_volume(data_at("all", "gs://photos")).csi
     assert "only-dir" not in whole.volume_attributes["mountOptions"]
 
@@ -115,6 +121,8 @@ def test_a_stack_without_inputs_has_the_grants_of_the_store_alone() -> None:
         ("gs://photos", {"kind": "filestore", "location": "us-central1-a", "size": "1Ti"}, "make put"),
         ("gs://team-data/vision/slipway/raw", EXISTING, '"{store}/raw"'),
         ("gs://team-data/vision/slipway", EXISTING, "{store}/<folder>"),
+        ("gs://team-data/vision", EXISTING, "beside"),
+        ("gs://team-data", EXISTING, "beside"),
         ("gs://team-data/raw", {**EXISTING, "folder": "/"}, '"{store}/raw"'),
         ("gs://ours/raw", {"kind": "gcs", "location": "us-central1", "bucket": "ours"}, '"{store}/raw"'),
     ],
@@ -125,7 +133,7 @@ def test_what_pods_cannot_mount_is_refused(url: str, store: dict[str, Any] | Non
     assert fix in problem[1]
 
 
-@pytest.mark.parametrize("url", ["gs://photos", "gs://team-data/vision/slipway2", "gs://team-data/vision"])
+@pytest.mark.parametrize("url", ["gs://photos", "gs://team-data/vision/slipway2", "gs://team-data/other"])
 def test_other_buckets_and_folders_can_be_mounted(url: str) -> None:
     assert CLOUDS["gcp"].input_problem(data_at("images", url), "dev", request_of(EXISTING)) is None
 
