@@ -19,7 +19,7 @@ from infra.pipelines.contract import (
 )
 from infra.pipelines.pods import ProgramMount
 from infra.pipelines.results import Result
-from infra.platform import Data, Platform, Pool, Priority, Resources
+from infra.platform import Data, Platform, Pool, Priority, Resources, Store
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 # A service of a pipeline: what runs beside its steps, where, with what, and who may connect to it.
@@ -250,6 +250,11 @@ class Step:
     search: Search | None = None
     priority: Priority = "normal"
     data: Mapping[str, Data] = field(default_factory=dict[str, Data])
+
+    @property
+    def store(self) -> Store:
+        """The store as its pods have it, which mount the buckets of its data, too."""
+        return self.platform.store_with(sum(not data.in_store for data in self.data.values()))
 
     @property
     def pods(self) -> int:

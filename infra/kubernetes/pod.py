@@ -216,7 +216,7 @@ def template(
     annotations = {
         # Moving a training to another node to save a node costs more than it saves.
         **({} if step.pool.movable else {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}),
-        **(step.platform.store.pod_annotations if step.uses_store else {}),
+        **(step.store.pod_annotations if step.uses_store else {}),
     }
     return k8s.core.v1.PodTemplateSpecArgs(
         metadata=k8s.meta.v1.ObjectMetaArgs(

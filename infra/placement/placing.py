@@ -378,7 +378,7 @@ def room(step: Step, staying: Iterable[Resident] = ()) -> int:
     At least one, where nothing stays on the pool: what is too large for a node is refused elsewhere. Of a step on
     several nodes there is one pod a node.
     """
-    sidecar = step.platform.store.sidecar if step.uses_store else Resources(cpu=0, memory=0)
+    sidecar = step.store.sidecar if step.uses_store else Resources(cpu=0, memory=0)
     beside = [resident for resident in staying if resident.pool == step.pool.name]
     wanted = total([step.resources, sidecar])
     most = 1 if step.nodes else sys.maxsize

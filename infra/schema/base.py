@@ -339,3 +339,6 @@ class StoreSettings(Model):
 
     sidecar: ClassVar[Resources] = Resources(cpu=0, memory=0)
     """What its mount adds to a pod's requests."""
+
+    beside: ClassVar[Resources] = Resources(cpu=0, memory=0)
+    """What each bucket of an input that a pod mounts, too, adds to that."""

@@ -400,6 +400,7 @@ class GcsStore(StoreSettings):
     other_names: ClassVar[Mapping[str, str]] = {"region": "location"}
 
     sidecar: ClassVar[Resources] = GCS_FUSE_SIDECAR
+    beside: ClassVar[Resources] = GCS_FUSE_INPUT
 
     kind: Literal["gcs"] = Field(description="`gcs`: a Cloud Storage bucket.")
     bucket: str | None = Field(default=None, description="Bucket name; default: `<project>-slipway-<stack>`.")
@@ -433,6 +434,7 @@ class ExistingGcsStore(StoreSettings):
     FUSE. The stack neither creates nor deletes the bucket, nor changes its settings: it adds grants of its own."""
 
     sidecar: ClassVar[Resources] = GCS_FUSE_SIDECAR
+    beside: ClassVar[Resources] = GCS_FUSE_INPUT
 
     kind: Literal["existing-gcs"] = Field(description="`existing-gcs`: a Cloud Storage bucket that you have.")
     bucket: str = Field(description="Its name, without `gs://`. It may be another project's.")

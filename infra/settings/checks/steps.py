@@ -13,9 +13,11 @@ from infra.pipelines.contract import (
     Supplement,
     placements,
     residents,
+    total,
 )
 from infra.pipelines.discovery import lacked_by, mounts_store, supplements
 from infra.pipelines.images import GPU_IMAGE
+from infra.pipelines.inputs import data_of
 from infra.platform import Resources
 from infra.schema.base import PoolSettings
 from infra.schema.problems import Finding, Path, did_you_mean, key_of, listed
@@ -425,11 +427,19 @@ def _mounting(draft: Draft) -> set[int]:
     return {id(app.placed_by) for app in _apps(draft) if mounts_store(app)}
 
 
+def _mounted_buckets(placed: PodSettings, draft: Draft) -> int:
+    """How many buckets of inputs the pods mount that ``placed`` places."""
+    sections = [(name, settings) for name, settings in draft.pipelines.items() if data_of(settings)]
+    steps = [step for section in sections for step in steps_if_any(*section) if step.placed_by is placed]
+    return max((sum(not data.in_store for data in step.data.values()) for step in steps), default=0)
+
+
 def _amounts(at: Path, placed: PodSettings, target: Target, node: Resources, draft: Draft) -> Iterator[Finding]:
     cluster = draft.clusters[str(target.at[1])]
     # Services and some apps do not mount the store. That of another stack is not in this file, and so not wrong.
     mounts = isinstance(placed, StepSettings) or id(placed) in _mounting(draft)
-    store = draft.store.sidecar if draft.store else cluster.sidecar
+    buckets = [draft.store.beside] * _mounted_buckets(placed, draft) if draft.store else []
+    store = total([draft.store.sidecar, *buckets]) if draft.store else cluster.sidecar
     sidecar = (store if mounts else None) or Resources(cpu=0, memory=0)
     mount: tuple[Path, ...] = (("store", "kind"),) if mounts and not cluster.other_stack else ()
     amounts = {

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +14,14 @@ from infra.clouds.gcp.review import identities
 from infra.clouds.gcp.store import MOUNT_OPTIONS
 from infra.clouds.registry import CLOUDS
 from infra.platform import Data
-from infra.review.stack import Resource, at, text
+from infra.review.stack import JOB, Resource, at, mapping, mappings, strings, text
 from infra.schema.inputs import data_at
 from infra.schema.request import InputAccess, Request
 from infra.settings.loading import load
 from tests.support.gcp import PROJECT, raw
+from tests.support.previewing import previewed
 from tests.support.recording import Recording, record
+from tests.support.refusals import the_problem
 from tests.support.reviewing import stack_of
 
 GRANT = "gcp:storage/bucketIAMMember:BucketIAMMember"
@@ -148,3 +151,53 @@ def test_a_review_says_which_folders_pods_read_and_whose_names_they_see() -> Non
     assert "list the names of all objects of gs://photos" in pods.may
     assert "read all objects of gs://team-data/raw" in pods.may
     assert "read and write the bucket's objects" in pods.may
+
+
+PIPELINE = """\
+description: Looks at photos.
+inputs: {images: {}, labels: {}, more: {}}
+steps:
+  look: {run: [python, look.py, "{labels}"]}
+  train: {run: [python, look.py, "{images}", "{labels}", "{more}"]}
+"""
+
+
+def with_pipeline(folder: Path, **steps: Any) -> dict[str, Any]:
+    """Settings of a pipeline whose step `train` reads two buckets and a folder of the store, and `look` one."""
+    (folder / "vision").mkdir(exist_ok=True)
+    (folder / "vision" / "pipeline.yaml").write_text(PIPELINE)
+    (folder / "vision" / "look.py").touch()
+    inputs = {"images": "gs://photos/train", "labels": "gs://photos/labels", "more": "{store}/more"}
+    placed = {"look": {"pool": "cpu"}, "train": {"pool": "cpu", **steps}}
+    return {"uses": str(folder / "vision"), "inputs": inputs, "steps": placed}
+
+
+def test_the_sidecar_of_a_pod_grows_with_the_buckets_that_it_mounts(tmp_path: Path) -> None:
+    stack = previewed("gcp-dev", {"pipelines": {"vision": with_pipeline(tmp_path)}})
+    templates = {
+        text(at(job.properties, "metadata", "labels", "app.kubernetes.io/component")): mapping(
+            at(job.properties, "spec", "template")
+        )
+        for job in stack.of_type(JOB)
+        if at(job.properties, "metadata", "labels", "app.kubernetes.io/name") == "vision"
+    }
+    memory = {name: sidecar(strings(at(pod, "metadata", "annotations"))).memory for name, pod in templates.items()}
+    assert memory == {"look": 768, "train": 1024}
+    volumes = mappings(at(templates["train"], "spec", "volumes"))
+    buckets = [volume for volume in volumes if at(volume, "csi", "volumeAttributes", "bucketName") == "photos"]
+    assert len(buckets) == 2
+    assert all(at(volume, "csi", "readOnly") is True for volume in buckets)
+    granted = [text(grant.properties["role"]) for grant in stack.of_type(GRANT) if grant.name.startswith("input")]
+    assert sorted(granted) == [LIST, READ, READ]
+
+
+def test_a_node_needs_room_for_what_mounts_the_buckets(tmp_path: Path) -> None:
+    def asking(memory: int) -> dict[str, Any]:
+        section = with_pipeline(tmp_path, memory=f"{memory}Mi")
+        return raw(lambda values: values.update(pipelines={"vision": section}))
+
+    node = load(raw()).clusters["dev"].pools["cpu"].node()
+    assert node is not None
+    load(asking(node.memory - 512 - 2 * 256))
+    problem = the_problem(asking(node.memory - 512 - 2 * 256 + 1))
+    assert problem.key == "slipway:pipelines.vision.steps.train.memory"
