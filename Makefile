@@ -9,7 +9,7 @@ comma := ,
 # and where it exports one of the command line.
 OPTIONS := STACK FRESH FOR BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT PICTURES \
 	PIPELINE CLOUD USES REGION GPU MANIFEST NAME CODE \
-	STEP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT REHEARSAL FROM TO FORCE
+	STEP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT REHEARSAL FROM TO FORCE CHECK
 TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
 $(foreach option,$(OPTIONS),$(if $(filter undefined,$(origin $(option))),,\
 	$(eval override $(option) := $$(value $(option)))$(eval export $(option))))
@@ -35,7 +35,7 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-TARGETS := help setup new import rehearse demo preview check doctor show put get watch logs run stop pin-images \
+TARGETS := help setup new import rehearse demo preview check doctor show put get watch logs run stop pin-images pin-inputs \
 	refresh-prices pictures \
 	test test-all test-long browser lint format bench bench-evaluation \
 	lock clean \
@@ -154,6 +154,9 @@ logs: $(VENV)/.runtime ## Print the logs of a step: STACK=gcp-dev STEP=train [FO
 
 pin-images: $(VENV)/.runtime ## Name the default images by the digests that the registry has for them
 	@$(BIN)/python -m tools.pin_images
+
+pin-inputs: $(VENV)/.runtime ## Write into a stack file what the data is that pipelines read: STACK=… [PIPELINE=…] [CHECK=1]
+	@$(BIN)/python -m tools.pin_inputs --stack="$$STACK" --pipeline="$$PIPELINE" $${CHECK:+--check}
 
 refresh-prices: $(VENV)/.runtime ## Write today's prices and zones of accelerators into their data files
 	@$(BIN)/python -m tools.refresh_prices

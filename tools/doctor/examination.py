@@ -30,7 +30,7 @@ from offline.engine.stack_config import ConfigError, Reference, load_stack, refe
 from offline.evaluation.decoding import EvaluatedStack, FailedEvaluation
 from offline.preview.revisions import evaluate_trees
 from tools import pulumi_cli
-from tools.doctor import cluster, machine
+from tools.doctor import cluster, inputs, machine
 
 FILE = "stack file"
 
@@ -98,13 +98,15 @@ def _probes(name: str, evaluated: EvaluatedStack, root: Path, pins: Mapping[str,
     if stack is None:
         return
     try:
-        raw = without_prefix(load_stack(name, root).values)
+        values = load_stack(name, root).values
     except ConfigError:
-        raw = {}
+        values = dict[str, Any]()
+    raw = without_prefix(values)
     others, settings = references(raw), _settings(name, raw, root)
     request = settings.request if settings else None
     packages = {resource.package for resource in stack.resources.values() if resource.custom} - {"pulumi"}
     yield Probe("plugins", lambda: machine.plugins(packages, pins))
+    yield from inputs.probes(name, values)
     for reference in dict.fromkeys(other.reference for other in others):
         yield Probe(f"stack {reference}", partial(of_other_stack, reference, others, root))
     installs = settings.kueue.install if settings and settings.kueue else None
