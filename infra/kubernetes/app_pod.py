@@ -407,7 +407,7 @@ def _volumes(planned: PlannedApp) -> list[k8s.core.v1.VolumeArgs]:
         for name, files in planned.folders.items()
     ]
     if planned.runs:
-        volumes.append(runs_volume(planned.runs.map_name(planned.name)))
+        volumes.append(runs_volume(planned.name))
     if app.declared.keeps_data:
         claim = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=app.object_name)
         volumes.append(k8s.core.v1.VolumeArgs(name=DATA, persistent_volume_claim=claim))

@@ -1,13 +1,13 @@
-"""What an app is told of the runs of its pipeline: with which commit a stack declared them, and on which pools.
+"""What an app is told of the runs of its pipeline: by which commit a stack declares them, and on which pools.
 
 A pod of a step cannot be told the commit: each commit would run its Job again. So the app has it, in a ConfigMap
-that is made when the runs change, and keeps what it was made with until they change again.
+that its pod reads anew while it runs. Its commit is the last one that changed something from which the runs are
+declared, so that other commits change nothing of a stack.
 """
 
-import hashlib
 import json
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,67 +17,112 @@ import pulumi_kubernetes as k8s
 
 from infra.kubernetes.run import Run
 from infra.pipelines.apps import RUNS
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
+from infra.pipelines.file.shape import NAMES
+from infra.placed import CODE, Step
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 FILE = "runs.json"
 """`{"stack": …, "commit": …, "changed": …, "runs": {<path of the result>: {"pool": …}}}`."""
 
+DECLARING = "infra"
+"""The folder whose code makes Jobs of steps."""
+
 
 @dataclass(frozen=True)
 class DeclaredRuns:
-    """The pools of a pipeline's runs, by the directories of their results below the store's root."""
+    """The pools of a pipeline's runs, by the directories of their results below the store's root.
+
+    ``sources`` are the files and folders that the pipeline and its programs are in, relative ones below the
+    repository.
+    """
 
     pools: Mapping[str, str]
+    sources: frozenset[Path]
 
     @classmethod
     def of(cls, pipeline: str, runs: Iterable[Run]) -> "DeclaredRuns":
         """Those of ``runs`` that are steps of ``pipeline`` itself."""
         steps = [run for run in runs if run.step.pipeline == pipeline and run.step.is_own]
-        return cls({run.path: run.step.pool.name for run in sorted(steps, key=lambda run: run.path)})
-
-    def map_name(self, name: str) -> str:
-        """Logical and Kubernetes name of the ConfigMap of the app ``name``: another one for other runs."""
-        digest = hashlib.sha256(json.dumps(self.pools, sort_keys=True).encode()).hexdigest()
-        return fit(f"{name}-{RUNS}-{short_digest(digest)}", KUBERNETES_NAME_LIMIT)
+        pools = {run.path: run.step.pool.name for run in sorted(steps, key=lambda run: run.path)}
+        return cls(pools, frozenset(source for run in steps for source in _sources(run)))
 
     def declare(
         self, name: str, root: Path, namespace: str, labels: Mapping[str, str], opts: pulumi.ResourceOptions
     ) -> k8s.core.v1.ConfigMap:
-        """Declares it, with the commit of the repository at ``root``."""
+        """Declares it for the app ``name``, with the commit of the repository at ``root``.
+
+        It keeps its name with other runs, so that the pod which has it mounted stays. It is not immutable: of one
+        that is, the kubelet would not look for another one of that name
+        (kubernetes.io/docs/concepts/configuration/configmap, November 2026).
+        """
+        stack = pulumi.get_stack()
+        sources = sorted({*self.sources, Path(DECLARING), Path("stacks", f"Pulumi.{stack}.yaml")})
         runs = {path: {"pool": pool} for path, pool in self.pools.items()}
-        content = {"stack": pulumi.get_stack(), **revision(root), "runs": runs}
-        # A later commit that declares the same runs did not make them.
-        kept = pulumi.ResourceOptions(ignore_changes=["data"])
+        content = {"stack": stack, **revision(root, sources), "runs": runs}
         return k8s.core.v1.ConfigMap(
-            self.map_name(name),
-            metadata=k8s.meta.v1.ObjectMetaArgs(
-                name=self.map_name(name), namespace=namespace, labels=dict(labels)
-            ),
+            map_name(name),
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=map_name(name), namespace=namespace, labels=dict(labels)),
             data={FILE: json.dumps(content, indent=2)},
-            immutable=True,
-            opts=pulumi.ResourceOptions.merge(opts, kept),
+            opts=opts,
         )
 
 
-def runs_volume(map_name: str) -> k8s.core.v1.VolumeArgs:
-    """The pod volume with the file."""
+def map_name(name: str) -> str:
+    """Logical and Kubernetes name of the ConfigMap of the app ``name``."""
+    return fit(f"{name}-{RUNS}", KUBERNETES_NAME_LIMIT)
+
+
+def runs_volume(name: str) -> k8s.core.v1.VolumeArgs:
+    """The pod volume with the file, of the app ``name``.
+
+    A directory: the kubelet brings a volume up to date within some 2 minutes, and never a single file that is
+    mounted by `subPath` (kubernetes.io/docs/concepts/configuration/configmap, November 2026).
+    """
     return k8s.core.v1.VolumeArgs(
         name=RUNS,
         config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(
-            name=map_name, default_mode=0o444, items=[k8s.core.v1.KeyToPathArgs(key=FILE, path=FILE)]
+            name=map_name(name), default_mode=0o444, items=[k8s.core.v1.KeyToPathArgs(key=FILE, path=FILE)]
         ),
     )
 
 
-def revision(root: Path) -> Mapping[str, Any]:
-    """The commit that is checked out at ``root``, and whether files differ from it; empty where there is none."""
-    commit = _git(root, "rev-parse", "HEAD")
-    return {"commit": commit, "changed": bool(_git(root, "status", "--porcelain"))} if commit else {}
+def _sources(run: Run) -> Iterator[Path]:
+    """Where what decides the result of ``run`` is: whole folders, for a file may be added or taken away."""
+    step: Step = run.step
+    if step.command:
+        yield _pipeline_folder(step.command.code)
+    # Of the paths below the repository: `workloads/mnist`, `workloads/runtime`.
+    yield from (Path(*Path(path).parts[:2]) for path in run.bundle.outside(CODE).contents)
+    yield from (*step.folders.values(), *step.attached.values())
+
+
+def _pipeline_folder(code: Path) -> Path:
+    """The folder with the ``pipeline.yaml`` of the folder ``code``, which is that one or below it."""
+    folders = (code, *code.parents)
+    return next((folder for folder in folders if any((folder / name).is_file() for name in NAMES)), code)
+
+
+def revision(root: Path, sources: Sequence[Path] = ()) -> Mapping[str, Any]:
+    """The commit that is checked out at ``root``, and whether files differ from it; empty where there is none.
+
+    With ``sources``, files and folders, it is the last commit that changed one of them: since then they are as in
+    that commit, whatever was merged. What of them is outside of the repository counts for nothing.
+    """
+    top = _git(root, "rev-parse", "--show-toplevel")
+    if not top:
+        return {}
+    paths = [(root / source).resolve() for source in sources]
+    tracked = [str(path) for path in paths if path.is_relative_to(Path(top).resolve())]
+    commit = _git(root, "log", "-1", "--format=%H", "--", *tracked) or _git(root, "rev-parse", "HEAD")
+    if not commit:
+        return {}
+    return {"commit": commit, "changed": bool(_git(root, "status", "--porcelain", "--", *tracked))}
 
 
 def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "--literal-pathspecs", "-C", str(root), *arguments]
     try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], check=False, capture_output=True, text=True)
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
     except OSError:
         return ""
     return "" if done.returncode else done.stdout.strip()

@@ -1,6 +1,8 @@
-"""What an app is told of the runs of its pipeline, and that a commit alone changes nothing of a stack."""
+"""What an app is told of the runs of its pipeline, and which commit stands for them."""
 
 import json
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,9 @@ APPS = {"apps": {"runs": {"kind": "mlflow", "step": "train"}}}
 
 
 def declared(folder: Path, commit: str, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Recording:
-    def revision(root: Path) -> dict[str, Any]:
+    def revision(root: Path, sources: Sequence[Path]) -> dict[str, Any]:
         assert root == ROOT
+        assert {folder, Path("infra"), Path("workloads/runtime"), Path("stacks/Pulumi.test.yaml")} <= {*sources}
         return {"commit": commit, "changed": False}
 
     monkeypatch.setattr(app_runs, "revision", revision)
@@ -37,34 +40,73 @@ def declared(folder: Path, commit: str, monkeypatch: pytest.MonkeyPatch, **chang
     return record(lambda: declare(ROOT), configuration, preview=False, emulators=emulators)
 
 
-def test_an_app_is_told_commit_and_pools_in_a_map_that_other_runs_alone_replace(
+def told(recording: Recording) -> Any:
+    (resource,) = (resource for resource in recording.of(CONFIG_MAP) if app_runs.FILE in resource.inputs["data"])
+    return resource
+
+
+def test_an_app_is_told_commit_and_pools_without_another_pod(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = declared(tmp_path / "shop", "one", monkeypatch)
-    (told,) = (resource for resource in first.of(CONFIG_MAP) if app_runs.FILE in resource.inputs["data"])
-    content = json.loads(told.inputs["data"][app_runs.FILE])
+    content = json.loads(told(first).inputs["data"][app_runs.FILE])
     assert content["commit"] == "one"
     assert {path.split("/")[1]: run["pool"] for path, run in content["runs"].items()}["train"] == "cpu"
-    assert tuple(told.ignore_changes) == ("data",)
 
     pod = first.one(STATEFUL_SET, "shop-runs").inputs["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     file = container["args"][container["args"].index("--runs") + 1]
     (mount,) = (place for place in container["volumeMounts"] if place["name"] == RUNS)
     assert file == f"{mount['mountPath']}/{app_runs.FILE}"
+    # The kubelet brings neither such a file nor an immutable ConfigMap up to date.
+    assert "subPath" not in mount
+    assert not told(first).inputs.get("immutable")
     (volume,) = (volume for volume in pod["volumes"] if volume["name"] == RUNS)
-    assert volume["configMap"]["name"] == told.inputs["metadata"]["name"]
-
-    later = declared(tmp_path / "shop", "two", monkeypatch)
-    (same,) = (resource for resource in later.of(CONFIG_MAP) if app_runs.FILE in resource.inputs["data"])
-    assert (same.name, same.inputs["metadata"]) == (told.name, told.inputs["metadata"])
-    assert later.one(STATEFUL_SET, "shop-runs").inputs == first.one(STATEFUL_SET, "shop-runs").inputs
+    assert volume["configMap"]["name"] == told(first).inputs["metadata"]["name"]
 
     environment = {"steps.train.environment": {"OTHER": "1"}}
-    other = declared(tmp_path / "other" / "shop", "three", monkeypatch, **environment)
-    (new,) = (resource for resource in other.of(CONFIG_MAP) if app_runs.FILE in resource.inputs["data"])
-    assert new.name != told.name
-    assert json.loads(new.inputs["data"][app_runs.FILE])["commit"] == "three"
+    other = declared(tmp_path / "other" / "shop", "two", monkeypatch, **environment)
+    assert (told(other).name, told(other).inputs["metadata"]) == (told(first).name, told(first).inputs["metadata"])
+    assert json.loads(told(other).inputs["data"][app_runs.FILE])["runs"].keys() != content["runs"].keys()
+    assert other.one(STATEFUL_SET, "shop-runs").inputs == first.one(STATEFUL_SET, "shop-runs").inputs
+
+
+def test_the_commit_is_the_last_one_that_changed_what_runs_are_declared_from(tmp_path: Path) -> None:
+    root = tmp_path / "repository"
+
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+        return subprocess.check_output(["git", "-C", str(root), *who, *words], text=True).strip()
+
+    def commit(*files: str) -> str:
+        for file in files:
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            (root / file).write_text(f"{(root / file).read_text() if (root / file).exists() else ''}.")
+        git("add", ".")
+        git("commit", "--quiet", "--message", "change")
+        return git("rev-parse", "HEAD")
+
+    subprocess.run(["git", "init", "--quiet", "-b", "main", str(root)], check=True)
+    first = commit("mine/train.py", "mine/gone.py", "infra/a.py")
+    sources = [Path("mine"), Path("infra"), root / "later", tmp_path / "elsewhere"]
+    commit("docs/a.md")
+    assert app_runs.revision(root, sources) == {"commit": first, "changed": False}
+    (root / "docs/a.md").write_text("edited")
+    assert app_runs.revision(root, sources) == {"commit": first, "changed": False}
+    git("checkout", "--quiet", ".")
+    # A branch from before another change, merged: neither commit has both.
+    git("checkout", "--quiet", "-b", "branch")
+    commit("infra/a.py")
+    git("checkout", "--quiet", "main")
+    (root / "mine/gone.py").unlink()
+    removed = commit("docs/a.md")
+    assert app_runs.revision(root, sources) == {"commit": removed, "changed": False}
+    git("merge", "--quiet", "--no-edit", "branch")
+    merged = git("rev-parse", "HEAD")
+    commit("docs/a.md")
+    assert app_runs.revision(root, sources) == {"commit": merged, "changed": False}
+    (root / "mine/new.py").touch()
+    assert app_runs.revision(root, sources) == {"commit": merged, "changed": True}
 
 
 def test_a_folder_without_git_has_no_commit(tmp_path: Path) -> None:

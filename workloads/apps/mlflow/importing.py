@@ -10,7 +10,7 @@ import contextlib
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -49,8 +49,8 @@ class Importer:
     """Brings results from `store` to `mlflow`, whose database is the SQLite file `database`.
 
     `steps` maps the steps whose results are recorded to what their pipeline declares of them
-    (infra/pipelines/results.py). `declared` is what is known of runs beside that, by the directories of their
-    results: a later declaration of a run that is recorded changes nothing of it.
+    (infra/pipelines/results.py). `read_declared` reads what is known of runs beside that, by the directories of
+    their results: a later declaration of a run that is recorded changes nothing of it.
     """
 
     mlflow: Mlflow
@@ -58,7 +58,8 @@ class Importer:
     store: Path
     pipeline: str
     steps: Mapping[str, Sequence[Mapping[str, Any]]]
-    declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    read_declared: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
+    _declared: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     _experiment: str = ""
     _runs: dict[str, Known] | None = None
     _settled: set[str] = field(default_factory=set[str])
@@ -75,6 +76,8 @@ class Importer:
             StoreError: the store cannot be read.
             sqlite3.Error: the database cannot be written.
         """
+        # Runs of the stack as it was before may still end.
+        self._declared |= self.read_declared()
         if self._runs is None:
             self._experiment = self.mlflow.experiment(self.pipeline)
             self._runs = dict(_recorded(self.mlflow.runs(self._experiment)))
@@ -115,7 +118,7 @@ class Importer:
         assert self._runs is not None
         key = _key(result)
         known = self._runs.get(key)
-        noted = known.noted if known and known.noted else self.declared.get(without_mark(result), {})
+        noted = known.noted if known and known.noted else self._declared.get(without_mark(result), {})
         result = replace(result, facts={**noted, **result.facts})
         if key not in self._logged:
             self._logged[key] = logged(self.store / result.path, result.manifest)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import importlib.metadata
 import json
 import os
@@ -69,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         options.pipeline.parent,
         options.pipeline.name,
         steps,
-        declared_runs(options.runs),
+        functools.partial(declared_runs, options.runs),
     )
     environment = {**os.environ, **QUIET}
     with Forwarding(signal.SIGTERM) as signals:

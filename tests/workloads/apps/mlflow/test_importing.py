@@ -221,16 +221,36 @@ def test_arguments_of_a_module_are_parameters_and_odd_numbers_are_written_as_mlf
 
 
 def test_a_run_has_the_commit_that_declared_it_first(mlflow: Kept, store: Path) -> None:
-    def look(commit: str, declared: Sequence[str]) -> dict[str, Any]:
-        told = {path: {"stack": "prod", "commit": commit, "changed": False, "pool": "h100"} for path in declared}
-        Importer(mlflow, mlflow.database, store, "shop", {"train": []}, told).look()
+    told: dict[str, dict[str, Any]] = {}
+
+    def tell(commit: str, declared: Sequence[str]) -> None:
+        told.clear()
+        told.update(
+            {path: {"stack": "prod", "commit": commit, "changed": False, "pool": "h100"} for path in declared}
+        )
+
+    def new() -> Importer:
+        return Importer(mlflow, mlflow.database, store, "shop", {"train": []}, lambda: told)
+
+    def tags() -> dict[str, Any]:
         return {run["tags"]["directory"]: run["tags"] for run in mlflow.kept.values()}
 
     base = SECOND.removesuffix("-20261122-0300")
-    tags = look("one", [FIRST, base])
+    tell("one", [FIRST, base])
+    running = new()
+    running.look()
     # What stands beside the result in the store is what it was made with.
-    assert (tags[FIRST]["commit"], tags[FIRST]["pool"]) == ("abc", "t4")
+    assert (tags()[FIRST]["commit"], tags()[FIRST]["pool"]) == ("abc", "t4")
     # A run by the clock has the digest of the declared one.
-    assert (tags[SECOND]["commit"], tags[SECOND]["pool"], tags[SECOND]["stack"]) == ("one", "h100", "prod")
-    assert look("two", [base])[SECOND]["commit"] == "one"
-    assert look("three", [])[SECOND]["commit"] == "one"
+    by_clock = tags()[SECOND]
+    assert (by_clock["commit"], by_clock["pool"], by_clock["stack"]) == ("one", "h100", "prod")
+    tell("two", [base])
+    new().look()
+    assert tags()[SECOND]["commit"] == "one"
+    # What is told while it runs holds for what ends then, be it of what was declared before.
+    later, other = f"{base}-20261123-0300", "shop/train/ffffffffff"
+    tell("three", [other])
+    for path in (later, other):
+        add_result(store, path, FILES, made=70, settings={"command": COMMAND})
+    running.look()
+    assert [tags()[path]["commit"] for path in (later, other)] == ["one", "three"]
