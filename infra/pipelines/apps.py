@@ -103,6 +103,11 @@ class KeptAppSettings(AppSettings):
 
     storage: Size = Field(default="5Gi", description="Size of the volume that keeps its data.")
 
+    @property
+    def has_volume(self) -> bool:
+        """Whether there is a volume."""
+        return True
+
 
 @dataclass(frozen=True)
 class Metrics:
@@ -151,8 +156,9 @@ class AppDeclaration:
 
     ``modules`` ship beside ``module``, with what they import. Where ``module`` and ``command`` are both there, the
     command's files ship in the bundle's folder of code, and the module is started. ``idle`` says when the app is
-    stopped. With ``told_of_runs``, ``{runs}`` is a file that says with which commit the pipeline's runs were
-    declared, and on which pools (`infra.kubernetes.app_runs`).
+    stopped. ``outside`` are ports of servers that it connects to and that the stack does not have, each by the key
+    of its settings that names the server. With ``told_of_runs``, ``{runs}`` is a file that says by which commit
+    the pipeline's runs are declared, and on which pools (`infra.kubernetes.app_runs`).
     """
 
     name: str
@@ -184,6 +190,7 @@ class AppDeclaration:
     build: ImageBuild | None = None
     substitute: Substitute | None = None
     idle: Idle | None = None
+    outside: Mapping[str, int] = field(default_factory=dict[str, int])
     told_of_runs: bool = False
 
     @property

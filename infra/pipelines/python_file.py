@@ -370,7 +370,7 @@ def _program(app: AppDeclaration) -> Iterator[str]:
     """What is wrong with the command line of an app, and with what it has."""
     if not app.arguments and app.module is None:
         yield "has neither a `module` nor a command line"
-    if app.keeps_data != isinstance(app.placed_by, KeptAppSettings):
+    if app.keeps_data != (isinstance(app.placed_by, KeptAppSettings) and app.placed_by.has_volume):
         yield "keeps data where `placed_by` is a `KeptAppSettings`, and else does not"
     words = [*app.arguments, *app.environment.values()]
     told = {RUNS} if app.told_of_runs else set[str]()

@@ -25,7 +25,14 @@ from infra.schema.validation import (
     salvage,
 )
 from infra.settings import pipelines as references
-from infra.settings.model import KueueSettings, MetricsSettings, RegistrySettings, Settings, model_of
+from infra.settings.model import (
+    EgressSettings,
+    KueueSettings,
+    MetricsSettings,
+    RegistrySettings,
+    Settings,
+    model_of,
+)
 from infra.settings.pipelines import (
     KEY,
     any_services,
@@ -62,6 +69,7 @@ class Draft(Model):
     protect: bool = False
     namespace: str = "slipway"
     service_account: str = "runner"
+    egress: EgressSettings = Field(default_factory=EgressSettings)
     clusters: dict[str, ClusterDraft] = Field(default_factory=dict)
     store: Store | None = None
     teams: dict[str, Team] = Field(default_factory=dict[str, Team])

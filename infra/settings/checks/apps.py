@@ -14,6 +14,7 @@ from infra.schema.request import Exposed
 from infra.settings.checks.pipelines import RENAME, pools_of
 from infra.settings.checks.stack import missing_secret
 from infra.settings.checks.steps import Target, in_words, staying, targets
+from infra.settings.model import EgressSettings
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY, apps_if_any, exposed, place_of, services_if_any, steps_if_any
 
@@ -46,6 +47,7 @@ def check_apps(reading: Reading) -> Iterator[Finding]:
             yield from _reach(placed, of_pipeline, clusters)
             yield from _pods(placed)
             yield from _account(placed, draft)
+            yield from _outside(placed, draft.egress)
             yield from _follows(placed, of_pipeline, settings)
         apps += of_pipeline
     if apps:
@@ -119,6 +121,16 @@ def _account(placed: _Placed, draft: Draft) -> Iterator[Finding]:
             f"with its name, the service account of the app `{placed.app.name}` is called `{name}`, like the Jobs'"
         )
         yield Finding((KEY, placed.pipeline), placed.pipeline, reason, RENAME, read=(("service_account",),))
+
+
+def _outside(placed: _Placed, egress: EgressSettings) -> Iterator[Finding]:
+    """The servers outside of the stack to which no pod may connect."""
+    open_ports = {port for network in egress.allow.values() for port in network.ports}
+    for key, port in placed.app.outside.items():
+        if egress.restrict and port not in open_ports:
+            reason = f"pods may connect to no address at port {port}"
+            fix = f"add its network: `egress: {{allow: {{{placed.app.name}: {{cidr: …, ports: [{port}]}}}}}}`"
+            yield Finding((*placed.at, key), None, reason, fix, read=(("egress", "allow"),))
 
 
 def _follows(placed: _Placed, beside: Sequence[_Placed], settings: PipelineSettings) -> Iterator[Finding]:

@@ -8,10 +8,12 @@ from typing import Any
 from infra.pipelines import mlflow
 from infra.pipelines.discovery import apps_of
 from infra.pipelines.images import lock_problem
+from infra.schema.secret_values import MASK
 from infra.settings.loading import load
 from tests.infra.pipelines.file_problems import problems
 from tests.infra.pipelines.shop import SHOP, stack, written
 from tests.support.checkout import ROOT
+from tests.support.previewing import findings
 from tests.support.stack_values import changed
 from workloads.apps.mlflow import serve
 
@@ -38,6 +40,49 @@ def test_it_records_the_steps_whose_programs_log_into_their_results(tmp_path: Pa
     client = {"MLFLOW_TRACKING_URI": "{output}/mlruns", "MLFLOW_ALLOW_FILE_STORE": "true"}
     runs = declared(tmp_path, {}, {"steps.train.environment": client})
     assert json.loads(runs.environment[mlflow.RESULTS].format()) == {"train": []}
+
+
+DATABASE = {"address": "db.example.com:5433/runs", "password": "runs-password"}
+OPEN = {"egress": {"allow": {"databases": {"cidr": "10.0.0.0/8", "ports": [5433]}}}}
+
+
+def with_database(tmp_path: Path, database: dict[str, Any], **changes: Any) -> tuple[Path, dict[str, Any]]:
+    folder = written(tmp_path / "shop", changed(SHOP, {"apps": {"runs": {"kind": "mlflow", "step": "train"}}}))
+    values = stack(folder, {"apps": {"runs": {"pool": "cpu", "database": database}}})
+    return folder, changed({**values, **OPEN}, {"secrets.runs-password": MASK, **changes})
+
+
+def test_a_postgres_takes_the_place_of_the_volume_and_its_password_stands_nowhere(tmp_path: Path) -> None:
+    folder, values = with_database(tmp_path, {**DATABASE, "migrate_to": "3.17.2"})
+    (runs,) = apps_of(str(folder), load(values).pipelines["shop"])
+    assert not runs.keeps_data
+    assert "{data}" not in "".join(runs.arguments)
+    assert runs.arguments[runs.arguments.index("--migrate-to") + 1] == "3.17.2"
+    where = {"PGHOST": "db.example.com", "PGPORT": "5433", "PGDATABASE": "runs", "PGSSLMODE": "require"}
+    assert where.items() <= runs.environment.items()
+    assert runs.secrets == {"PGPASSWORD": "runs-password"}
+
+
+def test_what_is_wrong_with_a_database_is_said_at_once(tmp_path: Path) -> None:
+    address = "postgresql://me:word@db.example.com/runs"
+    folder, values = with_database(tmp_path, {"address": address, "password": "runs-password"})
+    assert "stack.apps.runs.database.address" in problems(folder, values)
+    folder, values = with_database(tmp_path, DATABASE, egress={}, secrets={})
+    assert "5433" in problems(folder, values)["stack.apps.runs.database"]
+    assert "slipway:secrets.runs-password" in problems(folder, values)
+    folder, values = with_database(tmp_path, DATABASE, **{"pipelines.shop.apps.runs.storage": "1Gi"})
+    assert "storage" in problems(folder, values)["stack.apps.runs"]
+
+
+def test_a_preview_says_that_the_volume_goes_with_what_people_wrote() -> None:
+    changes = {"pipelines.mnist.apps.mlflow": {"pool": "cpu", "database": DATABASE}, **OPEN}
+    lost = [
+        finding
+        for finding in findings("demo", {**changes, "secrets": {"runs-password": MASK}})
+        if finding.policy == "deletes-data"
+    ]
+    assert ["mnist-mlflow-data" in finding.name for finding in lost] == [True]
+    assert all(finding.harm for finding in lost)
 
 
 def test_of_a_sweep_it_records_every_variant_of_the_step_that_is_named(tmp_path: Path) -> None:

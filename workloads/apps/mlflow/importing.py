@@ -6,8 +6,6 @@ steps know nothing of MLflow, need no way to it, and are recorded even if they r
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from workloads.apps.mlflow.api import Mlflow
+from workloads.apps.mlflow.database import Database
 from workloads.apps.mlflow.logged import PARENT, LoggedRun, logged
 from workloads.apps.mlflow.records import Record, made_from, nested_record, record
 from workloads.runtime import history
@@ -46,7 +45,7 @@ class Known:
 
 @dataclass
 class Importer:
-    """Brings results from `store` to `mlflow`, whose database is the SQLite file `database`.
+    """Brings results from `store` to `mlflow`, which has the `database`.
 
     `steps` maps the steps whose results are recorded to what their pipeline declares of them
     (infra/pipelines/results.py). `read_declared` reads what is known of runs beside that, by the directories of
@@ -54,7 +53,7 @@ class Importer:
     """
 
     mlflow: Mlflow
-    database: Path
+    database: Database
     store: Path
     pipeline: str
     steps: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -74,8 +73,9 @@ class Importer:
         Raises:
             MlflowError: MLflow does not answer, or refuses.
             StoreError: the store cannot be read.
-            sqlite3.Error: the database cannot be written.
+            Exception: the database cannot be written, or another program records in it.
         """
+        self.database.hold()
         # Runs of the stack as it was before may still end.
         self._declared |= self.read_declared()
         if self._runs is None:
@@ -155,20 +155,11 @@ class Importer:
         return True
 
     def _write(self, run: str, wanted: Record, name: str) -> None:
-        self._link(run, wanted.directory)
+        self.database.link(run, wanted.directory)
         self.mlflow.log(run, metrics=wanted.metrics, parameters=wanted.parameters, tags=wanted.tags)
         self.mlflow.log_inputs(run, wanted.inputs)
         self.mlflow.finish(run, wanted.end, name)
         self.mlflow.log(run, tags={RECORDED: wanted.fingerprint})
-
-    def _link(self, run: str, directory: Path) -> None:
-        """Make the files of the result those of the run. MLflow's API has no word for it: there a run's files are
-        below its experiment's folder, into which they would have to be copied.
-        """
-        with contextlib.closing(sqlite3.connect(self.database, timeout=30)) as connection, connection:
-            connection.execute(
-                "UPDATE runs SET artifact_uri = ? WHERE run_uuid = ?", (directory.absolute().as_uri(), run)
-            )
 
 
 def keep_looking(importer: Importer, pause: float, *, longest: float = 300.0) -> None:

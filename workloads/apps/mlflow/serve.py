@@ -1,7 +1,8 @@
 """Run MLflow's own server, and record the results in the store in it.
 
 Run as `python -m workloads.apps.mlflow.serve --pipeline STORE/mnist --data DIR --host 0.0.0.0 --port 5000`, with
-what the pipeline declares of each step's results in SLIPWAY_RESULTS (JSON). DIR keeps the database.
+what the pipeline declares of each step's results in SLIPWAY_RESULTS (JSON). DIR keeps the database; `--postgres`
+in its place is the one that libpq's environment variables name.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from workloads.apps.mlflow.api import Mlflow
+from workloads.apps.mlflow.database import Database, SqliteFile
 from workloads.apps.mlflow.importing import Importer, keep_looking
 from workloads.runtime.exits import STORE_TROUBLE, USAGE, StepError, run
 from workloads.runtime.hosts import IN_CLUSTER, configured
@@ -32,6 +34,9 @@ RESULTS = "SLIPWAY_RESULTS"
 
 DATABASE, ARTIFACTS, VERSION = "mlflow.db", "artifacts", "version"
 """What is kept: runs, files that programs upload, and the version of MLflow that the database is of."""
+
+NO_UPLOADS = "no-uploads-without-a-volume:/"
+"""A place of a kind that no client knows, which says it in its error."""
 
 PAUSE = 30.0
 """Seconds between two looks at the store."""
@@ -51,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     Raises:
         StepError: USAGE without MLflow or what the pipeline declares; STORE_TROUBLE where the data directory
-            cannot be written or the database cannot be brought up to date.
+            cannot be written or the database cannot be brought up to date; BAD_INPUT where it is not to be used.
     """
     options = _parse(arguments)
     try:
@@ -63,10 +68,10 @@ def main(arguments: list[str] | None = None) -> int:
         raise StepError(
             USAGE, "this Python has no MLflow; workloads/apps/mlflow/requirements.txt pins one"
         ) from error
-    bring_up_to_date(options.data, version)
+    database = _database(options, version)
     importer = Importer(
         Mlflow(f"http://127.0.0.1:{options.port}"),
-        options.data / DATABASE,
+        database,
         options.pipeline.parent,
         options.pipeline.name,
         steps,
@@ -74,11 +79,23 @@ def main(arguments: list[str] | None = None) -> int:
     )
     environment = {**os.environ, **QUIET}
     with Forwarding(signal.SIGTERM) as signals:
-        server = subprocess.Popen(command(options, configured()), env=environment)
+        server = subprocess.Popen(command(options, database, configured()), env=environment)
         signals.to(server)
         threading.Thread(target=keep_looking, args=(importer, options.every), daemon=True).start()
         code = server.wait()
     return 128 - code if code < 0 else code
+
+
+def _database(options: argparse.Namespace, version: str) -> Database:
+    """The database, as MLflow of this `version` has it."""
+    if not options.postgres:
+        bring_up_to_date(options.data, version)
+        return SqliteFile(options.data / DATABASE)
+    # With SQLite alone 30 MB of memory are not needed.
+    from workloads.apps.mlflow import postgres
+
+    postgres.bring_up_to_date(version, options.migrate_to, {**os.environ, **QUIET})
+    return postgres.Postgres(options.pipeline.name)
 
 
 def declared_runs(file: Path | None) -> dict[str, dict[str, Any]]:
@@ -88,18 +105,27 @@ def declared_runs(file: Path | None) -> dict[str, dict[str, Any]]:
     return {path: {**of_all, **of_run} for path, of_run in content["runs"].items()}
 
 
-def command(options: argparse.Namespace, hosts: frozenset[str]) -> list[str]:
+def command(options: argparse.Namespace, database: Database, hosts: frozenset[str]) -> list[str]:
     """MLflow's command line; `hosts` are the names by which people reach it from outside."""
     return [
         *(sys.executable, "-m", "mlflow", "server"),
-        *("--backend-store-uri", database_address(options.data)),
-        *("--serve-artifacts", "--artifacts-destination", (options.data / ARTIFACTS).absolute().as_uri()),
+        *("--backend-store-uri", database.address),
+        *artifacts(options.data),
         *("--host", options.host, "--port", str(options.port), "--workers", "1"),
         # Probes ask every two seconds.
         "--uvicorn-opts=--no-access-log",
         *("--allowed-hosts", ",".join(allowed_hosts(hosts))),
         *(["--cors-allowed-origins", ",".join(f"https://{host}" for host in sorted(hosts))] if hosts else []),
     ]
+
+
+def artifacts(data: Path | None) -> list[str]:
+    """Where MLflow puts files that programs and people upload. Without a directory of its own it has no place, and
+    a client says so at once: one whose upload is refused by the server tries for minutes (MLflow 3.17).
+    """
+    if data is None:
+        return ["--no-serve-artifacts", "--default-artifact-root", NO_UPLOADS]
+    return ["--serve-artifacts", "--artifacts-destination", (data / ARTIFACTS).absolute().as_uri()]
 
 
 def allowed_hosts(hosts: frozenset[str]) -> list[str]:
@@ -127,7 +153,7 @@ def bring_up_to_date(data: Path, version: str) -> None:
             return
         if database.exists():
             _copy(database, data / f"{DATABASE}.{before or 'earlier'}")
-            words = [sys.executable, "-m", "mlflow", "db", "upgrade", database_address(data)]
+            words = [sys.executable, "-m", "mlflow", "db", "upgrade", SqliteFile(database).address]
             print(f"MLflow {version}: the database is of {before or 'an unknown version'}", flush=True)
             if code := subprocess.run(words, check=False, env={**os.environ, **QUIET}).returncode:
                 reason = f"{database} cannot be brought from MLflow {before} to {version} (exit code {code})"
@@ -137,11 +163,6 @@ def bring_up_to_date(data: Path, version: str) -> None:
         raise StepError(STORE_TROUBLE, f"{error.filename or data}: {explain(error)}") from error
     except sqlite3.Error as error:
         raise StepError(STORE_TROUBLE, f"{database} cannot be copied: {error}") from error
-
-
-def database_address(data: Path) -> str:
-    """The database as SQLAlchemy has it."""
-    return f"sqlite:///{(data / DATABASE).absolute()}"
 
 
 def _copy(database: Path, copy: Path) -> None:
@@ -160,7 +181,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--pipeline", type=Path, required=True, metavar="DIR", help="the pipeline's directory in the store")
     add("--runs", type=Path, metavar="FILE", help="with which commit the runs were declared, and on which pools")
-    add("--data", type=Path, required=True, metavar="DIR", help="what is kept: the database, uploaded files")
+    kept = parser.add_mutually_exclusive_group(required=True)
+    kept.add_argument("--data", type=Path, metavar="DIR", help="what is kept: the database, uploaded files")
+    kept.add_argument("--postgres", action="store_true", help="the database is the one of PGHOST, PGDATABASE …")
+    add("--migrate-to", default="", metavar="VERSION", help="the MLflow that may migrate that database")
     add("--host", default="127.0.0.1", help="address; 0.0.0.0 is all of this machine")
     add("--port", type=int, default=5000)
     add("--every", type=float, default=PAUSE, metavar="SECONDS", help="between two looks at the store")

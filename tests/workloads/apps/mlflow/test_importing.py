@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.stores import add_result
 from workloads.apps.mlflow.api import Mlflow, MlflowError
+from workloads.apps.mlflow.database import SqliteFile
 from workloads.apps.mlflow.importing import RESULT, Importer
 from workloads.apps.mlflow.records import parameters, record
 from workloads.runtime import history
@@ -120,7 +121,7 @@ def mlflow(tmp_path: Path) -> Kept:
 
 
 def importer(mlflow: Kept, store: Path) -> Importer:
-    return Importer(mlflow, mlflow.database, store, "shop", {"train": DECLARED, "gone": []})
+    return Importer(mlflow, SqliteFile(mlflow.database), store, "shop", {"train": DECLARED, "gone": []})
 
 
 def test_each_result_is_one_run_whatever_starts_anew(mlflow: Kept, store: Path) -> None:
@@ -230,7 +231,7 @@ def test_a_run_has_the_commit_that_declared_it_first(mlflow: Kept, store: Path) 
         )
 
     def new() -> Importer:
-        return Importer(mlflow, mlflow.database, store, "shop", {"train": []}, lambda: told)
+        return Importer(mlflow, SqliteFile(mlflow.database), store, "shop", {"train": []}, lambda: told)
 
     def tags() -> dict[str, Any]:
         return {run["tags"]["directory"]: run["tags"] for run in mlflow.kept.values()}

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.support.stores import add_result
 from tests.workloads.apps.mlflow.test_importing import DECLARED, FILES, Kept
+from workloads.apps.mlflow.database import SqliteFile
 from workloads.apps.mlflow.importing import Importer
 from workloads.apps.mlflow.logged import PARENT
 
@@ -56,8 +57,8 @@ def recorded(folder: Path, declared: Sequence[Mapping[str, Any]] = ()) -> list[d
     store = folder / "store"
     add_result(store, RESULT, FILES, made=50, settings={"command": ["train", "--rate=0.1"]})
     mlflow = Kept(folder / "mlflow.db")
-    Importer(mlflow, mlflow.database, store, "shop", {"train": declared}).look()
-    assert Importer(mlflow, mlflow.database, store, "shop", {"train": declared}).look() == 0
+    Importer(mlflow, SqliteFile(mlflow.database), store, "shop", {"train": declared}).look()
+    assert Importer(mlflow, SqliteFile(mlflow.database), store, "shop", {"train": declared}).look() == 0
     return list(mlflow.kept.values())
 
 
