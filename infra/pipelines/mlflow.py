@@ -45,7 +45,7 @@ POSTGRES_ADDRESS = re.compile(
 )
 """The database of a Postgres, as text."""
 
-USER = re.compile(r"[\w.@-]+")
+USER, VERSION = re.compile(r"[\w.@-]+"), re.compile(r"\d+(?:\.\w+)+")
 
 
 def _postgres_address(value: str) -> str:
@@ -53,6 +53,12 @@ def _postgres_address(value: str) -> str:
     if match is None or not 0 < int(match["port"]) < 65536:
         fix = "write `db.example.com:5432/mlflow`, without a scheme, user or password"
         raise refuse("not host, port and name of a database", fix)
+    return value
+
+
+def _version(value: str) -> str:
+    if not VERSION.fullmatch(value):
+        raise refuse("not a version", "write that of MLflow, as the log of the pod has it: `3.17.2`")
     return value
 
 
@@ -79,7 +85,7 @@ class DatabaseSettings(Model):
         description="Refuse a connection that is not encrypted. `false` takes one in clear where the server has "
         "no other.",
     )
-    migrate_to: str | None = Field(
+    migrate_to: Annotated[str, AfterValidator(_version)] | None = Field(
         default=None,
         description="The version of MLflow that may migrate the database of an earlier one, which then cannot use "
         "it any more; default: the pod refuses such a database, and says which version to write.",

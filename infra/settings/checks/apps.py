@@ -130,7 +130,7 @@ def _outside(placed: _Placed, egress: EgressSettings) -> Iterator[Finding]:
         if egress.restrict and port not in open_ports:
             reason = f"pods may connect to no address at port {port}"
             fix = f"add its network: `egress: {{allow: {{{placed.app.name}: {{cidr: …, ports: [{port}]}}}}}}`"
-            yield Finding((*placed.at, key), None, reason, fix, read=(("egress", "allow"),))
+            yield Finding((*placed.at, key), port, reason, fix, read=(("egress", "allow"),))
 
 
 def _follows(placed: _Placed, beside: Sequence[_Placed], settings: PipelineSettings) -> Iterator[Finding]:

@@ -65,8 +65,10 @@ def test_a_postgres_takes_the_place_of_the_volume_and_its_password_stands_nowher
 
 def test_what_is_wrong_with_a_database_is_said_at_once(tmp_path: Path) -> None:
     address = "postgresql://me:word@db.example.com/runs"
-    folder, values = with_database(tmp_path, {"address": address, "password": "runs-password"})
-    assert "stack.apps.runs.database.address" in problems(folder, values)
+    wrong = {"address": address, "user": "a b", "password": "runs-password", "migrate_to": "latest"}
+    folder, values = with_database(tmp_path, wrong)
+    keys = {f"stack.apps.runs.database.{key}" for key in ("address", "user", "migrate_to")}
+    assert problems(folder, values).keys() == keys
     folder, values = with_database(tmp_path, DATABASE, egress={}, secrets={})
     assert "5433" in problems(folder, values)["stack.apps.runs.database"]
     assert "slipway:secrets.runs-password" in problems(folder, values)
