@@ -29,11 +29,24 @@ def command_of_notebook(path: str, parameters: Mapping[str, Any], types: Mapping
     """The command line that runs the notebook at ``path``; ``types`` are those of the pipeline's parameters.
 
     What it has shown is a result: the notebook, and a page of it, whether or not a cell failed.
+    It starts in its own folder, as in Jupyter, or in the `directory` of the step, and finds modules of the
+    folder of code in both.
     """
     name = PurePosixPath(path).stem
+    folder = str(PurePosixPath(path).parent)
+    start, code = "", "${SLIPWAY_CODE:-.}"
+    if folder != ".":
+        start = (
+            'if [ -z "${SLIPWAY_CODE:-}" ]; then\n'
+            "  SLIPWAY_CODE=$PWD\n"
+            '  export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"\n'
+            f"  cd {_quote(folder)}\n"
+            "fi\n"
+        )
+        code = "$SLIPWAY_CODE"
     flags = "".join(f" \\\n  {_flag(key, value, types)}" for key, value in parameters.items())
     return command_of(
-        f'code=0; python -m papermill "${{SLIPWAY_CODE:-.}}"/{_quote(path)} {{output}}/{_quote(name)}.ipynb'
+        f'{start}code=0; python -m papermill "{code}"/{_quote(path)} {{output}}/{_quote(name)}.ipynb'
         f" --kernel python3 --no-progress-bar --log-output{flags} || code=$?\n"
         f"python -m nbconvert --log-level WARN --to html {{output}}/{_quote(name)}.ipynb\n"
         f'[ $code = 0 ] || echo "error: a cell failed, which is named above; all that ran is in" '

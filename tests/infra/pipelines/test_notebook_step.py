@@ -17,6 +17,7 @@ EVIL = 'it\'s "two"  words $HOME `date`'
 
 PYTHON = """#!/bin/sh
 shift
+[ -z "${PLACES:-}" ] || printf '%s\\n' "$PWD" "$PYTHONPATH" "$([ -f "$2" ] && echo readable)" >> "$PLACES"
 for word in "$@"; do printf '%s\\n' "$word" >> "$CALLS"; done
 echo . >> "$CALLS"
 [ "$1" = nbconvert ] || exit ${FAILS:-0}
@@ -25,7 +26,7 @@ echo . >> "$CALLS"
 
 
 def run(
-    tmp_path: Path, code: int, parameters: dict[str, Any], types: dict[str, str]
+    tmp_path: Path, code: int, parameters: dict[str, Any], types: dict[str, str], **more: str
 ) -> tuple[list[list[str]], str]:
     """The command lines that the step starts, and what it prints on standard error."""
     write_tree(tmp_path, {"bin/python": PYTHON})
@@ -39,8 +40,16 @@ def run(
         "prepare": "/a b",
     }
     words = [word.format_map(values) for word in command_of_notebook("a dir/train it.ipynb", parameters, types)]
-    environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "CALLS": str(tmp_path / "calls"), "FAILS": str(code)}
-    ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    write_tree(tmp_path, {"code/a dir/train it.ipynb": "{}"})
+    environment = {
+        "PATH": f"{tmp_path}/bin:/usr/bin:/bin",
+        "CALLS": str(tmp_path / "calls"),
+        "PLACES": str(tmp_path / "places"),
+        "FAILS": str(code),
+        **more,
+    }
+    place = tmp_path / "code" if "SLIPWAY_CODE" not in more else tmp_path
+    ended = subprocess.run(words, env=environment, cwd=place, capture_output=True, text=True, check=False)
     assert ended.returncode == code, ended.stderr
     calls = (tmp_path / "calls").read_text().split(".\n")
     return [call.splitlines() for call in calls if call], ended.stderr
@@ -52,7 +61,7 @@ def test_parameters_keep_their_types_and_a_page_is_made(tmp_path: Path) -> None:
     more = {"data": "{prepare}/x", "path": "$HOME", "depth": 3, "loud": False}
     (papermill, nbconvert), _ = run(tmp_path, 0, {**parameters, **more}, types)
     flags = [*zip(papermill, papermill[1:], papermill[2:], strict=False)]
-    assert papermill[:3] == ["papermill", "./a dir/train it.ipynb", "/out dir/train it.ipynb"]
+    assert papermill[:3] == ["papermill", f"{tmp_path}/code/a dir/train it.ipynb", "/out dir/train it.ipynb"]
     for flag in (
         ("-p", "trees", "7"),
         ("-p", "rate", "1e-05"),
@@ -68,6 +77,15 @@ def test_parameters_keep_their_types_and_a_page_is_made(tmp_path: Path) -> None:
     assert ("-y", "loud: false") in pairs
     assert nbconvert[-1] == "/out dir/train it.ipynb"
     assert page_of("a dir/train it.ipynb").path == "train it.html"
+
+
+def test_it_starts_in_its_folder_or_in_the_directory_of_the_step(tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    run(tmp_path, 0, {}, {}, PYTHONPATH="/packages")
+    run(tmp_path, 0, {}, {}, SLIPWAY_CODE=str(code), PYTHONPATH=f"{code}:/packages")
+    places = (tmp_path / "places").read_text().splitlines()
+    assert places[:3] == [f"{code}/a dir", f"{code}:/packages", "readable"]
+    assert places[6:9] == [str(tmp_path), f"{code}:/packages", "readable"]
 
 
 def test_a_failed_cell_fails_the_step_once_the_page_is_made(tmp_path: Path) -> None:
