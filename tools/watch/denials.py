@@ -1,7 +1,8 @@
-"""What to do where SELinux keeps a program from a file that its mode lets it read or write."""
+"""What to do where a program was kept from a file: by SELinux, or since its pod may write to its volumes alone."""
 
 import re
 
+from infra.review.refused_writes import KEYS, places_of_writes, refused_path
 from infra.review.stack import Properties, at, mapping, mappings, text
 
 DENIED = re.compile(r"[Pp]ermission denied|\bEACCES\b|\[Errno 13\]")
@@ -32,6 +33,25 @@ def fix_of_denial(pod: Properties, container: str, words: str) -> str:
         f"level {level} or s0. `oc debug node/{node} -- chroot /host grep denied /var/log/audit/audit.log` shows "
         "what was refused (docs/openshift.md)"
     )
+
+
+def fix_of_refused_write(pod: Properties, container: str, words: str) -> str:
+    """Where the container may write, and the keys of a step that change that, once ``words`` say it was refused.
+
+    Empty where they name no path, or one below a volume that it may write to, which refused it itself. A relative
+    path may be below such a volume, too, unless its file system is read-only.
+    """
+    specs = mappings(at(pod, "spec", "containers"))
+    spec = next((spec for spec in specs if spec.get("name") == container), mapping(None))
+    if at(spec, "securityContext", "readOnlyRootFilesystem") is not True:
+        return ""
+    mounts = mappings(spec.get("volumeMounts"))
+    writable = [text(mount.get("mountPath")) for mount in mounts if mount.get("readOnly") is not True]
+    refused, path = refused_path(words.splitlines())
+    relative = not path.startswith("/") and DENIED.search(words)
+    if not refused or not path or relative or any(_names(path, folder) for folder in writable):
+        return ""
+    return f"{places_of_writes(writable)}, and {path} is in none of them. {KEYS} (docs/steps.md)"
 
 
 def _names(words: str, folder: str) -> bool:

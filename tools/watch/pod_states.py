@@ -12,7 +12,7 @@ from typing import Any
 from infra.clouds import registry
 from infra.kubernetes.labels import COMPONENT
 from infra.review.stack import Properties, at, mapping, mappings, text, whole
-from tools.watch.denials import fix_of_denial
+from tools.watch.denials import fix_of_denial, fix_of_refused_write
 from tools.watch.observed import (
     Event,
     conditions,
@@ -436,7 +436,8 @@ def failure(pod: Properties, status: Properties) -> Reason:
         return recognise_or(words, "taken", f"evicted by its node: {words}", fix, "evicted")
     if terminated:
         code, last = f"exit code {whole(terminated.get('exitCode'))}", last_words(message)
-        fix = fix_of_denial(pod, text(status.get("name")), message)
+        container = text(status.get("name"))
+        fix = fix_of_denial(pod, container, message) or fix_of_refused_write(pod, container, message)
         return Reason(f"{code}: {last}" if last and code not in last else last or code, fix, message, "failed")
     for container in _statuses(pod, "initContainerStatuses"):
         ended = mapping(at(container, "state", "terminated"))

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from infra.placed import FOLDERS
 from infra.platform import GPU_RESOURCE
+from infra.review.refused_writes import KEYS, places_of_writes, refused_path
 from infra.review.stack import Properties, mapping, mappings
 from infra.schema.paths import LONGEST_PATH
 from offline.files import change_mode, remove
@@ -195,12 +196,6 @@ debug-application/determine-reason-pod-failure, seen November 2026)."""
 
 TEMPORARY = "/tmp"
 
-DENIED = re.compile(rb"Permission denied|Read-only file system|EACCES|EROFS|not available for writes")
-"""What programs say where they may not write; the last is LightGBM's."""
-
-_PATH = re.compile(r"""(?P<quote>['"])(?P<path>.+?)(?P=quote)|(?P<bare>/[^\s:,;'"]+)""")
-"""A path in what a program says: in quotes, or one that begins with `/`."""
-
 _REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^)]*)\))")
 """Kubernetes' reference to a variable in commands, arguments and environment."""
 
@@ -321,8 +316,9 @@ class Kubelet:
 
         ended = processes.run(launch, self.reaper, pod.stop, write)
         mounted.unprotect()
-        if ended.code and launch.writable is not None and any(map(DENIED.search, tail)):
-            write(f"{_may_write(container, tail)}\n".encode())
+        refused, path = refused_path([line.decode(errors="replace") for line in tail])
+        if ended.code and launch.writable is not None and refused:
+            write(f"{_may_write(container, path)}\n".encode())
         reason = "Completed" if ended.code == 0 else "OOMKilled" if ended.oom_killed else "Error"
         return PodResult(
             succeeded=ended.code == 0,
@@ -536,16 +532,10 @@ def _used(mounts: Mapping[str, Path], environment: Mapping[str, str], prepared: 
     ]
 
 
-def _may_write(container: Container, tail: Iterable[bytes]) -> str:
-    places = ", ".join(mount.path for mount in container.mounts if not mount.read_only) or "nothing"
-    line = next((line for line in reversed([*tail]) if DENIED.search(line)), b"").decode(errors="replace")
-    wanted = _PATH.search(line)
-    path = f"{wanted['path'] or wanted['bare']} is in none of them" if wanted else "its image is read-only"
-    return (
-        f"note: as in a cluster, this container may write to {places} alone, and {path}. A step whose program "
-        'writes where it starts needs `directory: "{output}"`, one whose program has a path built in a mount: '
-        '`mounts: {/data: "{output}"}`. What only this attempt needs belongs into $TMPDIR'
-    )
+def _may_write(container: Container, path: str) -> str:
+    places = places_of_writes([mount.path for mount in container.mounts if not mount.read_only])
+    why = f"{path} is in none of them" if path else "its image is read-only"
+    return f"note: as in a cluster, {places}, and {why}. {KEYS}"
 
 
 def localize(text: str, mounts: Mapping[str, Path]) -> str:

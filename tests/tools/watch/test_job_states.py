@@ -183,6 +183,29 @@ def test_a_refused_path_of_a_volume_is_told_with_its_label_where_selinux_is(
     assert told or "SELinux" not in reason.fix
 
 
+@pytest.mark.parametrize(
+    ("message", "fixed"),
+    [
+        ("OSError: [Errno 30] Read-only file system: '/bundle/model.txt'", True),
+        ("PermissionError: [Errno 13] Permission denied: '/root/.cache'\nerror: train failed", True),
+        ("PermissionError: [Errno 13] Permission denied: '/store/mnist'", False),
+        ("OSError: [Errno 30] Read-only file system: 'model.txt'", True),
+        ("PermissionError: [Errno 13] Permission denied: 'model.txt'", False),
+        ("permission_error = 7", False),
+    ],
+)
+def test_a_refused_write_is_told_with_the_keys_that_mend_it(message: str, fixed: bool) -> None:
+    refused = fails(1, message)
+    container = refused["spec"]["containers"][0]
+    container["securityContext"] = {"readOnlyRootFilesystem": True}
+    container["volumeMounts"] = [
+        {"name": "store", "mountPath": "/store"},
+        {"name": "code", "mountPath": "/bundle", "readOnly": True},
+    ]
+    fix = look(STEP, FAILED, refused).reason.fix
+    assert [word in fix for word in ("`directory:", "`mounts:", "/store")] == [fixed] * 3
+
+
 def test_a_step_that_ran_past_its_limit_says_what_it_was_doing() -> None:
     waiting = look(STEP, JOB, pod(JOB, "a", FULL))
     late = job("mnist-train-1", condition("Failed", reason="DeadlineExceeded"), limit=600)
