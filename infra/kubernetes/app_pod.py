@@ -9,16 +9,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.kubernetes.app_runs import FILE, DeclaredRuns, runs_volume
-from infra.kubernetes.bundle import (
-    Files,
-    code_files,
-    collect,
-    config_map_name,
-    image_folder,
-    normalised,
-    require_fit,
-    volume,
-)
+from infra.kubernetes.bundle import Files, code_files, collect, config_map_name, image_folder, normalised, volume
 from infra.kubernetes.ingress.exposure import proxies
 from infra.kubernetes.ingress.login_proxy import draining, lifecycle
 from infra.kubernetes.labels import INPUTS_ANNOTATION, app_labels
@@ -40,6 +31,7 @@ from infra.kubernetes.pod import (
     tolerations,
 )
 from infra.kubernetes.run import PodImage, Run, inside, pulled_with
+from infra.kubernetes.shipped_sizes import require_fit
 from infra.kubernetes.waiting import WAITER, Waits, waiter
 from infra.pipelines.apps import RUNS, AppDeclaration, runs_file, token_variable
 from infra.placed import CODE, DATA, FOLDERS, App, Command

@@ -13,15 +13,9 @@ from functools import cached_property
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.bundle import SHOWN, Files, ShippingError, config_map, volume
+from infra.kubernetes.bundle import Files, config_map, volume
 from infra.placed import CODE, CODE_PART
 from infra.schema.names import short_digest
-
-MEBIBYTE = 1024 * 1024
-
-MOST_CODE = 8 * MEBIBYTE
-"""Most bytes of code. Pulumi's state has each ConfigMap twice, as input and as output, in base64: some 21 MiB,
-which every update reads and writes."""
 
 PART = 900_000
 """Bytes in one ConfigMap, which leave a tenth of what it may hold."""
@@ -78,22 +72,6 @@ class Archive:
 
     def _name(self, index: int) -> str:
         return f"code-{short_digest(self.files.digest)}-{index}"
-
-
-def require_room(files: Files) -> None:
-    """Raises ShippingError, which names the biggest files, where ``files`` are more code than travels."""
-    sizes = files.sizes
-    total = sum(sizes.values())
-    if total <= MOST_CODE:
-        return
-    biggest = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]
-    names = ", ".join(f"{path} ({size} bytes)" for path, size in biggest)
-    raise ShippingError(
-        f"{total} bytes",
-        f"a step ships at most {MOST_CODE // MEBIBYTE} MiB; the biggest files are {names}",
-        "put data into the store and read it from there, name a smaller folder as `code`, or have an image built "
-        "with them: `build`",
-    )
 
 
 def _tar(files: Files) -> bytes:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.kubernetes.shipped_sizes import SHOWN, ShippingError, require_fit
 from infra.pipelines.scripts import is_script
 from infra.placed import Command
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
@@ -22,23 +23,7 @@ from infra.schema.paths import pattern_problem
 # Files that travel to a pod in an immutable, content-addressed ConfigMap.
 
 
-LIMIT = 1024 * 1024
-"""Most bytes that the values of one ConfigMap may have together ("cannot exceed 1 MiB",
-kubernetes.io/docs/concepts/configuration/configmap, seen November 2026)."""
-
-"""How many of the biggest files an error about the limit names."""
-
 _NOT_IN_KEYS = re.compile(r"[^-._a-zA-Z0-9]")
-
-
-class ShippingError(Exception):
-    """Files that cannot be shipped: ``value`` is what there is, ``reason`` why not, ``fix`` what to do."""
-
-    def __init__(self, value: object, reason: str, fix: str) -> None:
-        self.value = value
-        self.reason = reason
-        self.fix = fix
-        super().__init__(f"{value}: {reason}; {fix}")
 
 
 @dataclass(frozen=True)
@@ -87,23 +72,6 @@ class Files:
     def sizes(self) -> dict[str, int]:
         """Bytes by path. Kubernetes counts their sum; keys do not count."""
         return {path: len(content) for path, content in self.contents.items()}
-
-
-def require_fit(sizes: Mapping[str, int], alternative: str) -> None:
-    """Raises ShippingError, which names the biggest files, where they are more than one ConfigMap holds.
-
-    ``sizes`` are in bytes, ``alternative`` is what to do with bigger ones.
-    """
-    total = sum(sizes.values())
-    if total <= LIMIT:
-        return
-    biggest = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]
-    names = ", ".join(f"{path} ({size} bytes)" for path, size in biggest)
-    raise ShippingError(
-        f"{total} bytes",
-        f"a ConfigMap holds at most {LIMIT} bytes; the biggest files are {names}",
-        f"make them smaller, or {alternative}",
-    )
 
 
 def keys(paths: Iterable[str]) -> dict[str, str]:
@@ -397,9 +365,6 @@ DECLARATIONS = ("pipeline.yaml", "pipeline.py", "supplement.py", "*.md", "requir
 
 ENVIRONMENT_MARK = "pyvenv.cfg"
 """The file that every virtual environment has (docs.python.org/3/library/venv.html, November 2026)."""
-
-SHOWN = 5
-"""How many files that cannot be shipped an error names."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.archive import Archive, require_room
-from infra.kubernetes.bundle import LIMIT, Files, code_files, collect, image_folder, normalised
+from infra.kubernetes.archive import Archive
+from infra.kubernetes.bundle import Files, code_files, collect, image_folder, normalised
+from infra.kubernetes.shipped_sizes import LIMIT, require_room
 from infra.pipelines import pods
 from infra.placed import CODE, Command, Requirements, Step
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
@@ -175,7 +176,7 @@ def command_bundle(command: Command, words: Sequence[str], root: Path, module: s
     Raises ShippingError.
     """
     code = code_files(command, words)
-    require_room(code)
+    require_room(code.sizes)
     # A program of the image may need none: the folder in which it starts has to be there all the same.
     below = {f"{CODE}/{path}": content for path, content in code.contents.items()} or {NO_CODE: b""}
     executable = frozenset(f"{CODE}/{path}" for path in code.executable)

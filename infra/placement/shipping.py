@@ -8,10 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from infra.kubernetes.app_pod import app_bundle
-from infra.kubernetes.bundle import ShippingError, image_folder
+from infra.kubernetes.bundle import image_folder
 from infra.kubernetes.gates import Gates, cheapest_pool
 from infra.kubernetes.image_builds.context import context_of
 from infra.kubernetes.run import bundle_of, command_bundle
+from infra.kubernetes.shipped_sizes import ShippingError
 from infra.pipelines.apps import NEWEST, AppDeclaration, runs_file
 from infra.pipelines.contract import ServiceDeclaration, StepDeclaration, Supplement, total
 from infra.pipelines.discovery import DeclaredPipeline, location

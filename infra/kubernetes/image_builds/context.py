@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
-from infra.kubernetes.bundle import SHOWN, Files, ShippingError, obstacle, require_fit
+from infra.kubernetes.bundle import Files, obstacle
+from infra.kubernetes.shipped_sizes import SHOWN, ShippingError, require_fit
 
 # What a Dockerfile takes from elsewhere that can become something else while the file stays the same.
 #

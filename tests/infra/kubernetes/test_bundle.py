@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.kubernetes.bundle import LIMIT, ShippingError, collect
+from infra.kubernetes.bundle import collect
+from infra.kubernetes.shipped_sizes import LIMIT, ShippingError
 from tests.support.tree import write_tree
 
 

@@ -8,17 +8,8 @@ from pathlib import Path
 import pulumi
 import pytest
 
-from infra.kubernetes.bundle import (
-    LIMIT,
-    Files,
-    ShippingError,
-    config_map,
-    config_map_name,
-    image_folder,
-    keys,
-    left_out,
-    volume,
-)
+from infra.kubernetes.bundle import Files, config_map, config_map_name, image_folder, keys, left_out, volume
+from infra.kubernetes.shipped_sizes import LIMIT, ShippingError
 from infra.review.stack import Resource
 from tests.support.recording import record
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.bundle import LIMIT
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import declare
+from infra.kubernetes.shipped_sizes import LIMIT
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.contract import Command
 from infra.pipelines.discovery import DeclaredPipeline

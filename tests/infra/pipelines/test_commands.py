@@ -10,10 +10,10 @@ import pulumi
 import pytest
 from pydantic import SecretStr
 
-from infra.kubernetes.archive import MOST_CODE
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import declare
 from infra.kubernetes.results import Outputs
+from infra.kubernetes.shipped_sizes import MOST_CODE
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.contract import Best, Command, StepDeclaration
 from infra.pipelines.discovery import DeclaredPipeline

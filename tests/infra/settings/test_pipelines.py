@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.bundle import ShippingError, code_files
+from infra.kubernetes.bundle import code_files
+from infra.kubernetes.shipped_sizes import ShippingError
 from infra.pipelines import discovery
 from infra.pipelines.file.reading import Folder, read
 from infra.placed import OWN_NAMES, Command

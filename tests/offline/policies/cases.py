@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from infra.kubernetes.bundle import LIMIT
 from infra.kubernetes.labels import IMAGE_ANNOTATION, INPUTS_ANNOTATION, RUN_ANNOTATION
+from infra.kubernetes.shipped_sizes import LIMIT
 from infra.pipelines.images import TAGS
 from infra.review.stack import UNKNOWN, Resource, Secret, Stack
 from offline.policies.jobs import LOGIN

@@ -12,9 +12,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.kubernetes.bundle import LIMIT
 from infra.kubernetes.pod import arguments
 from infra.kubernetes.run import plan
+from infra.kubernetes.shipped_sizes import LIMIT
 from infra.pipelines.contract import Nodes, Section
 from infra.pipelines.discovery import DeclaredPipeline
 from infra.placement import shipping
