@@ -64,13 +64,13 @@ $(BIN)/uv:
 # PYTHONDONTWRITEBYTECODE, and most of what is installed is never imported.
 define INSTALL
 @echo "Installing what $< pins into $(VENV), once: 3 GB, of which TensorFlow has 1.3 GB"
-@$(BIN)/python -m tools.progress "Installing packages" \
+@$(BIN)/python -m slipway.tools.progress "Installing packages" \
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r $<
-@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tools.progress "Compiling what a rehearsal imports" sh -c '\
+@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m slipway.tools.progress "Compiling what a rehearsal imports" sh -c '\
 $(BIN)/python -c "import tensorflow, keras, tensorflow_datasets, sklearn.datasets, PIL.Image" >/dev/null 2>&1 & \
-$(BIN)/python -c "import offline.rehearsal.__main__, offline.rehearsal.output.report; \
-from infra.clouds.registry import CLOUDS; \
-[__import__(f\"infra.clouds.{cloud}.{part}\") for cloud in CLOUDS for part in (\"platforms\", \"emulator\")]"; wait'
+$(BIN)/python -c "import slipway.offline.rehearsal.__main__, slipway.offline.rehearsal.output.report; \
+from slipway.infra.clouds.registry import CLOUDS; \
+[__import__(f\"slipway.infra.clouds.{cloud}.{part}\") for cloud in CLOUDS for part in (\"platforms\", \"emulator\")]"; wait'
 endef
 
 $(VENV)/.runtime: requirements.txt | $(BIN)/uv
@@ -84,17 +84,17 @@ $(VENV)/.dev: requirements-dev.txt | $(BIN)/uv
 setup: $(VENV)/.dev ## Install everything, tests and linters included, into .venv
 
 new: $(VENV)/.runtime ## Write a pipeline, PIPELINE=mine, or a stack, STACK=mine CLOUD=gcp [USES=…] [REGION=…] [GPU=…]
-	@$(BIN)/python -m tools.new --example=mnist $${PIPELINE:+--pipeline="$$PIPELINE"} $${STACK:+--stack="$$STACK"} \
+	@$(BIN)/python -m slipway.tools.new --example=mnist $${PIPELINE:+--pipeline="$$PIPELINE"} $${STACK:+--stack="$$STACK"} \
 		$${CLOUD:+--cloud="$$CLOUD"} $${USES:+--uses="$$USES"} $${REGION:+--region="$$REGION"} $${GPU:+--gpu="$$GPU"}
 
 import: $(VENV)/.runtime ## Write a pipeline from a TFJob, a Job and the like, MANIFEST=tfjob.yaml [NAME=mine] [CODE=its/folder]
-	@$(BIN)/python -m tools.importing $${NAME:+--name="$$NAME"} $${CODE:+--code="$$CODE"} -- "$$MANIFEST"
+	@$(BIN)/python -m slipway.tools.importing $${NAME:+--name="$$NAME"} $${CODE:+--code="$$CODE"} -- "$$MANIFEST"
 
 rehearse: $(VENV)/.runtime ## Run a stack here, on the CPU [STACK=gcp-dev] [FRESH=1] [BENCHMARK=1]
-	@$(BIN)/python -m offline.rehearsal --stack "$${STACK:-gcp-dev}" $${FRESH:+--fresh} $${BENCHMARK:+--benchmark}
+	@$(BIN)/python -m slipway.offline.rehearsal --stack "$${STACK:-gcp-dev}" $${FRESH:+--fresh} $${BENCHMARK:+--benchmark}
 
 demo: $(VENV)/.runtime ## Rehearse a stack, then keep its page and other apps here until Ctrl-C [STACK=demo] [FRESH=1] [FOR=60]
-	@$(BIN)/python -m offline.rehearsal.demo $${STACK:+--stack "$$STACK"} $${FRESH:+--fresh} $${FOR:+--for "$$FOR"} \
+	@$(BIN)/python -m slipway.offline.rehearsal.demo $${STACK:+--stack "$$STACK"} $${FRESH:+--fresh} $${FOR:+--for "$$FOR"} \
 		$${BENCHMARK:+--benchmark}
 
 # make itself exits 2 whenever a target fails, so the preview's own exit code is left in build/preview/status:
@@ -102,7 +102,7 @@ demo: $(VENV)/.runtime ## Rehearse a stack, then keep its page and other apps he
 define previewing
 @mkdir -p build/preview; rm -f build/preview/status; \
 set -f; IFS=' ,'; for stack in $$STACK; do set -- "$$@" --stack "$$stack"; done; unset IFS; \
-$(BIN)/python -m offline.preview "$$@" $(1) $${FORMAT:+--format "$$FORMAT"} $${OUTPUT:+--output "$$OUTPUT"} \
+$(BIN)/python -m slipway.offline.preview "$$@" $(1) $${FORMAT:+--format "$$FORMAT"} $${OUTPUT:+--output "$$OUTPUT"} \
 	$${FAIL_ON:+--fail-on "$$FAIL_ON"}; status=$$?; echo $$status >build/preview/status; exit $$status
 endef
 
@@ -114,7 +114,7 @@ check: $(VENV)/.runtime ## Hold every stack to the policies [STACK=gcp-dev] [FAI
 
 doctor: $(VENV)/.runtime ## Say what is missing before the first `pulumi up`, and what mends it [STACK=…] [FORMAT=json]
 	@set -f; IFS=' ,'; for stack in $$STACK; do set -- "$$@" --stack "$$stack"; done; unset IFS; \
-	$(BIN)/python -m tools.doctor "$$@" $${FORMAT:+--format "$$FORMAT"}
+	$(BIN)/python -m slipway.tools.doctor "$$@" $${FORMAT:+--format "$$FORMAT"}
 
 # `make show STACK=local predictions`: the words after `show` are what to show, and no targets.
 ifeq (show,$(firstword $(MAKECMDGOALS)))
@@ -125,46 +125,46 @@ $(SHOWN):
 endif
 
 show: $(VENV)/.runtime ## Show results of a stack that is up: make show STACK=local predictions, runs, compare … [REHEARSAL=1]
-	@$(BIN)/python -m $(if $(filter runs compare retention,$(firstword $(SHOWN))),tools.history $${REHEARSAL:+--rehearsal},tools.show) \
+	@$(BIN)/python -m $(if $(filter runs compare retention,$(firstword $(SHOWN))),slipway.tools.history $${REHEARSAL:+--rehearsal},slipway.tools.show) \
 		$${STACK:+--stack "$$STACK"} $(foreach word,$(SHOWN),'$(subst ','\'',$(word))')
 
 put: $(VENV)/.runtime ## Copy files into the store of a stack that is up: STACK=local FROM=scans TO=data/scans [FORCE=1]
-	@$(BIN)/python -m tools.transfer put --stack="$$STACK" --from="$$FROM" --to="$$TO" $${FORCE:+--force}
+	@$(BIN)/python -m slipway.tools.transfer put --stack="$$STACK" --from="$$FROM" --to="$$TO" $${FORCE:+--force}
 
 get: $(VENV)/.runtime ## Copy files out of the store of a stack that is up: STACK=local FROM=data/scans TO=scans [FORCE=1]
-	@$(BIN)/python -m tools.transfer get --stack="$$STACK" --from="$$FROM" --to="$$TO" $${FORCE:+--force}
+	@$(BIN)/python -m slipway.tools.transfer get --stack="$$STACK" --from="$$FROM" --to="$$TO" $${FORCE:+--force}
 
 # A step that failed, and a stack that cannot be read, are exit codes of their own, which make turns into 2.
 watch: $(VENV)/.runtime ## Show what the Jobs of a stack do, and why they wait: STACK=gcp-dev [ONCE=1] [KUBECONFIG_FILE=…]
-	@$(BIN)/python -m tools.watch $${STACK:+--stack="$$STACK"} $${ONCE:+--once} \
+	@$(BIN)/python -m slipway.tools.watch $${STACK:+--stack="$$STACK"} $${ONCE:+--once} \
 		$${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} $${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
 
 run: $(VENV)/.runtime ## Go on with a run that `pulumi up` does not wait for: STACK=gcp-dev [KUBECONFIG_FILE=…]
-	@$(BIN)/python -m tools.runs run $${STACK:+--stack="$$STACK"} \
+	@$(BIN)/python -m slipway.tools.runs run $${STACK:+--stack="$$STACK"} \
 		$${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} $${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
 
 stop: $(VENV)/.runtime ## Stop such a run; its pods end, and what they saved stays: STACK=gcp-dev [KUBECONFIG_FILE=…]
-	@$(BIN)/python -m tools.runs stop $${STACK:+--stack="$$STACK"} \
+	@$(BIN)/python -m slipway.tools.runs stop $${STACK:+--stack="$$STACK"} \
 		$${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} $${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
 
 logs: $(VENV)/.runtime ## Print the logs of a step: STACK=gcp-dev STEP=train [FOLLOW=1] [ATTEMPTS=1]
-	@$(BIN)/python -m tools.watch.logs $${STACK:+--stack="$$STACK"} $${STEP:+--step="$$STEP"} $${FOLLOW:+--follow} \
+	@$(BIN)/python -m slipway.tools.watch.logs $${STACK:+--stack="$$STACK"} $${STEP:+--step="$$STEP"} $${FOLLOW:+--follow} \
 		$${ATTEMPTS:+--attempts} $${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} \
 		$${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
 
 pin-images: $(VENV)/.runtime ## Name the default images by the digests that the registry has for them
-	@$(BIN)/python -m tools.pin_images
+	@$(BIN)/python -m slipway.tools.pin_images
 
 pin-inputs: $(VENV)/.runtime ## Write into a stack file what the data is that pipelines read: STACK=… [PIPELINE=…] [CHECK=1]
-	@$(BIN)/python -m tools.pin_inputs --stack="$$STACK" --pipeline="$$PIPELINE" $${CHECK:+--check}
+	@$(BIN)/python -m slipway.tools.pin_inputs --stack="$$STACK" --pipeline="$$PIPELINE" $${CHECK:+--check}
 
 refresh-prices: $(VENV)/.runtime ## Write today's prices and zones of accelerators into their data files
-	@$(BIN)/python -m tools.refresh_prices
+	@$(BIN)/python -m slipway.tools.refresh_prices
 
 pictures: $(VENV)/.dev ## Redraw the pictures that the pages show: of the stacks, and of the page of the demo
 	@mkdir -p build/preview
-	@$(BIN)/python -m offline.preview --pictures docs/images/stacks --output build/preview/pictures.txt; test $$? -le 1
-	@$(BIN)/python -m tools.page_picture docs/images/demo.png
+	@$(BIN)/python -m slipway.offline.preview --pictures docs/images/stacks --output build/preview/pictures.txt; test $$? -le 1
+	@$(BIN)/python -m slipway.tools.page_picture docs/images/demo.png
 
 # Tests start hundreds of processes, each of which would else compile the project anew under PYTHONDONTWRITEBYTECODE.
 # The slow ones wait more than they compute, so three workers keep two cores busy.

@@ -1,3 +1,3 @@
-from infra.program import run
+from slipway.infra.program import run
 
 run()

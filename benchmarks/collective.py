@@ -25,8 +25,8 @@ from typing import Any
 
 from benchmarks.collective_worker import ANSWER, NETWORKS
 from benchmarks.training import processor
-from offline.rehearsal.machine.processes import LOOPBACK, free_ports
-from workloads.runtime.nodes.collectives import VARIABLE
+from slipway.offline.rehearsal.machine.processes import LOOPBACK, free_ports
+from slipway.workloads.runtime.nodes.collectives import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 WORTH = 1.7

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.runtime.devices import before_import
-from workloads.runtime.nodes import collectives
+from slipway.workloads.runtime.devices import before_import
+from slipway.workloads.runtime.nodes import collectives
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -23,14 +23,14 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from benchmarks.training import processor
-from infra.kubernetes import job
-from infra.kubernetes.gates import Gates
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.discovery import DeclaredPipeline
-from infra.pipelines.images import CPU_IMAGE
-from infra.placement.placing import place
-from infra.platform import Platform, Pool, Resources, Store, Taint
-from offline.engine.evaluate import evaluate
+from slipway.infra.kubernetes import job
+from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.pipelines.discovery import DeclaredPipeline
+from slipway.infra.pipelines.images import CPU_IMAGE
+from slipway.infra.placement.placing import place
+from slipway.infra.platform import Platform, Pool, Resources, Store, Taint
+from slipway.offline.engine.evaluate import evaluate
 from workloads.mnist.pipeline import Mnist
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -27,8 +27,8 @@ from datetime import date
 from pathlib import Path
 
 from benchmarks.stand_in_job import StandInJob
-from workloads.runtime.nodes.group import SILENCE
-from workloads.runtime.store import check
+from slipway.workloads.runtime.nodes.group import SILENCE
+from slipway.workloads.runtime.store import check
 
 KINDS = {
     "launcher killed": 4,

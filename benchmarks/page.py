@@ -253,7 +253,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for digit in range(10):
             (samples / f"{digit}.png").write_bytes(drawing(digit, "PNG", 28))
         (samples / "labels.json").write_text(json.dumps({f"{digit}.png": digit for digit in range(10)}))
-        page = ["-m", "workloads.apps.page", "--serving", f"http://127.0.0.1:{options.port}", "--model", "digits"]
+        page = [
+            "-m",
+            "slipway.workloads.apps.page",
+            "--serving",
+            f"http://127.0.0.1:{options.port}",
+            "--model",
+            "digits",
+        ]
         page += ["--ink", "light", "--port", str(options.port + 1), "--samples", str(samples)]
         processes = [start(["-c", STAND_IN, str(options.port), str(options.serving_seconds)], options.port)]
         try:

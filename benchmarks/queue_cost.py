@@ -23,9 +23,9 @@ from pathlib import Path
 
 from benchmarks.queue_kill_run import PASSWORD, ValkeyServer
 from benchmarks.training import processor
-from workloads.runtime.items.items import Record
-from workloads.runtime.items.queue import Claimed, ItemQueue, Rules
-from workloads.runtime.items.resp import Connection
+from slipway.workloads.runtime.items.items import Record
+from slipway.workloads.runtime.items.queue import Claimed, ItemQueue, Rules
+from slipway.workloads.runtime.items.resp import Connection
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -76,8 +76,8 @@ class Contender:
             if workers:
                 queue = ["--queue", server.address, "--queue-password", "QUEUE_PASSWORD"] if server else []
                 command = [
-                    "-m", "workloads.runtime.items.worker", "--step", "days", "--output", str(output), "--items",
-                    f"{data}/*.txt", "--workers", str(workers), *queue,
+                    "-m", "slipway.workloads.runtime.items.worker", "--step", "days", "--output", str(output),
+                    "--items", f"{data}/*.txt", "--workers", str(workers), *queue,
                     "--", sys.executable, "-c", PROGRAM, "{item}", "{output}",
                 ]  # fmt: skip
             else:

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from offline.rehearsal.machine.processes import free_ports
-from workloads.runtime.items.items import FAILED, ITEMS, RESULT
-from workloads.runtime.items.queue import ItemQueue, Row, Rules
-from workloads.runtime.items.resp import Connection, ReplyError
-from workloads.runtime.store import check
+from slipway.offline.rehearsal.machine.processes import free_ports
+from slipway.workloads.runtime.items.items import FAILED, ITEMS, RESULT
+from slipway.workloads.runtime.items.queue import ItemQueue, Row, Rules
+from slipway.workloads.runtime.items.resp import Connection, ReplyError
+from slipway.workloads.runtime.store import check
 
 # Which kills happen to workers and their queue, and when: drawn from a seed.
 
@@ -345,7 +345,7 @@ class Run:
         queue = ["--queue", self._server.address, "--queue-password", "QUEUE_PASSWORD"] if self._server else []
         previous = "{previous}" if self._mode == "ordered" else ""
         command = [
-            sys.executable, "-m", "workloads.runtime.items.worker", "--step", "days",
+            sys.executable, "-m", "slipway.workloads.runtime.items.worker", "--step", "days",
             "--output", str(self._output),
             "--items", f"{self._data}/*.csv", "--workers", str(WORKERS), "--attempts", str(ATTEMPTS),
             "--lease", str(LEASE), *mode, *queue,

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.queue_kill_run import processes_with_mark
-from offline.rehearsal.machine.processes import free_ports
-from workloads.runtime.nodes.group import NEIGHBOUR_FAILED
+from slipway.offline.rehearsal.machine.processes import free_ports
+from slipway.workloads.runtime.nodes.group import NEIGHBOUR_FAILED
 
 ROOT = Path(__file__).resolve().parents[1]
 IGNORED = {-signal.SIGKILL, -signal.SIGTERM, 137, 143, NEIGHBOUR_FAILED}
@@ -48,8 +48,8 @@ class StandInJob:
         self.meet, *self.ports = free_ports(count + 1)
         nodes = [word for port in self.ports for word in ("--node", f"127.0.0.1:{port}")]
         self.command = [
-            sys.executable, "-m", "workloads.runtime.nodes.launcher", "--meet", f"127.0.0.1:{self.meet}", *nodes,
-            *map(str, flags), "--", *map(str, words),
+            sys.executable, "-m", "slipway.workloads.runtime.nodes.launcher", "--meet", f"127.0.0.1:{self.meet}",
+            *nodes, *map(str, flags), "--", *map(str, words),
         ]  # fmt: skip
         self._environment = {**os.environ, "JOB_UID": uid, "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})}
         self.pods: dict[int, subprocess.Popen[bytes]] = {}

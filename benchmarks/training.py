@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from slipway.workloads.runtime.store import load_manifest, publish
 from workloads.mnist.batches import load, save
-from workloads.runtime.store import load_manifest, publish
 
 ROOT = Path(__file__).resolve().parents[1]
 REPEAT_DIGITS = 6

@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from slipway.workloads.runtime.devices import before_import
 from workloads.mnist.batches import load
-from workloads.runtime.devices import before_import
 
 _started = time.monotonic()
 

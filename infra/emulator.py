@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
-from infra.platform import Node, Resources
+from slipway.infra.platform import Node, Resources
 
 _NOT_A_CERTIFICATE = base64.b64encode(b"Emulated: no certificate authority signed this.").decode()
 EMULATED_CA_CERTIFICATE = base64.b64encode(
@@ -21,8 +21,8 @@ EMULATED_DIGEST = f"sha256:{'0' * 64}"
 class Emulator:
     """What stands in for a cloud when the program is evaluated without one.
 
-    Each package that fulfils `Platform` has one, made from an `infra.schema.request.Request`; the engines in
-    ``offline`` ask every emulator in turn and take the first answer that is not None.
+    Each package that fulfils `Platform` has one, made from an `slipway.infra.schema.request.Request`; the engines
+    in ``offline`` ask every emulator in turn and take the first answer that is not None.
     """
 
     configuration: Mapping[str, str] = MappingProxyType({})

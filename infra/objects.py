@@ -7,8 +7,8 @@ from typing import Any, TypedDict
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.charts import Chart
-from infra.platform import Backend, Claim, Store
+from slipway.infra.charts import Chart
+from slipway.infra.platform import Backend, Claim, Store
 
 
 def wait_for(

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from infra.pipelines.apps import AppDeclaration, address_variables, folder_of, object_name, token_variable
-from infra.pipelines.contract import (
+from slipway.infra.pipelines.apps import AppDeclaration, address_variables, folder_of, object_name, token_variable
+from slipway.infra.pipelines.contract import (
     OF_SERVICES,
     Best,
     Exporter,
@@ -17,10 +17,10 @@ from infra.pipelines.contract import (
     Variant,
     service_variables,
 )
-from infra.pipelines.pods import ProgramMount
-from infra.pipelines.results import Result
-from infra.platform import Data, Platform, Pool, Priority, Resources, Store
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from slipway.infra.pipelines.pods import ProgramMount
+from slipway.infra.pipelines.results import Result
+from slipway.infra.platform import Data, Platform, Pool, Priority, Resources, Store
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 # A service of a pipeline: what runs beside its steps, where, with what, and who may connect to it.
 
@@ -164,7 +164,7 @@ class Requirements:
 
 @dataclass(frozen=True)
 class Command:
-    """A program that ``workloads.runtime.steps.command`` starts in the folder ``code``, an absolute path.
+    """A program that ``slipway.workloads.runtime.steps.command`` starts in the folder ``code``, an absolute path.
 
     ``files`` are patterns below ``code`` of Python files that ship beside those that the program imports.
     ``left_out`` are files below it that do not ship: the pipeline's lock files. ``directory`` and ``mounts`` are

@@ -1,7 +1,7 @@
 """The contract between a place to run (a cloud, or a cluster you have) and the pipelines that run there.
 
-Each package that fulfils it (`infra.clouds.registry` lists them) returns one `Platform` per cluster. Nothing
-that only one cloud has crosses it, so a pipeline never asks where it runs.
+Each package that fulfils it (`slipway.infra.clouds.registry` lists them) returns one `Platform` per cluster.
+Nothing that only one cloud has crosses it, so a pipeline never asks where it runs.
 """
 
 import math

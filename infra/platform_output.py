@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from infra.platform import (
+from slipway.infra.platform import (
     Egress,
     Interconnect,
     MigStrategy,
@@ -24,9 +24,9 @@ from infra.platform import (
     Taint,
     TaintEffect,
 )
-from infra.platform import Resources as NodeResources
-from infra.schema.base import PoolSettings, Team
-from infra.schema.names import short_digest
+from slipway.infra.platform import Resources as NodeResources
+from slipway.infra.schema.base import PoolSettings, Team
+from slipway.infra.schema.names import short_digest
 
 OUTPUT = "platform"
 """The name of the stack output."""
@@ -70,7 +70,7 @@ class TaintFact(_Fact):
 
 
 class PoolFacts(PoolSettings):
-    """A node pool: the fields of `infra.platform.Pool` that are plain values."""
+    """A node pool: the fields of `slipway.infra.platform.Pool` that are plain values."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
     # The stack file that has them is another one.
@@ -113,7 +113,7 @@ class PoolFacts(PoolSettings):
 
 
 class ClaimFact(_Fact):
-    """The PersistentVolumeClaim that the team's namespace needs: the fields of `infra.platform.Claim`."""
+    """The PersistentVolumeClaim that the team's namespace needs: the fields of `slipway.infra.platform.Claim`."""
 
     name: str
     size: str
@@ -158,7 +158,7 @@ class StoreFacts(_Fact):
 
 
 class TeamAppFact(_Fact):
-    """What an app of a team's stack has of the store: the fields of `infra.platform.TeamApp`."""
+    """What an app of a team's stack has of the store: the fields of `slipway.infra.platform.TeamApp`."""
 
     writes: bool = False
     annotations: dict[str, str] = Field(default_factory=dict[str, str])
@@ -181,7 +181,7 @@ class ClusterFacts(_Fact):
     ``context`` is that of the kubeconfig, where it is not its current one.
 
     ``creates_namespace`` and ``reads_nodes`` say whether a team's stack may create its namespace, and give a pod
-    the right to read nodes. The other fields are those of `infra.platform.Platform`.
+    the right to read nodes. The other fields are those of `slipway.infra.platform.Platform`.
     """
 
     cloud: str

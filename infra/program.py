@@ -9,23 +9,24 @@ from types import FrameType
 
 import pulumi
 
-from infra.kubernetes import app, job, ownership
-from infra.kubernetes.job import StepJob
-from infra.kubernetes.results import Outputs
-from infra.kubernetes.workspace import Workspace
-from infra.pipelines.images import CPU_IMAGE
-from infra.platform import Platform
-from infra.schema.problems import SettingsError
-from infra.settings.model import Settings
-from infra.stack.clusters import (
+from slipway.infra.kubernetes import app, job, ownership
+from slipway.infra.kubernetes.job import StepJob
+from slipway.infra.kubernetes.results import Outputs
+from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.pipelines.images import CPU_IMAGE
+from slipway.infra.places import PROJECT
+from slipway.infra.platform import Platform
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.model import Settings
+from slipway.infra.stack.clusters import (
     declare_images,
     declare_metrics,
     declare_queues,
     declare_team_readers,
     declare_workspaces,
 )
-from infra.stack.configuration import checked, configured
-from infra.stack.placed_stack import (
+from slipway.infra.stack.configuration import checked, configured
+from slipway.infra.stack.placed_stack import (
     declare_attempts_of,
     declare_cluster_runs,
     declare_platforms,
@@ -36,9 +37,6 @@ from infra.stack.placed_stack import (
     export_results,
     place_pipelines,
 )
-
-ROOT = Path(__file__).resolve().parents[1]
-"""The repository, whose files the steps ship."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +67,10 @@ def _leave(_signal: int, _frame: FrameType | None) -> None:
     os._exit(1)
 
 
-def declare(root: Path = ROOT) -> Declared:
+def declare(root: Path = PROJECT) -> Declared:
     """Declares everything that the stack's settings ask for, and exports the stack's outputs.
 
-    ``root`` is the repository whose files the steps ship. Raises SettingsError, with every problem found, before
+    ``root`` is the project whose files the steps ship. Raises SettingsError, with every problem found, before
     anything is declared.
     """
     settings, clouds = checked(configured(), root)

@@ -5,6 +5,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from offline.policies.crossguard import pack
+from slipway.offline.policies.crossguard import pack
 
 pack()

@@ -35,7 +35,7 @@ from typing import Any
 
 import yaml
 
-from tools.reference import shipped
+from slipway.tools.reference import shipped
 
 ROOT = Path(__file__).parents[1]
 STACKS = shipped.stacks()
@@ -261,7 +261,7 @@ def _runs() -> Sequence[tuple[str, str]]:
 
 @cache
 def _content(stack: str) -> dict[str, Any]:
-    from infra.schema.yaml_files import read_yaml
+    from slipway.infra.schema.yaml_files import read_yaml
 
     return read_yaml(ROOT / "stacks" / f"Pulumi.{stack}.yaml")
 
@@ -348,7 +348,7 @@ def _tree(folder: Path) -> Path:
 
 @cache
 def _secrets() -> Any:
-    from offline.evaluation.encoding import Secrets
+    from slipway.offline.evaluation.encoding import Secrets
 
     return Secrets(b"key")
 
@@ -376,14 +376,14 @@ def _written(case: Case, tree: Path) -> Generator[None]:
 
 def wrong(case: Case, tree: Path) -> tuple[str, str]:
     """What became of the file, ``accepted`` or the error's kind, and what is wrong with that."""
-    from infra.review.contract import Severity
-    from offline.evaluated.model import document
-    from offline.evaluation.__main__ import evaluate_stack, other_stacks
-    from offline.evaluation.decoding import decode
-    from offline.evaluation.worker import evaluate_or_fail as printed
-    from offline.preview.build import NOT_EVALUATED, Options, build, exit_code
-    from offline.preview.markdown import comment
-    from offline.preview.revisions import Evaluations
+    from slipway.infra.review.contract import Severity
+    from slipway.offline.evaluated.model import document
+    from slipway.offline.evaluation.__main__ import evaluate_stack, other_stacks
+    from slipway.offline.evaluation.decoding import decode
+    from slipway.offline.evaluation.worker import evaluate_or_fail as printed
+    from slipway.offline.preview.build import NOT_EVALUATED, Options, build, exit_code
+    from slipway.offline.preview.markdown import comment
+    from slipway.offline.preview.revisions import Evaluations
 
     stack = case.stack
     with _written(case, tree):

@@ -10,9 +10,12 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tools.reference import shipped
+from slipway.infra.pipelines.discovery import RESERVED, WORKLOADS
+from slipway.infra.places import PACKAGE
+from slipway.tools.reference import shipped
 
 ROOT = Path(__file__).parents[1]
+PACKAGED = ("infra", "offline", "tools")
 TOPS = ("infra", "offline", "tools", "workloads", "ci", "benchmarks", "policy-pack")
 
 
@@ -63,9 +66,15 @@ ALLOWED = re.compile(r"gcp-dev|gcp-batch|google\.protobuf\.\w+")
 def sources() -> dict[str, Path]:
     """Every module outside the tests, by its dotted name; a package by its own."""
     files = [path for top in TOPS for path in sorted((ROOT / top).rglob("*.py"))]
-    return {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in files
-    }
+    return {name_of(path.relative_to(ROOT)): path for path in files}
+
+
+def name_of(path: Path) -> str:
+    """The dotted name by which the module at ``path`` is imported: those of pipelines are no part of the
+    package."""
+    parts = path.with_suffix("").parts
+    packaged = path.parts[1] in RESERVED if path.parts[0] == WORKLOADS else path.parts[0] in PACKAGED
+    return ".".join(([PACKAGE] if packaged else []) + list(parts)).removesuffix(".__init__")
 
 
 @dataclass(frozen=True)
@@ -139,17 +148,17 @@ def test_a_planted_circle_of_rooms_is_found(tmp_path: Path, monkeypatch: pytest.
     """Two rooms import each other, although none of their modules do."""
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     files = {
-        "infra/one/first.py": "from infra.two.first import name",
+        "infra/one/first.py": "from slipway.infra.two.first import name",
         "infra/one/second.py": "name = 1",
         "infra/two/first.py": "name = 1",
-        "infra/two/second.py": "from infra.one.second import name",
+        "infra/two/second.py": "from slipway.infra.one.second import name",
     }
     modules: dict[str, Path] = {}
     for file, text in files.items():
         path = tmp_path / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        modules[file.removesuffix(".py").replace("/", ".")] = path
+        modules[name_of(Path(file))] = path
     assert circle({name: imports_of(path, modules) for name, path in modules.items()}) == ""
     assert circle(rooms(modules, 2)) in {
         "infra/one -> infra/two -> infra/one",

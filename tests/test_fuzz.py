@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from slipway.tools.reference import shipped
 from tests import fuzz
-from tools.reference import shipped
 
 PROBLEM = {"key": "slipway:namespace", "value": "'x'", "reason": "wrong", "fix": "correct it"}
 

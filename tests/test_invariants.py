@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.registry import emulators
-from infra.platform import Node, Resources
-from infra.program import ROOT, declare
-from infra.review.stack import Resource
-from infra.schema.problems import without_prefix
-from infra.schema.quantities import cpu_millicores, mebibytes
-from infra.settings.loading import load
-from offline.engine.stack_config import stack_config
-from offline.evaluated.pod_rules import breaches, words
+from slipway.infra.clouds.registry import emulators
+from slipway.infra.platform import Node, Resources
+from slipway.infra.program import declare
+from slipway.infra.review.stack import Resource
+from slipway.infra.schema.problems import without_prefix
+from slipway.infra.schema.quantities import cpu_millicores, mebibytes
+from slipway.infra.settings.loading import load
+from slipway.offline.engine.stack_config import stack_config
+from slipway.offline.evaluated.pod_rules import breaches, words
+from slipway.tools.reference import shipped
+from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.stack_values import other_stacks
-from tools.reference import shipped
 
 STACKS = shipped.stacks()
 QUICK = {"aws-dev", "gcp-dev", "gcp-platform", "gcp-team", "local", "openshift"}

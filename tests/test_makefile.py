@@ -62,43 +62,46 @@ def preview(checkout: Path, tmp_path: Path) -> Preview:
 
 PREVIEW = ("BASE=origin/main", "FORMAT=markdown", "FAIL_ON=warning", "OUTPUT=a file.md", "PICTURES=build/pictures")
 PREVIEWED = "--base origin/main --pictures build/pictures --format markdown --output 'a file.md' --fail-on warning"
-NEW = "-m tools.new --example=mnist"
+NEW = "-m slipway.tools.new --example=mnist"
 
 
 @pytest.mark.parametrize(
     ("words", "called"),
     [
-        (["preview"], "-m offline.preview"),
-        (["preview", "STACK=gcp-dev,a", *PREVIEW], f"-m offline.preview --stack gcp-dev --stack a {PREVIEWED}"),
-        (["preview", "STACK=gcp-dev a"], "-m offline.preview --stack gcp-dev --stack a"),
+        (["preview"], "-m slipway.offline.preview"),
+        (
+            ["preview", "STACK=gcp-dev,a", *PREVIEW],
+            f"-m slipway.offline.preview --stack gcp-dev --stack a {PREVIEWED}",
+        ),
+        (["preview", "STACK=gcp-dev a"], "-m slipway.offline.preview --stack gcp-dev --stack a"),
         (
             ["check", "STACK=gcp-dev", "FAIL_ON=warning"],
-            "-m offline.preview --stack gcp-dev --check --fail-on warning",
+            "-m slipway.offline.preview --stack gcp-dev --check --fail-on warning",
         ),
-        (["doctor"], "-m tools.doctor"),
+        (["doctor"], "-m slipway.tools.doctor"),
         (
             ["doctor", "STACK=gcp-dev,local", "FORMAT=json"],
-            "-m tools.doctor --stack gcp-dev --stack local --format json",
+            "-m slipway.tools.doctor --stack gcp-dev --stack local --format json",
         ),
-        (["rehearse"], "-m offline.rehearsal --stack gcp-dev"),
-        (["rehearse", "STACK=a", "BENCHMARK=1"], "-m offline.rehearsal --stack a --benchmark"),
+        (["rehearse"], "-m slipway.offline.rehearsal --stack gcp-dev"),
+        (["rehearse", "STACK=a", "BENCHMARK=1"], "-m slipway.offline.rehearsal --stack a --benchmark"),
         (
             ["new", "STACK=team-a", "CLOUD=gcp", "REGION=europe-west4", "GPU=nvidia-l4", "USES=~/it"],
             f"{NEW} --stack=team-a --cloud=gcp --uses=~/it --region=europe-west4 --gpu=nvidia-l4",
         ),
         (["new", "PIPELINE=churn"], f"{NEW} --pipeline=churn"),
-        (["watch"], "-m tools.watch"),
+        (["watch"], "-m slipway.tools.watch"),
         (
             ["watch", "STACK=gcp-dev", "ONCE=1", "KUBECONFIG_FILE=a b", "KUBE_CONTEXT=$(id)"],
-            "-m tools.watch --stack=gcp-dev --once '--kubeconfig=a b' '--context=$(id)'",
+            "-m slipway.tools.watch --stack=gcp-dev --once '--kubeconfig=a b' '--context=$(id)'",
         ),
         (
             ["logs", "STACK=gcp-dev", "STEP=--help; id", "FOLLOW=1", "ATTEMPTS=1"],
-            "-m tools.watch.logs --stack=gcp-dev '--step=--help; id' --follow --attempts",
+            "-m slipway.tools.watch.logs --stack=gcp-dev '--step=--help; id' --follow --attempts",
         ),
         (
             ["show", "STACK=local", "predictions", "t4-fp32"],
-            "-m tools.show --stack local predictions t4-fp32",
+            "-m slipway.tools.show --stack local predictions t4-fp32",
         ),
     ],
 )
@@ -210,7 +213,7 @@ def install(checkout: Path, folder: Path, stamp: str, *, uv: str) -> subprocess.
     """What make says while it installs by the shell script ``uv`` into ``folder``."""
     scripts = {
         "uv": f'echo "$@" >{folder}/called; {uv}',
-        "python": f'test "$2" = tools.progress && exec {sys.executable} "$@"; '
+        "python": f'test "$2" = slipway.tools.progress && exec {sys.executable} "$@"; '
         f'echo "$PYTHONDONTWRITEBYTECODE$@" >>{folder}/compiled; exit 1',
     }
     (folder / "bin").mkdir()
@@ -232,7 +235,9 @@ def test_an_installation_says_its_size_and_lists_no_packages(checkout: Path, tmp
     assert len(done.stdout.splitlines() + done.stderr.splitlines()) == 3
     assert "--require-hashes" in (tmp_path / "called").read_text(encoding="utf-8")
     compiled = (tmp_path / "compiled").read_text(encoding="utf-8")
-    assert "\n-c import offline.rehearsal" in f"\n{compiled}", "importing without bytecode takes seconds each time"
+    assert "\n-c import slipway.offline.rehearsal" in f"\n{compiled}", (
+        "importing without bytecode takes seconds each time"
+    )
     assert (tmp_path / stamp).exists()
 
 

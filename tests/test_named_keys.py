@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.pipelines.discovery import pipeline_names
-from infra.pipelines.file.shape import PipelineFile
-from infra.review.stack import items, mapping
-from infra.settings.model import with_pipelines
-from infra.settings.pipelines import each_of
+from slipway.infra.pipelines.discovery import pipeline_names
+from slipway.infra.pipelines.file.shape import PipelineFile
+from slipway.infra.review.stack import items, mapping
+from slipway.infra.settings.model import with_pipelines
+from slipway.infra.settings.pipelines import each_of
 from tests.support.checkout import ROOT
 
 pytestmark = pytest.mark.slow

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from slipway.tools.reference import shipped
 from tests.docs.fences import blocks
 from tests.support.checkout import ROOT, copy_checkout
 from tests.support.clones import git, python
 from tests.support.rehearsing import stack_file
 from tests.support.tree import write_tree
-from tools.reference import shipped
 
 MODULE = '''"""Count the lines of a file."""
 
@@ -19,8 +19,8 @@ import argparse
 import json
 from pathlib import Path
 
-from workloads.runtime.exits import OK, run
-from workloads.runtime.store import digest_of, publish, staging
+from slipway.workloads.runtime.exits import OK, run
+from slipway.workloads.runtime.store import digest_of, publish, staging
 
 
 def main() -> int:
@@ -71,9 +71,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 CHECK = """
 import json, sys
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
-from offline.engine.stack_config import stack_config
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
+from slipway.offline.engine.stack_config import stack_config
 from pathlib import Path
 raw = stack_config("local", Path.cwd())
 raw = {key.removeprefix("slipway:"): value for key, value in raw.items() if key.startswith("slipway:")}
@@ -128,7 +128,7 @@ def test_everything_wrong_in_its_section_is_said_at_once(root: Path) -> None:
 @pytest.mark.slow
 def test_a_stack_without_it_says_nothing_of_it(root: Path) -> None:
     code = (
-        "import sys; from infra.settings.loading import load;"
+        "import sys; from slipway.infra.settings.loading import load;"
         "print([name for name in sys.modules if name.startswith('workloads.')])"
     )
     assert python(root, "-c", code) == "[]\n"
@@ -136,7 +136,7 @@ def test_a_stack_without_it_says_nothing_of_it(root: Path) -> None:
 
 @pytest.mark.slow
 def test_it_is_rehearsed_twice_under_two_names(root: Path) -> None:
-    said = python(root, "-m", "offline.rehearsal", "--stack", "local")
+    said = python(root, "-m", "slipway.offline.rehearsal", "--stack", "local")
     assert "lines-count" in said
     assert "again-count" in said
     folder = root / "build" / "rehearsal" / "local"
@@ -187,7 +187,7 @@ def words(root: Path) -> Path:
 
 @pytest.mark.slow
 def test_both_kinds_are_in_the_reference_and_the_mistakes_of_one_in_yaml_in_the_list(words: Path) -> None:
-    page = python(words, "-c", "from tools.reference.settings import page; print(page())")
+    page = python(words, "-c", "from slipway.tools.reference.settings import page; print(page())")
     assert "## `pipelines.lines`\n\nCount the lines of a file.\n" in page
     assert "`pipelines.lines.count`" in page
     assert "## `pipelines.words`\n\nCount the words of a file.\n" in page
@@ -215,7 +215,7 @@ def test_both_kinds_are_in_the_reference_and_the_mistakes_of_one_in_yaml_in_the_
 
 @pytest.mark.slow
 def test_a_preview_says_that_it_is_added_and_which_of_its_jobs_a_change_runs_again(root: Path) -> None:
-    preview = ("-m", "offline.preview", "--stack", "local", "--base", "HEAD")
+    preview = ("-m", "slipway.offline.preview", "--stack", "local", "--base", "HEAD")
     added = python(root, *preview)
     assert "+ again-count  Job, lines-count  Job  runs  on pool cpu: it is new" in added
     git(root, "add", ".")
@@ -250,7 +250,7 @@ def test_a_broken_declaration_is_one_error_that_names_its_file(root: Path, conte
 @pytest.mark.slow
 def test_declarations_are_read_without_pulumi_and_tensorflow() -> None:
     code = (
-        "import sys; from infra.pipelines.discovery import pipeline, supplements;"
+        "import sys; from slipway.infra.pipelines.discovery import pipeline, supplements;"
         f"print([pipeline(name).settings.__name__ for name in {shipped.pipelines()}], list(supplements()));"
         "print([name for name in sys.modules if name.partition('.')[0] in {'pulumi', 'tensorflow', 'keras'}])"
     )
@@ -268,7 +268,7 @@ def test_a_preview_of_one_in_yaml_follows_its_scripts_and_its_matrix(words: Path
     write_stack(words, sections)
     git(words, "add", ".")
     git(words, "commit", "-q", "-m", "words")
-    preview = ("-m", "offline.preview", "--stack", "local", "--base", "HEAD")
+    preview = ("-m", "slipway.offline.preview", "--stack", "local", "--base", "HEAD")
     assert "Job  runs" not in python(words, *preview)
     for folder in (words / "workloads" / "words", words.parent / "elsewhere"):
         (folder / "show.py").write_text("import os\n", encoding="utf-8")
@@ -300,7 +300,7 @@ def test_a_stack_is_not_the_same_where_files_outside_of_the_repository_may_have_
     write_stack(words, {"more": {**section, "uses": "../elsewhere"}, "linked": section})
     git(words, "add", ".")
     git(words, "commit", "-q", "-m", "outside")
-    preview = ("-m", "offline.preview", "--stack", "local", "--base", "HEAD")
+    preview = ("-m", "slipway.offline.preview", "--stack", "local", "--base", "HEAD")
     (words.parent / "elsewhere" / "show.py").write_text("import sys\n", encoding="utf-8")
     text = python(words, *preview)
     assert "No changes in" not in text

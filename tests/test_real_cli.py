@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from slipway.tools.reference import shipped
 from tests.support.checkout import copy_checkout
-from tools.reference import shipped
 
 PLUGINS = {
     "local": {"kubernetes"},

@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from infra.clouds.registry import CLOUDS
-from offline.policies.jobs import LOGIN
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.offline.policies.jobs import LOGIN
+from slipway.tools.reference import shipped
 from tests.support.checkout import ROOT
-from tools.reference import shipped
 
 BIN = Path(sys.executable).parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))

@@ -1,7 +1,7 @@
 """Writes the dashboards that stacks declare, in Grafana's JSON model.
 
-python -m tools.dashboards            # write them
-python -m tools.dashboards --check    # exit 1 where one is out of date
+python -m slipway.tools.dashboards            # write them
+python -m slipway.tools.dashboards --check    # exit 1 where one is out of date
 
 That is grafana.com/docs/grafana/latest/visualizations/dashboards/build-dashboards/view-dashboard-json-model, seen
 November 2026. Queries are PromQL. A cloud that shows metrics in a service of its own makes its dashboards from
@@ -12,14 +12,12 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from offline.files import write_or_check
+from slipway.infra.places import LIBRARY
+from slipway.offline.files import write_or_check
 
-ROOT = Path(__file__).resolve().parents[1]
-
-FOLDER = ROOT / "infra" / "data" / "dashboards"
+FOLDER = LIBRARY / "infra" / "data" / "dashboards"
 
 NAMESPACE = "$namespace"
 """Stands in queries for a regular expression of namespaces."""
@@ -35,7 +33,7 @@ IN_NAMESPACE = f'namespace=~"{NAMESPACE}"'
 WINDOW = "[5m]"
 
 STEP = r'"step", "$1", "pod", "(.+)-[0-9a-f]{10}(?:-[0-9]+)?-[a-z0-9]{5}"'
-"""Takes from a pod's name what its Job keeps from run to run (`infra.kubernetes.run.Run.job_name`)."""
+"""Takes from a pod's name what its Job keeps from run to run (`slipway.infra.kubernetes.run.Run.job_name`)."""
 
 
 EXPORTER = ".*dcgm-exporter.*"
@@ -313,7 +311,9 @@ DASHBOARDS = (
 def main(arguments: Sequence[str]) -> int:
     """Writes the files; returns 1 where ``--check`` finds one that differs."""
     return max(
-        write_or_check(FOLDER / f"{dashboard.uid}.json", text(grafana(dashboard)), "tools.dashboards", arguments)
+        write_or_check(
+            FOLDER / f"{dashboard.uid}.json", text(grafana(dashboard)), "slipway.tools.dashboards", arguments
+        )
         for dashboard in DASHBOARDS
     )
 

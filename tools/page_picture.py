@@ -1,7 +1,8 @@
 """Draws the picture of the page that README.md shows: a real page, model and browser.
 
-``python -m tools.page_picture docs/images/demo.png`` starts the demo, draws a seven as a person would, and keeps
-what Chromium shows. Needs Playwright, which `make setup` installs, and a Chromium; without one nothing is changed.
+``python -m slipway.tools.page_picture docs/images/demo.png`` starts the demo, draws a seven as a person would, and
+keeps what Chromium shows. Needs Playwright, which `make setup` installs, and a Chromium; without one nothing is
+changed.
 """
 
 import os
@@ -17,13 +18,12 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
-from offline import files
+from slipway.infra.places import LIBRARY
+from slipway.offline import files
 
 BROWSERS = ("chromium", "chromium-browser")
 
-ROOT = Path(__file__).resolve().parents[1]
-
-DEMO = (sys.executable, "-m", "offline.rehearsal.demo")
+DEMO = (sys.executable, "-m", "slipway.offline.rehearsal.demo")
 
 TOLD = re.compile(r"[a-z0-9-]+-page +http (?P<address>127\.0\.0\.1:\d+)")
 """Where the demo says that the page is."""
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     if browser is None:
         print(f"{target} stays as it is: there is no Chromium on PATH")
         return 0
-    with subprocess.Popen(DEMO, cwd=ROOT, stdout=subprocess.PIPE, text=True) as demo:
+    with subprocess.Popen(DEMO, cwd=LIBRARY, stdout=subprocess.PIPE, text=True) as demo:
         try:
             address = _address(demo)
             if address is None:

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from infra.container_registry import DOCKER_HUB, RegistryError, digest_of
-from infra.pipelines.images import DATA, read
-from offline import files
+from slipway.infra.container_registry import DOCKER_HUB, RegistryError, digest_of
+from slipway.infra.pipelines.images import DATA, read
+from slipway.offline import files
 
 _TABLE = re.compile(r"(?:^#.*\n)*^\[(?P<name>[a-z-]+)\.digests\]\n(?:.+\n)*", re.MULTILINE)
 """The digests of one name in the data file, with the comment on where they are from."""

@@ -14,22 +14,22 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
 
-from infra.pipelines.inputs import INPUTS, data_of
-from infra.platform import Data
-from infra.schema.inputs import digest_of
-from infra.schema.names import short_digest
-from infra.schema.problems import PREFIX, did_you_mean, without_prefix
-from infra.settings.loading import pipelines_in
-from infra.settings.pipelines import KEY
-from offline.engine.stack_config import ConfigError, StackConfig, load_stack
-from offline.evaluated.phrasing import many
-from tools import pulumi_cli, stack_file
-from tools.history.comparison import HistoryError
-from tools.show import ShowError
-from tools.transfer.buckets import Bucket, bucket_of
-from tools.transfer.files import File, TransferError
-from tools.transfer.pods import MountedStore
-from tools.transfer.stores import mounted, url_of
+from slipway.infra.pipelines.inputs import INPUTS, data_of
+from slipway.infra.platform import Data
+from slipway.infra.schema.inputs import digest_of
+from slipway.infra.schema.names import short_digest
+from slipway.infra.schema.problems import PREFIX, did_you_mean, without_prefix
+from slipway.infra.settings.loading import pipelines_in
+from slipway.infra.settings.pipelines import KEY
+from slipway.offline.engine.stack_config import ConfigError, StackConfig, load_stack
+from slipway.offline.evaluated.phrasing import many
+from slipway.tools import pulumi_cli, stack_file
+from slipway.tools.history.comparison import HistoryError
+from slipway.tools.show import ShowError
+from slipway.tools.transfer.buckets import Bucket, bucket_of
+from slipway.tools.transfer.files import File, TransferError
+from slipway.tools.transfer.pods import MountedStore
+from slipway.tools.transfer.stores import mounted, url_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -185,4 +185,4 @@ def _changed(
 if __name__ == "__main__":
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(main)
-    app(prog_name="python -m tools.pin_inputs")
+    app(prog_name="python -m slipway.tools.pin_inputs")

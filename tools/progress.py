@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     title, *command = sys.argv[1:] if arguments is None else arguments
     if not command:
-        print("usage: python -m tools.progress TITLE COMMAND [ARGUMENT ...]", file=sys.stderr)
+        print("usage: python -m slipway.tools.progress TITLE COMMAND [ARGUMENT ...]", file=sys.stderr)
         return 2
     begin = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -1,7 +1,7 @@
 """Reads from the providers' schemas which changes replace a resource, and which properties keep their value where
 they are taken away, and writes it to each cloud's ``data``.
 
-    python -m tools.provider_schemas [--check] [--schema PACKAGE=FILE]
+    python -m slipway.tools.provider_schemas [--check] [--schema PACKAGE=FILE]
 
 Asks the Pulumi CLI for the schema of each cloud's pinned provider, or reads the file that is given for it. With
 ``--check`` it only compares.
@@ -20,10 +20,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from infra.clouds.registry import CLOUDS
-from infra.program import ROOT
-from infra.review.stack import Properties, at, mapping, texts
-from offline.files import replacing
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.places import LIBRARY
+from slipway.infra.review.stack import Properties, at, mapping, texts
+from slipway.offline.files import replacing
 
 FILE = Path("data", "replacing.json")
 BLOCK = "{}"
@@ -66,7 +66,7 @@ def sdk_name(token: str) -> str:
     return f"{module.partition('/')[0]}.{name}"
 
 
-def declarable(package: str, root: Path = ROOT) -> set[str]:
+def declarable(package: str, root: Path = LIBRARY) -> set[str]:
     """The resources of ``package`` that its code names, whether or not any stack declares them now."""
     classes: set[str] = set()
     for path in sorted((root / "infra" / "clouds" / package).rglob("*.py")):
@@ -83,7 +83,7 @@ def declarable(package: str, root: Path = ROOT) -> set[str]:
     return classes
 
 
-def pins(root: Path = ROOT) -> dict[str, str]:
+def pins(root: Path = LIBRARY) -> dict[str, str]:
     """The pinned version of each of the project's dependencies."""
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     pinned = (dependency.partition("==") for dependency in project["dependencies"])
@@ -193,7 +193,7 @@ def main(arguments: Sequence[str]) -> int:
 
     Writes all of them or, where one of the schemas cannot be had, none.
     """
-    parser = argparse.ArgumentParser(prog="python -m tools.provider_schemas", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.tools.provider_schemas", description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
     parser.add_argument("--schema", action="append", default=[], metavar="PACKAGE=FILE")
     chosen = parser.parse_args(arguments)
@@ -208,7 +208,7 @@ def main(arguments: Sequence[str]) -> int:
         if cloud.sdk is None or (given and package not in given):
             continue
         try:
-            made[ROOT / "infra" / "clouds" / package / FILE] = _table(
+            made[LIBRARY / "infra" / "clouds" / package / FILE] = _table(
                 package, versions[cloud.sdk], given.get(package)
             )
         except SchemaError as error:
@@ -235,7 +235,11 @@ def _write(made: Mapping[Path, dict[str, Any]]) -> None:
 def _report_differences(path: Path, made: Properties) -> str:
     """What is wrong with the file; empty where it is up to date."""
     differences = _differences(mapping(json.loads(path.read_text("utf-8"))), made)
-    return f"{path} is out of date; run: python -m tools.provider_schemas\n{differences}" if differences else ""
+    return (
+        f"{path} is out of date; run: python -m slipway.tools.provider_schemas\n{differences}"
+        if differences
+        else ""
+    )
 
 
 def _differences(before: Properties, now: Properties) -> str:

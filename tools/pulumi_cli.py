@@ -6,12 +6,10 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from infra.review.stack import JOB, Properties, mapping, mappings, text
-
-ROOT = Path(__file__).resolve().parents[1]
+from slipway.infra.places import PROJECT
+from slipway.infra.review.stack import JOB, Properties, mapping, mappings, text
 
 ANSWER_WITHIN = 60
 """Seconds that the CLI may take: a state backend that does not answer must not hold up a watch for ever."""
@@ -33,7 +31,7 @@ def run(*words: str) -> str:
             check=False,
             capture_output=True,
             text=True,
-            cwd=ROOT,
+            cwd=PROJECT,
             env={**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"},
             timeout=ANSWER_WITHIN,
             stdin=subprocess.DEVNULL,

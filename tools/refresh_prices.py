@@ -12,14 +12,13 @@ import requests
 from rich.console import Console
 from rich.table import Table
 
-from infra.accelerators import AcceleratorFiles, RefreshError
-from infra.clouds.registry import CLOUDS
-from offline import files
+from slipway.infra.accelerators import AcceleratorFiles, RefreshError
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.places import LIBRARY
+from slipway.offline import files
 
-ROOT = Path(__file__).parents[1]
 
-
-def main(root: Path = ROOT) -> int:
+def main(root: Path = LIBRARY) -> int:
     """Exits with 1, and changes nothing, where an answer is missing."""
     data = AcceleratorFiles(root)
     try:

@@ -14,13 +14,22 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from infra.api_server import ApiServer, UnreadableError
-from infra.kubernetes.labels import RUNS_ANNOTATION
-from infra.placed import CLUSTER_RUN
-from infra.review.stack import Properties, at, mapping, mappings
-from tools.watch.__main__ import WatchError, load_plan
-from tools.watch.observed import AccessError, Clusters, annotations_of, conditions, explain, holds, name_of, uid_of
-from tools.watch.plan import Plan, PlanError
+from slipway.infra.api_server import ApiServer, UnreadableError
+from slipway.infra.kubernetes.labels import RUNS_ANNOTATION
+from slipway.infra.placed import CLUSTER_RUN
+from slipway.infra.review.stack import Properties, at, mapping, mappings
+from slipway.tools.watch.__main__ import WatchError, load_plan
+from slipway.tools.watch.observed import (
+    AccessError,
+    Clusters,
+    annotations_of,
+    conditions,
+    explain,
+    holds,
+    name_of,
+    uid_of,
+)
+from slipway.tools.watch.plan import Plan, PlanError
 
 GONE_WITHIN = 120.0
 """Seconds that a deleted Job has to go with its pods."""

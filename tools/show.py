@@ -26,12 +26,11 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from infra.kubernetes.results import infinite, selected
-from infra.pipelines.results import SHOW, STACK_OUTPUTS
-from infra.review.stack import mapping, mappings
-from tools import pulumi_cli
-
-ROOT = Path(__file__).resolve().parents[1]
+from slipway.infra.kubernetes.results import infinite, selected
+from slipway.infra.pipelines.results import SHOW, STACK_OUTPUTS
+from slipway.infra.places import PROJECT
+from slipway.infra.review.stack import mapping, mappings
+from slipway.tools import pulumi_cli
 
 STORE = "store"
 """Name of the volume, in every pod that uses the store."""
@@ -78,7 +77,7 @@ def main(
         if not names:
             print_names(console, stack, outputs)
         for name in names or ():
-            show(name, stack, outputs, output or ROOT / "build" / "show" / stack, console)
+            show(name, stack, outputs, output or PROJECT / "build" / "show" / stack, console)
     except ShowError as error:
         Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(1) from None
@@ -330,4 +329,4 @@ def _kubectl(described: Described, arguments: Sequence[str], given: str | None =
 if __name__ == "__main__":
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(main)
-    app(prog_name="python -m tools.show")
+    app(prog_name="python -m slipway.tools.show")

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import yaml
 
-from infra.review.stack import mapping
-from infra.schema.yaml_files import ConfigError, read_yaml
-from offline import files
+from slipway.infra.review.stack import mapping
+from slipway.infra.schema.yaml_files import ConfigError, read_yaml
+from slipway.offline import files
 
 Keys = tuple[str, ...]
 """The keys that lead to a section, from the top of the file."""

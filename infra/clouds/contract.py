@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, ClassVar
 
-from infra.accelerators import AcceleratorFiles
-from infra.api_server import ApiServer
-from infra.emulator import Emulator
-from infra.platform import Data, Platform
-from infra.platform import Store as MountedStore
-from infra.review.contract import Review
-from infra.review.facts import Probe
-from infra.review.stack import Stack
-from infra.schema.base import ClusterSettings, StoreSettings
-from infra.schema.problems import Finding, Problem
-from infra.schema.request import Request, Starter, Wish
+from slipway.infra.accelerators import AcceleratorFiles
+from slipway.infra.api_server import ApiServer
+from slipway.infra.emulator import Emulator
+from slipway.infra.platform import Data, Platform
+from slipway.infra.platform import Store as MountedStore
+from slipway.infra.review.contract import Review
+from slipway.infra.review.facts import Probe
+from slipway.infra.review.stack import Stack
+from slipway.infra.schema.base import ClusterSettings, StoreSettings
+from slipway.infra.schema.problems import Finding, Problem
+from slipway.infra.schema.request import Request, Starter, Wish
 
 Check = Callable[[Request], Iterable[Finding]]
 """A rule: reports what a cloud does not accept in a stack file, as far as the file can be read."""
@@ -69,9 +69,9 @@ class BucketTool:
 class Cloud(ABC):
     """A place to run: a cloud, or clusters that are already there.
 
-    Each cloud has one subclass, in the ``__init__.py`` of its package, and `infra.clouds.registry` lists it. That
-    file imports the settings alone. Every method imports what it needs, so that a cloud's rules and its SDK are
-    imported only by stacks that use the cloud: an SDK alone takes longer to import than all the rest. Only
+    Each cloud has one subclass, in the ``__init__.py`` of its package, and `slipway.infra.clouds.registry` lists
+    it. That file imports the settings alone. Every method imports what it needs, so that a cloud's rules and its
+    SDK are imported only by stacks that use the cloud: an SDK alone takes longer to import than all the rest. Only
     `preflight_problems`, `platforms`, `readable` and `emulator` may import an SDK.
 
     For example::
@@ -81,22 +81,22 @@ class Cloud(ABC):
             cluster, stores = AcmeCluster, (AcmeBucket,)
 
             def checks(self) -> Sequence[Check]:
-                from infra.clouds.acme import rules
+                from slipway.infra.clouds.acme import rules
 
                 return rules.CHECKS
 
             def platforms(self, request: Request) -> Mapping[str, Platform]:
-                from infra.clouds.acme import platforms
+                from slipway.infra.clouds.acme import platforms
 
                 return platforms.platforms(request)
 
             def emulator(self, request: Request) -> Emulator:
-                from infra.clouds.acme.emulator import AcmeEmulator
+                from slipway.infra.clouds.acme.emulator import AcmeEmulator
 
                 return AcmeEmulator(request)
 
             def review(self) -> Review:
-                from infra.clouds.acme.review import REVIEW
+                from slipway.infra.clouds.acme.review import REVIEW
 
                 return REVIEW
     """

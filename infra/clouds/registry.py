@@ -1,6 +1,6 @@
 """The clouds: the one list that names them.
 
-A cloud is a package of this room, whose ``__init__.py`` has its subclass of `infra.clouds.contract.Cloud`.
+A cloud is a package of this room, whose ``__init__.py`` has its subclass of `slipway.infra.clouds.contract.Cloud`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
-from infra.clouds.aws import Aws
-from infra.clouds.contract import Cloud
-from infra.clouds.existing import ExistingClusters
-from infra.clouds.gcp import GoogleCloud
-from infra.clouds.other_stack import OtherStack
-from infra.emulator import Emulator
-from infra.review.contract import Review
-from infra.schema.base import ClusterSettings, StoreSettings
-from infra.schema.request import Request
+from slipway.infra.clouds.aws import Aws
+from slipway.infra.clouds.contract import Cloud
+from slipway.infra.clouds.existing import ExistingClusters
+from slipway.infra.clouds.gcp import GoogleCloud
+from slipway.infra.clouds.other_stack import OtherStack
+from slipway.infra.emulator import Emulator
+from slipway.infra.review.contract import Review
+from slipway.infra.schema.base import ClusterSettings, StoreSettings
+from slipway.infra.schema.request import Request
 
 
 def _by_name(*clouds: Cloud) -> Mapping[str, Cloud]:
@@ -43,7 +43,7 @@ else:
 def reviews() -> list[Review]:
     """The reviews of all clouds, then that of Kubernetes."""
     # It is needed by reviews alone; settings are read without them.
-    from infra.kubernetes.review import REVIEW  # noqa: PLC0415
+    from slipway.infra.kubernetes.review import REVIEW  # noqa: PLC0415
 
     return [*(cloud.review() for cloud in CLOUDS.values()), REVIEW]
 

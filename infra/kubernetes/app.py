@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 from pydantic import SecretStr
 
-from infra.kubernetes.app_pod import (
+from slipway.infra.kubernetes.app_pod import (
     TOKEN,
     PlannedApp,
     app_secret_name,
@@ -20,12 +20,12 @@ from infra.kubernetes.app_pod import (
     template,
     token_secret_name,
 )
-from infra.kubernetes.bundle import config_map
-from infra.kubernetes.idle import IdleWatch, IdleWatchArgs
-from infra.kubernetes.ingress.exposure import Exposure, expose
-from infra.kubernetes.job import StepJob
-from infra.kubernetes.labels import APP, NAME, PART_OF, PEOPLE, app_labels
-from infra.kubernetes.network_policy import (
+from slipway.infra.kubernetes.bundle import config_map
+from slipway.infra.kubernetes.idle import IdleWatch, IdleWatchArgs
+from slipway.infra.kubernetes.ingress.exposure import Exposure, expose
+from slipway.infra.kubernetes.job import StepJob
+from slipway.infra.kubernetes.labels import APP, NAME, PART_OF, PEOPLE, app_labels
+from slipway.infra.kubernetes.network_policy import (
     allow_from,
     allow_to,
     name_servers,
@@ -34,13 +34,13 @@ from infra.kubernetes.network_policy import (
     rule,
     select,
 )
-from infra.kubernetes.service import PASSWORD_LENGTH, PATIENCE
-from infra.kubernetes.waiting import NO_DEADLINE, waits_of
-from infra.kubernetes.workspace import Workspace
-from infra.objects import wait_for
-from infra.placed import DATA, App
-from infra.platform import DECLARED_ALONE, Egress
-from infra.schema.quantities import size_quantity
+from slipway.infra.kubernetes.service import PASSWORD_LENGTH, PATIENCE
+from slipway.infra.kubernetes.waiting import NO_DEADLINE, waits_of
+from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.objects import wait_for
+from slipway.infra.placed import DATA, App
+from slipway.infra.platform import DECLARED_ALONE, Egress
+from slipway.infra.schema.quantities import size_quantity
 
 # Who may connect to an app, and where it may connect to: as little as it says that it needs.
 
@@ -365,7 +365,7 @@ def _stateful_set(
         replicas=None if app.declared.idle else 1,
         service_name=app.object_name,
         selector=selector,
-        # `OrderedReady` would keep a pod that never became ready (see `infra.kubernetes.service`).
+        # `OrderedReady` would keep a pod that never became ready (see `slipway.infra.kubernetes.service`).
         pod_management_policy="Parallel",
         update_strategy=k8s.apps.v1.StatefulSetUpdateStrategyArgs(type="RollingUpdate"),
         template=pod,

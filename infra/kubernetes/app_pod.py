@@ -8,12 +8,20 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.app_runs import FILE, DeclaredRuns, runs_volume
-from infra.kubernetes.bundle import Files, code_files, collect, config_map_name, image_folder, normalised, volume
-from infra.kubernetes.ingress.exposure import proxies
-from infra.kubernetes.ingress.login_proxy import draining, lifecycle
-from infra.kubernetes.labels import INPUTS_ANNOTATION, app_labels
-from infra.kubernetes.pod import (
+from slipway.infra.kubernetes.app_runs import FILE, DeclaredRuns, runs_volume
+from slipway.infra.kubernetes.bundle import (
+    Files,
+    code_files,
+    collect,
+    config_map_name,
+    image_folder,
+    normalised,
+    volume,
+)
+from slipway.infra.kubernetes.ingress.exposure import proxies
+from slipway.infra.kubernetes.ingress.login_proxy import draining, lifecycle
+from slipway.infra.kubernetes.labels import INPUTS_ANNOTATION, app_labels
+from slipway.infra.kubernetes.pod import (
     BUNDLE,
     INSTALLED,
     STORE,
@@ -30,11 +38,12 @@ from infra.kubernetes.pod import (
     spread,
     tolerations,
 )
-from infra.kubernetes.run import PodImage, Run, inside, pulled_with
-from infra.kubernetes.shipped_sizes import require_fit
-from infra.kubernetes.waiting import WAITER, Waits, waiter
-from infra.pipelines.apps import RUNS, AppDeclaration, runs_file, token_variable
-from infra.placed import CODE, DATA, FOLDERS, App, Command
+from slipway.infra.kubernetes.run import PodImage, Run, inside, pulled_with
+from slipway.infra.kubernetes.shipped_sizes import require_fit
+from slipway.infra.kubernetes.waiting import WAITER, Waits, waiter
+from slipway.infra.pipelines.apps import RUNS, AppDeclaration, runs_file, token_variable
+from slipway.infra.placed import CODE, DATA, FOLDERS, App, Command
+from slipway.infra.places import located
 
 # What an app ships to its pods, and the results of steps that it reads there.
 
@@ -42,13 +51,13 @@ from infra.placed import CODE, DATA, FOLDERS, App, Command
 LOCK = "requirements.txt"
 """Where the lock file of an app stands in its bundle."""
 
-INSTALLER = "workloads.runtime.steps.packages"
+INSTALLER = "slipway.workloads.runtime.steps.packages"
 """The module that an init container runs to install what an app's image lacks."""
 
-SUPPLIED = "workloads.runtime.supplied"
+SUPPLIED = "slipway.workloads.runtime.supplied"
 """The module that starts an app whose image lacks libraries."""
 
-READER = "workloads.runtime.apps.inputs"
+READER = "slipway.workloads.runtime.apps.inputs"
 """The module that starts an app which reads the best of several results, or those of the newest run."""
 
 IN_IMAGE = "install them as a package into an image and name that as `image`"
@@ -112,7 +121,7 @@ def app_bundle(
         code = code_files(command, declared.arguments)
         contents.update({f"{CODE}/{path}": content for path, content in code.contents.items()})
     if declared.requirements:
-        contents[LOCK] = normalised(root / declared.requirements)
+        contents[LOCK] = normalised(located(declared.requirements, root))
     if not contents:
         return None
     files = Files(contents)

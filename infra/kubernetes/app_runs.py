@@ -15,11 +15,11 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.run import Run
-from infra.pipelines.apps import RUNS
-from infra.pipelines.file.shape import NAMES
-from infra.placed import CODE, Step
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from slipway.infra.kubernetes.run import Run
+from slipway.infra.pipelines.apps import RUNS
+from slipway.infra.pipelines.file.shape import NAMES
+from slipway.infra.placed import CODE, Step
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 FILE = "runs.json"
 """`{"stack": …, "commit": …, "changed": …, "runs": {<path of the result>: {"pool": …}}}`."""

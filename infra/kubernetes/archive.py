@@ -13,9 +13,9 @@ from functools import cached_property
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.bundle import Files, config_map, volume
-from infra.placed import CODE, CODE_PART
-from infra.schema.names import short_digest
+from slipway.infra.kubernetes.bundle import Files, config_map, volume
+from slipway.infra.placed import CODE, CODE_PART
+from slipway.infra.schema.names import short_digest
 
 PART = 900_000
 """Bytes in one ConfigMap, which leave a tenth of what it may hold."""
@@ -57,7 +57,7 @@ class Archive:
 
     @property
     def arguments(self) -> list[str]:
-        """The arguments of `workloads.runtime.steps.unpack`."""
+        """The arguments of `slipway.workloads.runtime.steps.unpack`."""
         parts = [word for path in self.volumes for word in ("--part", f"{path}/{CODE_PART}")]
         return [*parts, "--target", CODE_PATH]
 

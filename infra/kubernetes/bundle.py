@@ -14,11 +14,12 @@ from pathlib import Path, PurePosixPath
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.shipped_sizes import SHOWN, ShippingError, require_fit
-from infra.pipelines.scripts import is_script
-from infra.placed import Command
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
-from infra.schema.paths import pattern_problem
+from slipway.infra.kubernetes.shipped_sizes import SHOWN, ShippingError, require_fit
+from slipway.infra.pipelines.scripts import is_script
+from slipway.infra.placed import Command
+from slipway.infra.places import PACKAGE, base_of, located
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
+from slipway.infra.schema.paths import pattern_problem
 
 # Files that travel to a pod in an immutable, content-addressed ConfigMap.
 
@@ -255,11 +256,12 @@ def collect(modules: Sequence[str], root: Path, extra: Sequence[str] = ()) -> Fi
 
     Follows every ``import`` statement wherever it stands, and takes the ``__init__.py`` of each package on the
     way, as Python would. Modules that are imported by computed names, and data files, are not seen. ``extra`` are
-    paths of further files. Line ends become ``\\n``, so that a checkout on Windows gives the same digest.
+    paths of further files. Of `PACKAGE` itself pods get an empty file: its public names are for the program that
+    declares the stack. Line ends become ``\\n``, so that a checkout on Windows gives the same digest.
 
     Raises ShippingError for a module that is missing or cannot be parsed, and where the files are too big.
     """
-    packages = {module.partition(".")[0] for module in modules}
+    packages = {PACKAGE, *(module.partition(".")[0] for module in modules)}
     pending = [(module, f"{module} is to be started") for module in modules]
     for module in modules:
         # A package may go without `__init__.py`; a module of its name would come first.
@@ -279,24 +281,24 @@ def collect(modules: Sequence[str], root: Path, extra: Sequence[str] = ()) -> Fi
             if not _is_directory(module, root):
                 raise ShippingError(module, f"{why}, but there is no such module", "add it, or correct the import")
             continue
-        name = path.relative_to(root).as_posix()
-        contents[name] = normalised(path)
+        name = path.relative_to(base_of(module.replace(".", "/"), root)).as_posix()
+        contents[name] = normalised(path) if module != PACKAGE else b""
         for imported in imports(contents[name], name, module, is_package=_is_package(module, root)):
             ours = imported.module.partition(".")[0] in packages
             if ours and (imported.certain or _exists(imported.module, root)):
                 pending.append((imported.module, f"{name} imports it in line {imported.line}"))
     for name in extra:
         # Unlike pathlib, this takes any text for a path, even one that is too long.
-        if not os.path.isfile(root / name):  # noqa: PTH113
+        if not os.path.isfile(located(name, root)):  # noqa: PTH113
             raise ShippingError(name, "there is no such file", "add it")
-        contents[Path(name).as_posix()] = normalised(root / name)
+        contents[Path(name).as_posix()] = normalised(located(name, root))
     files = Files(contents)
     require_fit(files.sizes, "import less, or install them as a package into an image and name that as `image`")
     return files
 
 
 def _directory_of(module: str, root: Path) -> Path:
-    return root / Path(*module.split("."))
+    return located(module.replace(".", "/"), root)
 
 
 def _is_package(module: str, root: Path) -> bool:
@@ -305,7 +307,8 @@ def _is_package(module: str, root: Path) -> bool:
 
 def _file_of(module: str, root: Path) -> Path | None:
     # Each import of each file is looked for, for each step: pathlib takes four times as long here.
-    directory = os.path.join(root, *module.split("."))  # noqa: PTH118
+    path = module.replace(".", "/")
+    directory = os.path.join(base_of(path, root), path)  # noqa: PTH118
     candidates = (os.path.join(directory, "__init__.py"), f"{directory}.py")  # noqa: PTH118
     return next((Path(path) for path in candidates if os.path.isfile(path)), None)  # noqa: PTH113
 

@@ -15,26 +15,26 @@ from typing import Any, TypeAlias
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.bundle import config_map
-from infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
-from infra.kubernetes.job import StepJob, disruptions_ignored
-from infra.kubernetes.labels import step_labels
-from infra.kubernetes.network_policy import network_policy, select
-from infra.kubernetes.pod import bundle_map, template
-from infra.kubernetes.run import plan
-from infra.kubernetes.schedule import RUNNER, identity
-from infra.kubernetes.workspace import Workspace
-from infra.objects import wait_for
-from infra.placed import CLUSTER_RUN, Step
-from infra.platform import DECLARED_ALONE
+from slipway.infra.kubernetes.bundle import config_map
+from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
+from slipway.infra.kubernetes.job import StepJob, disruptions_ignored
+from slipway.infra.kubernetes.labels import step_labels
+from slipway.infra.kubernetes.network_policy import network_policy, select
+from slipway.infra.kubernetes.pod import bundle_map, template
+from slipway.infra.kubernetes.run import plan
+from slipway.infra.kubernetes.schedule import RUNNER, identity
+from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.objects import wait_for
+from slipway.infra.placed import CLUSTER_RUN, Step
+from slipway.infra.platform import DECLARED_ALONE
 
 RETRIES = 100
 """Pods of the runner that may fail, killed ones included, before its Job does. Kubernetes waits longer from one to
 the next, up to ten minutes (kubernetes.io/docs/concepts/workloads/controllers/job, seen November 2026)."""
 
 FINAL = (2, 11)
-"""Exit codes of `workloads.schedule.release` after which another pod would end alike: a wrong command line, and a
-failed step."""
+"""Exit codes of `slipway.workloads.schedule.release` after which another pod would end alike: a wrong command
+line, and a failed step."""
 
 LIST_ANNOTATION = "slipway/jobs"
 """The annotation of the runner's pod with a digest of its list, so that another list replaces the runner."""
@@ -137,7 +137,7 @@ class ClusterRun(pulumi.ComponentResource):
 
 
 def _listed(jobs: Sequence[StepJob], attempts: Attempts) -> pulumi.Output[str]:
-    """The list that `workloads.schedule.release` reads, as JSON: those come first that others wait for.
+    """The list that `slipway.workloads.schedule.release` reads, as JSON: those come first that others wait for.
 
     A Job that is made anew, under its old name even, has another UID, and so makes another list.
     """
@@ -198,7 +198,7 @@ def _step(args: ClusterRunArgs) -> Step:
     return Step(
         pipeline=CLUSTER_RUN,
         name=platform.name,
-        module="workloads.schedule.release",
+        module="slipway.workloads.schedule.release",
         arguments=[
             *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
             *("--namespace", args.workspace.namespace),

@@ -8,11 +8,11 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.charts import charts
-from infra.kubernetes.labels import PART_OF
-from infra.objects import image, source, wait_for
-from infra.platform import GPU_RESOURCE, DevicePlugin, Platform, Pool
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from slipway.infra.charts import charts
+from slipway.infra.kubernetes.labels import PART_OF
+from slipway.infra.objects import image, source, wait_for
+from slipway.infra.platform import GPU_RESOURCE, DevicePlugin, Platform, Pool
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 CHART = "nvidia-device-plugin"
 

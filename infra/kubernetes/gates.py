@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from infra.kubernetes.device_plugin import fingerprint, gpu_pools
-from infra.placed import ACCELERATOR_GATE, DEVICES_GATE, GATES_FOLDER, NETWORK_GATE, STORE_GATE, App, Step
-from infra.platform import GPU_RESOURCE, Interconnect, Platform, Pool, Resources
+from slipway.infra.kubernetes.device_plugin import fingerprint, gpu_pools
+from slipway.infra.placed import ACCELERATOR_GATE, DEVICES_GATE, GATES_FOLDER, NETWORK_GATE, STORE_GATE, App, Step
+from slipway.infra.platform import GPU_RESOURCE, Interconnect, Platform, Pool, Resources
 
 STORE_PROPAGATION = 600
 """Seconds that the store gate goes on trying. An identity binding takes "typically 2 minutes, potentially 7
@@ -97,7 +97,7 @@ class Gates:
             self._made[key] = Step(
                 pipeline=STORE_GATE,
                 name=platform.name,
-                module="workloads.gates.store",
+                module="slipway.workloads.gates.store",
                 arguments=["--store", "{store}", "--prefix", GATES_FOLDER, "--timeout", str(STORE_PROPAGATION)],
                 image=self.store_image,
                 platform=platform,
@@ -114,7 +114,7 @@ class Gates:
             self._made[key] = Step(
                 pipeline=DEVICES_GATE,
                 name=platform.name,
-                module="workloads.gates.devices",
+                module="slipway.workloads.gates.devices",
                 arguments=[
                     *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
                     *("--resource", GPU_RESOURCE, "--timeout", str(DEVICES_PATIENCE)),
@@ -133,7 +133,7 @@ class Gates:
 
     def _accelerator_gate(self, step: Step, after: Sequence[Step], *, tensorflow: bool) -> Step:
         pool = step.pool
-        module = "workloads.gates.accelerator" if tensorflow else "workloads.gates.driver"
+        module = "slipway.workloads.gates.accelerator" if tensorflow else "slipway.workloads.gates.driver"
         key = ("accelerator", pool.name, step.image, module)
         if key not in self._made:
             wanted = _gate_resources(pool)
@@ -172,7 +172,7 @@ class Gates:
                 before,
                 pipeline=NETWORK_GATE,
                 name=f"{pool.name}-{others + 1}" if others else pool.name,
-                module="workloads.gates.allreduce",
+                module="slipway.workloads.gates.allreduce",
                 arguments=[
                     *("--count", str(pool.allocatable.gpus)),
                     *("--library", "tensorflow" if tensorflow else "nccl"),

@@ -10,19 +10,19 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.app_pod import TOKEN, token_secret_name
-from infra.kubernetes.bundle import config_map
-from infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
-from infra.kubernetes.labels import app_labels, step_labels
-from infra.kubernetes.network_policy import allow_from, network_policy, peer, select
-from infra.kubernetes.pod import bundle_map, from_secret, template
-from infra.kubernetes.run import plan
-from infra.kubernetes.schedule import CRON_JOB_NAME_LIMIT, RUNNER, identity
-from infra.kubernetes.workspace import Workspace
-from infra.objects import wait_for
-from infra.pipelines.apps import Idle
-from infra.placed import IDLE_WATCH, App, Step
-from infra.schema.names import fit
+from slipway.infra.kubernetes.app_pod import TOKEN, token_secret_name
+from slipway.infra.kubernetes.bundle import config_map
+from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
+from slipway.infra.kubernetes.labels import app_labels, step_labels
+from slipway.infra.kubernetes.network_policy import allow_from, network_policy, peer, select
+from slipway.infra.kubernetes.pod import bundle_map, from_secret, template
+from slipway.infra.kubernetes.run import plan
+from slipway.infra.kubernetes.schedule import CRON_JOB_NAME_LIMIT, RUNNER, identity
+from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.objects import wait_for
+from slipway.infra.pipelines.apps import Idle
+from slipway.infra.placed import IDLE_WATCH, App, Step
+from slipway.infra.schema.names import fit
 
 APP_TOKEN = "APP_TOKEN"
 """The environment variable that has the app's token."""

@@ -10,8 +10,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pydantic import SecretStr
 
-from infra.kubernetes.bundle import config_map
-from infra.kubernetes.labels import (
+from slipway.infra.kubernetes.bundle import config_map
+from slipway.infra.kubernetes.labels import (
     DATA_ANNOTATION,
     INPUTS_ANNOTATION,
     NAME,
@@ -25,15 +25,15 @@ from infra.kubernetes.labels import (
     job_labels,
     step_labels,
 )
-from infra.kubernetes.network_policy import group_policy
-from infra.kubernetes.node_group import headless_service
-from infra.kubernetes.pod import bundle_map, folder_map, requests, secret_name, template, usage_folder
-from infra.kubernetes.run import Known, Run, plan
-from infra.kubernetes.service import PipelineService, PipelineServiceArgs, services_of
-from infra.kubernetes.workspace import NAME as NODE_READER
-from infra.kubernetes.workspace import Workspace
-from infra.placed import CLUSTER_RUN, CODE, PRIORITIES, Step
-from infra.platform import ASKED_ANNOTATION, DECLARED_ALONE, Priority
+from slipway.infra.kubernetes.network_policy import group_policy
+from slipway.infra.kubernetes.node_group import headless_service
+from slipway.infra.kubernetes.pod import bundle_map, folder_map, requests, secret_name, template, usage_folder
+from slipway.infra.kubernetes.run import Known, Run, plan
+from slipway.infra.kubernetes.service import PipelineService, PipelineServiceArgs, services_of
+from slipway.infra.kubernetes.workspace import NAME as NODE_READER
+from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.placed import CLUSTER_RUN, CODE, PRIORITIES, Step
+from slipway.infra.platform import ASKED_ANNOTATION, DECLARED_ALONE, Priority
 
 # Kubernetes Secrets with what the steps of a pipeline are given as environment variables.
 
@@ -91,7 +91,7 @@ class StepJobArgs:
     ``secret`` is the Kubernetes Secret with what the step is given, ``services`` are those that it connects to.
     ``priority`` is its own, or that of what waits for it. ``code`` are the ConfigMaps that it shares with others.
     With ``attempts``, the numbers of those that are due by the names of Jobs, the Job is created suspended, and
-    nobody waits for it (`infra.kubernetes.cluster_run`).
+    nobody waits for it (`slipway.infra.kubernetes.cluster_run`).
     """
 
     run: Run

@@ -14,14 +14,14 @@ from typing import Any, Literal
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.charts import charts
-from infra.kubernetes.labels import PART_OF
-from infra.kubernetes.workspace import KUEUE_API as API
-from infra.objects import image, wait_for
-from infra.pipelines.contract import Resident
-from infra.platform import GPU_RESOURCE, Platform, Pool, Priority, QueueAccess, Resources
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
-from infra.schema.quantities import canonical, cpu_quantity, size_quantity
+from slipway.infra.charts import charts
+from slipway.infra.kubernetes.labels import PART_OF
+from slipway.infra.kubernetes.workspace import KUEUE_API as API
+from slipway.infra.objects import image, wait_for
+from slipway.infra.pipelines.contract import Resident
+from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Priority, QueueAccess, Resources
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from slipway.infra.schema.quantities import canonical, cpu_quantity, size_quantity
 
 # The Helm release of Kueue, configured for Jobs alone.
 
@@ -425,7 +425,7 @@ def flavor(pool: Pool) -> dict[str, Any]:
 def cluster_queue(namespace: str, quotas: Mapping[str, Mapping[str, int]], args: KueueArgs) -> dict[str, Any]:
     """The ClusterQueue's specification: what the Jobs of ``namespace`` may have, by pool and resource.
 
-    ``quotas`` are amounts as `infra.kubernetes.kueue.amounts` counts them.
+    ``quotas`` are amounts as `slipway.infra.kubernetes.kueue.amounts` counts them.
     """
     pools = args.platform.pools
     named = resources(pools.values())

@@ -40,7 +40,8 @@ DATA_ANNOTATION = "slipway/data"
 to its address and the digest of its listing, which may be empty."""
 
 RESULTS_ANNOTATION = "slipway/results"
-"""The annotation of a Job with its results that are worth showing: JSON, a list (`infra.pipelines.results`)."""
+"""The annotation of a Job with its results that are worth showing: JSON, a list
+(`slipway.infra.pipelines.results`)."""
 
 VARIANT_ANNOTATION = "slipway/variant"
 """The annotation of a Job that runs a variant of a step with a matrix: JSON. ``of`` is that step's name, and
@@ -48,11 +49,11 @@ VARIANT_ANNOTATION = "slipway/variant"
 best of them: with ``by``, the name of a result, and ``of``, ``max`` or ``min``."""
 
 RUNS_ANNOTATION = "slipway/runs"
-"""The annotation of a Job that is created suspended, with who lets it run: `infra.placed.CLUSTER_RUN`."""
+"""The annotation of a Job that is created suspended, with who lets it run: `slipway.infra.placed.CLUSTER_RUN`."""
 
 USAGE_ANNOTATION = "slipway/usage"
 """The annotation of a Job with the folder below the store's root in which its pods keep what they use
-(`workloads.runtime.usage.measure`): a file for each by its index. A Job that is not measured has none."""
+(`slipway.workloads.runtime.usage.measure`): a file for each by its index. A Job that is not measured has none."""
 
 MEASURED = "slipway/measured"
 """The label of pods of steps that answer Prometheus while they run."""

@@ -12,11 +12,11 @@ from typing import Literal
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.gates import DEVICES_GATE
-from infra.kubernetes.labels import APP, COMPONENT, NAME, PART_OF, SERVICE, service_labels, step_labels
-from infra.kubernetes.node_group import group_name
-from infra.placed import SCHEDULED_RUN, Service, Step
-from infra.platform import Egress, Platform
+from slipway.infra.kubernetes.gates import DEVICES_GATE
+from slipway.infra.kubernetes.labels import APP, COMPONENT, NAME, PART_OF, SERVICE, service_labels, step_labels
+from slipway.infra.kubernetes.node_group import group_name
+from slipway.infra.placed import SCHEDULED_RUN, Service, Step
+from slipway.infra.platform import Egress, Platform
 
 PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")
 """Addresses of networks of one's own (RFC 1918), of carriers (RFC 6598) and of single links (RFC 3927)."""

@@ -3,9 +3,9 @@
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.labels import JOB_NAME_LABEL, step_labels
-from infra.placed import Step
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from slipway.infra.kubernetes.labels import JOB_NAME_LABEL, step_labels
+from slipway.infra.placed import Step
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 JOB_NAME_VARIABLE = "JOB_NAME"
 """The environment variable with the name of a pod's own Job. The kubelet puts it into arguments: the Jobs of a

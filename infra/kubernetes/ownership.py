@@ -18,8 +18,8 @@ from typing import Any, cast
 
 import pulumi
 
-from infra.api_server import ApiServer, UnreachableError, UnreadableError
-from infra.kubernetes.labels import INSTANCE, PART_OF, instance
+from slipway.infra.api_server import ApiServer, UnreachableError, UnreadableError
+from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, instance
 
 PROVIDER = "pulumi:providers:kubernetes"
 """Type of the resources that stand for a cluster."""

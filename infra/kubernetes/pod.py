@@ -9,10 +9,10 @@ from types import MappingProxyType
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.archive import CODE_PATH, UNPACKED, Archive, part_volume
-from infra.kubernetes.bundle import config_map_name, volume
-from infra.kubernetes.labels import MEASURED, step_labels
-from infra.kubernetes.node_group import (
+from slipway.infra.kubernetes.archive import CODE_PATH, UNPACKED, Archive, part_volume
+from slipway.infra.kubernetes.bundle import config_map_name, volume
+from slipway.infra.kubernetes.labels import MEASURED, step_labels
+from slipway.infra.kubernetes.node_group import (
     JOB_NAME,
     JOB_NAME_VARIABLE,
     fast_network,
@@ -20,7 +20,7 @@ from infra.kubernetes.node_group import (
     launcher_flags,
     one_a_node,
 )
-from infra.kubernetes.program_mounts import (
+from slipway.infra.kubernetes.program_mounts import (
     data_place,
     data_volumes,
     folder_flags,
@@ -28,8 +28,8 @@ from infra.kubernetes.program_mounts import (
     of_program,
     starting,
 )
-from infra.kubernetes.run import FOLDERS as MAKER
-from infra.kubernetes.run import (
+from slipway.infra.kubernetes.run import FOLDERS as MAKER
+from slipway.infra.kubernetes.run import (
     INSTALLER,
     LAUNCHER,
     LIBRARIES,
@@ -43,10 +43,10 @@ from infra.kubernetes.run import (
     record,
     runner,
 )
-from infra.placed import CODE, FOLDERS, PACKAGES, PASSWORD, SAMPLER, Service, Step
-from infra.platform import GPU_RESOURCE, Platform, Pool, Resources
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
-from infra.schema.quantities import cpu_quantity, size_quantity
+from slipway.infra.placed import CODE, FOLDERS, PACKAGES, PASSWORD, SAMPLER, Service, Step
+from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Resources
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from slipway.infra.schema.quantities import cpu_quantity, size_quantity
 
 # The command line of a step's container: what its program is given, and before it what its runner has to know.
 

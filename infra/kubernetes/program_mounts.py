@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.run import STARTER, Run
-from infra.pipelines.mounts import SCRATCH, source_of
-from infra.pipelines.pods import OUTPUT, STORE, ProgramMount
-from infra.placed import CODE, FOLDERS, Step
-from infra.platform import Data
+from slipway.infra.kubernetes.run import STARTER, Run
+from slipway.infra.pipelines.mounts import SCRATCH, source_of
+from slipway.infra.pipelines.pods import OUTPUT, STORE, ProgramMount
+from slipway.infra.placed import CODE, FOLDERS, Step
+from slipway.infra.platform import Data
 
 
 def data_place(data: Data) -> str:

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pulumi
 
-from infra.kubernetes.app import PipelineApp
-from infra.kubernetes.job import StepJob
-from infra.kubernetes.pod import usage_folder
-from infra.kubernetes.workspace import Workspace
-from infra.pipelines.results import USED, Curves, File, Number, Page, Picture, Result, Table
-from infra.placed import STORE_GATE, Step
+from slipway.infra.kubernetes.app import PipelineApp
+from slipway.infra.kubernetes.job import StepJob
+from slipway.infra.kubernetes.pod import usage_folder
+from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.pipelines.results import USED, Curves, File, Number, Page, Picture, Result, Table
+from slipway.infra.placed import STORE_GATE, Step
 
 
 @dataclass(frozen=True)

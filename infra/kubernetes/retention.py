@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra.kubernetes.gates import cheapest_pool
-from infra.pipelines.contract import Retention
-from infra.placed import RETENTION, Step
-from infra.platform import Platform, Resources
+from slipway.infra.kubernetes.gates import cheapest_pool
+from slipway.infra.pipelines.contract import Retention
+from slipway.infra.placed import RETENTION, Step
+from slipway.infra.platform import Platform, Resources
 
-MODULE = "workloads.schedule.retention"
+MODULE = "slipway.workloads.schedule.retention"
 
 RESOURCES = Resources(cpu=100, memory=512, ephemeral_storage=64)
 

@@ -10,11 +10,11 @@ from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
-from infra.review.contract import Review
-from infra.review.facts import Balancer, Charge, Disk, Grant, Holding, Seconds
-from infra.review.stack import JOB, UNKNOWN, Resource, Stack, at, items, mappings, text, texts, whole
-from infra.review.tables import durations, in_place_from
-from infra.schema.quantities import size_in_bytes
+from slipway.infra.review.contract import Review
+from slipway.infra.review.facts import Balancer, Charge, Disk, Grant, Holding, Seconds
+from slipway.infra.review.stack import JOB, UNKNOWN, Resource, Stack, at, items, mappings, text, texts, whole
+from slipway.infra.review.tables import durations, in_place_from
+from slipway.infra.schema.quantities import size_in_bytes
 
 # Who is let in by the RBAC of a cluster: people, groups, and pods of namespaces that the stack has nothing in.
 
@@ -55,7 +55,7 @@ SECRET = "kubernetes:core/v1:Secret"
 
 QUEUE_FLAG = "--queue"
 """The argument of workers before the address of the service that hands their items out
-(`workloads.runtime.items.worker`)."""
+(`slipway.workloads.runtime.items.worker`)."""
 
 _ADDRESS = re.compile(r"(?<![\w.-])([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)(?:\.[a-z0-9.-]+)?:(\d{1,5})(?!\d)")
 """A host, of which the first label counts, and a port."""

@@ -9,12 +9,12 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.archive import Archive
-from infra.kubernetes.bundle import Files, code_files, collect, image_folder, normalised
-from infra.kubernetes.shipped_sizes import LIMIT, require_room
-from infra.pipelines import pods
-from infra.placed import CODE, Command, Requirements, Step
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
+from slipway.infra.kubernetes.archive import Archive
+from slipway.infra.kubernetes.bundle import Files, code_files, collect, image_folder, normalised
+from slipway.infra.kubernetes.shipped_sizes import LIMIT, require_room
+from slipway.infra.pipelines import pods
+from slipway.infra.placed import CODE, Command, Requirements, Step
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 
 FORMAT = 1
 """Part of every digest. Raise it when pods start to treat the same step differently, and every step runs again."""
@@ -22,16 +22,16 @@ FORMAT = 1
 RESERVED = frozenset({"store", "output", "pipeline"})
 """Names in a step's arguments that are neither inputs nor folders."""
 
-RUNNER = "workloads.runtime.steps.command"
+RUNNER = "slipway.workloads.runtime.steps.command"
 """The module that starts a command."""
 
-WORKER = "workloads.runtime.items.worker"
+WORKER = "slipway.workloads.runtime.items.worker"
 """The module that starts a command once for each item."""
 
-SEARCHER = "workloads.runtime.search.worker"
+SEARCHER = "slipway.workloads.runtime.search.worker"
 """The module that starts a command once for each trial of a search."""
 
-LAUNCHER = "workloads.runtime.nodes.launcher"
+LAUNCHER = "slipway.workloads.runtime.nodes.launcher"
 """The module that starts the program of a step on several nodes in each of its pods, a command or a module."""
 
 LAUNCHER_FORMAT = 1
@@ -45,25 +45,25 @@ RUNNER_FORMAT = 1
 """Part of the digest of every command, in place of the runner's files. Raise it when the runner starts to treat
 the same command differently, and every command runs again."""
 
-MEASURE = "workloads.runtime.usage.measure"
+MEASURE = "slipway.workloads.runtime.usage.measure"
 """The module that starts the program of a step, whatever it is, and measures what it uses."""
 
 LIBRARIES = "libraries"
 """The input with the CUDA libraries that an image lacks."""
 
-STARTER = "workloads/runtime/steps/starting.py"
+STARTER = "slipway/workloads/runtime/steps/starting.py"
 """The file that starts a program in another folder than that of its code."""
 
 NO_CODE = f"{CODE}/no-files"
 """The empty file that ships with a step that has no files."""
 
-FOLDERS = "workloads.runtime.steps.folders"
+FOLDERS = "slipway.workloads.runtime.steps.folders"
 """The module by which an init container makes and requires the folders of the store that a step has mounted."""
 
-INSTALLER = "workloads.runtime.steps.packages"
+INSTALLER = "slipway.workloads.runtime.steps.packages"
 """The module that an init container runs to install a step's requirements."""
 
-UNPACKER = "workloads.runtime.steps.unpack"
+UNPACKER = "slipway.workloads.runtime.steps.unpack"
 """The module that an init container runs where a step's code is more than one ConfigMap holds."""
 
 
@@ -345,7 +345,7 @@ RECORDS = ".runs"
 
 MANIFEST = "manifest.json"
 """The file that a step publishes last: it names all others of its directory with their sizes and SHA-256
-(`workloads.runtime.store`)."""
+(`slipway.workloads.runtime.store`)."""
 
 
 def record(run: Run) -> pulumi.Input[str]:

@@ -10,18 +10,18 @@ from typing import Any, cast
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.bundle import config_map
-from infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
-from infra.kubernetes.job import StepJob, disruptions_ignored, job_annotations, job_spec
-from infra.kubernetes.labels import NAME, PART_OF, job_labels
-from infra.kubernetes.pod import RECORD_VARIABLE, bundle_map, from_secret, template
-from infra.kubernetes.retention import TIME_LIMIT, RetentionArgs, retention_step
-from infra.kubernetes.run import Run, plan
-from infra.kubernetes.workspace import Workspace
-from infra.objects import wait_for
-from infra.placed import CLUSTER_RUN, SCHEDULED_RUN, Step
-from infra.platform import Resources
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from slipway.infra.kubernetes.bundle import config_map
+from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
+from slipway.infra.kubernetes.job import StepJob, disruptions_ignored, job_annotations, job_spec
+from slipway.infra.kubernetes.labels import NAME, PART_OF, job_labels
+from slipway.infra.kubernetes.pod import RECORD_VARIABLE, bundle_map, from_secret, template
+from slipway.infra.kubernetes.retention import TIME_LIMIT, RetentionArgs, retention_step
+from slipway.infra.kubernetes.run import Run, plan
+from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.objects import wait_for
+from slipway.infra.placed import CLUSTER_RUN, SCHEDULED_RUN, Step
+from slipway.infra.platform import Resources
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 # What holds the service account of a pipeline's schedule to the Jobs of that pipeline.
 #
@@ -53,8 +53,8 @@ JOB_LABELS = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-nam
 (kubernetes.io/docs/reference/labels-annotations-taints, seen November 2026)."""
 
 MARK = "-[0-9]{8}-[0-9]{4}$"
-"""How the name of a Job of a run by the clock ends (`workloads.schedule.run`), as a regular expression. The run's
-directories end so, too, and stand in the words and environment variables of its programs."""
+"""How the name of a Job of a run by the clock ends (`slipway.workloads.schedule.run`), as a regular expression.
+The run's directories end so, too, and stand in the words and environment variables of its programs."""
 
 REFUSED = "this account may create the Jobs of its pipeline as the last update declared them, and no others"
 
@@ -249,7 +249,7 @@ CRON_JOB_NAME_LIMIT = 52
 cron-jobs, seen November 2026)."""
 
 MARK_LENGTH = len("-20261122-0300")
-"""Characters that a run by the clock adds to the names of its Jobs (`workloads.schedule.run`)."""
+"""Characters that a run by the clock adds to the names of its Jobs (`slipway.workloads.schedule.run`)."""
 
 START_DEADLINE = 3600
 """Seconds after its time in which a run that could not start still does: the control plane may have been away."""
@@ -453,7 +453,7 @@ def _step(called: str, args: PipelineScheduleArgs) -> Step:
     return Step(
         pipeline=SCHEDULED_RUN,
         name=args.pipeline,
-        module="workloads.schedule.run",
+        module="slipway.workloads.schedule.run",
         arguments=[
             *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
             *("--namespace", args.workspace.namespace, "--pipeline", args.pipeline, "--jobs", called),
@@ -485,7 +485,7 @@ def _held_before(jobs: Sequence[StepJob]) -> list[StepJob]:
 
 
 def _plan_job(job: StepJob, args: PipelineScheduleArgs) -> dict[str, Any]:
-    """The Job as `workloads.schedule.run` reads it."""
+    """The Job as `slipway.workloads.schedule.run` reads it."""
     run, step = job.run, job.run.step
     names = {job.run.name: _planned_name(job.run) for job in args.jobs}
     needed = {before.job for before in (*step.inputs.values(), *step.after)}
@@ -522,7 +522,7 @@ def _retention(args: PipelineScheduleArgs) -> Run | None:
 
 
 def _plan_retention(run: Run, before: Sequence[Mapping[str, Any]], workspace: Workspace) -> dict[str, Any]:
-    """The Job after all others, as `workloads.schedule.run` reads it."""
+    """The Job after all others, as `slipway.workloads.schedule.run` reads it."""
     step = run.step
     spec = _plain(job_spec(run, workspace)) | {"template": _pod(run, workspace)}
     return {

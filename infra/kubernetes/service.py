@@ -8,9 +8,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 
-from infra.kubernetes.labels import service_labels
-from infra.kubernetes.network_policy import service_policies
-from infra.kubernetes.pod import (
+from slipway.infra.kubernetes.labels import service_labels
+from slipway.infra.kubernetes.network_policy import service_policies
+from slipway.infra.kubernetes.pod import (
     TEMPORARY,
     container_security,
     empty,
@@ -23,12 +23,12 @@ from infra.kubernetes.pod import (
     requests,
     tolerations,
 )
-from infra.kubernetes.run import PodImage, inside, pulled_with
-from infra.kubernetes.workspace import Workspace
-from infra.objects import wait_for
-from infra.placed import DATA, PASSWORD, PORT, Service, Step
-from infra.schema.names import fit, short_digest
-from infra.schema.quantities import size_quantity
+from slipway.infra.kubernetes.run import PodImage, inside, pulled_with
+from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.objects import wait_for
+from slipway.infra.placed import DATA, PASSWORD, PORT, Service, Step
+from slipway.infra.schema.names import fit, short_digest
+from slipway.infra.schema.quantities import size_quantity
 
 STATEFUL_SET_NAME_LIMIT = 52
 """Longest name of a StatefulSet: its pods have it in the label `controller-revision-hash`, a hyphen and ten

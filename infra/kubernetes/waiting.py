@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.pod import (
+from slipway.infra.kubernetes.pod import (
     BUNDLE,
     STORE,
     TEMPORARY,
@@ -16,12 +16,12 @@ from infra.kubernetes.pod import (
     python_environment,
     requests,
 )
-from infra.kubernetes.run import Run
-from infra.pipelines.apps import NEWEST, runs_file
-from infra.placed import App, Step
-from infra.platform import Resources
+from slipway.infra.kubernetes.run import Run
+from slipway.infra.pipelines.apps import NEWEST, runs_file
+from slipway.infra.placed import App, Step
+from slipway.infra.platform import Resources
 
-WAITER = "workloads.runtime.apps.waiting"
+WAITER = "slipway.workloads.runtime.apps.waiting"
 """The module that an init container runs."""
 
 CONTAINER = "waits"

@@ -1,7 +1,8 @@
 """The contract of a kind of app, and what is checked of apps of all kinds in a ``pipeline.yaml``.
 
 Each kind is one class in a file beside this one: `page`, `notebook`, `tensorboard`, `mlflow`, `tensorflow_serving`
-and `program`. ``APP_KINDS`` in `infra.pipelines.file.shape` lists them; nothing else asks of which kind an app is.
+and `program`. ``APP_KINDS`` in `slipway.infra.pipelines.file.shape` lists them; nothing else asks of which kind an
+app is.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from infra.pipelines import pods
-from infra.pipelines.apps import AppDeclaration, AppSettings, address_variables
-from infra.pipelines.contract import StepDeclaration
-from infra.pipelines.matrix import NAME_LIMIT
-from infra.pipelines.pods import Build, Place
-from infra.pipelines.python_file import circle_of
-from infra.schema.base import Cpu, Int, Memory, Model, Size
-from infra.schema.names import Image, name_findings
-from infra.schema.problems import Finding, Path, did_you_mean, listed
+from slipway.infra.pipelines import pods
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, address_variables
+from slipway.infra.pipelines.contract import StepDeclaration
+from slipway.infra.pipelines.matrix import NAME_LIMIT
+from slipway.infra.pipelines.pods import Build, Place
+from slipway.infra.pipelines.python_file import circle_of
+from slipway.infra.schema.base import Cpu, Int, Memory, Model, Size
+from slipway.infra.schema.names import Image, name_findings
+from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
 
 APPS = "apps"
 """The section of a ``pipeline.yaml`` that declares apps, and of a stack file that says where they run."""
@@ -156,7 +157,7 @@ class AppKind(Model, ABC):
     """What a stack file may say of an app of this kind, with the kind's defaults."""
 
     references: ClassVar[Collection[str]] = ()
-    """What its words may refer to beside steps and parameters: some of `infra.pipelines.apps.OF_APPS`."""
+    """What its words may refer to beside steps and parameters: some of `slipway.infra.pipelines.apps.OF_APPS`."""
 
     description: str | None = Field(default=None, description="What the app does.")
     image: Image | None = Field(default=None, description="Its image by digest; default: that of its kind.")

@@ -13,12 +13,12 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from infra.pipelines import pods
-from infra.pipelines.images import ImageBuild
-from infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
-from infra.schema.base import Int, Model, Size, refuse
-from infra.schema.ingress import IngressSettings
-from infra.schema.names import DIGEST_LENGTH, KUBERNETES_NAME_LIMIT, Image, fit
+from slipway.infra.pipelines import pods
+from slipway.infra.pipelines.images import ImageBuild
+from slipway.infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
+from slipway.infra.schema.base import Int, Model, Size, refuse
+from slipway.infra.schema.ingress import IngressSettings
+from slipway.infra.schema.names import DIGEST_LENGTH, KUBERNETES_NAME_LIMIT, Image, fit
 
 MOST_REPLICAS = 100
 """Pods of one app. A mistake has more."""
@@ -43,7 +43,7 @@ NEWEST = "newest"
 folder in the store."""
 
 RUN = re.compile(rf"\d{{8}}-\d{{4}}|[0-9a-f]{{{DIGEST_LENGTH}}}")
-"""The name of a run, as `workloads.runtime.apps.newest` notes it."""
+"""The name of a run, as `slipway.workloads.runtime.apps.newest` notes it."""
 
 
 def _run(value: str) -> str:
@@ -158,7 +158,7 @@ class AppDeclaration:
     command's files ship in the bundle's folder of code, and the module is started. ``idle`` says when the app is
     stopped. ``outside`` are ports of servers that it connects to and that the stack does not have, each by the key
     of its settings that names the server. With ``told_of_runs``, ``{runs}`` is a file that says by which commit
-    the pipeline's runs are declared, and on which pools (`infra.kubernetes.app_runs`).
+    the pipeline's runs are declared, and on which pools (`slipway.infra.kubernetes.app_runs`).
     """
 
     name: str

@@ -1,7 +1,7 @@
 """What a pipeline declares in ``pipeline.yaml`` or ``pipeline.py``: settings, checks, steps, and results to show.
 
 A declaration is plain data and functions of plain data. It is read without TensorFlow and without Pulumi, and
-knows neither clusters nor Jobs: `infra.placement.placing` puts its steps on pools.
+knows neither clusters nor Jobs: `slipway.infra.placement.placing` puts its steps on pools.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,16 +11,16 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from infra.pipelines.apps import AppDeclaration, object_name
-from infra.pipelines.images import ImageBuild
-from infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
-from infra.pipelines.results import Result
-from infra.platform import Data, Pool, Priority, Resources
-from infra.schema.base import Duration, Int, Model, PoolSettings, Size, refuse
-from infra.schema.cron import Cron, TimeZone
-from infra.schema.names import Image
-from infra.schema.paths import STORED
-from infra.schema.problems import Finding, Path, Problem
+from slipway.infra.pipelines.apps import AppDeclaration, object_name
+from slipway.infra.pipelines.images import ImageBuild
+from slipway.infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
+from slipway.infra.pipelines.results import Result
+from slipway.infra.platform import Data, Pool, Priority, Resources
+from slipway.infra.schema.base import Duration, Int, Model, PoolSettings, Size, refuse
+from slipway.infra.schema.cron import Cron, TimeZone
+from slipway.infra.schema.names import Image
+from slipway.infra.schema.paths import STORED
+from slipway.infra.schema.problems import Finding, Path, Problem
 
 RESERVED_INPUTS = ("output", "store", "pipeline", "packages", "libraries", "sampler")
 """Names that mean something else in a step's arguments, so that none of its inputs can have them."""
@@ -223,9 +223,10 @@ class Search:
     """What a step searches for: its program runs once for each of ``trials``, of which ``at_once`` run at once.
 
     ``parameters`` have by name a list of values, or ``low``, ``high``, ``type`` and maybe ``log`` and ``step``, as
-    `workloads.runtime.search.study.Plan` reads them. ``by`` is the number that is to be the best: a file of the
-    result, `#` and a JSON pointer. ``stop`` says which trials are stopped early by their ``reports``: a file of
-    JSON lines of the result, `#` and the pointer of a value of each line. All of this decides what is tried.
+    `slipway.workloads.runtime.search.study.Plan` reads them. ``by`` is the number that is to be the best: a file
+    of the result, `#` and a JSON pointer. ``stop`` says which trials are stopped early by their ``reports``: a
+    file of JSON lines of the result, `#` and the pointer of a value of each line. All of this decides what is
+    tried.
 
     In the step's arguments the name of a parameter in braces is the trial's value. A step with it has ``items``,
     which are the trials, without files.

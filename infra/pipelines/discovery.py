@@ -17,9 +17,9 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import WrapValidator
 
-from infra.pipelines import python_file
-from infra.pipelines.apps import AppDeclaration
-from infra.pipelines.contract import (
+from slipway.infra.pipelines import python_file
+from slipway.infra.pipelines.apps import AppDeclaration
+from slipway.infra.pipelines.contract import (
     AnyPipeline,
     Pipeline,
     PipelineSettings,
@@ -28,25 +28,31 @@ from infra.pipelines.contract import (
     Supplement,
     placements,
 )
-from infra.pipelines.file import reading
-from infra.pipelines.file.reading import Folder
-from infra.pipelines.file.shape import NAMES
-from infra.pipelines.file.shape import NAMES as FILES
-from infra.pipelines.images import GPU_IMAGE
-from infra.pipelines.python_file import declaration_error, failure, hold_to_types, problem, step_misfits, validate
-from infra.schema.paths import checkout
-from infra.schema.problems import Problem, SettingsError, key_of, nearest
-
-ROOT = Path(__file__).resolve().parents[2]
-"""The repository that this module is part of."""
+from slipway.infra.pipelines.file import reading
+from slipway.infra.pipelines.file.reading import Folder
+from slipway.infra.pipelines.file.shape import NAMES
+from slipway.infra.pipelines.file.shape import NAMES as FILES
+from slipway.infra.pipelines.images import GPU_IMAGE
+from slipway.infra.pipelines.python_file import (
+    declaration_error,
+    failure,
+    hold_to_types,
+    problem,
+    step_misfits,
+    validate,
+)
+from slipway.infra.places import LIBRARY, PACKAGE, PROJECT, checkout
+from slipway.infra.schema.problems import Problem, SettingsError, key_of, nearest
 
 WORKLOADS = "workloads"
 """The folder, and the package, that holds the pipelines."""
 
-RESERVED = ("apps", "gates", "images", "runtime", "schedule")
+RESERVED = ("apps", "cuda", "gates", "image_builds", "runtime", "schedule")
 """The folders of ``workloads/`` that pods of any pipeline need. None of them is a pipeline's."""
 
 PYTHON = "pipeline.py"
+
+SUPPLEMENT = "supplement.py"
 
 T = TypeVar("T", bound=object)
 
@@ -69,23 +75,23 @@ def location(folder: str) -> Folder:
     another revision, checked out elsewhere, means the same folder.
     """
     if not is_path(folder):
-        return Folder(ROOT / WORKLOADS / folder, f"{WORKLOADS}/{folder}", f"{WORKLOADS}/{folder}")
+        return Folder(PROJECT / WORKLOADS / folder, f"{WORKLOADS}/{folder}", f"{WORKLOADS}/{folder}")
     try:
         named = Path(folder).expanduser()
     except RuntimeError:
         # `~name` of somebody whom this machine does not know.
         named = Path(folder)
-    path = Path(os.path.normpath(ROOT / named))
-    if path.is_relative_to(ROOT):
-        inside = path.relative_to(ROOT).as_posix()
+    path = Path(os.path.normpath(PROJECT / named))
+    if path.is_relative_to(PROJECT):
+        inside = path.relative_to(PROJECT).as_posix()
         return Folder(path, inside, inside)
-    path = Path(os.path.normpath(checkout(ROOT) / named))
+    path = Path(os.path.normpath(checkout(PROJECT) / named))
     return Folder(path, folder.rstrip("/"), path.as_posix())
 
 
 def outside(folder: str) -> bool:
     """Whether the files of a pipeline are outside of this repository, be it by a link."""
-    return not location(folder).path.resolve().is_relative_to(ROOT.resolve())
+    return not location(folder).path.resolve().is_relative_to(PROJECT.resolve())
 
 
 def names_pipeline(folder: str) -> bool:
@@ -194,7 +200,8 @@ def file_of(folder: str) -> str:
 @cache
 def supplements() -> Mapping[str, Supplement]:
     """What images lack, by the folder that declares it; raises SettingsError where a declaration is broken."""
-    return {folder: _load(folder, "supplement", "SUPPLEMENT", Supplement) for folder in _folders("supplement.py")}
+    folders = [*_packaged_folders(SUPPLEMENT), *_folders(SUPPLEMENT)]
+    return {folder: _load(folder, SUPPLEMENT.removesuffix(".py"), "SUPPLEMENT", Supplement) for folder in folders}
 
 
 def lacked_by(app: AppDeclaration) -> Mapping[str, Supplement]:
@@ -211,8 +218,15 @@ def mounts_store(app: AppDeclaration) -> bool:
 
 
 def _folders(file: str) -> tuple[str, ...]:
-    paths = (ROOT / WORKLOADS).glob(f"*/{file}")
-    return tuple(sorted(path.parent.name for path in paths if path.parent.name not in RESERVED))
+    return tuple(folder for folder in _folders_with(file, PROJECT) if folder not in RESERVED)
+
+
+def _packaged_folders(file: str) -> tuple[str, ...]:
+    return tuple(folder for folder in _folders_with(file, LIBRARY / PACKAGE) if folder in RESERVED)
+
+
+def _folders_with(file: str, root: Path) -> tuple[str, ...]:
+    return tuple(sorted(path.parent.name for path in (root / WORKLOADS).glob(f"*/{file}")))
 
 
 @cache
@@ -223,11 +237,12 @@ def _load(folder: str, module: str, attribute: str, kind: type[T]) -> T:
         if is_path(folder):
             imported = _import_file(place.path / f"{module}.py")
         else:
-            imported = importlib.import_module(f"{WORKLOADS}.{folder}.{module}")
+            package = f"{PACKAGE}.{WORKLOADS}" if folder in RESERVED else WORKLOADS
+            imported = importlib.import_module(f"{package}.{folder}.{module}")
         declared = getattr(imported, attribute, None)
     except SyntaxError as error:
         at = Path(error.filename or file)
-        where = at.relative_to(ROOT).as_posix() if at.is_relative_to(ROOT) else str(at)
+        where = at.relative_to(PROJECT).as_posix() if at.is_relative_to(PROJECT) else str(at)
         raise declaration_error(file, f"Python cannot read {where}:{error.lineno}: {error.msg}") from error
     except MemoryError:
         # So Python's parser says that it has too many brackets within one another.
@@ -238,7 +253,7 @@ def _load(folder: str, module: str, attribute: str, kind: type[T]) -> T:
     if not isinstance(declared, kind):
         what = "is not there" if declared is None else f"is a {type(declared).__name__}"
         raise declaration_error(
-            file, f"`{attribute}` {what}, and has to be a `{kind.__name__}` of infra.pipelines.contract"
+            file, f"`{attribute}` {what}, and has to be a `{kind.__name__}` of slipway.infra.pipelines.contract"
         )
     return declared
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.platform import Pool
+from slipway.infra.platform import Pool
 
 DATA = Path(__file__).parents[1] / "data" / "images.toml"
 
@@ -74,7 +74,8 @@ def compiling(lock: Path, root: Path) -> str:
 def lock_problem(lock: Path) -> str | None:
     """Why ``lock`` does not say which packages are installed, by its line; None where it does.
 
-    `workloads.runtime.steps.packages` takes the same files, in the pod. Raises OSError where it cannot be read.
+    `slipway.workloads.runtime.steps.packages` takes the same files, in the pod. Raises OSError where it cannot be
+    read.
     """
     try:
         text = lock.read_text(encoding="utf-8-sig")

@@ -7,10 +7,10 @@ from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model
 
-from infra.platform import Data
-from infra.schema.base import Model, refuse
-from infra.schema.inputs import Url, data_at
-from infra.schema.names import DNS_LABEL
+from slipway.infra.platform import Data
+from slipway.infra.schema.base import Model, refuse
+from slipway.infra.schema.inputs import Url, data_at
+from slipway.infra.schema.names import DNS_LABEL
 
 INPUTS = "inputs"
 """The section of a ``pipeline.yaml`` that declares them, and of a stack file that says where they are."""

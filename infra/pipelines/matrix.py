@@ -17,9 +17,9 @@ from typing import Annotated, Any, Self, TypeVar, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from infra.pipelines.contract import MOST_NODES, MultiNodeSettings, StepDeclaration, StepSettings, Variant
-from infra.schema.base import Duration, Int, Model, refuse
-from infra.schema.problems import Finding, Path, did_you_mean, listed
+from slipway.infra.pipelines.contract import MOST_NODES, MultiNodeSettings, StepDeclaration, StepSettings, Variant
+from slipway.infra.schema.base import Duration, Int, Model, refuse
+from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
 
 POOL = "pool"
 """The axis of a matrix that puts the step on several pools."""

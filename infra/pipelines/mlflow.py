@@ -7,17 +7,17 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
-from infra.pipelines.apps import AppDeclaration, KeptAppSettings
-from infra.pipelines.contract import StepDeclaration, literal
-from infra.pipelines.pods import Probe
-from infra.schema.base import Cpu, Memory, Model, Size, refuse
-from infra.schema.problems import Finding
+from slipway.infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
+from slipway.infra.pipelines.apps import AppDeclaration, KeptAppSettings
+from slipway.infra.pipelines.contract import StepDeclaration, literal
+from slipway.infra.pipelines.pods import Probe
+from slipway.infra.schema.base import Cpu, Memory, Model, Size, refuse
+from slipway.infra.schema.problems import Finding
 
-MODULE = "workloads.apps.mlflow.serve"
+MODULE = "slipway.workloads.apps.mlflow.serve"
 """What starts MLflow's server, and records results in it."""
 
-REQUIREMENTS = "workloads/apps/mlflow/requirements.txt"
+REQUIREMENTS = "slipway/workloads/apps/mlflow/requirements.txt"
 """MLflow with all that it needs."""
 
 PORT = 5000

@@ -8,11 +8,11 @@ from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, Field
 
-from infra.pipelines import pods
-from infra.pipelines.pods import ProgramMount, Source
-from infra.schema.base import Model, refuse
-from infra.schema.paths import absolute_problem, below_problem
-from infra.schema.problems import Finding, Path, listed, nearest
+from slipway.infra.pipelines import pods
+from slipway.infra.pipelines.pods import ProgramMount, Source
+from slipway.infra.schema.base import Model, refuse
+from slipway.infra.schema.paths import absolute_problem, below_problem
+from slipway.infra.schema.problems import Finding, Path, listed, nearest
 
 SCRATCH = "scratch"
 """The reference to a folder below `$TMPDIR`, which is gone with the pod."""

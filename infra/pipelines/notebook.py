@@ -6,25 +6,29 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
-from infra.pipelines.apps import AppDeclaration, Idle, KeptAppSettings
-from infra.pipelines.contract import StepDeclaration, literal
-from infra.pipelines.pods import Command, Probe, Word
-from infra.pipelines.tensorflow_serving import client_findings
-from infra.schema.base import Duration, Size, refuse
-from infra.schema.problems import Finding, Path
-from infra.schema.quantities import seconds
+from slipway.infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
+from slipway.infra.pipelines.apps import AppDeclaration, Idle, KeptAppSettings
+from slipway.infra.pipelines.contract import StepDeclaration, literal
+from slipway.infra.pipelines.pods import Command, Probe, Word
+from slipway.infra.pipelines.tensorflow_serving import client_findings
+from slipway.infra.schema.base import Duration, Size, refuse
+from slipway.infra.schema.problems import Finding, Path
+from slipway.infra.schema.quantities import seconds
 
-MODULE = "workloads.apps.notebook.serve"
+MODULE = "slipway.workloads.apps.notebook.serve"
 """What becomes JupyterLab."""
 
-LIBRARY = ("workloads.apps.notebook.drawing", "workloads.apps.notebook.examples", "workloads.apps.notebook.served")
+LIBRARY = (
+    "slipway.workloads.apps.notebook.drawing",
+    "slipway.workloads.apps.notebook.examples",
+    "slipway.workloads.apps.notebook.served",
+)
 """What the starting notebook imports beside what `MODULE` does."""
 
-IDLE = "workloads.apps.notebook.idle"
+IDLE = "slipway.workloads.apps.notebook.idle"
 """What stops it."""
 
-REQUIREMENTS = "workloads/apps/notebook/requirements.txt"
+REQUIREMENTS = "slipway/workloads/apps/notebook/requirements.txt"
 """JupyterLab and what draws, for TensorFlow's image."""
 
 PORT = 8888
@@ -155,7 +159,7 @@ def declaration(
 
 
 def _descriptions(steps: Sequence[StepDeclaration]) -> Mapping[str, Any]:
-    """What `workloads.apps.notebook.runs` knows of each step, by its name."""
+    """What `slipway.workloads.apps.notebook.runs` knows of each step, by its name."""
     variants: dict[str, list[str]] = {}
     for step in steps:
         variants.setdefault(step.variant.of if step.variant else step.name, []).append(step.name)
@@ -180,4 +184,4 @@ def _best(step: StepDeclaration) -> Mapping[str, str]:
 
 
 CODE = "code"
-"""The folder of a bundle that has a command's own files (`infra.placed.CODE`)."""
+"""The folder of a bundle that has a command's own files (`slipway.infra.placed.CODE`)."""

@@ -11,10 +11,10 @@ from pathlib import Path as FilePath
 from pathlib import PurePosixPath
 from typing import Any
 
-from infra.pipelines.pods import path_findings
-from infra.pipelines.results import Page
-from infra.pipelines.scripts import command_of
-from infra.schema.problems import Finding, Path, listed
+from slipway.infra.pipelines.pods import path_findings
+from slipway.infra.pipelines.results import Page
+from slipway.infra.pipelines.scripts import command_of
+from slipway.infra.schema.problems import Finding, Path, listed
 
 PACKAGES = ("papermill", "nbconvert", "ipykernel")
 """What runs a notebook: papermill 2.7.0 and nbconvert 7.17.2, of which papermill needs no ipykernel

@@ -5,20 +5,22 @@ from typing import Literal
 
 from pydantic import Field
 
-from infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
-from infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
-from infra.pipelines.contract import literal, service_variables
-from infra.pipelines.pods import Probe
-from infra.pipelines.tensorflow_serving import client_findings
-from infra.schema.base import Cpu, Float, Int, Memory, Model, Size
-from infra.schema.problems import Finding, Path
+from slipway.infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
+from slipway.infra.pipelines.contract import literal, service_variables
+from slipway.infra.pipelines.pods import Probe
+from slipway.infra.pipelines.tensorflow_serving import client_findings
+from slipway.infra.schema.base import Cpu, Float, Int, Memory, Model, Size
+from slipway.infra.schema.problems import Finding, Path
 
-MODULE = "workloads.apps.page"
+MODULE = "slipway.workloads.apps.page"
 
-REQUIREMENTS = "workloads/apps/page/requirements.txt"
+REQUIREMENTS = "slipway/workloads/apps/page/requirements.txt"
 """The lock file of what it runs on, relative to the repository."""
 
-FILES = tuple(f"workloads/apps/page/static/{name}" for name in ("index.html", "page.css", "page.js", "icon.svg"))
+FILES = tuple(
+    f"slipway/workloads/apps/page/static/{name}" for name in ("index.html", "page.css", "page.js", "icon.svg")
+)
 """What it sends to browsers."""
 
 PORT, METRICS_PORT = 8080, 9464

@@ -12,13 +12,13 @@ from typing import Annotated, Any, Self, cast
 
 from pydantic import BeforeValidator, Field
 
-from infra.pipelines.images import ImageBuild
-from infra.platform import Resources
-from infra.schema.base import Cpu, Memory, Model, Size, refuse
-from infra.schema.names import name_findings
-from infra.schema.paths import below_problem
-from infra.schema.problems import Finding, Path, listed, nearest
-from infra.schema.quantities import cpu_millicores, mebibytes
+from slipway.infra.pipelines.images import ImageBuild
+from slipway.infra.platform import Resources
+from slipway.infra.schema.base import Cpu, Memory, Model, Size, refuse
+from slipway.infra.schema.names import name_findings
+from slipway.infra.schema.paths import below_problem
+from slipway.infra.schema.problems import Finding, Path, listed, nearest
+from slipway.infra.schema.quantities import cpu_millicores, mebibytes
 
 
 class PodSettings(Model):
@@ -108,7 +108,8 @@ class ProgramMount:
 
 @dataclass(frozen=True)
 class Command:
-    """A program of a step's image that knows nothing of Slipway. ``workloads.runtime.steps.command`` starts it.
+    """A program of a step's image that knows nothing of Slipway. ``slipway.workloads.runtime.steps.command``
+    starts it.
 
     ``code`` is the folder whose files ship with the step, and in which the program starts: a path relative to the
     repository, or absolute. Of its Python files those ship that the program imports, and those that one of

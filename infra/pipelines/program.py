@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from infra.pipelines import pods
-from infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
-from infra.pipelines.apps import (
+from slipway.infra.pipelines import pods
+from slipway.infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
+from slipway.infra.pipelines.apps import (
     OF_APPS,
     AppDeclaration,
     AppSettings,
@@ -15,7 +15,7 @@ from infra.pipelines.apps import (
     Metrics,
     address_variables,
 )
-from infra.pipelines.pods import (
+from slipway.infra.pipelines.pods import (
     SUBSTITUTE,
     Built,
     Command,
@@ -29,11 +29,11 @@ from infra.pipelines.pods import (
     path_findings,
     url_findings,
 )
-from infra.pipelines.python_file import HTTP, port_problem
-from infra.pipelines.results import heading
-from infra.schema.base import Duration, Int, Model, Size
-from infra.schema.problems import Finding, Path, did_you_mean, listed
-from infra.schema.quantities import seconds
+from slipway.infra.pipelines.python_file import HTTP, port_problem
+from slipway.infra.pipelines.results import heading
+from slipway.infra.schema.base import Duration, Int, Model, Size
+from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
+from slipway.infra.schema.quantities import seconds
 
 PYTHON = ("python", "python3")
 """The programs whose files an app needs from the pipeline's folder, whether it says so or not."""

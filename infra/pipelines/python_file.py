@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from infra.pipelines import pods
-from infra.pipelines.apps import OF_APPS, RUNS, AppDeclaration, KeptAppSettings, address_variables
-from infra.pipelines.contract import (
+from slipway.infra.pipelines import pods
+from slipway.infra.pipelines.apps import OF_APPS, RUNS, AppDeclaration, KeptAppSettings, address_variables
+from slipway.infra.pipelines.contract import (
     OF_SERVICES,
     RESERVED_INPUTS,
     AnyPipeline,
@@ -24,12 +24,12 @@ from infra.pipelines.contract import (
     StepDeclaration,
     service_variables,
 )
-from infra.pipelines.matrix import MOST_STEPS, ROLES, role_problems
-from infra.pipelines.mounts import SCRATCH, path_problem
-from infra.pipelines.pods import MOST_WORDS
-from infra.pipelines.results import PIPELINE_OUTPUTS, Number
-from infra.pipelines.scripts import is_script
-from infra.schema.problems import Finding, Problem, SettingsError, listed
+from slipway.infra.pipelines.matrix import MOST_STEPS, ROLES, role_problems
+from slipway.infra.pipelines.mounts import SCRATCH, path_problem
+from slipway.infra.pipelines.pods import MOST_WORDS
+from slipway.infra.pipelines.results import PIPELINE_OUTPUTS, Number
+from slipway.infra.pipelines.scripts import is_script
+from slipway.infra.schema.problems import Finding, Problem, SettingsError, listed
 
 MOST = {"arguments": MOST_WORDS, "results": 200}
 """How many parts a field of a step, service or app may have. All are read some hundred times in an evaluation."""
@@ -347,7 +347,8 @@ def app_misfits(
 ) -> Iterator[str]:
     """The reasons why ``apps`` cannot be those of a pipeline with ``steps`` and ``services``.
 
-    An app that another connects to may be left out by the stack file, which `infra.settings.checks.apps` finds.
+    An app that another connects to may be left out by the stack file, which `slipway.infra.settings.checks.apps`
+    finds.
     """
     names = Counter(app.name for app in apps)
     taken = {

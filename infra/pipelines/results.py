@@ -2,7 +2,7 @@
 
 Stack outputs, ``make show``, the summary and the report of a rehearsal show these, and know nothing else of a
 pipeline's results. A Job carries those of its step as JSON in the annotation
-`infra.kubernetes.labels.RESULTS_ANNOTATION`.
+`slipway.infra.kubernetes.labels.RESULTS_ANNOTATION`.
 """
 
 import re
@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
-from infra.schema.base import Model, refuse
-from infra.schema.paths import below_problem
-from infra.schema.problems import Finding, Path, did_you_mean, listed
+from slipway.infra.schema.base import Model, refuse
+from slipway.infra.schema.paths import below_problem
+from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
 
 USED = "used"
 
@@ -27,8 +27,8 @@ STORE, CONNECT, KUBECONFIG, SHOW, PLATFORM = "store", "connect", "kubeconfig", "
 
 STACK_OUTPUTS = (STORE, CONNECT, KUBECONFIG, SHOW, PLATFORM, METRICS, METRICS_PASSWORDS)
 """The stack's own outputs: the store, how to reach the clusters, what ``make show`` has to know, what the stacks
-of other teams have to know of the clusters (`infra.platform_output`), and by cluster the commands that lead to the
-pages of what reads metrics, with Grafana's password for the user ``admin``."""
+of other teams have to know of the clusters (`slipway.infra.platform_output`), and by cluster the commands that
+lead to the pages of what reads metrics, with Grafana's password for the user ``admin``."""
 
 Format = Literal["text", "integer", "number", "percent", "file"]
 """How a value is written: ``percent`` takes a share from 0 to 1, ``file`` shows the name of a path."""

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from infra.pipelines.pods import Word, Words
-from infra.schema.base import refuse
+from slipway.infra.pipelines.pods import Word, Words
+from slipway.infra.schema.base import refuse
 
 SHELL = "bash"
 

@@ -1,7 +1,7 @@
 """A step that searches: its program runs once for each trial, with parameters that Optuna chooses.
 
-Trials are items of the queue; `workloads.runtime.search` runs them. What is left of a search is the result of its
-best trial, with the study beside it.
+Trials are items of the queue; `slipway.workloads.runtime.search` runs them. What is left of a search is the result
+of its best trial, with the study beside it.
 """
 
 import math
@@ -10,20 +10,20 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field
 
-from infra.pipelines.contract import Search
-from infra.pipelines.matrix import Bound, Scalar
-from infra.pipelines.results import POINTER, Column, File, Picture, Result, Table, heading
-from infra.schema.base import Int, Model, refuse
-from infra.schema.paths import below_problem
-from infra.schema.problems import Finding, Path
+from slipway.infra.pipelines.contract import Search
+from slipway.infra.pipelines.matrix import Bound, Scalar
+from slipway.infra.pipelines.results import POINTER, Column, File, Picture, Result, Table, heading
+from slipway.infra.schema.base import Int, Model, refuse
+from slipway.infra.schema.paths import below_problem
+from slipway.infra.schema.problems import Finding, Path
 
 SEARCH, TRIALS, AT_ONCE = "search", "trials", "at_once"
 """Keys of a step: the first in a ``pipeline.yaml``, the others below it and in a stack file."""
 
 FOLDER = "search"
-"""The folder of the study in the step's directory (`workloads.runtime.search.trial_worker`)."""
+"""The folder of the study in the step's directory (`slipway.workloads.runtime.search.trial_worker`)."""
 
-REQUIREMENTS = "workloads/runtime/search/requirements.txt"
+REQUIREMENTS = "slipway/workloads/runtime/search/requirements.txt"
 """The lock file of what chooses the parameters. The user's program finds nothing of it."""
 
 MOST_TRIALS, MOST_AT_ONCE = 10_000, 1000
@@ -89,7 +89,7 @@ class SearchParameter(Model):
         return int((self.high - self.low) / (self.step or 1) + 1e-9) + 1
 
     def plain(self, kind: str) -> object:
-        """The parameter, of the type ``kind``, as `workloads.runtime.search.study.Plan` has it."""
+        """The parameter, of the type ``kind``, as `slipway.workloads.runtime.search.study.Plan` has it."""
         if self.values is not None:
             return list(self.values)
         bounds: dict[str, object] = {"low": self.low, "high": self.high, "log": self.log, "type": kind}

@@ -5,17 +5,17 @@ from typing import Literal
 
 from pydantic import Field
 
-from infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
-from infra.pipelines.apps import AppDeclaration, AppSettings
-from infra.pipelines.contract import literal
-from infra.pipelines.pods import Probe
-from infra.schema.base import Cpu, Memory, Size
-from infra.schema.problems import Finding
+from slipway.infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
+from slipway.infra.pipelines.contract import literal
+from slipway.infra.pipelines.pods import Probe
+from slipway.infra.schema.base import Cpu, Memory, Size
+from slipway.infra.schema.problems import Finding
 
-MODULE = "workloads.apps.tensorboard.serve"
+MODULE = "slipway.workloads.apps.tensorboard.serve"
 """What becomes TensorBoard."""
 
-REQUIREMENTS = "workloads/apps/tensorboard/requirements.txt"
+REQUIREMENTS = "slipway/workloads/apps/tensorboard/requirements.txt"
 """TensorBoard with all that it needs: TensorFlow's image is without it from 2.21 on (METADATA of its wheel, seen
 November 2026)."""
 

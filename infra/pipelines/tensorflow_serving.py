@@ -11,19 +11,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from infra.pipelines import pods
-from infra.pipelines.app_kind import APPS, AppInFile, AppInStack, AppKind
-from infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
-from infra.pipelines.contract import StepDeclaration, StepSettings, literal
-from infra.pipelines.images import references
-from infra.pipelines.pods import Probe
-from infra.pipelines.results import Column, Table
-from infra.schema.base import Cpu, Float, Int, Memory, Model, refuse
-from infra.schema.paths import below_problem
-from infra.schema.problems import Finding, Path, listed
-from infra.schema.quantities import cpu_millicores
+from slipway.infra.pipelines import pods
+from slipway.infra.pipelines.app_kind import APPS, AppInFile, AppInStack, AppKind
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
+from slipway.infra.pipelines.contract import StepDeclaration, StepSettings, literal
+from slipway.infra.pipelines.images import references
+from slipway.infra.pipelines.pods import Probe
+from slipway.infra.pipelines.results import Column, Table
+from slipway.infra.schema.base import Cpu, Float, Int, Memory, Model, refuse
+from slipway.infra.schema.paths import below_problem
+from slipway.infra.schema.problems import Finding, Path, listed
+from slipway.infra.schema.quantities import cpu_millicores
 
-MODULE = "workloads.apps.tensorflow_serving.publish"
+MODULE = "slipway.workloads.apps.tensorflow_serving.publish"
 
 CPU_IMAGE, GPU_IMAGE = references("serving")
 """The official images, for x86-64 alone. The second has CUDA."""
@@ -37,10 +37,12 @@ METRICS = "/monitoring/prometheus/metrics"
 """Where Prometheus reads the server (`kPrometheusPath` in util/prometheus_exporter.cc of 2.21)."""
 
 LABEL = "stable"
-"""The label of the version that answers people (`workloads.apps.tensorflow_serving.model_config.STABLE`)."""
+"""The label of the version that answers people
+(`slipway.workloads.apps.tensorflow_serving.model_config.STABLE`)."""
 
 LABELS = (LABEL, "canary")
-"""The labels that the publishing step gives to versions (`workloads.apps.tensorflow_serving.model_config`)."""
+"""The labels that the publishing step gives to versions
+(`slipway.workloads.apps.tensorflow_serving.model_config`)."""
 
 MODEL_NAME = re.compile(r"[A-Za-z][\w.-]{0,62}", re.ASCII)
 """A model's name: a folder's of the store, and in the paths of the server's REST."""

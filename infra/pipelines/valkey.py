@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from infra.pipelines.contract import (
+from slipway.infra.pipelines.contract import (
     Exporter,
     Probe,
     ServiceDeclaration,
@@ -11,8 +11,8 @@ from infra.pipelines.contract import (
     Substitute,
     service_variables,
 )
-from infra.pipelines.images import DATA, references
-from infra.schema.quantities import mebibytes
+from slipway.infra.pipelines.images import DATA, references
+from slipway.infra.schema.quantities import mebibytes
 
 KIND = "valkey"
 
@@ -23,7 +23,7 @@ PORT = 6379
 
 QUEUE_KEYS = tuple(f"slipway:*:{state}" for state in ("ready", "leases", "done", "aside"))
 """Patterns of the keys of item queues, of which each has as many members as there are items in that state
-(`workloads.runtime.items.queue`)."""
+(`slipway.workloads.runtime.items.queue`)."""
 
 (_EXPORTER,) = references(f"{KIND}-exporter")
 

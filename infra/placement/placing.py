@@ -10,11 +10,11 @@ from typing import TypeVar
 
 import pulumi
 
-from infra.kubernetes.bundle import left_out
-from infra.kubernetes.gates import Gates, cheapest_pool, reading
-from infra.kubernetes.image_builds.build import Images
-from infra.pipelines.apps import NEWEST, AppDeclaration, KeptAppSettings
-from infra.pipelines.contract import (
+from slipway.infra.kubernetes.bundle import left_out
+from slipway.infra.kubernetes.gates import Gates, cheapest_pool, reading
+from slipway.infra.kubernetes.image_builds.build import Images
+from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, KeptAppSettings
+from slipway.infra.pipelines.contract import (
     AMOUNTS,
     Resident,
     ServiceDeclaration,
@@ -25,12 +25,12 @@ from infra.pipelines.contract import (
     take,
     total,
 )
-from infra.pipelines.discovery import DeclaredPipeline, supplements
-from infra.pipelines.images import has_tensorflow, tensorflow_image
-from infra.pipelines.inputs import INPUTS, data_of
-from infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
-from infra.placed import PACKAGES, SAMPLER, App, Choice, Service, Step
-from infra.placement.shipping import (
+from slipway.infra.pipelines.discovery import DeclaredPipeline, supplements
+from slipway.infra.pipelines.images import has_tensorflow, tensorflow_image
+from slipway.infra.pipelines.inputs import INPUTS, data_of
+from slipway.infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
+from slipway.infra.placed import PACKAGES, SAMPLER, App, Choice, Service, Step
+from slipway.infra.placement.shipping import (
     Packages,
     command_of,
     may_use_tensorflow,
@@ -39,10 +39,11 @@ from infra.placement.shipping import (
     requirements_of,
     shipping_key,
 )
-from infra.placement.unshipped import remark, unshipped
-from infra.platform import Platform, Pool, Resources
-from infra.schema.problems import printable
-from infra.schema.quantities import mebibytes, seconds
+from slipway.infra.placement.unshipped import remark, unshipped
+from slipway.infra.places import located
+from slipway.infra.platform import Platform, Pool, Resources
+from slipway.infra.schema.problems import printable
+from slipway.infra.schema.quantities import mebibytes, seconds
 
 # Steps, which Jobs run, and services.
 
@@ -184,11 +185,13 @@ class _Placement:
         step = replace(step, after=[*step.after, *self._in_turn(declared, step)])
         if step.command and declared.requirements:
             beside = self._beside(step)
-            packages = self.packages.publishing(self.root / declared.requirements, step.image, *beside, self._kept)
+            packages = self.packages.publishing(
+                located(declared.requirements, self.root), step.image, *beside, self._kept
+            )
             step = replace(step, inputs={**step.inputs, PACKAGES: packages})
         if declared.search:
             sampler = self.packages.publishing(
-                self.root / SEARCH_REQUIREMENTS, step.image, *self._beside(step), self._kept
+                located(SEARCH_REQUIREMENTS, self.root), step.image, *self._beside(step), self._kept
             )
             step = replace(step, inputs={**step.inputs, SAMPLER: sampler})
         tensorflow = self._with_tensorflow(declared, step)

@@ -7,23 +7,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from infra.kubernetes.app_pod import app_bundle
-from infra.kubernetes.bundle import image_folder
-from infra.kubernetes.gates import Gates, cheapest_pool
-from infra.kubernetes.image_builds.context import context_of
-from infra.kubernetes.run import bundle_of, command_bundle
-from infra.kubernetes.shipped_sizes import ShippingError
-from infra.pipelines.apps import NEWEST, AppDeclaration, runs_file
-from infra.pipelines.contract import ServiceDeclaration, StepDeclaration, Supplement, total
-from infra.pipelines.discovery import DeclaredPipeline, location
-from infra.pipelines.images import CPU_IMAGE, GPU_IMAGE, compiling, lock_problem
-from infra.pipelines.notebook_step import notebook_problem
-from infra.pipelines.pods import SUBSTITUTE, Substitute
-from infra.pipelines.pods import Command as DeclaredCommand
-from infra.placed import CODE, PACKAGES, Command, Requirements, Step
-from infra.platform import Platform, Pool, Resources
-from infra.schema.names import KUBERNETES_NAME_LIMIT, spell
-from infra.schema.problems import Problem, SettingsError
+from slipway.infra.kubernetes.app_pod import app_bundle
+from slipway.infra.kubernetes.bundle import image_folder
+from slipway.infra.kubernetes.gates import Gates, cheapest_pool
+from slipway.infra.kubernetes.image_builds.context import context_of
+from slipway.infra.kubernetes.run import bundle_of, command_bundle
+from slipway.infra.kubernetes.shipped_sizes import ShippingError
+from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, runs_file
+from slipway.infra.pipelines.contract import ServiceDeclaration, StepDeclaration, Supplement, total
+from slipway.infra.pipelines.discovery import DeclaredPipeline, location
+from slipway.infra.pipelines.images import CPU_IMAGE, GPU_IMAGE, compiling, lock_problem
+from slipway.infra.pipelines.notebook_step import notebook_problem
+from slipway.infra.pipelines.pods import SUBSTITUTE, Substitute
+from slipway.infra.pipelines.pods import Command as DeclaredCommand
+from slipway.infra.placed import CODE, PACKAGES, Command, Requirements, Step
+from slipway.infra.places import located
+from slipway.infra.platform import Platform, Pool, Resources
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, spell
+from slipway.infra.schema.problems import Problem, SettingsError
 
 USES_TENSORFLOW = re.compile(rb"(?i)tensorflow|keras|(?<![a-z0-9])(?:tf|jax)(?![a-z0-9])")
 """What a program names that loads CUDA's libraries from where TensorFlow's image has them, or should have them."""
@@ -95,7 +96,7 @@ def _lock_problems(
 ) -> Iterator[Problem]:
     """What is wrong with lock files, each with its key."""
     for lock, key in locks:
-        if lock and (why := _lock_problem(root / lock, root)):
+        if lock and (why := _lock_problem(located(lock, root), root)):
             yield Problem(pipeline.declared_at(declared, *key), lock, *why)
 
 
@@ -129,7 +130,7 @@ def _command_problems(
     locks = [(step.requirements, ("requirements",)), (_substitute_lock(step), (SUBSTITUTE, "requirements"))]
     yield from _lock_problems(pipeline, step, locks, root)
     if notebook := step.command.notebook:
-        lock = root / step.requirements if step.requirements else None
+        lock = located(step.requirements, root) if step.requirements else None
         known = step.build is None and step.placed_by.image is None
         if why := notebook_problem(root / step.command.code / notebook, lock, known=known):
             yield Problem(pipeline.declared_at(step, "notebook"), notebook, *why)
@@ -176,7 +177,7 @@ def command_of(
     locks: set[Path] = set()
     for other in beside:
         paths = (None if isinstance(other, ServiceDeclaration) else other.requirements, _substitute_lock(other))
-        locks |= {(root / path).resolve() for path in paths if path}
+        locks |= {located(path, root).resolve() for path in paths if path}
     return Command(
         (root / declared.command.code).resolve(),
         tuple(declared.command.files),
@@ -195,7 +196,7 @@ def may_use_tensorflow(declared: StepDeclaration, command: Command, root: Path) 
     try:
         contents = command_bundle(command, declared.arguments, root).contents
         shipped = [content for name, content in contents.items() if name.startswith(f"{CODE}/")]
-        lock = [(root / declared.requirements).read_bytes()] if declared.requirements else []
+        lock = [located(declared.requirements, root).read_bytes()] if declared.requirements else []
     except (ShippingError, OSError):
         return True
     words = " ".join(declared.arguments[:4]).encode()
@@ -235,7 +236,7 @@ def requirements_of(step: StepDeclaration) -> Requirements | None:
 # The step that notes a good run of a pipeline whose apps follow it.
 
 
-NEWEST_MODULE = "workloads.runtime.apps.newest"
+NEWEST_MODULE = "slipway.workloads.runtime.apps.newest"
 
 NEWEST_RESOURCES = Resources(cpu=50, memory=128, ephemeral_storage=64)
 
@@ -306,7 +307,7 @@ def with_room(platform: Platform, pool: Pool, wanted: Resources, kept: Kept = NO
 # The steps that install what the images of commands lack: one for each lock file and image of a stack.
 
 
-PACKAGES_MODULE = "workloads.runtime.steps.environment"
+PACKAGES_MODULE = "slipway.workloads.runtime.steps.environment"
 
 SHIPPED = "requirements.txt"
 """The lock file's path in the step's bundle, wherever it is on this machine."""

@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from infra.kubernetes.bundle import DECLARATIONS, ENVIRONMENT_MARK, code_files
-from infra.kubernetes.shipped_sizes import ShippingError
-from infra.pipelines.discovery import DeclaredPipeline
-from infra.placement.shipping import command_of, substitute_of
+from slipway.infra.kubernetes.bundle import DECLARATIONS, ENVIRONMENT_MARK, code_files
+from slipway.infra.kubernetes.shipped_sizes import ShippingError
+from slipway.infra.pipelines.discovery import DeclaredPipeline
+from slipway.infra.placement.shipping import command_of, substitute_of
 
 _TOOLS = {
     *(

@@ -9,8 +9,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from infra.review.facts import Balancer, Charge, Disk, Grant, Holding, Identity, InPlace, Price, Quota, Seconds
-from infra.review.stack import NodePool, Resource, Stack
+from slipway.infra.review.facts import (
+    Balancer,
+    Charge,
+    Disk,
+    Grant,
+    Holding,
+    Identity,
+    InPlace,
+    Price,
+    Quota,
+    Seconds,
+)
+from slipway.infra.review.stack import NodePool, Resource, Stack
 
 # Policies: rules about a whole stack.
 

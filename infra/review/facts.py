@@ -207,10 +207,10 @@ class When(StrEnum):
 class InPlace:
     """What an update in place of the properties at ``paths`` means for what is there.
 
-    The paths are written as in `infra.review.contract.Review.replacing`. It holds for the changes that ``when``
-    names. Where ``kept`` is the path of another property, it holds only while the resource ignores changes of
-    that property, so that the provider sends the value in the state, and ``when`` compares with that value. Where
-    ``sent`` is one, it holds only while the resource does not ignore them.
+    The paths are written as in `slipway.infra.review.contract.Review.replacing`. It holds for the changes that
+    ``when`` names. Where ``kept`` is the path of another property, it holds only while the resource ignores
+    changes of that property, so that the provider sends the value in the state, and ``when`` compares with that
+    value. Where ``sent`` is one, it holds only while the resource does not ignore them.
     ``fix`` says what to do instead; it is empty for a note. ``restore`` says how what the update deletes can
     be had back.
     """

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Any, cast
 
-from infra.platform import Resources, Taint
-from infra.review.facts import Charge, Grant, Holding, Identity, Quota, Seconds
+from slipway.infra.platform import Resources, Taint
+from slipway.infra.review.facts import Charge, Grant, Holding, Identity, Quota, Seconds
 
 KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
 
@@ -122,8 +122,9 @@ class Stack:
 
     ``configuration`` is what stands in the stack file, by full key, with a `Secret` for each encrypted value.
     ``pools`` are the declared node pools in the order of their declaration, then the nodes that are there before
-    the stack, then those of other stacks whose clusters it uses. `infra.review.contract.reviewed` fills in the
-    declared ones, and everything below them: ``holdings`` and ``creation`` are by URN, ``endpoints`` by cluster.
+    the stack, then those of other stacks whose clusters it uses. `slipway.infra.review.contract.reviewed` fills in
+    the declared ones, and everything below them: ``holdings`` and ``creation`` are by URN, ``endpoints`` by
+    cluster.
 
     ``charges_elsewhere`` are what the nodes of other stacks are billed for, which is in the cost of those stacks.
     ``declared_elsewhere`` are the objects that those stacks declare in the clusters that this one uses, by the

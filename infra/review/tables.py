@@ -14,8 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.review.facts import NOT_RESTORED, Charge, Effect, Holding, InPlace, Price, Seconds, Source, When
-from infra.review.stack import Resource, at, is_true, unknown
+from slipway.infra.review.facts import NOT_RESTORED, Charge, Effect, Holding, InPlace, Price, Seconds, Source, When
+from slipway.infra.review.stack import Resource, at, is_true, unknown
 
 # Reads the data files of reviews: sources, durations, and what changes do.
 
@@ -93,7 +93,7 @@ def _in_place(fact: Mapping[str, Any]) -> InPlace:
 
 # What of users' data goes with a resource that is deleted, as dated data: a cloud's table of holdings.
 #
-# A table is TOML. ``[sources.<id>]`` is as in `infra.review.tables`. All other tables are ``["<type>"]``:
+# A table is TOML. ``[sources.<id>]`` is as in `slipway.infra.review.tables`. All other tables are ``["<type>"]``:
 #
 # - ``lost``: what is gone with the resource, as the object of "deletes": ``the bucket and everything in it``;
 # - ``kept``: why the data outlive the resource; not given where they do not;
@@ -156,8 +156,8 @@ def holdings_from(path: Path) -> Mapping[str, Row]:
 
 # List prices as dated data: a cloud's table, and how a price by the month counts by the hour.
 #
-# A table is TOML. ``[sources.<id>]`` is as in `infra.review.tables`; ``[kinds]`` names the source of each kind
-# of row. All other tables are ``[<kind>.<name>]``, for example ``[machines.a3-highgpu-8g]``: by region, or by
+# A table is TOML. ``[sources.<id>]`` is as in `slipway.infra.review.tables`; ``[kinds]`` names the source of each
+# kind of row. All other tables are ``[<kind>.<name>]``, for example ``[machines.a3-highgpu-8g]``: by region, or by
 # ``"*"`` for all regions, the amounts in US dollars by column, and a ``source`` where it is not the kind's.
 
 

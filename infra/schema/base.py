@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from infra.platform import Resources
-from infra.schema import quantities
+from slipway.infra.platform import Resources
+from slipway.infra.schema import quantities
 
 WRONG_VALUE = "slipway_wrong_value"
 """Type of the errors that the values below raise; their context holds ``reason`` and ``fix``."""
@@ -219,7 +219,8 @@ class PoolSettings(Model, ABC):
         gpus: Any
 
     node_keys: ClassVar[Mapping[str, tuple[str, ...]]]
-    """Its keys that decide what one of its nodes leaves to pods, by the field of `infra.platform.Resources`."""
+    """Its keys that decide what one of its nodes leaves to pods, by the field of
+    `slipway.infra.platform.Resources`."""
 
     @abstractmethod
     def node(self) -> Resources | None:

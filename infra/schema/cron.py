@@ -14,8 +14,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from infra.schema.base import refuse
-from infra.schema.problems import nearest
+from slipway.infra.schema.base import refuse
+from slipway.infra.schema.problems import nearest
 
 EXAMPLE = 'write for example `"0 3 * * *"`, every day at 03:00'
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from infra.schema.base import Cidr, Model, refuse
-from infra.schema.names import DNS_SUBDOMAIN, SUBDOMAIN_LIMIT, ObjectName
-from infra.schema.secret_values import NAME_OF_SECRET
+from slipway.infra.schema.base import Cidr, Model, refuse
+from slipway.infra.schema.names import DNS_SUBDOMAIN, SUBDOMAIN_LIMIT, ObjectName
+from slipway.infra.schema.secret_values import NAME_OF_SECRET
 
 Login = Literal["iap", "oidc", "cognito"]
 """Who asks people who they are: Google's Identity-Aware Proxy, an OpenID Connect provider, or Amazon Cognito."""

@@ -8,9 +8,9 @@ from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator
 
-from infra.platform import Data
-from infra.schema.base import refuse
-from infra.schema.paths import bucket_folder_problem
+from slipway.infra.platform import Data
+from slipway.infra.schema.base import refuse
+from slipway.infra.schema.paths import bucket_folder_problem
 
 STORE = "{store}"
 """What the URL of a folder of the stack's own store begins with."""

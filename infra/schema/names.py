@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from infra.schema.base import refuse
-from infra.schema.problems import Finding, Path
+from slipway.infra.schema.base import refuse
+from slipway.infra.schema.problems import Finding, Path
 
 # Names that fit: clouds and Kubernetes each limit how long a name may be.
 

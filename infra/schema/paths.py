@@ -1,13 +1,11 @@
 """Paths in a stack file: below a store or the repository, or absolute on a node or a server. One rule for each."""
 
-import os
 import re
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator
 
-from infra.schema.base import refuse
+from slipway.infra.schema.base import refuse
 
 STORED = "store:"
 """What a setting begins with that names a folder of the store."""
@@ -120,18 +118,3 @@ def _local(value: str) -> str:
 
 LocalPath = Annotated[str, AfterValidator(_local)]
 """A file or folder of the machine that the program runs on."""
-
-
-# Where the user's checkout is, while another revision of it runs from a temporary folder.
-#
-# A module of its own, so that a preview, which starts such a revision, can name the variable without waiting for
-# pydantic.
-
-
-VARIABLE = "SLIPWAY_CHECKOUT"
-"""The environment variable with the root of the user's checkout."""
-
-
-def checkout(root: Path) -> Path:
-    """The user's checkout, which is ``root`` itself, unless that is another revision."""
-    return Path(os.environ.get(VARIABLE) or root)

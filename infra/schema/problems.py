@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from infra.schema.secret_values import hidden, shown
+from slipway.infra.schema.secret_values import hidden, shown
 
 # Escapes text from outside, such as a key of a stack file or the name of an image, before it is shown.
 #

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TypeVar
 
-from infra.platform import Data, Resources
-from infra.schema.base import ClusterSettings, StoreSettings, Team
-from infra.schema.ingress import IngressSettings
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
-from infra.schema.problems import Path
+from slipway.infra.platform import Data, Resources
+from slipway.infra.schema.base import ClusterSettings, StoreSettings, Team
+from slipway.infra.schema.ingress import IngressSettings
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from slipway.infra.schema.problems import Path
 
 C = TypeVar("C", bound=ClusterSettings)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, SecretStr
 
-from infra.schema.base import refuse
+from slipway.infra.schema.base import refuse
 
 MASK = "[secret]"
 """What is shown instead of a secret. A configuration that is read without the key to its secrets has it in their

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from infra.platform import GPU_RESOURCE, Taint, TaintEffect
-from infra.schema.base import TaintSettings
-from infra.schema.names import LABEL_NAME, key_problem
-from infra.schema.problems import Finding, Path
+from slipway.infra.platform import GPU_RESOURCE, Taint, TaintEffect
+from slipway.infra.schema.base import TaintSettings
+from slipway.infra.schema.names import LABEL_NAME, key_problem
+from slipway.infra.schema.problems import Finding, Path
 
 GPU_TAINT = Taint(GPU_RESOURCE, "present", "NoSchedule")
 """Keeps pods without a GPU off GPU nodes.

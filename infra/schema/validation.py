@@ -12,8 +12,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from typing_extensions import is_typeddict
 
-from infra.schema.base import WRONG_VALUE, Model
-from infra.schema.problems import Finding, Path, did_you_mean, listed, nearest
+from slipway.infra.schema.base import WRONG_VALUE, Model
+from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed, nearest
 
 KINDS = {
     "string_type": ("not text", "write it in quotes"),

@@ -29,8 +29,8 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from infra.schema.problems import Path as KeyPath
-from infra.schema.problems import Problem, key_of
+from slipway.infra.schema.problems import Path as KeyPath
+from slipway.infra.schema.problems import Problem, key_of
 
 # How large a stack file may be.
 

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from infra.clouds.registry import CLOUDS
-from infra.pipelines.contract import PipelineSettings
-from infra.pipelines.discovery import declared_steps, pipeline
-from infra.platform_output import Resolve
-from infra.schema import yaml_files
-from infra.schema.problems import Finding, Problem, SettingsError, key_of
-from infra.schema.validation import as_written, order
-from infra.settings.checks import apps, cluster_runs, inputs, kueue, pipelines, stack, steps
-from infra.settings.model import Rehearsal, Settings
-from infra.settings.parsing import OVERLAY, Reading, read
-from infra.settings.pipelines import folder, folders_in, is_known, unread
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.pipelines.contract import PipelineSettings
+from slipway.infra.pipelines.discovery import declared_steps, pipeline
+from slipway.infra.platform_output import Resolve
+from slipway.infra.schema import yaml_files
+from slipway.infra.schema.problems import Finding, Problem, SettingsError, key_of
+from slipway.infra.schema.validation import as_written, order
+from slipway.infra.settings.checks import apps, cluster_runs, inputs, kueue, pipelines, stack, steps
+from slipway.infra.settings.model import Rehearsal, Settings
+from slipway.infra.settings.parsing import OVERLAY, Reading, read
+from slipway.infra.settings.pipelines import folder, folders_in, is_known, unread
 
 CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     stack.check_names,

@@ -12,16 +12,28 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, create_model
 
-from infra.clouds.registry import Cluster, Store
-from infra.pipelines.contract import PipelineSettings, PodSettings, Resident
-from infra.pipelines.images import CPU_IMAGE
-from infra.platform import Egress, Resources
-from infra.schema.base import ChartSettings, Cidr, Cpu, Duration, Int, Labels, Memory, Model, Size, Team, refuse
-from infra.schema.names import REFERENCE
-from infra.schema.paths import LocalPath, StorePath
-from infra.schema.request import Request
-from infra.schema.secret_values import SecretText
-from infra.settings.pipelines import (
+from slipway.infra.clouds.registry import Cluster, Store
+from slipway.infra.pipelines.contract import PipelineSettings, PodSettings, Resident
+from slipway.infra.pipelines.images import CPU_IMAGE
+from slipway.infra.platform import Egress, Resources
+from slipway.infra.schema.base import (
+    ChartSettings,
+    Cidr,
+    Cpu,
+    Duration,
+    Int,
+    Labels,
+    Memory,
+    Model,
+    Size,
+    Team,
+    refuse,
+)
+from slipway.infra.schema.names import REFERENCE
+from slipway.infra.schema.paths import LocalPath, StorePath
+from slipway.infra.schema.request import Request
+from slipway.infra.schema.secret_values import SecretText
+from slipway.infra.settings.pipelines import (
     any_services,
     app_volumes,
     apps_of_teams,

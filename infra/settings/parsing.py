@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
 from pydantic import ConfigDict, Field, SecretStr, ValidationError, create_model
 
-from infra.clouds.registry import CLUSTERS, Cluster, Store
-from infra.pipelines.contract import PipelineSettings
-from infra.platform_output import Resolve
-from infra.schema import validation
-from infra.schema.base import ClusterSettings, Model, Team
-from infra.schema.problems import Finding, Path
-from infra.schema.request import Request
-from infra.schema.secret_values import SecretText
-from infra.schema.validation import (
+from slipway.infra.clouds.registry import CLUSTERS, Cluster, Store
+from slipway.infra.pipelines.contract import PipelineSettings
+from slipway.infra.platform_output import Resolve
+from slipway.infra.schema import validation
+from slipway.infra.schema.base import ClusterSettings, Model, Team
+from slipway.infra.schema.problems import Finding, Path
+from slipway.infra.schema.request import Request
+from slipway.infra.schema.secret_values import SecretText
+from slipway.infra.schema.validation import (
     as_written,
     copied,
     leave_out,
@@ -24,8 +24,8 @@ from infra.schema.validation import (
     rests_on_readable,
     salvage,
 )
-from infra.settings import pipelines as references
-from infra.settings.model import (
+from slipway.infra.settings import pipelines as references
+from slipway.infra.settings.model import (
     EgressSettings,
     KueueSettings,
     MetricsSettings,
@@ -33,7 +33,7 @@ from infra.settings.model import (
     Settings,
     model_of,
 )
-from infra.settings.pipelines import (
+from slipway.infra.settings.pipelines import (
     KEY,
     any_services,
     app_volumes,

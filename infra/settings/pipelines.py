@@ -8,10 +8,10 @@ from typing import Annotated, Any, TypeVar, cast
 from pydantic import AfterValidator, ConfigDict, ValidationError
 from typing_extensions import TypedDict
 
-from infra.pipelines import apps
-from infra.pipelines.apps import AppDeclaration, KeptAppSettings
-from infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration, placements
-from infra.pipelines.discovery import (
+from slipway.infra.pipelines import apps
+from slipway.infra.pipelines.apps import AppDeclaration, KeptAppSettings
+from slipway.infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration, placements
+from slipway.infra.pipelines.discovery import (
     apps_of,
     folder_of,
     is_path,
@@ -21,11 +21,11 @@ from infra.pipelines.discovery import (
     services_of,
     steps_of,
 )
-from infra.pipelines.inputs import INPUTS, data_of
-from infra.platform_output import OUTPUT, VERSION, PlatformFacts, Resolve, UnreadableStackError
-from infra.schema.base import Team
-from infra.schema.problems import Finding, Path, SettingsError, did_you_mean, key_of, listed
-from infra.schema.request import AppAccess, AppVolume, Exposed, InputAccess
+from slipway.infra.pipelines.inputs import INPUTS, data_of
+from slipway.infra.platform_output import OUTPUT, VERSION, PlatformFacts, Resolve, UnreadableStackError
+from slipway.infra.schema.base import Team
+from slipway.infra.schema.problems import Finding, Path, SettingsError, did_you_mean, key_of, listed
+from slipway.infra.schema.request import AppAccess, AppVolume, Exposed, InputAccess
 
 # Clusters of other stacks: what the outputs of those stacks say of them takes its place in the settings.
 
@@ -46,7 +46,7 @@ class Referred:
 
 
 def unread(stack: str) -> Mapping[str, Any]:
-    """An `infra.platform_output.Resolve` for those who have no other stacks."""
+    """An `slipway.infra.platform_output.Resolve` for those who have no other stacks."""
     raise UnreadableStackError(f"nothing here can read the outputs of stack `{stack}`", "preview or rehearse it")
 
 
@@ -208,7 +208,8 @@ T = TypeVar("T")
 
 
 class _Unknown(PipelineSettings):
-    """A section of which nobody can tell what it may have; `infra.settings.checks.pipelines` refuses it."""
+    """A section of which nobody can tell what it may have; `slipway.infra.settings.checks.pipelines` refuses
+    it."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

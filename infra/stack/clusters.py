@@ -7,9 +7,9 @@ from typing import Literal
 
 import pulumi
 
-from infra.kubernetes import device_plugin
-from infra.kubernetes.gates import cheapest_pool
-from infra.kubernetes.image_builds.build import (
+from slipway.infra.kubernetes import device_plugin
+from slipway.infra.kubernetes.gates import cheapest_pool
+from slipway.infra.kubernetes.image_builds.build import (
     BuildSpace,
     BuildSpaceArgs,
     ImageJob,
@@ -17,16 +17,16 @@ from infra.kubernetes.image_builds.build import (
     bundle,
     named_registry,
 )
-from infra.kubernetes.ingress.exposure import proxied
-from infra.kubernetes.ingress.login_proxy import SIZE as PROXY
-from infra.kubernetes.ingress.login_proxy import pods_of_proxy
-from infra.kubernetes.kueue import LOCAL_QUEUE, Kueue, KueueArgs, KueueReleaseArgs, host_pool
-from infra.kubernetes.metrics.exporters import GpuExporterArgs
-from infra.kubernetes.metrics.monitors import Metrics, MetricsArgs
-from infra.kubernetes.metrics.prometheus import PrometheusArgs
-from infra.kubernetes.run import PodImage, Usage
-from infra.kubernetes.schedule import RUNNER
-from infra.kubernetes.workspace import (
+from slipway.infra.kubernetes.ingress.exposure import proxied
+from slipway.infra.kubernetes.ingress.login_proxy import SIZE as PROXY
+from slipway.infra.kubernetes.ingress.login_proxy import pods_of_proxy
+from slipway.infra.kubernetes.kueue import LOCAL_QUEUE, Kueue, KueueArgs, KueueReleaseArgs, host_pool
+from slipway.infra.kubernetes.metrics.exporters import GpuExporterArgs
+from slipway.infra.kubernetes.metrics.monitors import Metrics, MetricsArgs
+from slipway.infra.kubernetes.metrics.prometheus import PrometheusArgs
+from slipway.infra.kubernetes.run import PodImage, Usage
+from slipway.infra.kubernetes.schedule import RUNNER
+from slipway.infra.kubernetes.workspace import (
     PULL_SECRET,
     Admission,
     Measured,
@@ -37,15 +37,15 @@ from infra.kubernetes.workspace import (
     collector_of,
     reads_nodes,
 )
-from infra.pipelines.contract import Resident, residents_on
-from infra.pipelines.images import BUILDKIT_IMAGE, CPU_IMAGE
-from infra.placed import IMAGE_BUILD, with_those_before
-from infra.platform import Platform
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
-from infra.schema.quantities import seconds
-from infra.schema.request import builds_namespace
-from infra.settings.model import REPLICAS, REQUESTS, KueueSettings, Settings, installed_residents
-from infra.stack.placed_stack import PlacedStack
+from slipway.infra.pipelines.contract import Resident, residents_on
+from slipway.infra.pipelines.images import BUILDKIT_IMAGE, CPU_IMAGE
+from slipway.infra.placed import IMAGE_BUILD, with_those_before
+from slipway.infra.platform import Platform
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from slipway.infra.schema.quantities import seconds
+from slipway.infra.schema.request import builds_namespace
+from slipway.infra.settings.model import REPLICAS, REQUESTS, KueueSettings, Settings, installed_residents
+from slipway.infra.stack.placed_stack import PlacedStack
 
 
 def declare_images(stack: PlacedStack, root: Path) -> dict[str, PodImage]:

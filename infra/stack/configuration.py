@@ -8,17 +8,17 @@ from typing import Any
 import pulumi
 from pulumi.runtime.config import CONFIG, is_config_secret
 
-from infra.clouds.contract import Cloud
-from infra.clouds.other_stack.platforms import outputs_of
-from infra.clouds.registry import CLOUDS
-from infra.pipelines.contract import PipelineSettings
-from infra.pipelines.discovery import DeclaredPipeline
-from infra.placement import shipping
-from infra.schema.problems import PREFIX, Problem, SettingsError
-from infra.schema.secret_values import protected
-from infra.settings.loading import clouds_of, load, pipelines_in
-from infra.settings.model import Settings
-from infra.settings.pipelines import folder
+from slipway.infra.clouds.contract import Cloud
+from slipway.infra.clouds.other_stack.platforms import outputs_of
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.pipelines.contract import PipelineSettings
+from slipway.infra.pipelines.discovery import DeclaredPipeline
+from slipway.infra.placement import shipping
+from slipway.infra.schema.problems import PREFIX, Problem, SettingsError
+from slipway.infra.schema.secret_values import protected
+from slipway.infra.settings.loading import clouds_of, load, pipelines_in
+from slipway.infra.settings.model import Settings
+from slipway.infra.settings.pipelines import folder
 
 
 def configured() -> dict[str, Any]:

@@ -8,30 +8,30 @@ from pathlib import Path
 import pulumi
 from pydantic import SecretStr
 
-from infra.clouds.contract import Cloud
-from infra.kubernetes import device_plugin
-from infra.kubernetes.app import PipelineApp
-from infra.kubernetes.cluster_run import Attempts, ClusterRun, ClusterRunArgs, declare_attempts
-from infra.kubernetes.gates import Gates
-from infra.kubernetes.image_builds.build import Images
-from infra.kubernetes.job import StepJob
-from infra.kubernetes.kueue import Kueue
-from infra.kubernetes.metrics.monitors import Metrics
-from infra.kubernetes.results import Outputs, app_outputs
-from infra.kubernetes.retention import RetentionArgs
-from infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
-from infra.kubernetes.service import services_of
-from infra.kubernetes.workspace import Workspace
-from infra.pipelines.apps import NEWEST
-from infra.pipelines.contract import Notify, Resident, Retention, residents
-from infra.pipelines.images import CPU_IMAGE
-from infra.pipelines.results import CONNECT, KUBECONFIG, METRICS, METRICS_PASSWORDS, PLATFORM, SHOW, STORE
-from infra.placed import CLUSTER_RUN, App, Service, Step, with_those_before
-from infra.placement.placing import place, place_apps
-from infra.platform import Platform
-from infra.platform_output import published
-from infra.settings.model import Settings
-from infra.stack.configuration import pipelines_of
+from slipway.infra.clouds.contract import Cloud
+from slipway.infra.kubernetes import device_plugin
+from slipway.infra.kubernetes.app import PipelineApp
+from slipway.infra.kubernetes.cluster_run import Attempts, ClusterRun, ClusterRunArgs, declare_attempts
+from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.image_builds.build import Images
+from slipway.infra.kubernetes.job import StepJob
+from slipway.infra.kubernetes.kueue import Kueue
+from slipway.infra.kubernetes.metrics.monitors import Metrics
+from slipway.infra.kubernetes.results import Outputs, app_outputs
+from slipway.infra.kubernetes.retention import RetentionArgs
+from slipway.infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
+from slipway.infra.kubernetes.service import services_of
+from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.pipelines.apps import NEWEST
+from slipway.infra.pipelines.contract import Notify, Resident, Retention, residents
+from slipway.infra.pipelines.images import CPU_IMAGE
+from slipway.infra.pipelines.results import CONNECT, KUBECONFIG, METRICS, METRICS_PASSWORDS, PLATFORM, SHOW, STORE
+from slipway.infra.placed import CLUSTER_RUN, App, Service, Step, with_those_before
+from slipway.infra.placement.placing import place, place_apps
+from slipway.infra.platform import Platform
+from slipway.infra.platform_output import published
+from slipway.infra.settings.model import Settings
+from slipway.infra.stack.configuration import pipelines_of
 
 # The pipelines of a stack on the pools of its clusters, and what runs them by the clock.
 

@@ -18,17 +18,17 @@ from pulumi.runtime.config import set_all_config
 from pulumi.runtime.proto import source_pb2
 from pulumi.runtime.stack import Stack
 
-from infra.emulator import Emulator, StoreFiles
-from infra.platform_output import Resolve
-from infra.review.stack import mapping
-from infra.schema.names import UNREAD
-from infra.schema.problems import PREFIX, Problem, SettingsError
-from infra.schema.secret_values import MASK
-from infra.settings.loading import load
-from infra.settings.model import Settings
-from infra.settings.pipelines import unread
-from offline.engine.monitor import Cloud, Evaluation, EvaluationError, Hooks, Monitor, NoStore, Observer
-from offline.engine.stack_config import for_engine
+from slipway.infra.emulator import Emulator, StoreFiles
+from slipway.infra.platform_output import Resolve
+from slipway.infra.review.stack import mapping
+from slipway.infra.schema.names import UNREAD
+from slipway.infra.schema.problems import PREFIX, Problem, SettingsError
+from slipway.infra.schema.secret_values import MASK
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
+from slipway.infra.settings.pipelines import unread
+from slipway.offline.engine.monitor import Cloud, Evaluation, EvaluationError, Hooks, Monitor, NoStore, Observer
+from slipway.offline.engine.stack_config import for_engine
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -11,10 +11,10 @@ from pulumi.output import Unknown
 from pulumi.runtime import mocks, rpc
 from pulumi.runtime.proto import resource_pb2
 
-from infra.emulator import Emulator, StoreFiles
-from infra.review import stack as review
-from infra.review.stack import CONFIG_MAP, JOB, Resource, Secret, mapping, texts
-from offline.engine.provider_outputs import (
+from slipway.infra.emulator import Emulator, StoreFiles
+from slipway.infra.review import stack as review
+from slipway.infra.review.stack import CONFIG_MAP, JOB, Resource, Secret, mapping, texts
+from slipway.offline.engine.provider_outputs import (
     as_marks,
     computed_outputs,
     is_marked,

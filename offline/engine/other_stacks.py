@@ -11,16 +11,16 @@ from typing import Any
 
 from google.protobuf import struct_pb2
 
-from infra.clouds.registry import emulators
-from infra.emulator import Emulator
-from infra.platform_output import UnreadableStackError
-from infra.review.stack import mapping
-from infra.schema.problems import PREFIX, Problem, SettingsError, listed, without_prefix
-from infra.schema.yaml_files import ConfigError
-from infra.settings.loading import lay_over, overlay_settings
-from offline.engine.evaluate import ORGANIZATION, SECTION, evaluate, load_with_placeholders
-from offline.engine.monitor import Evaluation, EvaluationError, Observer, secret_names
-from offline.engine.stack_config import load_stack, stack_names
+from slipway.infra.clouds.registry import emulators
+from slipway.infra.emulator import Emulator
+from slipway.infra.platform_output import UnreadableStackError
+from slipway.infra.review.stack import mapping
+from slipway.infra.schema.problems import PREFIX, Problem, SettingsError, listed, without_prefix
+from slipway.infra.schema.yaml_files import ConfigError
+from slipway.infra.settings.loading import lay_over, overlay_settings
+from slipway.offline.engine.evaluate import ORGANIZATION, SECTION, evaluate, load_with_placeholders
+from slipway.offline.engine.monitor import Evaluation, EvaluationError, Observer, secret_names
+from slipway.offline.engine.stack_config import load_stack, stack_names
 
 PROJECT = "slipway"
 
@@ -78,7 +78,7 @@ class OtherStacks:
         return {name: other.evaluation.exported for name, other in self._asked.items()}
 
     def resolve(self, reference: str) -> Mapping[str, Any]:
-        """The outputs of a stack, as `infra.platform_output.Resolve` says."""
+        """The outputs of a stack, as `slipway.infra.platform_output.Resolve` says."""
         return self.find(reference).outputs
 
     def find(self, reference: str) -> OtherStack:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, cast
 
-from infra.review.stack import UNKNOWN, Partial, Resource, Unknown
+from slipway.infra.review.stack import UNKNOWN, Partial, Resource, Unknown
 
 # What a provider adds to a resource's inputs, whatever the cloud: ids, and what Kubernetes puts into metadata.
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from infra.review.stack import mapping, text
-from infra.schema.problems import PREFIX, did_you_mean, nearest, printable, without_prefix
-from infra.schema.secret_values import MASK
-from infra.schema.yaml_files import ConfigError, read_yaml
-from infra.settings.model import Settings
+from slipway.infra.review.stack import mapping, text
+from slipway.infra.schema.problems import PREFIX, did_you_mean, nearest, printable, without_prefix
+from slipway.infra.schema.secret_values import MASK
+from slipway.infra.schema.yaml_files import ConfigError, read_yaml
+from slipway.infra.settings.model import Settings
 
 KEYS = ("config", "environment", "secretsprovider", "encryptedkey", "encryptionsalt")
 """Of a stack file (pulumi.com/docs/iac/concepts/projects/stack-settings-file, read November 2026)."""

@@ -7,12 +7,12 @@ from datetime import date, timedelta
 from itertools import groupby
 from typing import Literal
 
-from infra.kubernetes.review import SCALE_DOWN
-from infra.review.facts import Charge, Price
-from infra.review.stack import JOB, NodePool, Resource, Stack, at, text
-from infra.review.tables import HOURS_A_MONTH, hourly, node_price
-from infra.schema.cron import times_a_month
-from offline.evaluated.model import (
+from slipway.infra.kubernetes.review import SCALE_DOWN
+from slipway.infra.review.facts import Charge, Price
+from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, text
+from slipway.infra.review.tables import HOURS_A_MONTH, hourly, node_price
+from slipway.infra.schema.cron import times_a_month
+from slipway.offline.evaluated.model import (
     Cost,
     CostDifference,
     CostLine,
@@ -22,8 +22,8 @@ from offline.evaluated.model import (
     ScheduledCost,
     StepCost,
 )
-from offline.evaluated.timeline import JobDuration, Schedule, Work, schedule
-from offline.evaluated.workloads import CRON_JOB, PoolRoom, pool_rooms
+from slipway.offline.evaluated.timeline import JobDuration, Schedule, Work, schedule
+from slipway.offline.evaluated.workloads import CRON_JOB, PoolRoom, pool_rooms
 
 # The cost of the Jobs that an update runs: the cost of the nodes that they hold.
 
@@ -212,7 +212,7 @@ def scheduled_costs(
 ) -> Iterator[ScheduledCost]:
     """The cost of each CronJob that runs Jobs of the stack again: those that it is declared after.
 
-    ``charges`` and ``measured`` are those of `offline.evaluated.cost.run_cost`.
+    ``charges`` and ``measured`` are those of `slipway.offline.evaluated.cost.run_cost`.
     """
     for cron_job in stack.of_type(CRON_JOB):
         jobs = {

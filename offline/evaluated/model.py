@@ -1,24 +1,24 @@
 """What a preview says, as data: rendered as text and Markdown, and published as JSON.
 
 ``FORMAT`` counts incompatible changes. Docstrings and descriptions end up in the published schema
-(docs/preview.schema.json), which ``python -m offline.evaluated.model [--check]`` writes.
+(docs/preview.schema.json), which ``python -m slipway.offline.evaluated.model [--check]`` writes.
 """
 
 import json
 import sys
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from infra.review.contract import Harm, Severity
-from offline.files import write_or_check
+from slipway.infra.places import LIBRARY
+from slipway.infra.review.contract import Harm, Severity
+from slipway.offline.files import write_or_check
 
 FORMAT = 2
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "preview.schema.json"
+SCHEMA = LIBRARY / "docs" / "preview.schema.json"
 
 
 class Model(BaseModel):
@@ -394,4 +394,4 @@ def schema() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(SCHEMA, schema(), "offline.evaluated.model", sys.argv[1:]))
+    sys.exit(write_or_check(SCHEMA, schema(), "slipway.offline.evaluated.model", sys.argv[1:]))

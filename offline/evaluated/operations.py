@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, cast
 
-from infra.clouds.registry import reviews
-from infra.review.contract import Review
-from infra.review.facts import Effect, InPlace, When
-from infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, Resource, Stack, Unknown, is_true, unknown
-from infra.schema.quantities import seconds, size_in_bytes
-from offline.evaluated.model import Operation
-from offline.evaluated.property_diff import (
+from slipway.infra.clouds.registry import reviews
+from slipway.infra.review.contract import Review
+from slipway.infra.review.facts import Effect, InPlace, When
+from slipway.infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, Resource, Stack, Unknown, is_true, unknown
+from slipway.infra.schema.quantities import seconds, size_in_bytes
+from slipway.offline.evaluated.model import Operation
+from slipway.offline.evaluated.property_diff import (
     Difference,
     Path,
     covers,
@@ -500,7 +500,7 @@ def _same_cluster(forcing: Sequence[Difference]) -> str:
     """When a Kubernetes provider is only updated though its kubeconfig is another; empty where it is replaced.
 
     The provider compares the clusters that both kubeconfigs name. They are unknown here if the kubeconfigs are
-    paths of files. Source: as of `offline.evaluated.operations`.
+    paths of files. Source: as of `slipway.offline.evaluated.operations`.
     """
     paths = all(difference.path[0] in _LEADS and not unknown(difference.after) for difference in forcing)
     return SAME_SERVER if forcing and paths else ""

@@ -5,8 +5,8 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from infra.review.stack import JOB
-from offline.evaluated.model import (
+from slipway.infra.review.stack import JOB
+from slipway.offline.evaluated.model import (
     Changes,
     Failure,
     Finding,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from infra.review.stack import (
+from slipway.infra.review.stack import (
     Properties,
     Stack,
     Unknown,
@@ -22,8 +22,8 @@ from infra.review.stack import (
     texts,
     whole,
 )
-from offline.evaluated.scheduling import NAMESPACE_NAME, selector_picks
-from offline.evaluated.workloads import Workload
+from slipway.offline.evaluated.scheduling import NAMESPACE_NAME, selector_picks
+from slipway.offline.evaluated.workloads import Workload
 
 # The *restricted* Pod Security Standard, in the words in which the API server refuses a pod.
 

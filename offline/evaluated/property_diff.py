@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any, cast
 
-from infra.review.stack import UNKNOWN, Unknown, at, text, unknown
+from slipway.infra.review.stack import UNKNOWN, Unknown, at, text, unknown
 
 Path = tuple[str | int, ...]
 """Keys of mappings and indices of lists, from the resource's inputs downwards."""

@@ -9,10 +9,10 @@ docs/kueue.md says what is left out.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
-from infra.platform import Taint
-from infra.review.stack import Properties, at, mapping, mappings, strings, whole
-from offline.evaluated.scheduling import (
+from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
+from slipway.infra.platform import Taint
+from slipway.infra.review.stack import Properties, at, mapping, mappings, strings, whole
+from slipway.offline.evaluated.scheduling import (
     NAMESPACE_NAME,
     Expression,
     Toleration,
@@ -92,8 +92,8 @@ class ClusterQueue:
 class QueuedJob:
     """What Kueue knows of a Job: what all of its pods ask for together, and which nodes they may be on.
 
-    ``amounts`` are by resource, in units of `offline.evaluated.scheduling`, for all its ``pods``. Jobs of the same
-    ``priority`` have their turn by ``order``.
+    ``amounts`` are by resource, in units of `slipway.offline.evaluated.scheduling`, for all its ``pods``. Jobs of
+    the same ``priority`` have their turn by ``order``.
     """
 
     name: str

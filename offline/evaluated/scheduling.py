@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from infra.platform import GPU_RESOURCE, Node, Resources, Taint
-from infra.review.stack import NodePool, Properties, Stack, at, mappings, strings, texts
-from infra.schema.quantities import cpu_millicores, mebibytes, size_in_bytes
+from slipway.infra.platform import GPU_RESOURCE, Node, Resources, Taint
+from slipway.infra.review.stack import NodePool, Properties, Stack, at, mappings, strings, texts
+from slipway.infra.schema.quantities import cpu_millicores, mebibytes, size_in_bytes
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from infra.kubernetes.labels import NAME
-from infra.kubernetes.review import SCALE_DOWN, pull
-from infra.placed import CLUSTER_RUN
-from infra.platform import Resources
-from infra.review.stack import JOB, NodePool, Resource, Stack, at, strings, whole
-from offline.evaluated.model import Leg, Outcome, Timeline
-from offline.evaluated.phrasing import duration
-from offline.evaluated.scheduling import add, find_shortages, subtract
-from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET, Workload, awaited, pool_rooms, workloads
+from slipway.infra.kubernetes.labels import NAME
+from slipway.infra.kubernetes.review import SCALE_DOWN, pull
+from slipway.infra.placed import CLUSTER_RUN
+from slipway.infra.platform import Resources
+from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, strings, whole
+from slipway.offline.evaluated.model import Leg, Outcome, Timeline
+from slipway.offline.evaluated.phrasing import duration
+from slipway.offline.evaluated.scheduling import add, find_shortages, subtract
+from slipway.offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET, Workload, awaited, pool_rooms, workloads
 
 # The nodes of a pool during an update: which node runs a Job, and when.
 

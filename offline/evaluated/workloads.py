@@ -1,7 +1,7 @@
 """Resources with a pod template, and the pools that can take their pods.
 
-Unlike `offline.rehearsal.cluster.pods`, which refuses pods that it cannot run, this module reads any pod. Values
-that only an update knows are left out.
+Unlike `slipway.offline.rehearsal.cluster.pods`, which refuses pods that it cannot run, this module reads any pod.
+Values that only an update knows are left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
-from infra.platform import Resources
-from infra.review.stack import (
+from slipway.infra.platform import Resources
+from slipway.infra.review.stack import (
     JOB,
     UNLIMITED,
     NodePool,
@@ -24,7 +24,7 @@ from infra.review.stack import (
     strings,
     whole,
 )
-from offline.evaluated.scheduling import (
+from slipway.offline.evaluated.scheduling import (
     AMOUNTS,
     PodRequest,
     affinity,
@@ -316,8 +316,8 @@ class PoolRoom:
 def pool_rooms(stack: Stack) -> list[PoolRoom]:
     """What stays on each pool of the stack, in the order of `Stack.pools`.
 
-    Pods go to the first node with room, in the order of their declaration. `infra.pipelines.contract` says the
-    same of a stack file before anything is declared; this one reads what was declared in the end, whatever
+    Pods go to the first node with room, in the order of their declaration. `slipway.infra.pipelines.contract` says
+    the same of a stack file before anything is declared; this one reads what was declared in the end, whatever
     declared it, also of stacks of other revisions and of resources that are not Slipway's.
     """
     free: dict[tuple[str, str], list[Resources]] = {}

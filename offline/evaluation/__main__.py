@@ -1,7 +1,8 @@
-"""Prints what stacks of this revision declare: ``python -m offline.evaluation --stack gcp-dev``.
+"""Prints what stacks of this revision declare: ``python -m slipway.offline.evaluation --stack gcp-dev``.
 
 A preview starts this program in the tree of each revision that it compares, so it may import whatever its own
-revision has. What it prints is the contract: see `offline.evaluation.encoding` and `offline.evaluation.worker`.
+revision has. What it prints is the contract: see `slipway.offline.evaluation.encoding` and
+`slipway.offline.evaluation.worker`.
 """
 # ruff: noqa: PLC0415
 # What the program imports is imported in the functions: an import that fails is an error of the program, too.
@@ -11,25 +12,25 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offline.evaluation.encoding import Encoder, Secrets, configuration
-from offline.evaluation.worker import Program, Remark, declaration, document, run, with_stand_ins
+from slipway.offline.evaluation.encoding import Encoder, Secrets, configuration
+from slipway.offline.evaluation.worker import Program, Remark, declaration, document, run, with_stand_ins
 
 SECRETS = "slipway:secrets"
 
 if TYPE_CHECKING:
-    from infra.review.stack import Resource
-    from offline.engine.monitor import Observer
-    from offline.engine.other_stacks import OtherStacks
+    from slipway.infra.review.stack import Resource
+    from slipway.offline.engine.monitor import Observer
+    from slipway.offline.engine.other_stacks import OtherStacks
 
 
 def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> dict[str, Any]:
     """What the stack ``name`` of ``tree`` declares; raises what the program raises."""
-    from infra.clouds.registry import emulators
-    from infra.program import declare
-    from infra.schema.problems import SettingsError, without_prefix
-    from infra.stack.configuration import shipping_problems
-    from offline.engine.evaluate import evaluate, load_with_placeholders
-    from offline.engine.stack_config import load_stack, read_yaml
+    from slipway.infra.clouds.registry import emulators
+    from slipway.infra.program import declare
+    from slipway.infra.schema.problems import SettingsError, without_prefix
+    from slipway.infra.stack.configuration import shipping_problems
+    from slipway.offline.engine.evaluate import evaluate, load_with_placeholders
+    from slipway.offline.engine.stack_config import load_stack, read_yaml
 
     config = load_stack(name, tree)
     secrets.publish(config.values)
@@ -81,8 +82,8 @@ def other_stacks(name: str, tree: Path, secrets: Secrets) -> dict[str, Any]:
     stack is missing where ``tree`` has no file of it.
     """
     try:
-        from infra.schema.problems import without_prefix
-        from offline.engine.stack_config import load_stack, references, stack_names
+        from slipway.infra.schema.problems import without_prefix
+        from slipway.offline.engine.stack_config import load_stack, references, stack_names
 
         references_of_stack = references(without_prefix(load_stack(name, tree).values))
         names_here = stack_names(tree)
@@ -110,8 +111,8 @@ def other_stacks(name: str, tree: Path, secrets: Secrets) -> dict[str, Any]:
 
 
 def _declared_document(reference: str, others: "OtherStacks", encoder: Encoder) -> dict[str, Any] | None:
-    from infra.platform_output import OUTPUT, UnreadableStackError
-    from infra.review.stack import at, mapping, text
+    from slipway.infra.platform_output import OUTPUT, UnreadableStackError
+    from slipway.infra.review.stack import at, mapping, text
 
     try:
         other = others.find(reference)
@@ -127,15 +128,15 @@ def _declared_document(reference: str, others: "OtherStacks", encoder: Encoder) 
 @cache
 def _others(tree: Path, secrets: Secrets) -> "OtherStacks":
     """The stacks of ``tree`` as others read them: this process evaluates each of them once for that."""
-    from infra.program import declare
-    from offline.engine.other_stacks import OtherStacks
+    from slipway.infra.program import declare
+    from slipway.offline.engine.other_stacks import OtherStacks
 
     return OtherStacks(tree, declare, preview=True, observer=_listener(secrets), publish=secrets.publish)
 
 
 def _listener(secrets: Secrets) -> "Observer":
     """Keeps all secrets that resources are declared with out of messages."""
-    from offline.engine.monitor import Observer
+    from slipway.offline.engine.monitor import Observer
 
     class Listener(Observer):
         def registering(self, resource: "Resource") -> None:

@@ -7,15 +7,15 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter
 
-from infra.clouds.registry import reviews
-from infra.platform import Node
-from infra.review.contract import reviewed
-from infra.review.facts import Charge
-from infra.review.stack import UNKNOWN, NodePool, Resource, Secret, Stack, Unknown
-from infra.schema.quantities import canonical
-from offline.engine.provider_outputs import unmark
-from offline.evaluated.scheduling import pool_of_nodes
-from offline.evaluation.encoding import LISTS, MARK
+from slipway.infra.clouds.registry import reviews
+from slipway.infra.platform import Node
+from slipway.infra.review.contract import reviewed
+from slipway.infra.review.facts import Charge
+from slipway.infra.review.stack import UNKNOWN, NodePool, Resource, Secret, Stack, Unknown
+from slipway.infra.schema.quantities import canonical
+from slipway.offline.engine.provider_outputs import unmark
+from slipway.offline.evaluated.scheduling import pool_of_nodes
+from slipway.offline.evaluation.encoding import LISTS, MARK
 
 _RESOURCE, _NODE = TypeAdapter(Resource), TypeAdapter(Node)
 

@@ -1,7 +1,7 @@
 """The format in which a revision prints what its stacks declare.
 
-Previews of other revisions read it (`offline.evaluation.decoding`). Give `FORMAT` the next number whenever a
-line changes its meaning or loses a part. This module imports nothing of the project, because it encodes older
+Previews of other revisions read it (`slipway.offline.evaluation.decoding`). Give `FORMAT` the next number whenever
+a line changes its meaning or loses a part. This module imports nothing of the project, because it encodes older
 revisions, too.
 """
 
@@ -137,7 +137,7 @@ class Encoder:
 
 
 def node(node: Any) -> dict[str, Any]:
-    """The nodes of one pool of an existing cluster (`infra.platform.Node`)."""
+    """The nodes of one pool of an existing cluster (`slipway.infra.platform.Node`)."""
     amounts = ("cpu", "memory", "ephemeral_storage", "gpus")
     return {
         **{key: getattr(node, key) for key in ("cluster", "pool", "count", "accelerator")},

@@ -6,7 +6,8 @@ missing, the stack ended the process: it exceeded a limit (SIGPROF, SIGALRM, or 
 its program exited. Secrets are printed as digests under the key in ``SLIPWAY_PREVIEW_KEY``, which has to be the
 same for all trees that are compared.
 
-Like `offline.evaluation.encoding`, this module imports nothing of the project that an older revision lacks.
+Like `slipway.offline.evaluation.encoding`, this module imports nothing of the project that an older revision
+lacks.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offline.evaluation.encoding import FORMAT, SECRET, Encoder, Secrets, node, outputs
+from slipway.offline.evaluation.encoding import FORMAT, SECRET, Encoder, Secrets, node, outputs
 
 # An error of the program as JSON: its message and the line of the project that raised it.
 
@@ -54,7 +55,7 @@ def describe_error(error: BaseException, tree: Path, hide: Callable[[str], str])
 
 def message(error: BaseException) -> str:
     """The error's text, after the name of its class unless that is one of the project's own."""
-    ours = type(error).__module__.startswith(("infra.", "offline.", "stacks.", "workloads."))
+    ours = type(error).__module__.startswith(("slipway.", "workloads."))
     # Python's text of a syntax error repeats the place, which `where` tells.
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     return text if ours else f"{type(error).__name__}: {text}"
@@ -65,20 +66,25 @@ def where(error: BaseException, tree: Path) -> str:
     chain = [error]
     while (below := chain[-1].__cause__ or chain[-1].__context__) is not None and below not in chain:
         chain.append(below)
+    # The folder `slipway` has links to the rooms beside it.
+    tree = tree.resolve()
     for link in reversed(chain):
-        if isinstance(link, SyntaxError) and link.filename and Path(link.filename).is_relative_to(tree):
-            return f"{Path(link.filename).relative_to(tree)}:{link.lineno}"
+        if (
+            isinstance(link, SyntaxError)
+            and link.filename
+            and (file := Path(link.filename).resolve()).is_relative_to(tree)
+        ):
+            return f"{file.relative_to(tree)}:{link.lineno}"
         for frame in reversed(traceback.extract_tb(getattr(link, TRACEBACK, link.__traceback__))):
-            if Path(frame.filename).is_relative_to(tree):
-                path = Path(frame.filename).relative_to(tree)
-                if not _of_engine(path):
-                    return f"{path}:{frame.lineno}"
+            file = Path(frame.filename).resolve()
+            if file.is_relative_to(tree) and not _of_engine(path := file.relative_to(tree)):
+                return f"{path}:{frame.lineno}"
     return ""
 
 
 def _of_engine(path: Path) -> bool:
-    """Whether the file is installed, or evaluates the program; until November 2026 ``stacks`` held both."""
-    return path.parts[0] in {"offline", ".venv"} or (path.parts[0] == "stacks" and path.name != "program.py")
+    """Whether the file is installed, or evaluates the program."""
+    return path.parts[0] in {"offline", ".venv"}
 
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from infra.clouds.registry import CLOUDS
-from infra.kubernetes.review import addresses
-from infra.placed import GATES
-from infra.review.facts import Identity
-from infra.review.stack import (
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.kubernetes.review import addresses
+from slipway.infra.placed import GATES
+from slipway.infra.review.facts import Identity
+from slipway.infra.review.stack import (
     JOB,
     UNLIMITED,
     NodePool,
@@ -24,11 +24,11 @@ from infra.review.stack import (
     text,
     whole,
 )
-from infra.schema.problems import PREFIX
-from offline.evaluated.phrasing import duration, many
-from offline.evaluated.scheduling import has_gpus, pools_of
-from offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, Workload, workloads
-from offline.policies.services import list_servers
+from slipway.infra.schema.problems import PREFIX
+from slipway.offline.evaluated.phrasing import duration, many
+from slipway.offline.evaluated.scheduling import has_gpus, pools_of
+from slipway.offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, Workload, workloads
+from slipway.offline.policies.services import list_servers
 
 # The cells of Jobs: a column for each pool; each Job is in a row below the Jobs that it waits for.
 #

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import jinja2
 
-from infra.review.facts import Identity
-from infra.review.stack import Stack
-from offline.evaluated.phrasing import many
-from offline.picture.scene import (
+from slipway.infra.review.facts import Identity
+from slipway.infra.review.stack import Stack
+from slipway.offline.evaluated.phrasing import many
+from slipway.offline.picture.scene import (
     Cell,
     Column,
     Route,

@@ -6,20 +6,31 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from infra.kubernetes.labels import NAME
-from infra.kubernetes.review import CLAIM, VOLUME
-from infra.pipelines.discovery import outside
-from infra.placed import SCHEDULED_RUN
-from infra.review.contract import Harm, Severity, Violation
-from infra.review.facts import Effect
-from infra.review.stack import JOB, Resource, Stack, at, items, mapping, mappings, text, whole_internet, within
-from infra.schema.problems import key_of
-from infra.settings.pipelines import KEY
-from offline.evaluated.model import Operation
-from offline.evaluated.operations import GOES, Consequence, ResourceDiff
-from offline.evaluated.property_diff import Difference, path_text, without_indices
-from offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, unevictable, workloads
-from offline.policies.security import find_holding
+from slipway.infra.kubernetes.labels import NAME
+from slipway.infra.kubernetes.review import CLAIM, VOLUME
+from slipway.infra.pipelines.discovery import outside
+from slipway.infra.placed import SCHEDULED_RUN
+from slipway.infra.review.contract import Harm, Severity, Violation
+from slipway.infra.review.facts import Effect
+from slipway.infra.review.stack import (
+    JOB,
+    Resource,
+    Stack,
+    at,
+    items,
+    mapping,
+    mappings,
+    text,
+    whole_internet,
+    within,
+)
+from slipway.infra.schema.problems import key_of
+from slipway.infra.settings.pipelines import KEY
+from slipway.offline.evaluated.model import Operation
+from slipway.offline.evaluated.operations import GOES, Consequence, ResourceDiff
+from slipway.offline.evaluated.property_diff import Difference, path_text, without_indices
+from slipway.offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, unevictable, workloads
+from slipway.offline.policies.security import find_holding
 
 MOST_NAMES = 6
 """How many Jobs, services and apps on one pool are named."""
@@ -63,7 +74,7 @@ class Change:
 class ChangePolicy:
     """A rule about an update, and what a breach of it does to the user; None where that is not known.
 
-    The fields are those of `infra.review.contract.Policy`.
+    The fields are those of `slipway.infra.review.contract.Policy`.
     """
 
     id: str
@@ -406,8 +417,12 @@ RELEASE = "kubernetes:helm.sh/v3:Release"
 KUEUE = "kueue"
 """The name of the release, which charts of other places have, too."""
 
-PUBLISHES = {"workloads.apps.tensorflow_serving.publish", "workloads.serving.publish"}
-"""The module of the steps that publish (`infra.pipelines.tensorflow_serving`), and its name of before."""
+PUBLISHES = {
+    "slipway.workloads.apps.tensorflow_serving.publish",
+    "workloads.apps.tensorflow_serving.publish",
+    "workloads.serving.publish",
+}
+"""The module of the steps that publish (`slipway.infra.pipelines.tensorflow_serving`), and its names of before."""
 
 
 def _find_versions(change: Change) -> Iterator[Violation]:

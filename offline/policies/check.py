@@ -9,16 +9,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from infra.clouds.registry import CLOUDS
-from infra.review.contract import Harm, Policy, Severity, Violation
-from infra.review.stack import Stack, mapping
-from infra.schema.problems import did_you_mean, key_of
-from infra.settings.model import Suppression
-from offline.evaluated.model import Finding, Suppressed
-from offline.policies import changes, jobs, openings, pods, pools, retention, security, services
-from offline.policies import jobs as interconnects
-from offline.policies import jobs as limits
-from offline.policies.changes import Change, ChangePolicy
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.stack import Stack, mapping
+from slipway.infra.schema.problems import did_you_mean, key_of
+from slipway.infra.settings.model import Suppression
+from slipway.offline.evaluated.model import Finding, Suppressed
+from slipway.offline.policies import changes, jobs, openings, pods, pools, retention, security, services
+from slipway.offline.policies import jobs as interconnects
+from slipway.offline.policies import jobs as limits
+from slipway.offline.policies.changes import Change, ChangePolicy
 
 SECTION = "slipway:policies"
 """The key of the stack file with the suppressions."""

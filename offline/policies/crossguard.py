@@ -21,18 +21,17 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UnknownValueError
 
-from infra.clouds.registry import emulators, reviews
-from infra.review.contract import Policy, Severity, reviewed
-from infra.review.stack import UNKNOWN, NodePool, Resource, Secret, Stack
-from infra.schema.problems import SettingsError, without_prefix
-from infra.settings.loading import load
-from offline.engine.stack_config import ConfigError, stack_config
-from offline.evaluated.model import Finding
-from offline.evaluated.scheduling import pool_of_nodes
-from offline.policies.check import ABOUT_FILES, about_suppressions, judge, policies, suppressions_of
-from offline.policies.security import SECRET_TYPE
-
-ROOT = Path(__file__).resolve().parents[2]
+from slipway.infra.clouds.registry import emulators, reviews
+from slipway.infra.places import PROJECT
+from slipway.infra.review.contract import Policy, Severity, reviewed
+from slipway.infra.review.stack import UNKNOWN, NodePool, Resource, Secret, Stack
+from slipway.infra.schema.problems import SettingsError, without_prefix
+from slipway.infra.settings.loading import load
+from slipway.offline.engine.stack_config import ConfigError, stack_config
+from slipway.offline.evaluated.model import Finding
+from slipway.offline.evaluated.scheduling import pool_of_nodes
+from slipway.offline.policies.check import ABOUT_FILES, about_suppressions, judge, policies, suppressions_of
+from slipway.offline.policies.security import SECRET_TYPE
 
 LEVELS: Mapping[Severity, EnforcementLevel] = {
     Severity.ERROR: EnforcementLevel.MANDATORY,
@@ -44,7 +43,7 @@ SUPPRESSIONS = "suppressions"
 """The policy about the suppressions of the stack file, which offline are several findings."""
 
 
-def pack(root: Path = ROOT) -> PolicyPack:
+def pack(root: Path = PROJECT) -> PolicyPack:
     """Serves the policies to the engine, with suppressions from the stack files of the project at ``root``."""
     return PolicyPack("slipway", validations(root, datetime.now(UTC).date()))
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from infra.kubernetes.labels import NAME
-from infra.placed import GATES, SCHEDULED_RUN
-from infra.review.contract import Policy, Severity, Violation
-from infra.review.stack import (
+from slipway.infra.kubernetes.labels import NAME
+from slipway.infra.placed import GATES, SCHEDULED_RUN
+from slipway.infra.review.contract import Policy, Severity, Violation
+from slipway.infra.review.stack import (
     CONFIG_MAP,
     JOB,
     NodePool,
@@ -26,8 +26,8 @@ from infra.review.stack import (
     text,
     whole,
 )
-from offline.evaluated.phrasing import duration
-from offline.evaluated.workloads import CRON_JOB, Workload, awaited, gpus_of, workloads
+from slipway.offline.evaluated.phrasing import duration
+from slipway.offline.evaluated.workloads import CRON_JOB, Workload, awaited, gpus_of, workloads
 
 SHORT = 1800
 """Jobs with at most this time limit, in seconds, may start over when they lose their node: it is about the time in

@@ -1,14 +1,14 @@
 """What people outside a cluster reach through an Ingress, a Gateway or a Route, with which TLS and login.
 
 It reads the objects that the program declares, and those of others. An unknown login counts as none. Services with
-an address of their own are the subject of `offline.policies.security`.
+an address of their own are the subject of `slipway.offline.policies.security`.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from infra.review.contract import Harm, Policy, Severity, Violation
-from infra.review.stack import (
+from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.stack import (
     Properties,
     Resource,
     Stack,
@@ -21,10 +21,10 @@ from infra.review.stack import (
     strings,
     texts,
 )
-from offline.evaluated.operations import GOES
-from offline.evaluated.workloads import PATCH, as_patched
-from offline.policies.changes import Change, ChangePolicy
-from offline.policies.services import list_servers
+from slipway.offline.evaluated.operations import GOES
+from slipway.offline.evaluated.workloads import PATCH, as_patched
+from slipway.offline.policies.changes import Change, ChangePolicy
+from slipway.offline.policies.services import list_servers
 
 INGRESS, ROUTE, GATEWAY = "Ingress", "Route", "Gateway"
 BY_GATEWAY = ("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute")

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infra.kubernetes.labels import IMAGE_ANNOTATION
-from infra.pipelines.images import DATA, IMAGES
-from infra.review.contract import Harm, Policy, Severity, Violation
-from infra.review.stack import JOB, NodePool, Resource, Stack, at, known, strings
-from offline.evaluated.phrasing import many
-from offline.evaluated.scheduling import (
+from slipway.infra.kubernetes.labels import IMAGE_ANNOTATION
+from slipway.infra.pipelines.images import DATA, IMAGES
+from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, known, strings
+from slipway.offline.evaluated.phrasing import many
+from slipway.offline.evaluated.scheduling import (
     PodRequest,
     find_untolerated,
     has_gpus,
@@ -20,7 +20,7 @@ from offline.evaluated.scheduling import (
     selects,
     without_unknown_labels,
 )
-from offline.evaluated.workloads import CRON_JOB, PoolRoom, Workload, gpus_of, pool_rooms, workloads
+from slipway.offline.evaluated.workloads import CRON_JOB, PoolRoom, Workload, gpus_of, pool_rooms, workloads
 
 # Pods that no node can take, with kube-scheduler's reasons. Clusters with unknown pools are left out.
 

@@ -3,14 +3,25 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from infra.review.contract import Harm, Policy, Severity, Violation
-from infra.review.stack import JOB, NodePool, Properties, Resource, Stack, at, known, mapping, strings, whole
-from infra.review.tables import node_price
-from infra.schema.problems import key_of
-from offline.engine.provider_outputs import kind_of, object_name
-from offline.evaluated.queues import GROUP, QueuedJob, Queues, queued_job, queues_of
-from offline.evaluated.scheduling import HARD_EFFECTS, has_gpus, pools_of
-from offline.evaluated.workloads import CRON_JOB, Workload, workloads
+from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.stack import (
+    JOB,
+    NodePool,
+    Properties,
+    Resource,
+    Stack,
+    at,
+    known,
+    mapping,
+    strings,
+    whole,
+)
+from slipway.infra.review.tables import node_price
+from slipway.infra.schema.problems import key_of
+from slipway.offline.engine.provider_outputs import kind_of, object_name
+from slipway.offline.evaluated.queues import GROUP, QueuedJob, Queues, queued_job, queues_of
+from slipway.offline.evaluated.scheduling import HARD_EFFECTS, has_gpus, pools_of
+from slipway.offline.evaluated.workloads import CRON_JOB, Workload, workloads
 
 # GPU pools that are billed while no Job needs them.
 

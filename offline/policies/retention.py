@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from infra.review.contract import Harm, Severity, Violation
-from infra.review.stack import at, mapping
-from infra.schema.problems import key_of
-from infra.settings.pipelines import KEY
-from offline.policies.changes import SECTION, Change, ChangePolicy
+from slipway.infra.review.contract import Harm, Severity, Violation
+from slipway.infra.review.stack import at, mapping
+from slipway.infra.schema.problems import key_of
+from slipway.infra.settings.pipelines import KEY
+from slipway.offline.policies.changes import SECTION, Change, ChangePolicy
 
 _KEYS = ("runs", "days")
 

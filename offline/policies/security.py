@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infra.kubernetes.review import CLIENT_SERVICE
-from infra.review.contract import Harm, Policy, Severity, Violation
-from infra.review.facts import Holding
-from infra.review.stack import (
+from slipway.infra.kubernetes.review import CLIENT_SERVICE
+from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.facts import Holding
+from slipway.infra.review.stack import (
     CONFIG_MAP,
     PROTECT,
     Properties,
@@ -25,11 +25,11 @@ from infra.review.stack import (
     whole,
     whole_internet,
 )
-from infra.schema.secret_values import MASK, OF_CLIENT, looks_like, secret
-from infra.schema.secret_values import words as secret_values_words
-from offline.evaluated.pod_rules import Breach, Rule, breaches, effective, words
-from offline.evaluated.workloads import Workload, as_patched, workloads
-from offline.policies.pods import CHARTS, built_image
+from slipway.infra.schema.secret_values import MASK, OF_CLIENT, looks_like, secret
+from slipway.infra.schema.secret_values import words as secret_values_words
+from slipway.offline.evaluated.pod_rules import Breach, Rule, breaches, effective, words
+from slipway.offline.evaluated.workloads import Workload, as_patched, workloads
+from slipway.offline.policies.pods import CHARTS, built_image
 
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
 ROLES = (f"{RBAC}:ClusterRole", f"{RBAC}:Role")

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
-from infra.kubernetes.review import (
+from slipway.infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
+from slipway.infra.kubernetes.review import (
     CLAIM,
     CLIENT_SERVICE,
     METRICS_CLAIM,
@@ -15,8 +15,8 @@ from infra.kubernetes.review import (
     addresses,
     secrets_of,
 )
-from infra.review.contract import Harm, Policy, Severity, Violation
-from infra.review.stack import (
+from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.stack import (
     JOB,
     NodePool,
     Properties,
@@ -30,11 +30,11 @@ from infra.review.stack import (
     strings,
     texts,
 )
-from offline.evaluated.model import Operation
-from offline.evaluated.operations import GOES, ResourceDiff
-from offline.evaluated.pod_rules import EGRESS, lets_all_in, refuses
-from offline.evaluated.scheduling import find_shortages, has_gpus, pools_of
-from offline.evaluated.workloads import (
+from slipway.offline.evaluated.model import Operation
+from slipway.offline.evaluated.operations import GOES, ResourceDiff
+from slipway.offline.evaluated.pod_rules import EGRESS, lets_all_in, refuses
+from slipway.offline.evaluated.scheduling import find_shortages, has_gpus, pools_of
+from slipway.offline.evaluated.workloads import (
     CRON_JOB,
     DEPLOYMENT,
     STATEFUL_SET,
@@ -43,8 +43,8 @@ from offline.evaluated.workloads import (
     workload_of,
     workloads,
 )
-from offline.policies.changes import Change, ChangePolicy, cause, undo
-from offline.policies.security import find_holding
+from slipway.offline.policies.changes import Change, ChangePolicy, cause, undo
+from slipway.offline.policies.security import find_holding
 
 # Services and apps: whether their nodes stay, their probes, and who may connect to them.
 

@@ -1,9 +1,9 @@
-"""``python -m offline.preview``: see `offline.preview.cli`."""
+"""``python -m slipway.offline.preview``: see `slipway.offline.preview.cli`."""
 
 import sys
 from pathlib import Path
 
-from offline.evaluation.worker import message, where
+from slipway.offline.evaluation.worker import message, where
 
 NOT_EVALUATED = 2
 
@@ -15,9 +15,9 @@ def main() -> int:
     other program that cannot be evaluated.
     """
     try:
-        from offline.preview.cli import app  # noqa: PLC0415
+        from slipway.offline.preview.cli import app  # noqa: PLC0415
 
-        app(prog_name="python -m offline.preview")
+        app(prog_name="python -m slipway.offline.preview")
     except Exception as error:
         place = where(error, Path(__file__).resolve().parents[2])
         print(f"error: the preview failed: {message(error)}" + f" ({place})" * bool(place), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The files of an archive of code that several ConfigMaps hold together (`infra.kubernetes.archive`)."""
+"""The files of an archive of code that several ConfigMaps hold together (`slipway.infra.kubernetes.archive`)."""
 
 import base64
 import io
@@ -6,7 +6,7 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infra.review.stack import mapping
+from slipway.infra.review.stack import mapping
 
 
 def content_of(config_map: Mapping[str, Any], key: str) -> bytes:

@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
-from infra.kubernetes.labels import NAME
-from infra.placed import GATES
-from infra.platform import Node
-from infra.review.contract import Severity
-from infra.review.stack import JOB, NodePool, Secret, Stack, at, leaves, strings, text
-from infra.schema.problems import key_of
-from offline.evaluated.cost import common_basis, cost, difference
-from offline.evaluated.model import (
+from slipway.infra.kubernetes.labels import NAME
+from slipway.infra.placed import GATES
+from slipway.infra.places import PROJECT
+from slipway.infra.platform import Node
+from slipway.infra.review.contract import Severity
+from slipway.infra.review.stack import JOB, NodePool, Secret, Stack, at, leaves, strings, text
+from slipway.infra.schema.problems import key_of
+from slipway.offline.evaluated.cost import common_basis, cost, difference
+from slipway.offline.evaluated.model import (
     Changes,
     Failure,
     Finding,
@@ -24,15 +24,15 @@ from offline.evaluated.model import (
     StackPreview,
     Suppressed,
 )
-from offline.evaluated.operations import ResourceDiff, compare_resources
-from offline.evaluated.phrasing import many
-from offline.evaluated.scheduling import obstacle, pool_obstacle
-from offline.evaluated.timeline import JobDuration, timeline
-from offline.evaluated.workloads import CRON_JOB, STATEFUL_SET, Workload, workloads
-from offline.evaluation.decoding import ClusterElsewhere, EvaluatedStack, FailedEvaluation
-from offline.evaluation.worker import where
-from offline.policies.changes import Change, find_uncompared
-from offline.policies.check import (
+from slipway.offline.evaluated.operations import ResourceDiff, compare_resources
+from slipway.offline.evaluated.phrasing import many
+from slipway.offline.evaluated.scheduling import obstacle, pool_obstacle
+from slipway.offline.evaluated.timeline import JobDuration, timeline
+from slipway.offline.evaluated.workloads import CRON_JOB, STATEFUL_SET, Workload, workloads
+from slipway.offline.evaluation.decoding import ClusterElsewhere, EvaluatedStack, FailedEvaluation
+from slipway.offline.evaluation.worker import where
+from slipway.offline.policies.changes import Change, find_uncompared
+from slipway.offline.policies.check import (
     check,
     check_change,
     in_order,
@@ -43,10 +43,10 @@ from offline.policies.check import (
     suppressions_of,
     unset_findings,
 )
-from offline.policies.pods import BuiltImage, built_image
-from offline.preview.differences import compare, output_remarks
-from offline.preview.revisions import Evaluations
-from offline.preview.verdict import impact
+from slipway.offline.policies.pods import BuiltImage, built_image
+from slipway.offline.preview.differences import compare, output_remarks
+from slipway.offline.preview.revisions import Evaluations
+from slipway.offline.preview.verdict import impact
 
 # Findings about Jobs and services that lose their nodes, because another stack changes or deletes them.
 
@@ -179,9 +179,6 @@ CLEAN, FINDINGS, NOT_EVALUATED = 0, 1, 2
 """Exit codes."""
 
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
 def _none(_: str) -> Mapping[str, JobDuration]:
     return {}
 
@@ -275,7 +272,7 @@ def _preview_or_failure(name: str, make: Callable[[], StackPreview]) -> StackPre
     try:
         return make()
     except Exception as error:
-        message = f"its preview failed with {type(error).__name__} in {where(error, ROOT) or 'Python'}"
+        message = f"its preview failed with {type(error).__name__} in {where(error, PROJECT) or 'Python'}"
         return StackPreview(stack=name, failures=[Failure(revision="head", message=message)])
 
 

@@ -1,4 +1,4 @@
-"""The command line: ``python -m offline.preview --base origin/main``."""
+"""The command line: ``python -m slipway.offline.preview --base origin/main``."""
 
 import io
 import json
@@ -15,14 +15,22 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from infra.review.contract import Severity
-from infra.review.stack import JOB, Properties, mapping, mappings
-from offline import files
-from offline.engine.stack_config import ConfigError, find_referring, load_stack
-from offline.evaluated.model import Preview
-from offline.evaluated.timeline import JobDuration
-from offline.preview.revisions import Evaluations, FormatError, TreeError, check_out, evaluate_trees, stacks_of
-from offline.rehearsal.state import Place, State
+from slipway.infra.places import PROJECT
+from slipway.infra.review.contract import Severity
+from slipway.infra.review.stack import JOB, Properties, mapping, mappings
+from slipway.offline import files
+from slipway.offline.engine.stack_config import ConfigError, find_referring, load_stack
+from slipway.offline.evaluated.model import Preview
+from slipway.offline.evaluated.timeline import JobDuration
+from slipway.offline.preview.revisions import (
+    Evaluations,
+    FormatError,
+    TreeError,
+    check_out,
+    evaluate_trees,
+    stacks_of,
+)
+from slipway.offline.rehearsal.state import Place, State
 
 # How long Jobs took before: in rehearsals on this machine, and in real runs.
 
@@ -79,10 +87,8 @@ def _seconds_between(begun: float | None, ended: float | None) -> float | None:
     return ended - begun if begun is not None and ended is not None and ended > begun else None
 
 
-# The command line: ``python -m offline.preview --base origin/main``.
+# The command line: ``python -m slipway.offline.preview --base origin/main``.
 
-
-ROOT = Path(__file__).resolve().parents[2]
 
 WIDTH = 140
 """Columns of output that does not go to a terminal; the default of 80 would cut tables."""
@@ -123,20 +129,20 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
         # Whatever can be wrong without them is told before the stacks are evaluated.
         _check(output, json, pictures)
         last_runs = read_export(times) if times else {}
-        with check_out(ROOT, base) if base else nullcontext() as checkout:
-            trees = [ROOT] if checkout is None else [ROOT, checkout.path]
+        with check_out(PROJECT, base) if base else nullcontext() as checkout:
+            trees = [PROJECT] if checkout is None else [PROJECT, checkout.path]
             named = stack and [*stack, *(_find_referring(trees, stack) if checkout else ())]
-            if times and last_runs.keys().isdisjoint(concerned := named or stacks_of(ROOT)):
+            if times and last_runs.keys().isdisjoint(concerned := named or stacks_of(PROJECT)):
                 raise TimesError(f"{times} has the times of no Job of {', '.join(sorted(concerned))}")
-            evaluations = evaluate_trees(ROOT, checkout.path if checkout else None, named or ())
+            evaluations = evaluate_trees(PROJECT, checkout.path if checkout else None, named or ())
             title = checkout.title if checkout else ""
     except (OutputError, TreeError, FormatError, TimesError) as error:
         raise _refuse(error) from None
     # `evaluate_trees` imports most of this while the workers run.
-    from offline.preview.build import Options, build, exit_code  # noqa: PLC0415
+    from slipway.offline.preview.build import Options, build, exit_code  # noqa: PLC0415
 
     def measured(name: str) -> Mapping[str, JobDuration]:
-        return last_runs.get(name) or read_rehearsal(ROOT / "build" / "rehearsal" / name)
+        return last_runs.get(name) or read_rehearsal(PROJECT / "build" / "rehearsal" / name)
 
     preview = build(
         evaluations,
@@ -181,14 +187,14 @@ def today() -> date:
 
 def _configuration(stack: str) -> Mapping[str, Any]:
     try:
-        return load_stack(stack, ROOT).values
+        return load_stack(stack, PROJECT).values
     except ConfigError:
         return {}
 
 
 def _draw(evaluations: Evaluations, folder: Path) -> None:
     """Draws every stack that could be evaluated."""
-    from offline.picture.svg import picture  # noqa: PLC0415
+    from slipway.offline.picture.svg import picture  # noqa: PLC0415
 
     for name, evaluated in evaluations.head.items():
         if evaluated.stack is not None:
@@ -206,7 +212,7 @@ def _add_pictures(preview: Preview, place: str) -> Preview:
 
 def _write(preview: Preview, format: Format, file: Path | None) -> None:
     if format is Format.TEXT:
-        from offline.preview.terminal import show  # noqa: PLC0415
+        from slipway.offline.preview.terminal import show  # noqa: PLC0415
 
         if file is None:
             _speak(sys.stdout.encoding)
@@ -217,11 +223,11 @@ def _write(preview: Preview, format: Format, file: Path | None) -> None:
         assert isinstance(console.file, io.StringIO)
         text = console.file.getvalue()
     elif format is Format.MARKDOWN:
-        from offline.preview.markdown import comment  # noqa: PLC0415
+        from slipway.offline.preview.markdown import comment  # noqa: PLC0415
 
         text = comment(preview)
     else:
-        from offline.evaluated.model import document  # noqa: PLC0415
+        from slipway.offline.evaluated.model import document  # noqa: PLC0415
 
         text = document(preview)
     if file is None:

@@ -3,14 +3,23 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from infra.kubernetes.labels import INPUTS_ANNOTATION, RESULTS_ANNOTATION, RUN_ANNOTATION
-from infra.pipelines.results import SHOW
-from infra.review.stack import CONFIG_MAP, JOB, KUBERNETES_PROVIDER, Resource, Stack, at, json_document, text
-from offline.evaluated import phrasing
-from offline.evaluated.model import Changes, JobRun, Operation, Outcome, PropertyChange, ResourceChange
-from offline.evaluated.operations import ResourceDiff, compare_resources
-from offline.evaluated.property_diff import Difference, Path, differences, path_text, shorten_both
-from offline.preview.reruns import MOVED, MovedFiles, ShippedFiles, runs
+from slipway.infra.kubernetes.labels import INPUTS_ANNOTATION, RESULTS_ANNOTATION, RUN_ANNOTATION
+from slipway.infra.pipelines.results import SHOW
+from slipway.infra.review.stack import (
+    CONFIG_MAP,
+    JOB,
+    KUBERNETES_PROVIDER,
+    Resource,
+    Stack,
+    at,
+    json_document,
+    text,
+)
+from slipway.offline.evaluated import phrasing
+from slipway.offline.evaluated.model import Changes, JobRun, Operation, Outcome, PropertyChange, ResourceChange
+from slipway.offline.evaluated.operations import ResourceDiff, compare_resources
+from slipway.offline.evaluated.property_diff import Difference, Path, differences, path_text, shorten_both
+from slipway.offline.preview.reruns import MOVED, MovedFiles, ShippedFiles, runs
 
 
 def compare(before: Stack, after: Stack, comparisons: Sequence[ResourceDiff] | None = None) -> Changes:
@@ -149,8 +158,8 @@ LISTED_JOBS = {
     "kubernetes:core/v1:ConfigMap": 'data["jobs.json"]',
     "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy": "spec.variables[",
 }
-"""By type, what the properties begin with that have the Jobs of a schedule, as `infra.kubernetes.schedule` and
-`infra.kubernetes.schedule` write them."""
+"""By type, what the properties begin with that have the Jobs of a schedule, as `slipway.infra.kubernetes.schedule`
+and `slipway.infra.kubernetes.schedule` write them."""
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
 
-from infra.schema.problems import printable, printable_lines
-from offline.evaluated import phrasing
-from offline.evaluated.model import Level, Preview
-from offline.preview import page, tables
-from offline.preview.page import (
+from slipway.infra.schema.problems import printable, printable_lines
+from slipway.offline.evaluated import phrasing
+from slipway.offline.evaluated.model import Level, Preview
+from slipway.offline.preview import page, tables
+from slipway.offline.preview.page import (
     Block,
     ChangeRows,
     Code,

@@ -1,4 +1,5 @@
-"""What a preview says, as blocks: `offline.preview.markdown` and `offline.preview.terminal` write these.
+"""What a preview says, as blocks: `slipway.offline.preview.markdown` and `slipway.offline.preview.terminal` write
+these.
 
 It begins with the verdict and the table of all stacks. A section for each stack follows, and what is the same for
 all stacks stands at its end.
@@ -8,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from offline.evaluated import phrasing
-from offline.evaluated.model import (
+from slipway.offline.evaluated import phrasing
+from slipway.offline.evaluated.model import (
     Failure,
     Finding,
     Level,
@@ -20,10 +21,10 @@ from offline.evaluated.model import (
     Suppressed,
     Timeline,
 )
-from offline.policies.check import SETTINGS
-from offline.preview import tables
-from offline.preview.differences import Row, is_unknown, rows, without_places
-from offline.preview.verdict import OLD, Line, known_lines, most_important, remaining_lines, verdict
+from slipway.offline.policies.check import SETTINGS
+from slipway.offline.preview import tables
+from slipway.offline.preview.differences import Row, is_unknown, rows, without_places
+from slipway.offline.preview.verdict import OLD, Line, known_lines, most_important, remaining_lines, verdict
 
 NAMED = 8
 """How many stacks and resources a warning names."""

@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import PurePosixPath
 from typing import Any
 
-from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
-from infra.kubernetes.review import CLAIM, VOLUME, volume_of
-from infra.placed import CODE, CODE_PART
-from infra.platform import GPU_RESOURCE
-from infra.review.stack import (
+from slipway.infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
+from slipway.infra.kubernetes.review import CLAIM, VOLUME, volume_of
+from slipway.infra.placed import CODE, CODE_PART
+from slipway.infra.platform import GPU_RESOURCE
+from slipway.infra.review.stack import (
     CONFIG_MAP,
     JOB,
     NodePool,
@@ -24,12 +24,12 @@ from infra.review.stack import (
     text,
     texts,
 )
-from offline.evaluated.model import JobRun, Operation, Outcome
-from offline.evaluated.operations import ResourceDiff
-from offline.evaluated.property_diff import Difference, Path
-from offline.evaluated.workloads import gpus_of, workload_of, workloads
-from offline.preview import run_changes
-from offline.preview.archived_code import content_of, members
+from slipway.offline.evaluated.model import JobRun, Operation, Outcome
+from slipway.offline.evaluated.operations import ResourceDiff
+from slipway.offline.evaluated.property_diff import Difference, Path
+from slipway.offline.evaluated.workloads import gpus_of, workload_of, workloads
+from slipway.offline.preview import run_changes
+from slipway.offline.preview.archived_code import content_of, members
 
 # The files that pods mount from ConfigMaps, by their paths in the pod.
 

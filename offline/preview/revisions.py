@@ -1,4 +1,4 @@
-"""Evaluates the stacks of two revisions in separate processes, each by its own `offline.evaluation`."""
+"""Evaluates the stacks of two revisions in separate processes, each by its own `slipway.offline.evaluation`."""
 
 import contextlib
 import fcntl
@@ -17,9 +17,9 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
-from infra.schema.paths import VARIABLE
-from offline.evaluation.encoding import FORMAT
-from offline.evaluation.worker import KEY, OUT_OF_MEMORY
+from slipway.infra.places import PACKAGE, PROJECT_FILE, VARIABLE
+from slipway.offline.evaluation.encoding import FORMAT
+from slipway.offline.evaluation.worker import KEY, OUT_OF_MEMORY
 
 # Checks out a revision of the repository beside the user's checkout.
 
@@ -78,7 +78,7 @@ def check_out(root: Path, base: str) -> Generator[Checkout]:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 _git(root, "worktree", "add", "--quiet", "--detach", str(tree), commit)
                 path = tree / _git(root, "rev-parse", "--show-prefix")
-                if not (path / "Pulumi.yaml").is_file():
+                if not (path / PROJECT_FILE).is_file():
                     raise TreeError(f"{base} has no such project: there is no Pulumi.yaml at {commit[:10]}")
                 yield Checkout(path, base, base_commit, commit)
         finally:
@@ -193,10 +193,11 @@ def _handling(
 
 
 if TYPE_CHECKING:
-    from offline.evaluation.decoding import EvaluatedStack
+    from slipway.offline.evaluation.decoding import EvaluatedStack
 
-BEFORE_FORMATS = Path(__file__).resolve().parents[1] / "evaluation" / "revisions_before_formats.py"
-"""The program that evaluates a tree from before there was `offline.evaluation`."""
+EVALUATION = "slipway.offline.evaluation"
+EVALUATION_BEFORE_PACKAGE = "offline.evaluation"
+"""The same module in a revision that has no package `slipway`."""
 
 LAST_LINES = 5
 """How many of the last lines of a worker that died are shown."""
@@ -255,7 +256,7 @@ def evaluate_trees(
             for tree, shares in zip(trees, dealt, strict=True)
         ]
         # This import takes less time than the workers, so it costs nothing here.
-        from offline.evaluation.decoding import decode  # noqa: PLC0415
+        from slipway.offline.evaluation.decoding import decode  # noqa: PLC0415
 
         def documents(tree: Path, evaluating: _Worker) -> dict[str, Any]:
             documents_by_stack = _documents(evaluating, limits)
@@ -309,9 +310,7 @@ def _cores() -> int:
 def _start_worker(
     tree: Path, checkout: Path, stacks: Sequence[str], key: str, limits: Limits
 ) -> Generator[_Worker]:
-    before_formats = (tree / "stacks" / "program.py").is_file()
-    program = ["-P", str(BEFORE_FORMATS)] if before_formats else ["-m", "offline.evaluation"]
-    command = [sys.executable, *program]
+    command = [sys.executable, "-m", EVALUATION if (tree / PACKAGE).is_dir() else EVALUATION_BEFORE_PACKAGE]
     command += ["--cpu", str(limits.cpu), "--time", str(limits.time), "--memory", str(limits.memory)]
     for name in stacks:
         command += ["--stack", name]

@@ -5,20 +5,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
-from infra.kubernetes.labels import data_of
-from infra.kubernetes.review import QUEUE_FLAG
-from infra.placed import FOLDERS
-from infra.review.stack import Properties, Resource, at, mappings, strings, texts, whole
-from infra.schema.names import short_digest
+from slipway.infra.kubernetes.labels import data_of
+from slipway.infra.kubernetes.review import QUEUE_FLAG
+from slipway.infra.placed import FOLDERS
+from slipway.infra.review.stack import Properties, Resource, at, mappings, strings, texts, whole
+from slipway.infra.schema.names import short_digest
 
 # Jobs that work on items: which items an update works on again, and what else it changes about the Jobs.
 
 
 ITEMS_FLAG = "--items"
-"""The argument of workers before the pattern of their items (`workloads.runtime.items.worker`)."""
+"""The argument of workers before the pattern of their items (`slipway.workloads.runtime.items.worker`)."""
 
 SEARCH_FLAG = "--search"
-"""The argument of workers before what they search for, as JSON (`workloads.runtime.search.worker`)."""
+"""The argument of workers before what they search for, as JSON (`slipway.workloads.runtime.search.worker`)."""
 
 Again = Literal["", "all", "changed"]
 
@@ -132,7 +132,7 @@ def _flags(job: Resource) -> dict[str, str]:
 # Jobs whose pods work together on several nodes: what an update changes about their group.
 
 
-RUNNER = "workloads.runtime.steps.command"
+RUNNER = "slipway.workloads.runtime.steps.command"
 """The module that starts the same program where there is one pod."""
 
 MEET, WAIT, ROLES, OUTPUT, SHARED = "--meet", "--wait", "--roles", "--output", "--shared"
@@ -144,7 +144,7 @@ _TOLD = frozenset({"args", "command", "env", "resources", "volumeMounts"})
 
 SHARED_MEMORY = "shared-memory"
 
-RUNTIME = "workloads/runtime/"
+RUNTIME = ("slipway/workloads/runtime/", "slipway/workloads/__init__.py", "slipway/__init__.py")
 """Where the files of the launcher are, and of the runner of commands."""
 
 _VARIABLES = frozenset({"JOB_UID", "JOB_NAME"})

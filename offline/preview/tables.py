@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from infra.kubernetes.review import SCALE_DOWN
-from offline.evaluated import phrasing
-from offline.evaluated.model import (
+from slipway.infra.kubernetes.review import SCALE_DOWN
+from slipway.offline.evaluated import phrasing
+from slipway.offline.evaluated.model import (
     Cost,
     CostDifference,
     CostLine,
@@ -17,7 +17,7 @@ from offline.evaluated.model import (
     StackPreview,
     Timeline,
 )
-from offline.evaluated.phrasing import UNKNOWN, duration, join, many, money
+from slipway.offline.evaluated.phrasing import UNKNOWN, duration, join, many, money
 
 IDLE, MOST, NODES = "Idle a month", "At most an hour", "Nodes"
 

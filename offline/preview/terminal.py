@@ -7,11 +7,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from infra.schema.problems import printable, printable_lines
-from offline.evaluated import phrasing
-from offline.evaluated.model import Level, Operation, Preview
-from offline.preview import page
-from offline.preview.page import Block, ChangeRows, Code, Fold, Items, Paragraph, Strong, Verbatim, Words
+from slipway.infra.schema.problems import printable, printable_lines
+from slipway.offline.evaluated import phrasing
+from slipway.offline.evaluated.model import Level, Operation, Preview
+from slipway.offline.preview import page
+from slipway.offline.preview.page import Block, ChangeRows, Code, Fold, Items, Paragraph, Strong, Verbatim, Words
 
 STYLES: Mapping[Level | Operation | None, str] = {
     None: "",

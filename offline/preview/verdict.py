@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from offline.evaluated import phrasing
-from offline.evaluated.model import Failure, Finding, Level, Operation, Outcome, Preview, StackPreview
+from slipway.offline.evaluated import phrasing
+from slipway.offline.evaluated.model import Failure, Finding, Level, Operation, Outcome, Preview, StackPreview
 
 MOST = 20
 """How many lines a verdict has before warnings are left to their stacks. Errors and harm are never left out."""

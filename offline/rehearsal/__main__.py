@@ -1,14 +1,15 @@
-"""The command line: ``python -m offline.rehearsal --stack gcp-dev``."""
+"""The command line: ``python -m slipway.offline.rehearsal --stack gcp-dev``."""
 
 from typing import Annotated
 
 import typer
 
-from infra.program import ROOT, declare
-from offline.rehearsal import session
-from offline.rehearsal.output import outcome
-from offline.rehearsal.output.outcome import Options, console_for
-from offline.rehearsal.session import Session
+from slipway.infra.places import PROJECT
+from slipway.infra.program import declare
+from slipway.offline.rehearsal import session
+from slipway.offline.rehearsal.output import outcome
+from slipway.offline.rehearsal.output.outcome import Options, console_for
+from slipway.offline.rehearsal.session import Session
 
 
 def _parse_disrupt(value: str | None) -> str | None:
@@ -41,14 +42,14 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
 
     Exits with 0 where every Job succeeded, 1 where one failed, 2 for wrong settings, 130 when interrupted.
     """
-    options = Options(stack, ROOT, outcome.folder_for(stack, output), config_file, fresh, disrupt, quiet)
+    options = Options(stack, PROJECT, outcome.folder_for(stack, output), config_file, fresh, disrupt, quiet)
 
     def run() -> int:
-        configuration = session.configure(stack, ROOT, config_file, all_pipelines=all_pipelines)
+        configuration = session.configure(stack, PROJECT, config_file, all_pipelines=all_pipelines)
         return Session(declare, configuration, options, console_for()).run().exit_code
 
     raise typer.Exit(outcome.exit_code(run))
 
 
 if __name__ == "__main__":
-    outcome.run_command(main, "offline.rehearsal")
+    outcome.run_command(main, "slipway.offline.rehearsal")

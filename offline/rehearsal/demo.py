@@ -1,4 +1,4 @@
-"""The command line of a demo: ``python -m offline.rehearsal.demo --stack demo``."""
+"""The command line of a demo: ``python -m slipway.offline.rehearsal.demo --stack demo``."""
 
 import contextlib
 import time
@@ -12,20 +12,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infra.program import ROOT, declare
-from infra.review.stack import mapping
-from infra.schema.problems import Problem, SettingsError, printable
-from infra.stack.configuration import pipelines_of
-from offline.rehearsal import session
-from offline.rehearsal.cluster.cluster_objects import contents
-from offline.rehearsal.cluster.server_specs import first_page
-from offline.rehearsal.cluster.services import Server
-from offline.rehearsal.engine import Engine
-from offline.rehearsal.machine.processes import LOOPBACK
-from offline.rehearsal.output import outcome
-from offline.rehearsal.output.outcome import Configuration, Options, console_for
-from offline.rehearsal.session import Session
-from offline.rehearsal.state import ServicePhase
+from slipway.infra.places import PROJECT
+from slipway.infra.program import declare
+from slipway.infra.review.stack import mapping
+from slipway.infra.schema.problems import Problem, SettingsError, printable
+from slipway.infra.stack.configuration import pipelines_of
+from slipway.offline.rehearsal import session
+from slipway.offline.rehearsal.cluster.cluster_objects import contents
+from slipway.offline.rehearsal.cluster.server_specs import first_page
+from slipway.offline.rehearsal.cluster.services import Server
+from slipway.offline.rehearsal.engine import Engine
+from slipway.offline.rehearsal.machine.processes import LOOPBACK
+from slipway.offline.rehearsal.output import outcome
+from slipway.offline.rehearsal.output.outcome import Configuration, Options, console_for
+from slipway.offline.rehearsal.session import Session
+from slipway.offline.rehearsal.state import ServicePhase
 
 STACK = "demo"
 
@@ -179,9 +180,9 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     console = console_for()
 
     def run() -> int:
-        configuration = session.configure(stack, ROOT, config_file, all_pipelines=all_pipelines)
+        configuration = session.configure(stack, PROJECT, config_file, all_pipelines=all_pipelines)
         require_apps(stack, configuration)
-        options = Options(stack, ROOT, outcome.folder_for(stack, output), config_file, fresh)
+        options = Options(stack, PROJECT, outcome.folder_for(stack, output), config_file, fresh)
         kept = Session(declare, configuration, options, console, Demo(console, seconds).keep)
         return kept.run().exit_code
 
@@ -189,4 +190,4 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
 
 
 if __name__ == "__main__":
-    outcome.run_command(main, "offline.rehearsal.demo")
+    outcome.run_command(main, "slipway.offline.rehearsal.demo")

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import IO, Protocol
 
-from infra.emulator import Emulator
-from infra.kubernetes.labels import PRIORITY_LABEL, RUN_ANNOTATION, RUNS_ANNOTATION, inputs_of
-from infra.placed import PACKAGES
-from infra.review.stack import JOB, Properties, Resource, mapping, strings
-from offline.engine.monitor import NotCreatedError, Observer
-from offline.evaluated.queues import AdmittedJob, QueuedJob, Queues, decide, queued_job, queues_of
-from offline.evaluated.scheduling import PodRequest, Toleration, add
-from offline.evaluated.workloads import STATEFUL_SET, Workload
-from offline.policies.pods import built_image
-from offline.rehearsal.cluster import job_controller
-from offline.rehearsal.cluster.cluster_objects import (
+from slipway.infra.emulator import Emulator
+from slipway.infra.kubernetes.labels import PRIORITY_LABEL, RUN_ANNOTATION, RUNS_ANNOTATION, inputs_of
+from slipway.infra.placed import PACKAGES
+from slipway.infra.review.stack import JOB, Properties, Resource, mapping, strings
+from slipway.offline.engine.monitor import NotCreatedError, Observer
+from slipway.offline.evaluated.queues import AdmittedJob, QueuedJob, Queues, decide, queued_job, queues_of
+from slipway.offline.evaluated.scheduling import PodRequest, Toleration, add
+from slipway.offline.evaluated.workloads import STATEFUL_SET, Workload
+from slipway.offline.policies.pods import built_image
+from slipway.offline.rehearsal.cluster import job_controller
+from slipway.offline.rehearsal.cluster.cluster_objects import (
     ApiServer,
     DevicePlugins,
     Namespace,
@@ -29,17 +29,17 @@ from offline.rehearsal.cluster.cluster_objects import (
     cluster_of,
     mounts_token,
 )
-from offline.rehearsal.cluster.containers import Containers
-from offline.rehearsal.cluster.job_controller import Disruption, JobResult, JobSpec, LinkedStop, keep_apart
-from offline.rehearsal.cluster.job_pods import JobPods, pod_addresses
-from offline.rehearsal.cluster.kubelet import Kubelet, Prepare
-from offline.rehearsal.cluster.pods import PodSpec, UnsupportedError
-from offline.rehearsal.cluster.scheduler import Scheduler, UnschedulableError
-from offline.rehearsal.cluster.server_specs import app_of
-from offline.rehearsal.cluster.services import Services, Surroundings
-from offline.rehearsal.history import Notes
-from offline.rehearsal.machine.processes import CancelledError, Reaper, Stop, as_declared, free_ports
-from offline.rehearsal.state import JobRecord, Phase, Place, Results, ServiceRecord, State
+from slipway.offline.rehearsal.cluster.containers import Containers
+from slipway.offline.rehearsal.cluster.job_controller import Disruption, JobResult, JobSpec, LinkedStop, keep_apart
+from slipway.offline.rehearsal.cluster.job_pods import JobPods, pod_addresses
+from slipway.offline.rehearsal.cluster.kubelet import Kubelet, Prepare
+from slipway.offline.rehearsal.cluster.pods import PodSpec, UnsupportedError
+from slipway.offline.rehearsal.cluster.scheduler import Scheduler, UnschedulableError
+from slipway.offline.rehearsal.cluster.server_specs import app_of
+from slipway.offline.rehearsal.cluster.services import Services, Surroundings
+from slipway.offline.rehearsal.history import Notes
+from slipway.offline.rehearsal.machine.processes import CancelledError, Reaper, Stop, as_declared, free_ports
+from slipway.offline.rehearsal.state import JobRecord, Phase, Place, Results, ServiceRecord, State
 
 # Kueue in a rehearsal: Jobs with a queue's name wait until there is quota for all of their pods.
 

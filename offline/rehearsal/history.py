@@ -8,15 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from infra.kubernetes.app_runs import revision
-from infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION
-from infra.kubernetes.run import MANIFEST
-from infra.placed import CODE
-from infra.review.stack import Resource, at, mappings, strings, text
-from offline import files
-from offline.rehearsal.cluster.cluster_objects import Objects, contents
-from offline.rehearsal.state import JobRecord
-from workloads.runtime.history import FACTS
+from slipway.infra.kubernetes.app_runs import revision
+from slipway.infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION
+from slipway.infra.kubernetes.run import MANIFEST
+from slipway.infra.placed import CODE
+from slipway.infra.review.stack import Resource, at, mappings, strings, text
+from slipway.offline import files
+from slipway.offline.rehearsal.cluster.cluster_objects import Objects, contents
+from slipway.offline.rehearsal.state import JobRecord
+from slipway.workloads.runtime.history import FACTS
 
 BUNDLE = "bundle"
 """Name of the volume, in every pod of a step, with the files that it ships."""

@@ -19,38 +19,38 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.text import Text
 
-from infra.clouds.registry import emulators
-from infra.pipelines.discovery import pipeline
-from infra.program import declare
-from infra.review.stack import JOB, mapping, strings
-from infra.schema.problems import PREFIX, Problem, SettingsError, without_prefix
-from infra.settings.loading import lay_over, overlay_settings, pipelines_in
-from infra.settings.model import Settings
-from infra.settings.pipelines import apps_if_any, folder, steps_if_any
-from infra.stack.configuration import pipelines_of, problems_beside
-from offline import files
-from offline.engine.evaluate import evaluate, load_with_placeholders
-from offline.engine.other_stacks import OtherStacks
-from offline.engine.stack_config import load_stack, references
-from offline.evaluated.workloads import STATEFUL_SET
-from offline.evaluation.worker import with_stand_ins
-from offline.rehearsal import state as store_files
-from offline.rehearsal.cluster.cluster_objects import cluster_of
-from offline.rehearsal.cluster.containers import Containers
-from offline.rehearsal.cluster.server_specs import app_of, only_said
-from offline.rehearsal.engine import Engine
-from offline.rehearsal.history import Notes
-from offline.rehearsal.machine import boxes, launch, programs
-from offline.rehearsal.machine.environments import Environments
-from offline.rehearsal.machine.processes import Reaper
-from offline.rehearsal.output import terminal
-from offline.rehearsal.output.charts import usage_of
-from offline.rehearsal.output.comparison import compare
-from offline.rehearsal.output.outcome import OK, Configuration, Options, Outcome
-from offline.rehearsal.output.results import ITEMS_FAILED, collect
-from offline.rehearsal.output.terminal import LiveDisplay, PlainDisplay
-from offline.rehearsal.state import OUTPUTS, RESULTS, Lock, Phase, Place, Results, State, kept
-from offline.rehearsal.trials import few_trials
+from slipway.infra.clouds.registry import emulators
+from slipway.infra.pipelines.discovery import pipeline
+from slipway.infra.program import declare
+from slipway.infra.review.stack import JOB, mapping, strings
+from slipway.infra.schema.problems import PREFIX, Problem, SettingsError, without_prefix
+from slipway.infra.settings.loading import lay_over, overlay_settings, pipelines_in
+from slipway.infra.settings.model import Settings
+from slipway.infra.settings.pipelines import apps_if_any, folder, steps_if_any
+from slipway.infra.stack.configuration import pipelines_of, problems_beside
+from slipway.offline import files
+from slipway.offline.engine.evaluate import evaluate, load_with_placeholders
+from slipway.offline.engine.other_stacks import OtherStacks
+from slipway.offline.engine.stack_config import load_stack, references
+from slipway.offline.evaluated.workloads import STATEFUL_SET
+from slipway.offline.evaluation.worker import with_stand_ins
+from slipway.offline.rehearsal import state as store_files
+from slipway.offline.rehearsal.cluster.cluster_objects import cluster_of
+from slipway.offline.rehearsal.cluster.containers import Containers
+from slipway.offline.rehearsal.cluster.server_specs import app_of, only_said
+from slipway.offline.rehearsal.engine import Engine
+from slipway.offline.rehearsal.history import Notes
+from slipway.offline.rehearsal.machine import boxes, launch, programs
+from slipway.offline.rehearsal.machine.environments import Environments
+from slipway.offline.rehearsal.machine.processes import Reaper
+from slipway.offline.rehearsal.output import terminal
+from slipway.offline.rehearsal.output.charts import usage_of
+from slipway.offline.rehearsal.output.comparison import compare
+from slipway.offline.rehearsal.output.outcome import OK, Configuration, Options, Outcome
+from slipway.offline.rehearsal.output.results import ITEMS_FAILED, collect
+from slipway.offline.rehearsal.output.terminal import LiveDisplay, PlainDisplay
+from slipway.offline.rehearsal.state import OUTPUTS, RESULTS, Lock, Phase, Place, Results, State, kept
+from slipway.offline.rehearsal.trials import few_trials
 
 # A stack's secrets, which a rehearsal cannot decrypt: from this machine's environment, or placeholders.
 
@@ -379,7 +379,7 @@ def _unknown_as_null(value: object) -> str | None:
 
 def _report(place: Place, outcome: Outcome, console: Console) -> None:
     # jinja2 is not needed to find settings wrong.
-    from offline.rehearsal.output.report import idle_gpus_of, write_report  # noqa: PLC0415
+    from slipway.offline.rehearsal.output.report import idle_gpus_of, write_report  # noqa: PLC0415
 
     file = write_report(place, outcome)
     quiet = outcome.options.quiet

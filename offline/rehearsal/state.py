@@ -20,13 +20,13 @@ from typing import IO, Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from infra.kubernetes.run import MANIFEST
-from infra.pipelines.discovery import pipeline_names
-from infra.platform import Resources
-from infra.schema.problems import Problem, key_of
-from infra.schema.request import InputAccess
-from offline import files
-from offline.files import remove, replacing
+from slipway.infra.kubernetes.run import MANIFEST
+from slipway.infra.pipelines.discovery import pipeline_names
+from slipway.infra.platform import Resources
+from slipway.infra.schema.problems import Problem, key_of
+from slipway.infra.schema.request import InputAccess
+from slipway.offline import files
+from slipway.offline.files import remove, replacing
 
 # The records of Jobs, services and apps: shown during a rehearsal, and kept for the next one.
 
@@ -395,7 +395,7 @@ def kept(job: str, path: str = "") -> str:
 # Checks that the results of Jobs are still in the store and unchanged.
 
 
-CHECKER = "workloads.runtime.store"
+CHECKER = "slipway.workloads.runtime.store"
 """The module that reads manifests, for the pods too. It runs as a process, as pods run it."""
 
 WHOLE, NOT_WHOLE = 0, 4
@@ -473,7 +473,7 @@ KEY = ("rehearsal", "store_files")
 
 @dataclass(frozen=True)
 class StoreFolder:
-    """Fulfils `infra.emulator.StoreFiles`."""
+    """Fulfils `slipway.infra.emulator.StoreFiles`."""
 
     folder: Path
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from infra.pipelines.search import TRIALS
-from infra.review.stack import mapping
-from infra.schema.problems import PREFIX, without_prefix
-from infra.settings.loading import lay_over, pipelines_in
-from infra.settings.pipelines import steps_if_any
+from slipway.infra.pipelines.search import TRIALS
+from slipway.infra.review.stack import mapping
+from slipway.infra.schema.problems import PREFIX, without_prefix
+from slipway.infra.settings.loading import lay_over, pipelines_in
+from slipway.infra.settings.pipelines import steps_if_any
 
 FEW = 4
 """Trials that show that a search works."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.node_kills import KINDS, Event, measure, plan, table
-from workloads.runtime.nodes.group import SILENCE
+from slipway.workloads.runtime.nodes.group import SILENCE
 
 
 def test_a_plan_is_that_of_its_seed() -> None:

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.clouds.registry import CLOUDS
-from infra.schema.problems import without_prefix
-from infra.settings.loading import lay_over, load
-from infra.settings.model import Settings
-from offline.engine.stack_config import stack_config
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.schema.problems import without_prefix
+from slipway.infra.settings.loading import lay_over, load
+from slipway.infra.settings.model import Settings
+from slipway.offline.engine.stack_config import stack_config
 from tests.docs.commands import BLOCKS, NEW, commands, new
 from tests.docs.fences import Block
 from tests.support.checkout import ROOT

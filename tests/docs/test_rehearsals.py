@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from offline.rehearsal.state import LOCK
+from slipway.offline.rehearsal.state import LOCK
 from tests.docs.commands import new_clone, rehearses, run, typed_blocks
 from tests.docs.fences import Block
 

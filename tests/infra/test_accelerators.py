@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.accelerators import PLACE
+from slipway.infra.accelerators import PLACE
 from tests.support.checkout import ROOT
 
 FILES = {path.stem: tomllib.loads(path.read_text("utf-8")) for path in sorted((ROOT / PLACE).glob("*.toml"))}

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.existing.platforms import Emulator as ExistingEmulator
-from infra.program import declare
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
+from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
+from slipway.infra.program import declare
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 
 PIPELINE = '''
 from pydantic import Field
 
-from infra.pipelines.apps import AppDeclaration, AppSettings, KeptAppSettings, Metrics
-from infra.pipelines.contract import Pipeline, PipelineSettings, StepDeclaration, StepSettings
-from infra.pipelines.pods import Command, Probe
-from infra.schema.base import Model
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, KeptAppSettings, Metrics
+from slipway.infra.pipelines.contract import Pipeline, PipelineSettings, StepDeclaration, StepSettings
+from slipway.infra.pipelines.pods import Command, Probe
+from slipway.infra.schema.base import Model
 
 IMAGE = "example/page@sha256:" + "1" * 64
 

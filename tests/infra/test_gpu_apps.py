@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.gcp.emulator import Emulator
-from infra.program import declare
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
+from slipway.infra.clouds.gcp.emulator import Emulator
+from slipway.infra.program import declare
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
 from tests.support import gcp
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
@@ -81,7 +81,7 @@ def test_a_program_on_gpus_starts_with_the_libraries_that_its_image_lacks(folder
     (container,) = pod(recording, DEPLOYMENT, "ask")["containers"]
     assert container["command"] == ["python3"]
     before, custom = container["args"][: container["args"].index("--")], container["args"][-4:]
-    assert before[:3] == ["-m", "workloads.runtime.supplied", "--libraries"]
+    assert before[:3] == ["-m", "slipway.workloads.runtime.supplied", "--libraries"]
     assert before[3].startswith("/store/cuda/libraries/")
     assert before[4:] == ["--into", "/tmp/libraries", "--code", "/bundle/code"]
     assert custom == ["python", "ask.py", "--port", "8080"]
@@ -101,9 +101,9 @@ def test_a_program_on_gpus_starts_with_the_libraries_that_its_image_lacks(folder
 @pytest.mark.slow
 def test_a_notebook_on_gpus_has_them_too(folder: Path) -> None:
     (container,) = pod(run(folder, {"notes": ON_GPU}), STATEFUL_SET, "notes")["containers"]
-    assert container["args"][:2] == ["-m", "workloads.runtime.supplied"]
+    assert container["args"][:2] == ["-m", "slipway.workloads.runtime.supplied"]
     custom = container["args"][container["args"].index("--") + 1 :]
-    assert custom[:3] == ["python3", "-m", "workloads.apps.notebook.serve"]
+    assert custom[:3] == ["python3", "-m", "slipway.workloads.apps.notebook.serve"]
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_an_app_waits_for_its_gpus_as_a_step_does(folder: Path) -> None:
     assert {"cuda-libraries", "accelerator-gate-train", "devices-gate-dev", "store-gate-dev"} <= result
     gate = next(resource for resource in recording.of(JOB) if resource.name.startswith("accelerator"))
     (container,) = gate.inputs["spec"]["template"]["spec"]["containers"]
-    assert container["command"] == ["python", "-m", "workloads.gates.accelerator"]
+    assert container["command"] == ["python", "-m", "slipway.workloads.gates.accelerator"]
     assert any(argument.startswith("--libraries=/store/cuda/libraries/") for argument in container["args"])
 
 

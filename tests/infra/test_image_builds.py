@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws.emulator import Emulator as AwsEmulator
-from infra.clouds.existing.platforms import Emulator as ExistingEmulator
-from infra.clouds.gcp.emulator import Emulator as GcpEmulator
-from infra.program import ROOT, declare
-from infra.review.stack import JOB, Resource, Stack, at, mapping, mappings
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
-from offline.evaluated.pod_rules import breaches
-from offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET
-from offline.preview.build import image_remarks
-from offline.preview.differences import compare
+from slipway.infra.clouds.aws.emulator import Emulator as AwsEmulator
+from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
+from slipway.infra.clouds.gcp.emulator import Emulator as GcpEmulator
+from slipway.infra.program import declare
+from slipway.infra.review.stack import JOB, Resource, Stack, at, mapping, mappings
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
+from slipway.offline.evaluated.pod_rules import breaches
+from slipway.offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET
+from slipway.offline.preview.build import image_remarks
+from slipway.offline.preview.differences import compare
 from tests.support.aws_values import AWS
+from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP
 from tests.support.tree import write_tree

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws.emulator import Emulator as AwsEmulator
-from infra.clouds.existing.platforms import Emulator as ExistingEmulator
-from infra.clouds.gcp.emulator import Emulator as GcpEmulator
-from infra.emulator import Emulator
-from infra.kubernetes.ingress.login_proxy import image
-from infra.program import declare
-from infra.schema.ingress import IngressSettings, OidcSettings
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
+from slipway.infra.clouds.aws.emulator import Emulator as AwsEmulator
+from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
+from slipway.infra.clouds.gcp.emulator import Emulator as GcpEmulator
+from slipway.infra.emulator import Emulator
+from slipway.infra.kubernetes.ingress.login_proxy import image
+from slipway.infra.program import declare
+from slipway.infra.schema.ingress import IngressSettings, OidcSettings
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
 from tests.infra.test_apps import PIPELINE, STEPS
 from tests.support import aws, gcp
 from tests.support.checkout import ROOT

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.platform import Pool, RequestRules, Resources
+from slipway.infra.platform import Pool, RequestRules, Resources
 
 RULES = RequestRules(Resources(cpu=500, memory=512, ephemeral_storage=10), (1, 6.5))
 

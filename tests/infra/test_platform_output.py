@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.registry import emulators
-from infra.platform_output import PlatformFacts
-from infra.program import declare
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
-from infra.settings.model import Settings
+from slipway.infra.clouds.registry import emulators
+from slipway.infra.platform_output import PlatformFacts
+from slipway.infra.program import declare
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
 from tests.support import aws
 from tests.support.autopilot import STACK as AUTOPILOT
 from tests.support.recording import Recording, record, secret_inputs

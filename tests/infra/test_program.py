@@ -13,11 +13,12 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.clouds.existing.platforms import Emulator as ExistingEmulator
-from infra.program import ROOT, declare
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
-from infra.stack.configuration import configured
+from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
+from slipway.infra.program import declare
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
+from slipway.infra.stack.configuration import configured
+from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP
 
@@ -191,6 +192,9 @@ def test_the_cli_starts_the_whole_program() -> None:
 @pytest.mark.slow
 def test_a_cloud_that_a_stack_does_not_use_is_not_imported() -> None:
     """Google's SDK alone takes longer than all the rest of a preview."""
-    code = "import sys, infra.program, infra.clouds.existing; print([m for m in sys.modules if 'pulumi_gcp' in m])"
+    code = (
+        "import sys, slipway.infra.program, slipway.infra.clouds.existing; "
+        "print([m for m in sys.modules if 'pulumi_gcp' in m])"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"

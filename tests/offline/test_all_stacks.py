@@ -15,27 +15,27 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from infra.clouds.registry import reviews
-from infra.kubernetes.labels import NAME
-from infra.pipelines.discovery import supplements
-from infra.placed import CLUSTER_RUN, OWN_NAMES
-from infra.review.contract import Severity
-from infra.review.stack import JOB, Stack
-from offline.engine.stack_config import load_stack
-from offline.evaluated.model import Preview, document
-from offline.evaluated.operations import Replacing
-from offline.evaluated.timeline import JobDuration
-from offline.evaluation.decoding import EvaluatedStack
-from offline.preview.build import CLEAN, FINDINGS, NOT_EVALUATED, Options, build, exit_code
-from offline.preview.cli import WIDTH, Format, read_export
-from offline.preview.markdown import comment
-from offline.preview.revisions import Evaluations, check_out, evaluate_trees, stacks_of
-from offline.preview.terminal import show
+from slipway.infra.clouds.registry import reviews
+from slipway.infra.kubernetes.labels import NAME
+from slipway.infra.pipelines.discovery import supplements
+from slipway.infra.placed import CLUSTER_RUN, OWN_NAMES
+from slipway.infra.review.contract import Severity
+from slipway.infra.review.stack import JOB, Stack
+from slipway.offline.engine.stack_config import load_stack
+from slipway.offline.evaluated.model import Preview, document
+from slipway.offline.evaluated.operations import Replacing
+from slipway.offline.evaluated.timeline import JobDuration
+from slipway.offline.evaluation.decoding import EvaluatedStack
+from slipway.offline.preview.build import CLEAN, FINDINGS, NOT_EVALUATED, Options, build, exit_code
+from slipway.offline.preview.cli import WIDTH, Format, read_export
+from slipway.offline.preview.markdown import comment
+from slipway.offline.preview.revisions import Evaluations, check_out, evaluate_trees, stacks_of
+from slipway.offline.preview.terminal import show
+from slipway.tools.reference import pictures
 from tests.support.checkout import ROOT
 from tests.support.clones import LOCAL, committed, configure, edit
 from tests.support.exports import last_runs
 from tests.support.svg import parse
-from tools.reference import pictures
 
 pytestmark = pytest.mark.slow
 
@@ -200,7 +200,7 @@ def test_the_pictures_in_the_pages_show_the_stacks_as_they_are(
         return Evaluations(commented.base, {})
 
     monkeypatch.setattr(pictures, "evaluate_trees", evaluated)
-    assert pictures.main(["--check"]) == 0, "run: python -m tools.reference.pictures"
+    assert pictures.main(["--check"]) == 0, "run: python -m slipway.tools.reference.pictures"
     pages = pictures.FOLDER
     assert {path.stem for path in pages.glob("*.svg")} == set(commented.base)
     for name, each in commented.base.items():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offline.files import STALE_AFTER, check, write
+from slipway.offline.files import STALE_AFTER, check, write
 
 
 def test_a_file_is_replaced_with_the_folders_above_it(tmp_path: Path) -> None:

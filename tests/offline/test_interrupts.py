@@ -17,7 +17,7 @@ import signal, sys
 
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("typer", "pydantic", "pulumi", "yaml", "infra", "jinja2"):
+        if name in ("typer", "pydantic", "pulumi", "yaml", "slipway.infra", "jinja2"):
             sys.meta_path.remove(self)
             signal.raise_signal(signal.SIGINT)
 
@@ -29,7 +29,7 @@ import signal, sys, threading, time, weakref
 
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("typer", "pydantic", "pulumi", "yaml", "infra", "jinja2"):
+        if name in ("typer", "pydantic", "pulumi", "yaml", "slipway.infra", "jinja2"):
             sys.meta_path.remove(self)
             held = Interrupt()
             weakref.finalize(held, signal.raise_signal, signal.SIGINT)
@@ -43,7 +43,10 @@ sys.meta_path.insert(0, Interrupt())
 def commands() -> list[str]:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     # These import nothing but the standard library before they begin.
-    return sorted({*re.findall(r"-m ((?:offline|tools)[\w.]*)", text)} - {"tools.page_picture", "tools.progress"})
+    return sorted(
+        {*re.findall(r"-m (slipway\.(?:offline|tools)[\w.]*)", text)}
+        - {"slipway.tools.page_picture", "slipway.tools.progress"}
+    )
 
 
 def interrupted(command: str, how: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -54,7 +57,12 @@ def interrupted(command: str, how: str, folder: Path) -> subprocess.CompletedPro
 
 
 def test_commands_are_found() -> None:
-    assert {"offline.preview", "offline.rehearsal.demo", "tools.watch.logs", "tools.new"} <= set(commands())
+    assert {
+        "slipway.offline.preview",
+        "slipway.offline.rehearsal.demo",
+        "slipway.tools.watch.logs",
+        "slipway.tools.new",
+    } <= set(commands())
 
 
 @pytest.mark.parametrize("command", commands())
@@ -65,13 +73,21 @@ def test_interrupt_while_importing(command: str, tmp_path: Path) -> None:
 
 
 def test_interrupt_in_a_callback_of_an_import(tmp_path: Path) -> None:
-    done = interrupted("tools.watch", INTERRUPTS_CALLBACK, tmp_path)
+    done = interrupted("slipway.tools.watch", INTERRUPTS_CALLBACK, tmp_path)
 
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_interrupt_of_a_command_with_a_progress_line() -> None:
-    words = [sys.executable, "-m", "tools.progress", "setup", sys.executable, "-c", "import time; time.sleep(60)"]
+    words = [
+        sys.executable,
+        "-m",
+        "slipway.tools.progress",
+        "setup",
+        sys.executable,
+        "-c",
+        "import time; time.sleep(60)",
+    ]
     process = subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         time.sleep(1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from offline.rehearsal.cluster import cluster_objects
+from slipway.offline.rehearsal.cluster import cluster_objects
 
 PLURALS = {"NetworkPolicy": "networkpolicies", "StorageClass": "storageclasses"}
 CLUSTER_WIDE = {"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "StorageClass"}

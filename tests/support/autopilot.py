@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from infra.review.stack import Stack
+from slipway.infra.review.stack import Stack
 from tests.support.previewing import previewed
 from tests.support.stack_values import GONE
 

@@ -4,11 +4,11 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from infra.clouds.aws.emulator import Emulator as AwsEmulator
-from infra.clouds.aws.platforms import platforms
-from infra.platform import Platform
-from infra.settings.loading import load
-from infra.settings.model import Settings
+from slipway.infra.clouds.aws.emulator import Emulator as AwsEmulator
+from slipway.infra.clouds.aws.platforms import platforms
+from slipway.infra.platform import Platform
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
 from tests.support.cloud_stacks import declare_once, with_extra_pool
 from tests.support.recording import Recording
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from offline.rehearsal.session import ENVIRONMENTS
+from slipway.offline.rehearsal.session import ENVIRONMENTS
 from tests.support.tree import write_tree
 
 ROOT = Path(__file__).parents[2]
@@ -18,9 +18,9 @@ def copy_checkout(target: Path) -> Path:
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
     for name in filter(None, names):
-        if (ROOT / name).is_file():
+        if (ROOT / name).is_file() or (ROOT / name).is_symlink():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target / name)
+            shutil.copy2(ROOT / name, target / name, follow_symlinks=False)
     (target / ".venv").symlink_to(ROOT / ".venv")
     (target / ENVIRONMENTS).parent.mkdir()
     (target / ENVIRONMENTS).symlink_to(ROOT / ENVIRONMENTS)
@@ -30,7 +30,7 @@ def copy_checkout(target: Path) -> Path:
 def linked_checkout(target: Path, stacks: Mapping[str, Mapping[str, Any]]) -> Path:
     """The repository at ``target``, by links to its folders, with stacks of these settings in place of its own."""
     target.mkdir(exist_ok=True)
-    for name in ("infra", "offline", "workloads", "Pulumi.yaml"):
+    for name in ("infra", "offline", "slipway", "workloads", "Pulumi.yaml"):
         (target / name).symlink_to(ROOT / name)
     contents = {
         f"stacks/Pulumi.{name}.yaml": json.dumps({"config": {f"slipway:{key}": settings[key] for key in settings}})

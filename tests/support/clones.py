@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from infra.pipelines.images import DATA, IMAGES
+from slipway.infra.pipelines.images import DATA, IMAGES
+from slipway.tools import pin_images
 from tests.support.checkout import ROOT, copy_checkout
-from tools import pin_images
 
 GCP_DEV = "stacks/Pulumi.gcp-dev.yaml"
 LOCAL = "stacks/Pulumi.local.yaml"

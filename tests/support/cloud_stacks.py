@@ -6,10 +6,10 @@ from typing import Any
 
 import pulumi
 
-from infra.emulator import Emulator
-from infra.platform import Platform
-from infra.settings.loading import load
-from infra.settings.model import Settings
+from slipway.infra.emulator import Emulator
+from slipway.infra.platform import Platform
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
 from tests.support.recording import Recording, record
 
 Platforms = Mapping[str, Platform]

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from infra.platform import Resources
-from infra.review.contract import Review, reviewed
-from infra.review.facts import Charge, Price, Seconds, Source
-from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Resource, Stack
+from slipway.infra.platform import Resources
+from slipway.infra.review.contract import Review, reviewed
+from slipway.infra.review.facts import Charge, Price, Seconds, Source
+from slipway.infra.review.stack import KUBERNETES_PROVIDER, NodePool, Resource, Stack
 from tests.support.reviewing import declared
 
 TODAY = date(2026, 11, 21)

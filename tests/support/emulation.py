@@ -1,6 +1,6 @@
 """What every emulator of a cloud owes to the platforms that its package declares."""
 
-from infra.platform import Node
+from slipway.infra.platform import Node
 from tests.support.recording import Recording
 
 

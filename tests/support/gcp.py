@@ -4,10 +4,10 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from infra.clouds.gcp.emulator import Emulator as GcpEmulator
-from infra.clouds.gcp.platforms import platforms
-from infra.platform import Platform
-from infra.settings.model import Settings
+from slipway.infra.clouds.gcp.emulator import Emulator as GcpEmulator
+from slipway.infra.clouds.gcp.platforms import platforms
+from slipway.infra.platform import Platform
+from slipway.infra.settings.model import Settings
 from tests.support.cloud_stacks import declare_once, with_extra_pool
 from tests.support.recording import Recording
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pulumi
 
-from infra.kubernetes.gates import Gates
-from infra.kubernetes.job import declare
-from infra.kubernetes.results import Outputs
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.contract import PipelineSettings
-from infra.pipelines.discovery import DeclaredPipeline
-from infra.pipelines.results import SHOW
-from infra.placed import Step
-from infra.placement.placing import place
-from infra.platform import Pool, Store
+from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.results import Outputs
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.pipelines.contract import PipelineSettings
+from slipway.infra.pipelines.discovery import DeclaredPipeline
+from slipway.infra.pipelines.results import SHOW
+from slipway.infra.placed import Step
+from slipway.infra.placement.placing import place
+from slipway.infra.platform import Pool, Store
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform

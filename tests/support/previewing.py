@@ -6,19 +6,19 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from infra.clouds.registry import emulators
-from infra.kubernetes.review import REVIEW
-from infra.program import declare
-from infra.review.contract import reviewed
-from infra.review.stack import Stack
-from infra.schema.problems import PREFIX, without_prefix
-from infra.settings.loading import load
-from offline.engine.evaluate import evaluate
-from offline.engine.stack_config import stack_config
-from offline.evaluated.model import Finding
-from offline.evaluated.operations import compare_resources
-from offline.policies.changes import Change
-from offline.policies.check import check_change
+from slipway.infra.clouds.registry import emulators
+from slipway.infra.kubernetes.review import REVIEW
+from slipway.infra.program import declare
+from slipway.infra.review.contract import reviewed
+from slipway.infra.review.stack import Stack
+from slipway.infra.schema.problems import PREFIX, without_prefix
+from slipway.infra.settings.loading import load
+from slipway.offline.engine.evaluate import evaluate
+from slipway.offline.engine.stack_config import stack_config
+from slipway.offline.evaluated.model import Finding
+from slipway.offline.evaluated.operations import compare_resources
+from slipway.offline.policies.changes import Change
+from slipway.offline.policies.check import check_change
 from tests.support.checkout import ROOT
 from tests.support.reviewing import REVIEWS
 from tests.support.stack_values import changed, other_stacks

@@ -13,11 +13,11 @@ import pulumi
 from google.protobuf import struct_pb2
 from pulumi.output import Unknown
 
-from infra.emulator import Emulator
-from infra.review.stack import Resource, Secret
-from offline.engine.evaluate import evaluate
-from offline.engine.monitor import Evaluation, EvaluationError, Hooks, NoStore, Observer
-from offline.engine.provider_outputs import is_marked
+from slipway.infra.emulator import Emulator
+from slipway.infra.review.stack import Resource, Secret
+from slipway.offline.engine.evaluate import evaluate
+from slipway.offline.engine.monitor import Evaluation, EvaluationError, Hooks, NoStore, Observer
+from slipway.offline.engine.provider_outputs import is_marked
 
 PROJECT = "slipway"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from infra.schema.problems import Problem, SettingsError
-from infra.settings.loading import load
+from slipway.infra.schema.problems import Problem, SettingsError
+from slipway.infra.settings.loading import load
 from tests.support.stack_values import changed
 
 Case = tuple[dict[str, Any], str, str, str]

@@ -14,11 +14,11 @@ import psutil
 import yaml
 from rich.console import Console
 
-from infra.program import declare
-from offline.rehearsal.engine import Engine
-from offline.rehearsal.output.outcome import Options, Outcome
-from offline.rehearsal.session import Session, configure
-from offline.rehearsal.state import JobRecord, Phase, ServiceRecord
+from slipway.infra.program import declare
+from slipway.offline.rehearsal.engine import Engine
+from slipway.offline.rehearsal.output.outcome import Options, Outcome
+from slipway.offline.rehearsal.session import Session, configure
+from slipway.offline.rehearsal.state import JobRecord, Phase, ServiceRecord
 from tests.support.checkout import ROOT
 from tests.support.tree import write_tree
 

@@ -1,12 +1,12 @@
-"""A place to run that no cloud knows: what tests of the parts above `infra.platform` declare Jobs on."""
+"""A place to run that no cloud knows: what tests of the parts above `slipway.infra.platform` declare Jobs on."""
 
 from collections.abc import Sequence
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.placed import Step
-from infra.platform import Claim, Platform, Pool, Resources, Store, Taint
+from slipway.infra.placed import Step
+from slipway.infra.platform import Claim, Platform, Pool, Resources, Store, Taint
 
 GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
 

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offline.picture.svg import STYLES
+from slipway.offline.picture.svg import STYLES
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 

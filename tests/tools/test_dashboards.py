@@ -13,14 +13,14 @@ from typing import Any
 import promql_parser
 import pytest
 
-from infra.clouds.gcp.platforms import converted
-from infra.kubernetes.metrics.exporters import COUNTERS
-from offline.rehearsal.machine.processes import free_ports
-from tools import dashboards
-from tools.dashboards import DASHBOARDS, FOLDER, NAMESPACE, grafana
-from workloads.apps.page.middleware import Metrics
-from workloads.runtime.usage.figures import MIB, Gpu, Usage
-from workloads.runtime.usage.measure import METRICS, serve, text
+from slipway.infra.clouds.gcp.platforms import converted
+from slipway.infra.kubernetes.metrics.exporters import COUNTERS
+from slipway.offline.rehearsal.machine.processes import free_ports
+from slipway.tools import dashboards
+from slipway.tools.dashboards import DASHBOARDS, FOLDER, NAMESPACE, grafana
+from slipway.workloads.apps.page.middleware import Metrics
+from slipway.workloads.runtime.usage.figures import MIB, Gpu, Usage
+from slipway.workloads.runtime.usage.measure import METRICS, serve, text
 
 SERVING = {
     ":tensorflow:serving:request_count": {"model_name", "status"},

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.api_server import ApiServer
-from infra.clouds.existing import doctor
-from infra.clouds.existing.settings import ExistingCluster, PvcStore, S3CompatibleStore
-from infra.kubernetes.labels import INSTANCE, PART_OF
-from infra.review.facts import Observation, State
-from infra.review.stack import Resource, Stack
-from infra.schema.base import StoreSettings
-from infra.schema.request import Request
+from slipway.infra.api_server import ApiServer
+from slipway.infra.clouds.existing import doctor
+from slipway.infra.clouds.existing.settings import ExistingCluster, PvcStore, S3CompatibleStore
+from slipway.infra.kubernetes.labels import INSTANCE, PART_OF
+from slipway.infra.review.facts import Observation, State
+from slipway.infra.review.stack import Resource, Stack
+from slipway.infra.schema.base import StoreSettings
+from slipway.infra.schema.request import Request
+from slipway.tools.doctor import cluster
 from tests.support.api_server import Cluster, kubeconfig
-from tools.doctor import cluster
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 PROVIDER = "urn:pulumi:dev::slipway::pulumi:providers:kubernetes::here"

@@ -12,15 +12,15 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from infra.review.stack import Resource, Stack
+from slipway.infra.review.stack import Resource, Stack
+from slipway.tools.history import __main__ as command
+from slipway.tools.history import live
+from slipway.tools.history.comparison import Difference, History, HistoryError, compare, pairs
+from slipway.tools.history.live import rehearsed
+from slipway.tools.watch.plan import Expected, Plan, PlanError
 from tests.support.rehearsing import SMALL, pipeline_folder, rehearse_file, stack_file
 from tests.support.stores import add_result
 from tests.tools.test_show import KUBECTL, READER
-from tools.history import __main__ as command
-from tools.history import live
-from tools.history.comparison import Difference, History, HistoryError, compare, pairs
-from tools.history.live import rehearsed
-from tools.watch.plan import Expected, Plan, PlanError
 
 TRAIN = """
 import json, pathlib, sys

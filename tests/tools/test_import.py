@@ -12,16 +12,16 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.pipelines.discovery import ROOT
-from infra.pipelines.file.reading import Folder
-from infra.pipelines.file.reading import read as read_pipeline
-from tools.importing.__main__ import main
-from tools.importing.conversion import STEP, Imported, convert
-from tools.importing.document import rules
-from tools.importing.folder import draft
-from tools.importing.manifest import read
-from tools.new.writing import Draft, RefusedError
-from tools.reference import imports
+from slipway.infra.pipelines.file.reading import Folder
+from slipway.infra.pipelines.file.reading import read as read_pipeline
+from slipway.tools.importing.__main__ import main
+from slipway.tools.importing.conversion import STEP, Imported, convert
+from slipway.tools.importing.document import rules
+from slipway.tools.importing.folder import draft
+from slipway.tools.importing.manifest import read
+from slipway.tools.new.writing import Draft, RefusedError
+from slipway.tools.reference import imports
+from tests.support.checkout import ROOT
 
 STUDY = """
 apiVersion: kubeflow.org/v1

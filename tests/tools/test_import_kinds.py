@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from infra.pipelines.file.reading import Folder
-from infra.pipelines.file.reading import read as read_pipeline
-from tools.importing.conversion import STARTER, STEP, Imported, convert
-from tools.importing.folder import draft
-from tools.importing.manifest import read
-from tools.importing.variables import SET
-from tools.new.writing import RefusedError
-from workloads.runtime.nodes import work
-from workloads.runtime.nodes.group import Address
+from slipway.infra.pipelines.file.reading import Folder
+from slipway.infra.pipelines.file.reading import read as read_pipeline
+from slipway.tools.importing.conversion import STARTER, STEP, Imported, convert
+from slipway.tools.importing.folder import draft
+from slipway.tools.importing.manifest import read
+from slipway.tools.importing.variables import SET
+from slipway.tools.new.writing import RefusedError
+from slipway.workloads.runtime.nodes import work
+from slipway.workloads.runtime.nodes.group import Address
 
 DIGEST = "sha256:" + "c" * 64
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from offline.rehearsal.machine import boxes
+from slipway.offline.rehearsal.machine import boxes
+from slipway.tools.importing.conversion import convert
+from slipway.tools.importing.folder import draft
+from slipway.tools.importing.manifest import read
 from tests.support.rehearsing import SMALL, rehearse_file, several_nodes, stack_file
 from tests.support.tree import write_tree
-from tools.importing.conversion import convert
-from tools.importing.folder import draft
-from tools.importing.manifest import read
 
 pytestmark = pytest.mark.slow
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.pipelines.discovery import ROOT, WORKLOADS
-from infra.pipelines.file.reading import Folder, read
-from infra.schema.request import CPU_POOL, GPU_POOL
-from tests.support.checkout import copy_checkout
-from tools.new.stack import draft as draft_of_a_stack
-from tools.new.stack import most_needed, on_cpus, on_gpus, section
-from tools.new.writing import RefusedError, draft, write
+from slipway.infra.pipelines.discovery import WORKLOADS
+from slipway.infra.pipelines.file.reading import Folder, read
+from slipway.infra.schema.request import CPU_POOL, GPU_POOL
+from slipway.tools.new.stack import draft as draft_of_a_stack
+from slipway.tools.new.stack import most_needed, on_cpus, on_gpus, section
+from slipway.tools.new.writing import RefusedError, draft, write
+from tests.support.checkout import ROOT, copy_checkout
 
 NAME = "made-by-tests"
 """A pipeline that no copy of this repository has."""
@@ -138,7 +138,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make(copy: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [ROOT / ".venv/bin/python", "-m", "tools.new", "--example=mnist", *options]
+    command = [ROOT / ".venv/bin/python", "-m", "slipway.tools.new", "--example=mnist", *options]
     return subprocess.run(command, cwd=copy, check=False, capture_output=True, text=True)
 
 

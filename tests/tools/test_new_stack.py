@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.accelerators import accelerators
-from infra.clouds.aws.catalogue import regions as aws_regions
-from infra.clouds.gcp.catalogue import regions as gcp_regions
-from infra.pipelines.discovery import pipeline_names
-from infra.schema.problems import without_prefix
-from infra.schema.secret_values import MASK
-from infra.settings.loading import load
-from infra.settings.model import Settings
+from slipway.infra.accelerators import accelerators
+from slipway.infra.clouds.aws.catalogue import regions as aws_regions
+from slipway.infra.clouds.gcp.catalogue import regions as gcp_regions
+from slipway.infra.pipelines.discovery import pipeline_names
+from slipway.infra.schema.problems import without_prefix
+from slipway.infra.schema.secret_values import MASK
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
+from slipway.tools.new.stack import PLACES, draft
+from slipway.tools.new.writing import Draft, RefusedError
 from tests.infra.pipelines.days import DAYS, SECTION, written
 from tests.support.checkout import ROOT, copy_checkout
-from tools.new.stack import PLACES, draft
-from tools.new.writing import Draft, RefusedError
 
 NAME = "made-by-tests"
 """A stack that no copy of this repository has."""
@@ -97,7 +97,7 @@ def test_the_stacks_preview_without_findings_that_the_shipped_ones_do_not_have(t
         made = drafted(cloud, name, GPU="nvidia-l4")
         (copy / made.target.relative_to(ROOT)).write_text(str(made.files), encoding="utf-8")
     stacks = [word for name in [*names.values(), "gcp-dev"] for word in ("--stack", name)]
-    command = [ROOT / ".venv/bin/python", "-m", "offline.preview", "--format", "json", *stacks]
+    command = [ROOT / ".venv/bin/python", "-m", "slipway.offline.preview", "--format", "json", *stacks]
     done = subprocess.run(command, cwd=copy, check=True, capture_output=True, text=True)
     found = {stack["stack"]: stack["findings"] for stack in json.loads(done.stdout)["stacks"]}
     rules = {name: sorted({finding["policy"] for finding in each}) for name, each in found.items()}
@@ -200,7 +200,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(copy: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [ROOT / ".venv/bin/python", "-m", "tools.new", "--example=mnist", *options]
+    command = [ROOT / ".venv/bin/python", "-m", "slipway.tools.new", "--example=mnist", *options]
     return subprocess.run(command, cwd=copy, check=False, capture_output=True, text=True)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from tools.page_picture import write
+from slipway.tools.page_picture import write
 
 GREEN = (18, 160, 102)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.pipelines.images import DATA, IMAGES, read
-from tools.pin_images import main, with_registry, write
+from slipway.infra.pipelines.images import DATA, IMAGES, read
+from slipway.tools.pin_images import main, with_registry, write
 
 DIGEST = f"sha256:{'ab' * 32}"
 OTHER = f"sha256:{'cd' * 32}"

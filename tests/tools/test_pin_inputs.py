@@ -9,16 +9,16 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from infra.clouds.contract import ListingError, StoredObject
-from infra.clouds.gcp import google_api
-from infra.review.facts import State
-from infra.review.stack import mapping
-from infra.schema.yaml_files import read_yaml
-from offline.engine.stack_config import load_stack
+from slipway.infra.clouds.contract import ListingError, StoredObject
+from slipway.infra.clouds.gcp import google_api
+from slipway.infra.review.facts import State
+from slipway.infra.review.stack import mapping
+from slipway.infra.schema.yaml_files import read_yaml
+from slipway.offline.engine.stack_config import load_stack
+from slipway.tools import pin_inputs, pulumi_cli
+from slipway.tools.doctor import inputs as doctor
 from tests.support.gcp import BASE
 from tests.tools.test_transfer import GATE, answer, machine
-from tools import pin_inputs, pulumi_cli
-from tools.doctor import inputs as doctor
 
 __all__ = ["machine"]
 

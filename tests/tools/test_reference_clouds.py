@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.program import ROOT
-from offline.engine.stack_config import stack_config
-from tests.support.checkout import copy_checkout
-from tools.reference import clouds, shipped
-from tools.reference.clouds import Comparison, compare, comparisons, page
+from slipway.offline.engine.stack_config import stack_config
+from slipway.tools.reference import clouds, shipped
+from slipway.tools.reference.clouds import Comparison, compare, comparisons, page
+from tests.support.checkout import ROOT, copy_checkout
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +44,7 @@ def test_every_step_and_service_is_compared_in_every_stack(found: list[Compariso
 
 @pytest.mark.slow
 def test_the_page_shows_todays_differences(found: list[Comparison]) -> None:
-    assert clouds.PAGE.read_text(encoding="utf-8") == page(found), "run: python -m tools.reference.clouds"
+    assert clouds.PAGE.read_text(encoding="utf-8") == page(found), "run: python -m slipway.tools.reference.clouds"
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """The page of what changes do to what is there, which is written from the data of previews."""
 
-from infra.clouds.registry import CLOUDS
-from tools.reference import updates
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.tools.reference import updates
 
 ROWS = [line for line in updates.PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
 

@@ -20,14 +20,14 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import requests
 
-from infra.accelerators import PLACE
-from infra.clouds.aws import catalogue
-from infra.clouds.aws import doctor as aws
-from infra.clouds.gcp import doctor as gcp
-from infra.clouds.gcp import google_api
-from infra.review.tables import price_table
+from slipway.infra.accelerators import PLACE
+from slipway.infra.clouds.aws import catalogue
+from slipway.infra.clouds.aws import doctor as aws
+from slipway.infra.clouds.gcp import doctor as gcp
+from slipway.infra.clouds.gcp import google_api
+from slipway.infra.review.tables import price_table
+from slipway.tools import refresh_prices
 from tests.support.checkout import ROOT
-from tools import refresh_prices
 
 T4 = Path(f"{PLACE}/nvidia-tesla-t4.toml")
 AWS_PRICES, GCP_PRICES = (Path(f"infra/clouds/{cloud}/data/prices.toml") for cloud in ("aws", "gcp"))

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.api_server import ApiServer
+from slipway.infra.api_server import ApiServer
+from slipway.tools.runs import Namespace, RunError
 from tests.support.api_server import kubeconfig
 from tests.workloads.json_server import serving
-from tools.runs import Namespace, RunError
 
 JOBS = "/apis/batch/v1/namespaces/slipway/jobs"
 

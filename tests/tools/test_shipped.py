@@ -2,11 +2,11 @@
 
 import re
 
-from infra.pipelines.discovery import pipeline_names
-from offline.engine.stack_config import stack_names
+from slipway.infra.pipelines.discovery import pipeline_names
+from slipway.offline.engine.stack_config import stack_names
+from slipway.tools.reference import shipped
+from slipway.tools.reference.settings import page
 from tests.support.checkout import ROOT
-from tools.reference import shipped
-from tools.reference.settings import page
 
 
 def test_all_that_ships_is_there() -> None:

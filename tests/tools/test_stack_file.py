@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.schema.yaml_files import ConfigError, read_yaml
-from tools.stack_file import change
+from slipway.infra.schema.yaml_files import ConfigError, read_yaml
+from slipway.tools.stack_file import change
 
 KEYS = ("config", "slipway:pipelines", "vision", "inputs")
 DIGEST = "1e" + "0" * 62  # A number, if it stood without quotes.

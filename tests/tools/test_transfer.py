@@ -18,13 +18,13 @@ import typer
 from botocore.stub import Stubber
 from typer.testing import CliRunner, Result
 
-from infra.clouds.aws import doctor
-from infra.clouds.contract import StoredObject
-from infra.clouds.gcp import google_api
+from slipway.infra.clouds.aws import doctor
+from slipway.infra.clouds.contract import StoredObject
+from slipway.infra.clouds.gcp import google_api
+from slipway.tools import pulumi_cli
+from slipway.tools.transfer import __main__ as command
+from slipway.tools.transfer.buckets import bucket_of
 from tests.tools.test_show import KUBECTL, READER
-from tools import pulumi_cli
-from tools.transfer import __main__ as command
-from tools.transfer.buckets import bucket_of
 
 GATE = {
     "urn": "urn:pulumi:local::slipway::kubernetes:batch/v1:Job::store-gate-local",

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from offline.rehearsal.machine.processes import LOOPBACK, free_ports
+from slipway.offline.rehearsal.machine.processes import LOOPBACK, free_ports
+from slipway.workloads.runtime.nodes import collectives
 from tests.workloads.steps import start_loaded
-from workloads.runtime.nodes import collectives
 
 
 def addresses(count: int) -> list[str]:

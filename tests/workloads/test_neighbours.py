@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.pipelines.contract import PipelineSettings
-from infra.pipelines.discovery import apps_of, declared_steps, pipeline
-from offline.rehearsal.machine.processes import free_ports
+from slipway.infra.pipelines.contract import PipelineSettings
+from slipway.infra.pipelines.discovery import apps_of, declared_steps, pipeline
+from slipway.offline.rehearsal.machine.processes import free_ports
 from tests.support.checkout import ROOT
 from tests.workloads.steps import run
 

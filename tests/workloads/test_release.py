@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from slipway.workloads.runtime.exits import StepError
+from slipway.workloads.schedule import release, run
 from tests.workloads.json_server import serving
-from workloads.runtime.exits import StepError
-from workloads.schedule import release, run
 
 JOBS = "/apis/batch/v1/namespaces/slipway/jobs/"
 MAPS = "/api/v1/namespaces/slipway/configmaps/"

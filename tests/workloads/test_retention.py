@@ -12,11 +12,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from workloads.runtime import history
-from workloads.runtime.history import Result
-from workloads.runtime.store import MANIFEST, Manifest, digest_of, whole
-from workloads.schedule import retention
-from workloads.schedule.retention import LEAST, Rule, main
+from slipway.workloads.runtime import history
+from slipway.workloads.runtime.history import Result
+from slipway.workloads.runtime.store import MANIFEST, Manifest, digest_of, whole
+from slipway.workloads.schedule import retention
+from slipway.workloads.schedule.retention import LEAST, Rule, main
 
 STEPS = ("prepare", "train", "predict")
 NOW = time.time()

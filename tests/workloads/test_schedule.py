@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from slipway.workloads.runtime.exits import StepError
+from slipway.workloads.schedule import run
 from tests.workloads.json_server import serving
-from workloads.runtime.exits import StepError
-from workloads.schedule import run
 
 JOBS = "/apis/batch/v1/namespaces/slipway/jobs"
 CONFIG_MAP = "/api/v1/namespaces/slipway/configmaps/churn-schedule"

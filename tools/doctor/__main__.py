@@ -1,19 +1,17 @@
-"""The command line: ``python -m tools.doctor --stack gcp-dev``, for `make doctor STACK=gcp-dev`."""
+"""The command line: ``python -m slipway.tools.doctor --stack gcp-dev``, for `make doctor STACK=gcp-dev`."""
 
 import logging
 import sys
 import warnings
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from infra.review.facts import State
-from tools.doctor.examination import document, examine, show
-
-ROOT = Path(__file__).resolve().parents[2]
+from slipway.infra.places import PROJECT
+from slipway.infra.review.facts import State
+from slipway.tools.doctor.examination import document, examine, show
 
 WIDTH = 100
 """Columns of output that does not go to a terminal."""
@@ -38,7 +36,7 @@ def main(
     # What libraries say beside their errors would stand between the tables, which tell it all.
     logging.disable()
     warnings.simplefilter("ignore")
-    examined = examine(ROOT, stack or ())
+    examined = examine(PROJECT, stack or ())
     if format is Format.JSON:
         sys.stdout.write(document(examined))
     else:
@@ -51,4 +49,4 @@ if __name__ == "__main__":
     # Typer's own tracebacks print the values of variables.
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(main)
-    app(prog_name="python -m tools.doctor")
+    app(prog_name="python -m slipway.tools.doctor")

@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from infra.api_server import ApiServer, UnreachableError, UnreadableError
-from infra.charts import charts
-from infra.kubernetes.labels import INSTANCE, PART_OF
-from infra.kubernetes.workspace import KUEUE_API
-from infra.review.facts import Observation, Probe, fine, unknown, wrong
-from infra.review.stack import Resource, Stack, mapping, text
-from tools.pulumi_cli import CliError, unfinished_jobs
+from slipway.infra.api_server import ApiServer, UnreachableError, UnreadableError
+from slipway.infra.charts import charts
+from slipway.infra.kubernetes.labels import INSTANCE, PART_OF
+from slipway.infra.kubernetes.workspace import KUEUE_API
+from slipway.infra.review.facts import Observation, Probe, fine, unknown, wrong
+from slipway.infra.review.stack import Resource, Stack, mapping, text
+from slipway.tools.pulumi_cli import CliError, unfinished_jobs
 
 OLDEST, NEWEST = 29, 36
 """Minor versions of Kubernetes: the oldest that has all that is declared (Jobs' ``podReplacementPolicy`` is on

@@ -15,22 +15,22 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from infra.clouds.registry import CLOUDS
-from infra.platform_output import OUTPUT
-from infra.program import declare
-from infra.review.facts import STACK, Observation, Probe, State, fine, unknown, wrong
-from infra.review.stack import mapping
-from infra.schema.problems import SettingsError, without_prefix
-from infra.settings.loading import clouds_of
-from infra.settings.model import Settings
-from infra.settings.pipelines import unread
-from offline.engine.evaluate import load_with_placeholders
-from offline.engine.other_stacks import OtherStacks
-from offline.engine.stack_config import ConfigError, Reference, load_stack, references
-from offline.evaluation.decoding import EvaluatedStack, FailedEvaluation
-from offline.preview.revisions import evaluate_trees
-from tools import pulumi_cli
-from tools.doctor import cluster, inputs, machine
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.platform_output import OUTPUT
+from slipway.infra.program import declare
+from slipway.infra.review.facts import STACK, Observation, Probe, State, fine, unknown, wrong
+from slipway.infra.review.stack import mapping
+from slipway.infra.schema.problems import SettingsError, without_prefix
+from slipway.infra.settings.loading import clouds_of
+from slipway.infra.settings.model import Settings
+from slipway.infra.settings.pipelines import unread
+from slipway.offline.engine.evaluate import load_with_placeholders
+from slipway.offline.engine.other_stacks import OtherStacks
+from slipway.offline.engine.stack_config import ConfigError, Reference, load_stack, references
+from slipway.offline.evaluation.decoding import EvaluatedStack, FailedEvaluation
+from slipway.offline.preview.revisions import evaluate_trees
+from slipway.tools import pulumi_cli
+from slipway.tools.doctor import cluster, inputs, machine
 
 FILE = "stack file"
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from infra.clouds.contract import ListingError
-from infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
-from infra.schema.names import short_digest
-from offline.evaluated.phrasing import many
-from tools.pin_inputs import FAILURES, Listings, PipelineInput, digest, inputs_of
+from slipway.infra.clouds.contract import ListingError
+from slipway.infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
+from slipway.infra.schema.names import short_digest
+from slipway.offline.evaluated.phrasing import many
+from slipway.tools.pin_inputs import FAILURES, Listings, PipelineInput, digest, inputs_of
 
 PIN = f"make pin-inputs STACK={STACK}"
 CHECK = f"{PIN} CHECK=1"

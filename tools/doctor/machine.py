@@ -13,10 +13,10 @@ from typing import Any
 import yaml
 from packaging.requirements import InvalidRequirement, Requirement
 
-from infra.review.facts import STACK, Observation, State, fine, unknown, wrong
-from infra.review.stack import mapping, mappings, text
-from tools import pulumi_cli
-from tools.pulumi_cli import CliError
+from slipway.infra.review.facts import STACK, Observation, State, fine, unknown, wrong
+from slipway.infra.review.stack import mapping, mappings, text
+from slipway.tools import pulumi_cli
+from slipway.tools.pulumi_cli import CliError
 
 CLI, LANGUAGE, PACKAGES = "Pulumi CLI", "Pulumi's Python host", "Python packages"
 

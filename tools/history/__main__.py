@@ -4,19 +4,17 @@ import contextlib
 import sys
 import time
 from collections.abc import Generator
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from tools.history.comparison import History, HistoryError
-from tools.history.listing import print_comparison, print_retention, print_runs
-from tools.history.live import history_of, rehearsed
-from workloads.runtime.exits import StepError
-
-ROOT = Path(__file__).resolve().parents[2]
+from slipway.infra.places import PROJECT
+from slipway.tools.history.comparison import History, HistoryError
+from slipway.tools.history.listing import print_comparison, print_retention, print_runs
+from slipway.tools.history.live import history_of, rehearsed
+from slipway.workloads.runtime.exits import StepError
 
 RUNS, COMPARE, RETENTION = "runs", "compare", "retention"
 
@@ -52,13 +50,13 @@ def main(
 @contextlib.contextmanager
 def _history(stack: str, *, rehearsal: bool) -> Generator[History]:
     if rehearsal:
-        yield rehearsed(ROOT / "build" / "rehearsal" / stack, stack, ROOT)
+        yield rehearsed(PROJECT / "build" / "rehearsal" / stack, stack, PROJECT)
         return
-    with history_of(stack, ROOT) as history:
+    with history_of(stack, PROJECT) as history:
         yield history
 
 
 if __name__ == "__main__":
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(main)
-    app(prog_name="python -m tools.history")
+    app(prog_name="python -m slipway.tools.history")

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from infra.review.stack import mapping, mappings, strings, text, texts
-from workloads.runtime.history import Result, inputs, numbers
-from workloads.schedule.retention import Rule
+from slipway.infra.review.stack import mapping, mappings, strings, text, texts
+from slipway.workloads.runtime.history import Result, inputs, numbers
+from slipway.workloads.schedule.retention import Rule
 
 DIGITS = 10
 """Characters of a commit and of a digest that are shown."""

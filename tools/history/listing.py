@@ -6,9 +6,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tools.history.comparison import History, HistoryError, commit, compare, number, pairs, parameters, price, when
-from workloads.runtime.history import Result
-from workloads.schedule.retention import describe, make_plan
+from slipway.tools.history.comparison import (
+    History,
+    HistoryError,
+    commit,
+    compare,
+    number,
+    pairs,
+    parameters,
+    price,
+    when,
+)
+from slipway.workloads.runtime.history import Result
+from slipway.workloads.schedule.retention import describe, make_plan
 
 NEWEST = 10
 """Results of each step that are listed where nobody names a step."""

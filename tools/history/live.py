@@ -19,17 +19,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from infra.kubernetes.labels import COMPONENT, NAME, RESULTS_ANNOTATION, RUN_ANNOTATION
-from infra.pipelines.apps import NEWEST
-from infra.placed import STORE_GATE
-from infra.review.stack import JOB, KUBERNETES_PROVIDER, Properties, Stack, at, mapping, mappings, strings, text
-from infra.settings.pipelines import KEY
-from tools import pulumi_cli
-from tools.history.comparison import History, HistoryError
-from tools.show import Described, ShowError, reader_pod
-from tools.watch.plan import Expected, PlanError, evaluate, plan_of
-from workloads.runtime.history import Result, results
-from workloads.schedule.retention import Rule
+from slipway.infra.kubernetes.labels import COMPONENT, NAME, RESULTS_ANNOTATION, RUN_ANNOTATION
+from slipway.infra.pipelines.apps import NEWEST
+from slipway.infra.placed import STORE_GATE
+from slipway.infra.review.stack import (
+    JOB,
+    KUBERNETES_PROVIDER,
+    Properties,
+    Stack,
+    at,
+    mapping,
+    mappings,
+    strings,
+    text,
+)
+from slipway.infra.settings.pipelines import KEY
+from slipway.tools import pulumi_cli
+from slipway.tools.history.comparison import History, HistoryError
+from slipway.tools.show import Described, ShowError, reader_pod
+from slipway.tools.watch.plan import Expected, PlanError, evaluate, plan_of
+from slipway.workloads.runtime.history import Result, results
+from slipway.workloads.schedule.retention import Rule
 
 COPY = """
 cd "$1" || exit 1

@@ -1,17 +1,17 @@
-"""The command line: ``python -m tools.importing tfjob.yaml``, for `make import MANIFEST=…`."""
+"""The command line: ``python -m slipway.tools.importing tfjob.yaml``, for `make import MANIFEST=…`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from infra.pipelines.discovery import ROOT
-from infra.schema.problems import Problem
-from tools.importing.conversion import convert
-from tools.importing.document import OPTION
-from tools.importing.folder import draft
-from tools.importing.manifest import read
-from tools.new.writing import Draft, RefusedError, carry_out
+from slipway.infra.places import PROJECT
+from slipway.infra.schema.problems import Problem
+from slipway.tools.importing.conversion import convert
+from slipway.tools.importing.document import OPTION
+from slipway.tools.importing.folder import draft
+from slipway.tools.importing.manifest import read
+from slipway.tools.new.writing import Draft, RefusedError, carry_out
 
 
 def main(
@@ -32,11 +32,11 @@ def main(
         document = read(Path(manifest).expanduser())
         return draft(document, convert(document), name, Path(code).expanduser() if code else None)
 
-    carry_out(make, ROOT)
+    carry_out(make, PROJECT)
 
 
 if __name__ == "__main__":
     # Typer's own tracebacks print the values of variables.
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(main)
-    app(prog_name="python -m tools.importing")
+    app(prog_name="python -m slipway.tools.importing")

@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from infra.pipelines.contract import literal
-from infra.pipelines.file.shape import SECTION_KEYS
-from infra.pipelines.mounts import covers, path_problem
-from infra.platform import GPU_RESOURCE
-from infra.review.stack import items, mapping, mappings
-from infra.schema.names import REFERENCE
-from infra.schema.problems import Problem
-from infra.schema.quantities import cpu_millicores, size_in_bytes
-from tools.importing.document import ANY_DEPTH, Place, path_text, rule_of, value_at
-from tools.importing.kinds import CRON_JOB, kinds
-from tools.importing.manifest import Manifest
-from tools.importing.pods import Replica, job_place, program_container
-from tools.importing.refusals import problems
-from tools.importing.variables import (
+from slipway.infra.pipelines.contract import literal
+from slipway.infra.pipelines.file.shape import SECTION_KEYS
+from slipway.infra.pipelines.mounts import covers, path_problem
+from slipway.infra.platform import GPU_RESOURCE
+from slipway.infra.review.stack import items, mapping, mappings
+from slipway.infra.schema.names import REFERENCE
+from slipway.infra.schema.problems import Problem
+from slipway.infra.schema.quantities import cpu_millicores, size_in_bytes
+from slipway.tools.importing.document import ANY_DEPTH, Place, path_text, rule_of, value_at
+from slipway.tools.importing.kinds import CRON_JOB, kinds
+from slipway.tools.importing.manifest import Manifest
+from slipway.tools.importing.pods import Replica, job_place, program_container
+from slipway.tools.importing.refusals import problems
+from slipway.tools.importing.variables import (
     ENDPOINT,
     INDEX,
     INDEX_VARIABLE,
@@ -29,8 +29,8 @@ from tools.importing.variables import (
     host_problems,
     replace_hosts,
 )
-from tools.importing.volumes import Mount, carry, lost_problems, mounts, path_pattern
-from tools.new.writing import RefusedError
+from slipway.tools.importing.volumes import Mount, carry, lost_problems, mounts, path_pattern
+from slipway.tools.new.writing import RefusedError
 
 STEP = "train"
 """The name of the step that a training becomes."""

@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from infra.review.stack import items, mapping
-from infra.schema.problems import Problem
-from tools.new.writing import RefusedError
+from slipway.infra.review.stack import items, mapping
+from slipway.infra.schema.problems import Problem
+from slipway.tools.new.writing import RefusedError
 
 OPTION = "MANIFEST"
 """The option of `make import` that names the manifest."""

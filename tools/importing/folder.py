@@ -9,13 +9,14 @@ from pathlib import Path
 import jinja2
 import yaml
 
-from infra.kubernetes.bundle import left_out
-from infra.pipelines.discovery import ROOT, WORKLOADS
-from infra.schema.problems import Problem
-from infra.settings.checks.pipelines import section_name_findings
-from tools.importing.conversion import STARTER, STEP, Imported, Note, jax_notes
-from tools.importing.manifest import Manifest
-from tools.new.writing import Draft, RefusedError, name_clashes
+from slipway.infra.kubernetes.bundle import left_out
+from slipway.infra.pipelines.discovery import WORKLOADS
+from slipway.infra.places import PROJECT
+from slipway.infra.schema.problems import Problem
+from slipway.infra.settings.checks.pipelines import section_name_findings
+from slipway.tools.importing.conversion import STARTER, STEP, Imported, Note, jax_notes
+from slipway.tools.importing.manifest import Manifest
+from slipway.tools.new.writing import Draft, RefusedError, name_clashes
 
 TEMPLATE = Path(__file__).parent / "data" / "start.py.j2"
 
@@ -31,12 +32,12 @@ MOST_BYTES = 2**20
 def draft(manifest: Manifest, imported: Imported, name: str, code: Path | None) -> Draft:
     """The folder ``workloads/<name>`` with the pipeline and its program. Raises RefusedError."""
     name = name or re.sub(r"[^a-z0-9-]+", "-", manifest.name.lower()).strip("-") or "imported"
-    target = ROOT / WORKLOADS / name
+    target = PROJECT / WORKLOADS / name
     problems = [
         Problem("NAME", name, finding.reason, finding.fix.partition(", and write")[0])
         for finding in section_name_findings((), name)
     ]
-    if problems := problems or name_clashes("NAME", name, target, ROOT):
+    if problems := problems or name_clashes("NAME", name, target, PROJECT):
         raise RefusedError(problems)
     files = _program(manifest, imported, code)
     if "nodes" in imported.pipeline["steps"][STEP]:

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import yaml
 
-from infra.review.stack import mapping
-from tools.importing.document import Document, refusal
-from tools.importing.kinds import Kind, is_runtime, kind_of, kinds, refusal_of
-from tools.importing.pods import Replica, replicas
+from slipway.infra.review.stack import mapping
+from slipway.tools.importing.document import Document, refusal
+from slipway.tools.importing.kinds import Kind, is_runtime, kind_of, kinds, refusal_of
+from slipway.tools.importing.pods import Replica, replicas
 
 PLACEHOLDER = re.compile(r"(?<=: )(%[A-Za-z]\w*%)(?=\s*$)", re.MULTILINE)
 """What ksonnet and the examples of kubeflow/examples put where a value belongs. YAML allows no `%` there."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from infra.review.stack import at, items, mapping, mappings
-from tools.importing.document import Document, Place, refusal, value_at
-from tools.importing.kinds import (
+from slipway.infra.review.stack import at, items, mapping, mappings
+from slipway.tools.importing.document import Document, Place, refusal, value_at
+from slipway.tools.importing.kinds import (
     CRON_JOB,
     JOB,
     JOB_SET,

@@ -4,14 +4,14 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from infra.platform import GPU_RESOURCE
-from infra.review.stack import items, mapping
-from infra.schema.names import REFERENCE
-from infra.schema.problems import Problem
-from tools.importing.document import Document, path_text, value_at
-from tools.importing.kinds import TRAIN_JOB, is_volcano
-from tools.importing.manifest import Manifest
-from tools.importing.pods import Replica, job_place, job_spec, program_container, together
+from slipway.infra.platform import GPU_RESOURCE
+from slipway.infra.review.stack import items, mapping
+from slipway.infra.schema.names import REFERENCE
+from slipway.infra.schema.problems import Problem
+from slipway.tools.importing.document import Document, path_text, value_at
+from slipway.tools.importing.kinds import TRAIN_JOB, is_volcano
+from slipway.tools.importing.manifest import Manifest
+from slipway.tools.importing.pods import Replica, job_place, job_spec, program_container, together
 
 ACCELERATOR = re.compile(r"gpu|mig-|tpu|npu|neuron|gaudi|huawei.com/|cambricon")
 """In the names of resources that are accelerators: ``google.com/tpu``, ``amd.com/gpu``, ``nvidia.com/mig-1g.5gb``,

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from infra.schema.problems import Problem
-from tools.importing.pods import Replica
+from slipway.infra.schema.problems import Problem
+from slipway.tools.importing.pods import Replica
 
 SET = frozenset(
     {
@@ -24,7 +24,7 @@ SET = frozenset(
         "SLIPWAY_GENERATION",
     }
 )
-"""The variables that a step with ``nodes`` sets (workloads.runtime.nodes.work)."""
+"""The variables that a step with ``nodes`` sets (slipway.workloads.runtime.nodes.work)."""
 
 ENDPOINT = {"PET_RDZV_ENDPOINT": "$(MASTER_ADDR):$(MASTER_PORT)"}
 """What the training operator sets for elastic trainings alone (pkg/controller.v1/pytorch/elastic.go, 1.9). It is a

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from infra.kubernetes.pod import SHARED_MEMORY
-from infra.pipelines.mounts import covers, path_problem
-from infra.review.stack import at, items, mapping, mappings
-from infra.schema.problems import Problem
-from tools.importing.document import Document, Place, path_text, value_at
-from tools.importing.kinds import is_volcano
-from tools.importing.pods import Replica
+from slipway.infra.kubernetes.pod import SHARED_MEMORY
+from slipway.infra.pipelines.mounts import covers, path_problem
+from slipway.infra.review.stack import at, items, mapping, mappings
+from slipway.infra.schema.problems import Problem
+from slipway.tools.importing.document import Document, Place, path_text, value_at
+from slipway.tools.importing.kinds import is_volcano
+from slipway.tools.importing.pods import Replica
 
 NAME_KEYS = ("bucketName", "volume", "volumeHandle")
 """Where a CSI driver has the name of what it mounts: Cloud Storage FUSE, Mountpoint for S3 the bucket, Filestore

@@ -1,15 +1,16 @@
-"""The command line: ``python -m tools.new --stack mine --cloud existing``, for `make new STACK=… CLOUD=…`."""
+"""The command line: ``python -m slipway.tools.new --stack mine --cloud existing``, for `make new STACK=…
+CLOUD=…`."""
 
 from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
-from infra.pipelines.discovery import ROOT
-from infra.schema.problems import Problem
-from tools.new import stack as stacks
-from tools.new import writing as pipelines
-from tools.new.writing import Draft, RefusedError, carry_out
+from slipway.infra.places import PROJECT
+from slipway.infra.schema.problems import Problem
+from slipway.tools.new import stack as stacks
+from slipway.tools.new import writing as pipelines
+from slipway.tools.new.writing import Draft, RefusedError, carry_out
 
 OF_A_STACK = ("CLOUD", "USES", "REGION", "GPU")
 WAYS = "`make new PIPELINE=churn`, then `make new STACK=mine CLOUD=… USES=churn`"
@@ -33,7 +34,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     """
     given = dict(zip(OF_A_STACK, (cloud, uses, region, gpu), strict=True))
     named = {key: value for key, value in given.items() if value}
-    carry_out(lambda: _draft(pipeline, stack, named, example), ROOT)
+    carry_out(lambda: _draft(pipeline, stack, named, example), PROJECT)
 
 
 def _draft(pipeline: str, stack: str, given: Mapping[str, str], example: str) -> Draft:
@@ -64,4 +65,4 @@ if __name__ == "__main__":
     # Typer's own tracebacks print the values of variables.
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(main)
-    app(prog_name="python -m tools.new")
+    app(prog_name="python -m slipway.tools.new")

@@ -10,9 +10,9 @@ import jinja2
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from infra.clouds.registry import CLOUDS
-from infra.pipelines.apps import AppDeclaration, AppSettings
-from infra.pipelines.contract import (
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
+from slipway.infra.pipelines.contract import (
     AnyPipeline,
     PipelineSettings,
     PodSettings,
@@ -21,8 +21,7 @@ from infra.pipelines.contract import (
     placements,
     total,
 )
-from infra.pipelines.discovery import (
-    ROOT,
+from slipway.infra.pipelines.discovery import (
     DeclaredPipeline,
     is_path,
     location,
@@ -30,19 +29,20 @@ from infra.pipelines.discovery import (
     pipeline,
     pipeline_names,
 )
-from infra.placement import shipping
-from infra.platform import Resources
-from infra.review.stack import mapping
-from infra.schema.problems import Problem, SettingsError, did_you_mean, listed, without_prefix
-from infra.schema.request import CPU_POOL, GPU_POOL, Starter, Wish
-from infra.schema.secret_values import MASK
-from infra.schema.validation import possible
-from infra.settings.checks.pipelines import section_name_findings
-from infra.settings.loading import load
-from infra.settings.model import KEY as REGISTRY
-from infra.settings.model import RegistrySettings, Settings
-from offline.rehearsal.session import variable
-from tools.new.writing import Draft, RefusedError, name_clashes
+from slipway.infra.placement import shipping
+from slipway.infra.places import PROJECT
+from slipway.infra.platform import Resources
+from slipway.infra.review.stack import mapping
+from slipway.infra.schema.problems import Problem, SettingsError, did_you_mean, listed, without_prefix
+from slipway.infra.schema.request import CPU_POOL, GPU_POOL, Starter, Wish
+from slipway.infra.schema.secret_values import MASK
+from slipway.infra.schema.validation import possible
+from slipway.infra.settings.checks.pipelines import section_name_findings
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import KEY as REGISTRY
+from slipway.infra.settings.model import RegistrySettings, Settings
+from slipway.offline.rehearsal.session import variable
+from slipway.tools.new.writing import Draft, RefusedError, name_clashes
 
 # The section of a new stack file that runs a pipeline on the stack's pools.
 
@@ -287,7 +287,7 @@ def _flow(value: Any) -> str:
     return f'"{text[1:-1]}"' if re.fullmatch(r"'[^'\"\\]*'", text) else text
 
 
-STACKS = ROOT / "stacks"
+STACKS = PROJECT / "stacks"
 PLACES = {name: cloud for name, cloud in CLOUDS.items() if cloud.has_starter}
 
 SECRETS = "secrets"
@@ -345,7 +345,7 @@ def _name_problems(stack: str, target: Path) -> Iterator[Problem]:
         reason = "not the name of a Pulumi stack: letters, digits, `-`, `_` and `.`, and no hyphen in front"
         yield Problem("STACK", stack, reason, "choose one such as `team-a`")
     else:
-        yield from name_clashes("STACK", stack, target, ROOT)
+        yield from name_clashes("STACK", stack, target, PROJECT)
 
 
 def _cloud_problems(cloud: str | None) -> Iterator[Problem]:
@@ -448,7 +448,7 @@ def _pipelines(section: Section) -> str:
 def _report(target: Path, section: Section, settings: Settings, starter: Starter) -> Iterator[str]:
     stack = target.name.removeprefix("Pulumi.").removesuffix(".yaml")
     places = ", ".join(f"{at[-1]} on pool {step.pool}" for at, step in placements(section.settings))
-    yield f"Wrote {target.relative_to(ROOT)}: {section.name}, with {places}"
+    yield f"Wrote {target.relative_to(PROJECT)}: {section.name}, with {places}"
     yield from _idle_gpus(section, settings)
     if apps := ", ".join(app.name for app in apps_of(section)):
         yield f"Left out, as comments in the file: {apps}, since apps are billed around the clock"
@@ -478,7 +478,7 @@ def _report(target: Path, section: Section, settings: Settings, starter: Starter
 def _shipping_problems(section: Section) -> Iterator[str]:
     """What the files of the pipeline lack, a lock file for example: the stack is refused until it is there."""
     declared = DeclaredPipeline(section.name, section.values.get(USES, section.name), section.settings)
-    problems = {problem.reason: problem for problem in shipping.problems([declared], ROOT)}
+    problems = {problem.reason: problem for problem in shipping.problems([declared], PROJECT)}
     if problems:
         yield "Correct first, since the file is refused until then:"
         yield from (f"  {problem.key}: {problem.reason}; {problem.fix}" for problem in problems.values())

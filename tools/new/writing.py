@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from infra.pipelines.discovery import ROOT, WORKLOADS
-from infra.schema.problems import Problem
-from infra.settings.checks.pipelines import section_name_findings
+from slipway.infra.pipelines.discovery import WORKLOADS
+from slipway.infra.places import PROJECT
+from slipway.infra.schema.problems import Problem
+from slipway.infra.settings.checks.pipelines import section_name_findings
 
 
 class RefusedError(Exception):
@@ -106,13 +107,13 @@ RENDERED = ".j2"
 
 def draft(name: str) -> Draft:
     """The pipeline's folder. Raises `RefusedError` with everything that keeps it from being one."""
-    target = ROOT / WORKLOADS / name
+    target = PROJECT / WORKLOADS / name
     # The name of the folder is that of the section in stack files.
     problems = [
         Problem("PIPELINE", name, finding.reason, finding.fix.partition(", and write")[0])
         for finding in section_name_findings((), name)
     ]
-    if problems := problems or name_clashes("PIPELINE", name, target, ROOT):
+    if problems := problems or name_clashes("PIPELINE", name, target, PROJECT):
         raise RefusedError(problems)
     files = {
         path.name.removesuffix(RENDERED): _text(path, name)

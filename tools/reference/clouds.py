@@ -3,8 +3,8 @@
 Every stack is evaluated with the same pipelines, on pools of its own, and the Kubernetes objects of these are
 compared field by field.
 
-python -m tools.reference.clouds            # write the page
-python -m tools.reference.clouds --check    # exit 1 where it is out of date
+python -m slipway.tools.reference.clouds            # write the page
+python -m slipway.tools.reference.clouds --check    # exit 1 where it is out of date
 """
 
 import copy
@@ -16,23 +16,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from infra.clouds.registry import emulators
-from infra.pipelines.contract import StepSettings, placements
-from infra.pipelines.discovery import DeclaredPipeline, supplements
-from infra.placed import ACCELERATOR_GATE, DEVICES_GATE, NETWORK_GATE
-from infra.platform import GPU_RESOURCE
-from infra.program import ROOT, declare
-from infra.schema.problems import PREFIX, listed, without_prefix
-from infra.settings.loading import load
-from infra.settings.model import Settings
-from infra.settings.pipelines import folder
-from offline.engine.evaluate import evaluate
-from offline.engine.other_stacks import OtherStacks
-from offline.engine.stack_config import stack_config
-from offline.files import write_or_check
-from tools.reference import shipped
+from slipway.infra.clouds.registry import emulators
+from slipway.infra.pipelines.contract import StepSettings, placements
+from slipway.infra.pipelines.discovery import DeclaredPipeline, supplements
+from slipway.infra.placed import ACCELERATOR_GATE, DEVICES_GATE, NETWORK_GATE
+from slipway.infra.places import LIBRARY
+from slipway.infra.platform import GPU_RESOURCE
+from slipway.infra.program import declare
+from slipway.infra.schema.problems import PREFIX, listed, without_prefix
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
+from slipway.infra.settings.pipelines import folder
+from slipway.offline.engine.evaluate import evaluate
+from slipway.offline.engine.other_stacks import OtherStacks
+from slipway.offline.engine.stack_config import stack_config
+from slipway.offline.files import write_or_check
+from slipway.tools.reference import shipped
 
-PAGE = ROOT / "docs" / "clouds.md"
+PAGE = LIBRARY / "docs" / "clouds.md"
 
 REFERENCES = ("gcp-dev", "gcp-batch")
 """The stacks with whose pipelines others are compared, each with those that run one of them, as far as all do. A
@@ -100,7 +101,7 @@ pipeline's Kubernetes objects. A stack that differed anywhere else would fail a 
 
 Stacks are compared that run the same pipelines, each on pools of its own. Digests are left out, as are the
 namespaces that a platform's stack gives to those of its teams, and what all of the stacks have alike.
-`python -m tools.reference.clouds` writes this page.
+`python -m slipway.tools.reference.clouds` writes this page.
 """
 
 PART = """
@@ -130,7 +131,7 @@ class Comparison:
     differences: Sequence[Difference]
 
 
-def comparisons(stacks: Sequence[str], root: Path = ROOT) -> list[Comparison]:
+def comparisons(stacks: Sequence[str], root: Path = LIBRARY) -> list[Comparison]:
     """A comparison for each of the references, with those of ``stacks`` that run one of its pipelines."""
     configurations = {
         stack: cast("Mapping[str, Any]", stack_config(stack, root).get(PIPELINES) or {}) for stack in stacks
@@ -143,7 +144,7 @@ def comparisons(stacks: Sequence[str], root: Path = ROOT) -> list[Comparison]:
     return compared
 
 
-def compare(stacks: Sequence[str], root: Path = ROOT, reference: str = REFERENCES[0]) -> Comparison:
+def compare(stacks: Sequence[str], root: Path = LIBRARY, reference: str = REFERENCES[0]) -> Comparison:
     """The fields of the Kubernetes objects of the pipelines of ``reference`` in which ``stacks`` differ."""
     configurations = {stack: stack_config(stack, root) for stack in {reference, *stacks}}
     alike = [
@@ -212,7 +213,7 @@ def _part(comparison: Comparison) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the page, or with ``--check`` says whether it is up to date."""
-    return write_or_check(PAGE, page(comparisons(shipped.stacks())), "tools.reference.clouds", arguments)
+    return write_or_check(PAGE, page(comparisons(shipped.stacks())), "slipway.tools.reference.clouds", arguments)
 
 
 def _objects(

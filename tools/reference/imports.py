@@ -1,15 +1,15 @@
 """Writes docs/import.md: what becomes of each field of a TFJob, a Job and the like.
 
-python -m tools.reference.imports            # write it
-python -m tools.reference.imports --check    # exit 1 where it is out of date
+python -m slipway.tools.reference.imports            # write it
+python -m slipway.tools.reference.imports --check    # exit 1 where it is out of date
 """
 
 import sys
 from collections.abc import Sequence
 
-from offline.files import write_or_check
-from tools.importing.document import DATA, rules
-from tools.reference.settings import PAGE as SETTINGS
+from slipway.offline.files import write_or_check
+from slipway.tools.importing.document import DATA, rules
+from slipway.tools.reference.settings import PAGE as SETTINGS
 
 PAGE = SETTINGS.with_name("import.md")
 
@@ -80,8 +80,8 @@ example is, in two processes that really train together.
 
 FIELDS = """## Fields
 
-This table is written by `python -m tools.reference.imports` from `tools/importing/data/fields.toml`, which also
-has the words of the command. `**` is the spec of a role or of the Job, `*` any index.
+This table is written by `python -m slipway.tools.reference.imports` from `tools/importing/data/fields.toml`, which
+also has the words of the command. `**` is the spec of a role or of the Job, `*` any index.
 
 | field | becomes | else, or in addition |
 | --- | --- | --- |
@@ -107,7 +107,7 @@ def page() -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the page, or with ``--check`` says whether it is up to date."""
-    return write_or_check(PAGE, page(), "tools.reference.imports", arguments)
+    return write_or_check(PAGE, page(), "slipway.tools.reference.imports", arguments)
 
 
 if __name__ == "__main__":

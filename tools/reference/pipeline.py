@@ -1,20 +1,20 @@
 """Writes docs/pipeline.md, the reference of `pipeline.yaml`, and docs/pipeline.schema.json, its JSON Schema.
 
-python -m tools.reference.pipeline            # write them
-python -m tools.reference.pipeline --check    # exit 1 where one is out of date
+python -m slipway.tools.reference.pipeline            # write them
+python -m slipway.tools.reference.pipeline --check    # exit 1 where one is out of date
 """
 
 import json
 import sys
 from collections.abc import Sequence
 
-from infra.pipelines.file.shape import SECTION_KEYS, PipelineFile
-from infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT
-from infra.pipelines.results import ITEMS_FILE
-from infra.schema.problems import listed
-from offline.files import write_or_check
-from tools.reference.settings import PAGE as SETTINGS
-from tools.reference.settings import Section, describe
+from slipway.infra.pipelines.file.shape import SECTION_KEYS, PipelineFile
+from slipway.infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT
+from slipway.infra.pipelines.results import ITEMS_FILE
+from slipway.infra.schema.problems import listed
+from slipway.offline.files import write_or_check
+from slipway.tools.reference.settings import PAGE as SETTINGS
+from slipway.tools.reference.settings import Section, describe
 
 PAGE, SCHEMA = SETTINGS.with_name("pipeline.md"), SETTINGS.with_name("pipeline.schema.json")
 
@@ -22,7 +22,8 @@ HEAD = f"""# Keys of pipeline.yaml
 
 Every key that a [`pipeline.yaml`](workloads.md#add-a-pipeline) may have. Keys that are not listed are refused;
 all problems of the file are listed at once, with those of the stack file. Names in `<>` are yours to choose. This
-page is written by `python -m tools.reference.pipeline` from `infra/pipelines/file/shape.py`; change them there.
+page is written by `python -m slipway.tools.reference.pipeline` from `infra/pipelines/file/shape.py`; change them
+there.
 
 An editor that knows JSON Schema completes and checks the file by [pipeline.schema.json](pipeline.schema.json):
 begin it with `# yaml-language-server: $schema=../../docs/pipeline.schema.json`.
@@ -78,7 +79,7 @@ def schema() -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes both, or with ``--check`` says whether they are up to date."""
-    module = "tools.reference.pipeline"
+    module = "slipway.tools.reference.pipeline"
     return max(
         [write_or_check(PAGE, page(), module, arguments), write_or_check(SCHEMA, schema(), module, arguments)]
     )

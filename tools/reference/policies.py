@@ -1,18 +1,18 @@
 """Writes docs/policies.md, the list of all policies, from the policies themselves.
 
-python -m tools.reference.policies            # write it
-python -m tools.reference.policies --check    # exit 1 where it is out of date
+python -m slipway.tools.reference.policies            # write it
+python -m slipway.tools.reference.policies --check    # exit 1 where it is out of date
 """
 
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from infra.review.contract import Severity
-from offline.files import write_or_check
-from offline.policies.check import ABOUT_FILES, CHANGE_POLICIES, EVERYWHERE, cloud_policies
+from slipway.infra.places import LIBRARY
+from slipway.infra.review.contract import Severity
+from slipway.offline.files import write_or_check
+from slipway.offline.policies.check import ABOUT_FILES, CHANGE_POLICIES, EVERYWHERE, cloud_policies
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "policies.md"
+PAGE = LIBRARY / "docs" / "policies.md"
 
 EXAMPLE = "gcp-dev"
 
@@ -80,7 +80,7 @@ preview, with the reason.
 
 ## All policies
 
-This table is written by `python -m tools.reference.policies` from the policies in `offline/policies` and
+This table is written by `python -m slipway.tools.reference.policies` from the policies in `offline/policies` and
 `infra/clouds/<cloud>/review`; change them there. Those of `stack file` cannot be suppressed.
 
 | policy | severity | where | rule | fix |
@@ -115,7 +115,7 @@ def _row(policy: str, severity: Severity, where: str, title: str, fix: str) -> s
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the page, or with ``--check`` says whether it is up to date."""
-    return write_or_check(PAGE, page(), "tools.reference.policies", arguments)
+    return write_or_check(PAGE, page(), "slipway.tools.reference.policies", arguments)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """Writes docs/settings.md, the reference of every key of a stack file, from the settings models' own descriptions.
 
-python -m tools.reference.settings            # write it
-python -m tools.reference.settings --check    # exit 1 where it is out of date
+python -m slipway.tools.reference.settings            # write it
+python -m slipway.tools.reference.settings --check    # exit 1 where it is out of date
 """
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
@@ -16,18 +15,19 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
-from infra.pipelines.discovery import pipeline_names
-from infra.pipelines.file import shape
-from infra.schema import base, cron, paths, secret_values, yaml_files
-from infra.schema import names as images
-from infra.schema import names as kubernetes_names
-from infra.settings import model as suppressions
-from infra.settings.model import with_pipelines
-from infra.settings.pipelines import each_of
-from offline.files import write_or_check
-from tools.reference import shipped
+from slipway.infra.pipelines.discovery import pipeline_names
+from slipway.infra.pipelines.file import shape
+from slipway.infra.places import LIBRARY
+from slipway.infra.schema import base, cron, paths, secret_values, yaml_files
+from slipway.infra.schema import names as images
+from slipway.infra.schema import names as kubernetes_names
+from slipway.infra.settings import model as suppressions
+from slipway.infra.settings.model import with_pipelines
+from slipway.infra.settings.pipelines import each_of
+from slipway.offline.files import write_or_check
+from slipway.tools.reference import shipped
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
+PAGE = LIBRARY / "docs" / "settings.md"
 
 HEAD = f"""# Settings
 
@@ -35,7 +35,7 @@ Every key that a stack file (`stacks/Pulumi.<stack>.yaml`) may have under `slipw
 refused, and so is what could not work on the cloud named; all problems of a file are listed at once, before
 anything is created. [Stacks](stacks.md) says how to change a stack and write a new one.
 
-Names in `<>` are yours to choose. This page is written by `python -m tools.reference.settings` from the
+Names in `<>` are yours to choose. This page is written by `python -m slipway.tools.reference.settings` from the
 settings models in `infra`; change them there.
 
 A stack file is YAML as the Pulumi CLI reads it: a key is text, stands once, and needs quotes where it is a number.
@@ -126,7 +126,7 @@ def _describe(model: type[BaseModel], sections: Sequence[Section]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the page, or with ``--check`` says whether it is up to date."""
-    return write_or_check(PAGE, page(shipped.pipelines()), "tools.reference.settings", arguments)
+    return write_or_check(PAGE, page(shipped.pipelines()), "slipway.tools.reference.settings", arguments)
 
 
 def _models(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:

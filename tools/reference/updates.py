@@ -1,7 +1,7 @@
 """Writes docs/updates.md, what a change of a resource does to what is there, from the data that previews use.
 
-python -m tools.reference.updates            # write it
-python -m tools.reference.updates --check    # exit 1 where it is out of date
+python -m slipway.tools.reference.updates            # write it
+python -m slipway.tools.reference.updates --check    # exit 1 where it is out of date
 """
 
 import json
@@ -9,18 +9,18 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from infra.clouds.registry import CLOUDS
-from infra.program import ROOT
-from infra.review.contract import Review
-from infra.review.facts import Effect, InPlace, When
-from offline.files import write_or_check
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.places import LIBRARY
+from slipway.infra.review.contract import Review
+from slipway.infra.review.facts import Effect, InPlace, When
+from slipway.offline.files import write_or_check
 
-PAGE = ROOT / "docs" / "updates.md"
+PAGE = LIBRARY / "docs" / "updates.md"
 
 HEAD = """# What a change does to what is there
 
 The facts by which a [preview with a base](preview.md) says what an update deletes, ends, refuses or replaces. This
-page is written by `python -m tools.reference.updates` from `in_place.toml` and `replacing.json` in
+page is written by `python -m slipway.tools.reference.updates` from `in_place.toml` and `replacing.json` in
 `infra/clouds/<cloud>/data`; change them there. What holds for a setting of a stack file stands on the
 page of its cloud.
 """
@@ -50,7 +50,7 @@ def page() -> str:
 def _section(name: str, title: str, review: Review) -> str:
     facts = sorted(((type_, fact) for type_, known in review.in_place().items() for fact in known), key=_order)
     rows = "".join(_row(type_, fact) for type_, fact in facts)
-    data = ROOT / "infra" / "clouds" / name / "data" / "replacing.json"
+    data = LIBRARY / "infra" / "clouds" / name / "data" / "replacing.json"
     return (
         f"\n## {title}: updates in place\n\n"
         "| resource | property | change | preview says | what happens | source |\n"
@@ -103,7 +103,7 @@ def _cells(*cells: str) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the page, or with ``--check`` says whether it is up to date."""
-    return write_or_check(PAGE, page(), "tools.reference.updates", arguments)
+    return write_or_check(PAGE, page(), "slipway.tools.reference.updates", arguments)
 
 
 if __name__ == "__main__":

@@ -13,17 +13,17 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from infra.pipelines.discovery import pipeline_names
-from offline.engine.stack_config import ConfigError, stack_config
-from tools import pulumi_cli
-from tools.history.comparison import HistoryError
-from tools.show import ShowError
-from tools.transfer.buckets import bucket_of
-from tools.transfer.files import File, TransferError, local_files, to_copy
-from tools.transfer.pods import Transfer
-from tools.transfer.stores import mounted, url_of
+from slipway.infra.pipelines.discovery import pipeline_names
+from slipway.infra.places import PROJECT
+from slipway.offline.engine.stack_config import ConfigError, stack_config
+from slipway.tools import pulumi_cli
+from slipway.tools.history.comparison import HistoryError
+from slipway.tools.show import ShowError
+from slipway.tools.transfer.buckets import bucket_of
+from slipway.tools.transfer.files import File, TransferError, local_files, to_copy
+from slipway.tools.transfer.pods import Transfer
+from slipway.tools.transfer.stores import mounted, url_of
 
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(
@@ -81,7 +81,7 @@ def _put(console: Console, request: _Request, taken: Sequence[str]) -> None:
     files = local_files(place)
     if not files:
         raise TransferError(f"there is no file in {place}")
-    if bucket := bucket_of(request.store, stack_config(request.stack, ROOT)):
+    if bucket := bucket_of(request.store, stack_config(request.stack, PROJECT)):
         names = to_copy(files, bucket.files(path), force=request.force, again=request.again)
         if names:
             bucket.copy(str(place), bucket.at(path), folder=place.is_dir())
@@ -96,7 +96,7 @@ def _put(console: Console, request: _Request, taken: Sequence[str]) -> None:
 
 def _get(console: Console, request: _Request, _taken: Sequence[str]) -> None:
     path = _path_in_store(request.source, "")
-    if bucket := bucket_of(request.store, stack_config(request.stack, ROOT)):
+    if bucket := bucket_of(request.store, stack_config(request.stack, PROJECT)):
         files = bucket.files(path)
         place, names = _local_place(request, path, files)
         if names:
@@ -155,4 +155,4 @@ def _report(console: Console, files: Mapping[str, File], names: Sequence[str], w
 if __name__ == "__main__":
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(main)
-    app(prog_name="python -m tools.transfer")
+    app(prog_name="python -m slipway.tools.transfer")

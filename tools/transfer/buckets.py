@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from infra.clouds.contract import BucketTool, ListingError
-from infra.clouds.registry import CLOUDS
-from tools.transfer.files import File, TransferError
-from tools.transfer.in_pod import PARTIAL
+from slipway.infra.clouds.contract import BucketTool, ListingError
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.tools.transfer.files import File, TransferError
+from slipway.tools.transfer.in_pod import PARTIAL
 
 
 @dataclass(frozen=True)

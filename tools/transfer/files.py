@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.transfer import in_pod
+from slipway.tools.transfer import in_pod
 
 _SHOWN = 10
 """Files that an error names."""

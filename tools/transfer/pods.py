@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.transfer import in_pod
-from tools.transfer.files import File, TransferError
+from slipway.tools.transfer import in_pod
+from slipway.tools.transfer.files import File, TransferError
 
 PROGRAM = Path(in_pod.__file__)
 

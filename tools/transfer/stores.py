@@ -6,12 +6,12 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-from infra.review.stack import text
-from tools import pulumi_cli
-from tools.history.live import places_of
-from tools.show import reader_pod
-from tools.transfer.files import TransferError
-from tools.transfer.pods import MountedStore
+from slipway.infra.review.stack import text
+from slipway.tools import pulumi_cli
+from slipway.tools.history.live import places_of
+from slipway.tools.show import reader_pod
+from slipway.tools.transfer.files import TransferError
+from slipway.tools.transfer.pods import MountedStore
 
 SECONDS = 6 * 3600
 """After which the cluster itself ends a pod that copies."""

@@ -15,14 +15,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 
-from tools.pulumi_cli import unfinished_jobs
-from tools.watch.observed import Clusters
-from tools.watch.plan import Plan, PlanError, evaluate, plan_of
-from tools.watch.screen import Changes, Key, keyboard, screen, summary
-from tools.watch.session import Session
-from tools.watch.states import Phase, View
-
-ROOT = Path(__file__).resolve().parents[2]
+from slipway.infra.places import PROJECT
+from slipway.tools.pulumi_cli import unfinished_jobs
+from slipway.tools.watch.observed import Clusters
+from slipway.tools.watch.plan import Plan, PlanError, evaluate, plan_of
+from slipway.tools.watch.screen import Changes, Key, keyboard, screen, summary
+from slipway.tools.watch.session import Session
+from slipway.tools.watch.states import Phase, View
 
 PAUSE = 2.0
 """Seconds between two looks at the clusters."""
@@ -79,7 +78,7 @@ def load_plan(stack: str) -> Plan:
     """What the program declares for the stack. Raises WatchError, PlanError."""
     if not stack:
         raise WatchError("name the stack: make watch STACK=local")
-    declared = plan_of(evaluate(stack, ROOT))
+    declared = plan_of(evaluate(stack, PROJECT))
     if not declared.steps:
         raise WatchError(f"the stack {stack} declares no Job")
     return declared
@@ -167,4 +166,4 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command()(main)
 
 if __name__ == "__main__":
-    app(prog_name="python -m tools.watch")
+    app(prog_name="python -m slipway.tools.watch")

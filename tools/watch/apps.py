@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
-from infra.kubernetes.labels import APP, NAME
-from infra.kubernetes.waiting import CONTAINER
-from infra.review.stack import Properties, at, mapping, mappings, text, texts
-from tools.watch.observed import conditions, deletion_time, holds, labels_of
+from slipway.infra.kubernetes.labels import APP, NAME
+from slipway.infra.kubernetes.waiting import CONTAINER
+from slipway.infra.review.stack import Properties, at, mapping, mappings, text, texts
+from slipway.tools.watch.observed import conditions, deletion_time, holds, labels_of
 
 
 def waiting_apps(pods: Sequence[Properties], failed: Collection[str], done: Collection[str] = ()) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 import re
 
-from infra.review.refused_writes import KEYS, places_of_writes, refused_path
-from infra.review.stack import Properties, at, mapping, mappings, text
+from slipway.infra.review.refused_writes import KEYS, places_of_writes, refused_path
+from slipway.infra.review.stack import Properties, at, mapping, mappings, text
 
 DENIED = re.compile(r"[Pp]ermission denied|\bEACCES\b|\[Errno 13\]")
 

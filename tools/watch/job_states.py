@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from infra.kubernetes.labels import COMPONENT, NAME, RUNS_ANNOTATION, SERVICE
-from infra.placed import CLUSTER_RUN, SCHEDULED_RUN
-from infra.review.stack import Properties, at, items, mapping, mappings, strings, text, whole
-from offline.evaluated.scheduling import amount
-from tools.watch.observed import (
+from slipway.infra.kubernetes.labels import COMPONENT, NAME, RUNS_ANNOTATION, SERVICE
+from slipway.infra.placed import CLUSTER_RUN, SCHEDULED_RUN
+from slipway.infra.review.stack import Properties, at, items, mapping, mappings, strings, text, whole
+from slipway.offline.evaluated.scheduling import amount
+from slipway.tools.watch.observed import (
     LONG_AGO,
     Event,
     Observed,
@@ -27,9 +27,9 @@ from tools.watch.observed import (
     time_of,
     uid_of,
 )
-from tools.watch.plan import Expected
-from tools.watch.pod_states import Around, last_words, pod_state, recognise, table
-from tools.watch.states import NOTHING, Phase, PodState, Reason, StepState, duration, times
+from slipway.tools.watch.plan import Expected
+from slipway.tools.watch.pod_states import Around, last_words, pod_state, recognise, table
+from slipway.tools.watch.states import NOTHING, Phase, PodState, Reason, StepState, duration, times
 
 # What Kueue says of a Job that waits, which services do not come up, and which runs by the clock failed.
 

@@ -12,13 +12,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from infra.api_server import UnreadableError
-from infra.schema.problems import printable_lines
-from tools.watch.__main__ import FAILED, OK, UNREADABLE, WatchError, open_session
-from tools.watch.observed import AccessError, explain
-from tools.watch.plan import Expected, Plan, PlanError
-from tools.watch.session import Line, Session, lines
-from tools.watch.states import Phase, PodState, StepState, as_on_terminal
+from slipway.infra.api_server import UnreadableError
+from slipway.infra.schema.problems import printable_lines
+from slipway.tools.watch.__main__ import FAILED, OK, UNREADABLE, WatchError, open_session
+from slipway.tools.watch.observed import AccessError, explain
+from slipway.tools.watch.plan import Expected, Plan, PlanError
+from slipway.tools.watch.session import Line, Session, lines
+from slipway.tools.watch.states import Phase, PodState, StepState, as_on_terminal
 
 PAUSE = 1.0
 """Seconds between two looks at a log that is followed."""
@@ -170,4 +170,4 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command()(main)
 
 if __name__ == "__main__":
-    app(prog_name="python -m tools.watch.logs")
+    app(prog_name="python -m slipway.tools.watch.logs")

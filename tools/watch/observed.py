@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from infra.api_server import (
+from slipway.infra.api_server import (
     ApiServer,
     Kubeconfig,
     KubeconfigError,
@@ -16,11 +16,11 @@ from infra.api_server import (
     UnreadableError,
     read_kubeconfig,
 )
-from infra.kubernetes.labels import PART_OF
-from infra.platform import GPU_RESOURCE
-from infra.review.stack import KUBERNETES_PROVIDER, Properties, at, mapping, mappings, strings, text, whole
-from tools import pulumi_cli
-from tools.watch.plan import Place
+from slipway.infra.kubernetes.labels import PART_OF
+from slipway.infra.platform import GPU_RESOURCE
+from slipway.infra.review.stack import KUBERNETES_PROVIDER, Properties, at, mapping, mappings, strings, text, whole
+from slipway.tools import pulumi_cli
+from slipway.tools.watch.plan import Place
 
 # The API servers of a stack's clusters, through the kubeconfigs that the stack file or the stack's state has.
 

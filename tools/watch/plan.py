@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from infra.kubernetes.labels import COMPONENT, INSTANCE, NAME, VARIANT_ANNOTATION
-from infra.review.stack import JOB, KUBERNETES_PROVIDER, Resource, Stack, at, mapping, strings, text, texts
-from infra.schema.problems import key_of
-from offline.evaluated.cost import node_rate, pod_rate
-from offline.evaluated.workloads import Workload, gpus_of, workload_of
-from offline.preview.revisions import evaluate_trees
-from tools.watch.states import Cost, PodState
+from slipway.infra.kubernetes.labels import COMPONENT, INSTANCE, NAME, VARIANT_ANNOTATION
+from slipway.infra.review.stack import JOB, KUBERNETES_PROVIDER, Resource, Stack, at, mapping, strings, text, texts
+from slipway.infra.schema.problems import key_of
+from slipway.offline.evaluated.cost import node_rate, pod_rate
+from slipway.offline.evaluated.workloads import Workload, gpus_of, workload_of
+from slipway.offline.preview.revisions import evaluate_trees
+from slipway.tools.watch.states import Cost, PodState
 
-WORKERS = {"workloads.runtime.items.worker", "workloads.runtime.search.worker"}
+WORKERS = {"slipway.workloads.runtime.items.worker", "slipway.workloads.runtime.search.worker"}
 """The modules that run a program once for each item, and for each trial of a search."""
 
 

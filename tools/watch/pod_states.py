@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from infra.clouds import registry
-from infra.kubernetes.labels import COMPONENT
-from infra.review.stack import Properties, at, mapping, mappings, text, whole
-from tools.watch.denials import fix_of_denial, fix_of_refused_write
-from tools.watch.observed import (
+from slipway.infra.clouds import registry
+from slipway.infra.kubernetes.labels import COMPONENT
+from slipway.infra.review.stack import Properties, at, mapping, mappings, text, whole
+from slipway.tools.watch.denials import fix_of_denial, fix_of_refused_write
+from slipway.tools.watch.observed import (
     Event,
     conditions,
     creation_time,
@@ -29,7 +29,7 @@ from tools.watch.observed import (
     time_of,
     uid_of,
 )
-from tools.watch.states import NOTHING, Phase, PodState, Reason
+from slipway.tools.watch.states import NOTHING, Phase, PodState, Reason
 
 # What autoscalers, schedulers, kubelets and Kueue say, turned into one plain clause with what mends it.
 #

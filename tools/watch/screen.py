@@ -17,9 +17,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from infra.schema.problems import printable
-from offline.evaluated.phrasing import many
-from tools.watch.states import Phase, StepState, View, ago, dollars, duration, times
+from slipway.infra.schema.problems import printable
+from slipway.offline.evaluated.phrasing import many
+from slipway.tools.watch.states import Phase, StepState, View, ago, dollars, duration, times
 
 MARKS = {
     Phase.ABSENT: ("·", "dim"),

@@ -8,13 +8,21 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from infra.api_server import ApiServer, UnreadableError
-from infra.kubernetes.labels import COMPONENT, INSTANCE, NAME
-from infra.review.stack import Properties
-from tools.pulumi_cli import CliError
-from tools.watch.apps import waiting_apps
-from tools.watch.job_states import Snapshot, failed_runs, failing_services, is_run, newest_runs, pod_of, step_state
-from tools.watch.observed import (
+from slipway.infra.api_server import ApiServer, UnreadableError
+from slipway.infra.kubernetes.labels import COMPONENT, INSTANCE, NAME
+from slipway.infra.review.stack import Properties
+from slipway.tools.pulumi_cli import CliError
+from slipway.tools.watch.apps import waiting_apps
+from slipway.tools.watch.job_states import (
+    Snapshot,
+    failed_runs,
+    failing_services,
+    is_run,
+    newest_runs,
+    pod_of,
+    step_state,
+)
+from slipway.tools.watch.observed import (
     LONG_AGO,
     AccessError,
     Clusters,
@@ -31,8 +39,8 @@ from tools.watch.observed import (
     time_of,
     uid_of,
 )
-from tools.watch.plan import Expected, Plan, Stay, cost, stay_of
-from tools.watch.states import KEPT, Phase, PodState, Reading, Reason, StepState, View, together
+from slipway.tools.watch.plan import Expected, Plan, Stay, cost, stay_of
+from slipway.tools.watch.states import KEPT, Phase, PodState, Reading, Reason, StepState, View, together
 
 # The logs of pods, read on from where they were read before.
 

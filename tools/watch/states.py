@@ -145,7 +145,7 @@ _RATE = re.compile(
     r"(?P<unit>(?:images?|imgs?|examples?|samples?|tokens?|records?|rows?|batch(?:es)?|steps?|it)\s*(?:/|per)\s*s(?:ec(?:ond)?)?)\b"
 )
 
-# What workloads.runtime.items.item_worker prints of items: `fraud-01.csv: done in 3.2 s`.
+# What slipway.workloads.runtime.items.item_worker prints of items: `fraud-01.csv: done in 3.2 s`.
 _CLAIMED = re.compile(r"^(?P<item>.+): claimed \(attempt \d+\)$")
 _ITEM_DONE = re.compile(r"^(?P<item>.+): (?:done in [\d.]+ s|done before|taken from an earlier (?:attempt|run))$")
 _ITEM_FAILED = re.compile(r"^(?P<item>.+): failed: .*; (?P<then>[^;]*)$")
@@ -154,13 +154,13 @@ _QUEUED = re.compile(r"^put (?P<of>\d+) items into the queue, of which \d+ are d
 _PUBLISHED_ITEMS = re.compile(r"^Published \d+ files of (?P<of>\d+) items: ")
 
 
-# What workloads.runtime.nodes.group prints of the programs of several nodes.
+# What slipway.workloads.runtime.nodes.group prints of the programs of several nodes.
 _STARTED = re.compile(r"^Generation (?P<number>\d+): .*all programs start(?: again)?$")
 _STOPPED = re.compile(r"^Generation (?P<number>\d+) ended: (?P<why>.*)$")
 _GATHERING = re.compile(r"^waiting for (?:\d+ of \d+ pods: |pods that check their inputs: ).*$")
 
 
-# What workloads.runtime.usage.measure prints of the use of GPUs.
+# What slipway.workloads.runtime.usage.measure prints of the use of GPUs.
 _USE = re.compile(r"^Use: (?:GPU busy (?P<busy>\d+) %, idle (?P<idle>\d+) % of \d+ s)?")
 _WASTED = re.compile(r"^warning: (?:the GPU|\d+ GPUs) did next to nothing for \d+ % of ")
 

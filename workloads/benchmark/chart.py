@@ -1,7 +1,7 @@
 """Put the results of all benchmark runs side by side: a table, and a bar chart of GPU type, count and precision.
 
 Takes every finished run below --results, earlier ones too; of several measurements of one configuration the last
-one counts. Needs matplotlib, which `workloads.runtime.steps.packages` installs. Run as
+one counts. Needs matplotlib, which `slipway.workloads.runtime.steps.packages` installs. Run as
 `python -m workloads.benchmark.chart --results DIR --output DIR`.
 """
 
@@ -20,10 +20,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from slipway.workloads.runtime.exits import OK, run, stop_on_sigterm
+from slipway.workloads.runtime.store import finished, publish, staging
 from workloads.benchmark.resnet50 import REMARK
 from workloads.benchmark.results import COLUMNS, Result, collect, efficiency, newest
-from workloads.runtime.exits import OK, run, stop_on_sigterm
-from workloads.runtime.store import finished, publish, staging
 
 STEP = "benchmark.chart"
 CHART = "throughput.png"

@@ -10,10 +10,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slipway.workloads.runtime.devices import before_import
+from slipway.workloads.runtime.exits import OK, run, stop_on_sigterm
+from slipway.workloads.runtime.store import finished, publish, staging
 from workloads.benchmark.inputs import IMAGE, LABEL
-from workloads.runtime.devices import before_import
-from workloads.runtime.exits import OK, run, stop_on_sigterm
-from workloads.runtime.store import finished, publish, staging
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.runtime.exits import BAD_INPUT, StepError
-from workloads.runtime.store import MANIFEST, NotWholeError, load_manifest, store_errors
+from slipway.workloads.runtime.exits import BAD_INPUT, StepError
+from slipway.workloads.runtime.store import MANIFEST, NotWholeError, load_manifest, store_errors
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from infra.accelerators import accelerator
-from infra.pipelines.contract import (
+from slipway.infra.accelerators import accelerator
+from slipway.infra.pipelines.contract import (
     MultiNodeSettings,
     Nodes,
     Pipeline,
@@ -17,12 +17,12 @@ from infra.pipelines.contract import (
     StepSettings,
     stored,
 )
-from infra.pipelines.results import Column, Number, Picture, Table
-from infra.schema.base import Int, refuse
-from infra.schema.names import name_findings
-from infra.schema.paths import STORED, below_problem
-from infra.schema.problems import Finding, did_you_mean, listed
-from infra.schema.quantities import seconds
+from slipway.infra.pipelines.results import Column, Number, Picture, Table
+from slipway.infra.schema.base import Int, refuse
+from slipway.infra.schema.names import name_findings
+from slipway.infra.schema.paths import STORED, below_problem
+from slipway.infra.schema.problems import Finding, did_you_mean, listed
+from slipway.infra.schema.quantities import seconds
 
 Precision = Literal["fp32", "fp16", "bf16"]
 """What a training computes in."""

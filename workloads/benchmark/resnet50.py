@@ -22,9 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workloads.benchmark import inputs
-from workloads.runtime.devices import Accelerator, accelerators, before_import, cpu_alone, describe, strategy
-from workloads.runtime.exits import (
+from slipway.workloads.runtime.devices import (
+    Accelerator,
+    accelerators,
+    before_import,
+    cpu_alone,
+    describe,
+    strategy,
+)
+from slipway.workloads.runtime.exits import (
     ACCELERATOR_REFUSED,
     BAD_INPUT,
     MODEL_REFUSED,
@@ -34,8 +40,9 @@ from workloads.runtime.exits import (
     run,
     stop_on_sigterm,
 )
-from workloads.runtime.nodes import collectives
-from workloads.runtime.store import finished, publish, staging, store_errors
+from slipway.workloads.runtime.nodes import collectives
+from slipway.workloads.runtime.store import finished, publish, staging, store_errors
+from workloads.benchmark import inputs
 
 STEP = "benchmark.resnet50"
 RESULT = "result.json"
@@ -455,7 +462,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         help="numbers made on the device, or a folder of TFRecord files (default: synthetic)",
     )
     parser.add_argument("--seed", type=int, default=0, help="decides weights and images (default: 0)")
-    parser.add_argument("--libraries", type=Path, help="what workloads.cuda.install published, for use on GPUs")
+    parser.add_argument(
+        "--libraries", type=Path, help="what slipway.workloads.cuda.install published, for use on GPUs"
+    )
     options = parser.parse_args(arguments)
     if min(options.batch_size, options.batches, options.warm_up) < 1:
         parser.error("--batch-size, --batches and --warm-up must be at least 1")

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slipway.workloads.runtime.exits import BAD_INPUT, StepError
+from slipway.workloads.runtime.store import MANIFEST, NotWholeError, check, load_manifest, store_errors
 from workloads.benchmark.resnet50 import RESULT
 from workloads.benchmark.resnet50 import STEP as MEASURES
-from workloads.runtime.exits import BAD_INPUT, StepError
-from workloads.runtime.store import MANIFEST, NotWholeError, check, load_manifest, store_errors
 
 DEEPEST = 2
 """A run is a folder given, or one this many levels below: `benchmark/<run>/<digest>`."""

@@ -2,7 +2,7 @@
 
 Runs in the GPU steps' image but on a node without a GPU, so that nothing is downloaded while a GPU waits. Where
 the image has all it needs, or TensorFlow is built without CUDA, the result is empty. Run as `python -m
-workloads.cuda.install --requirements workloads/cuda/requirements.txt --output DIR`.
+slipway.workloads.cuda.install --requirements workloads/cuda/requirements.txt --output DIR`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workloads.runtime.exits import INSTALL_FAILED, OK, StepError, run, stop_on_sigterm
-from workloads.runtime.steps.packages import install, read_requirements
-from workloads.runtime.store import finished, publish, staging
-from workloads.runtime.supplied import SONAMES, lacking
+from slipway.workloads.runtime.exits import INSTALL_FAILED, OK, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.steps.packages import install, read_requirements
+from slipway.workloads.runtime.store import finished, publish, staging
+from slipway.workloads.runtime.supplied import SONAMES, lacking
 
 STEP = "cuda.install"
 
@@ -57,7 +57,7 @@ def _pick(target: Path, staged: Path, wanted: list[str]) -> None:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.cuda.install", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.cuda.install", description=__doc__)
     parser.add_argument("--requirements", type=Path, required=True, help="pinned and hashed: requirements.txt")
     parser.add_argument("--output", type=Path, required=True, help="where to publish the libraries")
     return parser.parse_args(arguments)

@@ -1,10 +1,10 @@
 """The CUDA libraries that TensorFlow's GPU image lacks: published once, and read by GPU steps in that image."""
 
-from infra.pipelines.contract import Supplement
-from infra.pipelines.images import GPU_IMAGE, TAGS
-from infra.platform import Resources
+from slipway.infra.pipelines.contract import Supplement
+from slipway.infra.pipelines.images import GPU_IMAGE, TAGS
+from slipway.infra.platform import Resources
 
-REQUIREMENTS = "workloads/cuda/requirements.txt"
+REQUIREMENTS = "slipway/workloads/cuda/requirements.txt"
 
 
 def is_lacking(image: str) -> bool:
@@ -14,7 +14,7 @@ def is_lacking(image: str) -> bool:
 
 SUPPLEMENT = Supplement(
     name="libraries",
-    module="workloads.cuda.install",
+    module="slipway.workloads.cuda.install",
     # Only in the image that the libraries are for can be seen what it lacks.
     image=GPU_IMAGE,
     is_lacking=is_lacking,

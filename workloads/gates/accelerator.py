@@ -1,7 +1,7 @@
 """Check that this machine has the accelerators that were asked for, and that each of them computes.
 
 Adds two vectors of random float32 numbers on every accelerator and compares with numpy on the CPU.
-Run as `python -m workloads.gates.accelerator --model nvidia-tesla-t4 --count 1`.
+Run as `python -m slipway.workloads.gates.accelerator --model nvidia-tesla-t4 --count 1`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import ctypes
 import re
 from pathlib import Path
 
-from workloads.runtime.devices import Accelerator, accelerators, before_import, describe
-from workloads.runtime.exits import ACCELERATOR_REFUSED, OK, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.devices import Accelerator, accelerators, before_import, describe
+from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, OK, StepError, run, stop_on_sigterm
 
 HINT = (
     "Is the GPU driver installed on the node, does the device plugin offer nvidia.com/gpu and does the pod ask "
@@ -145,13 +145,15 @@ def _nvml_driver_version() -> str | None:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.gates.accelerator", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.gates.accelerator", description=__doc__)
     parser.add_argument(
         "--model", required=True, help="accelerator as the cloud's label names it: nvidia-tesla-t4"
     )
     parser.add_argument("--count", type=int, default=1, help="accelerators this pod was given (default: 1)")
     parser.add_argument("--elements", type=int, default=50_000, help="length of the vectors (default: 50000)")
-    parser.add_argument("--libraries", type=Path, help="what workloads.cuda.install published, for use on GPUs")
+    parser.add_argument(
+        "--libraries", type=Path, help="what slipway.workloads.cuda.install published, for use on GPUs"
+    )
     options = parser.parse_args(arguments)
     if options.count < 1 or options.elements < 1:
         parser.error("--count and --elements must be at least 1")

@@ -7,7 +7,8 @@ is what has to pass the network of a node in each direction however many there a
 doc/PERFORMANCE.md, seen November 2026). Where no GPU is real, the figure is one of this machine's CPUs: it is
 shown, and nothing is refused.
 
-`workloads.runtime.nodes.launcher` runs it: `python -m workloads.gates.allreduce --count 2 --bandwidth 50`.
+`slipway.workloads.runtime.nodes.launcher` runs it: `python -m slipway.workloads.gates.allreduce --count 2
+--bandwidth 50`.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from workloads.gates import nccl
-from workloads.runtime.devices import before_import, virtual_request
-from workloads.runtime.exits import ACCELERATOR_REFUSED, OK, USAGE, StepError, run, stop_on_sigterm
+from slipway.workloads.gates import nccl
+from slipway.workloads.runtime.devices import before_import, virtual_request
+from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, OK, USAGE, StepError, run, stop_on_sigterm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     virtual = virtual_request() is not None
     pods, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     if pods < 2:
-        launcher = "workloads.runtime.nodes.launcher"
+        launcher = "slipway.workloads.runtime.nodes.launcher"
         raise StepError(USAGE, f"a network is between nodes: run it by {launcher} in two pods")
     plugin = find_plugin()
     if rank == 0:
@@ -304,7 +305,7 @@ def _sum(elements: int) -> Any:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.gates.allreduce", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.gates.allreduce", description=__doc__)
     parser.add_argument("--count", type=int, default=1, help="GPUs of each pod (default: 1)")
     parser.add_argument(
         "--bandwidth", type=float, default=0, help="the network's figure in Gbit/s; 0: not known (default)"
@@ -324,7 +325,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         default=PATIENCE,
         help=f"seconds in which the pods have to connect (default: {PATIENCE:g})",
     )
-    parser.add_argument("--libraries", type=Path, help="what workloads.cuda.install published, for use on GPUs")
+    parser.add_argument(
+        "--libraries", type=Path, help="what slipway.workloads.cuda.install published, for use on GPUs"
+    )
     options = parser.parse_args(arguments)
     if options.count < 1 or options.bandwidth < 0 or not 0 <= options.least <= 100:
         parser.error("--count has to be at least 1, --bandwidth not below 0, --least 0 to 100")

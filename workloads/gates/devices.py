@@ -2,7 +2,8 @@
 
 Reads the nodes from the Kubernetes API and waits, until a time limit, for the device plugin to make their GPUs
 allocatable. A pool that has no node passes, unless it should always have some: its nodes start when a pod needs
-them. Run in a pod as `python -m workloads.gates.devices --pool train 1 0 pool=train`. Standard library only.
+them. Run in a pod as `python -m slipway.workloads.gates.devices --pool train 1 0 pool=train`. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from workloads.runtime.exits import ACCELERATOR_REFUSED, OK, USAGE, StepError, run, stop_on_sigterm
-from workloads.runtime.kubernetes_api import add_options, api_of
+from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, OK, USAGE, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.kubernetes_api import add_options, api_of
 
 FIRST_PAUSE = 1.0
 """Seconds before the second look at the nodes; each further pause is twice as long."""
@@ -138,7 +139,7 @@ def _summary(pool: Pool, nodes: list[dict[str, Any]]) -> str:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.gates.devices", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.gates.devices", description=__doc__)
     add_options(parser)
     parser.add_argument("--resource", default="nvidia.com/gpu", help="what the GPUs are called on nodes")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds until it gives up (default: 900)")

@@ -1,9 +1,9 @@
 """Check that this machine has the accelerators that were asked for, and that each of them computes, by NVIDIA's
 driver alone.
 
-For images that have no TensorFlow, with which `workloads.gates.accelerator` does the same. Adds two vectors of
-float32 numbers on every accelerator and compares with the sums of the CPU. Run as `python3 -m
-workloads.gates.driver --model nvidia-tesla-t4 --count 1`. Standard library only, Python 3.9.
+For images that have no TensorFlow, with which `slipway.workloads.gates.accelerator` does the same. Adds two
+vectors of float32 numbers on every accelerator and compares with the sums of the CPU. Run as `python3 -m
+slipway.workloads.gates.driver --model nvidia-tesla-t4 --count 1`. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import operator
 from array import array
 from typing import Any
 
-from workloads.gates.accelerator import OTHER_MODEL, driver_version, same_model
-from workloads.runtime.devices import virtual_request
-from workloads.runtime.exits import ACCELERATOR_REFUSED, OK, StepError, run, stop_on_sigterm
+from slipway.workloads.gates.accelerator import OTHER_MODEL, driver_version, same_model
+from slipway.workloads.runtime.devices import virtual_request
+from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, OK, StepError, run, stop_on_sigterm
 
 HINT = (
     "Is the GPU driver installed on the node, does the device plugin offer nvidia.com/gpu, and does the pod ask "
@@ -179,7 +179,7 @@ class _Driver:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python3 -m workloads.gates.driver", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m slipway.workloads.gates.driver", description=__doc__)
     parser.add_argument(
         "--model", required=True, help="accelerator as the cloud's label names it: nvidia-tesla-t4"
     )

@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from workloads.runtime.exits import ACCELERATOR_REFUSED, StepError
+from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, StepError
 
 DRIVER = "libcuda.so.1"
 """The driver's own library, which the node gives every GPU container."""

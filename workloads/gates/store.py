@@ -2,7 +2,7 @@
 
 A new identity binding takes minutes to reach every server of a cloud. So a failure is tried again, with growing
 pauses, until a time limit; only what the store cannot do, whoever asks, is said at once. Run as
-`python -m workloads.gates.store --store /store --prefix mnist`.
+`python -m slipway.workloads.gates.store --store /store --prefix mnist`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from workloads.runtime.exits import OK, STORE_TROUBLE, StepError, run, stop_on_sigterm
-from workloads.runtime.store import explain
+from slipway.workloads.runtime.exits import OK, STORE_TROUBLE, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.store import explain
 
 FIRST_PAUSE = 1.0
 """Seconds before the second try; each further pause is twice as long."""
@@ -134,7 +134,7 @@ def _expect(condition: bool, path: Path, problem: str) -> None:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.gates.store", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.gates.store", description=__doc__)
     parser.add_argument("--store", type=Path, required=True, help="where the store is mounted: /store")
     parser.add_argument("--prefix", default="", help="folder of the store that the pipeline uses: mnist")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds until it gives up (default: 300)")

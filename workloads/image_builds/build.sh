@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds an image with a BuildKit that lives as long as this script, and pushes it: `build.sh WORK [buildctl option]…`.
-# WORK is what workloads.image_builds.prepare has laid out. The image's digest is the last line, and the pod's message.
+# WORK is what slipway.workloads.image_builds.prepare has laid out. The image's digest is the last line, and the pod's message.
 # Written for BusyBox, which is all that BuildKit's image has.
 set -eu
 work=$1

@@ -1,6 +1,6 @@
 """Lay out what BuildKit needs: the context with its modes, the registry's login, and whether the image is there.
 
-Started as ``python3 -m workloads.image_builds.prepare --context /context --work /work --reference
+Started as ``python3 -m slipway.workloads.image_builds.prepare --context /context --work /work --reference
 HOST/REPOSITORY:TAG`` before BuildKit, which alone runs with fewer guards: the login with which this
 asks is made here.
 """
@@ -17,8 +17,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.container_registry import LoginError, RegistryError, find_digest, login_of, parts
-from workloads.runtime.exits import BAD_INPUT, NO_NETWORK, OK, StepError, run, stop_on_sigterm
+from slipway.infra.container_registry import LoginError, RegistryError, find_digest, login_of, parts
+from slipway.workloads.runtime.exits import BAD_INPUT, NO_NETWORK, OK, StepError, run, stop_on_sigterm
 
 PUSHED = "pushed"
 """The file with the digest of an image that is there already."""

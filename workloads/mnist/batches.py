@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.runtime.exits import BAD_INPUT, StepError
+from slipway.workloads.runtime.exits import BAD_INPUT, StepError
 
 # The prepared data set as `prepare` writes it and `train` reads it. numpy only.
 

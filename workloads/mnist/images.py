@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.runtime.exits import BAD_INPUT, StepError
-from workloads.runtime.store import digest_of
+from slipway.workloads.runtime.exits import BAD_INPUT, StepError
+from slipway.workloads.runtime.store import digest_of
 
 SIZE = 28
 _INNER = 20

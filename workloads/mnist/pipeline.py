@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
-from infra.pipelines import mlflow, notebook, page, tensorboard, tensorflow_serving
-from infra.pipelines.apps import AppDeclaration
-from infra.pipelines.contract import (
+from slipway.infra.pipelines import mlflow, notebook, page, tensorboard, tensorflow_serving
+from slipway.infra.pipelines.apps import AppDeclaration
+from slipway.infra.pipelines.contract import (
     MultiNodeSettings,
     Nodes,
     Pipeline,
@@ -23,16 +23,16 @@ from infra.pipelines.contract import (
     StepSettings,
     stored,
 )
-from infra.pipelines.mlflow import MlflowSettings
-from infra.pipelines.notebook import NotebookSettings
-from infra.pipelines.page import Page, PageSettings, Pictures
-from infra.pipelines.results import Column, Curves, Number, Picture, Table
-from infra.pipelines.tensorboard import TensorBoardSettings
-from infra.pipelines.tensorflow_serving import Served, ServingSettings
-from infra.schema.base import Float, Int, Model, refuse
-from infra.schema.paths import STORED, Folder, below_store, folder
-from infra.schema.problems import Finding
-from infra.schema.quantities import seconds
+from slipway.infra.pipelines.mlflow import MlflowSettings
+from slipway.infra.pipelines.notebook import NotebookSettings
+from slipway.infra.pipelines.page import Page, PageSettings, Pictures
+from slipway.infra.pipelines.results import Column, Curves, Number, Picture, Table
+from slipway.infra.pipelines.tensorboard import TensorBoardSettings
+from slipway.infra.pipelines.tensorflow_serving import Served, ServingSettings
+from slipway.infra.schema.base import Float, Int, Model, refuse
+from slipway.infra.schema.paths import STORED, Folder, below_store, folder
+from slipway.infra.schema.problems import Finding
+from slipway.infra.schema.quantities import seconds
 
 
 def _epoch(value: Any) -> Any:

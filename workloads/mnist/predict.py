@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slipway.workloads.runtime.devices import accelerators, before_import, describe
+from slipway.workloads.runtime.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.store import check, finished, publish, staging, store_errors
 from workloads.mnist.images import ImageError, ImageFile, digest_images, find_images, read
-from workloads.runtime.devices import accelerators, before_import, describe
-from workloads.runtime.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
-from workloads.runtime.store import check, finished, publish, staging, store_errors
 
 STEP = "mnist.predict"
 
@@ -126,7 +126,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--output", type=Path, required=True, help="where to publish the predictions")
     parser.add_argument("--batch-size", type=int, default=256, help="images per call of the model (default: 256)")
-    parser.add_argument("--libraries", type=Path, help="what workloads.cuda.install published, for use on GPUs")
+    parser.add_argument(
+        "--libraries", type=Path, help="what slipway.workloads.cuda.install published, for use on GPUs"
+    )
     options = parser.parse_args(arguments)
     if options.batch_size < 1:
         parser.error("--batch-size must be at least 1")

@@ -2,7 +2,7 @@
 
 Sources: `mnist` (70,000 images, downloaded by TensorFlow Datasets), `digits` (1,797 scans inside scikit-learn,
 no network) or `idx` (a folder with MNIST-style files). Needs tensorflow-datasets, scikit-learn and pillow,
-which `workloads.runtime.steps.packages` installs. Run as
+which `slipway.workloads.runtime.steps.packages` installs. Run as
 `python -m workloads.mnist.prepare --dataset digits --output DIR`.
 """
 
@@ -31,9 +31,9 @@ import tensorflow_datasets as tfds
 from numpy.typing import NDArray
 from PIL import Image
 
+from slipway.workloads.runtime.exits import BAD_INPUT, NO_NETWORK, OK, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.store import StoreError, digest_of, finished, publish, staging
 from workloads.mnist.batches import Split, save
-from workloads.runtime.exits import BAD_INPUT, NO_NETWORK, OK, StepError, run, stop_on_sigterm
-from workloads.runtime.store import StoreError, digest_of, finished, publish, staging
 
 # scikit-learn's handwritten digits as a TensorFlow data set: 1,797 real scans, no download needed.
 #
@@ -243,7 +243,7 @@ def _load_mnist(scratch: Path) -> tuple[Split, Split]:
         urllib.request.urlopen(request, timeout=NETWORK_TIMEOUT).close()
     except (urllib.error.URLError, OSError) as error:
         raise _no_network(error) from error
-    from workloads.runtime.devices import before_import
+    from slipway.workloads.runtime.devices import before_import
 
     before_import()
     with _tensorflow_datasets() as tfds:
@@ -276,7 +276,7 @@ def _tensorflow_datasets() -> Iterator[Any]:
     except ImportError as error:
         raise StepError(
             BAD_INPUT,
-            f"{error}; run `python -m workloads.runtime.steps.packages --requirements "
+            f"{error}; run `python -m slipway.workloads.runtime.steps.packages --requirements "
             "workloads/mnist/requirements.txt --target DIR` and put DIR on PYTHONPATH",
         ) from error
     tfds.disable_progress_bar()

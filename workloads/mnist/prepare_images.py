@@ -20,6 +20,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from slipway.workloads.runtime.devices import before_import
+from slipway.workloads.runtime.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.store import finished, store_errors
 from workloads.mnist.batches import Split
 from workloads.mnist.images import (
     LABELS,
@@ -33,9 +36,6 @@ from workloads.mnist.images import (
     read_labels,
 )
 from workloads.mnist.prepare import describe_data, publish_data
-from workloads.runtime.devices import before_import
-from workloads.runtime.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
-from workloads.runtime.store import finished, store_errors
 
 STEP = "mnist.prepare_images"
 TEST_SHARE = 10

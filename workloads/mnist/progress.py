@@ -14,7 +14,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from workloads.runtime.store import StoreError, copy_atomically, digest_of, remove_stale, staging, store_errors
+from slipway.workloads.runtime.store import (
+    StoreError,
+    copy_atomically,
+    digest_of,
+    remove_stale,
+    staging,
+    store_errors,
+)
 
 
 class Progress(keras.callbacks.Callback):

@@ -11,13 +11,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from slipway.workloads.runtime.devices import before_import
+from slipway.workloads.runtime.exits import MODEL_REFUSED, OK, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.nodes import collectives
+from slipway.workloads.runtime.store import check, finished, publish, staging, store_errors, whole
 from workloads.mnist import training
 from workloads.mnist.batches import load
 from workloads.mnist.training import Work, parse_learning_rates
-from workloads.runtime.devices import before_import
-from workloads.runtime.exits import MODEL_REFUSED, OK, StepError, run, stop_on_sigterm
-from workloads.runtime.nodes import collectives
-from workloads.runtime.store import check, finished, publish, staging, store_errors, whole
 
 if TYPE_CHECKING:
     import keras
@@ -162,7 +162,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--min-accuracy", type=float, default=0.9, help="share of test images the model must read (default: 0.9)"
     )
-    parser.add_argument("--libraries", type=Path, help="what workloads.cuda.install published, for use on GPUs")
+    parser.add_argument(
+        "--libraries", type=Path, help="what slipway.workloads.cuda.install published, for use on GPUs"
+    )
     options = parser.parse_args(arguments)
     if options.batch_size < 1 or options.epochs < 1:
         parser.error("--batch-size and --epochs must be at least 1")

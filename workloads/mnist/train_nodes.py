@@ -13,6 +13,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from slipway.workloads.runtime.devices import Accelerator
+from slipway.workloads.runtime.nodes.collectives import Group, describe_all, of_first
+from slipway.workloads.runtime.store import store_errors
 from workloads.mnist.batches import batches
 from workloads.mnist.model import FusedAdam, build, plain
 from workloads.mnist.progress import Progress, restore
@@ -26,9 +29,6 @@ from workloads.mnist.training import (
     report,
     run_name,
 )
-from workloads.runtime.devices import Accelerator
-from workloads.runtime.nodes.collectives import Group, describe_all, of_first
-from workloads.runtime.store import store_errors
 
 
 def train(

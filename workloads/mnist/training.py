@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from slipway.workloads.runtime.devices import accelerators, describe, strategy
+from slipway.workloads.runtime.exits import BAD_INPUT, MODEL_REFUSED, USAGE, StepError
+from slipway.workloads.runtime.store import store_errors
 from workloads.mnist.batches import Split, batches
-from workloads.runtime.devices import accelerators, describe, strategy
-from workloads.runtime.exits import BAD_INPUT, MODEL_REFUSED, USAGE, StepError
-from workloads.runtime.store import store_errors
 
 if TYPE_CHECKING:
     import keras

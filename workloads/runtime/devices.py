@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.runtime.exits import USAGE, StepError
-from workloads.runtime.supplied import preload
+from slipway.workloads.runtime.exits import USAGE, StepError
+from slipway.workloads.runtime.supplied import preload
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -38,7 +38,7 @@ class Accelerator:
 def before_import(*, keras: bool = True, libraries: Path | None = None) -> None:
     """Set up what TensorFlow reads when it is imported. Call it first; settings of the user's own stay.
 
-    `libraries` is what `workloads.cuda.install` published, where the image lacks any.
+    `libraries` is what `slipway.workloads.cuda.install` published, where the image lacks any.
 
     Python imports of TensorFlow took 6.1 s of CPU here (2.21, November 2026); this takes off 1.4 s, or 2 s
     without Keras.

@@ -15,8 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from workloads.runtime.json_values import AbsentError, value_at
-from workloads.runtime.store import MANIFEST, Manifest, NotWholeError, load_manifest, read_file, store_errors
+from slipway.workloads.runtime.json_values import AbsentError, value_at
+from slipway.workloads.runtime.store import (
+    MANIFEST,
+    Manifest,
+    NotWholeError,
+    load_manifest,
+    read_file,
+    store_errors,
+)
 
 FACTS = ".history"
 """The store's folder of facts: `.history/<path of the result>.json`, an object with some of `commit`, `changed`
@@ -25,7 +32,8 @@ FACTS = ".history"
 `infra/pipelines/results.py`)."""
 
 USAGE = ".usage"
-"""The store's folder of what pods used: `.usage/<path of the result>/<index>.json` (`workloads.runtime.usage`)."""
+"""The store's folder of what pods used: `.usage/<path of the result>/<index>.json`
+(`slipway.workloads.runtime.usage`)."""
 
 _NAME = re.compile(r"[0-9a-f]{10}(?:-(?P<mark>\d{8}-\d{4}))?")
 """The name of a result's directory: a digest, and in a run by the clock the time for which it was scheduled."""

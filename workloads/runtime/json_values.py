@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads.runtime.exits import BAD_INPUT, USAGE, StepError
-from workloads.runtime.store import store_errors
+from slipway.workloads.runtime.exits import BAD_INPUT, USAGE, StepError
+from slipway.workloads.runtime.store import store_errors
 
 _SHOWN = 8
 

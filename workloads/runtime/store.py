@@ -4,7 +4,7 @@ The store is a mounted bucket (GCS FUSE) or a volume: a directory cannot be rena
 file may be a copy and a delete, and there are neither locks nor hard links nor a reliable O_EXCL. What holds
 everywhere is that one file, written under another name and then renamed, appears whole or not at all. So a
 step's result is the set of files that its `manifest.json` names, and the manifest comes last. Standard library
-only. Run as `python -m workloads.runtime.store DIR...`, it says which results are not whole.
+only. Run as `python -m slipway.workloads.runtime.store DIR...`, it says which results are not whole.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from workloads.runtime.exits import BAD_INPUT, OK, STORE_TROUBLE, StepError, run
+from slipway.workloads.runtime.exits import BAD_INPUT, OK, STORE_TROUBLE, StepError, run
 
 FORMAT = 1
 """Version of the manifest's layout. A reader refuses another one rather than guess."""
@@ -445,7 +445,7 @@ def main(arguments: list[str] | None = None) -> int:
     Raises:
         StoreError: the store cannot be read.
     """
-    parser = argparse.ArgumentParser(prog="python -m workloads.runtime.store", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.runtime.store", description=__doc__)
     parser.add_argument("directories", type=Path, nargs="+", metavar="DIR", help="what a step published")
     reasons = {str(directory): whole(directory)[1] for directory in parser.parse_args(arguments).directories}
     damaged = {directory: reason for directory, reason in reasons.items() if reason}

@@ -1,8 +1,9 @@
 """What an image lacks, packages and libraries, from the store to the local disk: checked on the way, whole or not.
 
-`workloads.runtime.steps.command` supplies a step with it. A program that stays, as of an app, is started by this
-module, whose place it takes, so that it gets its signals itself: `python3 -m workloads.runtime.supplied
---libraries DIR --into DIR --code DIR -- python serve.py`. Standard library only, Python 3.9.
+`slipway.workloads.runtime.steps.command` supplies a step with it. A program that stays, as of an app, is started
+by this module, whose place it takes, so that it gets its signals itself: `python3 -m
+slipway.workloads.runtime.supplied --libraries DIR --into DIR --code DIR -- python serve.py`. Standard library
+only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from workloads.runtime.exits import BAD_INPUT, USAGE, StepError, parse_before_program, run
-from workloads.runtime.store import (
+from slipway.workloads.runtime.exits import BAD_INPUT, USAGE, StepError, parse_before_program, run
+from slipway.workloads.runtime.store import (
     Entry,
     NotWholeError,
     StoreError,
@@ -34,13 +35,14 @@ from workloads.runtime.store import (
 )
 
 ARCHIVE = "packages.tar"
-"""The one file that `workloads.runtime.steps.environment` publishes where the image lacks packages."""
+"""The one file that `slipway.workloads.runtime.steps.environment` publishes where the image lacks packages."""
 
 _CHUNK = 1 << 20
 
 
 def unpack_packages(directory: Path, target: Path) -> bool:
-    """Unpack what `workloads.runtime.steps.environment` published in `directory` into `target`, an empty folder.
+    """Unpack what `slipway.workloads.runtime.steps.environment` published in `directory` into `target`, an empty
+    folder.
 
     False where the image lacked nothing. The archive is read once, and unpacked while it is checked.
 
@@ -142,7 +144,8 @@ def lacking() -> list[str]:
 
 
 def preload(directory: Path | None) -> None:
-    """Load the libraries that `workloads.cuda.install` published in `directory`, before TensorFlow asks for them.
+    """Load the libraries that `slipway.workloads.cuda.install` published in `directory`, before TensorFlow asks
+    for them.
 
     The loader then gives TensorFlow the ones that are in the process already, whatever lies on its search path.
     They are copied to the local disk first: each copy is checked on the way, and a page of a library that the
@@ -228,11 +231,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python3 -m workloads.runtime.supplied",
+        prog="python3 -m slipway.workloads.runtime.supplied",
         usage="%(prog)s --libraries DIR --into DIR [--code DIR] -- PROGRAM [ARGUMENT...]",
         description=__doc__,
     )
-    parser.add_argument("--libraries", type=Path, required=True, help="what workloads.cuda.install published")
+    parser.add_argument(
+        "--libraries", type=Path, required=True, help="what slipway.workloads.cuda.install published"
+    )
     parser.add_argument("--into", type=Path, required=True, help="a folder of the local disk, emptied first")
     parser.add_argument("--code", type=Path, default=Path(), help="where the program starts; default: here")
     return parse_before_program(parser, arguments)

@@ -2,8 +2,8 @@
 
 The pod of a Job starts it. It remembers nothing: what is complete, runs or failed stands in the cluster, so a pod
 that takes the place of a lost one goes on with the Jobs as they are. Run as
-`python -m workloads.schedule.release --namespace slipway --jobs cluster-run --attempts cluster-run-attempts`.
-Standard library only, Python 3.9.
+`python -m slipway.workloads.schedule.release --namespace slipway --jobs cluster-run --attempts
+cluster-run-attempts`. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workloads.runtime.exits import OK, run, stop_on_sigterm
-from workloads.runtime.kubernetes_api import add_options, api_of
-from workloads.schedule.run import PAUSE, Cluster, JobsFailedError
+from slipway.workloads.runtime.exits import OK, run, stop_on_sigterm
+from slipway.workloads.runtime.kubernetes_api import add_options, api_of
+from slipway.workloads.schedule.run import PAUSE, Cluster, JobsFailedError
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _failure(planned: Sequence[Planned], lost: Mapping[str, str], skipped: set[s
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.schedule.release", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.schedule.release", description=__doc__)
     add_options(parser)
     parser.add_argument("--namespace", required=True, help="where the Jobs are")
     parser.add_argument("--jobs", required=True, metavar="NAME", help="the ConfigMap with the list of the Jobs")

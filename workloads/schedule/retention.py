@@ -4,7 +4,7 @@ Only directories of runs by the clock are looked at, those whose name ends in a 
 The newest good runs stay, and all that came after the oldest of these; so does what is younger than some days,
 and whatever a result that stays was made from. A result loses its manifest first, after which nobody takes it for
 one, and none goes before those that were made from it: so this may be killed at any moment, and the next call
-goes on. Run as `python -m workloads.schedule.retention --store DIR --pipeline fraud --step train --runs 30
+goes on. Run as `python -m slipway.workloads.schedule.retention --store DIR --pipeline fraud --step train --runs 30
 --days 90`. Standard library only.
 """
 
@@ -21,10 +21,10 @@ from datetime import UTC, datetime
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-from workloads.runtime import history
-from workloads.runtime.exits import OK, run, stop_on_sigterm
-from workloads.runtime.history import FACTS, USAGE, Result
-from workloads.runtime.store import MANIFEST, remove_file, store_errors
+from slipway.workloads.runtime import history
+from slipway.workloads.runtime.exits import OK, run, stop_on_sigterm
+from slipway.workloads.runtime.history import FACTS, USAGE, Result
+from slipway.workloads.runtime.store import MANIFEST, remove_file, store_errors
 
 LEAST = 10
 """Runs that stay at least. A step with items takes results from the eight runs before it, and one by `pulumi up`
@@ -207,7 +207,7 @@ def rule_of(options: argparse.Namespace) -> Rule:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options of the command line; ends the process where they are wrong."""
-    parser = argparse.ArgumentParser(prog="python -m workloads.schedule.retention", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.schedule.retention", description=__doc__)
     add = parser.add_argument
     add("--store", type=Path, required=True, metavar="DIR", help="the root of the store")
     add("--pipeline", required=True, help="whose runs by the clock these are")

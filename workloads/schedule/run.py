@@ -2,7 +2,8 @@
 
 The pod of a CronJob starts it. Each run has directories and Jobs of its own, named after the time for which it was
 scheduled, so that a pod which takes the place of an evicted one goes on with the same run. Run as
-`python -m workloads.schedule.run --namespace slipway --jobs fraud-schedule`. Standard library only, Python 3.9.
+`python -m slipway.workloads.schedule.run --namespace slipway --jobs fraud-schedule`. Standard library only, Python
+3.9.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workloads.runtime.exits import OK, USAGE, StepError, run, stop_on_sigterm
-from workloads.runtime.kubernetes_api import Api, ExistsError, add_options, api_of, persist
+from slipway.workloads.runtime.exits import OK, USAGE, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.kubernetes_api import Api, ExistsError, add_options, api_of, persist
 
 # Tells a webhook that a run by the clock failed, or that one is good again.
 
@@ -400,7 +401,7 @@ def _verdict(job: Mapping[str, Any]) -> str | None:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.schedule.run", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.schedule.run", description=__doc__)
     add_options(parser)
     parser.add_argument("--namespace", required=True, help="where the Jobs run")
     parser.add_argument("--pipeline", required=True, help="the pipeline's name, which its Jobs have as a label")

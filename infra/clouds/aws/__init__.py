@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from infra.accelerators import AcceleratorFiles
-from infra.clouds.aws import settings
-from infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3Store, S3Store
-from infra.clouds.contract import BucketTool, Check, Cloud
-from infra.emulator import Emulator
-from infra.platform import Platform, Store
-from infra.review.contract import Review
-from infra.review.facts import Probe
-from infra.review.stack import Stack
-from infra.schema.problems import Problem
-from infra.schema.request import Request, Starter, Wish
+from slipway.infra.accelerators import AcceleratorFiles
+from slipway.infra.clouds.aws import settings
+from slipway.infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3Store, S3Store
+from slipway.infra.clouds.contract import BucketTool, Check, Cloud
+from slipway.infra.emulator import Emulator
+from slipway.infra.platform import Platform, Store
+from slipway.infra.review.contract import Review
+from slipway.infra.review.facts import Probe
+from slipway.infra.review.stack import Stack
+from slipway.infra.schema.problems import Problem
+from slipway.infra.schema.request import Request, Starter, Wish
 
 
 class Aws(Cloud):
@@ -27,52 +27,52 @@ class Aws(Cloud):
     stores = (S3Store, ExistingS3Store, EfsStore)
 
     def checks(self) -> Sequence[Check]:
-        from infra.clouds.aws import rules
+        from slipway.infra.clouds.aws import rules
 
         return rules.CHECKS
 
     def provider_problems(self, configuration: Mapping[str, Any]) -> Sequence[Problem]:
-        from infra.clouds.aws import rules
+        from slipway.infra.clouds.aws import rules
 
         return rules.provider_problems(configuration)
 
     def preflight_problems(self, request: Request | None) -> Sequence[Problem]:
-        from infra.clouds.aws import platforms
+        from slipway.infra.clouds.aws import platforms
 
         return platforms.preflight_problems(request)
 
     def platforms(self, request: Request) -> Mapping[str, Platform]:
-        from infra.clouds.aws import platforms
+        from slipway.infra.clouds.aws import platforms
 
         return platforms.platforms(request)
 
     def readable(self, store: Store, arguments: Mapping[str, str]) -> Store:
-        from infra.clouds.aws.store import readable
+        from slipway.infra.clouds.aws.store import readable
 
         return readable(store, arguments)
 
     def emulator(self, request: Request) -> Emulator:
-        from infra.clouds.aws import emulator
+        from slipway.infra.clouds.aws import emulator
 
         return emulator.Emulator(request)
 
     def review(self) -> Review:
-        from infra.clouds.aws.review import REVIEW
+        from slipway.infra.clouds.aws.review import REVIEW
 
         return REVIEW
 
     def probes(self, stack: Stack, request: Request | None) -> Sequence[Probe]:
-        from infra.clouds.aws import doctor
+        from slipway.infra.clouds.aws import doctor
 
         return doctor.probes(stack, request)
 
     def bucket_tool(self, configuration: Mapping[str, Any]) -> BucketTool | None:
-        from infra.clouds.aws import doctor
+        from slipway.infra.clouds.aws import doctor
 
         return doctor.bucket_tool(configuration)
 
     def refresh(self, files: AcceleratorFiles, today: date) -> None:
-        from infra.clouds.aws import doctor
+        from slipway.infra.clouds.aws import doctor
 
         doctor.refresh(files, today)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws.roles import Statement, allow, bucket_name, deny, document, named
-from infra.clouds.aws.settings import AwsCluster, ExistingS3Store, S3Store
+from slipway.infra.clouds.aws.roles import Statement, allow, bucket_name, deny, document, named
+from slipway.infra.clouds.aws.settings import AwsCluster, ExistingS3Store, S3Store
 
 
 @dataclass(frozen=True)

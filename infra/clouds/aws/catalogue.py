@@ -13,9 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.accelerators import sold_by
-from infra.platform import Resources
-from infra.schema.quantities import tiered
+from slipway.infra.accelerators import sold_by
+from slipway.infra.platform import Resources
+from slipway.infra.schema.quantities import tiered
 
 CLOUD = "aws"
 DATA = Path(__file__).parent / "data"

@@ -15,19 +15,19 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
-from infra.charts import charts
-from infra.clouds.aws.cluster import SYSTEM, EksCluster, system_identity
-from infra.clouds.aws.ingress import SERVICE_ACCOUNT as LOAD_BALANCER_SERVICE_ACCOUNT
-from infra.clouds.aws.ingress import asks, load_balancer
-from infra.clouds.aws.network import Network, subnet_blocks
-from infra.clouds.aws.nodes import POOL_LABEL
-from infra.clouds.aws.pools import interconnect, labels, scales, taints
-from infra.clouds.aws.roles import Condition, Statement, allow, node_group_name, pod_identity
-from infra.clouds.aws.settings import AwsCluster, AwsPool
-from infra.objects import image, source
-from infra.platform import GPU_RESOURCE, IngressController
-from infra.schema.names import fit
-from infra.schema.request import Exposed
+from slipway.infra.charts import charts
+from slipway.infra.clouds.aws.cluster import SYSTEM, EksCluster, system_identity
+from slipway.infra.clouds.aws.ingress import SERVICE_ACCOUNT as LOAD_BALANCER_SERVICE_ACCOUNT
+from slipway.infra.clouds.aws.ingress import asks, load_balancer
+from slipway.infra.clouds.aws.network import Network, subnet_blocks
+from slipway.infra.clouds.aws.nodes import POOL_LABEL
+from slipway.infra.clouds.aws.pools import interconnect, labels, scales, taints
+from slipway.infra.clouds.aws.roles import Condition, Statement, allow, node_group_name, pod_identity
+from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool
+from slipway.infra.objects import image, source
+from slipway.infra.platform import GPU_RESOURCE, IngressController
+from slipway.infra.schema.names import fit
+from slipway.infra.schema.request import Exposed
 
 # The Cluster Autoscaler: adds nodes to a cluster's groups when pods wait, and takes idle ones away.
 

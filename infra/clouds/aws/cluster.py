@@ -8,10 +8,10 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
-from infra.clouds.aws.catalogue import addon_version
-from infra.clouds.aws.network import Network
-from infra.clouds.aws.pools import NodeGroupArgs, node_group
-from infra.clouds.aws.roles import (
+from slipway.infra.clouds.aws.catalogue import addon_version
+from slipway.infra.clouds.aws.network import Network
+from slipway.infra.clouds.aws.pools import NodeGroupArgs, node_group
+from slipway.infra.clouds.aws.roles import (
     Granted,
     PodIdentityArgs,
     RoleArgs,
@@ -22,8 +22,8 @@ from infra.clouds.aws.roles import (
     role,
     trust,
 )
-from infra.clouds.aws.settings import AwsCluster
-from infra.objects import cluster_provider, kubeconfig_text
+from slipway.infra.clouds.aws.settings import AwsCluster
+from slipway.infra.objects import cluster_provider, kubeconfig_text
 
 # EKS add-ons at pinned versions, in the order in which nodes and one another need them.
 

@@ -15,16 +15,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from infra.accelerators import TIMEOUTS as LIST_TIMEOUTS
-from infra.accelerators import AcceleratorFiles, Prices, RefreshError
-from infra.clouds.aws import catalogue
-from infra.clouds.aws.rules.clusters import REGION_VARIABLES, no_region, only_examples
-from infra.clouds.aws.settings import AwsCluster, ExistingS3Store
-from infra.clouds.contract import BucketTool, ListingError, StoredObject
-from infra.review.facts import STACK, Observation, Probe, Quota, fine, unknown, wrong
-from infra.review.stack import Stack, items, mapping, mappings, text, texts
-from infra.schema.base import StoreSettings
-from infra.schema.request import Request
+from slipway.infra.accelerators import TIMEOUTS as LIST_TIMEOUTS
+from slipway.infra.accelerators import AcceleratorFiles, Prices, RefreshError
+from slipway.infra.clouds.aws import catalogue
+from slipway.infra.clouds.aws.rules.clusters import REGION_VARIABLES, no_region, only_examples
+from slipway.infra.clouds.aws.settings import AwsCluster, ExistingS3Store
+from slipway.infra.clouds.contract import BucketTool, ListingError, StoredObject
+from slipway.infra.review.facts import STACK, Observation, Probe, Quota, fine, unknown, wrong
+from slipway.infra.review.stack import Stack, items, mapping, mappings, text, texts
+from slipway.infra.schema.base import StoreSettings
+from slipway.infra.schema.request import Request
 
 DATA = Path(__file__).parent / "data" / "permissions.toml"
 

@@ -9,15 +9,15 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from infra import emulator
-from infra.clouds.aws import nodes
-from infra.clouds.aws.catalogue import is_zone_id
-from infra.clouds.aws.cluster import SYSTEM
-from infra.clouds.aws.nodes import LAUNCH_TEMPLATE, NODE_GROUP
-from infra.clouds.aws.settings import AwsCluster
-from infra.emulator import EMULATED_CA_CERTIFICATE, EMULATED_DIGEST, StoreFiles
-from infra.platform import Node
-from infra.schema.request import Request
+from slipway.infra import emulator
+from slipway.infra.clouds.aws import nodes
+from slipway.infra.clouds.aws.catalogue import is_zone_id
+from slipway.infra.clouds.aws.cluster import SYSTEM
+from slipway.infra.clouds.aws.nodes import LAUNCH_TEMPLATE, NODE_GROUP
+from slipway.infra.clouds.aws.settings import AwsCluster
+from slipway.infra.emulator import EMULATED_CA_CERTIFICATE, EMULATED_DIGEST, StoreFiles
+from slipway.infra.platform import Node
+from slipway.infra.schema.request import Request
 
 ACCOUNT = "000000000000"
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.clouds.aws.cluster import SYSTEM
-from infra.objects import rule, wait_for
-from infra.platform import DECLARED_ALONE, Backend, Opened
-from infra.schema.ingress import CognitoSettings, IngressSettings, LoginSettings, OidcSettings
+from slipway.infra.clouds.aws.cluster import SYSTEM
+from slipway.infra.objects import rule, wait_for
+from slipway.infra.platform import DECLARED_ALONE, Backend, Opened
+from slipway.infra.schema.ingress import CognitoSettings, IngressSettings, LoginSettings, OidcSettings
 
 SERVICE_ACCOUNT = "aws-load-balancer-controller"
 """Of the pods of the controller; its other objects have the same name."""

@@ -8,9 +8,9 @@ from itertools import islice
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws.bucket import no_public_access, tls_only
-from infra.clouds.aws.catalogue import is_zone_id
-from infra.clouds.aws.roles import (
+from slipway.infra.clouds.aws.bucket import no_public_access, tls_only
+from slipway.infra.clouds.aws.catalogue import is_zone_id
+from slipway.infra.clouds.aws.roles import (
     RoleArgs,
     allow,
     document,
@@ -20,7 +20,7 @@ from infra.clouds.aws.roles import (
     role,
     trust,
 )
-from infra.clouds.aws.settings import AwsCluster
+from slipway.infra.clouds.aws.settings import AwsCluster
 
 ANYWHERE = "0.0.0.0/0"
 """Where NAT and Internet gateways lead. Nothing here is opened to it from outside."""

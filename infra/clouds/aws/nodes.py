@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from infra.clouds.aws.catalogue import NodeShape, allocatable, instance_type, is_arm
-from infra.platform import GPU_RESOURCE, Resources, Taint
-from infra.review.stack import (
+from slipway.infra.clouds.aws.catalogue import NodeShape, allocatable, instance_type, is_arm
+from slipway.infra.platform import GPU_RESOURCE, Resources, Taint
+from slipway.infra.review.stack import (
     UNLIMITED,
     NodePool,
     Properties,
@@ -27,8 +27,8 @@ from infra.review.stack import (
     texts,
     whole,
 )
-from infra.review.tables import durations
-from infra.schema.taints import EFFECTS
+from slipway.infra.review.tables import durations
+from slipway.infra.schema.taints import EFFECTS
 
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"

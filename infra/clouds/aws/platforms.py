@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws.charts import (
+from slipway.infra.clouds.aws.charts import (
     DISK_CLASS,
     LoadBalancersArgs,
     autoscaler,
@@ -20,11 +20,11 @@ from infra.clouds.aws.charts import (
     efa_plugins,
     load_balancers,
 )
-from infra.clouds.aws.cluster import EksCluster, EksClusterArgs, profile_option
-from infra.clouds.aws.network import FlowLogsArgs, Network, NetworkArgs, flow_logs
-from infra.clouds.aws.nodes import POOL_LABEL
-from infra.clouds.aws.pools import fingerprint, interconnect, taints
-from infra.clouds.aws.roles import (
+from slipway.infra.clouds.aws.cluster import EksCluster, EksClusterArgs, profile_option
+from slipway.infra.clouds.aws.network import FlowLogsArgs, Network, NetworkArgs, flow_logs
+from slipway.infra.clouds.aws.nodes import POOL_LABEL
+from slipway.infra.clouds.aws.pools import fingerprint, interconnect, taints
+from slipway.infra.clouds.aws.roles import (
     CLUSTER_LIMIT,
     REPOSITORY_LIMIT,
     PodIdentityArgs,
@@ -34,10 +34,10 @@ from infra.clouds.aws.roles import (
     pod_identity,
     resource_name,
 )
-from infra.clouds.aws.rules.clusters import no_region, only_examples
-from infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3Store, S3Store
-from infra.clouds.aws.store import MountArgs, efs_store, s3_store
-from infra.platform import (
+from slipway.infra.clouds.aws.rules.clusters import no_region, only_examples
+from slipway.infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3Store, S3Store
+from slipway.infra.clouds.aws.store import MountArgs, efs_store, s3_store
+from slipway.infra.platform import (
     BUILDER,
     DevicePlugin,
     Egress,
@@ -49,8 +49,8 @@ from infra.platform import (
     TeamApp,
     dns_of,
 )
-from infra.schema.problems import Problem
-from infra.schema.request import Request
+from slipway.infra.schema.problems import Problem
+from slipway.infra.schema.request import Request
 
 # What has to be right before anything is declared on AWS, beyond the shape of the settings.
 
@@ -86,7 +86,7 @@ def warn_of_example_networks(name: str, cluster: AwsCluster) -> None:
 # An ECR repository for prebuilt images of the steps.
 
 
-LOGIN = "workloads.image_builds.aws.login"
+LOGIN = "slipway.workloads.image_builds.aws.login"
 """What makes a login of the pod's identity."""
 
 UNTAGGED_DAYS = 14

@@ -8,11 +8,17 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws.catalogue import instance_type
-from infra.clouds.aws.roles import GROUP_LIMIT, LAUNCH_TEMPLATE_LIMIT, named, node_group_name, resource_name
-from infra.clouds.aws.settings import AwsCluster, AwsPool
-from infra.platform import GPU_RESOURCE, Interconnect, Taint
-from infra.schema.taints import CLOUD_EFFECTS, pool_taints
+from slipway.infra.clouds.aws.catalogue import instance_type
+from slipway.infra.clouds.aws.roles import (
+    GROUP_LIMIT,
+    LAUNCH_TEMPLATE_LIMIT,
+    named,
+    node_group_name,
+    resource_name,
+)
+from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool
+from slipway.infra.platform import GPU_RESOURCE, Interconnect, Taint
+from slipway.infra.schema.taints import CLOUD_EFFECTS, pool_taints
 
 GPU_PRESENT_LABEL = f"{GPU_RESOURCE}.present"
 """What the device plugin's chart schedules by where no node feature discovery runs.

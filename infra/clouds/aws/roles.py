@@ -7,8 +7,8 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from infra.objects import wait_for
-from infra.schema.names import spell
+from slipway.infra.objects import wait_for
+from slipway.infra.schema.names import spell
 
 # IAM policy documents: statements, and the JSON that AWS takes.
 

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from infra.accelerators import accelerators
-from infra.clouds.aws.catalogue import (
+from slipway.infra.accelerators import accelerators
+from slipway.infra.clouds.aws.catalogue import (
     InstanceType,
     NodeShape,
     allocatable,
@@ -19,8 +19,8 @@ from infra.clouds.aws.catalogue import (
     region_of,
     regions,
 )
-from infra.platform import Resources
-from infra.schema.base import (
+from slipway.infra.platform import Resources
+from slipway.infra.schema.base import (
     ChartSettings,
     Cidr,
     ClusterSettings,
@@ -32,8 +32,8 @@ from infra.schema.base import (
     TaintSettings,
     TimeSlicing,
 )
-from infra.schema.problems import Problem, did_you_mean, listed, nearest
-from infra.schema.request import Starter, Wish, has_room
+from slipway.infra.schema.problems import Problem, did_you_mean, listed, nearest
+from slipway.infra.schema.request import Starter, Wish, has_room
 
 AmiType = Literal["AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"]
 LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731]

@@ -9,10 +9,10 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
-from infra.clouds.aws.bucket import StoreBucket, StoreBucketArgs, existing_bucket, store_bucket
-from infra.clouds.aws.cluster import EksCluster
-from infra.clouds.aws.network import AccessLogsArgs, Network, access_logs
-from infra.clouds.aws.roles import (
+from slipway.infra.clouds.aws.bucket import StoreBucket, StoreBucketArgs, existing_bucket, store_bucket
+from slipway.infra.clouds.aws.cluster import EksCluster
+from slipway.infra.clouds.aws.network import AccessLogsArgs, Network, access_logs
+from slipway.infra.clouds.aws.roles import (
     FILE_SYSTEM_LIMIT,
     GROUP_LIMIT,
     RoleArgs,
@@ -25,11 +25,11 @@ from infra.clouds.aws.roles import (
     role_policy,
     trust,
 )
-from infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3Store, S3Store
-from infra.objects import file_system_store, file_system_volume
-from infra.platform import POD_USER, Store
-from infra.schema.base import Team
-from infra.schema.names import KUBERNETES_NAME_LIMIT
+from slipway.infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3Store, S3Store
+from slipway.infra.objects import file_system_store, file_system_volume
+from slipway.infra.platform import POD_USER, Store
+from slipway.infra.schema.base import Team
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT
 
 # What NFS needs of a cluster's network, and of the pods that mount: the same for S3 Files and EFS.
 

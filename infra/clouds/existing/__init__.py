@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from infra.api_server import ApiServer
-from infra.clouds.contract import Check, Cloud
-from infra.clouds.existing import settings
-from infra.clouds.existing.settings import ExistingCluster, NfsStore, PvcStore, S3CompatibleStore
-from infra.emulator import Emulator
-from infra.platform import Platform
-from infra.review.contract import Review
-from infra.review.facts import Probe
-from infra.review.stack import Stack
-from infra.schema.problems import Problem
-from infra.schema.request import Request, Starter, Wish
+from slipway.infra.api_server import ApiServer
+from slipway.infra.clouds.contract import Check, Cloud
+from slipway.infra.clouds.existing import settings
+from slipway.infra.clouds.existing.settings import ExistingCluster, NfsStore, PvcStore, S3CompatibleStore
+from slipway.infra.emulator import Emulator
+from slipway.infra.platform import Platform
+from slipway.infra.review.contract import Review
+from slipway.infra.review.facts import Probe
+from slipway.infra.review.stack import Stack
+from slipway.infra.schema.problems import Problem
+from slipway.infra.schema.request import Request, Starter, Wish
 
 
 class ExistingClusters(Cloud):
@@ -25,37 +25,37 @@ class ExistingClusters(Cloud):
     stores = (PvcStore, NfsStore, S3CompatibleStore)
 
     def checks(self) -> Sequence[Check]:
-        from infra.clouds.existing import rules
+        from slipway.infra.clouds.existing import rules
 
         return rules.CHECKS
 
     def preflight_problems(self, request: Request | None) -> Sequence[Problem]:
-        from infra.clouds.existing import live_cluster
+        from slipway.infra.clouds.existing import live_cluster
 
         return live_cluster.preflight_problems(request)
 
     def platforms(self, request: Request) -> Mapping[str, Platform]:
-        from infra.clouds.existing import platforms
+        from slipway.infra.clouds.existing import platforms
 
         return platforms.platforms(request)
 
     def emulator(self, request: Request) -> Emulator:
-        from infra.clouds.existing import platforms as emulator
+        from slipway.infra.clouds.existing import platforms as emulator
 
         return emulator.Emulator(request)
 
     def review(self) -> Review:
-        from infra.clouds.existing.review import REVIEW
+        from slipway.infra.clouds.existing.review import REVIEW
 
         return REVIEW
 
     def probes(self, stack: Stack, request: Request | None) -> Sequence[Probe]:
-        from infra.clouds.existing import doctor
+        from slipway.infra.clouds.existing import doctor
 
         return doctor.probes(stack, request)
 
     def servers(self, stack: Stack, request: Request | None) -> Mapping[str, ApiServer]:
-        from infra.clouds.existing import doctor
+        from slipway.infra.clouds.existing import doctor
 
         return doctor.servers(stack, request)
 

@@ -7,14 +7,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from infra.api_server import ApiServer, KubeconfigError, UnreachableError, UnreadableError, read_kubeconfig
-from infra.clouds.existing import live_cluster
-from infra.clouds.existing.live_cluster import as_argument, connect
-from infra.clouds.existing.settings import ExistingCluster, PvcStore, S3CompatibleStore, single_node_classes
-from infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
-from infra.review.stack import Stack, items, mapping, text
-from infra.schema.problems import Finding, key_of
-from infra.schema.request import Request
+from slipway.infra.api_server import ApiServer, KubeconfigError, UnreachableError, UnreadableError, read_kubeconfig
+from slipway.infra.clouds.existing import live_cluster
+from slipway.infra.clouds.existing.live_cluster import as_argument, connect
+from slipway.infra.clouds.existing.settings import (
+    ExistingCluster,
+    PvcStore,
+    S3CompatibleStore,
+    single_node_classes,
+)
+from slipway.infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
+from slipway.infra.review.stack import Stack, items, mapping, text
+from slipway.infra.schema.problems import Finding, key_of
+from slipway.infra.schema.request import Request
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 """Source: kubernetes.io/docs/concepts/storage/storage-classes, seen November 2026."""

@@ -15,14 +15,14 @@ from typing import Any
 
 import pulumi
 
-from infra.api_server import ApiServer, KubeconfigError, UnreachableError, UnreadableError, read_kubeconfig
-from infra.clouds.existing.settings import ExistingCluster, ExistingPool, PvcStore
-from infra.clouds.existing.store import claim_name
-from infra.platform import GPU_RESOURCE, Taint
-from infra.schema.problems import Finding, Path, Problem, key_of, listed
-from infra.schema.quantities import size_in_bytes
-from infra.schema.request import Request
-from infra.schema.taints import as_taints
+from slipway.infra.api_server import ApiServer, KubeconfigError, UnreachableError, UnreadableError, read_kubeconfig
+from slipway.infra.clouds.existing.settings import ExistingCluster, ExistingPool, PvcStore
+from slipway.infra.clouds.existing.store import claim_name
+from slipway.infra.platform import GPU_RESOURCE, Taint
+from slipway.infra.schema.problems import Finding, Path, Problem, key_of, listed
+from slipway.infra.schema.quantities import size_in_bytes
+from slipway.infra.schema.request import Request
+from slipway.infra.schema.taints import as_taints
 
 # What the nodes that a cluster has contradict in the pools that a stack file describes.
 

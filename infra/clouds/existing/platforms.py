@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra import emulator
-from infra.api_server import KubeconfigError, read_kubeconfig
-from infra.clouds.existing.live_cluster import UNREAD, as_argument
-from infra.clouds.existing.settings import ExistingCluster, ExistingPool
-from infra.clouds.existing.store import MountedStore, declare_store, folder_of
-from infra.objects import cluster_provider, rule, wait_for
-from infra.platform import (
+from slipway.infra import emulator
+from slipway.infra.api_server import KubeconfigError, read_kubeconfig
+from slipway.infra.clouds.existing.live_cluster import UNREAD, as_argument
+from slipway.infra.clouds.existing.settings import ExistingCluster, ExistingPool
+from slipway.infra.clouds.existing.store import MountedStore, declare_store, folder_of
+from slipway.infra.objects import cluster_provider, rule, wait_for
+from slipway.infra.platform import (
     POD_USER,
     Backend,
     DevicePlugin,
@@ -31,10 +31,10 @@ from infra.platform import (
     TeamAccess,
     dns_of,
 )
-from infra.schema.base import Team
-from infra.schema.ingress import ControllerSettings, TlsSettings
-from infra.schema.request import Exposed, Request
-from infra.schema.taints import as_taints
+from slipway.infra.schema.base import Team
+from slipway.infra.schema.ingress import ControllerSettings, TlsSettings
+from slipway.infra.schema.request import Exposed, Request
+from slipway.infra.schema.taints import as_taints
 
 # What leads people to an app on a cluster that is already there: an Ingress of its class, or OpenShift's Route.
 

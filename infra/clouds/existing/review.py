@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from infra.clouds.existing.settings import S3Driver, s3_drivers
-from infra.review.contract import Policy, Review, Severity, Violation
-from infra.review.facts import Charge, Identity
-from infra.review.stack import KUBERNETES_PROVIDER, Properties, Stack, at, mapping, mappings, text, texts
+from slipway.infra.clouds.existing.settings import S3Driver, s3_drivers
+from slipway.infra.review.contract import Policy, Review, Severity, Violation
+from slipway.infra.review.facts import Charge, Identity
+from slipway.infra.review.stack import KUBERNETES_PROVIDER, Properties, Stack, at, mapping, mappings, text, texts
 
 VOLUME = "kubernetes:core/v1:PersistentVolume"
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from infra.accelerators import accelerators
-from infra.platform import MigStrategy, Resources
-from infra.schema.base import (
+from slipway.infra.accelerators import accelerators
+from slipway.infra.platform import MigStrategy, Resources
+from slipway.infra.schema.base import (
     ChartSettings,
     ClusterSettings,
     Cpu,
@@ -26,12 +26,12 @@ from infra.schema.base import (
     TaintSettings,
     TimeSlicing,
 )
-from infra.schema.ingress import ControllerSettings
-from infra.schema.names import NamespaceName, ObjectName
-from infra.schema.paths import ExportedPath
-from infra.schema.problems import Problem, did_you_mean, listed
-from infra.schema.quantities import cpu_millicores, mebibytes
-from infra.schema.request import NOTHING, Starter, Wish
+from slipway.infra.schema.ingress import ControllerSettings
+from slipway.infra.schema.names import NamespaceName, ObjectName
+from slipway.infra.schema.paths import ExportedPath
+from slipway.infra.schema.problems import Problem, did_you_mean, listed
+from slipway.infra.schema.quantities import cpu_millicores, mebibytes
+from slipway.infra.schema.request import NOTHING, Starter, Wish
 
 
 class InterconnectSettings(Model):

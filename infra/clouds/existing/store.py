@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.clouds.existing.settings import NfsStore, PvcStore, S3CompatibleStore
-from infra.platform import Claim, Store
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
-from infra.schema.quantities import canonical
+from slipway.infra.clouds.existing.settings import NfsStore, PvcStore, S3CompatibleStore
+from slipway.infra.platform import Claim, Store
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
+from slipway.infra.schema.quantities import canonical
 
 VOLUME = "store"
 """Name of the volume in pods, and the beginning of the names of its PersistentVolume and its claim."""
@@ -126,8 +126,8 @@ def _volume(store: MountedStore, namespace: str, claim: str) -> k8s.core.v1.Pers
         csi = _bucket(store)
     elif store.host_path is not None:
         # The kubelet creates a missing folder as root's and changes no owner on host paths, while pods run as
-        # `infra.platform.POD_USER`. So the folder has to be theirs before (``chown 1000:1000``); the store gate
-        # says so where it is not.
+        # `slipway.infra.platform.POD_USER`. So the folder has to be theirs before (``chown 1000:1000``); the store
+        # gate says so where it is not.
         host_path = k8s.core.v1.HostPathVolumeSourceArgs(path=store.host_path, type="DirectoryOrCreate")
     else:
         return None

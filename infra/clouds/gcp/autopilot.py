@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from infra.clouds.gcp.catalogue import (
+from slipway.infra.clouds.gcp.catalogue import (
     DATA,
     MachineType,
     NodeShape,
@@ -22,8 +22,8 @@ from infra.clouds.gcp.catalogue import (
     machine_types,
     offers,
 )
-from infra.platform import RequestRules, Resources, Taint
-from infra.schema.taints import GPU_TAINT
+from slipway.infra.platform import RequestRules, Resources, Taint
+from slipway.infra.schema.taints import GPU_TAINT
 
 GENERAL_PURPOSE = "general-purpose"
 """The class of pods that ask for no other."""

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.accelerators import accelerator, sold_by
-from infra.platform import Resources
-from infra.schema.quantities import cpu_millicores, mebibytes, tiered
+from slipway.infra.accelerators import accelerator, sold_by
+from slipway.infra.platform import Resources
+from slipway.infra.schema.quantities import cpu_millicores, mebibytes, tiered
 
 CLOUD = "gcp"
 DATA = Path(__file__).parent / "data"

@@ -8,11 +8,11 @@ import pulumi
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
-from infra.clouds.gcp.identity import Key, workload_pool
-from infra.clouds.gcp.network import CLUSTER_LIMIT, PODS_RANGE, SERVICES_RANGE, pool_name, resource_name
-from infra.clouds.gcp.pools import CLOUD_PLATFORM_SCOPE, node_pool
-from infra.clouds.gcp.settings import ControlPlane, GcpCluster
-from infra.objects import cluster_provider, kubeconfig_text
+from slipway.infra.clouds.gcp.identity import Key, workload_pool
+from slipway.infra.clouds.gcp.network import CLUSTER_LIMIT, PODS_RANGE, SERVICES_RANGE, pool_name, resource_name
+from slipway.infra.clouds.gcp.pools import CLOUD_PLATFORM_SCOPE, node_pool
+from slipway.infra.clouds.gcp.settings import ControlPlane, GcpCluster
+from slipway.infra.objects import cluster_provider, kubeconfig_text
 
 # The kubeconfig of a GKE cluster: where its API is, and how to ask Google for a token; never a token itself.
 

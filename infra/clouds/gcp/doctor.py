@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from infra.accelerators import TIMEOUTS, AcceleratorFiles, Prices, RefreshError
-from infra.clouds.gcp import nodes
-from infra.clouds.gcp.catalogue import is_zone, regions
-from infra.clouds.gcp.google_api import (
+from slipway.infra.accelerators import TIMEOUTS, AcceleratorFiles, Prices, RefreshError
+from slipway.infra.clouds.gcp import nodes
+from slipway.infra.clouds.gcp.catalogue import is_zone, regions
+from slipway.infra.clouds.gcp.google_api import (
     LOGIN,
     Google,
     NoCredentialsError,
@@ -29,10 +29,10 @@ from infra.clouds.gcp.google_api import (
     quotas,
     signed_in,
 )
-from infra.clouds.gcp.rules import PROJECT_VARIABLES, no_project
-from infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
-from infra.review.stack import Stack, is_true, mappings, text, texts
-from infra.schema.request import Request
+from slipway.infra.clouds.gcp.rules import PROJECT_VARIABLES, no_project
+from slipway.infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
+from slipway.infra.review.stack import Stack, is_true, mappings, text, texts
+from slipway.infra.schema.request import Request
 
 DATA = Path(__file__).parent / "data" / "permissions.toml"
 

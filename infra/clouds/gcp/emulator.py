@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from infra import emulator
-from infra.clouds.gcp import autopilot, nodes
-from infra.clouds.gcp.catalogue import region_of, sidecar
-from infra.clouds.gcp.nodes import CLUSTER, NODE_POOL
-from infra.clouds.gcp.settings import ExistingGcsStore, GcpCluster
-from infra.clouds.gcp.store import DRIVER
-from infra.emulator import EMULATED_CA_CERTIFICATE, EMULATED_DIGEST, StoreFiles
-from infra.platform import Node, Resources
-from infra.review.stack import is_true
-from infra.schema.request import Request
+from slipway.infra import emulator
+from slipway.infra.clouds.gcp import autopilot, nodes
+from slipway.infra.clouds.gcp.catalogue import region_of, sidecar
+from slipway.infra.clouds.gcp.nodes import CLUSTER, NODE_POOL
+from slipway.infra.clouds.gcp.settings import ExistingGcsStore, GcpCluster
+from slipway.infra.clouds.gcp.store import DRIVER
+from slipway.infra.emulator import EMULATED_CA_CERTIFICATE, EMULATED_DIGEST, StoreFiles
+from slipway.infra.platform import Node, Resources
+from slipway.infra.review.stack import is_true
+from slipway.infra.schema.request import Request
 
 DOCKER_IMAGE = "gcp:artifactregistry/getDockerImage:getDockerImage"
 

@@ -17,14 +17,14 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
-from infra.clouds.contract import BucketTool, ListingError, StoredObject
-from infra.clouds.gcp import nodes
-from infra.clouds.gcp.catalogue import region_of, regions
-from infra.clouds.gcp.review import ALL_REGIONS, SPOT_CPUS
-from infra.clouds.gcp.settings import ExistingGcsStore
-from infra.review.facts import Observation, Probe, Quota, fine, unknown, wrong
-from infra.review.stack import Stack, at, is_true, items, mapping, mappings, text, texts
-from infra.schema.request import Request
+from slipway.infra.clouds.contract import BucketTool, ListingError, StoredObject
+from slipway.infra.clouds.gcp import nodes
+from slipway.infra.clouds.gcp.catalogue import region_of, regions
+from slipway.infra.clouds.gcp.review import ALL_REGIONS, SPOT_CPUS
+from slipway.infra.clouds.gcp.settings import ExistingGcsStore
+from slipway.infra.review.facts import Observation, Probe, Quota, fine, unknown, wrong
+from slipway.infra.review.stack import Stack, at, is_true, items, mapping, mappings, text, texts
+from slipway.infra.schema.request import Request
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false

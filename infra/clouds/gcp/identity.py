@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.clouds.gcp.catalogue import region_of
-from infra.clouds.gcp.network import KEY_RING_LIMIT, SERVICE_ACCOUNT_LIMIT, resource_name
-from infra.clouds.gcp.settings import OWN, GcpCluster, GcsStore, Impersonation
-from infra.objects import wait_for
-from infra.platform import Data
-from infra.schema.base import StoreSettings
-from infra.schema.names import fit
-from infra.schema.request import AppAccess
+from slipway.infra.clouds.gcp.catalogue import region_of
+from slipway.infra.clouds.gcp.network import KEY_RING_LIMIT, SERVICE_ACCOUNT_LIMIT, resource_name
+from slipway.infra.clouds.gcp.settings import OWN, GcpCluster, GcsStore, Impersonation
+from slipway.infra.objects import wait_for
+from slipway.infra.platform import Data
+from slipway.infra.schema.base import StoreSettings
+from slipway.infra.schema.names import fit
+from slipway.infra.schema.request import AppAccess
 
 NODE_ROLES = (
     # Logs, metrics and autoscaling signals: the least that GKE wants of a node. Source, 2026-11-20:

@@ -16,12 +16,12 @@ import pulumi
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
-from infra.clouds.gcp.network import resource_name
-from infra.objects import wait_for
-from infra.platform import Backend, IngressController, Opened
-from infra.schema.ingress import IapSettings
-from infra.schema.names import short_digest
-from infra.schema.request import Exposed
+from slipway.infra.clouds.gcp.network import resource_name
+from slipway.infra.objects import wait_for
+from slipway.infra.platform import Backend, IngressController, Opened
+from slipway.infra.schema.ingress import IapSettings
+from slipway.infra.schema.names import short_digest
+from slipway.infra.schema.request import Exposed
 
 GATEWAY_API = "gateway.networking.k8s.io/v1"
 GKE_API = "networking.gke.io/v1"

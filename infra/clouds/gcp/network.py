@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.clouds.gcp.catalogue import region_of
-from infra.clouds.gcp.settings import GcpCluster
-from infra.schema.names import spell
+from slipway.infra.clouds.gcp.catalogue import region_of
+from slipway.infra.clouds.gcp.settings import GcpCluster
+from slipway.infra.schema.names import spell
 
 # Names of resources on Google Cloud: which characters they may have, and how long they may be.
 #

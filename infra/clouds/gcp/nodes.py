@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from infra.clouds.gcp import autopilot
-from infra.clouds.gcp.autopilot import Way
-from infra.clouds.gcp.catalogue import (
+from slipway.infra.clouds.gcp import autopilot
+from slipway.infra.clouds.gcp.autopilot import Way
+from slipway.infra.clouds.gcp.catalogue import (
     REGION_ZONES,
     NodeShape,
     allocatable,
@@ -22,9 +22,9 @@ from infra.clouds.gcp.catalogue import (
     machine_type,
     region_of,
 )
-from infra.clouds.gcp.settings import GcpPool
-from infra.platform import Resources, Taint
-from infra.review.stack import (
+from slipway.infra.clouds.gcp.settings import GcpPool
+from slipway.infra.platform import Resources, Taint
+from slipway.infra.review.stack import (
     UNLIMITED,
     NodePool,
     Properties,
@@ -39,8 +39,8 @@ from infra.review.stack import (
     texts,
     whole,
 )
-from infra.review.tables import durations
-from infra.schema.taints import EFFECTS
+from slipway.infra.review.tables import durations
+from slipway.infra.schema.taints import EFFECTS
 
 CLUSTER = "gcp:container/cluster:Cluster"
 NODE_POOL = "gcp:container/nodePool:NodePool"

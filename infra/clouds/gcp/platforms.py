@@ -10,10 +10,10 @@ from typing import Any
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.clouds.gcp import autopilot
-from infra.clouds.gcp.catalogue import allocatable, region_of
-from infra.clouds.gcp.cluster import GkeCluster, GkeClusterArgs
-from infra.clouds.gcp.identity import (
+from slipway.infra.clouds.gcp import autopilot
+from slipway.infra.clouds.gcp.catalogue import allocatable, region_of
+from slipway.infra.clouds.gcp.cluster import GkeCluster, GkeClusterArgs
+from slipway.infra.clouds.gcp.identity import (
     IMPERSONATION_ANNOTATION,
     STORE_KEY,
     WorkloadIdentity,
@@ -26,8 +26,8 @@ from infra.clouds.gcp.identity import (
     workload_identity,
     workload_pool,
 )
-from infra.clouds.gcp.ingress import IngressArgs, ingress_controllers
-from infra.clouds.gcp.network import (
+from slipway.infra.clouds.gcp.ingress import IngressArgs, ingress_controllers
+from slipway.infra.clouds.gcp.network import (
     SERVICE_ACCOUNT_LIMIT,
     Network,
     NetworkArgs,
@@ -35,11 +35,11 @@ from infra.clouds.gcp.network import (
     pool_name,
     resource_name,
 )
-from infra.clouds.gcp.nodes import POOL_LABEL
-from infra.clouds.gcp.pools import QUEUED_PROVISIONING, fingerprint, interconnect, tolerated
-from infra.clouds.gcp.rules import no_project
-from infra.clouds.gcp.settings import ExistingGcsStore, FilestoreStore, GcpCluster, GcpPool, GcsStore
-from infra.clouds.gcp.store import (
+from slipway.infra.clouds.gcp.nodes import POOL_LABEL
+from slipway.infra.clouds.gcp.pools import QUEUED_PROVISIONING, fingerprint, interconnect, tolerated
+from slipway.infra.clouds.gcp.rules import no_project
+from slipway.infra.clouds.gcp.settings import ExistingGcsStore, FilestoreStore, GcpCluster, GcpPool, GcsStore
+from slipway.infra.clouds.gcp.store import (
     FilestoreArgs,
     StoreBucketArgs,
     StoreFolder,
@@ -52,7 +52,7 @@ from infra.clouds.gcp.store import (
     input_volume,
     store_bucket,
 )
-from infra.platform import (
+from slipway.infra.platform import (
     BUILDER,
     Collector,
     Egress,
@@ -64,8 +64,8 @@ from infra.platform import (
     TeamApp,
     dns_of,
 )
-from infra.schema.problems import Problem, SettingsError
-from infra.schema.request import Request
+from slipway.infra.schema.problems import Problem, SettingsError
+from slipway.infra.schema.request import Request
 
 # What has to be right before anything is declared on Google Cloud, beyond the shape of the settings.
 
@@ -97,7 +97,7 @@ WRITER = "roles/artifactregistry.writer"
 """May push and pull, and delete nothing (cloud.google.com/artifact-registry/docs/access-control, November 2026).
 """
 
-LOGIN, LOGIN_FILES = "workloads.image_builds.gcp.login", ("workloads/image_builds/gcp/login.sh",)
+LOGIN, LOGIN_FILES = "slipway.workloads.image_builds.gcp.login", ("slipway/workloads/image_builds/gcp/login.sh",)
 """What makes a login of the pod's identity, and what ships beside it."""
 
 IMAGE = "images"
@@ -196,7 +196,7 @@ def _repository(name: str, args: ArtifactRegistryArgs, *, immutable: bool) -> gc
     )
 
 
-# The dashboards of `tools.dashboards` in Cloud Monitoring, which takes PromQL as it is.
+# The dashboards of `slipway.tools.dashboards` in Cloud Monitoring, which takes PromQL as it is.
 #
 # Format: cloud.google.com/monitoring/api/ref_v3/rest/v1/projects.dashboards (seen November 2026).
 

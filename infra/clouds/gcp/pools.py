@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.clouds.gcp.catalogue import REGION_ZONES, ephemeral_ssds, machine_type, node_gbps
-from infra.clouds.gcp.nodes import QUEUED_TAINT
-from infra.clouds.gcp.settings import GcpCluster, GcpPool
-from infra.platform import Interconnect, Taint
-from infra.schema.quantities import seconds
-from infra.schema.taints import CLOUD_EFFECTS, pool_taints
+from slipway.infra.clouds.gcp.catalogue import REGION_ZONES, ephemeral_ssds, machine_type, node_gbps
+from slipway.infra.clouds.gcp.nodes import QUEUED_TAINT
+from slipway.infra.clouds.gcp.settings import GcpCluster, GcpPool
+from slipway.infra.platform import Interconnect, Taint
+from slipway.infra.schema.quantities import seconds
+from slipway.infra.schema.taints import CLOUD_EFFECTS, pool_taints
 
 CLOUD_PLATFORM_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 """Leaves it to IAM what a node may do; narrower scopes would only hide a missing role."""

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from infra.accelerators import accelerators
-from infra.clouds.gcp.autopilot import GENERAL_PURPOSE, MOST_PODS, Way, most
-from infra.clouds.gcp.catalogue import (
+from slipway.infra.accelerators import accelerators
+from slipway.infra.clouds.gcp.autopilot import GENERAL_PURPOSE, MOST_PODS, Way, most
+from slipway.infra.clouds.gcp.catalogue import (
     REGION_ZONES,
     MachineType,
     NodeShape,
@@ -22,8 +22,8 @@ from infra.clouds.gcp.catalogue import (
     region_of,
     regions,
 )
-from infra.platform import Resources
-from infra.schema.base import (
+from slipway.infra.platform import Resources
+from slipway.infra.schema.base import (
     Cidr,
     ClusterSettings,
     Duration,
@@ -36,8 +36,8 @@ from infra.schema.base import (
     TaintSettings,
     UtcTime,
 )
-from infra.schema.problems import Problem, did_you_mean, listed
-from infra.schema.request import Starter, Wish, has_room
+from slipway.infra.schema.problems import Problem, did_you_mean, listed
+from slipway.infra.schema.request import Starter, Wish, has_room
 
 # What a stack file says of a cluster on Google Cloud beside its nodes: its API, its addresses, its upgrades.
 

@@ -7,15 +7,15 @@ import pulumi
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
-from infra.clouds.gcp.identity import Key
-from infra.clouds.gcp.network import INSTANCE_LIMIT, bucket_name, resource_name
-from infra.clouds.gcp.settings import GCS_FUSE_INPUT as INPUT
-from infra.clouds.gcp.settings import GCS_FUSE_SIDECAR as SIDECAR
-from infra.clouds.gcp.settings import FilestoreStore, GcsStore
-from infra.objects import file_system_store, file_system_volume
-from infra.platform import POD_USER, Data, Resources, Store
-from infra.schema.names import KUBERNETES_NAME_LIMIT
-from infra.schema.quantities import mebibytes
+from slipway.infra.clouds.gcp.identity import Key
+from slipway.infra.clouds.gcp.network import INSTANCE_LIMIT, bucket_name, resource_name
+from slipway.infra.clouds.gcp.settings import GCS_FUSE_INPUT as INPUT
+from slipway.infra.clouds.gcp.settings import GCS_FUSE_SIDECAR as SIDECAR
+from slipway.infra.clouds.gcp.settings import FilestoreStore, GcsStore
+from slipway.infra.objects import file_system_store, file_system_volume
+from slipway.infra.platform import POD_USER, Data, Resources, Store
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT
+from slipway.infra.schema.quantities import mebibytes
 
 DRIVER = "gcsfuse.csi.storage.gke.io"
 

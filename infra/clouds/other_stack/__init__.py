@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from infra.api_server import ApiServer
-from infra.clouds.contract import Check, Cloud
-from infra.clouds.other_stack.settings import OtherStackCluster
-from infra.emulator import Emulator
-from infra.platform import Platform
-from infra.review.contract import Review
-from infra.review.stack import Stack
-from infra.schema.request import Request
+from slipway.infra.api_server import ApiServer
+from slipway.infra.clouds.contract import Check, Cloud
+from slipway.infra.clouds.other_stack.settings import OtherStackCluster
+from slipway.infra.emulator import Emulator
+from slipway.infra.platform import Platform
+from slipway.infra.review.contract import Review
+from slipway.infra.review.stack import Stack
+from slipway.infra.schema.request import Request
 
 TIMEOUTS = (3, 10)
 """Seconds to wait for a connection and for an answer of a cluster."""
@@ -32,17 +32,17 @@ class OtherStack(Cloud):
         self._clouds = clouds
 
     def checks(self) -> Sequence[Check]:
-        from infra.clouds.other_stack import settings
+        from slipway.infra.clouds.other_stack import settings
 
         return settings.CHECKS
 
     def platforms(self, request: Request) -> Mapping[str, Platform]:
-        from infra.clouds.other_stack import platforms
+        from slipway.infra.clouds.other_stack import platforms
 
         return platforms.platforms(request, self._clouds)
 
     def emulator(self, request: Request) -> Emulator:
-        from infra.clouds.other_stack import platforms as emulator
+        from slipway.infra.clouds.other_stack import platforms as emulator
 
         return emulator.Emulator(request)
 

@@ -8,13 +8,13 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra import emulator
-from infra.clouds.contract import Cloud
-from infra.clouds.other_stack.settings import OtherStackCluster
-from infra.objects import cluster_provider
-from infra.platform import Claim, Node, Platform, Pool, Store
-from infra.platform_output import PoolFacts, StoreFacts, UnreadableStackError
-from infra.schema.request import Request
+from slipway.infra import emulator
+from slipway.infra.clouds.contract import Cloud
+from slipway.infra.clouds.other_stack.settings import OtherStackCluster
+from slipway.infra.objects import cluster_provider
+from slipway.infra.platform import Claim, Node, Platform, Pool, Store
+from slipway.infra.platform_output import PoolFacts, StoreFacts, UnreadableStackError
+from slipway.infra.schema.request import Request
 
 # The outputs of other stacks, read by the engine that runs the program.
 
@@ -52,7 +52,7 @@ def reference(stack: str) -> pulumi.StackReference:
 
 
 def outputs_of(stack: str) -> Mapping[str, Any]:
-    """The outputs of ``stack`` that are not secret, as an `infra.platform_output.Resolve`.
+    """The outputs of ``stack`` that are not secret, as an `slipway.infra.platform_output.Resolve`.
 
     The settings are checked against them before anything is declared, so the program waits for them here.
     Raises UnreadableStackError where the backend has no such stack, or does not let the user read it.

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from infra.platform import Resources
-from infra.platform_output import ClusterFacts, PoolFacts, TeamAccess
-from infra.schema.base import ClusterSettings, refuse
-from infra.schema.problems import Finding
-from infra.schema.request import Request
+from slipway.infra.platform import Resources
+from slipway.infra.platform_output import ClusterFacts, PoolFacts, TeamAccess
+from slipway.infra.schema.base import ClusterSettings, refuse
+from slipway.infra.schema.problems import Finding
+from slipway.infra.schema.request import Request
 
 # As the Pulumi CLI takes names of organizations, projects and stacks
 # (github.com/pulumi/pulumi v3.260, sdk/go/common/tokens/names.go).

@@ -10,18 +10,26 @@ from typing import Protocol
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra import container_registry
-from infra.container_registry import RegistryError, digest_of
-from infra.kubernetes.bundle import Files, collect, config_map, config_map_name, volume
-from infra.kubernetes.image_builds.context import Context, context_of
-from infra.kubernetes.job import PATIENCE, disruptions_ignored
-from infra.kubernetes.labels import COMPONENT, IMAGE_ANNOTATION, NAME, PART_OF
-from infra.kubernetes.network_policy import PRIVATE, NetworkPoliciesArgs, network_policies
-from infra.kubernetes.pod import container_security, empty, home, limits, pod_security, requests, tolerations
-from infra.kubernetes.workspace import POD_SECURITY_VERSION, quota_of
-from infra.placed import IMAGE_BUILD
-from infra.platform import BUILDER, Egress, Platform, Pool, Registry, Resources
-from infra.schema.names import KUBERNETES_NAME_LIMIT, UNREAD, fit, short_digest, spell
+from slipway.infra import container_registry
+from slipway.infra.container_registry import RegistryError, digest_of
+from slipway.infra.kubernetes.bundle import Files, collect, config_map, config_map_name, volume
+from slipway.infra.kubernetes.image_builds.context import Context, context_of
+from slipway.infra.kubernetes.job import PATIENCE, disruptions_ignored
+from slipway.infra.kubernetes.labels import COMPONENT, IMAGE_ANNOTATION, NAME, PART_OF
+from slipway.infra.kubernetes.network_policy import PRIVATE, NetworkPoliciesArgs, network_policies
+from slipway.infra.kubernetes.pod import (
+    container_security,
+    empty,
+    home,
+    limits,
+    pod_security,
+    requests,
+    tolerations,
+)
+from slipway.infra.kubernetes.workspace import POD_SECURITY_VERSION, quota_of
+from slipway.infra.placed import IMAGE_BUILD
+from slipway.infra.platform import BUILDER, Egress, Platform, Pool, Registry, Resources
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, UNREAD, fit, short_digest, spell
 
 # The namespace in which images are built, and what guards it.
 #
@@ -121,11 +129,11 @@ def _login(
     )
 
 
-MODULE = "workloads.image_builds.prepare"
+MODULE = "slipway.workloads.image_builds.prepare"
 """What the pod runs before BuildKit: the context with its modes, the registry's login, whether the image is there.
 """
 
-SCRIPT = "workloads/image_builds/build.sh"
+SCRIPT = "slipway/workloads/image_builds/build.sh"
 """What starts BuildKit."""
 
 BUNDLE, CONTEXT, WORK, LOGIN = "/bundle", "/context", "/work", "/login"
@@ -183,7 +191,7 @@ class Built:
 
 
 class Declared(Protocol):
-    """What a pipeline says of an image: `infra.pipelines.images.ImageBuild`."""
+    """What a pipeline says of an image: `slipway.infra.pipelines.images.ImageBuild`."""
 
     @property
     def name(self) -> str:

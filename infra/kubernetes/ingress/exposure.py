@@ -13,15 +13,15 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pydantic import SecretStr
 
-from infra.kubernetes.ingress.login_proxy import CALLBACK, PORT, LoginProxyArgs, login_proxy, proxy_labels
-from infra.kubernetes.labels import app_labels, step_labels
-from infra.kubernetes.network_policy import allow_from, allow_to, network_policy, peer, select
-from infra.kubernetes.workspace import Workspace
-from infra.objects import wait_for
-from infra.placed import App
-from infra.platform import Backend, IngressController, Opened
-from infra.schema.ingress import IngressSettings
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from slipway.infra.kubernetes.ingress.login_proxy import CALLBACK, PORT, LoginProxyArgs, login_proxy, proxy_labels
+from slipway.infra.kubernetes.labels import app_labels, step_labels
+from slipway.infra.kubernetes.network_policy import allow_from, allow_to, network_policy, peer, select
+from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.objects import wait_for
+from slipway.infra.placed import App
+from slipway.infra.platform import Backend, IngressController, Opened
+from slipway.infra.schema.ingress import IngressSettings
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 # Where a load balancer or a controller says that an Ingress is reached.
 

@@ -14,9 +14,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 
-from infra.kubernetes.gates import cheapest_pool
-from infra.kubernetes.labels import LOGIN, step_labels
-from infra.kubernetes.pod import (
+from slipway.infra.kubernetes.gates import cheapest_pool
+from slipway.infra.kubernetes.labels import LOGIN, step_labels
+from slipway.infra.kubernetes.pod import (
     TEMPORARY,
     container_security,
     empty,
@@ -27,12 +27,12 @@ from infra.kubernetes.pod import (
     requests,
     tolerations,
 )
-from infra.kubernetes.workspace import Workspace
-from infra.objects import wait_for
-from infra.placed import App
-from infra.platform import Resources
-from infra.schema.ingress import IngressSettings, OidcSettings
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.objects import wait_for
+from slipway.infra.placed import App
+from slipway.infra.platform import Resources
+from slipway.infra.schema.ingress import IngressSettings, OidcSettings
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 # How long a pod that is to go still answers: until all that lead requests to it have learnt that it goes.
 

@@ -6,11 +6,18 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.charts import charts
-from infra.kubernetes.device_plugin import gpu_pools
-from infra.kubernetes.labels import PART_OF, service_labels
-from infra.kubernetes.network_policy import allow_from, allow_to, name_servers, network_policy, peer, select
-from infra.kubernetes.pod import (
+from slipway.infra.charts import charts
+from slipway.infra.kubernetes.device_plugin import gpu_pools
+from slipway.infra.kubernetes.labels import PART_OF, service_labels
+from slipway.infra.kubernetes.network_policy import (
+    allow_from,
+    allow_to,
+    name_servers,
+    network_policy,
+    peer,
+    select,
+)
+from slipway.infra.kubernetes.pod import (
     container_security,
     from_secret,
     limits,
@@ -19,11 +26,11 @@ from infra.kubernetes.pod import (
     requests,
     tolerations,
 )
-from infra.kubernetes.workspace import Measured, Workspace, scrapers
-from infra.objects import image, source, wait_for
-from infra.placed import ADDRESS, PASSWORD, Service
-from infra.platform import Platform
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from slipway.infra.kubernetes.workspace import Measured, Workspace, scrapers
+from slipway.infra.objects import image, source, wait_for
+from slipway.infra.placed import ADDRESS, PASSWORD, Service
+from slipway.infra.platform import Platform
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 # NVIDIA's dcgm-exporter, which tells Prometheus what GPUs do and for which pod.
 

@@ -8,10 +8,10 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.labels import MEASURED, PART_OF, app_labels
-from infra.kubernetes.metrics import exporters
-from infra.kubernetes.metrics.exporters import GpuExporterArgs
-from infra.kubernetes.metrics.prometheus import (
+from slipway.infra.kubernetes.labels import MEASURED, PART_OF, app_labels
+from slipway.infra.kubernetes.metrics import exporters
+from slipway.infra.kubernetes.metrics.exporters import GpuExporterArgs
+from slipway.infra.kubernetes.metrics.prometheus import (
     GRAFANA_PORT,
     PROMETHEUS_PORT,
     Prometheus,
@@ -19,12 +19,12 @@ from infra.kubernetes.metrics.prometheus import (
     config_maps,
     prometheus_release,
 )
-from infra.kubernetes.network_policy import allow_from, network_policy, select
-from infra.kubernetes.pod import USAGE_PORT
-from infra.kubernetes.workspace import OPERATOR_API, Measured, Workspace, scrapers
-from infra.objects import wait_for
-from infra.placed import App, Service
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from slipway.infra.kubernetes.network_policy import allow_from, network_policy, select
+from slipway.infra.kubernetes.pod import USAGE_PORT
+from slipway.infra.kubernetes.workspace import OPERATOR_API, Measured, Workspace, scrapers
+from slipway.infra.objects import wait_for
+from slipway.infra.placed import App, Service
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 
 @dataclass(frozen=True)

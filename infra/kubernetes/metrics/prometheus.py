@@ -17,15 +17,15 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 
-from infra.charts import charts
-from infra.kubernetes.kueue import host_pool
-from infra.kubernetes.labels import PART_OF
-from infra.kubernetes.network_policy import allow_from, network_policy, peer, select
-from infra.kubernetes.workspace import NAMESPACE_NAME
-from infra.objects import source, wait_for
-from infra.platform import Platform, Pool
-from infra.schema.names import fit
-from infra.schema.quantities import mebibytes
+from slipway.infra.charts import charts
+from slipway.infra.kubernetes.kueue import host_pool
+from slipway.infra.kubernetes.labels import PART_OF
+from slipway.infra.kubernetes.network_policy import allow_from, network_policy, peer, select
+from slipway.infra.kubernetes.workspace import NAMESPACE_NAME
+from slipway.infra.objects import source, wait_for
+from slipway.infra.platform import Platform, Pool
+from slipway.infra.schema.names import fit
+from slipway.infra.schema.quantities import mebibytes
 
 CHART = "kube-prometheus-stack"
 
@@ -243,7 +243,7 @@ def _image(reference: str) -> dict[str, str]:
     return {"registry": registry, "repository": repository, "tag": tag, "sha": digest}
 
 
-# The dashboards that `tools.dashboards` wrote, as Grafana's sidecar takes them up.
+# The dashboards that `slipway.tools.dashboards` wrote, as Grafana's sidecar takes them up.
 
 
 FOLDER = Path(__file__).parents[2] / "data" / "dashboards"

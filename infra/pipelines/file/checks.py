@@ -10,18 +10,18 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from infra.pipelines import mounts, pods
-from infra.pipelines.app_kind import APPS, AppInFile, app_findings, circle_findings, program_name_findings
-from infra.pipelines.apps import OF_APPS
-from infra.pipelines.contract import (
+from slipway.infra.pipelines import mounts, pods
+from slipway.infra.pipelines.app_kind import APPS, AppInFile, app_findings, circle_findings, program_name_findings
+from slipway.infra.pipelines.apps import OF_APPS
+from slipway.infra.pipelines.contract import (
     OF_SERVICES,
     RESERVED_INPUTS,
     MultiNodeSettings,
     Section,
     service_variables,
 )
-from infra.pipelines.file.references import in_environment, in_items, in_script, in_service, in_step
-from infra.pipelines.file.shape import (
+from slipway.infra.pipelines.file.references import in_environment, in_items, in_script, in_service, in_step
+from slipway.infra.pipelines.file.shape import (
     MODE,
     SECTION_KEYS,
     WORKERS,
@@ -34,24 +34,24 @@ from infra.pipelines.file.shape import (
     is_parameter,
     used_in,
 )
-from infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT, NODES, POOL, Axes, variant_name
-from infra.pipelines.notebook_step import notebook_findings
-from infra.pipelines.pods import (
+from slipway.infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT, NODES, POOL, Axes, variant_name
+from slipway.infra.pipelines.notebook_step import notebook_findings
+from slipway.infra.pipelines.pods import (
     SUBSTITUTE,
     build_findings,
     environment_findings,
     path_findings,
     url_findings,
 )
-from infra.pipelines.python_file import circle_of
-from infra.pipelines.results import ITEM_COLUMNS, ITEMS, ITEMS_FILE
-from infra.pipelines.scripts import is_script, script_of
-from infra.pipelines.search import AT_ONCE, SEARCH, TRIALS
-from infra.schema.base import Model
-from infra.schema.names import name_findings
-from infra.schema.paths import pattern_problem
-from infra.schema.problems import Finding, Path, did_you_mean, listed
-from infra.schema.validation import findings as shape_findings
+from slipway.infra.pipelines.python_file import circle_of
+from slipway.infra.pipelines.results import ITEM_COLUMNS, ITEMS, ITEMS_FILE
+from slipway.infra.pipelines.scripts import is_script, script_of
+from slipway.infra.pipelines.search import AT_ONCE, SEARCH, TRIALS
+from slipway.infra.schema.base import Model
+from slipway.infra.schema.names import name_findings
+from slipway.infra.schema.paths import pattern_problem
+from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
+from slipway.infra.schema.validation import findings as shape_findings
 
 # Steps: names, references, parameters, matrices, and their order.
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 
-from infra.pipelines import mounts, pods
-from infra.pipelines.contract import RESERVED_INPUTS
-from infra.pipelines.file.shape import PipelineFile, used_in
-from infra.pipelines.inputs import INPUTS
-from infra.pipelines.matrix import NAME_LIMIT
-from infra.schema.names import name_findings
-from infra.schema.problems import Finding, Path
+from slipway.infra.pipelines import mounts, pods
+from slipway.infra.pipelines.contract import RESERVED_INPUTS
+from slipway.infra.pipelines.file.shape import PipelineFile, used_in
+from slipway.infra.pipelines.inputs import INPUTS
+from slipway.infra.pipelines.matrix import NAME_LIMIT
+from slipway.infra.schema.names import name_findings
+from slipway.infra.schema.problems import Finding, Path
 
 
 def check_inputs(declared: PipelineFile) -> Iterator[Finding]:

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from infra.pipelines import mounts, notebook_step, pods, valkey
-from infra.pipelines.app_kind import APPS, AppInStack, AppKind
-from infra.pipelines.apps import AppDeclaration
-from infra.pipelines.contract import (
+from slipway.infra.pipelines import mounts, notebook_step, pods, valkey
+from slipway.infra.pipelines.app_kind import APPS, AppInStack, AppKind
+from slipway.infra.pipelines.apps import AppDeclaration
+from slipway.infra.pipelines.contract import (
     AnyPipeline,
     Best,
     Items,
@@ -26,8 +26,8 @@ from infra.pipelines.contract import (
     StepSettings,
     literal,
 )
-from infra.pipelines.file import checks, inputs, searches
-from infra.pipelines.file.shape import (
+from slipway.infra.pipelines.file import checks, inputs, searches
+from slipway.infra.pipelines.file.shape import (
     ASSIGNMENT,
     NAMES,
     PAGE,
@@ -41,14 +41,14 @@ from infra.pipelines.file.shape import (
     section_of,
     used_in,
 )
-from infra.pipelines.inputs import data_of
-from infra.pipelines.matrix import MOST_STEPS, Value, argument, resize, variants
-from infra.pipelines.pods import SUBSTITUTE, Command, Place, Probe, build_of, inside
-from infra.pipelines.results import Result, declare_columns, items_table
-from infra.pipelines.search import AT_ONCE, SEARCH, TRIALS, StepSearch
-from infra.schema.problems import Finding, Path, Problem, key_of
-from infra.schema.quantities import seconds
-from infra.schema.validation import (
+from slipway.infra.pipelines.inputs import data_of
+from slipway.infra.pipelines.matrix import MOST_STEPS, Value, argument, resize, variants
+from slipway.infra.pipelines.pods import SUBSTITUTE, Command, Place, Probe, build_of, inside
+from slipway.infra.pipelines.results import Result, declare_columns, items_table
+from slipway.infra.pipelines.search import AT_ONCE, SEARCH, TRIALS, StepSearch
+from slipway.infra.schema.problems import Finding, Path, Problem, key_of
+from slipway.infra.schema.quantities import seconds
+from slipway.infra.schema.validation import (
     as_written,
     copied,
     leave_out,
@@ -58,9 +58,9 @@ from infra.schema.validation import (
     rests_on_readable,
     salvage,
 )
-from infra.schema.validation import findings as shape_findings
-from infra.schema.validation import plain_value_findings as plain_findings
-from infra.schema.yaml_files import ConfigError, Repeated, read_with_repeated
+from slipway.infra.schema.validation import findings as shape_findings
+from slipway.infra.schema.validation import plain_value_findings as plain_findings
+from slipway.infra.schema.yaml_files import ConfigError, Repeated, read_with_repeated
 
 # The services of a ``pipeline.yaml``, and which of its steps connect to them, with the settings of a stack.
 
@@ -86,7 +86,7 @@ def filler(
 
 
 def services(declared: PipelineFile, settings: Any, place: Place) -> Sequence[ServiceDeclaration]:
-    """The services to which a step connects with ``settings``, those of `infra.pipelines.file.shape`."""
+    """The services to which a step connects with ``settings``, those of `slipway.infra.pipelines.file.shape`."""
     used = {
         service
         for name, step in declared.steps.items()
@@ -132,7 +132,8 @@ def _service(
 
 
 def steps(declared: PipelineFile, settings: Any, place: Place) -> Sequence[StepDeclaration]:
-    """The steps with ``settings``, those of `infra.pipelines.file.shape`; variants in place of a matrix."""
+    """The steps with ``settings``, those of `slipway.infra.pipelines.file.shape`; variants in place of a
+    matrix."""
     return [variant for name in declared.steps for variant in _variants(name, declared, settings, place)]
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Iterator
 
-from infra.pipelines import pods
-from infra.pipelines.contract import OF_SERVICES, service_variables
-from infra.pipelines.file.shape import PipelineFile
-from infra.pipelines.inputs import INPUTS
-from infra.pipelines.pods import reference_findings
-from infra.schema.problems import Finding, Path
+from slipway.infra.pipelines import pods
+from slipway.infra.pipelines.contract import OF_SERVICES, service_variables
+from slipway.infra.pipelines.file.shape import PipelineFile
+from slipway.infra.pipelines.inputs import INPUTS
+from slipway.infra.pipelines.pods import reference_findings
+from slipway.infra.schema.problems import Finding, Path
 
 
 def in_step(at: Path, word: str, name: str, declared: PipelineFile) -> Iterator[Finding]:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from infra.pipelines import pods
-from infra.pipelines.file.checks import value_findings
-from infra.pipelines.file.shape import PipelineFile, PipelineStep, annotation, axis
-from infra.pipelines.search import NUMBERS, RESULTS, SEARCH, SearchParameter, StepSearch
-from infra.schema.base import Int
-from infra.schema.problems import Finding, Path, did_you_mean, listed
+from slipway.infra.pipelines import pods
+from slipway.infra.pipelines.file.checks import value_findings
+from slipway.infra.pipelines.file.shape import PipelineFile, PipelineStep, annotation, axis
+from slipway.infra.pipelines.search import NUMBERS, RESULTS, SEARCH, SearchParameter, StepSearch
+from slipway.infra.schema.base import Int
+from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
 
 OTHERS = {
     "matrix": "list the values in `search.parameters`, with `method: grid`",

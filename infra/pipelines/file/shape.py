@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model, model_validator
 from pydantic.fields import FieldInfo
 
-from infra.pipelines import pods, valkey
-from infra.pipelines.app_kind import APPS, AppKind
-from infra.pipelines.apps import AppSettings
-from infra.pipelines.contract import PipelineSettings, ServiceSettings, StepSettings
-from infra.pipelines.inputs import INPUTS, Input, inputs_field
-from infra.pipelines.matrix import (
+from slipway.infra.pipelines import pods, valkey
+from slipway.infra.pipelines.app_kind import APPS, AppKind
+from slipway.infra.pipelines.apps import AppSettings
+from slipway.infra.pipelines.contract import PipelineSettings, ServiceSettings, StepSettings
+from slipway.infra.pipelines.inputs import INPUTS, Input, inputs_field
+from slipway.infra.pipelines.matrix import (
     MATRIX,
     NODES,
     Axes,
@@ -28,22 +28,22 @@ from infra.pipelines.matrix import (
     MatrixStepSettings,
     Scalar,
 )
-from infra.pipelines.mlflow import MlflowApp
-from infra.pipelines.mounts import Mount, Mounted, references
-from infra.pipelines.notebook import NotebookApp
-from infra.pipelines.notebook_step import command_of_notebook
-from infra.pipelines.page import PageApp
-from infra.pipelines.pods import Built, PodSettings, RehearsalCommand, Word, Words
-from infra.pipelines.program import ProgramApp
-from infra.pipelines.results import DeclaredColumn, DeclaredResult, StepResult, TableColumn
-from infra.pipelines.scripts import Run, is_script
-from infra.pipelines.search import AT_ONCE, TRIALS, StepSearch
-from infra.pipelines.tensorboard import TensorBoardApp
-from infra.pipelines.tensorflow_serving import ServingApp
-from infra.schema.base import Cpu, Duration, Float, Int, Memory, Model, Size, no_truth, refuse
-from infra.schema.names import Image
-from infra.schema.problems import Path
-from infra.schema.quantities import seconds
+from slipway.infra.pipelines.mlflow import MlflowApp
+from slipway.infra.pipelines.mounts import Mount, Mounted, references
+from slipway.infra.pipelines.notebook import NotebookApp
+from slipway.infra.pipelines.notebook_step import command_of_notebook
+from slipway.infra.pipelines.page import PageApp
+from slipway.infra.pipelines.pods import Built, PodSettings, RehearsalCommand, Word, Words
+from slipway.infra.pipelines.program import ProgramApp
+from slipway.infra.pipelines.results import DeclaredColumn, DeclaredResult, StepResult, TableColumn
+from slipway.infra.pipelines.scripts import Run, is_script
+from slipway.infra.pipelines.search import AT_ONCE, TRIALS, StepSearch
+from slipway.infra.pipelines.tensorboard import TensorBoardApp
+from slipway.infra.pipelines.tensorflow_serving import ServingApp
+from slipway.infra.schema.base import Cpu, Duration, Float, Int, Memory, Model, Size, no_truth, refuse
+from slipway.infra.schema.names import Image
+from slipway.infra.schema.problems import Path
+from slipway.infra.schema.quantities import seconds
 
 APP_KINDS = (ProgramApp, PageApp, NotebookApp, TensorBoardApp, ServingApp, MlflowApp)
 """The kinds of apps."""

@@ -5,18 +5,25 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from infra.pipelines.apps import NEWEST, AppDeclaration, object_name
-from infra.pipelines.contract import AMOUNTS, PipelineSettings, ServiceDeclaration, StepDeclaration, room_for, take
-from infra.platform import Resources
-from infra.schema.ingress import IapSettings, IngressSettings, OidcSettings, OneOf
-from infra.schema.problems import Finding, Path, listed
-from infra.schema.request import Exposed
-from infra.settings.checks.pipelines import RENAME, pools_of
-from infra.settings.checks.stack import missing_secret
-from infra.settings.checks.steps import Target, in_words, staying, targets
-from infra.settings.model import EgressSettings
-from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY, apps_if_any, exposed, place_of, services_if_any, steps_if_any
+from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, object_name
+from slipway.infra.pipelines.contract import (
+    AMOUNTS,
+    PipelineSettings,
+    ServiceDeclaration,
+    StepDeclaration,
+    room_for,
+    take,
+)
+from slipway.infra.platform import Resources
+from slipway.infra.schema.ingress import IapSettings, IngressSettings, OidcSettings, OneOf
+from slipway.infra.schema.problems import Finding, Path, listed
+from slipway.infra.schema.request import Exposed
+from slipway.infra.settings.checks.pipelines import RENAME, pools_of
+from slipway.infra.settings.checks.stack import missing_secret
+from slipway.infra.settings.checks.steps import Target, in_words, staying, targets
+from slipway.infra.settings.model import EgressSettings
+from slipway.infra.settings.parsing import Draft, Reading
+from slipway.infra.settings.pipelines import KEY, apps_if_any, exposed, place_of, services_if_any, steps_if_any
 
 # Apps of pipelines: whom they connect to, how many pods they have, and whether their pools have room for them.
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 
-from infra.pipelines.apps import AppDeclaration
-from infra.pipelines.contract import AMOUNTS, PipelineSettings, StepDeclaration, room_for, take
-from infra.schema.problems import Finding, Path, listed
-from infra.settings.checks.pipelines import pools_of
-from infra.settings.checks.steps import staying, targets
-from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY, apps_if_any, place_of, steps_if_any
+from slipway.infra.pipelines.apps import AppDeclaration
+from slipway.infra.pipelines.contract import AMOUNTS, PipelineSettings, StepDeclaration, room_for, take
+from slipway.infra.schema.problems import Finding, Path, listed
+from slipway.infra.settings.checks.pipelines import pools_of
+from slipway.infra.settings.checks.steps import staying, targets
+from slipway.infra.settings.parsing import Draft, Reading
+from slipway.infra.settings.pipelines import KEY, apps_if_any, place_of, steps_if_any
 
 
 def check(reading: Reading) -> Iterator[Finding]:

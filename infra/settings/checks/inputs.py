@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from infra.clouds.registry import CLOUDS
-from infra.pipelines.discovery import supplements
-from infra.pipelines.inputs import INPUTS, data_of
-from infra.placed import GATES_FOLDER, OWN_NAMES
-from infra.platform import Data
-from infra.schema.problems import Finding, Path, Problem, key_of
-from infra.settings.parsing import OVERLAY, Draft, Reading
-from infra.settings.pipelines import KEY
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.pipelines.discovery import supplements
+from slipway.infra.pipelines.inputs import INPUTS, data_of
+from slipway.infra.placed import GATES_FOLDER, OWN_NAMES
+from slipway.infra.platform import Data
+from slipway.infra.schema.problems import Finding, Path, Problem, key_of
+from slipway.infra.settings.parsing import OVERLAY, Draft, Reading
+from slipway.infra.settings.pipelines import KEY
 
 
 def check(reading: Reading) -> Iterator[Finding]:

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
-from infra.pipelines.contract import StepSettings, placements
-from infra.pipelines.discovery import supplements
-from infra.placed import GATES_FOLDER
-from infra.schema.names import name_findings
-from infra.schema.problems import Finding, Path, listed
-from infra.settings.checks.stack import chart_findings
-from infra.settings.model import MOST_SHARE, KueueSettings
-from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY as PIPELINES
+from slipway.infra.pipelines.contract import StepSettings, placements
+from slipway.infra.pipelines.discovery import supplements
+from slipway.infra.placed import GATES_FOLDER
+from slipway.infra.schema.names import name_findings
+from slipway.infra.schema.problems import Finding, Path, listed
+from slipway.infra.settings.checks.stack import chart_findings
+from slipway.infra.settings.model import MOST_SHARE, KueueSettings
+from slipway.infra.settings.parsing import Draft, Reading
+from slipway.infra.settings.pipelines import KEY as PIPELINES
 
 KEY = "kueue"
 

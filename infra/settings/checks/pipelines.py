@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from infra.pipelines.contract import PipelineSettings, Section
-from infra.pipelines.discovery import (
+from slipway.infra.pipelines.contract import PipelineSettings, Section
+from slipway.infra.pipelines.discovery import (
     RESERVED,
     WORKLOADS,
     is_path,
@@ -13,14 +13,14 @@ from infra.pipelines.discovery import (
     pipeline_names,
     supplements,
 )
-from infra.pipelines.matrix import MOST_STEPS
-from infra.pipelines.results import STACK_OUTPUTS
-from infra.placed import GATES, GATES_FOLDER, OWN_NAMES
-from infra.schema.base import PoolSettings
-from infra.schema.names import name_findings
-from infra.schema.problems import Finding, Path, listed, nearest
-from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY, folder, is_known, steps_if_any
+from slipway.infra.pipelines.matrix import MOST_STEPS
+from slipway.infra.pipelines.results import STACK_OUTPUTS
+from slipway.infra.placed import GATES, GATES_FOLDER, OWN_NAMES
+from slipway.infra.schema.base import PoolSettings
+from slipway.infra.schema.names import name_findings
+from slipway.infra.schema.problems import Finding, Path, listed, nearest
+from slipway.infra.settings.parsing import Draft, Reading
+from slipway.infra.settings.pipelines import KEY, folder, is_known, steps_if_any
 
 NAME_LIMIT = 40
 """Characters of a pipeline's name, of which those of its Jobs and labels are made."""

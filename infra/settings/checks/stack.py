@@ -2,17 +2,17 @@
 
 from collections.abc import Collection, Iterator
 
-from infra.charts import copy_problem
-from infra.schema.base import ChartSettings
-from infra.schema.names import label_findings, name_findings
-from infra.schema.problems import Finding, Path, key_of, listed, nearest
-from infra.schema.quantities import seconds
-from infra.schema.secret_values import InClear
-from infra.settings.checks.steps import targets
-from infra.settings.model import KEY, MetricsSettings, RegistrySettings
-from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY as PIPELINES
-from infra.settings.pipelines import apps_if_any, services_if_any, steps_if_any
+from slipway.infra.charts import copy_problem
+from slipway.infra.schema.base import ChartSettings
+from slipway.infra.schema.names import label_findings, name_findings
+from slipway.infra.schema.problems import Finding, Path, key_of, listed, nearest
+from slipway.infra.schema.quantities import seconds
+from slipway.infra.schema.secret_values import InClear
+from slipway.infra.settings.checks.steps import targets
+from slipway.infra.settings.model import KEY, MetricsSettings, RegistrySettings
+from slipway.infra.settings.parsing import Draft, Reading
+from slipway.infra.settings.pipelines import KEY as PIPELINES
+from slipway.infra.settings.pipelines import apps_if_any, services_if_any, steps_if_any
 
 # Names that every stack has, and that Kubernetes would refuse or Pulumi confuse.
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.pipelines.apps import AppDeclaration, AppSettings
-from infra.pipelines.contract import (
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
+from slipway.infra.pipelines.contract import (
     MultiNodeSettings,
     PodSettings,
     Resident,
@@ -15,18 +15,18 @@ from infra.pipelines.contract import (
     residents,
     total,
 )
-from infra.pipelines.discovery import lacked_by, mounts_store, supplements
-from infra.pipelines.images import GPU_IMAGE
-from infra.pipelines.inputs import data_of
-from infra.platform import Resources
-from infra.schema.base import PoolSettings
-from infra.schema.problems import Finding, Path, did_you_mean, key_of, listed
-from infra.schema.quantities import cpu_millicores, mebibytes, seconds
-from infra.settings.checks.pipelines import pools_of
-from infra.settings.model import KEY as REGISTRY
-from infra.settings.model import installed_residents
-from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY, apps_if_any, place_of, services_if_any, steps_if_any
+from slipway.infra.pipelines.discovery import lacked_by, mounts_store, supplements
+from slipway.infra.pipelines.images import GPU_IMAGE
+from slipway.infra.pipelines.inputs import data_of
+from slipway.infra.platform import Resources
+from slipway.infra.schema.base import PoolSettings
+from slipway.infra.schema.problems import Finding, Path, did_you_mean, key_of, listed
+from slipway.infra.schema.quantities import cpu_millicores, mebibytes, seconds
+from slipway.infra.settings.checks.pipelines import pools_of
+from slipway.infra.settings.model import KEY as REGISTRY
+from slipway.infra.settings.model import installed_residents
+from slipway.infra.settings.parsing import Draft, Reading
+from slipway.infra.settings.pipelines import KEY, apps_if_any, place_of, services_if_any, steps_if_any
 
 # Jobs that Kueue would never let in, or never see running: what their pods ask for, against their pool.
 

@@ -13,16 +13,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from infra.platform import GPU_RESOURCE, Node, Resources
-from infra.review.stack import Properties, Resource, mapping, mappings, strings, texts
-from infra.schema.names import KUBERNETES_NAME_LIMIT
-from infra.schema.quantities import cpu_millicores, mebibytes
-from offline.engine.provider_outputs import kind_of, namespace_of, object_name
-from offline.evaluated.pod_rules import breaches, words
-from offline.evaluated.queues import GROUP, is_served
-from offline.evaluated.scheduling import Toleration, find_untolerated, tolerations
-from offline.rehearsal.cluster.pods import Container, PodSpec
-from offline.rehearsal.cluster.scheduler import Scheduler, node_name
+from slipway.infra.platform import GPU_RESOURCE, Node, Resources
+from slipway.infra.review.stack import Properties, Resource, mapping, mappings, strings, texts
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT
+from slipway.infra.schema.quantities import cpu_millicores, mebibytes
+from slipway.offline.engine.provider_outputs import kind_of, namespace_of, object_name
+from slipway.offline.evaluated.pod_rules import breaches, words
+from slipway.offline.evaluated.queues import GROUP, is_served
+from slipway.offline.evaluated.scheduling import Toleration, find_untolerated, tolerations
+from slipway.offline.rehearsal.cluster.pods import Container, PodSpec
+from slipway.offline.rehearsal.cluster.scheduler import Scheduler, node_name
 
 # The Kubernetes objects of each cluster, and the checks of the API server that need them.
 

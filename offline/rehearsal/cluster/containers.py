@@ -6,24 +6,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from infra.kubernetes.app_pod import INSTALLER as APP_INSTALLER
-from infra.kubernetes.app_pod import READER, SUPPLIED, WAITER
-from infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, RUNNER, SEARCHER, STARTER, WORKER
-from infra.pipelines.images import has_tensorflow
-from infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
-from infra.placed import FOLDERS
-from infra.placement import shipping
-from offline.rehearsal.cluster.cluster_objects import RefusedError
-from offline.rehearsal.cluster.kubelet import Pod, Prepare, PreparedCommand, in_project
-from offline.rehearsal.cluster.pods import Container, PodSpec
-from offline.rehearsal.machine.environments import (
+from slipway.infra.kubernetes.app_pod import INSTALLER as APP_INSTALLER
+from slipway.infra.kubernetes.app_pod import READER, SUPPLIED, WAITER
+from slipway.infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, RUNNER, SEARCHER, STARTER, WORKER
+from slipway.infra.pipelines.images import has_tensorflow
+from slipway.infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
+from slipway.infra.placed import FOLDERS
+from slipway.infra.placement import shipping
+from slipway.infra.places import LIBRARY
+from slipway.offline.rehearsal.cluster.cluster_objects import RefusedError
+from slipway.offline.rehearsal.cluster.kubelet import Pod, Prepare, PreparedCommand, in_project
+from slipway.offline.rehearsal.cluster.pods import Container, PodSpec
+from slipway.offline.rehearsal.machine.environments import (
     Environment,
     EnvironmentFailedError,
     Environments,
     Software,
     has_all_of,
 )
-from offline.rehearsal.machine.programs import PYTHON, ROOT, Program, search_path
+from slipway.offline.rehearsal.machine.programs import PYTHON, Program, search_path
 
 OUTPUT = "--output"
 """The option of the programs that run a command: the directory of its result."""
@@ -63,7 +64,7 @@ class Containers:
                 return None
             if words[2] == SEARCHER:
                 # The step that publishes them found that nothing is lacking.
-                lock = Software((ROOT / SEARCH_REQUIREMENTS,), has_tensorflow(container.image))
+                lock = Software((LIBRARY / SEARCH_REQUIREMENTS,), has_tensorflow(container.image))
                 sampler = self._provide(f"step {job}", lock, pod, note)
                 words = [*words[:3], "--sampler-path", str(sampler.packages), *words[3:]]
             program = self.programs.get(job)
@@ -191,7 +192,7 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _places(words: Sequence[str], container: Container) -> "_Places":
     """The values of references in a command line, from the options of its runner and the mounts of data."""
     output = Path(_flags(words)[OUTPUT])
-    # `infra.kubernetes.run.Run.path` is pipeline, step and digest.
+    # `slipway.infra.kubernetes.run.Run.path` is pipeline, step and digest.
     places = _Places(output=str(output), store=str(output.parents[2]))
     for mount in container.mounts:
         folder, _, name = mount.path.rpartition("/")

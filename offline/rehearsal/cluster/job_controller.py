@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from infra.kubernetes.labels import RUNS_ANNOTATION
-from infra.review.stack import Properties, Resource, items, mapping, mappings
-from infra.schema.names import KUBERNETES_NAME_LIMIT
-from offline.engine.provider_outputs import namespace_of, object_name
-from offline.evaluated.scheduling import selector_picks
-from offline.rehearsal.cluster.cluster_objects import RefusedError, cluster_of
-from offline.rehearsal.cluster.kubelet import PodResult
-from offline.rehearsal.cluster.pods import PodSpec, UnsupportedError, pod_spec
-from offline.rehearsal.machine.processes import CancelledError, Stop
+from slipway.infra.kubernetes.labels import RUNS_ANNOTATION
+from slipway.infra.review.stack import Properties, Resource, items, mapping, mappings
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT
+from slipway.offline.engine.provider_outputs import namespace_of, object_name
+from slipway.offline.evaluated.scheduling import selector_picks
+from slipway.offline.rehearsal.cluster.cluster_objects import RefusedError, cluster_of
+from slipway.offline.rehearsal.cluster.kubelet import PodResult
+from slipway.offline.rehearsal.cluster.pods import PodSpec, UnsupportedError, pod_spec
+from slipway.offline.rehearsal.machine.processes import CancelledError, Stop
 
 JOB_KEYS = frozenset(
     {

@@ -8,19 +8,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Protocol
 
-from infra.review.stack import Resource, Stack, mapping, strings
-from offline.evaluated.pod_rules import refuses
-from offline.evaluated.scheduling import PodRequest
-from offline.evaluated.workloads import Workload
-from offline.rehearsal.cluster import job_controller
-from offline.rehearsal.cluster.cluster_objects import Namespace, RefusedError
-from offline.rehearsal.cluster.job_controller import EPOCH, Disruption, JobSpec, host_name, pod_of
-from offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, expand, label_at
-from offline.rehearsal.cluster.pods import PodSpec
-from offline.rehearsal.cluster.scheduler import Placement, PodAffinity, Scheduler
-from offline.rehearsal.cluster.services import Services
-from offline.rehearsal.machine.processes import LOOPBACK, Stop, free_ports
-from offline.rehearsal.state import JobRecord, Phase
+from slipway.infra.review.stack import Resource, Stack, mapping, strings
+from slipway.offline.evaluated.pod_rules import refuses
+from slipway.offline.evaluated.scheduling import PodRequest
+from slipway.offline.evaluated.workloads import Workload
+from slipway.offline.rehearsal.cluster import job_controller
+from slipway.offline.rehearsal.cluster.cluster_objects import Namespace, RefusedError
+from slipway.offline.rehearsal.cluster.job_controller import EPOCH, Disruption, JobSpec, host_name, pod_of
+from slipway.offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, expand, label_at
+from slipway.offline.rehearsal.cluster.pods import PodSpec
+from slipway.offline.rehearsal.cluster.scheduler import Placement, PodAffinity, Scheduler
+from slipway.offline.rehearsal.cluster.services import Services
+from slipway.offline.rehearsal.machine.processes import LOOPBACK, Stop, free_ports
+from slipway.offline.rehearsal.state import JobRecord, Phase
 
 
 class Machine(Protocol):
@@ -48,7 +48,7 @@ class Machine(Protocol):
 
 GENERATION = re.compile(rb"^Generation (?P<number>\d+): .*\bprograms start\b")
 """What the launcher of a step's pods writes when all of these begin together
-(`workloads.runtime.nodes.launcher`)."""
+(`slipway.workloads.runtime.nodes.launcher`)."""
 
 
 @dataclass

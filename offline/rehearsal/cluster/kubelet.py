@@ -11,21 +11,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from infra.placed import FOLDERS
-from infra.platform import GPU_RESOURCE
-from infra.review.refused_writes import KEYS, places_of_writes, refused_path
-from infra.review.stack import Properties, mapping, mappings
-from infra.schema.paths import LONGEST_PATH
-from offline.files import change_mode, remove
-from offline.rehearsal.cluster import cluster_objects
-from offline.rehearsal.cluster.cluster_objects import ApiServer, Namespace, RefusedError, contents
-from offline.rehearsal.cluster.pods import Container, Mount, PodSpec, UnsupportedError
-from offline.rehearsal.cluster.scheduler import Placement
-from offline.rehearsal.machine import boxes, processes
-from offline.rehearsal.machine.boxes import Box, BoxMount
-from offline.rehearsal.machine.processes import Launch, Reaper, Stop
-from offline.rehearsal.machine.programs import ROOT
-from workloads.runtime.masking import Masker
+from slipway.infra.placed import FOLDERS
+from slipway.infra.places import LIBRARY
+from slipway.infra.platform import GPU_RESOURCE
+from slipway.infra.review.refused_writes import KEYS, places_of_writes, refused_path
+from slipway.infra.review.stack import Properties, mapping, mappings
+from slipway.infra.schema.paths import LONGEST_PATH
+from slipway.offline.files import change_mode, remove
+from slipway.offline.rehearsal.cluster import cluster_objects
+from slipway.offline.rehearsal.cluster.cluster_objects import ApiServer, Namespace, RefusedError, contents
+from slipway.offline.rehearsal.cluster.pods import Container, Mount, PodSpec, UnsupportedError
+from slipway.offline.rehearsal.cluster.scheduler import Placement
+from slipway.offline.rehearsal.machine import boxes, processes
+from slipway.offline.rehearsal.machine.boxes import Box, BoxMount
+from slipway.offline.rehearsal.machine.processes import Launch, Reaper, Stop
+from slipway.workloads.runtime.masking import Masker
 
 # A pod's volumes as folders of this machine.
 
@@ -523,7 +523,7 @@ def _read_only(container: Container, mounts: Mapping[str, Path]) -> list[Path]:
 
 def _used(mounts: Mapping[str, Path], environment: Mapping[str, str], prepared: PreparedCommand) -> list[Path]:
     """What of this machine a container uses, wherever it is: volumes, Python, what its environment names."""
-    python = [sys.prefix, sys.base_prefix, str(ROOT), *(str(Path(path).parent) for path in prepared.path)]
+    python = [sys.prefix, sys.base_prefix, str(LIBRARY), *(str(Path(path).parent) for path in prepared.path)]
     named = [part for name in PASSED_ON for part in environment.get(name, "").split(os.pathsep)]
     words = [word for word in prepared.words if len(word) < LONGEST_PATH]
     return [

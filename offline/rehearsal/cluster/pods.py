@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.platform import Resources
-from infra.review.stack import Properties, items, mapping, mappings, strings
-from infra.schema.quantities import cpu_millicores, mebibytes
-from offline.evaluated.scheduling import Toleration, amounts, largest, tolerations
+from slipway.infra.platform import Resources
+from slipway.infra.review.stack import Properties, items, mapping, mappings, strings
+from slipway.infra.schema.quantities import cpu_millicores, mebibytes
+from slipway.offline.evaluated.scheduling import Toleration, amounts, largest, tolerations
 
 POD_KEYS = frozenset(
     {

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from infra.platform import Node, Resources
-from infra.review.stack import Properties
-from offline.evaluated.scheduling import (
+from slipway.infra.platform import Node, Resources
+from slipway.infra.review.stack import Properties
+from slipway.offline.evaluated.scheduling import (
     PodRequest,
     add,
     find_shortages,
@@ -17,7 +17,7 @@ from offline.evaluated.scheduling import (
     selector_picks,
     subtract,
 )
-from offline.rehearsal.machine.processes import CancelledError
+from slipway.offline.rehearsal.machine.processes import CancelledError
 
 SETTLE = 1.0
 """Seconds without a new node after which a pod that fits none of them is given up. In a cluster it would stay

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from infra.kubernetes.labels import APP, NAME, PEOPLE
-from infra.pipelines import valkey
-from infra.placed import DATA, IDLE_WATCH
-from infra.review.stack import Properties, Resource, at, mapping, mappings, strings, text, texts
-from offline.engine.provider_outputs import kind_of, namespace_of, object_name
-from offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET
-from offline.rehearsal.cluster.cluster_objects import Namespace, cluster_of
-from offline.rehearsal.cluster.pods import PodSpec, UnsupportedError, pod_spec
+from slipway.infra.kubernetes.labels import APP, NAME, PEOPLE
+from slipway.infra.pipelines import valkey
+from slipway.infra.placed import DATA, IDLE_WATCH
+from slipway.infra.review.stack import Properties, Resource, at, mapping, mappings, strings, text, texts
+from slipway.offline.engine.provider_outputs import kind_of, namespace_of, object_name
+from slipway.offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET
+from slipway.offline.rehearsal.cluster.cluster_objects import Namespace, cluster_of
+from slipway.offline.rehearsal.cluster.pods import PodSpec, UnsupportedError, pod_spec
 
 STATEFUL_SET_KEYS = frozenset(
     {

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from infra.kubernetes.labels import APP
-from infra.review.stack import Resource, Stack, mapping
-from offline.evaluated.pod_rules import refuses
-from offline.evaluated.scheduling import PodRequest
-from offline.evaluated.workloads import Workload
-from offline.rehearsal.cluster.cluster_objects import Namespace, Objects, RefusedError, admit, contents
-from offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, PreparedCommand
-from offline.rehearsal.cluster.pods import Container, PodSpec, UnsupportedError
-from offline.rehearsal.cluster.scheduler import Placement, PodAffinity, Scheduler
-from offline.rehearsal.cluster.server_specs import Address, Probe, ServerSpec, addresses, server_spec
-from offline.rehearsal.machine.processes import LOOPBACK, CancelledError, Stop
-from offline.rehearsal.state import Place, ServicePhase, ServiceRecord
+from slipway.infra.kubernetes.labels import APP
+from slipway.infra.review.stack import Resource, Stack, mapping
+from slipway.offline.evaluated.pod_rules import refuses
+from slipway.offline.evaluated.scheduling import PodRequest
+from slipway.offline.evaluated.workloads import Workload
+from slipway.offline.rehearsal.cluster.cluster_objects import Namespace, Objects, RefusedError, admit, contents
+from slipway.offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, PreparedCommand
+from slipway.offline.rehearsal.cluster.pods import Container, PodSpec, UnsupportedError
+from slipway.offline.rehearsal.cluster.scheduler import Placement, PodAffinity, Scheduler
+from slipway.offline.rehearsal.cluster.server_specs import Address, Probe, ServerSpec, addresses, server_spec
+from slipway.offline.rehearsal.machine.processes import LOOPBACK, CancelledError, Stop
+from slipway.offline.rehearsal.state import Place, ServicePhase, ServiceRecord
 
 # One server of a rehearsal, a service or an app. Its process is started again whenever it ends.
 

@@ -25,9 +25,9 @@ from pathlib import Path, PurePosixPath
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from offline import files
-from offline.rehearsal.machine import processes
-from offline.rehearsal.machine.processes import CancelledError, Launch, Reaper, Stop
+from slipway.offline import files
+from slipway.offline.rehearsal.machine import processes
+from slipway.offline.rehearsal.machine.processes import CancelledError, Launch, Reaper, Stop
 
 # The Python packages of images, as far as the project's own environment has them.
 

@@ -21,8 +21,8 @@ from typing import IO
 
 import psutil
 
-from offline.rehearsal.machine.boxes import Box
-from offline.rehearsal.machine.listening import Loopback
+from slipway.offline.rehearsal.machine.boxes import Box
+from slipway.offline.rehearsal.machine.listening import Loopback
 
 POLL = 0.1
 """Seconds between two looks at a process that runs."""

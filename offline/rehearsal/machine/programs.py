@@ -9,19 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from infra.kubernetes.app_pod import RESULTS, filled_in
-from infra.kubernetes.labels import inputs_of
-from infra.kubernetes.pod import STORE
-from infra.kubernetes.service import word
-from infra.pipelines.apps import AppDeclaration
-from infra.pipelines.contract import Command, ServiceDeclaration, StepDeclaration, Substitute, service_variables
-from infra.pipelines.discovery import DeclaredPipeline
-from infra.pipelines.images import has_tensorflow
-from infra.schema.problems import Problem, SettingsError
-from offline.rehearsal.machine import boxes
-from offline.rehearsal.machine.environments import Software
-
-ROOT = Path(__file__).resolve().parents[3]
+from slipway.infra.kubernetes.app_pod import RESULTS, filled_in
+from slipway.infra.kubernetes.labels import inputs_of
+from slipway.infra.kubernetes.pod import STORE
+from slipway.infra.kubernetes.service import word
+from slipway.infra.pipelines.apps import AppDeclaration
+from slipway.infra.pipelines.contract import (
+    Command,
+    ServiceDeclaration,
+    StepDeclaration,
+    Substitute,
+    service_variables,
+)
+from slipway.infra.pipelines.discovery import DeclaredPipeline
+from slipway.infra.pipelines.images import has_tensorflow
+from slipway.infra.places import LIBRARY, located
+from slipway.infra.schema.problems import Problem, SettingsError
+from slipway.offline.rehearsal.machine import boxes
+from slipway.offline.rehearsal.machine.environments import Software
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,12 @@ class Fake:
     @property
     def environment(self) -> dict[str, str]:
         """What finds the module wherever the program is started."""
-        return {"PYTHONPATH": str(ROOT)}
+        return {"PYTHONPATH": str(LIBRARY)}
 
 
 FAKES: Mapping[str, Fake] = {
     "tensorflow_model_server": Fake(
-        "offline.rehearsal.fakes.tensorflow_serving",
+        "slipway.offline.rehearsal.fakes.tensorflow_serving",
         "a fake of TensorFlow Serving that has predict only, over REST, and whose speed is no measure of it",
     ),
 }
@@ -189,7 +194,7 @@ def _program_of_app(pipeline: DeclaredPipeline, app: AppDeclaration, root: Path)
         key=pipeline.key(app),
         words=["python3", "-m", app.module, *app.arguments] if app.module else app.arguments,
         software=Software(
-            tuple(root / lock for lock in locks), _with_tensorflow(app, app.placed_by.image or app.image)
+            tuple(located(lock, root) for lock in locks), _with_tensorflow(app, app.placed_by.image or app.image)
         ),
         installed=bool(app.requirements or (substitute.requirements and not substitute.run)),
         substitute=substitute.run,
@@ -205,7 +210,7 @@ def _program_of_service(pipeline: DeclaredPipeline, service: ServiceDeclaration,
         of=f"{pipeline.name}.{service.name}",
         key=pipeline.declared_at(service, "run"),
         words=service.arguments,
-        software=Software((root / substitute.requirements,) if substitute.requirements else ()),
+        software=Software((located(substitute.requirements, root),) if substitute.requirements else ()),
         installed=bool(substitute.requirements and not substitute.run),
         substitute=[word(argument, service.port, variable) for argument in substitute.run],
         kind="service",
@@ -223,7 +228,7 @@ def _program(pipeline: DeclaredPipeline, step: StepDeclaration, command: Command
         key=pipeline.declared_at(step, "run"),
         words=step.arguments,
         software=Software(
-            tuple(root / lock for lock in locks),
+            tuple(located(lock, root) for lock in locks),
             _with_tensorflow(step, step.placed_by.image),
         ),
         # A lock file beside a substitute is for what the substitute imports.

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from infra.kubernetes.labels import USAGE_ANNOTATION
-from infra.pipelines.results import heading
-from infra.review.stack import JOB, Resource, Stack, strings
-from offline.evaluated.cost import node_rate, pod_rate
-from offline.evaluated.phrasing import money
-from offline.evaluated.workloads import workload_of
-from offline.picture.svg import Style, fit
-from offline.rehearsal.output.comparison import ComparedVariant, Comparison
-from offline.rehearsal.output.results import ShownCurves
-from offline.rehearsal.state import JobRecord, Phase
+from slipway.infra.kubernetes.labels import USAGE_ANNOTATION
+from slipway.infra.pipelines.results import heading
+from slipway.infra.review.stack import JOB, Resource, Stack, strings
+from slipway.offline.evaluated.cost import node_rate, pod_rate
+from slipway.offline.evaluated.phrasing import money
+from slipway.offline.evaluated.workloads import workload_of
+from slipway.offline.picture.svg import Style, fit
+from slipway.offline.rehearsal.output.comparison import ComparedVariant, Comparison
+from slipway.offline.rehearsal.output.results import ShownCurves
+from slipway.offline.rehearsal.state import JobRecord, Phase
 
 # The geometry of the report's charts, for the template to draw as SVG.
 
@@ -349,7 +349,7 @@ def _bars(comparison: Comparison, name: str) -> Bars:
     return Bars(comparison.measures[name], bars, zero, min(widest, WIDEST))
 
 
-# What the pods of Jobs used, as `workloads.runtime.usage.measure` kept it in the rehearsal's store.
+# What the pods of Jobs used, as `slipway.workloads.runtime.usage.measure` kept it in the rehearsal's store.
 
 
 @dataclass(frozen=True)

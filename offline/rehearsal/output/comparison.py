@@ -8,11 +8,17 @@ from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
-from infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, VARIANT_ANNOTATION
-from infra.pipelines.results import RESULTS, Number
-from infra.review.stack import Resource, strings
-from offline.rehearsal.output.results import CollectedResults, JobResults, ShownNumber, decimals, format_value
-from offline.rehearsal.state import JobRecord
+from slipway.infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, VARIANT_ANNOTATION
+from slipway.infra.pipelines.results import RESULTS, Number
+from slipway.infra.review.stack import Resource, strings
+from slipway.offline.rehearsal.output.results import (
+    CollectedResults,
+    JobResults,
+    ShownNumber,
+    decimals,
+    format_value,
+)
+from slipway.offline.rehearsal.state import JobRecord
 
 DIGITS = 6
 """Digits after the point that numbers have at most to be told apart."""

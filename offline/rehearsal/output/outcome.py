@@ -12,19 +12,19 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.markup import escape
 
-from infra.program import ROOT
-from infra.schema.problems import SettingsError, printable_lines
-from infra.settings.model import Settings
-from offline.engine.evaluate import Evaluation
-from offline.engine.monitor import EvaluationError
-from offline.engine.other_stacks import OtherStacks
-from offline.engine.stack_config import ConfigError, StackConfig
-from offline.evaluation.worker import where
-from offline.rehearsal.machine.programs import Program
-from offline.rehearsal.output.charts import UsedBy
-from offline.rehearsal.output.comparison import Comparison
-from offline.rehearsal.output.results import CollectedResults
-from offline.rehearsal.state import BusyError, FolderError, JobRecord, ServiceRecord
+from slipway.infra.places import PROJECT
+from slipway.infra.schema.problems import SettingsError, printable_lines
+from slipway.infra.settings.model import Settings
+from slipway.offline.engine.evaluate import Evaluation
+from slipway.offline.engine.monitor import EvaluationError
+from slipway.offline.engine.other_stacks import OtherStacks
+from slipway.offline.engine.stack_config import ConfigError, StackConfig
+from slipway.offline.evaluation.worker import where
+from slipway.offline.rehearsal.machine.programs import Program
+from slipway.offline.rehearsal.output.charts import UsedBy
+from slipway.offline.rehearsal.output.comparison import Comparison
+from slipway.offline.rehearsal.output.results import CollectedResults
+from slipway.offline.rehearsal.state import BusyError, FolderError, JobRecord, ServiceRecord
 
 OK, FAILED, WRONG_SETTINGS, INTERRUPTED = 0, 1, 2, 130
 """Exit codes of the command."""
@@ -109,7 +109,7 @@ Output = Annotated[
 
 def folder_for(stack: str, output: Path | None) -> Path:
     """Where a command puts what a rehearsal of the stack makes."""
-    return (output or ROOT / "build" / "rehearsal" / stack).resolve()
+    return (output or PROJECT / "build" / "rehearsal" / stack).resolve()
 
 
 def run_command(main: Callable[..., None], module: str) -> None:
@@ -149,7 +149,7 @@ def exit_code(run: Callable[[], int]) -> int:
         return FAILED
     except Exception as error:
         # Its text may quote a value of the stack file, as a traceback may.
-        place = where(error, ROOT) or "Python"
+        place = where(error, PROJECT) or "Python"
         errors.print(f"[red]error:[/] the rehearsal failed with {type(error).__name__} in {escape(place)}")
         return FAILED
     except KeyboardInterrupt:

@@ -18,25 +18,25 @@ import yaml
 from markupsafe import Markup, escape
 from pulumi.output import Unknown
 
-from infra.clouds.registry import CLOUDS, emulators, reviews
-from infra.platform import Resources
-from infra.review.contract import reviewed
-from infra.review.stack import Resource, Stack
-from offline import files
-from offline.evaluated.cost import cost
-from offline.evaluated.model import Cost
-from offline.evaluated.phrasing import money
-from offline.evaluated.scheduling import pool_of_nodes
-from offline.evaluated.timeline import JobDuration
-from offline.picture.scene import about, scene
-from offline.picture.svg import picture
-from offline.rehearsal.cluster.server_specs import only_said
-from offline.rehearsal.output import charts
-from offline.rehearsal.output.charts import IdleGpus, idle_gpus
-from offline.rehearsal.output.comparison import Comparison, shown_whole
-from offline.rehearsal.output.outcome import Configuration, Outcome
-from offline.rehearsal.output.results import CollectedResults, JobResults, ShownNumber
-from offline.rehearsal.output.terminal import (
+from slipway.infra.clouds.registry import CLOUDS, emulators, reviews
+from slipway.infra.platform import Resources
+from slipway.infra.review.contract import reviewed
+from slipway.infra.review.stack import Resource, Stack
+from slipway.offline import files
+from slipway.offline.evaluated.cost import cost
+from slipway.offline.evaluated.model import Cost
+from slipway.offline.evaluated.phrasing import money
+from slipway.offline.evaluated.scheduling import pool_of_nodes
+from slipway.offline.evaluated.timeline import JobDuration
+from slipway.offline.picture.scene import about, scene
+from slipway.offline.picture.svg import picture
+from slipway.offline.rehearsal.cluster.server_specs import only_said
+from slipway.offline.rehearsal.output import charts
+from slipway.offline.rehearsal.output.charts import IdleGpus, idle_gpus
+from slipway.offline.rehearsal.output.comparison import Comparison, shown_whole
+from slipway.offline.rehearsal.output.outcome import Configuration, Outcome
+from slipway.offline.rehearsal.output.results import CollectedResults, JobResults, ShownNumber
+from slipway.offline.rehearsal.output.terminal import (
     ending,
     format_output,
     own_lines,
@@ -45,7 +45,7 @@ from offline.rehearsal.output.terminal import (
     times,
     without_tables,
 )
-from offline.rehearsal.state import JobRecord, Phase, Place, ServiceRecord, kept
+from slipway.offline.rehearsal.state import JobRecord, Phase, Place, ServiceRecord, kept
 
 SDKS = tuple(cloud.sdk for cloud in CLOUDS.values() if cloud.sdk)
 PACKAGES = ("pulumi", *SDKS, "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")

@@ -1,4 +1,5 @@
-"""The results that Jobs declare as worth showing (`infra.pipelines.results`), read from the rehearsal's store."""
+"""The results that Jobs declare as worth showing (`slipway.infra.pipelines.results`), read from the rehearsal's
+store."""
 
 import json
 import math
@@ -10,9 +11,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
-from infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, RUN_ANNOTATION
-from infra.kubernetes.results import selected
-from infra.pipelines.results import (
+from slipway.infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, RUN_ANNOTATION
+from slipway.infra.kubernetes.results import selected
+from slipway.infra.pipelines.results import (
     ITEMS,
     ITEMS_FILE,
     RESULTS,
@@ -26,8 +27,8 @@ from infra.pipelines.results import (
     Result,
     Table,
 )
-from infra.review.stack import Resource, strings
-from offline.rehearsal.state import first_problem
+from slipway.infra.review.stack import Resource, strings
+from slipway.offline.rehearsal.state import first_problem
 
 # Results as the summary and the report show them.
 
@@ -164,7 +165,7 @@ VALUES: Mapping[Format, TypeAdapter[Any]] = {
 """What a value has to be that is written in a format."""
 
 ITEMS_FAILED = 10
-"""The exit code of a step of which more items failed than may (`workloads.runtime.items.item_worker`)."""
+"""The exit code of a step of which more items failed than may (`slipway.workloads.runtime.items.item_worker`)."""
 
 AMOUNT: TypeAdapter[float] = TypeAdapter(Annotated[FiniteFloat, Field(ge=0)])
 ROWS: TypeAdapter[list[dict[str, Any]]] = TypeAdapter(list[dict[str, Any]])

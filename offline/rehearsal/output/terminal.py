@@ -17,15 +17,15 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from infra.clouds.registry import CLOUDS
-from infra.pipelines.results import PLATFORM, SHOW
-from infra.review.stack import Resource, mapping
-from infra.schema.problems import printable, printable_lines
-from offline.engine.monitor import StackOutput
-from offline.rehearsal.output.charts import IdleGpus, UsedBy
-from offline.rehearsal.output.comparison import Comparison, shown_whole
-from offline.rehearsal.output.results import CollectedResults, JobResults, ShownFile, ShownTable
-from offline.rehearsal.state import JobRecord, Phase, ServicePhase, ServiceRecord, kept
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.pipelines.results import PLATFORM, SHOW
+from slipway.infra.review.stack import Resource, mapping
+from slipway.infra.schema.problems import printable, printable_lines
+from slipway.offline.engine.monitor import StackOutput
+from slipway.offline.rehearsal.output.charts import IdleGpus, UsedBy
+from slipway.offline.rehearsal.output.comparison import Comparison, shown_whole
+from slipway.offline.rehearsal.output.results import CollectedResults, JobResults, ShownFile, ShownTable
+from slipway.offline.rehearsal.state import JobRecord, Phase, ServicePhase, ServiceRecord, kept
 
 MARKS = {
     Phase.WAITING: ("·", "dim"),

@@ -6,17 +6,17 @@ import sys
 
 import pytest
 
-from infra.clouds.contract import Cloud
-from infra.clouds.registry import CLOUDS, CLUSTERS, STORES
-from infra.platform import Resources
-from infra.schema.request import Wish
+from slipway.infra.clouds.contract import Cloud
+from slipway.infra.clouds.registry import CLOUDS, CLUSTERS, STORES
+from slipway.infra.platform import Resources
+from slipway.infra.schema.request import Wish
 from tests.support.checkout import ROOT
 
 PACKAGES = ROOT / "infra" / "clouds"
 
 PROGRAM = """
 import sys
-from infra.clouds.registry import CLOUDS
+from slipway.infra.clouds.registry import CLOUDS
 print(*sys.modules)
 for cloud in CLOUDS.values():
     cloud.checks(), cloud.provider_problems({})
@@ -29,7 +29,7 @@ PART = re.compile(r"infra\.clouds\.\w+\.(rules|review|platforms|emulator|doctor|
 def test_each_package_has_one_cloud() -> None:
     assert {path.parent.name for path in PACKAGES.glob("*/__init__.py")} == CLOUDS.keys()
     assert {name: type(cloud).__module__ for name, cloud in CLOUDS.items()} == {
-        name: f"infra.clouds.{name}" for name in CLOUDS
+        name: f"slipway.infra.clouds.{name}" for name in CLOUDS
     }
     assert len(set(CLUSTERS)) == len(CLOUDS)
     assert len({store.model_fields["kind"].annotation for store in STORES}) == len(STORES)

@@ -2,18 +2,15 @@
 
 from pathlib import Path
 
-from infra.pipelines.contract import Items
-from infra.placed import Command, Service, Step
-from infra.platform import Platform, Resources
+from slipway.infra.pipelines.contract import Items
+from slipway.infra.placed import Command, Service, Step
+from slipway.infra.platform import Platform, Resources
 from tests.support.stand_in import step
 
 IMAGE = "example/valkey@sha256:" + "1" * 64
 
 FILES = {
     "workloads/__init__.py": "",
-    "workloads/runtime/__init__.py": "",
-    "workloads/runtime/steps/command.py": "",
-    "workloads/runtime/items/worker.py": "import workloads.runtime.steps.command",
     "work/prepare.py": "",
     "days/train_day.py": "",
 }

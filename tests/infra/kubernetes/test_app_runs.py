@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.existing.platforms import Emulator
-from infra.kubernetes import app_runs
-from infra.pipelines.apps import RUNS
-from infra.program import declare
-from infra.settings.loading import load
+from slipway.infra.clouds.existing.platforms import Emulator
+from slipway.infra.kubernetes import app_runs
+from slipway.infra.pipelines.apps import RUNS
+from slipway.infra.program import declare
+from slipway.infra.settings.loading import load
 from tests.infra.pipelines.shop import SHOP, stack, written
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record

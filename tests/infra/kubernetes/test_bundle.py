@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.kubernetes.bundle import collect
-from infra.kubernetes.shipped_sizes import LIMIT, ShippingError
+from slipway.infra.kubernetes.bundle import collect
+from slipway.infra.kubernetes.shipped_sizes import LIMIT, ShippingError
 from tests.support.tree import write_tree
 
 

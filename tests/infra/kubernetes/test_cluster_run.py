@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.existing.platforms import Emulator
-from infra.program import ROOT, declare
-from infra.review.stack import Resource
-from infra.settings.loading import load
+from slipway.infra.clouds.existing.platforms import Emulator
+from slipway.infra.program import declare
+from slipway.infra.review.stack import Resource
+from slipway.infra.settings.loading import load
+from slipway.workloads.schedule import release
+from tests.support.checkout import ROOT
 from tests.support.recording import Recording, is_unknown, record
 from tests.support.refusals import problems
 from tests.support.stack_values import EXISTING, GCP, changed
-from workloads.schedule import release
 
 JOB = "kubernetes:batch/v1:Job"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"

@@ -7,14 +7,14 @@ from typing import Any
 import pulumi_kubernetes as k8s
 import pytest
 
-from infra.kubernetes.job import declare
-from infra.kubernetes.run import FOLDERS, Run, plan
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.contract import Items
-from infra.pipelines.pods import ProgramMount, Source
-from infra.placed import Command, Step
-from infra.platform import Data, Platform
-from infra.schema.inputs import data_at
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.run import FOLDERS, Run, plan
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.pipelines.contract import Items
+from slipway.infra.pipelines.pods import ProgramMount, Source
+from slipway.infra.placed import Command, Step
+from slipway.infra.platform import Data, Platform
+from slipway.infra.schema.inputs import data_at
 from tests.support.recording import record
 from tests.support.stand_in import platform, step
 from tests.support.tree import write_tree
@@ -22,10 +22,10 @@ from tests.support.tree import write_tree
 JOB = "kubernetes:batch/v1:Job"
 FILES = {
     "workloads/__init__.py": "",
-    "workloads/runtime/__init__.py": "",
-    "workloads/runtime/steps/command.py": "",
-    "workloads/runtime/steps/folders.py": "",
-    "workloads/runtime/items/worker.py": "",
+    "slipway/workloads/runtime/__init__.py": "",
+    "slipway/workloads/runtime/steps/command.py": "",
+    "slipway/workloads/runtime/steps/folders.py": "",
+    "slipway/workloads/runtime/items/worker.py": "",
     "toy/train.py": "",
 }
 PHOTOS, TABLES = data_at("photos", "gs://team-data/cats", "1" * 64), data_at("tables", "{store}/shared/tables")

@@ -10,20 +10,20 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.charts import charts, copy_problem
-from infra.kubernetes.gates import Gates
-from infra.kubernetes.job import declare
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.placed import Step
-from infra.platform import DevicePlugin, Platform, Pool, Resources, Taint
-from infra.review.stack import Resource
+from slipway.infra.charts import charts, copy_problem
+from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.placed import Step
+from slipway.infra.platform import DevicePlugin, Platform, Pool, Resources, Taint
+from slipway.infra.review.stack import Resource
 from tests.support.recording import Recording, record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform, step
 
 ROOT = Path(__file__).parents[3]
 RELEASE = "kubernetes:helm.sh/v3:Release"
 JOB = "kubernetes:batch/v1:Job"
-GATE = "workloads.gates.store"
+GATE = "slipway.workloads.gates.store"
 """A module that ships with few files."""
 
 ONE_GPU = Resources(cpu=1000, memory=2048, ephemeral_storage=1024, gpus=1)
@@ -254,7 +254,7 @@ def test_a_copy_of_the_pinned_chart_is_held_to_its_digest(tmp_path: Path, monkey
     assert copy_problem("nvidia-device-plugin", str(copy), "0.21.0") is None
 
     pinned = replace(charts()["nvidia-device-plugin"], digest=hashlib.sha256(b"chart").hexdigest())
-    monkeypatch.setattr("infra.charts.charts", lambda: {pinned.name: pinned})
+    monkeypatch.setattr("slipway.infra.charts.charts", lambda: {pinned.name: pinned})
     assert copy_problem("nvidia-device-plugin", str(copy), None) is None
 
 

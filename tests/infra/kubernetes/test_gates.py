@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from infra.kubernetes.gates import Gates
-from infra.kubernetes.run import plan
-from infra.pipelines.contract import Nodes
-from infra.placed import Step
-from infra.platform import Interconnect, Platform, Pool, Resources
+from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.run import plan
+from slipway.infra.pipelines.contract import Nodes
+from slipway.infra.placed import Step
+from slipway.infra.platform import Interconnect, Platform, Pool, Resources
 from tests.support.recording import record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform, step
 
@@ -103,7 +103,7 @@ def test_a_gate_runs_again_when_the_driver_changes_and_its_step_does_not() -> No
 
     def check(here: Platform) -> None:
         train = Gates("image").guard(
-            step(here, "gpu", module="workloads.gates.store", resources=ONE_GPU, uses_store=False)
+            step(here, "gpu", module="slipway.workloads.gates.store", resources=ONE_GPU, uses_store=False)
         )
         digests.append((plan(accelerator_gate(train), ROOT).digest, plan(train, ROOT).digest))
 
@@ -159,7 +159,7 @@ def test_the_devices_gate_runs_again_when_the_nodes_of_a_pool_change_and_its_ste
 
     def check(here: Platform) -> None:
         train = Gates("image").guard(
-            step(here, "gpu", module="workloads.gates.store", resources=ONE_GPU, uses_store=False)
+            step(here, "gpu", module="slipway.workloads.gates.store", resources=ONE_GPU, uses_store=False)
         )
         digests.append((plan(devices_gate(train), ROOT).digest, plan(train, ROOT).digest))
 
@@ -191,7 +191,7 @@ def fast_pool(**network: Any) -> Pool:
 
 def on_nodes(here: Platform, count: int = 3, **changes: Any) -> Step:
     resources = replace(ONE_GPU, cpu=3000, gpus=8)
-    values: dict[str, Any] = {"module": "workloads.gates.store", "uses_store": False, **changes}
+    values: dict[str, Any] = {"module": "slipway.workloads.gates.store", "uses_store": False, **changes}
     nodes = Nodes(count, roles={"chief": 1, "worker": count - 1}, wait=60)
     return step(here, "gpu", resources=resources, nodes=nodes, **values)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.job import declare
-from infra.kubernetes.run import plan
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.contract import Items
-from infra.placed import Step
-from infra.review.stack import Resource
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.run import plan
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.pipelines.contract import Items
+from slipway.infra.placed import Step
+from slipway.infra.review.stack import Resource
 from tests.infra.kubernetes.services import FILES, days, queue
 from tests.support.recording import record
 from tests.support.stand_in import platform
@@ -53,7 +53,7 @@ def flags(job: Resource) -> dict[str, str]:
 
 def test_the_worker_is_told_what_to_do_and_where_the_queue_is(job: Callable[..., Resource]) -> None:
     live = flags(job())
-    assert container(job())["command"] == ["python3", "-m", "workloads.runtime.items.worker"]
+    assert container(job())["command"] == ["python3", "-m", "slipway.workloads.runtime.items.worker"]
     prepared = live["--input"].removeprefix("prepare=")
     assert live["--items"] == f"{prepared}/days/*.csv"
     assert {name: live[f"--{name}"] for name in ("mode", "attempts", "allow-failed", "lease", "workers")} == {

@@ -9,14 +9,15 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.kubernetes.job import declare
-from infra.kubernetes.run import plan
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.results import RESULTS as ANNOTATION
-from infra.pipelines.results import Number, Picture
-from infra.placed import Requirements, Step
-from infra.platform import Resources, Taint
-from infra.review.stack import Resource
+from slipway.infra import places
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.run import plan
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.pipelines.results import RESULTS as ANNOTATION
+from slipway.infra.pipelines.results import Number, Picture
+from slipway.infra.placed import Requirements, Step
+from slipway.infra.platform import Resources, Taint
+from slipway.infra.review.stack import Resource
 from tests.support.recording import Recording, record
 from tests.support.stand_in import GPU_TAINT, cpu_pool, gpu_pool, platform, step
 from tests.support.tree import write_tree
@@ -28,7 +29,8 @@ Steps = Callable[[], Sequence[Step]]
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(places, "LIBRARY", tmp_path)
     files = {
         "work/__init__.py": "",
         "work/prepare.py": "import work.common",
@@ -38,7 +40,7 @@ def root(tmp_path: Path) -> Path:
         "work/model.py": "",
         "work/common.py": "",
         "work/requirements.txt": "numpy==2.0",
-        "workloads/runtime/steps/packages.py": "",
+        "slipway/workloads/runtime/steps/packages.py": "",
         "images/3.png": "3",
         "images/labels.json": "{}",
     }
@@ -96,7 +98,7 @@ def test_the_same_program_declares_the_same_jobs(root: Path, preview: bool) -> N
         ("work/model.py", {"digits-train", "digits-predict"}),
         ("work/predict.py", {"digits-predict"}),
         ("work/report.py", {"digits-report"}),
-        ("workloads/runtime/steps/packages.py", set()),
+        ("slipway/workloads/runtime/steps/packages.py", set()),
     ],
 )
 def test_one_changed_byte_runs_its_step_and_those_after_it_again_and_no_other(
@@ -319,10 +321,10 @@ def test_several_gpus_get_shared_memory_to_talk_through(root: Path, gpus: int, s
 def test_requirements_are_installed_before_the_step_starts(root: Path) -> None:
     spec = pod(run(lambda: [step(platform(), requirements=Requirements("work/requirements.txt"))], root).one(JOB))
     (installer,) = spec["initContainers"]
-    assert installer["command"] == ["python", "-m", "workloads.runtime.steps.packages"]
+    assert installer["command"] == ["python", "-m", "slipway.workloads.runtime.steps.packages"]
     assert installer["args"] == ["--requirements", "work/requirements.txt", "--target", "/packages"]
     bundle = next(volume for volume in spec["volumes"] if volume["name"] == "bundle")
-    assert {"work/requirements.txt", "workloads/runtime/steps/packages.py"} <= {
+    assert {"work/requirements.txt", "slipway/workloads/runtime/steps/packages.py"} <= {
         item["path"] for item in bundle["configMap"]["items"]
     }
     environment = {variable["name"]: variable.get("value") for variable in spec["containers"][0]["env"]}

@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.gcp.emulator import Emulator
-from infra.kubernetes.kueue import divided
-from infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
-from infra.pipelines.contract import total
-from infra.platform_output import OUTPUT, PlatformFacts
-from infra.program import ROOT, declare
-from infra.review.stack import Resource
-from infra.schema.quantities import canonical
-from infra.settings.loading import load
-from infra.settings.model import REPLICAS, REQUESTS
+from slipway.infra.clouds.gcp.emulator import Emulator
+from slipway.infra.kubernetes.kueue import divided
+from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
+from slipway.infra.pipelines.contract import total
+from slipway.infra.platform_output import OUTPUT, PlatformFacts
+from slipway.infra.program import declare
+from slipway.infra.review.stack import Resource
+from slipway.infra.schema.quantities import canonical
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import REPLICAS, REQUESTS
+from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP, changed
 

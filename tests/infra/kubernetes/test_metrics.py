@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.labels import MEASURED, RUN_ANNOTATION, USAGE_ANNOTATION
-from infra.kubernetes.metrics import exporters, prometheus
-from infra.kubernetes.workspace import Measured, scrapers
-from infra.review.stack import Resource, Stack
-from infra.schema.quantities import cpu_millicores, mebibytes
-from infra.settings.model import PROMETHEUS_PODS
+from slipway.infra.kubernetes.labels import MEASURED, RUN_ANNOTATION, USAGE_ANNOTATION
+from slipway.infra.kubernetes.metrics import exporters, prometheus
+from slipway.infra.kubernetes.workspace import Measured, scrapers
+from slipway.infra.review.stack import Resource, Stack
+from slipway.infra.schema.quantities import cpu_millicores, mebibytes
+from slipway.infra.settings.model import PROMETHEUS_PODS
 from tests.support.previewing import previewed
 
 pytestmark = pytest.mark.slow

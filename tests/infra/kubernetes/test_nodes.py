@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.job import declare
-from infra.kubernetes.run import plan
-from infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.contract import Nodes
-from infra.placed import Command, Step
-from infra.platform import Interconnect, Platform, Resources
-from offline.rehearsal.cluster.kubelet import expand
+from slipway.infra import places
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.run import plan
+from slipway.infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.pipelines.contract import Nodes
+from slipway.infra.placed import Command, Step
+from slipway.infra.platform import Interconnect, Platform, Resources
+from slipway.offline.rehearsal.cluster.kubelet import expand
+from slipway.workloads.schedule import run as by_the_clock
 from tests.support.recording import Recording, record
 from tests.support.stand_in import platform, step
 from tests.support.tree import write_tree
-from workloads.schedule import run as by_the_clock
 
 JOB = "kubernetes:batch/v1:Job"
 SERVICE = "kubernetes:core/v1:Service"
@@ -29,13 +30,13 @@ CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 
 FILES = {
     "workloads/__init__.py": "",
-    "workloads/runtime/__init__.py": "",
-    "workloads/runtime/nodes/launcher.py": "import workloads.runtime.steps.command\n",
-    "workloads/runtime/steps/command.py": "",
+    "slipway/workloads/runtime/__init__.py": "",
+    "slipway/workloads/runtime/nodes/launcher.py": "import slipway.workloads.runtime.steps.command\n",
+    "slipway/workloads/runtime/steps/command.py": "",
     "workloads/digits/__init__.py": "",
     "workloads/digits/train.py": "",
-    "workloads/schedule/__init__.py": "",
-    "workloads/schedule/run.py": "",
+    "slipway/workloads/schedule/__init__.py": "",
+    "slipway/workloads/schedule/run.py": "",
     "sums/train.py": "",
 }
 """The repository that the steps ship from."""
@@ -49,7 +50,8 @@ LABELS = {
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(places, "LIBRARY", tmp_path)
     return write_tree(tmp_path, FILES)
 
 
@@ -150,7 +152,7 @@ def test_the_pods_are_told_of_one_another_by_names_that_the_service_gives(
 def test_the_launcher_of_a_command_is_told_what_its_runner_would_be(declared: Callable[..., Recording]) -> None:
     made = declared()
     told = words(made)
-    assert pod(made)["containers"][0]["command"] == ["python3", "-m", "workloads.runtime.nodes.launcher"]
+    assert pod(made)["containers"][0]["command"] == ["python3", "-m", "slipway.workloads.runtime.nodes.launcher"]
     assert told[told.index("--") + 1 :] == ["python", "train.py", "--output", *values(told, "--output")]
     assert values(told, "--step") == ["digits.train"]
     assert not values(told, "--roles")
@@ -164,7 +166,7 @@ def test_a_module_is_started_by_the_launcher_and_publishes_itself(declared: Call
     assert told[told.index("--") + 1 :] == ["python", "-m", "workloads.digits.train", "--out", output]
     assert values(told, "--shared") == [output]
     assert not values(told, "--output")
-    assert pod(made)["containers"][0]["command"] == ["python3", "-m", "workloads.runtime.nodes.launcher"]
+    assert pod(made)["containers"][0]["command"] == ["python3", "-m", "slipway.workloads.runtime.nodes.launcher"]
     files = {key for resource in made.of(CONFIG_MAP) for key in resource.inputs["data"]}
     assert any("launcher" in key for key in files)
 
@@ -229,7 +231,12 @@ def test_what_the_launcher_is_made_of_decides_nothing(root: Path) -> None:
     module = {"module": "workloads.digits.train", "command": None, "arguments": ["--out", "{output}"]}
     before = [digest_of(root), digest_of(root, **module)]
     write_tree(
-        root, {"workloads/runtime/nodes/launcher.py": "import workloads.runtime.steps.command\n# Changed.\n"}
+        root,
+        {
+            "slipway/workloads/runtime/nodes/launcher.py": (
+                "import slipway.workloads.runtime.steps.command\n# Changed.\n"
+            )
+        },
     )
     assert [digest_of(root), digest_of(root, **module)] == before
 

@@ -9,8 +9,8 @@ import pulumi_kubernetes as k8s
 import pytest
 from pulumi.output import UNKNOWN
 
-from infra.kubernetes import ownership
-from infra.kubernetes.labels import INSTANCE, PART_OF, instance
+from slipway.infra.kubernetes import ownership
+from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, instance
 from tests.support.api_server import serving
 from tests.support.recording import Recording, record
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.job import declare
-from infra.kubernetes.run import FOLDERS, STARTER, plan
-from infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.pods import ProgramMount, Source
-from infra.placed import Command, Step
-from infra.platform import Platform
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.run import FOLDERS, STARTER, plan
+from slipway.infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.pipelines.pods import ProgramMount, Source
+from slipway.infra.placed import Command, Step
+from slipway.infra.platform import Platform
+from slipway.workloads.schedule import run as by_the_clock
 from tests.support.recording import record
 from tests.support.stand_in import platform, step
 from tests.support.tree import write_tree
-from workloads.schedule import run as by_the_clock
 
 JOB = "kubernetes:batch/v1:Job"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
@@ -27,10 +27,6 @@ ADMISSION = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolic
 
 FILES = {
     "workloads/__init__.py": "",
-    "workloads/runtime/__init__.py": "",
-    "workloads/runtime/steps/command.py": "",
-    "workloads/runtime/steps/folders.py": "",
-    "workloads/runtime/steps/starting.py": "",
     "churn/train.py": "",
 }
 MOUNTS = (
@@ -122,8 +118,6 @@ def test_a_step_runs_again_only_where_its_own_places_change(root: Path) -> None:
 
 
 def test_runs_by_the_clock_have_the_folders_of_their_own_runs(root: Path) -> None:
-    files = {"workloads/schedule/__init__.py": "", "workloads/schedule/run.py": ""}
-
     def program(mounts: tuple[ProgramMount, ...]) -> None:
         live = platform()
         workspace = Workspace(live.name, WorkspaceArgs(live, "slipway", "runner", protect=False, scheduled=True))
@@ -131,7 +125,6 @@ def test_runs_by_the_clock_have_the_folders_of_their_own_runs(root: Path) -> Non
         arguments = PipelineScheduleArgs("churn", "0 3 * * *", "Etc/UTC", jobs, workspace, "image", root)
         PipelineSchedule("churn-schedule", arguments)
 
-    write_tree(root, files)
     made, plain = (record(partial(program, mounts), {}, preview=False) for mounts in (MOUNTS, ()))
     planned = by_the_clock.read(made.one(CONFIG_MAP, "churn-schedule-jobs").inputs)
     owner = {"metadata": {"name": "churn-schedule-1", "uid": "1"}}

@@ -8,11 +8,11 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.kubernetes.job import declare
-from infra.kubernetes.run import plan
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.results import Curves, Number, Picture
-from infra.platform import Platform
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.run import plan
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.pipelines.results import Curves, Number, Picture
+from slipway.infra.platform import Platform
 from tests.support.recording import record
 from tests.support.stand_in import cpu_pool, platform, step
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.job import declare
-from infra.kubernetes.retention import RetentionArgs
-from infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.contract import Retention
-from infra.platform import Platform
-from infra.program import ROOT
-from infra.review.stack import Resource
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.retention import RetentionArgs
+from slipway.infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.pipelines.contract import Retention
+from slipway.infra.platform import Platform
+from slipway.infra.review.stack import Resource
+from slipway.workloads.schedule import retention
+from slipway.workloads.schedule import run as by_the_clock
+from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record, secret_inputs
 from tests.support.stand_in import platform, step
-from workloads.schedule import retention
-from workloads.schedule import run as by_the_clock
 
 CRON_JOB = "kubernetes:batch/v1:CronJob"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
@@ -30,7 +30,7 @@ POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 ADMISSION = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
 ADMISSION_BINDING = f"{ADMISSION}Binding"
 
-MODULE = "workloads.gates.store"
+MODULE = "slipway.workloads.gates.store"
 """A module that is there, for steps that are not run."""
 
 

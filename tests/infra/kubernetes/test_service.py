@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.job import declare
-from infra.kubernetes.labels import PART_OF
-from infra.kubernetes.service import services_of
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.contract import Probe
-from infra.placed import Step
-from infra.platform import Egress, Platform, Resources
-from infra.review.stack import Resource
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.labels import PART_OF
+from slipway.infra.kubernetes.service import services_of
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.pipelines.contract import Probe
+from slipway.infra.placed import Step
+from slipway.infra.platform import Egress, Platform, Resources
+from slipway.infra.review.stack import Resource
 from tests.infra.kubernetes.services import FILES, IMAGE, days, queue
 from tests.support.recording import Recording, record, secret_inputs
 from tests.support.stand_in import platform, step

@@ -8,9 +8,17 @@ from pathlib import Path
 import pulumi
 import pytest
 
-from infra.kubernetes.bundle import Files, config_map, config_map_name, image_folder, keys, left_out, volume
-from infra.kubernetes.shipped_sizes import LIMIT, ShippingError
-from infra.review.stack import Resource
+from slipway.infra.kubernetes.bundle import (
+    Files,
+    config_map,
+    config_map_name,
+    image_folder,
+    keys,
+    left_out,
+    volume,
+)
+from slipway.infra.kubernetes.shipped_sizes import LIMIT, ShippingError
+from slipway.infra.review.stack import Resource
 from tests.support.recording import record
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\xff"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.existing.platforms import Emulator
-from infra.program import ROOT, declare
-from infra.review.stack import Resource
-from infra.settings.loading import load
+from slipway.infra.clouds.existing.platforms import Emulator
+from slipway.infra.program import ROOT, declare
+from slipway.infra.review.stack import Resource
+from slipway.infra.settings.loading import load
 from tests.support.recording import Recording, record
 from tests.support.refusals import problems
 from tests.support.stack_values import EXISTING, changed
@@ -109,7 +109,7 @@ def test_one_that_follows_waits_for_a_good_run(folder: Path) -> None:
 
 def test_an_update_that_waits_is_as_it_was(folder: Path, waiting: Recording) -> None:
     recording = declared(folder, dict.fromkeys(APPS, ON_CPU), "up")
-    assert "workloads.runtime.apps.waiting" not in json.dumps([pod(recording, app) for app in APPS])
+    assert "slipway.workloads.runtime.apps.waiting" not in json.dumps([pod(recording, app) for app in APPS])
     assert not any(alone(entry) for entry in recording.of(DEPLOYMENT))
     inputs = [entry.one(DEPLOYMENT, "mine-ask").inputs["spec"]["template"] for entry in (recording, waiting)]
     assert inputs[0]["metadata"] == inputs[1]["metadata"]

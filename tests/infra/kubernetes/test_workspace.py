@@ -7,11 +7,11 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.kubernetes.gates import DEVICES_GATE
-from infra.kubernetes.labels import PART_OF, step_labels
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.platform import Egress, Platform
-from infra.review.stack import Resource
+from slipway.infra.kubernetes.gates import DEVICES_GATE
+from slipway.infra.kubernetes.labels import PART_OF, step_labels
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.platform import Egress, Platform
+from slipway.infra.review.stack import Resource
 from tests.support.recording import Recording, record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from infra.pipelines.contract import (
+from slipway.infra.pipelines.contract import (
     Best,
     Command,
     PipelineSettings,
@@ -13,8 +13,8 @@ from infra.pipelines.contract import (
     StepSettings,
     Variant,
 )
-from infra.pipelines.discovery import DeclaredPipeline
-from infra.pipelines.results import Number
+from slipway.infra.pipelines.discovery import DeclaredPipeline
+from slipway.infra.pipelines.results import Number
 from tests.support.tree import write_tree
 
 CPU, GPU = StepSettings(pool="cpu"), StepSettings(pool="gpu", gpus=1)
@@ -22,16 +22,6 @@ ACCURACY = Number(name="accuracy", title="Accuracy", path="metrics.json", select
 
 FILES = {
     "workloads/__init__.py": "",
-    "workloads/runtime/__init__.py": "",
-    "workloads/runtime/steps/command.py": "import workloads.runtime.store",
-    "workloads/runtime/store.py": "",
-    "workloads/runtime/steps/environment.py": "import workloads.runtime.store",
-    "workloads/gates/store.py": "",
-    "workloads/gates/devices.py": "",
-    "workloads/gates/accelerator.py": "",
-    "workloads/gates/driver.py": "",
-    "workloads/cuda/install.py": "",
-    "workloads/cuda/requirements.txt": "",
     "workloads/churn/pipeline.yaml": "description: Who will leave.",
     "workloads/churn/README.md": "About it.",
     "workloads/churn/requirements.txt": "numpy==2.0.0 --hash=sha256:00\n",

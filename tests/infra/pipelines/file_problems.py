@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
 
 
 def problems(folder: Path, stack: Mapping[str, Any]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from infra.schema.secret_values import MASK
+from slipway.infra.schema.secret_values import MASK
 from tests.support.stack_values import GCP, changed
 
 IMAGE = f"registry.example.com/team/app@sha256:{'0' * 64}"

@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from infra.pipelines import app_kind
-from infra.pipelines.app_kind import AppInFile, AppInStack, AppKind, app_findings
-from infra.pipelines.file.shape import APP_KINDS
+from slipway.infra.pipelines import app_kind
+from slipway.infra.pipelines.app_kind import AppInFile, AppInStack, AppKind, app_findings
+from slipway.infra.pipelines.file.shape import APP_KINDS
+from slipway.infra.places import PACKAGE
 from tests.support.checkout import ROOT
 
 IMPORTS = """
 from typing import Literal
 from pydantic import Field
-from infra.pipelines.apps import AppDeclaration, AppSettings
-from infra.pipelines.app_kind import AppInStack, AppKind
-from infra.pipelines.contract import literal
-from infra.schema.base import Cpu
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
+from slipway.infra.pipelines.app_kind import AppInStack, AppKind
+from slipway.infra.pipelines.contract import literal
+from slipway.infra.schema.base import Cpu
 """
 
 
@@ -72,6 +73,10 @@ def test_each_kind_is_known_in_its_file_and_in_the_list_alone() -> None:
         for name in re.findall(rf"\b(?:{names})\b", path.read_text(encoding="utf-8"))
     }
     homes = {
-        (Path(*kind.__module__.split(".")).with_suffix(".py").as_posix(), kind.__name__) for kind in APP_KINDS
+        (
+            Path(*kind.__module__.removeprefix(f"{PACKAGE}.").split(".")).with_suffix(".py").as_posix(),
+            kind.__name__,
+        )
+        for kind in APP_KINDS
     }
     assert asking - homes == {("infra/pipelines/file/shape.py", kind.__name__) for kind in APP_KINDS}

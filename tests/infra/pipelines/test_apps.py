@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from infra.pipelines.apps import AppDeclaration, KeptAppSettings, Metrics
-from infra.pipelines.discovery import apps_of
-from infra.pipelines.notebook import NotebookSettings
-from infra.pipelines.page import PageSettings
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
+from slipway.infra.pipelines.apps import AppDeclaration, KeptAppSettings, Metrics
+from slipway.infra.pipelines.discovery import apps_of
+from slipway.infra.pipelines.notebook import NotebookSettings
+from slipway.infra.pipelines.page import PageSettings
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
 from tests.infra.pipelines import file_problems
 from tests.infra.pipelines.file_problems import check
 from tests.infra.pipelines.shop import SHOP, stack, written

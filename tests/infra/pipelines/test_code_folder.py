@@ -6,27 +6,27 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.gates import Gates
-from infra.kubernetes.job import declare
-from infra.kubernetes.shipped_sizes import LIMIT
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.contract import Command
-from infra.pipelines.discovery import DeclaredPipeline
-from infra.pipelines.scripts import command_of
-from infra.placement.placing import place
-from infra.placement.unshipped import unshipped
+from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.shipped_sizes import LIMIT
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.pipelines.contract import Command
+from slipway.infra.pipelines.discovery import DeclaredPipeline
+from slipway.infra.pipelines.scripts import command_of
+from slipway.infra.placement.placing import place
+from slipway.infra.placement.unshipped import unshipped
+from slipway.workloads.runtime.steps import unpack
 from tests.infra.pipelines.commands import FILES, command, pipeline, prepare
 from tests.support.recording import Recording, record
 from tests.support.stand_in import platform
 from tests.support.tree import write_tree
-from workloads.runtime.steps import unpack
 
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return write_tree(tmp_path, {**FILES, "workloads/runtime/steps/unpack.py": ""})
+    return write_tree(tmp_path, FILES)
 
 
 def declared(root: Path, *pipelines: DeclaredPipeline) -> Recording:

@@ -10,18 +10,18 @@ import pulumi
 import pytest
 from pydantic import SecretStr
 
-from infra.kubernetes.gates import Gates
-from infra.kubernetes.job import declare
-from infra.kubernetes.results import Outputs
-from infra.kubernetes.shipped_sizes import MOST_CODE
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.contract import Best, Command, StepDeclaration
-from infra.pipelines.discovery import DeclaredPipeline
-from infra.pipelines.results import File
-from infra.placement.placing import place
-from infra.placement.shipping import problems
-from infra.review.stack import Resource
-from offline.rehearsal.cluster.kubelet import expand
+from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.results import Outputs
+from slipway.infra.kubernetes.shipped_sizes import MOST_CODE
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.pipelines.contract import Best, Command, StepDeclaration
+from slipway.infra.pipelines.discovery import DeclaredPipeline
+from slipway.infra.pipelines.results import File
+from slipway.infra.placement.placing import place
+from slipway.infra.placement.shipping import problems
+from slipway.infra.review.stack import Resource
+from slipway.offline.rehearsal.cluster.kubelet import expand
 from tests.infra.pipelines.commands import command, on_gpu, pipeline, prepare, repository, variants
 from tests.support.recording import Recording, record
 from tests.support.stand_in import platform
@@ -88,7 +88,7 @@ def shipped(recording: Recording, step: str) -> set[str]:
 def test_a_command_runs_behind_the_runner_and_gets_nothing_added_to_its_words(root: Path) -> None:
     job = jobs(declared(root, pipeline(prepare())))["churn-prepare"]
 
-    assert container(job)["command"] == ["python3", "-m", "workloads.runtime.steps.command"]
+    assert container(job)["command"] == ["python3", "-m", "slipway.workloads.runtime.steps.command"]
     assert words(job) == ["python", "prepare.py", "--output", result(job)]
     assert flags(job, "--output") == [result(job)]
     assert (flags(job, "--step"), flags(job, "--code")) == (["churn.prepare"], ["/bundle/code"])
@@ -211,7 +211,11 @@ def test_packages_are_installed_once_for_each_lock_file_and_image_on_a_node_with
         pod = installing[name].inputs["spec"]["template"]["spec"]
         assert pod["nodeSelector"] == {"pool": "cpu"}
         assert container(installing[name])["image"].startswith(image)
-        assert container(installing[name])["command"] == ["python3", "-m", "workloads.runtime.steps.environment"]
+        assert container(installing[name])["command"] == [
+            "python3",
+            "-m",
+            "slipway.workloads.runtime.steps.environment",
+        ]
     assert flags(all_jobs["churn-prepare"], "--packages") == [result(installing["packages-churn"])]
     assert flags(all_jobs["other-train-300"], "--packages") == [result(installing["packages-churn"])]
     assert flags(all_jobs["churn-deep"], "--packages") == [result(installing["packages-churn-jax"])]
@@ -256,7 +260,7 @@ def test_gpus_of_an_image_without_tensorflow_are_tested_by_their_driver(root: Pa
 
     gate = container(jobs(declared(root, pipeline(gpu)))["accelerator-gate-gpu-driver"])
 
-    assert (gate["image"], gate["command"]) == (IMAGE, ["python3", "-m", "workloads.gates.driver"])
+    assert (gate["image"], gate["command"]) == (IMAGE, ["python3", "-m", "slipway.workloads.gates.driver"])
 
 
 def test_results_and_secrets_are_told_to_the_runner(root: Path) -> None:

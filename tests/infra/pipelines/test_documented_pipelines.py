@@ -7,15 +7,15 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from infra.pipelines.contract import Best, Variant
-from infra.pipelines.discovery import declared_steps, pipeline
-from infra.pipelines.file.shape import PipelineFile
-from infra.schema.secret_values import MASK
-from infra.settings.loading import load
+from slipway.infra.pipelines.contract import Best, Variant
+from slipway.infra.pipelines.discovery import declared_steps, pipeline
+from slipway.infra.pipelines.file.shape import PipelineFile
+from slipway.infra.schema.secret_values import MASK
+from slipway.infra.settings.loading import load
+from slipway.tools.reference import pipeline as reference
 from tests.docs.fences import blocks
 from tests.support.checkout import ROOT
 from tests.support.stack_values import GCP, changed
-from tools.reference import pipeline as reference
 
 SHOWN = [block for block in blocks(ROOT) if block.page == "docs/workloads.md"]
 
@@ -46,7 +46,7 @@ def test_the_python_that_is_shown_makes_variants(tmp_path: Path) -> None:
 
 
 def test_the_reference_is_up_to_date() -> None:
-    assert reference.main(["--check"]) == 0, "run: python -m tools.reference.pipeline"
+    assert reference.main(["--check"]) == 0, "run: python -m slipway.tools.reference.pipeline"
 
 
 def test_every_key_says_what_it_is() -> None:

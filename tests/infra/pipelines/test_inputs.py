@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.registry import CLOUDS
-from infra.schema.inputs import data_at, digest_of
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.schema.inputs import data_at, digest_of
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
 from tests.infra.pipelines.file_problems import check, problems
 from tests.support.rehearsing import pipeline_folder
 
@@ -48,7 +48,7 @@ def test_steps_have_the_data_that_they_read(tmp_path: Path) -> None:
 
 
 def _steps(settings: Any) -> Any:
-    from infra.settings.pipelines import steps_if_any
+    from slipway.infra.settings.pipelines import steps_if_any
 
     return steps_if_any("toy", settings.pipelines["toy"])
 

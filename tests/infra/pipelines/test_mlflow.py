@@ -5,17 +5,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-from infra.pipelines import mlflow
-from infra.pipelines.discovery import apps_of
-from infra.pipelines.images import lock_problem
-from infra.schema.secret_values import MASK
-from infra.settings.loading import load
+from slipway.infra.pipelines import mlflow
+from slipway.infra.pipelines.discovery import apps_of
+from slipway.infra.pipelines.images import lock_problem
+from slipway.infra.schema.secret_values import MASK
+from slipway.infra.settings.loading import load
+from slipway.workloads.apps.mlflow import serve
 from tests.infra.pipelines.file_problems import problems
 from tests.infra.pipelines.shop import SHOP, stack, written
 from tests.support.checkout import ROOT
 from tests.support.previewing import findings
 from tests.support.stack_values import changed
-from workloads.apps.mlflow import serve
 
 NUMBER = {"steps.train.results": {"loss": "metrics.json#/loss", "curve": "curve.png"}}
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.pipelines.contract import Items, StepDeclaration, StepSettings, Variant
-from infra.pipelines.file import reading
-from infra.pipelines.file.reading import Folder
-from infra.pipelines.mounts import OF_SYSTEM, OURS
-from infra.pipelines.pods import Command, ProgramMount, Source
-from infra.pipelines.python_file import step_misfits
+from slipway.infra.pipelines.contract import Items, StepDeclaration, StepSettings, Variant
+from slipway.infra.pipelines.file import reading
+from slipway.infra.pipelines.file.reading import Folder
+from slipway.infra.pipelines.mounts import OF_SYSTEM, OURS
+from slipway.infra.pipelines.pods import Command, ProgramMount, Source
+from slipway.infra.pipelines.python_file import step_misfits
 
 FILE: dict[str, Any] = {
     "description": "Programs with paths built in.",

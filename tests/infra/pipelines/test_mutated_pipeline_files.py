@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.pipelines.discovery import services_of, steps_of
-from infra.pipelines.file.reading import Folder, read
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load, pipelines_in
-from infra.stack.configuration import shipping_problems
+from slipway.infra.pipelines.discovery import services_of, steps_of
+from slipway.infra.pipelines.file.reading import Folder, read
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load, pipelines_in
+from slipway.infra.stack.configuration import shipping_problems
 from tests.fuzz import LONGEST, mutate_pipeline
 from tests.infra.pipelines.days import DAYS, SECTION
 from tests.support.checkout import ROOT

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from infra.placement.shipping import left, with_room
-from infra.platform import Platform, Pool, Resources
+from slipway.infra.placement.shipping import left, with_room
+from slipway.infra.platform import Platform, Pool, Resources
 from tests.support.recording import record
 from tests.support.stand_in import platform
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.gates import Gates
-from infra.pipelines.contract import MultiNodeSettings, Nodes, StepDeclaration
-from infra.pipelines.discovery import DeclaredPipeline
-from infra.pipelines.file import reading
-from infra.pipelines.file.reading import Folder
-from infra.pipelines.python_file import step_misfits
-from infra.placed import Step
-from infra.placement.placing import place, room
-from infra.settings.loading import load
+from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.pipelines.contract import MultiNodeSettings, Nodes, StepDeclaration
+from slipway.infra.pipelines.discovery import DeclaredPipeline
+from slipway.infra.pipelines.file import reading
+from slipway.infra.pipelines.file.reading import Folder
+from slipway.infra.pipelines.python_file import step_misfits
+from slipway.infra.placed import Step
+from slipway.infra.placement.placing import place, room
+from slipway.infra.settings.loading import load
 from tests.infra.pipelines.file_problems import check
 from tests.infra.pipelines.sums import SECTION, stack, written
 from tests.support.checkout import ROOT

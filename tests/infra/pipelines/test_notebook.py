@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.existing.platforms import Emulator as ExistingEmulator
-from infra.pipelines.contract import Best, Command, StepDeclaration, StepSettings, Variant
-from infra.pipelines.notebook import NotebookSettings, declaration
-from infra.pipelines.results import Number
-from infra.program import declare
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
+from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
+from slipway.infra.pipelines.contract import Best, Command, StepDeclaration, StepSettings, Variant
+from slipway.infra.pipelines.notebook import NotebookSettings, declaration
+from slipway.infra.pipelines.results import Number
+from slipway.infra.program import declare
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 
 PIPELINE = '''
 from pydantic import Field
 
-from infra.pipelines.apps import AppDeclaration, AppSettings
-from infra.pipelines.contract import Pipeline, PipelineSettings, StepDeclaration, StepSettings
-from infra.pipelines.notebook import NotebookSettings, declaration
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
+from slipway.infra.pipelines.contract import Pipeline, PipelineSettings, StepDeclaration, StepSettings
+from slipway.infra.pipelines.notebook import NotebookSettings, declaration
 
 
 class Settings(PipelineSettings):
@@ -93,9 +93,9 @@ def test_it_runs_on_a_gpu_with_its_folder_and_the_store_for_reading(folder: Path
     (container,) = pod["containers"]
     started = [*container["command"], *container["args"]]
     # TensorFlow's image for GPUs lacks libraries, which come first.
-    assert started[:3] == ["python3", "-m", "workloads.runtime.supplied"]
+    assert started[:3] == ["python3", "-m", "slipway.workloads.runtime.supplied"]
     assert started[started.index("--") + 1 :] == [
-        *("python3", "-m", "workloads.apps.notebook.serve", "--folder", "/data"),
+        *("python3", "-m", "slipway.workloads.apps.notebook.serve", "--folder", "/data"),
         *("--listen", "*", "--port", "8888", "--idle", "1800"),
     ]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
@@ -162,7 +162,7 @@ def test_what_stops_it_may_do_that_and_nothing_else(folder: Path) -> None:
     assert pod["serviceAccountName"] == "tried-notebook-idle"
     assert pod["automountServiceAccountToken"] is True
     (container,) = pod["containers"]
-    assert container["command"] == ["python", "-m", "workloads.apps.notebook.idle"]
+    assert container["command"] == ["python", "-m", "slipway.workloads.apps.notebook.idle"]
     assert container["args"] == [
         *("--app", "tried-notebook:8888", "--after", "7200", "--scale", name, "--namespace", "slipway"),
         *("--api", "https://kubernetes.default.svc"),

@@ -2,11 +2,11 @@
 
 import pytest
 
-from infra.kubernetes.app_pod import PROXIES_VARIABLE
-from infra.pipelines.apps import AppDeclaration
-from infra.pipelines.page import Page, PageSettings, Pictures, declaration
-from workloads.apps.page.__main__ import _options, _parser  # pyright: ignore[reportPrivateUsage]
-from workloads.apps.page.app import Options
+from slipway.infra.kubernetes.app_pod import PROXIES_VARIABLE
+from slipway.infra.pipelines.apps import AppDeclaration
+from slipway.infra.pipelines.page import Page, PageSettings, Pictures, declaration
+from slipway.workloads.apps.page.__main__ import _options, _parser  # pyright: ignore[reportPrivateUsage]
+from slipway.workloads.apps.page.app import Options
 
 
 def understood(declared: AppDeclaration, **known: str) -> Options:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.pipelines.contract import Best, StepDeclaration, Variant
-from infra.pipelines.discovery import declared_steps, location, pipeline
-from infra.pipelines.file.reading import Folder
-from infra.pipelines.results import Column, Curves, File, Number, Picture, Table, heading
-from infra.schema.paths import VARIABLE
-from infra.schema.secret_values import MASK
-from infra.settings.loading import load
+from slipway.infra.pipelines.contract import Best, StepDeclaration, Variant
+from slipway.infra.pipelines.discovery import declared_steps, location, pipeline
+from slipway.infra.pipelines.file.reading import Folder
+from slipway.infra.pipelines.results import Column, Curves, File, Number, Picture, Table, heading
+from slipway.infra.places import VARIABLE
+from slipway.infra.schema.secret_values import MASK
+from slipway.infra.settings.loading import load
 from tests.support.checkout import ROOT
 from tests.support.refusals import the_problem
 from tests.support.stack_values import GCP, changed

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from infra.kubernetes.gates import Gates
-from infra.kubernetes.run import plan
-from infra.pipelines.discovery import DeclaredPipeline
-from infra.placement.placing import place
+from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.run import plan
+from slipway.infra.pipelines.discovery import DeclaredPipeline
+from slipway.infra.placement.placing import place
 from tests.support.checkout import ROOT
 from tests.support.recording import record
 from tests.support.stand_in import platform

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from infra.pipelines import python_file
-from infra.pipelines.matrix import MOST_STEPS
-from infra.schema.problems import Problem, SettingsError
-from infra.settings.loading import load
+from slipway.infra.pipelines import python_file
+from slipway.infra.pipelines.matrix import MOST_STEPS
+from slipway.infra.schema.problems import Problem, SettingsError
+from slipway.infra.settings.loading import load
 from tests.support.stack_values import GCP, changed
 
 DECLARATION = """\
 from pydantic import Field
 
-from infra.pipelines.contract import Nodes, Pipeline, PipelineSettings, StepDeclaration, StepSettings
-from infra.pipelines.results import Number
-from infra.schema.problems import Finding
+from slipway.infra.pipelines.contract import Nodes, Pipeline, PipelineSettings, StepDeclaration, StepSettings
+from slipway.infra.pipelines.results import Number
+from slipway.infra.schema.problems import Finding
 
 
 class Words(PipelineSettings):
@@ -32,7 +32,7 @@ def check(section):
 def steps(settings):
     arguments = ["--output", "{output}"]
     results = [Number(name="words", title="Words", path="m.json")]
-    return [StepDeclaration("run", "workloads.gates.store", settings.run, arguments, results=results)]
+    return [StepDeclaration("run", "slipway.workloads.gates.store", settings.run, arguments, results=results)]
 
 
 PIPELINE = Pipeline(settings=Words, steps=steps, checks=[check])
@@ -124,7 +124,9 @@ def test_thousands_of_steps_are_refused_for_their_number_and_not_all_read(
         check(file, name, value, kind)
 
     monkeypatch.setattr(python_file, "_check", counted)
-    declaration = 'StepDeclaration("run", "workloads.gates.store", settings.run, arguments, results=results)'
+    declaration = (
+        'StepDeclaration("run", "slipway.workloads.gates.store", settings.run, arguments, results=results)'
+    )
     file = tmp_path / "pipeline.py"
     file.write_text(DECLARATION.replace(f"[{declaration}]", f"[{declaration}] * 2000"), encoding="utf-8")
     section = {"uses": str(tmp_path), "count": 3, "run": {"pool": "cpu"}}

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from infra.pipelines.apps import AppDeclaration, AppSettings, Autoscale
-from infra.pipelines.contract import Exporter, ServiceDeclaration, ServiceSettings, residents, residents_on
-from infra.platform import RequestRules, Resources
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, Autoscale
+from slipway.infra.pipelines.contract import Exporter, ServiceDeclaration, ServiceSettings, residents, residents_on
+from slipway.infra.platform import RequestRules, Resources
 from tests.support.stand_in import cpu_pool
 
 QUEUE = ServiceDeclaration(

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from infra.pipelines.scripts import LONGEST, Run, command_of, is_script
+from slipway.infra.pipelines.scripts import LONGEST, Run, command_of, is_script
 from tests.infra.pipelines.file_problems import check
 from tests.infra.pipelines.test_wrong_pipeline_file import problems, step
 

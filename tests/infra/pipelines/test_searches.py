@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.kubernetes.pod import arguments
-from infra.kubernetes.run import plan, runner
-from infra.pipelines.contract import Search, StepDeclaration
-from infra.pipelines.discovery import declared_steps
-from infra.settings.loading import load
+from slipway.infra.kubernetes.pod import arguments
+from slipway.infra.kubernetes.run import plan, runner
+from slipway.infra.pipelines.contract import Search, StepDeclaration
+from slipway.infra.pipelines.discovery import declared_steps
+from slipway.infra.settings.loading import load
 from tests.docs.fences import blocks
 from tests.infra.pipelines import file_problems
 from tests.infra.pipelines.file_problems import check
@@ -156,7 +156,7 @@ def test_the_job_gets_the_plan_and_what_chooses_the_parameters(tmp_path: Path) -
     folder = tmp_path / "churn"
     section = load(stack(folder)).pipelines["churn"]
     module, words = inspect(str(folder), section, words_of, name="churn")
-    assert module == "workloads.runtime.search.worker"
+    assert module == "slipway.workloads.runtime.search.worker"
     assert json.loads(words[words.index("--search") + 1])["trials"] == 40
     assert words[words.index("--sampler") + 1].startswith("/store/packages/search")
     assert words[words.index("--") + 1 :][3] == "{rate}"

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.gates import Gates
-from infra.pipelines import valkey
-from infra.pipelines.contract import Items, Probe, ServiceDeclaration, StepDeclaration
-from infra.pipelines.discovery import DeclaredPipeline, declared_steps, services_of
-from infra.pipelines.images import lock_problem
-from infra.pipelines.results import Table
-from infra.placed import Step
-from infra.placement.placing import place
-from infra.settings.loading import load
-from infra.stack.configuration import shipping_problems
+from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.pipelines import valkey
+from slipway.infra.pipelines.contract import Items, Probe, ServiceDeclaration, StepDeclaration
+from slipway.infra.pipelines.discovery import DeclaredPipeline, declared_steps, services_of
+from slipway.infra.pipelines.images import lock_problem
+from slipway.infra.pipelines.results import Table
+from slipway.infra.placed import Step
+from slipway.infra.placement.placing import place
+from slipway.infra.settings.loading import load
+from slipway.infra.stack.configuration import shipping_problems
 from tests.infra.pipelines.days import DAYS, IMAGE, stack, written
 from tests.support.checkout import ROOT
 from tests.support.recording import record

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
-from infra.pipelines.contract import (
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
+from slipway.infra.pipelines.contract import (
     Best,
     Command,
     Items,
@@ -16,8 +16,8 @@ from infra.pipelines.contract import (
     StepSettings,
     Variant,
 )
-from infra.pipelines.python_file import app_misfits, step_misfits
-from infra.pipelines.results import File, Number
+from slipway.infra.pipelines.python_file import app_misfits, step_misfits
+from slipway.infra.pipelines.results import File, Number
 
 PLACE = StepSettings(pool="cpu")
 ACCURACY = Number(name="accuracy", title="Accuracy", path="metrics.json", select="/accuracy")

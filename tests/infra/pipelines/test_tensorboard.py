@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from infra.pipelines import tensorboard
-from infra.pipelines.discovery import apps_of
-from infra.pipelines.images import lock_problem
-from infra.pipelines.tensorboard import TensorBoardSettings
-from infra.settings.loading import load
+from slipway.infra.pipelines import tensorboard
+from slipway.infra.pipelines.discovery import apps_of
+from slipway.infra.pipelines.images import lock_problem
+from slipway.infra.pipelines.tensorboard import TensorBoardSettings
+from slipway.infra.settings.loading import load
+from slipway.workloads.apps.tensorboard import serve
 from tests.infra.pipelines.shop import SHOP, stack, written
 from tests.support.checkout import ROOT
 from tests.support.stack_values import changed
-from workloads.apps.tensorboard import serve
 
 ON_CPU = TensorBoardSettings(pool="cpu")
 

@@ -8,11 +8,11 @@ import shlex
 import pytest
 from pydantic import ValidationError
 
-from infra.pipelines import tensorflow_serving
-from infra.pipelines.contract import StepSettings
-from infra.pipelines.tensorflow_serving import CPU_IMAGE, GPU_IMAGE, Served, ServingSettings
-from workloads.apps.tensorflow_serving import publish
-from workloads.apps.tensorflow_serving.model_config import STABLE
+from slipway.infra.pipelines import tensorflow_serving
+from slipway.infra.pipelines.contract import StepSettings
+from slipway.infra.pipelines.tensorflow_serving import CPU_IMAGE, GPU_IMAGE, Served, ServingSettings
+from slipway.workloads.apps.tensorflow_serving import publish
+from slipway.workloads.apps.tensorflow_serving.model_config import STABLE
 
 SERVED = Served(
     model="digits",

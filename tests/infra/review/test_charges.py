@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws.catalogue import regions as aws_regions
-from infra.clouds.aws.review.charges import TABLE
-from infra.clouds.aws.review.charges import charges as aws_charges
-from infra.clouds.existing.review import charges as existing_charges
-from infra.clouds.gcp.catalogue import regions as gcp_regions
-from infra.clouds.gcp.review.charges import charges as gcp_charges
-from infra.clouds.registry import reviews
-from infra.kubernetes.review import charges as kubernetes_charges
-from infra.platform import Resources
-from infra.review.contract import reviewed
-from infra.review.facts import Charge
-from infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, NodePool, Resource, Stack
+from slipway.infra.clouds.aws.catalogue import regions as aws_regions
+from slipway.infra.clouds.aws.review.charges import TABLE
+from slipway.infra.clouds.aws.review.charges import charges as aws_charges
+from slipway.infra.clouds.existing.review import charges as existing_charges
+from slipway.infra.clouds.gcp.catalogue import regions as gcp_regions
+from slipway.infra.clouds.gcp.review.charges import charges as gcp_charges
+from slipway.infra.clouds.registry import reviews
+from slipway.infra.kubernetes.review import charges as kubernetes_charges
+from slipway.infra.platform import Resources
+from slipway.infra.review.contract import reviewed
+from slipway.infra.review.facts import Charge
+from slipway.infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, NodePool, Resource, Stack
 from tests.support.reviewing import declared, declared_stack, stack_of
 
 pytestmark = pytest.mark.slow

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.review.facts import Source
-from infra.review.tables import sources
+from slipway.infra.review.facts import Source
+from slipway.infra.review.tables import sources
 
 URL = "https://prices.example"
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws import review as aws
-from infra.clouds.existing.review import VOLUME
-from infra.clouds.existing.review import identities as existing
-from infra.clouds.gcp import review as gcp
-from infra.clouds.gcp.nodes import CLUSTER
-from infra.review.facts import Identity
-from infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, Resource
+from slipway.infra.clouds.aws import review as aws
+from slipway.infra.clouds.existing.review import VOLUME
+from slipway.infra.clouds.existing.review import identities as existing
+from slipway.infra.clouds.gcp import review as gcp
+from slipway.infra.clouds.gcp.nodes import CLUSTER
+from slipway.infra.review.facts import Identity
+from slipway.infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, Resource
 from tests.support.reviewing import declared, declared_stack, stack_of
 
 

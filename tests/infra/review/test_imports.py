@@ -9,8 +9,8 @@ from tests.support.checkout import ROOT
 
 PROGRAM = """
 import sys
-from infra.clouds.registry import CLOUDS
-from infra.kubernetes.review import REVIEW
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.kubernetes.review import REVIEW
 reviews = [REVIEW, *(cloud.review() for cloud in CLOUDS.values())]
 print(*sorted({name.partition(".")[0] for name in sys.modules if name.startswith("pulumi")}))
 """

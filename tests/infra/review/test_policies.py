@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws.review.policies import FLAGS
-from infra.clouds.gcp.review import policies
-from infra.review.contract import Policy
-from infra.review.stack import UNKNOWN, Partial, Resource, Stack
+from slipway.infra.clouds.aws.review.policies import FLAGS
+from slipway.infra.clouds.gcp.review import policies
+from slipway.infra.review.contract import Policy
+from slipway.infra.review.stack import UNKNOWN, Partial, Resource, Stack
 from tests.support import aws
 from tests.support.reviewing import REVIEWS, declared, declared_stack, stack_of
 

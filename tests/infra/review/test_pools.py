@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws.nodes import pools as aws_pools
-from infra.clouds.gcp.nodes import pools as gcp_pools
-from infra.kubernetes.device_plugin import values
-from infra.platform import DevicePlugin, Taint
-from infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, UNLIMITED, NodePool
+from slipway.infra.clouds.aws.nodes import pools as aws_pools
+from slipway.infra.clouds.gcp.nodes import pools as gcp_pools
+from slipway.infra.kubernetes.device_plugin import values
+from slipway.infra.platform import DevicePlugin, Taint
+from slipway.infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, UNLIMITED, NodePool
 from tests.support import aws, gcp
 from tests.support.reviewing import declared, declared_stack, stack_emulators, stack_of
 from tests.support.stand_in import gpu_pool

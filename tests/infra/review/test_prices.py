@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from infra.accelerators import PLACE
-from infra.clouds.aws.review import charges as aws
-from infra.clouds.gcp.review import charges as gcp
-from infra.review.facts import Price, Source
-from infra.review.tables import durations, hourly, price_table
+from slipway.infra.accelerators import PLACE
+from slipway.infra.clouds.aws.review import charges as aws
+from slipway.infra.clouds.gcp.review import charges as gcp
+from slipway.infra.review.facts import Price, Source
+from slipway.infra.review.tables import durations, hourly, price_table
 from tests.support.checkout import ROOT
 
 TABLES = {"gcp": gcp.TABLE, "aws": aws.TABLE}

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws.catalogue import instance_types
-from infra.clouds.aws.review.charges import DATA as AWS_DATA
-from infra.clouds.aws.review.charges import quotas as aws_quotas
-from infra.clouds.gcp.catalogue import offers
-from infra.clouds.gcp.review import QUOTA_DATA as GCP_DATA
-from infra.clouds.gcp.review import quotas as gcp_quotas
-from infra.review.facts import Quota
-from infra.review.stack import UNKNOWN
-from offline.evaluated.model import QuotaNeed
-from offline.preview.tables import quota_words as needed_words
+from slipway.infra.clouds.aws.catalogue import instance_types
+from slipway.infra.clouds.aws.review.charges import DATA as AWS_DATA
+from slipway.infra.clouds.aws.review.charges import quotas as aws_quotas
+from slipway.infra.clouds.gcp.catalogue import offers
+from slipway.infra.clouds.gcp.review import QUOTA_DATA as GCP_DATA
+from slipway.infra.clouds.gcp.review import quotas as gcp_quotas
+from slipway.infra.review.facts import Quota
+from slipway.infra.review.stack import UNKNOWN
+from slipway.offline.evaluated.model import QuotaNeed
+from slipway.offline.preview.tables import quota_words as needed_words
 from tests.support import aws, gcp
 from tests.support.reviewing import declared, declared_stack, stack_of
 

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from infra.clouds.aws import nodes as aws_nodes
-from infra.clouds.aws import review as aws
-from infra.clouds.gcp import nodes as gcp_nodes
-from infra.clouds.gcp import review as gcp
-from infra.kubernetes import review as kubernetes
-from infra.review.facts import Seconds
-from infra.review.stack import Resource
+from slipway.infra.clouds.aws import nodes as aws_nodes
+from slipway.infra.clouds.aws import review as aws
+from slipway.infra.clouds.gcp import nodes as gcp_nodes
+from slipway.infra.clouds.gcp import review as gcp
+from slipway.infra.kubernetes import review as kubernetes
+from slipway.infra.review.facts import Seconds
+from slipway.infra.review.stack import Resource
 from tests.support.reviewing import declared, declared_stack
 
 NODE_POOL = "gcp:container/nodePool:NodePool"

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from infra.schema import cron
-from infra.schema.cron import Cron, TimeZone
+from slipway.infra.schema import cron
+from slipway.infra.schema.cron import Cron, TimeZone
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.schema.problems import printable, printable_lines
+from slipway.infra.schema.problems import printable, printable_lines
 
 
 @pytest.mark.parametrize(

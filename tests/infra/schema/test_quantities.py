@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.schema.quantities import (
+from slipway.infra.schema.quantities import (
     BINARY,
     DECIMAL,
     canonical,

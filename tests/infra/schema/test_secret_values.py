@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.schema.problems import Problem, SettingsError
-from infra.schema.secret_values import hidden, shown
+from slipway.infra.schema.problems import Problem, SettingsError
+from slipway.infra.schema.secret_values import hidden, shown
 
 GITHUB = "github_pat_" + "a1B2" * 20
 JWT = "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0" * 5 + "." + "c2lnbmF0dXJl" * 6

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from infra.schema import yaml_files
-from infra.schema.yaml_files import ConfigError, plain, read_yaml
+from slipway.infra.schema import yaml_files
+from slipway.infra.schema.yaml_files import ConfigError, plain, read_yaml
 
 # What gopkg.in/yaml.v3 3.0.1 makes of step scalar without quotes; printed by a program on it, 2026-11-22.
 SCALARS: dict[str, Any] = {

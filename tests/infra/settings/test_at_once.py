@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.settings.loading import load
+from slipway.infra.settings.loading import load
 from tests.infra.clouds.existing.test_rules import STACK
 from tests.support.aws_values import AWS
 from tests.support.refusals import CPU, PREDICT, STEPS, TRAIN, problems

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.gcp.rules.clusters import ONLY, REFUSED
-from infra.clouds.gcp.settings import GcpPool
+from slipway.infra.clouds.gcp.rules.clusters import ONLY, REFUSED
+from slipway.infra.clouds.gcp.settings import GcpPool
 from tests.support.autopilot import CLUSTER, STACK
 from tests.support.refusals import STEPS, Refusal, elsewhere, the_problem, wrong
 from tests.support.stack_values import GCP, GONE, changed

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws.settings import AwsCluster, AwsPool
-from infra.settings.loading import load
+from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool
+from slipway.infra.settings.loading import load
 from tests.support.aws_values import AWS
 from tests.support.stack_values import changed
 

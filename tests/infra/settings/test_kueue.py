@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
-from infra.settings.model import Settings
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
 from tests.infra.settings.test_references import PLATFORM, TEAM
 from tests.support.refusals import STEPS, TRAIN, Refusal, elsewhere, problems, the_problem, wrong
 from tests.support.stack_values import EXISTING, GCP, GONE, changed

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from infra.schema import yaml_files
-from infra.stack.configuration import configured
+from slipway.infra.schema import yaml_files
+from slipway.infra.stack.configuration import configured
 from tests.support.refusals import problems, the_problem
 from tests.support.stack_values import EXISTING, GCP, changed
 
@@ -91,7 +91,8 @@ def test_json_that_python_cannot_read_is_refused_by_its_key(
     monkeypatch: pytest.MonkeyPatch, text: str, key: str
 ) -> None:
     monkeypatch.setattr(
-        "infra.stack.configuration.CONFIG", ContextVar("config", default=MappingProxyType({"slipway:store": text}))
+        "slipway.infra.stack.configuration.CONFIG",
+        ContextVar("config", default=MappingProxyType({"slipway:store": text})),
     )
     refusals = problems({**GCP, **configured()})
     assert [problem.key for problem in refusals] == [key]

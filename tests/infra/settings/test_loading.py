@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.existing.settings import ExistingCluster, PvcStore
-from infra.clouds.gcp.catalogue import allocatable
-from infra.clouds.gcp.settings import GcpCluster, GcpPool, GcsStore
-from infra.schema.problems import SettingsError
-from infra.settings.loading import lay_over, load, overlay_settings
-from infra.settings.model import Settings
-from offline.engine.stack_config import stack_config
+from slipway.infra.clouds.existing.settings import ExistingCluster, PvcStore
+from slipway.infra.clouds.gcp.catalogue import allocatable
+from slipway.infra.clouds.gcp.settings import GcpCluster, GcpPool, GcsStore
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import lay_over, load, overlay_settings
+from slipway.infra.settings.model import Settings
+from slipway.offline.engine.stack_config import stack_config
+from slipway.tools.reference import settings
 from tests.support.refusals import CPU, PREDICT, STEPS, TRAIN, problems, the_problem
 from tests.support.stack_values import EXISTING, GCP, GONE, changed
-from tools.reference import settings
 from workloads.mnist.pipeline import Mnist
 
 ROOT = Path(__file__).parents[3]

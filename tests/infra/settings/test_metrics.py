@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
 from tests.infra.settings.test_references import PLATFORM, TEAM
 from tests.support.refusals import Refusal, elsewhere, wrong
 from tests.support.stack_values import EXISTING, GCP, changed

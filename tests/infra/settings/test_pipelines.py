@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.bundle import code_files
-from infra.kubernetes.shipped_sizes import ShippingError
-from infra.pipelines import discovery
-from infra.pipelines.file.reading import Folder, read
-from infra.placed import OWN_NAMES, Command
-from infra.settings.loading import load
+from slipway.infra.kubernetes.bundle import code_files
+from slipway.infra.kubernetes.shipped_sizes import ShippingError
+from slipway.infra.pipelines import discovery
+from slipway.infra.pipelines.file.reading import Folder, read
+from slipway.infra.placed import OWN_NAMES, Command
+from slipway.infra.settings.loading import load
 from tests.infra.pipelines.shop import written
 from tests.support.refusals import the_problem
 from tests.support.stack_values import GCP, changed
@@ -72,7 +72,7 @@ def test_a_pipeline_in_a_folder_that_all_need_is_not_taken_for_one(
     for name in (*discovery.RESERVED, "mine"):
         (tmp_path / "workloads" / name).mkdir(parents=True)
         (tmp_path / "workloads" / name / "pipeline.yaml").touch()
-    monkeypatch.setattr(discovery, "ROOT", tmp_path)
+    monkeypatch.setattr(discovery, "PROJECT", tmp_path)
     assert discovery.pipeline_names.__wrapped__() == ("mine",)
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.clouds.gcp.catalogue import allocatable, machine_type, machine_types
-from infra.clouds.gcp.settings import GcpPool, GpuSharing
-from infra.schema.problems import SettingsError
-from infra.schema.quantities import cpu_millicores, mebibytes, seconds
-from infra.settings.loading import lay_over, load
-from infra.settings.model import Settings
+from slipway.infra.clouds.gcp.catalogue import allocatable, machine_type, machine_types
+from slipway.infra.clouds.gcp.settings import GcpPool, GpuSharing
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.schema.quantities import cpu_millicores, mebibytes, seconds
+from slipway.infra.settings.loading import lay_over, load
+from slipway.infra.settings.model import Settings
 from tests.support.aws_values import AWS
 from tests.support.stack_values import EXISTING, GCP, GONE, changed
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from infra.platform_output import UnreadableStackError
-from infra.schema.problems import Problem, SettingsError
-from infra.settings.loading import load
-from infra.settings.model import Settings
+from slipway.infra.platform_output import UnreadableStackError
+from slipway.infra.schema.problems import Problem, SettingsError
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
 from tests.support.refusals import the_problem
 from tests.support.stack_values import EXISTING, GONE, changed
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.settings.loading import load
+from slipway.infra.settings.loading import load
 from tests.infra.pipelines.days import SECTION, stack, written
 from tests.support.refusals import FREE_NETWORK, SECOND, problems, the_problem
 from tests.support.stack_values import changed

@@ -10,11 +10,11 @@ import pulumi_kubernetes as k8s
 import pytest
 from pulumi.output import Unknown
 
-from infra.emulator import Emulator, StoreFiles
-from infra.review.stack import Partial, Secret
-from offline.engine.evaluate import evaluate
-from offline.engine.monitor import Evaluation, EvaluationError
-from offline.engine.provider_outputs import unmark
+from slipway.infra.emulator import Emulator, StoreFiles
+from slipway.infra.review.stack import Partial, Secret
+from slipway.offline.engine.evaluate import evaluate
+from slipway.offline.engine.monitor import Evaluation, EvaluationError
+from slipway.offline.engine.provider_outputs import unmark
 
 
 def evaluation(program: Callable[[], object], preview: bool = False, **config: Any) -> Evaluation:

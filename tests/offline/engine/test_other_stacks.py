@@ -8,9 +8,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.platform_output import UnreadableStackError
-from offline.engine.other_stacks import OtherStacks
-from offline.engine.stack_config import find_referring, references
+from slipway.infra.platform_output import UnreadableStackError
+from slipway.offline.engine.other_stacks import OtherStacks
+from slipway.offline.engine.stack_config import find_referring, references
 from tests.support.stack_values import EXISTING, changed
 from tests.support.tree import write_tree
 

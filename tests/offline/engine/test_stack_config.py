@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.schema.secret_values import MASK
-from offline.engine.stack_config import ConfigError, for_engine, load_stack, stack_config
+from slipway.infra.schema.secret_values import MASK
+from slipway.offline.engine.stack_config import ConfigError, for_engine, load_stack, stack_config
 
 PROJECT = """
 name: slipway

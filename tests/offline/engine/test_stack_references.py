@@ -9,9 +9,9 @@ import pulumi_kubernetes as k8s
 import pytest
 from pulumi.runtime.sync_await import _sync_await  # pyright: ignore[reportPrivateUsage]
 
-from infra.review.stack import Secret
-from offline.engine.evaluate import evaluate
-from offline.engine.monitor import Evaluation, EvaluationError
+from slipway.infra.review.stack import Secret
+from slipway.offline.engine.evaluate import evaluate
+from slipway.offline.engine.monitor import Evaluation, EvaluationError
 
 NAME = "acme/slipway/platform"
 

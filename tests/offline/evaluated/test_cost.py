@@ -6,13 +6,13 @@ from datetime import date
 
 import pytest
 
-from infra.review.contract import reviewed
-from infra.review.facts import Charge, Source
-from infra.review.stack import Resource, Stack
-from offline.evaluated.cost import common_basis, cost, difference
-from offline.evaluated.model import Outcome, Preview, RunCost, StackPreview
-from offline.evaluated.timeline import JobDuration
-from offline.preview import tables
+from slipway.infra.review.contract import reviewed
+from slipway.infra.review.facts import Charge, Source
+from slipway.infra.review.stack import Resource, Stack
+from slipway.offline.evaluated.cost import common_basis, cost, difference
+from slipway.offline.evaluated.model import Outcome, Preview, RunCost, StackPreview
+from slipway.offline.evaluated.timeline import JobDuration
+from slipway.offline.preview import tables
 from tests.support.costing import CLUSTER, TODAY, Pool, job, price, service, stack
 from tests.support.reviewing import REVIEWS, declared, declared_stack
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.registry import reviews
-from infra.kubernetes.review import REVIEW as KUBERNETES
-from infra.review.facts import Effect
-from infra.review.stack import UNKNOWN
-from offline.evaluated.operations import Effects, Replacing
-from offline.evaluated.property_diff import Difference, differences, parse_path
+from slipway.infra.clouds.registry import reviews
+from slipway.infra.kubernetes.review import REVIEW as KUBERNETES
+from slipway.infra.review.facts import Effect
+from slipway.infra.review.stack import UNKNOWN
+from slipway.offline.evaluated.operations import Effects, Replacing
+from slipway.offline.evaluated.property_diff import Difference, differences, parse_path
 from tests.support.reviewing import REVIEWS, declared
 
 EKS = "aws:eks/cluster:Cluster"

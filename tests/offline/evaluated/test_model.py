@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from offline.evaluated.model import SCHEMA, document, schema
+from slipway.offline.evaluated.model import SCHEMA, document, schema
 from tests.offline.preview.samples import broken, preview, stack
 
 

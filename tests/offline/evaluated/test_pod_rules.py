@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from infra.review.stack import UNKNOWN
-from offline.evaluated.pod_rules import breaches, words
+from slipway.infra.review.stack import UNKNOWN
+from slipway.offline.evaluated.pod_rules import breaches, words
 
 RESTRICTED: dict[str, Any] = {
     "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},

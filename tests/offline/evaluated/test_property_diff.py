@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.review.stack import UNKNOWN, Secret
-from offline.evaluated.property_diff import (
+from slipway.infra.review.stack import UNKNOWN, Secret
+from slipway.offline.evaluated.property_diff import (
     LIMIT,
     Difference,
     Path,

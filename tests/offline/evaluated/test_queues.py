@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from infra.review.stack import leaves
-from offline.engine.provider_outputs import kind_of
-from offline.evaluated.queues import (
+from slipway.infra.review.stack import leaves
+from slipway.offline.engine.provider_outputs import kind_of
+from slipway.offline.evaluated.queues import (
     GROUP,
     AdmittedJob,
     Decision,
@@ -21,7 +21,7 @@ from offline.evaluated.queues import (
     queued_job,
     queues_of,
 )
-from offline.evaluated.scheduling import amount, pod_amounts, quantity_text
+from slipway.offline.evaluated.scheduling import amount, pod_amounts, quantity_text
 from tests.support.previewing import previewed
 
 T4, L4 = {"pool": "t4"}, {"pool": "l4"}

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.registry import CLOUDS, reviews
-from infra.kubernetes.review import FILE as KUBERNETES_FILE
-from infra.review.stack import UNKNOWN
-from offline.evaluated.operations import Replacing
-from offline.evaluated.property_diff import Difference, parse_path
+from slipway.infra.clouds.registry import CLOUDS, reviews
+from slipway.infra.kubernetes.review import FILE as KUBERNETES_FILE
+from slipway.infra.review.stack import UNKNOWN
+from slipway.offline.evaluated.operations import Replacing
+from slipway.offline.evaluated.property_diff import Difference, parse_path
+from slipway.tools import provider_schemas
+from slipway.tools.provider_schemas import FILE, SchemaError, declarable, main, pins, sdk_name, table
 from tests.support.checkout import ROOT
 from tests.support.tree import write_tree
-from tools import provider_schemas
-from tools.provider_schemas import FILE, SchemaError, declarable, main, pins, sdk_name, table
 
 PROVIDED = {package: cloud.sdk for package, cloud in CLOUDS.items() if cloud.sdk}
 
@@ -194,10 +194,10 @@ def test_check_says_what_is_out_of_date(
     schema.write_text(json.dumps(published), encoding="utf-8")
     assert main(["--check", "--schema", f"{package}={schema}"]) == 1
     told = capsys.readouterr().err
-    assert "is out of date; run: python -m tools.provider_schemas" in told
+    assert "is out of date; run: python -m slipway.tools.provider_schemas" in told
     assert f"{type_} -" in told
 
-    monkeypatch.setattr(provider_schemas, "ROOT", tmp_path)
+    monkeypatch.setattr(provider_schemas, "LIBRARY", tmp_path)
     write_tree(tmp_path, {f"infra/clouds/{package}/{FILE}": ""})
     assert main(["--schema", f"{package}={schema}"]) == 0
     assert main(["--check", "--schema", f"{package}={schema}"]) == 0
@@ -226,7 +226,7 @@ def test_a_schema_from_a_file_says_which_file_it_was(tmp_path: Path, monkeypatch
     files = {package: tmp_path / f"{package}.json" for package in packages}
     for package, more in zip(packages, ({}, {"source": "a schema of my own"}), strict=True):
         files[package].write_text(json.dumps(of_provider(package, **more)), encoding="utf-8")
-    monkeypatch.setattr(provider_schemas, "ROOT", tmp_path)
+    monkeypatch.setattr(provider_schemas, "LIBRARY", tmp_path)
     write_tree(tmp_path, {f"infra/clouds/{package}/{FILE}": "{}" for package in packages})
     assert main([word for package in packages for word in ("--schema", f"{package}={files[package]}")]) == 0
     first, second = (
@@ -246,7 +246,7 @@ def test_nothing_is_written_if_one_schema_is_missing(
     files[good].write_text(json.dumps(of_provider(good)), encoding="utf-8")
     if broken is not None:
         files[bad].write_text(broken, encoding="utf-8")
-    monkeypatch.setattr(provider_schemas, "ROOT", tmp_path)
+    monkeypatch.setattr(provider_schemas, "LIBRARY", tmp_path)
     write_tree(tmp_path, {f"infra/clouds/{package}/{FILE}": "as before" for package in files})
     assert main([word for package in files for word in ("--schema", f"{package}={files[package]}")]) == 1
     assert {(tmp_path / "infra" / "clouds" / package / FILE).read_text() for package in files} == {"as before"}
@@ -267,7 +267,9 @@ def test_the_files_are_what_the_published_schemas_say(package: str, tmp_path: Pa
     if shutil.which("pulumi") is None:
         pytest.skip("the Pulumi CLI is not on PATH")
     if f"pulumi package get-schema {package}@{data(package)['version']}" not in data(package)["source"]:
-        pytest.skip("the file is not made from the published schema; `python -m tools.provider_schemas` does that")
+        pytest.skip(
+            "the file is not made from the published schema; `python -m slipway.tools.provider_schemas` does that"
+        )
     version = data(package)["version"]
     command = ["pulumi", "package", "get-schema", f"{package}@{version}"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from infra.review.stack import Stack
-from offline.evaluated.model import Outcome
-from offline.evaluated.timeline import JobDuration, Schedule, schedule
+from slipway.infra.review.stack import Stack
+from slipway.offline.evaluated.model import Outcome
+from slipway.offline.evaluated.timeline import JobDuration, Schedule, schedule
 from tests.support.costing import STATEFUL_SET, Pool, job, service, stack
 from tests.support.reviewing import declared
 

@@ -2,12 +2,12 @@
 
 from datetime import date
 
-from infra.platform import Node, Resources
-from offline.evaluated.scheduling import PodRequest, obstacles, suitable
-from offline.evaluated.timeline import schedule
-from offline.evaluated.workloads import workload_of
-from offline.picture.scene import NOWHERE, scene
-from offline.policies.check import check
+from slipway.infra.platform import Node, Resources
+from slipway.offline.evaluated.scheduling import PodRequest, obstacles, suitable
+from slipway.offline.evaluated.timeline import schedule
+from slipway.offline.evaluated.workloads import workload_of
+from slipway.offline.picture.scene import NOWHERE, scene
+from slipway.offline.policies.check import check
 from tests.support.costing import Pool, job, stack
 
 

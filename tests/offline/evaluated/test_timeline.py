@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from infra.review.stack import Resource
-from offline.evaluated.timeline import JobDuration, schedule, timeline
-from offline.preview import tables
+from slipway.infra.review.stack import Resource
+from slipway.offline.evaluated.timeline import JobDuration, schedule, timeline
+from slipway.offline.preview import tables
 from tests.support.costing import JOB, Pool, job, stack
 
 CREATION = {"cloud:k8s:Cluster": 400, "cloud:k8s:Pool": 100}

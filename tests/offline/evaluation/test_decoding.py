@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.registry import CLOUDS, reviews
-from infra.platform import Taint
-from infra.review.stack import UNKNOWN, Secret
-from offline.evaluation.decoding import decode
+from slipway.infra.clouds.registry import CLOUDS, reviews
+from slipway.infra.platform import Taint
+from slipway.infra.review.stack import UNKNOWN, Secret
+from slipway.offline.evaluation.decoding import decode
 
 RESOURCE: dict[str, Any] = {
     "urn": "urn:pulumi:dev::slipway::kubernetes:core/v1:Secret::a",

@@ -1,4 +1,4 @@
-"""``python -m offline.evaluation`` prints what each stack of the tree declares, and no secret."""
+"""``python -m slipway.offline.evaluation`` prints what each stack of the tree declares, and no secret."""
 
 import json
 import subprocess
@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from offline.evaluation.worker import KEY
-from offline.preview.revisions import stacks_of
+from slipway.offline.evaluation.worker import KEY
+from slipway.offline.preview.revisions import stacks_of
 from tests.offline.preview.tree import make_tree
 
 
 def run(tree: Path, *stacks: str, key: str = "k") -> str:
-    command = [sys.executable, "-m", "offline.evaluation"]
+    command = [sys.executable, "-m", "slipway.offline.evaluation"]
     for name in stacks or stacks_of(tree):
         command += ["--stack", name]
     environment = {KEY: key, "HOME": "/nowhere"}

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.review.facts import Identity
-from infra.review.stack import UNLIMITED, Resource, Stack
-from offline.picture.scene import NOWHERE, Column, Scene, Work, Zone, scene
-from offline.picture.svg import STYLES, TIMES, fit, layout, picture, wrap
+from slipway.infra.review.facts import Identity
+from slipway.infra.review.stack import UNLIMITED, Resource, Stack
+from slipway.offline.picture.scene import NOWHERE, Column, Scene, Work, Zone, scene
+from slipway.offline.picture.svg import STYLES, TIMES, fit, layout, picture, wrap
+from slipway.tools.reference.pictures import FOLDER
 from tests.support.costing import CLUSTER, PROVIDER, Pool, job, service, stack
 from tests.support.reviewing import declared
 from tests.support.svg import NAMESPACE, Drawing, Point, parse, turns
-from tools.reference.pictures import FOLDER
 
 CPU = Pool("cpu", least=1, most=3, hourly=None)
 GPU = Pool("gpu", least=0, most=1, hourly=None, gpus=2)

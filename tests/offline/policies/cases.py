@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from infra.kubernetes.labels import IMAGE_ANNOTATION, INPUTS_ANNOTATION, RUN_ANNOTATION
-from infra.kubernetes.shipped_sizes import LIMIT
-from infra.pipelines.images import TAGS
-from infra.review.stack import UNKNOWN, Resource, Secret, Stack
-from offline.policies.jobs import LOGIN
+from slipway.infra.kubernetes.labels import IMAGE_ANNOTATION, INPUTS_ANNOTATION, RUN_ANNOTATION
+from slipway.infra.kubernetes.shipped_sizes import LIMIT
+from slipway.infra.pipelines.images import TAGS
+from slipway.infra.review.stack import UNKNOWN, Resource, Secret, Stack
+from slipway.offline.policies.jobs import LOGIN
 from tests.offline.policies.samples import (
     DAEMON_SET,
     DEPLOYMENT,

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from infra.platform import Resources, Taint
-from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Resource, Stack
+from slipway.infra.platform import Resources, Taint
+from slipway.infra.review.stack import KUBERNETES_PROVIDER, NodePool, Resource, Stack
 
 CLUSTER = "dev"
 PROVIDER = f"urn:pulumi:test::slipway::{KUBERNETES_PROVIDER}::{CLUSTER}"

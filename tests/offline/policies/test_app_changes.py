@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from infra.review.contract import Severity
-from infra.review.stack import Resource, Stack
-from offline.evaluated.model import Finding
-from offline.evaluated.operations import compare_resources
-from offline.policies.changes import RELEASE, Change
-from offline.policies.check import check_change
+from slipway.infra.review.contract import Severity
+from slipway.infra.review.stack import Resource, Stack
+from slipway.offline.evaluated.model import Finding
+from slipway.offline.evaluated.operations import compare_resources
+from slipway.offline.policies.changes import RELEASE, Change
+from slipway.offline.policies.check import check_change
 from tests.support.reviewing import declared, declared_stack
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.registry import reviews
-from infra.review.contract import Harm, Severity, reviewed
-from infra.review.stack import UNKNOWN, Resource, Stack
-from infra.settings.model import Settings
-from offline.evaluated.model import Finding, Suppressed
-from offline.evaluated.operations import compare_resources
-from offline.policies.changes import Change
-from offline.policies.check import CHANGE_POLICIES, check, check_change, policies, suppressions_of
+from slipway.infra.clouds.registry import reviews
+from slipway.infra.review.contract import Harm, Severity, reviewed
+from slipway.infra.review.stack import UNKNOWN, Resource, Stack
+from slipway.infra.settings.model import Settings
+from slipway.offline.evaluated.model import Finding, Suppressed
+from slipway.offline.evaluated.operations import compare_resources
+from slipway.offline.policies.changes import Change
+from slipway.offline.policies.check import CHANGE_POLICIES, check, check_change, policies, suppressions_of
 from tests.support.checkout import ROOT
 from tests.support.reviewing import declared
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from infra.pipelines.images import IMAGES
-from infra.review.contract import Severity
-from infra.review.stack import Stack
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
-from offline.engine.stack_config import load_stack, stack_config
-from offline.evaluated.model import Finding
-from offline.policies.check import check, mark_new, settings_findings, suppressions_of
+from slipway.infra.pipelines.images import IMAGES
+from slipway.infra.review.contract import Severity
+from slipway.infra.review.stack import Stack
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
+from slipway.offline.engine.stack_config import load_stack, stack_config
+from slipway.offline.evaluated.model import Finding
+from slipway.offline.policies.check import check, mark_new, settings_findings, suppressions_of
 from tests.offline.policies.samples import container, job, pod, resource, stack
 from tests.support.checkout import ROOT
 from tests.support.reviewing import declared_stack

@@ -16,9 +16,9 @@ from pulumi_policy import (
 from pulumi_policy.policy import PolicyCustomTimeouts
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
 
-from infra.review.stack import UNKNOWN, Resource, Secret, Unknown
-from offline.policies.check import check, policies, suppressions_of
-from offline.policies.crossguard import SUPPRESSIONS, stack_of, validations
+from slipway.infra.review.stack import UNKNOWN, Resource, Secret, Unknown
+from slipway.offline.policies.check import check, policies, suppressions_of
+from slipway.offline.policies.crossguard import SUPPRESSIONS, stack_of, validations
 from tests.offline.policies.samples import container, job, pod, resource
 from tests.support.checkout import ROOT
 from tests.support.reviewing import declared_stack

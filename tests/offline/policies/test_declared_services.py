@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.registry import reviews
-from infra.kubernetes import service as module
-from infra.kubernetes.job import declare
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.valkey import with_password
-from infra.platform import Egress, Resources
-from infra.review.contract import Review, reviewed
-from infra.review.stack import NodePool, Stack
-from offline.engine.evaluate import evaluate
-from offline.evaluated.model import Finding, JobRun, Outcome
-from offline.evaluated.operations import compare_resources
-from offline.policies.changes import Change
-from offline.policies.check import check, check_change
-from offline.preview.differences import compare
+from slipway.infra.clouds.registry import reviews
+from slipway.infra.kubernetes import service as module
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.pipelines.valkey import with_password
+from slipway.infra.platform import Egress, Resources
+from slipway.infra.review.contract import Review, reviewed
+from slipway.infra.review.stack import NodePool, Stack
+from slipway.offline.engine.evaluate import evaluate
+from slipway.offline.evaluated.model import Finding, JobRun, Outcome
+from slipway.offline.evaluated.operations import compare_resources
+from slipway.offline.policies.changes import Change
+from slipway.offline.policies.check import check, check_change
+from slipway.offline.preview.differences import compare
 from tests.infra.kubernetes.services import FILES, days, queue
 from tests.support.stand_in import cpu_pool, platform
 from tests.support.tree import write_tree

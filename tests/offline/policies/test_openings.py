@@ -5,15 +5,15 @@ from datetime import date
 
 import pytest
 
-from infra.clouds.registry import reviews
-from infra.review.contract import reviewed
-from infra.review.stack import Resource
-from offline.evaluated.model import Finding
-from offline.evaluated.operations import compare_resources
-from offline.policies.changes import Change
-from offline.policies.check import check, check_change
-from offline.policies.openings import BALANCER
-from offline.policies.security import POLICIES
+from slipway.infra.clouds.registry import reviews
+from slipway.infra.review.contract import reviewed
+from slipway.infra.review.stack import Resource
+from slipway.offline.evaluated.model import Finding
+from slipway.offline.evaluated.operations import compare_resources
+from slipway.offline.policies.changes import Change
+from slipway.offline.policies.check import check, check_change
+from slipway.offline.policies.openings import BALANCER
+from slipway.offline.policies.security import POLICIES
 from tests.offline.policies.cases import by_gateway, ingress, login, route
 from tests.offline.policies.samples import resource, stack
 

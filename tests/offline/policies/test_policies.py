@@ -7,13 +7,20 @@ from datetime import date
 
 import pytest
 
-from infra.review.contract import Severity
-from infra.review.stack import Stack
-from offline.policies.check import ABOUT_FILES, CHANGE_POLICIES, EVERYWHERE, check, cloud_policies, policies
+from slipway.infra.review.contract import Severity
+from slipway.infra.review.stack import Stack
+from slipway.offline.policies.check import (
+    ABOUT_FILES,
+    CHANGE_POLICIES,
+    EVERYWHERE,
+    check,
+    cloud_policies,
+    policies,
+)
+from slipway.tools.reference import policies as reference
 from tests.offline.policies.cases import PASSES, TRIPS
 from tests.offline.policies.samples import asking, container, gpu_pod, job, pod, pool, stack
 from tests.support.checkout import ROOT
-from tools.reference import policies as reference
 
 TODAY = date(2026, 11, 21)
 
@@ -97,7 +104,7 @@ def test_a_secret_in_clear_is_the_same_finding_in_every_variant_of_a_step() -> N
 @pytest.mark.slow
 def test_checking_needs_no_sdk() -> None:
     """Reading a stack that was evaluated elsewhere has to be quick, and these take longer than all the rest."""
-    script = "import sys, offline.policies.check as it; it.policies(); print({*sys.modules} & {'pulumi'})"
+    script = "import sys, slipway.offline.policies.check as it; it.policies(); print({*sys.modules} & {'pulumi'})"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "set()"
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from infra.review.stack import Stack
-from offline.policies.changes import Change
-from offline.policies.check import check_change
+from slipway.infra.review.stack import Stack
+from slipway.offline.policies.changes import Change
+from slipway.offline.policies.check import check_change
 
 ALL, MANY, FEW = None, {"runs": 30, "days": 90}, {"runs": 30, "days": 60}
 

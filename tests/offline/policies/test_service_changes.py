@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.registry import reviews
-from infra.review.contract import Review, Severity, reviewed
-from infra.review.stack import NodePool, Resource, Secret, Stack
-from offline.evaluated.model import Finding
-from offline.evaluated.operations import compare_resources
-from offline.policies.changes import Change
-from offline.policies.check import check, check_change
+from slipway.infra.clouds.registry import reviews
+from slipway.infra.review.contract import Review, Severity, reviewed
+from slipway.infra.review.stack import NodePool, Resource, Secret, Stack
+from slipway.offline.evaluated.model import Finding
+from slipway.offline.evaluated.operations import compare_resources
+from slipway.offline.policies.changes import Change
+from slipway.offline.policies.check import check, check_change
 from tests.offline.policies.samples import (
     OF_DAYS,
     container,

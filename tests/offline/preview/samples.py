@@ -4,8 +4,8 @@ import io
 
 from rich.console import Console
 
-from infra.review.contract import Severity
-from offline.evaluated.model import (
+from slipway.infra.review.contract import Severity
+from slipway.offline.evaluated.model import (
     Changes,
     Cost,
     CostDifference,
@@ -26,7 +26,7 @@ from offline.evaluated.model import (
     Suppressed,
     Timeline,
 )
-from offline.preview.terminal import show
+from slipway.offline.preview.terminal import show
 
 POOL = "urn:pulumi:dev::slipway::slipway:gcp:GkeCluster$gcp:container/nodePool:NodePool::dev-train"
 JOB = "urn:pulumi:dev::slipway::slipway:kubernetes:StepJob$kubernetes:batch/v1:Job::mnist-train"

@@ -2,12 +2,12 @@
 
 import pytest
 
-from infra.clouds.gcp.review.policies import POLICIES
-from infra.review.stack import JOB, Resource, Stack
-from infra.review.tables import hourly
-from offline.evaluated.cost import cost
-from offline.evaluated.model import Cost, StepCost
-from offline.evaluated.timeline import JobDuration
+from slipway.infra.clouds.gcp.review.policies import POLICIES
+from slipway.infra.review.stack import JOB, Resource, Stack
+from slipway.infra.review.tables import hourly
+from slipway.offline.evaluated.cost import cost
+from slipway.offline.evaluated.model import Cost, StepCost
+from slipway.offline.evaluated.timeline import JobDuration
 from tests.support.autopilot import evaluated
 from tests.support.costing import TODAY
 

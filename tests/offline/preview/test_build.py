@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from datetime import date
 
-from infra.review.contract import Severity
-from infra.review.stack import Stack
-from offline.evaluated.timeline import JobDuration
-from offline.evaluation.decoding import EvaluatedStack
-from offline.preview.build import NOT_EVALUATED, Options, build, exit_code
-from offline.preview.revisions import Evaluations
+from slipway.infra.review.contract import Severity
+from slipway.infra.review.stack import Stack
+from slipway.offline.evaluated.timeline import JobDuration
+from slipway.offline.evaluation.decoding import EvaluatedStack
+from slipway.offline.preview.build import NOT_EVALUATED, Options, build, exit_code
+from slipway.offline.preview.revisions import Evaluations
 
 
 def test_a_failed_preview_of_one_stack_shows_no_values_and_keeps_the_others() -> None:

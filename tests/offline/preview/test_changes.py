@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from infra.review.stack import Stack
-from offline.evaluated.model import Changes, Operation, Outcome
-from offline.preview.differences import compare
+from slipway.infra.review.stack import Stack
+from slipway.offline.evaluated.model import Changes, Operation, Outcome
+from slipway.offline.preview.differences import compare
 from tests.support.checkout import ROOT
 from tests.support.previewing import previewed
 

@@ -17,17 +17,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from offline.evaluated.model import Preview
-from offline.preview.cli import WIDTH
-from offline.preview.markdown import comment
-from offline.preview.terminal import show
+from slipway.offline.evaluated.model import Preview
+from slipway.offline.preview.cli import WIDTH
+from slipway.offline.preview.markdown import comment
+from slipway.offline.preview.terminal import show
 from tests.support.clones import LOCAL, committed, configure, edit, git
 from tests.support.exports import last_runs
 
 
 def preview(clone: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "offline.preview", *arguments],
+        [sys.executable, "-m", "slipway.offline.preview", *arguments],
         cwd=clone,
         check=False,
         capture_output=True,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.review.stack import Resource
-from offline.evaluated.model import JobRun, Outcome
+from slipway.infra.review.stack import Resource
+from slipway.offline.evaluated.model import JobRun, Outcome
 from tests.offline.preview.test_reruns import files, job, mounting, runs
 
 INPUTS = ("--input", "prepare=/store/prepare/1"), ("--input", "model=/store/model/1")

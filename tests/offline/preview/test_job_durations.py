@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from infra.platform import Resources
-from offline.evaluated.timeline import JobDuration
-from offline.preview.cli import TimesError, read_export, read_rehearsal
-from offline.rehearsal.state import JobRecord, Phase, Place, State
+from slipway.infra.platform import Resources
+from slipway.offline.evaluated.timeline import JobDuration
+from slipway.offline.preview.cli import TimesError, read_export, read_rehearsal
+from slipway.offline.rehearsal.state import JobRecord, Phase, Place, State
 
 
 def job(name: str, started: str | None, completed: str | None, **more: Any) -> dict[str, Any]:

@@ -8,16 +8,16 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from infra.platform import GPU_RESOURCE, Resources, Taint
-from infra.review.contract import Severity
-from infra.review.stack import JOB, KUBERNETES_PROVIDER, NodePool, Resource, Stack
-from offline.evaluated.model import Preview, StackPreview
-from offline.evaluated.workloads import STATEFUL_SET
-from offline.evaluation.decoding import ClusterElsewhere, EvaluatedStack, FailedEvaluation
-from offline.preview.build import NOT_EVALUATED, Options, build, exit_code, lost_places
-from offline.preview.markdown import comment
-from offline.preview.revisions import Evaluations
-from offline.preview.terminal import show
+from slipway.infra.platform import GPU_RESOURCE, Resources, Taint
+from slipway.infra.review.contract import Severity
+from slipway.infra.review.stack import JOB, KUBERNETES_PROVIDER, NodePool, Resource, Stack
+from slipway.offline.evaluated.model import Preview, StackPreview
+from slipway.offline.evaluated.workloads import STATEFUL_SET
+from slipway.offline.evaluation.decoding import ClusterElsewhere, EvaluatedStack, FailedEvaluation
+from slipway.offline.preview.build import NOT_EVALUATED, Options, build, exit_code, lost_places
+from slipway.offline.preview.markdown import comment
+from slipway.offline.preview.revisions import Evaluations
+from slipway.offline.preview.terminal import show
 from tests.support.reviewing import declared
 
 URN = "urn:pulumi:platform::slipway::gcp:container/nodePool:NodePool::main-{}"

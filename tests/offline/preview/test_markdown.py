@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offline.evaluated.model import Changes, Operation, PropertyChange, ResourceChange, StackPreview
-from offline.preview.differences import rows
-from offline.preview.markdown import JOBS, LIMIT, comment
+from slipway.offline.evaluated.model import Changes, Operation, PropertyChange, ResourceChange, StackPreview
+from slipway.offline.preview.differences import rows
+from slipway.offline.preview.markdown import JOBS, LIMIT, comment
 from tests.offline.preview.samples import broken, changes, cost, preview, stack
 
 

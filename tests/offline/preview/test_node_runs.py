@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.job import declare
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.contract import Nodes
-from infra.placed import Command
-from infra.platform import Resources
-from infra.review.stack import Resource
-from offline.evaluated import phrasing
-from offline.evaluated.model import JobRun, Outcome
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.pipelines.contract import Nodes
+from slipway.infra.placed import Command
+from slipway.infra.platform import Resources
+from slipway.infra.review.stack import Resource
+from slipway.offline.evaluated import phrasing
+from slipway.offline.evaluated.model import JobRun, Outcome
 from tests.infra.kubernetes.test_nodes import FILES
 from tests.offline.preview.test_reruns import runs
 from tests.support.recording import record
@@ -114,7 +114,7 @@ def test_a_launcher_that_had_another_name_is_no_other_number_of_nodes(root: Path
     run = compared(before, after)
     assert run is not None
     assert "command" in run.because
-    assert "nodes" not in run.because
+    assert "number of its nodes" not in run.because
 
 
 def test_a_preview_says_on_how_many_nodes_it_runs(root: Path) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from infra.review.stack import JOB, Resource, Stack
-from offline.evaluated.model import Operation, Outcome
-from offline.evaluated.operations import compare_resources
-from offline.policies.changes import Change
-from offline.policies.check import check_change
-from offline.preview.differences import compare
+from slipway.infra.review.stack import JOB, Resource, Stack
+from slipway.offline.evaluated.model import Operation, Outcome
+from slipway.offline.evaluated.operations import compare_resources
+from slipway.offline.policies.changes import Change
+from slipway.offline.policies.check import check_change
+from slipway.offline.preview.differences import compare
 from tests.support.previewing import previewed
 
 pytestmark = pytest.mark.slow

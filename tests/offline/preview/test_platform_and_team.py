@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from infra.review.stack import JOB, KUBERNETES_PROVIDER, NodePool, Secret
-from offline.evaluated.model import Preview, StackPreview
-from offline.evaluation.__main__ import evaluate_stack, other_stacks
-from offline.evaluation.decoding import EvaluatedStack
-from offline.evaluation.encoding import Secrets
-from offline.preview.build import Options, build
-from offline.preview.revisions import Evaluations, evaluate_trees
+from slipway.infra.review.stack import JOB, KUBERNETES_PROVIDER, NodePool, Secret
+from slipway.offline.evaluated.model import Preview, StackPreview
+from slipway.offline.evaluation.__main__ import evaluate_stack, other_stacks
+from slipway.offline.evaluation.decoding import EvaluatedStack
+from slipway.offline.evaluation.encoding import Secrets
+from slipway.offline.preview.build import Options, build
+from slipway.offline.preview.revisions import Evaluations, evaluate_trees
 from tests.support.checkout import linked_checkout
 from tests.support.stack_values import GCP, GONE, changed
 

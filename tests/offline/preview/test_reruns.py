@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.archive import Archive
-from infra.kubernetes.bundle import Files
-from infra.placed import CODE_PART
-from infra.platform import GPU_RESOURCE, Resources, Taint
-from infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, NodePool, Resource, Secret, Stack
-from offline.evaluated import phrasing
-from offline.evaluated.model import JobRun, Outcome
-from offline.preview.differences import compare, rows
+from slipway.infra.kubernetes.archive import Archive
+from slipway.infra.kubernetes.bundle import Files
+from slipway.infra.placed import CODE_PART
+from slipway.infra.platform import GPU_RESOURCE, Resources, Taint
+from slipway.infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, NodePool, Resource, Secret, Stack
+from slipway.offline.evaluated import phrasing
+from slipway.offline.evaluated.model import JobRun, Outcome
+from slipway.offline.preview.differences import compare, rows
 from tests.support.reviewing import declared
 
 JOB = "kubernetes:batch/v1:Job"

@@ -12,10 +12,10 @@ from textwrap import indent
 import pytest
 import typer
 
-from infra.review.stack import UNKNOWN, Secret, Stack
-from offline.preview import cli
-from offline.preview.build import NOT_EVALUATED
-from offline.preview.revisions import Checkout, Evaluations, Limits, evaluate_trees
+from slipway.infra.review.stack import UNKNOWN, Secret, Stack
+from slipway.offline.preview import cli
+from slipway.offline.preview.build import NOT_EVALUATED
+from slipway.offline.preview.revisions import Checkout, Evaluations, Limits, evaluate_trees
 from tests.offline.preview.tree import ROOT, make_tree
 from tests.support.tree import write_tree
 
@@ -115,7 +115,7 @@ def test_only_requested_stacks_are_evaluated_and_a_missing_one_fails(tmp_path: P
 CALLING = """
 import sys
 from pathlib import Path
-from offline.preview.revisions import evaluate_trees
+from slipway.offline.preview.revisions import evaluate_trees
 evaluate_trees(Path(sys.argv[1]), None)
 """
 
@@ -158,7 +158,7 @@ match pulumi.get_stack():
 @pytest.mark.slow
 def test_a_stack_that_exceeds_a_limit_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # All in one process, which each of the bad ones ends.
-    monkeypatch.setattr("offline.preview.revisions._cores", lambda: 1)
+    monkeypatch.setattr("slipway.offline.preview.revisions._cores", lambda: 1)
     names = ["a", "b-busy", "c", "d-dead", "e", "f-fat", "g"]
     tree = make_tree(tmp_path / "tree", GUILTY, {name: {} for name in names})
     evaluations = evaluate_trees(tree, None, limits=Limits(cpu=4, memory=1 << 30))
@@ -196,7 +196,7 @@ def test_a_base_of_a_later_format_is_refused_with_one_sentence(
         },
     )
     checkout = Checkout(base, "main", "a" * 40, "a" * 40)
-    monkeypatch.setattr(cli, "ROOT", make_tree(tmp_path / "head", 'thing("a")'))
+    monkeypatch.setattr(cli, "PROJECT", make_tree(tmp_path / "head", 'thing("a")'))
     monkeypatch.setattr(cli, "check_out", lambda *_: contextlib.nullcontext(checkout))
     with pytest.raises(typer.Exit) as left:
         cli.main(base="main")

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from infra.review.stack import JOB, Resource
-from offline.preview import run_changes
+from slipway.infra.review.stack import JOB, Resource
+from slipway.offline.preview import run_changes
 
 
 def job(*arguments: str) -> Resource:

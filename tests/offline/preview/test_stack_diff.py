@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.review import REVIEW as KUBERNETES
-from infra.review.contract import Review
-from infra.review.facts import InPlace, Source
-from infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, Resource, Secret, Stack, Unknown
-from offline.evaluated.model import Changes, Operation, ResourceChange
-from offline.evaluated.operations import compare_resources
-from offline.preview import differences
-from offline.preview.differences import output_remarks
+from slipway.infra.kubernetes.review import REVIEW as KUBERNETES
+from slipway.infra.review.contract import Review
+from slipway.infra.review.facts import InPlace, Source
+from slipway.infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, Resource, Secret, Stack, Unknown
+from slipway.offline.evaluated.model import Changes, Operation, ResourceChange
+from slipway.offline.evaluated.operations import compare_resources
+from slipway.offline.preview import differences
+from slipway.offline.preview.differences import output_remarks
 from tests.support.reviewing import declared
 
 CLUSTER = "cloud:index:Cluster"

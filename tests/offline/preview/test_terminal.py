@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from offline.evaluated import phrasing
-from offline.evaluated.model import (
+from slipway.offline.evaluated import phrasing
+from slipway.offline.evaluated.model import (
     Changes,
     CostDifference,
     CostLine,
@@ -16,7 +16,7 @@ from offline.evaluated.model import (
     RunCost,
     StackPreview,
 )
-from offline.preview import tables
+from slipway.offline.preview import tables
 from tests.offline.preview.samples import broken, changes, cost, finding, preview, printed, stack
 
 UNPRICED: Mapping[str, Any] = dict.fromkeys(("idle_hourly", "idle_monthly", "most_hourly", "run")) | {"lines": []}

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.review.contract import Harm, Severity
-from offline.evaluated.model import Failure, Finding, Level, Preview, StackPreview
-from offline.preview.markdown import comment
-from offline.preview.page import NAMED
-from offline.preview.verdict import MOST, known_lines, most_important, remaining_lines, verdict
+from slipway.infra.review.contract import Harm, Severity
+from slipway.offline.evaluated.model import Failure, Finding, Level, Preview, StackPreview
+from slipway.offline.preview.markdown import comment
+from slipway.offline.preview.page import NAMED
+from slipway.offline.preview.verdict import MOST, known_lines, most_important, remaining_lines, verdict
 from tests.offline.preview.samples import finding, preview, printed
 
 WARNING, ERROR = Severity.WARNING, Severity.ERROR

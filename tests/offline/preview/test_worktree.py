@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from offline.preview.revisions import PREFIX, TreeError, check_out
+from slipway.offline.preview.revisions import PREFIX, TreeError, check_out
 
 ROOT = Path(__file__).parents[3]
 IDENTITY = {
@@ -115,7 +115,7 @@ def test_the_worktree_is_removed_after_an_error(repository: Path) -> None:
 HOLDING = """
 import sys, time
 from pathlib import Path
-from offline.preview.revisions import check_out
+from slipway.offline.preview.revisions import check_out
 with check_out(Path(sys.argv[1]), "main") as found:
     print(found.path, flush=True)
     time.sleep(60)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from slipway.infra.places import PACKAGE
 from tests.support.tree import write_tree
 
 ROOT = Path(__file__).parents[3]
@@ -44,8 +45,12 @@ def make_tree(root: Path, body: str, stacks: Mapping[str, Mapping[str, object]] 
         if path.name not in {"program.py", "__pycache__"}:
             (root / "infra" / path.name).symlink_to(path)
     (root / "offline").symlink_to(ROOT / "offline")
+    (root / PACKAGE).mkdir()
+    for room in ("infra", "offline"):
+        (root / PACKAGE / room).symlink_to(f"../{room}")
     files = {
         "Pulumi.yaml": "name: slipway\nruntime: python\nstackConfigDir: stacks\n",
+        f"{PACKAGE}/__init__.py": "",
         "infra/program.py": PROGRAM.format(body=body.strip().replace("\n", "\n    ")),
     }
     for name, config in (stacks or {"dev": {}}).items():

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from infra.schema.problems import SettingsError
-from offline.rehearsal.cluster.services import Server
-from offline.rehearsal.demo import opened_page
-from offline.rehearsal.engine import Engine
-from offline.rehearsal.output.outcome import Outcome
-from offline.rehearsal.session import configure
+from slipway.infra.schema.problems import SettingsError
+from slipway.offline.rehearsal.cluster.services import Server
+from slipway.offline.rehearsal.demo import opened_page
+from slipway.offline.rehearsal.engine import Engine
+from slipway.offline.rehearsal.output.outcome import Outcome
+from slipway.offline.rehearsal.session import configure
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import SMALL, log, rehearse_file, stack_file
 from tests.support.tree import write_tree
@@ -25,10 +25,10 @@ pytestmark = pytest.mark.slow
 PIPELINE = '''
 from pydantic import Field
 
-from infra.pipelines import tensorboard
-from infra.pipelines.apps import AppDeclaration, AppSettings, KeptAppSettings
-from infra.pipelines.contract import Pipeline, PipelineSettings, StepDeclaration, StepSettings
-from infra.pipelines.pods import Command, Probe, Substitute
+from slipway.infra.pipelines import tensorboard
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, KeptAppSettings
+from slipway.infra.pipelines.contract import Pipeline, PipelineSettings, StepDeclaration, StepSettings
+from slipway.infra.pipelines.pods import Command, Probe, Substitute
 
 CODE = %(code)r
 IMAGE = "example/site@sha256:" + "1" * 64

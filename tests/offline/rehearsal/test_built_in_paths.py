@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.job import declare
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines.pods import ProgramMount, Source
-from infra.placed import Command, Step
-from infra.platform import Platform
-from offline.rehearsal.cluster.kubelet import expand
-from offline.rehearsal.machine import boxes, launch, programs
-from offline.rehearsal.machine.boxes import Box, BoxMount
-from offline.rehearsal.machine.environments import Software
-from offline.rehearsal.machine.programs import Program
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.pipelines.pods import ProgramMount, Source
+from slipway.infra.placed import Command, Step
+from slipway.infra.platform import Platform
+from slipway.offline.rehearsal.cluster.kubelet import expand
+from slipway.offline.rehearsal.machine import boxes, launch, programs
+from slipway.offline.rehearsal.machine.boxes import Box, BoxMount
+from slipway.offline.rehearsal.machine.environments import Software
+from slipway.offline.rehearsal.machine.programs import Program
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.stand_in import platform, step

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import typer
 
-from infra.schema.problems import SettingsError
-from offline.rehearsal.__main__ import main
-from offline.rehearsal.session import configure
+from slipway.infra.schema.problems import SettingsError
+from slipway.offline.rehearsal.__main__ import main
+from slipway.offline.rehearsal.session import configure
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import stack_file
 from workloads.mnist.pipeline import Mnist
 
 
 def rehearsal(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "offline.rehearsal", *arguments]
+    command = [sys.executable, "-m", "slipway.offline.rehearsal", *arguments]
     return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
 
 
@@ -60,7 +60,7 @@ def test_an_error_of_the_program_is_told_with_its_place_and_without_values(
     def broken(*_: object) -> None:
         raise LookupError("password-of-somebody")
 
-    monkeypatch.setattr("offline.rehearsal.session.load_stack", broken)
+    monkeypatch.setattr("slipway.offline.rehearsal.session.load_stack", broken)
     with pytest.raises(typer.Exit) as left:
         main("local", output=tmp_path)
     assert left.value.exit_code == 1

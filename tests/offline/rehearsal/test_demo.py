@@ -101,7 +101,15 @@ def test_a_port_that_is_taken_is_left_to_whoever_has_it(start: Callable[..., Run
 
 
 def test_a_stack_without_apps_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "offline.rehearsal.demo", "--stack", "local", "--output", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "slipway.offline.rehearsal.demo",
+        "--stack",
+        "local",
+        "--output",
+        str(tmp_path),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 2
     assert "slipway:pipelines.mnist.apps" in done.stderr

@@ -23,7 +23,7 @@ class Demo(Running):
     """`make demo` with a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__("-m", "offline.rehearsal.demo", "--output", str(folder))
+        super().__init__("-m", "slipway.offline.rehearsal.demo", "--output", str(folder))
         self.folder = folder
 
     def url(self, title: str) -> str:
@@ -92,7 +92,7 @@ def mlflow_runs(demo: Demo) -> Any:
 
 def test_mlflow_has_the_training_once_with_its_files_also_after_it_was_killed(demo: Demo) -> None:
     demo.until(lambda: len(mlflow_runs(demo)) == 1)
-    (server,) = demo.children("workloads.apps.mlflow.serve")
+    (server,) = demo.children("slipway.workloads.apps.mlflow.serve")
     server.kill()
     demo.until(lambda: "mnist-mlflow: ready again after" in demo.text)
     demo.until(lambda: [run["info"]["status"] for run in mlflow_runs(demo)] == ["FINISHED"])
@@ -107,7 +107,7 @@ def test_mlflow_has_the_training_once_with_its_files_also_after_it_was_killed(de
 
 
 def test_a_model_server_that_is_killed_is_back_and_the_page_predicts_again(demo: Demo) -> None:
-    (serving,) = demo.children("offline.rehearsal.fakes.tensorflow_serving")
+    (serving,) = demo.children("slipway.offline.rehearsal.fakes.tensorflow_serving")
     serving.kill()
     demo.until(lambda: "mnist-serving: ready again after" in demo.text)
     page = demo.url("Read a digit")

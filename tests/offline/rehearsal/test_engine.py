@@ -9,9 +9,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
-from infra.clouds.existing.platforms import Emulator as ExistingEmulator
-from offline.rehearsal.session import configure
-from offline.rehearsal.state import BusyError, FolderError, Lock, Phase
+from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
+from slipway.offline.rehearsal.session import configure
+from slipway.offline.rehearsal.state import BusyError, FolderError, Lock, Phase
 from tests.offline.rehearsal.toy import TRAINING, Toys, ignore_disruption, rehearse
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import phases, record, resumed_after, texts_below

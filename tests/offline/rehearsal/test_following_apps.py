@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from offline.rehearsal.engine import Engine
+from slipway.offline.rehearsal.engine import Engine
+from slipway.workloads.runtime.apps import newest
 from tests.support.rehearsing import SMALL, rehearse_file, stack_file, wait_until
 from tests.support.tree import write_tree
-from workloads.runtime.apps import newest
 
 pytestmark = pytest.mark.slow
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from infra.schema.problems import SettingsError
-from offline.rehearsal.machine import boxes
-from offline.rehearsal.session import configure
-from offline.rehearsal.state import Phase
+from slipway.infra.schema.problems import SettingsError
+from slipway.offline.rehearsal.machine import boxes
+from slipway.offline.rehearsal.session import configure
+from slipway.offline.rehearsal.state import Phase
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import SMALL, log, phases, pipeline_folder, rehearse_file, stack_file
 from tests.support.tree import write_tree

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from offline.rehearsal.state import Phase
+from slipway.offline.rehearsal.state import Phase
 from tests.offline.rehearsal import toy
 from tests.support.rehearsing import Running, all_end, phases, resumed_after
 

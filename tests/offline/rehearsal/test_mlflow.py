@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from infra.review.stack import JOB, Resource
-from offline.rehearsal.cluster.cluster_objects import contents
-from offline.rehearsal.engine import Engine
-from offline.rehearsal.machine.processes import free_ports
+from slipway.infra.review.stack import JOB, Resource
+from slipway.offline.rehearsal.cluster.cluster_objects import contents
+from slipway.offline.rehearsal.engine import Engine
+from slipway.offline.rehearsal.machine.processes import free_ports
+from slipway.workloads.apps.mlflow.importing import RECORDED
+from slipway.workloads.schedule import run
 from tests.support.rehearsing import SMALL, pipeline_folder, rehearse_file, stack_file, wait_until
 from tests.workloads.json_server import serving
-from workloads.apps.mlflow.importing import RECORDED
-from workloads.schedule import run
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from offline.rehearsal.cluster import job_controller
-from offline.rehearsal.state import Phase
+from slipway.offline.rehearsal.cluster import job_controller
+from slipway.offline.rehearsal.state import Phase
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import (
     SMALL,

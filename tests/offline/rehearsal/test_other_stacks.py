@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.clouds.other_stack.platforms import outputs_of
-from infra.schema.problems import SettingsError
-from offline.rehearsal.session import configure
+from slipway.infra.clouds.other_stack.platforms import outputs_of
+from slipway.infra.schema.problems import SettingsError
+from slipway.offline.rehearsal.session import configure
 from tests.offline.rehearsal.toy import CLUSTER, NAMESPACE, Toys
 from tests.support.checkout import linked_checkout
 from tests.support.rehearsing import record, rehearse_file

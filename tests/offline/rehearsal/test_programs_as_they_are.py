@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from offline.rehearsal.state import Phase
+from slipway.offline.rehearsal.state import Phase
 from tests.support.rehearsing import SMALL, pipeline_folder, rehearse_file, stack_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

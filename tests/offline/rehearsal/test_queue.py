@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from offline.rehearsal.cluster import services
-from offline.rehearsal.cluster.server_specs import Probe
+from slipway.offline.rehearsal.cluster import services
+from slipway.offline.rehearsal.cluster.server_specs import Probe
 from tests.support.rehearsing import SMALL, Running, all_end, pipeline_folder, stack_file
 from tests.support.valkey import PASSWORD, ValkeyServer, valkey_program, valkey_server
 
@@ -81,7 +81,7 @@ class Pipeline:
         pipelines = {"toy": {**section, "services": {"queue": SMALL}}}
         file = stack_file(self.folder / "stack.yaml", pipelines=pipelines)
         arguments = ("--stack", "local", "--config-file", str(file), "--output", str(self.out), *options)
-        return Running("-m", "offline.rehearsal", *arguments, PATH=self.path)
+        return Running("-m", "slipway.offline.rehearsal", *arguments, PATH=self.path)
 
     def rehearse(self, *options: str, code: int = 0, **parameters: Any) -> str:
         return self.start(*options, **parameters).end(code)
@@ -101,7 +101,7 @@ class Pipeline:
             line = " ".join(process.info["cmdline"] or [])
             # The server replaces its command line; it works in the folder of its data.
             here = str(self.out) in line or (process.info["cwd"] or "").startswith(str(self.out))
-            if here and "offline.rehearsal" not in line and all(word in line for word in words):
+            if here and "slipway.offline.rehearsal" not in line and all(word in line for word in words):
                 processes.append(process)
         return processes
 
@@ -199,7 +199,7 @@ def test_the_queues_password_is_in_no_command_line(tmp_path: Path, on_path: bool
         # Pods begin and end meanwhile, and their folders go.
         folders = [Path(folder) for folder, _, names in os.walk(pipeline.out) if "words" in names]
         words.update((folder / "words").read_text() for folder in folders)
-        for worker in pipeline.processes("workloads.runtime.items.worker"):
+        for worker in pipeline.processes("slipway.workloads.runtime.items.worker"):
             with contextlib.suppress(psutil.Error):
                 passwords.add(worker.environ().get("QUEUE_PASSWORD", ""))
         return bool(pipeline.worked_on()) and bool(passwords - {""}) and bool(words) == on_path

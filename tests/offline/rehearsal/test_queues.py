@@ -8,9 +8,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
-from infra.kubernetes.kueue import WorkloadPriorityClass
-from infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
-from offline.rehearsal.state import Phase
+from slipway.infra.kubernetes.kueue import WorkloadPriorityClass
+from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
+from slipway.offline.rehearsal.state import Phase
 from tests.offline.rehearsal.toy import (
     NAMESPACE,
     NODE,

@@ -9,23 +9,23 @@ from pathlib import Path
 import pulumi
 import pytest
 
-from infra.pipelines.results import Column, Picture, Table
-from offline.rehearsal import state as result_integrity
-from offline.rehearsal.output.outcome import Outcome
-from offline.rehearsal.state import Phase, Place, State
+from slipway.infra.pipelines.results import Column, Picture, Table
+from slipway.offline.rehearsal import state as result_integrity
+from slipway.offline.rehearsal.output.outcome import Outcome
+from slipway.offline.rehearsal.state import Phase, Place, State
+from slipway.workloads.runtime import store
+from slipway.workloads.runtime.exits import BAD_INPUT, OK
 from tests.offline.rehearsal.toy import Toys, rehearse
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import phases
-from workloads.runtime import store
-from workloads.runtime.exits import BAD_INPUT, OK
 
 PNG = b"\x89PNG ten digits"
 
 STEP = f"""
 import json, pathlib, sys
 sys.path.insert(0, {str(ROOT)!r})
-from workloads.runtime.exits import run
-from workloads.runtime.store import check, finished, publish, staging
+from slipway.workloads.runtime.exits import run
+from slipway.workloads.runtime.store import check, finished, publish, staging
 step, out, source = sys.argv[1], *map(pathlib.Path, sys.argv[2:])
 def main():
     with open(out.parent / "ran", "a") as log:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from offline.rehearsal.output.outcome import Outcome
+from slipway.offline.rehearsal.output.outcome import Outcome
 from tests.support.rehearsing import SMALL, pipeline_folder, rehearse_file, stack_file
 from tests.support.valkey import valkey_program
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from offline.rehearsal.engine import Engine
+from slipway.offline.rehearsal.engine import Engine
 from tests.support.rehearsing import log, pipeline_folder, rehearse_file, stack_file
 
 pytestmark = pytest.mark.slow

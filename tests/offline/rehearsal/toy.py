@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes import labels as words
-from infra.pipelines.results import RESULTS, Result
-from offline.rehearsal.demo import Demo
-from offline.rehearsal.output.outcome import Outcome
+from slipway.infra.kubernetes import labels as words
+from slipway.infra.pipelines.results import RESULTS, Result
+from slipway.offline.rehearsal.demo import Demo
+from slipway.offline.rehearsal.output.outcome import Outcome
 from tests.support.rehearsing import recording_console, rehearse_file, several_nodes, stack_file
 
 CLUSTER = "local"

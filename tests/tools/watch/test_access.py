@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.api_server import UnreachableError, UnreadableError
+from slipway.infra.api_server import UnreachableError, UnreadableError
+from slipway.tools import pulumi_cli
+from slipway.tools.pulumi_cli import SECRET, unfinished_jobs
+from slipway.tools.watch.observed import AccessError, Clusters, NotCreatedError, explain
+from slipway.tools.watch.plan import Place
 from tests.support.api_server import kubeconfig
-from tools import pulumi_cli
-from tools.pulumi_cli import SECRET, unfinished_jobs
-from tools.watch.observed import AccessError, Clusters, NotCreatedError, explain
-from tools.watch.plan import Place
 
 TEXT = json.dumps(kubeconfig(1))
 EXEC = {

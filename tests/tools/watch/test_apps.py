@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.labels import app_labels
-from infra.kubernetes.waiting import CONTAINER, Waits
-from tools.watch.apps import waiting_apps
-from tools.watch.screen import Changes
-from tools.watch.states import View
+from slipway.infra.kubernetes.labels import app_labels
+from slipway.infra.kubernetes.waiting import CONTAINER, Waits
+from slipway.tools.watch.apps import waiting_apps
+from slipway.tools.watch.screen import Changes
+from slipway.tools.watch.states import View
 
 WAITS = Waits(
     results={"train": "mnist/train/5b1c"},

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from infra.review.stack import Stack
+from slipway.infra.review.stack import Stack
+from slipway.tools.watch import __main__ as watch
+from slipway.tools.watch import logs
+from slipway.tools.watch.plan import Plan, plan_of
 from tests.tools.watch.cluster import TAKEN, Cluster, condition, ended, job, pod, running, serving, stamped
-from tools.watch import __main__ as watch
-from tools.watch import logs
-from tools.watch.plan import Plan, plan_of
 
 ROOT = Path(__file__).parents[3]
 

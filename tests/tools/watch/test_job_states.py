@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from slipway.tools.watch.job_states import Snapshot, pod_of, step_state
+from slipway.tools.watch.observed import Event, Observed, event_of
+from slipway.tools.watch.plan import Expected
+from slipway.tools.watch.states import Phase, StepState
 from tests.tools.watch.cluster import (
     TAKEN,
     before,
@@ -18,10 +22,6 @@ from tests.tools.watch.cluster import (
     unschedulable,
     workload,
 )
-from tools.watch.job_states import Snapshot, pod_of, step_state
-from tools.watch.observed import Event, Observed, event_of
-from tools.watch.plan import Expected
-from tools.watch.states import Phase, StepState
 
 JOB = job("mnist-train-1")
 GANG = job("mnist-train-1", pods=2)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tools.watch.session import describe_waste
-from tools.watch.states import Reading, together
+from slipway.tools.watch.session import describe_waste
+from slipway.tools.watch.states import Reading, together
 
 KERAS_BAR = (
     "\r\x1b[1m 1/60\x1b[0m \x1b[37m━━━━━━━━━━━━━━━━━━━━\x1b[0m \x1b[1m12s\x1b[0m 209ms/step - accuracy: "

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from infra.kubernetes.labels import SERVICE
+from slipway.infra.kubernetes.labels import SERVICE
+from slipway.tools.watch.observed import Clusters
+from slipway.tools.watch.plan import Expected, Place, Plan
+from slipway.tools.watch.screen import Changes, screen, summary
+from slipway.tools.watch.session import Session
+from slipway.tools.watch.states import Phase, StepState, View
 from tests.tools.watch.cluster import (
     NOW,
     Cluster,
@@ -23,11 +28,6 @@ from tests.tools.watch.cluster import (
     stamped,
     unschedulable,
 )
-from tools.watch.observed import Clusters
-from tools.watch.plan import Expected, Place, Plan
-from tools.watch.screen import Changes, screen, summary
-from tools.watch.session import Session
-from tools.watch.states import Phase, StepState, View
 
 
 def step_of(name: str, pool: str, rate: float, *after: str, gpus: int = 0) -> Expected:

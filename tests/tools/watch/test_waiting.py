@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from slipway.tools.watch.job_states import why_suspended, workload_of
+from slipway.tools.watch.observed import event_of
+from slipway.tools.watch.pod_states import Around, explain_scheduling, pod_state, recognise, table
+from slipway.tools.watch.states import Phase, PodState
 from tests.tools.watch.cluster import before, condition, event, job, pod, unschedulable, workload
-from tools.watch.job_states import why_suspended, workload_of
-from tools.watch.observed import event_of
-from tools.watch.pod_states import Around, explain_scheduling, pod_state, recognise, table
-from tools.watch.states import Phase, PodState
 
 JOB = job("mnist-train-1")
 FULL = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.watch.pod_states import (
+from slipway.tools.watch.pod_states import (
     _OTHERWISE,
     files,  # pyright: ignore[reportPrivateUsage]
 )

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
+from slipway.workloads.runtime.exits import BAD_INPUT
+from slipway.workloads.runtime.store import MANIFEST, check, publish
 from tests.workloads.steps import only_error, run
 from workloads.benchmark.chart import _panel
 from workloads.benchmark.resnet50 import REMARK, RESULT, STEP
 from workloads.benchmark.results import Result, collect, newest
-from workloads.runtime.exits import BAD_INPUT
-from workloads.runtime.store import MANIFEST, check, publish
 
 DEFAULTS = {
     "device": "Tesla T4",

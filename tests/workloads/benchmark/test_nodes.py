@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from slipway.workloads.runtime.devices import VARIABLE
 from tests.workloads.processes import Together
 from tests.workloads.steps import run
-from workloads.runtime.devices import VARIABLE
 
 
 @pytest.mark.slow

@@ -11,13 +11,13 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.kubernetes.pod import arguments
-from infra.kubernetes.run import plan
-from infra.pipelines.contract import Nodes
-from infra.pipelines.discovery import DeclaredPipeline, declared_steps
-from infra.placed import Step
-from infra.placement import shipping
-from infra.platform import Pool, Store
+from slipway.infra.kubernetes.pod import arguments
+from slipway.infra.kubernetes.run import plan
+from slipway.infra.pipelines.contract import Nodes
+from slipway.infra.pipelines.discovery import DeclaredPipeline, declared_steps
+from slipway.infra.placed import Step
+from slipway.infra.placement import shipping
+from slipway.infra.platform import Pool, Store
 from tests.support import placing
 from tests.support.placing import Steps
 from tests.support.stand_in import cpu_pool, gpu_pool

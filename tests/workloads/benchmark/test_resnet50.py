@@ -12,12 +12,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from slipway.workloads.runtime.devices import VARIABLE, cpu_alone
+from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, BAD_INPUT, INTERRUPTED, USAGE
+from slipway.workloads.runtime.store import MANIFEST, check
 from tests.workloads.steps import only_error, run, start, without_tensorflow
 from workloads.benchmark.inputs import digest, files
 from workloads.benchmark.resnet50 import REMARK, is_displayed, speed, step_line, step_seconds, total_line
-from workloads.runtime.devices import VARIABLE, cpu_alone
-from workloads.runtime.exits import ACCELERATOR_REFUSED, BAD_INPUT, INTERRUPTED, USAGE
-from workloads.runtime.store import MANIFEST, check
 
 LINE = re.compile(r"(\d+)\timages/sec: ([\d.]+) \+/- [\d.]+ \(jitter = [\d.]+\)\t([\d.]+)")
 T4 = {VARIABLE: "nvidia-tesla-t4:1"}

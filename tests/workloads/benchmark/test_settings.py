@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.accelerators import accelerators
-from infra.settings.loading import load
+from slipway.infra.accelerators import accelerators
+from slipway.infra.settings.loading import load
 from tests.support.refusals import Case, named, problems, the_problem
 from tests.support.stack_values import EXISTING, GCP, GONE, changed
 from workloads.benchmark.pipeline import Benchmark

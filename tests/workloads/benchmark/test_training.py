@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slipway.workloads.runtime.devices import Accelerator, before_import
 from workloads.benchmark.resnet50 import Measured, Work, _parse, _result, _time_steps
-from workloads.runtime.devices import Accelerator, before_import
 
 SIZE = 8
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from slipway.workloads.runtime.exits import BAD_INPUT, INSTALL_FAILED
+from slipway.workloads.runtime.store import MANIFEST, check
+from slipway.workloads.runtime.supplied import SONAMES
 from tests.workloads.steps import ROOT, environment, only_error, run
 from tests.workloads.wheels import offline, pin, write_wheel
-from workloads.runtime.exits import BAD_INPUT, INSTALL_FAILED
-from workloads.runtime.store import MANIFEST, check
-from workloads.runtime.supplied import SONAMES
 
 REQUIREMENTS = ROOT / "workloads" / "cuda" / "requirements.txt"
 COMPILER = shutil.which("cc")
@@ -29,8 +29,8 @@ needs_compiler = pytest.mark.skipif(
 LOAD = """
 import ctypes, sys
 from pathlib import Path
-from workloads.runtime.supplied import SONAMES, preload
-from workloads.runtime.exits import run
+from slipway.workloads.runtime.supplied import SONAMES, preload
+from slipway.workloads.runtime.exits import run
 def main():
     preload(Path(sys.argv[1]))
     print(sum(ctypes.CDLL(soname).answer() for soname in SONAMES))
@@ -138,7 +138,7 @@ def test_packages_that_lack_a_library_are_no_result(tmp_path: Path, cuda: dict[s
 
 STAYS = """
 import ctypes, os, sys
-from workloads.runtime.supplied import SONAMES
+from slipway.workloads.runtime.supplied import SONAMES
 print(sum(ctypes.CDLL(soname).answer() for soname in SONAMES), os.getcwd(), sys.argv[1:])
 """
 
@@ -150,7 +150,17 @@ def test_an_app_finds_them_by_name_and_starts_in_its_code(tmp_path: Path, cuda: 
     code.mkdir()
     (code / "stays.py").write_text(STAYS)
     run("cuda.install", "--requirements", tmp_path / "requirements.txt", "--output", output, **cuda)
-    started = ["-m", "workloads.runtime.supplied", "--libraries", output, "--into", into, "--code", code, "--"]
+    started = [
+        "-m",
+        "slipway.workloads.runtime.supplied",
+        "--libraries",
+        output,
+        "--into",
+        into,
+        "--code",
+        code,
+        "--",
+    ]
     for _ in range(2):
         # A container that starts anew finds what the one before it left.
         done = subprocess.run(

@@ -5,12 +5,12 @@ from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any
 
-from infra.kubernetes.pod import arguments
-from infra.kubernetes.run import plan
-from infra.pipelines.images import GPU_IMAGE, TAGS
-from infra.placed import ACCELERATOR_GATE, Step
+from slipway.infra.kubernetes.pod import arguments
+from slipway.infra.kubernetes.run import plan
+from slipway.infra.pipelines.images import GPU_IMAGE, TAGS
+from slipway.infra.placed import ACCELERATOR_GATE, Step
+from slipway.workloads.cuda.supplement import SUPPLEMENT
 from tests.support.placing import Steps, inspect
-from workloads.cuda.supplement import SUPPLEMENT
 from workloads.mnist.pipeline import Mnist
 
 ROOT = Path(__file__).parents[3]
@@ -40,7 +40,7 @@ def test_gpu_steps_and_their_gate_load_what_a_cpu_node_fetched_once() -> None:
         assert plan(fetch, ROOT).job_name == plan(predict.inputs[SUPPLEMENT.name], ROOT).job_name
         assert (fetch.pool.name, fetch.resources.gpus, fetch.image) == ("cpu", 0, GPU_IMAGE)
         # Their pins decide who runs again.
-        assert "workloads/cuda/requirements.txt" in plan(fetch, ROOT).bundle.contents
+        assert "slipway/workloads/cuda/requirements.txt" in plan(fetch, ROOT).bundle.contents
         assert {*plan(train, ROOT).inputs} == {"prepare", SUPPLEMENT.name}
 
     steps("gpu", None, look)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from infra.pipelines.contract import StepDeclaration
-from infra.pipelines.discovery import declared_steps, pipeline
-from infra.settings.loading import load
+from slipway.infra.pipelines.contract import StepDeclaration
+from slipway.infra.pipelines.discovery import declared_steps, pipeline
+from slipway.infra.settings.loading import load
 from tests.support.stack_values import GCP, changed
 
 STEPS = {name: {"pool": "cpu"} for name in ("prepare", "days", "evaluate")}

@@ -15,12 +15,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from offline.rehearsal.machine.processes import free_ports
+from slipway.offline.rehearsal.machine.processes import free_ports
+from slipway.workloads.gates import nccl
+from slipway.workloads.gates.allreduce import _parse, bus_bandwidth, elements_for, find_plugin, hints, shortfall
+from slipway.workloads.runtime.devices import VARIABLE
+from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, INTERRUPTED, StepError
 from tests.workloads.steps import ROOT, environment, only_error, run, start
-from workloads.gates import nccl
-from workloads.gates.allreduce import _parse, bus_bandwidth, elements_for, find_plugin, hints, shortfall
-from workloads.runtime.devices import VARIABLE
-from workloads.runtime.exits import ACCELERATOR_REFUSED, INTERRUPTED, StepError
 
 EFA = ("--network", "EFA", "--resource", "vpc.amazonaws.com/efa", "--bandwidth", "400")
 
@@ -28,9 +28,9 @@ EFA = ("--network", "EFA", "--resource", "vpc.amazonaws.com/efa", "--bandwidth",
 def gate(*arguments: str, virtual: str = "nvidia-tesla-t4:2") -> list[tuple[int, str]]:
     """Exit code and output of the gate's two pods, each with its launcher, as their Job runs them."""
     meeting, *ports = free_ports(3)
-    launcher = [sys.executable, "-m", "workloads.runtime.nodes.launcher", "--meet", f"127.0.0.1:{meeting}"]
+    launcher = [sys.executable, "-m", "slipway.workloads.runtime.nodes.launcher", "--meet", f"127.0.0.1:{meeting}"]
     nodes = [word for port in ports for word in ("--node", f"127.0.0.1:{port}")]
-    program = [sys.executable, "-m", "workloads.gates.allreduce", *arguments]
+    program = [sys.executable, "-m", "slipway.workloads.gates.allreduce", *arguments]
     pods = [
         subprocess.Popen(
             [*launcher, *nodes, "--wait", "120", "--gpus", "2", "--", *program],

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from slipway.workloads.gates import devices
+from slipway.workloads.gates.devices import Pool, missing
+from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, OK, USAGE, StepError
 from tests.workloads.json_server import Server, serving
 from tests.workloads.steps import only_error, run, start
-from workloads.gates import devices
-from workloads.gates.devices import Pool, missing
-from workloads.runtime.exits import ACCELERATOR_REFUSED, OK, USAGE, StepError
 
 GPU = "nvidia.com/gpu"
 POOL = Pool("train", 1, 0, {"pool": "train"})

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from workloads.gates import driver
-from workloads.runtime.devices import VARIABLE
-from workloads.runtime.exits import ACCELERATOR_REFUSED, StepError
+from slipway.workloads.gates import driver
+from slipway.workloads.runtime.devices import VARIABLE
+from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, StepError
 
 NO_DEVICE = 100
 """CUDA_ERROR_NO_DEVICE (docs.nvidia.com/cuda/cuda-driver-api, November 2026)."""

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from slipway.workloads.gates.accelerator import _add, driver_version, same_model
+from slipway.workloads.gates.store import probe
+from slipway.workloads.runtime.devices import VARIABLE, Accelerator, before_import, virtual_request
+from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, STORE_TROUBLE, USAGE, StepError
 from tests.workloads.steps import ROOT, environment, only_error, run, start
-from workloads.gates.accelerator import _add, driver_version, same_model
-from workloads.gates.store import probe
-from workloads.runtime.devices import VARIABLE, Accelerator, before_import, virtual_request
-from workloads.runtime.exits import ACCELERATOR_REFUSED, STORE_TROUBLE, USAGE, StepError
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_the_store_gate_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_the_store_gate_imports_no_tensorflow() -> None:
-    code = "import sys, workloads.gates.store; print({'tensorflow', 'numpy', 'keras'} & set(sys.modules))"
+    code = "import sys, slipway.workloads.gates.store; print({'tensorflow', 'numpy', 'keras'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout == "set()\n"
 
@@ -241,7 +241,7 @@ def test_the_store_gate_says_read_only(tmp_path: Path) -> None:
     mount = f"mount -t tmpfs -o ro tmpfs {tmp_path}"
     if subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True, check=False).returncode:
         pytest.skip("this machine lets nobody mount a small file system in a namespace of its own")
-    gate = f"{sys.executable} -m workloads.gates.store --store {tmp_path} --prefix mnist --timeout 0.1"
+    gate = f"{sys.executable} -m slipway.workloads.gates.store --store {tmp_path} --prefix mnist --timeout 0.1"
 
     result = subprocess.run(
         ["unshare", "-rm", "sh", "-c", f"{mount} && exec {gate}"],

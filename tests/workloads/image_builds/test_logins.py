@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from infra import container_registry
-from infra.container_registry import LoginError, login_of
-from workloads.image_builds import prepare
-from workloads.image_builds.aws import login as aws
-from workloads.image_builds.gcp import login as gcp
-from workloads.runtime.exits import BAD_INPUT, StepError
+from slipway.infra import container_registry
+from slipway.infra.container_registry import LoginError, login_of
+from slipway.workloads.image_builds import prepare
+from slipway.workloads.image_builds.aws import login as aws
+from slipway.workloads.image_builds.gcp import login as gcp
+from slipway.workloads.runtime.exits import BAD_INPUT, StepError
 
 DIGEST = "sha256:" + "2" * 64
 

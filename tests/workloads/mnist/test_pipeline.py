@@ -12,14 +12,14 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.kubernetes.pod import arguments
-from infra.kubernetes.run import plan
-from infra.kubernetes.shipped_sizes import LIMIT
-from infra.pipelines.contract import Nodes, Section
-from infra.pipelines.discovery import DeclaredPipeline
-from infra.placement import shipping
-from infra.platform import Resources, Store
-from infra.schema.problems import Problem
+from slipway.infra.kubernetes.pod import arguments
+from slipway.infra.kubernetes.run import plan
+from slipway.infra.kubernetes.shipped_sizes import LIMIT
+from slipway.infra.pipelines.contract import Nodes, Section
+from slipway.infra.pipelines.discovery import DeclaredPipeline
+from slipway.infra.placement import shipping
+from slipway.infra.platform import Resources, Store
+from slipway.infra.schema.problems import Problem
 from tests.support import placing
 from tests.support.placing import Steps
 from tests.support.recording import Recording
@@ -292,7 +292,7 @@ def test_every_step_that_is_too_big_is_a_problem(tmp_path: Path) -> None:
         path = tmp_path / f"workloads/mnist/{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("#" * (LIMIT + 1), encoding="utf-8")
-    for name in ("workloads/runtime/steps/packages.py", "workloads/mnist/requirements.txt"):
+    for name in ("slipway/workloads/runtime/steps/packages.py", "workloads/mnist/requirements.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("", encoding="utf-8")
     entries = problems(settings(), tmp_path)

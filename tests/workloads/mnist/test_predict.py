@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from slipway.workloads.runtime.exits import BAD_INPUT
+from slipway.workloads.runtime.store import MANIFEST, whole
 from tests.workloads.steps import only_error, run
 from workloads.mnist.images import find_images
 from workloads.mnist.predict import Tile, draw_sheet
-from workloads.runtime.exits import BAD_INPUT
-from workloads.runtime.store import MANIFEST, whole
 
 # A model has to be trained first, which takes longer than all of these.
 pytestmark = pytest.mark.slow

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 
+from slipway.workloads.runtime.exits import BAD_INPUT, NO_NETWORK, StepError
+from slipway.workloads.runtime.store import MANIFEST, check
 from tests.workloads.steps import MNIST_FILES, only_error, run
 from workloads.mnist.batches import load
 from workloads.mnist.prepare import IdxError, decode_idx, read_idx
-from workloads.runtime.exits import BAD_INPUT, NO_NETWORK, StepError
-from workloads.runtime.store import MANIFEST, check
 
 
 def encode_idx(array: np.ndarray) -> bytes:

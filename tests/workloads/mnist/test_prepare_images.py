@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
+from slipway.workloads.runtime.exits import BAD_INPUT, StepError
+from slipway.workloads.runtime.store import check
 from tests.workloads.steps import only_error, run
 from workloads.mnist.batches import load
 from workloads.mnist.prepare_images import Image, divide, find_labelled, read_all
-from workloads.runtime.exits import BAD_INPUT, StepError
-from workloads.runtime.store import check
 
 
 def scans(count: int) -> list[tuple[Pillow.Image, int]]:

@@ -11,6 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slipway.workloads.runtime.devices import VARIABLE
+from slipway.workloads.runtime.exits import BAD_INPUT, INTERRUPTED, MODEL_REFUSED, STORE_TROUBLE, USAGE
+from slipway.workloads.runtime.store import MANIFEST, TEMPORARY_SUFFIX, check, whole
 from tests.support.loaded import Loaded
 from tests.workloads.steps import (
     MNIST_FILES,
@@ -24,9 +27,6 @@ from tests.workloads.steps import (
     without_tensorflow,
 )
 from workloads.mnist.training import learning_rate, parse_learning_rates
-from workloads.runtime.devices import VARIABLE
-from workloads.runtime.exits import BAD_INPUT, INTERRUPTED, MODEL_REFUSED, STORE_TROUBLE, USAGE
-from workloads.runtime.store import MANIFEST, TEMPORARY_SUFFIX, check, whole
 
 EPOCH = re.compile(
     r"Epoch (\d+)/(\d+) - loss [\d.]+ - accuracy [\d.]+ - validation accuracy [\d.]+ - "
@@ -360,8 +360,8 @@ def test_replicas_train_together_and_the_saved_model_is_what_was_measured(data: 
 
 @pytest.mark.slow
 def test_too_few_images_for_the_replicas_are_refused(tmp_path: Path) -> None:
+    from slipway.workloads.runtime.store import publish
     from workloads.mnist.batches import save
-    from workloads.runtime.store import publish
 
     (tmp_path / "staged").mkdir()
     few = np.zeros((3, 28, 28), np.uint8), np.zeros(3, np.uint8)

@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 from benchmarks.stand_in_job import StandInJob
+from slipway.workloads.runtime.devices import VARIABLE as VIRTUAL
+from slipway.workloads.runtime.exits import INTERRUPTED, MODEL_REFUSED, USAGE, StepError
+from slipway.workloads.runtime.nodes import collectives
+from slipway.workloads.runtime.store import MANIFEST, whole
 from tests.workloads.processes import Together, addresses
 from tests.workloads.steps import only_error, run
-from workloads.runtime.devices import VARIABLE as VIRTUAL
-from workloads.runtime.exits import INTERRUPTED, MODEL_REFUSED, USAGE, StepError
-from workloads.runtime.nodes import collectives
-from workloads.runtime.store import MANIFEST, whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -229,7 +229,7 @@ def test_nobody_waits_for_ever(rank: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_who_comes_and_goes_or_says_something_else_is_not_one_of_them() -> None:
     among = addresses(3)
-    code = "import sys; from workloads.runtime.nodes.collectives import Group, meet; meet(Group(tuple(sys.argv[2:]), int(sys.argv[1])), 60)"  # noqa: E501
+    code = "import sys; from slipway.workloads.runtime.nodes.collectives import Group, meet; meet(Group(tuple(sys.argv[2:]), int(sys.argv[1])), 60)"  # noqa: E501
     first, third = (
         subprocess.Popen([sys.executable, "-c", code, str(rank), *among], stderr=subprocess.PIPE)
         for rank in (0, 2)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads.runtime.items.attempts import copy_file
+from slipway.workloads.runtime.items.attempts import copy_file
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * (3 << 20)])

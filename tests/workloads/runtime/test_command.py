@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.pipelines.scripts import command_of
+from slipway.infra.pipelines.scripts import command_of
+from slipway.workloads.runtime.exits import BAD_INPUT, INTERRUPTED, USAGE
+from slipway.workloads.runtime.masking import Masker
+from slipway.workloads.runtime.steps import outputs
+from slipway.workloads.runtime.steps.outputs import NO_RESULT, NoResultError
+from slipway.workloads.runtime.store import check, publish, staging
 from tests.workloads.steps import ROOT, command, environment, errors, only_error, run, start
-from workloads.runtime.exits import BAD_INPUT, INTERRUPTED, USAGE
-from workloads.runtime.masking import Masker
-from workloads.runtime.steps import outputs
-from workloads.runtime.steps.outputs import NO_RESULT, NoResultError
-from workloads.runtime.store import check, publish, staging
 
 TRAIN = """
 import json, sys
@@ -115,7 +115,7 @@ def test_a_result_is_the_same_work_where_the_store_is_mounted_elsewhere(tmp_path
 def test_only_whole_paths_are_taken_for_directories(tmp_path: Path) -> None:
     words = ("--layout=out", "out/model", "layout", "outer", "x=out:out")
     subprocess.run(
-        [sys.executable, "-m", "workloads.runtime.steps.command", "--output", "out", "--", "true", *words],
+        [sys.executable, "-m", "slipway.workloads.runtime.steps.command", "--output", "out", "--", "true", *words],
         cwd=tmp_path,
         env=environment(PYTHONPATH=str(ROOT)),
         check=True,
@@ -538,15 +538,16 @@ def test_the_runtime_is_python_3_9_and_needs_nothing_else() -> None:
     assert files
 
     for path in files:
-        known = {*sys.stdlib_module_names, "workloads", *others.get(path.name, set())}
+        known = {*sys.stdlib_module_names, *others.get(path.name, set())}
         for node in ast.walk(ast.parse(path.read_text(), str(path), feature_version=(3, 9))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
-            assert {name.partition(".")[0] for name in names} <= known, path
+            others_of_package = [name for name in names if not name.startswith("slipway.workloads.runtime")]
+            assert {name.partition(".")[0] for name in others_of_package} <= known, path
 
 
 def test_it_runs_with_nothing_but_the_standard_library(tmp_path: Path) -> None:
-    module = ["-S", "-m", "workloads.runtime.steps.command"]
+    module = ["-S", "-m", "slipway.workloads.runtime.steps.command"]
     command_line = [sys.executable, *module, "--output", str(tmp_path / "out")]
     result = subprocess.run(
         [*command_line, "--", "true"], cwd=ROOT, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True,

@@ -13,11 +13,11 @@ from pathlib import Path
 import pip
 import pytest
 
+from slipway.workloads.runtime.exits import BAD_INPUT, INSTALL_FAILED
+from slipway.workloads.runtime.store import NotWholeError, check, publish, staging
+from slipway.workloads.runtime.supplied import unpack_packages
 from tests.workloads.steps import ROOT, only_error, run
 from tests.workloads.wheels import offline, pin, write_wheel
-from workloads.runtime.exits import BAD_INPUT, INSTALL_FAILED
-from workloads.runtime.store import NotWholeError, check, publish, staging
-from workloads.runtime.supplied import unpack_packages
 
 SCRIPT = b"[console_scripts]\nprobe = slipway_probe:main\n"
 MODULE = b"import slipway_data\ndef main(): print('probed', slipway_data.__file__)\n"
@@ -94,7 +94,7 @@ def bare_image(tmp_path: Path, wheels: Path, *, with_pip: bool) -> subprocess.Co
     if with_pip:
         (site / "pip").symlink_to(Path(pip.__file__).parent)
     return subprocess.run(
-        [sys.executable, "-S", "-m", "workloads.runtime.steps.environment", "--requirements",
+        [sys.executable, "-S", "-m", "slipway.workloads.runtime.steps.environment", "--requirements",
          wheels / "requirements.txt", "--output", tmp_path / "packages"],
         cwd=ROOT,
         env={"PYTHONPATH": str(site), "PATH": os.environ["PATH"], **offline(wheels)},

@@ -10,13 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from slipway.workloads.runtime.exits import (
+    INTERRUPTED,
+    INTERRUPTED_BY_KEYBOARD,
+    STORE_TROUBLE,
+    UNEXPECTED,
+    StepError,
+)
 from tests.workloads.steps import ROOT, environment
-from workloads.runtime.exits import INTERRUPTED, INTERRUPTED_BY_KEYBOARD, STORE_TROUBLE, UNEXPECTED, StepError
 
 # The main thread is inside one long C call, as it is inside TensorFlow: no Python handler would run.
 BUSY = """
 import hashlib
-from workloads.runtime.exits import run, stop_on_sigterm
+from slipway.workloads.runtime.exits import run, stop_on_sigterm
 def main():
     stop_on_sigterm("come back later")
     print("ready", flush=True)
@@ -73,7 +79,7 @@ def test_sigterm_stops_process_one_of_a_container() -> None:
 
 CTRL_C = """
 import signal, time
-from workloads.runtime.exits import run
+from slipway.workloads.runtime.exits import run
 signal.signal(signal.SIGINT, signal.default_int_handler)
 run(lambda: print("ready", flush=True) or time.sleep(60))
 """
@@ -94,7 +100,7 @@ def test_ctrl_c_is_one_line() -> None:
 
 
 def test_an_error_that_nothing_foresaw_ends_in_a_line_with_its_exit_code() -> None:
-    code = "from workloads.runtime.exits import run\nrun(lambda: {}['gone'])"
+    code = "from slipway.workloads.runtime.exits import run\nrun(lambda: {}['gone'])"
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == UNEXPECTED
     assert "Traceback" in ended.stderr
@@ -109,7 +115,7 @@ def test_a_step_error_carries_its_exit_code() -> None:
 @pytest.mark.parametrize(("code", "left"), [(0, True), (4, False)])
 def test_a_step_leaves_its_record_once_it_has_ended_well(code: int, left: bool, tmp_path: Path) -> None:
     record = tmp_path / ".runs" / "digits" / "train" / "abc" / "2"
-    step = f"from workloads.runtime.exits import run; run(lambda: {code})"
+    step = f"from slipway.workloads.runtime.exits import run; run(lambda: {code})"
     command = [sys.executable, "-c", step]
     done = subprocess.run(command, check=False, cwd=ROOT, env={**environment(), "SLIPWAY_RECORD": str(record)})
     assert done.returncode == code
@@ -118,7 +124,7 @@ def test_a_step_leaves_its_record_once_it_has_ended_well(code: int, left: bool, 
 
 def test_a_record_that_cannot_be_written_is_trouble_with_the_store(tmp_path: Path) -> None:
     (tmp_path / ".runs").write_text("in the way")
-    command = [sys.executable, "-c", "from workloads.runtime.exits import run; run(lambda: 0)"]
+    command = [sys.executable, "-c", "from slipway.workloads.runtime.exits import run; run(lambda: 0)"]
     given = {**environment(), "SLIPWAY_RECORD": str(tmp_path / ".runs" / "1")}
     done = subprocess.run(command, check=False, cwd=ROOT, env=given, capture_output=True, text=True)
     assert done.returncode == STORE_TROUBLE
@@ -128,7 +134,7 @@ def test_a_record_that_cannot_be_written_is_trouble_with_the_store(tmp_path: Pat
 
 LEAVING = """
 import atexit, sys
-from workloads.runtime.exits import run
+from slipway.workloads.runtime.exits import run
 atexit.register(print, "tidied up")
 def main():
     print("all", end="")

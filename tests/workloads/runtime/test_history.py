@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from slipway.workloads.runtime import history
 from tests.support.stores import add_result
-from workloads.runtime import history
 
 NUMBERS = [{"kind": "number", "name": "loss", "path": "metrics.json", "select": "/loss"}]
 

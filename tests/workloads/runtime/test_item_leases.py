@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
+from slipway.workloads.runtime.items.assignment import Recorder
+from slipway.workloads.runtime.items.queue import Claimed, ItemQueue, Rules
 from tests.support.valkey import ValkeyServer
-from workloads.runtime.items.assignment import Recorder
-from workloads.runtime.items.queue import Claimed, ItemQueue, Rules
 
 
 def queue(server: ValkeyServer) -> ItemQueue:

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.valkey import PASSWORD, ValkeyServer
-from workloads.runtime.exits import USAGE, StepError
-from workloads.runtime.items.queue import (
+from slipway.workloads.runtime.exits import USAGE, StepError
+from slipway.workloads.runtime.items.queue import (
     QUEUE_TROUBLE,
     Claimed,
     ItemQueue,
@@ -18,6 +17,7 @@ from workloads.runtime.items.queue import (
     Rules,
     Unreachable,
 )
+from tests.support.valkey import PASSWORD, ValkeyServer
 
 DAYS = ["2018-04-01", "2018-04-02", "2018-04-03"]
 

@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 
 from benchmarks.stand_in_job import ROOT, StandInJob
-from workloads.runtime.exits import BAD_INPUT, INTERRUPTED
-from workloads.runtime.items.item_worker import ItemRunner
-from workloads.runtime.nodes.group import KILLED_AGAIN, NEIGHBOUR_FAILED, NODES_MISSING, SILENCE
-from workloads.runtime.nodes.pod import Ending, NodeRunner
-from workloads.runtime.steps.outputs import NO_RESULT
-from workloads.runtime.steps.program import Program, Runner
-from workloads.runtime.store import check, publish, staging
+from slipway.workloads.runtime.exits import BAD_INPUT, INTERRUPTED
+from slipway.workloads.runtime.items.item_worker import ItemRunner
+from slipway.workloads.runtime.nodes.group import KILLED_AGAIN, NEIGHBOUR_FAILED, NODES_MISSING, SILENCE
+from slipway.workloads.runtime.nodes.pod import Ending, NodeRunner
+from slipway.workloads.runtime.steps.outputs import NO_RESULT
+from slipway.workloads.runtime.steps.program import Program, Runner
+from slipway.workloads.runtime.store import check, publish, staging
 
 Jobs = Callable[..., StandInJob]
 
@@ -618,7 +618,7 @@ def test_wrong_flags_are_refused_by_name(tmp_path: Path) -> None:
     base = [
         sys.executable,
         "-m",
-        "workloads.runtime.nodes.launcher",
+        "slipway.workloads.runtime.nodes.launcher",
         "--meet",
         "a:1",
         "--node",

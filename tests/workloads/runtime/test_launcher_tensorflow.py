@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.stand_in_job import ROOT, StandInJob
-from workloads.runtime.nodes.group import NEIGHBOUR_FAILED
-from workloads.runtime.store import check
+from slipway.workloads.runtime.nodes.group import NEIGHBOUR_FAILED
+from slipway.workloads.runtime.store import check
 
 PROGRAM = ROOT / "benchmarks" / "node_kill_tensorflow.py"
 STEPS = 8

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from offline.rehearsal.machine.processes import free_ports
+from slipway.offline.rehearsal.machine.processes import free_ports
+from slipway.workloads.runtime.usage.figures import MOST_POINTS, Course, Gpu, Usage
+from slipway.workloads.runtime.usage.measure import METRICS, serve, text
 from tests.support.checkout import ROOT
-from workloads.runtime.usage.figures import MOST_POINTS, Course, Gpu, Usage
-from workloads.runtime.usage.measure import METRICS, serve, text
 
 NVML = r"""
 #include <string.h>
@@ -61,7 +61,7 @@ def command(file: Path, *words: str, options: tuple[str, ...] = ()) -> list[str]
     command_line = [
         sys.executable,
         "-m",
-        "workloads.runtime.usage.measure",
+        "slipway.workloads.runtime.usage.measure",
         "--step",
         "mnist.train",
         "--file",

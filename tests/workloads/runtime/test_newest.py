@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from slipway.workloads.runtime.apps import newest
+from slipway.workloads.runtime.exits import BAD_INPUT, StepError
+from slipway.workloads.runtime.store import NotWholeError, publish
 from tests.support.checkout import ROOT
-from workloads.runtime.apps import newest
-from workloads.runtime.exits import BAD_INPUT, StepError
-from workloads.runtime.store import NotWholeError, publish
 
 DIGEST = "0123456789"
 
@@ -115,7 +115,7 @@ class App:
     """A program that follows, as a container starts it."""
 
     def __init__(self, store: Path, into: Path, *flags: str, run: str = "newest") -> None:
-        setup = "import workloads.runtime.apps.inputs as it; it.PAUSE = 0.1; it.run(it.main)"
+        setup = "import slipway.workloads.runtime.apps.inputs as it; it.PAUSE = 0.1; it.run(it.main)"
         command = [sys.executable, "-c", setup, "--into", str(into), "--run", run, *flags]
         command += ["--follow", str(store / "churn/newest/runs.json"), "--input", "train=train"]
         command += ["--", sys.executable, "-c", PROGRAM, str(into / "train")]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from workloads.runtime.nodes.group import (
+from slipway.workloads.runtime.nodes.group import (
     KILLED_AGAIN,
     MOST_KILLS,
     MOST_KILLS_OF_ALL,
@@ -16,7 +16,7 @@ from workloads.runtime.nodes.group import (
     Group,
     Memory,
 )
-from workloads.runtime.nodes.work import parse_roles, variables
+from slipway.workloads.runtime.nodes.work import parse_roles, variables
 
 NODES = [Address(f"train-{rank}.train", 2222) for rank in range(3)]
 MEET = Address("train-0.train", 2221)

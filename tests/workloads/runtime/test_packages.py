@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from slipway.workloads.runtime.exits import BAD_INPUT, INSTALL_FAILED
 from tests.workloads.steps import ROOT, only_error, run
 from tests.workloads.wheels import write_wheel
-from workloads.runtime.exits import BAD_INPUT, INSTALL_FAILED
 
 REQUIREMENTS = ROOT / "workloads" / "mnist" / "requirements.txt"
 
@@ -187,7 +187,10 @@ def test_the_real_list_installs_from_the_index(tmp_path: Path) -> None:
     import sys
 
     target = tmp_path / "target"
-    code = "import sys, pathlib as p, workloads.runtime.steps.packages as w; w.install(*map(p.Path, sys.argv[1:]))"
+    code = (
+        "import sys, pathlib as p, slipway.workloads.runtime.steps.packages as w; "
+        "w.install(*map(p.Path, sys.argv[1:]))"
+    )
     result = subprocess.run(
         [sys.executable, "-c", code, str(REQUIREMENTS), str(target)],
         cwd=ROOT,

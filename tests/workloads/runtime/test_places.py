@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from slipway.workloads.runtime.exits import BAD_INPUT, StepError
+from slipway.workloads.runtime.steps import folders, starting
 from tests.support.tree import write_tree
-from workloads.runtime.exits import BAD_INPUT, StepError
-from workloads.runtime.steps import folders, starting
 
 SHOW = "import json, os, sys; print(json.dumps([sys.argv, os.getcwd(), os.listdir('.')]))\n"
 CODE = {

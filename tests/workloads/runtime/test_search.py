@@ -16,13 +16,13 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
+from slipway.workloads.runtime.exits import USAGE
+from slipway.workloads.runtime.items.item_worker import ITEMS_FAILED
+from slipway.workloads.runtime.search.study import Plan, Trial, suggest
+from slipway.workloads.runtime.store import check
 from tests.support.valkey import PASSWORD, ValkeyServer
 from tests.workloads.runtime.workers import ended
 from tests.workloads.steps import only_error, start
-from workloads.runtime.exits import USAGE
-from workloads.runtime.items.item_worker import ITEMS_FAILED
-from workloads.runtime.search.study import Plan, Trial, suggest
-from workloads.runtime.store import check
 
 PROGRAM = """
 import json, math, os, pathlib, sys, time

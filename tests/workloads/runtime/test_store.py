@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.workloads.steps import ROOT, environment, errors
-from workloads.runtime import store
-from workloads.runtime.exits import BAD_INPUT, STORE_TROUBLE
-from workloads.runtime.store import (
+from slipway.workloads.runtime import store
+from slipway.workloads.runtime.exits import BAD_INPUT, STORE_TROUBLE
+from slipway.workloads.runtime.store import (
     MANIFEST,
     TEMPORARY_SUFFIX,
     Manifest,
@@ -27,6 +26,7 @@ from workloads.runtime.store import (
     publish,
     whole,
 )
+from tests.workloads.steps import ROOT, environment, errors
 
 NAMES = st.lists(
     st.text("abcdefgh0123456789._-é ", min_size=1, max_size=12).filter(lambda part: part not in {".", ".."}),
@@ -242,7 +242,7 @@ def test_a_publisher_that_never_succeeds_says_so(tmp_path: Path, monkeypatch: py
 PUBLISHER = """
 import sys
 from pathlib import Path
-from workloads.runtime.store import publish
+from slipway.workloads.runtime.store import publish
 me, out = sys.argv[1], Path(sys.argv[2])
 staged = Path(sys.argv[3]) / me
 for number in range(20):
@@ -338,8 +338,8 @@ def test_a_file_that_this_machine_closes_is_told_without_a_cloud(
 FILL = """
 import sys
 from pathlib import Path
-from workloads.runtime.exits import run
-from workloads.runtime.store import publish, staging
+from slipway.workloads.runtime.exits import run
+from slipway.workloads.runtime.store import publish, staging
 def main():
     with staging() as staged:
         (staged / "big").write_bytes(b"x" * 300_000)

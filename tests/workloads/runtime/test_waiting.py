@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from workloads.runtime.apps import newest, waiting
-from workloads.runtime.apps.newest import GoodRun
-from workloads.runtime.store import publish, staging
+from slipway.workloads.runtime.apps import newest, waiting
+from slipway.workloads.runtime.apps.newest import GoodRun
+from slipway.workloads.runtime.store import publish, staging
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from slipway.workloads.runtime.exits import BAD_INPUT, INTERRUPTED, INTERRUPTED_BY_KEYBOARD, USAGE
+from slipway.workloads.runtime.items.item_worker import ITEMS_FAILED
+from slipway.workloads.runtime.steps.outputs import NO_RESULT
+from slipway.workloads.runtime.store import check
 from tests.workloads.runtime.workers import Step, alive, ended, wait_until
 from tests.workloads.steps import only_error
-from workloads.runtime.exits import BAD_INPUT, INTERRUPTED, INTERRUPTED_BY_KEYBOARD, USAGE
-from workloads.runtime.items.item_worker import ITEMS_FAILED
-from workloads.runtime.steps.outputs import NO_RESULT
-from workloads.runtime.store import check
 
 DAYS = {"day-1": "ok", "day-2": "ok", "day-3": "ok"}
 ORDERED = (sys.executable, "-S", "program.py", "{item}", "{output}", "{previous}")

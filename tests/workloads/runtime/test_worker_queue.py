@@ -9,13 +9,13 @@ import time
 
 import pytest
 
+from slipway.workloads.runtime.exits import INTERRUPTED
+from slipway.workloads.runtime.items.item_worker import ITEMS_FAILED
+from slipway.workloads.runtime.items.queue import QUEUE_TROUBLE
+from slipway.workloads.runtime.store import check
 from tests.support.valkey import PASSWORD
 from tests.workloads.runtime.workers import Step, alive, ended, wait_until
 from tests.workloads.steps import only_error
-from workloads.runtime.exits import INTERRUPTED
-from workloads.runtime.items.item_worker import ITEMS_FAILED
-from workloads.runtime.items.queue import QUEUE_TROUBLE
-from workloads.runtime.store import check
 
 DAYS = {f"day-{number}": "ok" for number in range(1, 7)}
 ORDERED = (sys.executable, "-S", "program.py", "{item}", "{output}", "{previous}")

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from slipway.workloads.runtime.store import publish, staging
 from tests.support.valkey import PASSWORD, ValkeyServer
 from tests.workloads.steps import start
-from workloads.runtime.store import publish, staging
 
 PROGRAM = """
 import json, os, pathlib, sys, time

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from workloads.apps.mlflow.api import Mlflow
-from workloads.apps.mlflow.database import Database
-from workloads.apps.mlflow.logged import PARENT, LoggedRun, logged
-from workloads.apps.mlflow.records import Record, made_from, nested_record, record
-from workloads.runtime import history
-from workloads.runtime.store import store_errors
+from slipway.workloads.apps.mlflow.api import Mlflow
+from slipway.workloads.apps.mlflow.database import Database
+from slipway.workloads.apps.mlflow.logged import PARENT, LoggedRun, logged
+from slipway.workloads.apps.mlflow.records import Record, made_from, nested_record, record
+from slipway.workloads.runtime import history
+from slipway.workloads.runtime.store import store_errors
 
 RESULT, RECORDED = "slipway.result", "slipway.recorded"
 """Tags of a run: the result that it stands for, and, written last, the fingerprint of what was recorded of it."""

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import yaml
 
-from workloads.runtime.store import Manifest, read_file, store_errors
+from slipway.workloads.runtime.store import Manifest, read_file, store_errors
 
 FOLDER = "mlruns"
 """Where the runs are in a result: MLflow's own name for it."""

@@ -16,13 +16,13 @@ from pathlib import Path
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from workloads.apps.mlflow.database import Database
-from workloads.apps.mlflow.schema import CURRENT, EMPTY, FOREIGN, OLDER
-from workloads.runtime.exits import BAD_INPUT, STORE_TROUBLE, StepError
+from slipway.workloads.apps.mlflow.database import Database
+from slipway.workloads.apps.mlflow.schema import CURRENT, EMPTY, FOREIGN, OLDER
+from slipway.workloads.runtime.exits import BAD_INPUT, STORE_TROUBLE, StepError
 
 ADDRESS = "postgresql+psycopg://"
 
-SCHEMA = "workloads.apps.mlflow.schema"
+SCHEMA = "slipway.workloads.apps.mlflow.schema"
 
 
 class HeldError(Exception):

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
-from workloads.apps.mlflow.logged import NOTHING, LoggedRun
-from workloads.runtime.history import Result
-from workloads.runtime.json_values import AbsentError, value_at
+from slipway.workloads.apps.mlflow.logged import NOTHING, LoggedRun
+from slipway.workloads.runtime.history import Result
+from slipway.workloads.runtime.json_values import AbsentError, value_at
 
 FORMAT = 1
 """Part of each fingerprint. Raise it when something else is recorded of results: all are then recorded anew."""

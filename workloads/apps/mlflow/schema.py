@@ -1,6 +1,6 @@
 """Say in one word of which MLflow a database is, without changing it.
 
-Run as `python -m workloads.apps.mlflow.schema ADDRESS`, in a process of its own: the list of migrations imports
+Run as `python -m slipway.workloads.apps.mlflow.schema ADDRESS`, in a process of its own: the list of migrations imports
 all of MLflow.
 """
 

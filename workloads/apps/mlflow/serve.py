@@ -1,6 +1,6 @@
 """Run MLflow's own server, and record the results in the store in it.
 
-Run as `python -m workloads.apps.mlflow.serve --pipeline STORE/mnist --data DIR --host 0.0.0.0 --port 5000`, with
+Run as `python -m slipway.workloads.apps.mlflow.serve --pipeline STORE/mnist --data DIR --host 0.0.0.0 --port 5000`, with
 what the pipeline declares of each step's results in SLIPWAY_RESULTS (JSON). DIR keeps the database; `--postgres`
 in its place is the one that libpq's environment variables name.
 """
@@ -22,13 +22,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workloads.apps.mlflow.api import Mlflow
-from workloads.apps.mlflow.database import Database, SqliteFile
-from workloads.apps.mlflow.importing import Importer, keep_looking
-from workloads.runtime.exits import STORE_TROUBLE, USAGE, StepError, run
-from workloads.runtime.hosts import IN_CLUSTER, configured
-from workloads.runtime.steps.program import Forwarding
-from workloads.runtime.store import explain, write_atomically
+from slipway.workloads.apps.mlflow.api import Mlflow
+from slipway.workloads.apps.mlflow.database import Database, SqliteFile
+from slipway.workloads.apps.mlflow.importing import Importer, keep_looking
+from slipway.workloads.runtime.exits import STORE_TROUBLE, USAGE, StepError, run
+from slipway.workloads.runtime.hosts import IN_CLUSTER, configured
+from slipway.workloads.runtime.steps.program import Forwarding
+from slipway.workloads.runtime.store import explain, write_atomically
 
 RESULTS = "SLIPWAY_RESULTS"
 
@@ -92,7 +92,7 @@ def _database(options: argparse.Namespace, version: str) -> Database:
         bring_up_to_date(options.data, version)
         return SqliteFile(options.data / DATABASE)
     # With SQLite alone 30 MB of memory are not needed.
-    from workloads.apps.mlflow import postgres
+    from slipway.workloads.apps.mlflow import postgres
 
     postgres.bring_up_to_date(version, options.migrate_to, {**os.environ, **QUIET})
     return postgres.Postgres(options.pipeline.name)
@@ -177,7 +177,7 @@ def _copy(database: Path, copy: Path) -> None:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.apps.mlflow.serve", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.apps.mlflow.serve", description=__doc__)
     add = parser.add_argument
     add("--pipeline", type=Path, required=True, metavar="DIR", help="the pipeline's directory in the store")
     add("--runs", type=Path, metavar="FILE", help="with which commit the runs were declared, and on which pools")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     # What ships is found by its imports; running it is the kernel's business.
-    import workloads.apps.notebook.start  # noqa: F401
+    import slipway.workloads.apps.notebook.start  # noqa: F401
 
 _MARK = re.compile(r"# %%(?: \[(?P<kind>markdown)\])?\s*")
 

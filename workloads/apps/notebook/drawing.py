@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from workloads.apps.notebook.runs import Result
+from slipway.workloads.apps.notebook.runs import Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,8 +1,8 @@
 """Stop a notebook that nobody uses: scale its StatefulSet to no pod, so that its node, and a GPU there, are free.
 
 The pod of a CronJob starts it. The notebook itself cannot do this: it has no access to the Kubernetes API, since
-whoever uses it runs what they like there. Run as `python -m workloads.apps.notebook.idle --app mnist-notebook:8888
---scale mnist-notebook --namespace slipway --after 3600`, with its token in APP_TOKEN.
+whoever uses it runs what they like there. Run as `python -m slipway.workloads.apps.notebook.idle --app
+mnist-notebook:8888 --scale mnist-notebook --namespace slipway --after 3600`, with its token in APP_TOKEN.
 Standard library only.
 """
 
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from workloads.runtime.exits import OK, UNEXPECTED, StepError, run
-from workloads.runtime.kubernetes_api import add_options, api_of, read_json
+from slipway.workloads.runtime.exits import OK, UNEXPECTED, StepError, run
+from slipway.workloads.runtime.kubernetes_api import add_options, api_of, read_json
 
 TOKEN = "APP_TOKEN"
 
@@ -86,7 +86,7 @@ def _parse_time(text: str) -> datetime:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.apps.notebook.idle", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.apps.notebook.idle", description=__doc__)
     parser.add_argument("--app", required=True, metavar="HOST:PORT", help="where it is asked")
     parser.add_argument("--after", type=int, required=True, help="seconds of no use")
     parser.add_argument("--scale", required=True, metavar="NAME", help="its StatefulSet")

@@ -17,12 +17,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from workloads.runtime.store import MANIFEST, Manifest, NotWholeError, load_manifest
+from slipway.workloads.runtime.store import MANIFEST, Manifest, NotWholeError, load_manifest
 
 STORE, PIPELINE, STEPS = "SLIPWAY_STORE", "SLIPWAY_PIPELINE", "SLIPWAY_STEPS"
 FOLDER = "SLIPWAY_NOTEBOOK_FOLDER"
 RECORDS = ".runs"
-"""The store's folder of records (`infra.kubernetes.run`)."""
+"""The store's folder of records (`slipway.infra.kubernetes.run`)."""
 
 BY_HAND = "by-hand"
 """The folder for the results of steps that were run by hand, in the one that is kept."""

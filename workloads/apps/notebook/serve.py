@@ -1,7 +1,7 @@
 """Become JupyterLab: for whoever has the token, with the pipeline's steps at hand, and frugal with what it holds.
 
-Run as `python -m workloads.apps.notebook.serve --folder DIR --listen '*' --port 8888 --idle 3600`, with the token
-in JUPYTER_TOKEN. The folder is what is kept: notebooks, settings, and packages that a person installs.
+Run as `python -m slipway.workloads.apps.notebook.serve --folder DIR --listen '*' --port 8888 --idle 3600`, with
+the token in JUPYTER_TOKEN. The folder is what is kept: notebooks, settings, and packages that a person installs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from workloads.apps.notebook import cells
-from workloads.runtime.exits import STORE_TROUBLE, USAGE, StepError, run
+from slipway.workloads.apps.notebook import cells
+from slipway.workloads.runtime.exits import STORE_TROUBLE, USAGE, StepError, run
 
 ROOT = Path(__file__).resolve().parents[3]
 """The folder that has the package `workloads`: a checkout of the repository, or what of it ships."""
@@ -36,9 +36,9 @@ OWN = ".jupyter"
 STARTUP = "startup.py"
 EARLIER = """\
 import sys
-import workloads.apps.notebook
+import slipway.workloads.apps.notebook
 
-sys.modules.setdefault("workloads.notebook", workloads.apps.notebook)
+sys.modules.setdefault("workloads.notebook", slipway.workloads.apps.notebook)
 """
 """What kernels run first. Notebooks that were kept from before import the package by this name."""
 
@@ -175,7 +175,7 @@ def settings(options: argparse.Namespace) -> Sequence[str]:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.apps.notebook.serve", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.apps.notebook.serve", description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="what is kept: the notebooks, and settings")
     parser.add_argument("--listen", default="127.0.0.1", help="address; `*` is all of this machine")
     parser.add_argument("--port", type=int, default=8888)

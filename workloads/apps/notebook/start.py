@@ -1,4 +1,4 @@
-"""The starting notebook of a pipeline, cell by cell (`workloads.apps.notebook.cells`)."""
+"""The starting notebook of a pipeline, cell by cell (`slipway.workloads.apps.notebook.cells`)."""
 
 # %% [markdown]
 # # This pipeline's run
@@ -11,9 +11,9 @@ import os
 
 from IPython.display import Image, Markdown, display
 
-from workloads.apps.notebook import drawing, examples
-from workloads.apps.notebook.runs import Runs
-from workloads.apps.notebook.served import Model, ModelError
+from slipway.workloads.apps.notebook import drawing, examples
+from slipway.workloads.apps.notebook.runs import Runs
+from slipway.workloads.apps.notebook.served import Model, ModelError
 
 runs = Runs.here()
 rows = ["| step | newest result | made | results |", "| --- | --- | --- | --- |"]

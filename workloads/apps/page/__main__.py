@@ -1,6 +1,6 @@
 """Serve the page.
 
-Run as `python -m workloads.apps.page --serving http://127.0.0.1:8501 --model digits --port 8080`.
+Run as `python -m slipway.workloads.apps.page --serving http://127.0.0.1:8501 --model digits --port 8080`.
 By itself it listens on this machine alone.
 """
 
@@ -20,13 +20,13 @@ import uvicorn
 from prometheus_client import make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
-from workloads.apps.page.app import Options, application
-from workloads.apps.page.connections import CONNECTIONS, CONNECTIONS_OF_ONE, protocol
-from workloads.apps.page.limits import Bounds
-from workloads.apps.page.middleware import Metrics
-from workloads.apps.page.model import Pictures
-from workloads.apps.page.samples import SamplesError, load
-from workloads.runtime.hosts import KnownHosts, configured
+from slipway.workloads.apps.page.app import Options, application
+from slipway.workloads.apps.page.connections import CONNECTIONS, CONNECTIONS_OF_ONE, protocol
+from slipway.workloads.apps.page.limits import Bounds
+from slipway.workloads.apps.page.middleware import Metrics
+from slipway.workloads.apps.page.model import Pictures
+from slipway.workloads.apps.page.samples import SamplesError, load
+from slipway.workloads.runtime.hosts import KnownHosts, configured
 
 PROXIES = "SLIPWAY_PROXIES"
 """Where a pod that people reach from outside finds what `--proxies` is."""
@@ -39,7 +39,7 @@ IDLE_SECONDS_OF_PROXY = 620
 that moment. AWS's load balancer has 60 s by default; Google's has 600 s, and 620 s is its advice for servers
 (cloud.google.com/load-balancing/docs/https, "Backend HTTP keepalive timeout", seen November 2026)."""
 
-log = logging.getLogger("workloads.apps.page")
+log = logging.getLogger("slipway.workloads.apps.page")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -157,7 +157,7 @@ _share = _number(float, "is not above 0 and at most 1", lambda value: 0 < value 
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m workloads.apps.page", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.apps.page", description=__doc__)
     bounds, pictures = Bounds(), Pictures()
     server = parser.add_mutually_exclusive_group(required=True)
     server.add_argument("--serving", metavar="URL", help="the REST port of TensorFlow Serving")

@@ -34,14 +34,30 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from workloads.apps.page.limits import Bounds, BusyError, ConcurrencyLimit, Rate, Room, TooManyError, client_of
-from workloads.apps.page.middleware import KnownHosts, Measured, Metrics, SecurityHeaders
-from workloads.apps.page.model import Model, Pictures, UnusableError, model
-from workloads.apps.page.model_server import AWAY, AwayError, GoneError, ModelServer, RefusedError, Status, Watcher
-from workloads.apps.page.pixels import WORKING, ImageError, data_of, decode, measure, prepare
-from workloads.apps.page.samples import Sample
+from slipway.workloads.apps.page.limits import (
+    Bounds,
+    BusyError,
+    ConcurrencyLimit,
+    Rate,
+    Room,
+    TooManyError,
+    client_of,
+)
+from slipway.workloads.apps.page.middleware import KnownHosts, Measured, Metrics, SecurityHeaders
+from slipway.workloads.apps.page.model import Model, Pictures, UnusableError, model
+from slipway.workloads.apps.page.model_server import (
+    AWAY,
+    AwayError,
+    GoneError,
+    ModelServer,
+    RefusedError,
+    Status,
+    Watcher,
+)
+from slipway.workloads.apps.page.pixels import WORKING, ImageError, data_of, decode, measure, prepare
+from slipway.workloads.apps.page.samples import Sample
 
-log = logging.getLogger("workloads.apps.page")
+log = logging.getLogger("slipway.workloads.apps.page")
 
 STATIC = Path(__file__).parent / "static"
 

@@ -15,7 +15,7 @@ import h11
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from workloads.apps.page.limits import client_of
+from slipway.workloads.apps.page.limits import client_of
 
 # How connections end when the server does: after an answer that says so, and not under a request.
 

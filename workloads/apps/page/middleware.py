@@ -9,7 +9,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from workloads.runtime.hosts import REFUSED, configured, is_known
+from slipway.workloads.runtime.hosts import REFUSED, configured, is_known
 
 # What Prometheus is told of a page.
 
@@ -86,7 +86,8 @@ HEADERS = {
 
 
 class KnownHosts:
-    """``app``, which answers by the names that `workloads.runtime.hosts` knows. Probes of its health pass."""
+    """``app``, which answers by the names that `slipway.workloads.runtime.hosts` knows. Probes of its health
+    pass."""
 
     def __init__(self, app: ASGIApp, health: str) -> None:
         self._app = app

@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image
 
-from workloads.apps.page.pixels import Fit, Form, Ink, png, values
+from slipway.workloads.apps.page.pixels import Fit, Form, Ink, png, values
 
 WHOLE = ("DT_UINT8", "DT_INT8", "DT_INT16", "DT_UINT16", "DT_INT32", "DT_UINT32", "DT_INT64", "DT_UINT64")
 FLOATS = ("DT_FLOAT", "DT_DOUBLE", "DT_HALF", "DT_BFLOAT16")

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from workloads.apps.page.model import Model, Signature, UnusableError
+from slipway.workloads.apps.page.model import Model, Signature, UnusableError
 
 LARGEST_ANSWER = 4 * 2**20
 """Bytes of an answer that are read: a million numbers."""
@@ -228,7 +228,7 @@ def _shape(tensor: Mapping[str, Any]) -> tuple[int, ...]:
 
 State = Literal["away", "waiting", "ready", "unusable"]
 
-log = logging.getLogger("workloads.apps.page")
+log = logging.getLogger("slipway.workloads.apps.page")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image, ImageFile, ImageOps, PngImagePlugin
 
-from workloads.apps.page.image_files import PartsError, pixels_of
+from slipway.workloads.apps.page.image_files import PartsError, pixels_of
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 """What is decoded. Pillow knows some fifty formats more, which nobody here needs and somebody has to keep safe."""

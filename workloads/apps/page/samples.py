@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from workloads.apps.page.pixels import ImageError, decode, png
+from slipway.workloads.apps.page.pixels import ImageError, decode, png
 
 MOST = 2000
 """Samples that are kept: of more, a random choice."""

@@ -1,7 +1,7 @@
 """Serve TensorBoard, which reads the runs in the store by itself and needs no TensorFlow for it.
 
-Run as `python -m workloads.apps.tensorboard.serve --logdir DIR --host 0.0.0.0 --port 6006`. Of several steps it
-shows each by its name: `--below DIR --step train-1 --step train-2`. Other options are handed on.
+Run as `python -m slipway.workloads.apps.tensorboard.serve --logdir DIR --host 0.0.0.0 --port 6006`. Of several
+steps it shows each by its name: `--below DIR --step train-1 --step train-2`. Other options are handed on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workloads.runtime.hosts import KnownHosts, configured
+from slipway.workloads.runtime.hosts import KnownHosts, configured
 
 WITHOUT_TENSORFLOW = "tensorboard.compat.notf"
 """The module that makes TensorBoard use its own reader of events where TensorFlow is installed, too. Importing

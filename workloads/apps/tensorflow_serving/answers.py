@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.runtime.exits import BAD_INPUT, MODEL_REFUSED, StepError
+from slipway.workloads.runtime.exits import BAD_INPUT, MODEL_REFUSED, StepError
 
 if TYPE_CHECKING:
     import tensorflow as tf

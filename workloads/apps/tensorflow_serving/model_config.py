@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workloads.runtime.exits import BAD_INPUT, StepError
-from workloads.runtime.store import store_errors, write_atomically
+from slipway.workloads.runtime.exits import BAD_INPUT, StepError
+from slipway.workloads.runtime.store import store_errors, write_atomically
 
 NAME = "models.config"
 STABLE, CANARY = LABELS = ("stable", "canary")

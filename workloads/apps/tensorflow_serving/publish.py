@@ -2,7 +2,7 @@
 
 Whatever is refused is refused before anything is copied: what is served stays as it is. A version is there whole
 or not at all, and servers learn of it by `models.config`, which is written last.
-Run as `python -m workloads.apps.tensorflow_serving.publish --name digits --model DIR --versions DIR
+Run as `python -m slipway.workloads.apps.tensorflow_serving.publish --name digits --model DIR --versions DIR
 --requests FILE --output DIR`.
 
 A label moves in three writes. TensorFlow Serving refuses a file in which a label moves to a version that it has
@@ -24,9 +24,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from workloads.apps.tensorflow_serving import versions
-from workloads.apps.tensorflow_serving.answers import Examination, examine
-from workloads.apps.tensorflow_serving.model_config import (
+from slipway.workloads.apps.tensorflow_serving import versions
+from slipway.workloads.apps.tensorflow_serving.answers import Examination, examine
+from slipway.workloads.apps.tensorflow_serving.model_config import (
     NAME,
     Choice,
     Served,
@@ -36,10 +36,10 @@ from workloads.apps.tensorflow_serving.model_config import (
     versions_to_remove,
     write_server_files,
 )
-from workloads.apps.tensorflow_serving.versions import Version
-from workloads.runtime.devices import before_import
-from workloads.runtime.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
-from workloads.runtime.store import (
+from slipway.workloads.apps.tensorflow_serving.versions import Version
+from slipway.workloads.runtime.devices import before_import
+from slipway.workloads.runtime.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.store import (
     MANIFEST,
     check,
     digest_of,
@@ -273,7 +273,7 @@ def _pair(text: str) -> tuple[str, str]:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The options of the command line; ends the process where they are wrong."""
     parser = argparse.ArgumentParser(
-        prog="python -m workloads.apps.tensorflow_serving.publish", description=__doc__
+        prog="python -m slipway.workloads.apps.tensorflow_serving.publish", description=__doc__
     )
     add = parser.add_argument
     add("--name", required=True, help="the model's name in the addresses of servers")

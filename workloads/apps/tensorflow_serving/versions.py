@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads.runtime.exits import BAD_INPUT, StepError
-from workloads.runtime.store import (
+from slipway.workloads.runtime.exits import BAD_INPUT, StepError
+from slipway.workloads.runtime.store import (
     STALE_AFTER,
     Entry,
     StoreError,

@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from infra.container_registry import LoginError
+from slipway.infra.container_registry import LoginError
 
 SECONDS = 30
 """For each answer."""

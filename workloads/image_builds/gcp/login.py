@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import urllib.request
 
-from infra.container_registry import LoginError
+from slipway.infra.container_registry import LoginError
 
 SECONDS = 30
 """For the answer of the metadata server."""

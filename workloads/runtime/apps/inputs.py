@@ -1,8 +1,8 @@
 """Start an app with the results that it reads behind fixed paths: the best of several, or those of the newest run.
 
 Each result is a link below `--into`. With `--follow` the program ends when there is a newer good run, and the
-container that takes its place begins with that. Run as `python3 -m workloads.runtime.apps.inputs --into DIR
---input train=DIR -- python serve.py DIR/train`. Standard library only, Python 3.9.
+container that takes its place begins with that. Run as `python3 -m slipway.workloads.runtime.apps.inputs --into
+DIR --input train=DIR -- python serve.py DIR/train`. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from workloads.runtime.apps import newest
-from workloads.runtime.apps.newest import NEWEST, GoodRun
-from workloads.runtime.exits import BAD_INPUT, OK, StepError, parse_before_program, parse_pairs, run
-from workloads.runtime.json_values import Choice
-from workloads.runtime.steps.program import Forwarding
-from workloads.runtime.supplied import become, not_started
+from slipway.workloads.runtime.apps import newest
+from slipway.workloads.runtime.apps.newest import NEWEST, GoodRun
+from slipway.workloads.runtime.exits import BAD_INPUT, OK, StepError, parse_before_program, parse_pairs, run
+from slipway.workloads.runtime.json_values import Choice
+from slipway.workloads.runtime.steps.program import Forwarding
+from slipway.workloads.runtime.supplied import become, not_started
 
 PAUSE = 15.0
 """Seconds between two looks at whether there is a newer run."""
@@ -137,7 +137,7 @@ def _end(process: subprocess.Popen[bytes], newer: str, options: argparse.Namespa
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python3 -m workloads.runtime.apps.inputs",
+        prog="python3 -m slipway.workloads.runtime.apps.inputs",
         usage="%(prog)s --into DIR [options] -- PROGRAM [ARGUMENT...]",
         description=__doc__,
     )

@@ -1,8 +1,8 @@
 """The good runs of a pipeline, the newest first, for apps that follow them: `runs.json`, whole or as before.
 
 The last step of a pipeline whose apps follow it starts this. All other steps have succeeded by then, whose results
-are looked at once more, and only then is the run noted. Run as `python -m workloads.runtime.apps.newest --output
-DIR --runs FILE --step train=DIR`. Standard library only, Python 3.9.
+are looked at once more, and only then is the run noted. Run as `python -m slipway.workloads.runtime.apps.newest
+--output DIR --runs FILE --step train=DIR`. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.runtime.exits import BAD_INPUT, OK, StepError, parse_pairs, run, stop_on_sigterm
-from workloads.runtime.store import (
+from slipway.workloads.runtime.exits import BAD_INPUT, OK, StepError, parse_pairs, run, stop_on_sigterm
+from slipway.workloads.runtime.store import (
     NotWholeError,
     load_manifest,
     publish,
@@ -34,7 +34,7 @@ KEPT = 50
 """Runs that are noted: those of seven weeks of nights."""
 
 MARK = re.compile(r"-(\d{8}-\d{4})$")
-"""What a run by the clock adds to the names of its directories (`workloads.schedule.run`)."""
+"""What a run by the clock adds to the names of its directories (`slipway.workloads.schedule.run`)."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _without_marks(steps: Mapping[str, str]) -> dict[str, str]:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.runtime.apps.newest", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.runtime.apps.newest", description=__doc__)
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="where the run is noted")
     parser.add_argument(
         "--runs", type=Path, required=True, metavar="FILE", help="<store>/<pipeline>/newest/runs.json"

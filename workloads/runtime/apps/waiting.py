@@ -2,7 +2,7 @@
 
 An init container runs this before an app's program where nobody waits for the steps before the app is declared.
 It ends well once all is there, and waits as long as that takes: a step that failed runs again later. Run as
-`python3 -m workloads.runtime.apps.waiting --result train=DIR --any publish=DIR --server serving=HOST:PORT`.
+`python3 -m slipway.workloads.runtime.apps.waiting --result train=DIR --any publish=DIR --server serving=HOST:PORT`.
 Standard library only, Python 3.9.
 """
 
@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from workloads.runtime.apps import newest
-from workloads.runtime.exits import OK, StepError, parse_pairs, run, stop_on_sigterm
-from workloads.runtime.store import MANIFEST, load_manifest, store_errors
+from slipway.workloads.runtime.apps import newest
+from slipway.workloads.runtime.exits import OK, StepError, parse_pairs, run, stop_on_sigterm
+from slipway.workloads.runtime.store import MANIFEST, load_manifest, store_errors
 
 PAUSE = 10.0
 """Seconds between two looks. In a bucket, each look is a few requests for each result that is not there."""
@@ -89,7 +89,7 @@ def _answers(address: str) -> bool:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python3 -m workloads.runtime.apps.waiting", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m slipway.workloads.runtime.apps.waiting", description=__doc__)
     add = parser.add_argument
     add("--result", dest="results", action="append", default=[], metavar="NAME=DIR", help="a result")
     add("--any", action="append", default=[], metavar="NAME=DIR", help="the folder of the results of a step")

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workloads.runtime.exits import BAD_INPUT, StepError
-from workloads.runtime.items import attempts as item_attempts
-from workloads.runtime.items import items
-from workloads.runtime.items.items import Failure, Item, Record, Work
-from workloads.runtime.items.queue import Claimed, ItemQueue, NotFilledError, Rules, Unreachable
+from slipway.workloads.runtime.exits import BAD_INPUT, StepError
+from slipway.workloads.runtime.items import attempts as item_attempts
+from slipway.workloads.runtime.items import items
+from slipway.workloads.runtime.items.items import Failure, Item, Record, Work
+from slipway.workloads.runtime.items.queue import Claimed, ItemQueue, NotFilledError, Rules, Unreachable
 
 # What a worker does beside its item: it keeps the lease, and records results once the queue cannot lose them.
 

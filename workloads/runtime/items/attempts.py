@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads.runtime.items.items import ITEMS, Record, read_record
-from workloads.runtime.steps.outputs import RECORD, collect
-from workloads.runtime.store import (
+from slipway.workloads.runtime.items.items import ITEMS, Record, read_record
+from slipway.workloads.runtime.steps.outputs import RECORD, collect
+from slipway.workloads.runtime.store import (
     MANIFEST,
     TEMPORARY_SUFFIX,
     Manifest,

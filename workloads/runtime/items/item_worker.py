@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workloads.runtime.exits import (
+from slipway.workloads.runtime.exits import (
     INTERRUPTED,
     INTERRUPTED_BY_KEYBOARD,
     OK,
@@ -32,17 +32,17 @@ from workloads.runtime.exits import (
     StepError,
     on_signals,
 )
-from workloads.runtime.items import attempts, items
-from workloads.runtime.items.assignment import Assignment, Outcome, Queued, Run, Share, Task
-from workloads.runtime.items.attempts import EarlierRuns, copy, row
-from workloads.runtime.items.items import ITEMS, Item, Record, Work, at_once, whole_result
-from workloads.runtime.items.queue import ItemQueue, Rules
-from workloads.runtime.items.resp import Connection
-from workloads.runtime.masking import Masker
-from workloads.runtime.steps import command
-from workloads.runtime.steps.outputs import Declared, NoResultError, require
-from workloads.runtime.steps.program import Program, Runner, Tail, readable, signal_words
-from workloads.runtime.store import (
+from slipway.workloads.runtime.items import attempts, items
+from slipway.workloads.runtime.items.assignment import Assignment, Outcome, Queued, Run, Share, Task
+from slipway.workloads.runtime.items.attempts import EarlierRuns, copy, row
+from slipway.workloads.runtime.items.items import ITEMS, Item, Record, Work, at_once, whole_result
+from slipway.workloads.runtime.items.queue import ItemQueue, Rules
+from slipway.workloads.runtime.items.resp import Connection
+from slipway.workloads.runtime.masking import Masker
+from slipway.workloads.runtime.steps import command
+from slipway.workloads.runtime.steps.outputs import Declared, NoResultError, require
+from slipway.workloads.runtime.steps.program import Program, Runner, Tail, readable, signal_words
+from slipway.workloads.runtime.store import (
     MANIFEST,
     Entry,
     Manifest,

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from workloads.runtime.exits import BAD_INPUT, StepError
-from workloads.runtime.store import (
+from slipway.workloads.runtime.exits import BAD_INPUT, StepError
+from slipway.workloads.runtime.store import (
     MANIFEST,
     TEMPORARY_SUFFIX,
     Manifest,

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from workloads.runtime.exits import INTERRUPTED, USAGE, StepError
-from workloads.runtime.items.resp import Connection, ReplyError, Script
+from slipway.workloads.runtime.exits import INTERRUPTED, USAGE, StepError
+from slipway.workloads.runtime.items.resp import Connection, ReplyError, Script
 
 # What the server of a queue of items does in one go: Lua scripts. The methods of `ItemQueue` say what each is for.
 #

@@ -1,8 +1,9 @@
 """Run a program as a step once for each item: one of several workers, or the only one.
 
 The program gets the words of its command line, in which `{item}`, `{output}` and, in order, `{previous}` are
-replaced, and nothing else; docs/steps.md has the contract. Run as `python -m workloads.runtime.items.worker
---items 'days/*.csv' --output DIR -- python day.py {item} {output}`. Standard library only, Python 3.9.
+replaced, and nothing else; docs/steps.md has the contract. Run as `python -m
+slipway.workloads.runtime.items.worker --items 'days/*.csv' --output DIR -- python day.py {item} {output}`.
+Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from workloads.runtime.exits import OK, USAGE, StepError, run
-from workloads.runtime.items import items
-from workloads.runtime.items.assignment import LINGERING
-from workloads.runtime.items.item_worker import ItemWorker, Stopping, give
-from workloads.runtime.items.items import Item, Record
-from workloads.runtime.items.queue import PATIENCE
-from workloads.runtime.masking import Masker
-from workloads.runtime.steps import command
-from workloads.runtime.steps.outputs import require
-from workloads.runtime.steps.program import Program
-from workloads.runtime.store import MANIFEST, finished, remove_file, store_errors
+from slipway.workloads.runtime.exits import OK, USAGE, StepError, run
+from slipway.workloads.runtime.items import items
+from slipway.workloads.runtime.items.assignment import LINGERING
+from slipway.workloads.runtime.items.item_worker import ItemWorker, Stopping, give
+from slipway.workloads.runtime.items.items import Item, Record
+from slipway.workloads.runtime.items.queue import PATIENCE
+from slipway.workloads.runtime.masking import Masker
+from slipway.workloads.runtime.steps import command
+from slipway.workloads.runtime.steps.outputs import require
+from slipway.workloads.runtime.steps.program import Program
+from slipway.workloads.runtime.store import MANIFEST, finished, remove_file, store_errors
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -94,10 +95,10 @@ def take_back(directory: Path, output: Path, listed: Sequence[Item]) -> dict[str
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m workloads.runtime.items.worker",
+        prog="python -m slipway.workloads.runtime.items.worker",
         usage="%(prog)s --items PATTERN --output DIR [options] -- PROGRAM [ARGUMENT...]",
         description=__doc__,
-        epilog="The other options are those of workloads.runtime.steps.command, which has its own --help.",
+        epilog="The other options are those of slipway.workloads.runtime.steps.command, which has its own --help.",
         allow_abbrev=False,
     )
     add = parser.add_argument
@@ -136,7 +137,7 @@ def add_worker_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_worker(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of a worker: those of `parser`, and those of `workloads.runtime.steps.command`."""
+    """The options of a worker: those of `parser`, and those of `slipway.workloads.runtime.steps.command`."""
     split_at = arguments.index("--") if "--" in arguments else len(arguments)
     items_options, others = parser.parse_known_args(list(arguments[:split_at]))
     options = command.parse([*others, *arguments[split_at:]])

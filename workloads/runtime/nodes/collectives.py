@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workloads.runtime.devices import Accelerator, describe, virtual_request
-from workloads.runtime.exits import USAGE, StepError
+from slipway.workloads.runtime.devices import Accelerator, describe, virtual_request
+from slipway.workloads.runtime.exits import USAGE, StepError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,9 +6,9 @@ pod is lost, the others end their program and stay: when all are there again, al
 generation) and go on from their newest checkpoint. A program that fails by itself ends the step, with its own
 words.
 
-Run as `python -m workloads.runtime.nodes.launcher --meet HOST:PORT --node HOST:PORT… --wait SECONDS -- PROGRAM`,
-with `--output` and the other options of `workloads.runtime.steps.command` where the step has a command.
-`JOB_COMPLETION_INDEX` is the rank of the pod and `JOB_UID` its Job. Standard library only, Python 3.9.
+Run as `python -m slipway.workloads.runtime.nodes.launcher --meet HOST:PORT --node HOST:PORT… --wait SECONDS --
+PROGRAM`, with `--output` and the other options of `slipway.workloads.runtime.steps.command` where the step has a
+command. `JOB_COMPLETION_INDEX` is the rank of the pod and `JOB_UID` its Job. Standard library only, Python 3.9.
 
 The lines that it writes, which tools may read (`I` stands for a rank, `N` for the number of pods):
 
@@ -34,12 +34,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from workloads.runtime.exits import USAGE, StepError, parse_before_program, run
-from workloads.runtime.masking import Masker
-from workloads.runtime.nodes.group import Address
-from workloads.runtime.nodes.pod import Place, Pod
-from workloads.runtime.nodes.work import CommandWork, ModuleWork, Work, parse_roles
-from workloads.runtime.steps import command
+from slipway.workloads.runtime.exits import USAGE, StepError, parse_before_program, run
+from slipway.workloads.runtime.masking import Masker
+from slipway.workloads.runtime.nodes.group import Address
+from slipway.workloads.runtime.nodes.pod import Place, Pod
+from slipway.workloads.runtime.nodes.work import CommandWork, ModuleWork, Work, parse_roles
+from slipway.workloads.runtime.steps import command
 
 WAIT = 600.0
 """Seconds to wait for pods that are missing, where nothing else is said."""
@@ -69,11 +69,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m workloads.runtime.nodes.launcher",
+        prog="python -m slipway.workloads.runtime.nodes.launcher",
         usage="%(prog)s --meet HOST:PORT --node HOST:PORT [--node …] [options] -- PROGRAM [ARGUMENT...]",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="With --output, the other options are those of workloads.runtime.steps.command.",
+        epilog="With --output, the other options are those of slipway.workloads.runtime.steps.command.",
         allow_abbrev=False,
     )
     add = parser.add_argument

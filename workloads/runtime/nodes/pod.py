@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from workloads.runtime.exits import (
+from slipway.workloads.runtime.exits import (
     INTERRUPTED,
     INTERRUPTED_BY_KEYBOARD,
     OK,
@@ -27,8 +27,8 @@ from workloads.runtime.exits import (
     UNEXPECTED,
     StepError,
 )
-from workloads.runtime.masking import Masker
-from workloads.runtime.nodes.group import (
+from slipway.workloads.runtime.masking import Masker
+from slipway.workloads.runtime.nodes.group import (
     KILLED_AGAIN,
     NEIGHBOUR_FAILED,
     NODES_MISSING,
@@ -37,9 +37,9 @@ from workloads.runtime.nodes.group import (
     absence,
     free_port,
 )
-from workloads.runtime.nodes.rendezvous import Coordinator, Identity, Member
-from workloads.runtime.nodes.work import ENDLESS, Work, variables
-from workloads.runtime.steps.program import Program, Runner, Tail, readable
+from slipway.workloads.runtime.nodes.rendezvous import Coordinator, Identity, Member
+from slipway.workloads.runtime.nodes.work import ENDLESS, Work, variables
+from slipway.workloads.runtime.steps.program import Program, Runner, Tail, readable
 
 # Runs the program of one pod of several: once for each generation, and with all that it starts ended each time.
 

@@ -26,8 +26,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workloads.runtime.exits import UNEXPECTED, USAGE, StepError
-from workloads.runtime.nodes.group import BEAT, SILENCE, Address, Group, Memory, Message
+from slipway.workloads.runtime.exits import UNEXPECTED, USAGE, StepError
+from slipway.workloads.runtime.nodes.group import BEAT, SILENCE, Address, Group, Memory, Message
 
 PROTOCOL = 1
 """Version of the messages. All pods of a Job run the same code."""

@@ -1,7 +1,7 @@
 """What one pod of several does beside running its program: before it, and with what the programs leave.
 
-A step with a command has all that `workloads.runtime.steps.command` does: every rank checks the inputs and unpacks
-the packages, rank 0 alone publishes. A module publishes by itself. Standard library only.
+A step with a command has all that `slipway.workloads.runtime.steps.command` does: every rank checks the inputs and
+unpacks the packages, rank 0 alone publishes. A module publishes by itself. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from workloads.runtime.nodes.group import Address
-from workloads.runtime.steps import command
-from workloads.runtime.steps.program import Program
-from workloads.runtime.store import (
+from slipway.workloads.runtime.nodes.group import Address
+from slipway.workloads.runtime.steps import command
+from slipway.workloads.runtime.steps.program import Program
+from slipway.workloads.runtime.store import (
     MANIFEST,
     TEMPORARY_SUFFIX,
     NotWholeError,
@@ -69,7 +69,7 @@ class Work(Protocol):
 
 
 class CommandWork:
-    """A step with a command, as `workloads.runtime.steps.command` runs it."""
+    """A step with a command, as `slipway.workloads.runtime.steps.command` runs it."""
 
     def __init__(self, options: argparse.Namespace, secrets: Sequence[str], rank: int) -> None:
         self._options = options

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.runtime.json_values import AbsentError, split, value_in
-from workloads.runtime.store import read_file, store_errors
+from slipway.workloads.runtime.json_values import AbsentError, split, value_in
+from slipway.workloads.runtime.store import read_file, store_errors
 
 if TYPE_CHECKING:
-    from workloads.runtime.search.study import Judge
+    from slipway.workloads.runtime.search.study import Judge
 
 STEP = "step"
 """The key of each line that has the number of the step."""

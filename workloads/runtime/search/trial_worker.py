@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.runtime.exits import StepError
-from workloads.runtime.items import items
-from workloads.runtime.items.assignment import Assignment, Task
-from workloads.runtime.items.attempts import Earlier, EarlierRuns
-from workloads.runtime.items.item_worker import (
+from slipway.workloads.runtime.exits import StepError
+from slipway.workloads.runtime.items import items
+from slipway.workloads.runtime.items.assignment import Assignment, Task
+from slipway.workloads.runtime.items.attempts import Earlier, EarlierRuns
+from slipway.workloads.runtime.items.item_worker import (
     ITEMS_FAILED,
     AlteredError,
     Ending,
@@ -30,12 +30,12 @@ from workloads.runtime.items.item_worker import (
     Report,
     write_list,
 )
-from workloads.runtime.items.items import Item, Record, Work
-from workloads.runtime.json_values import AbsentError, number_at
-from workloads.runtime.search.reports import Reports
-from workloads.runtime.steps.outputs import require
-from workloads.runtime.steps.program import Program
-from workloads.runtime.store import (
+from slipway.workloads.runtime.items.items import Item, Record, Work
+from slipway.workloads.runtime.json_values import AbsentError, number_at
+from slipway.workloads.runtime.search.reports import Reports
+from slipway.workloads.runtime.steps.outputs import require
+from slipway.workloads.runtime.steps.program import Program
+from slipway.workloads.runtime.store import (
     MANIFEST,
     Manifest,
     copy_atomically,
@@ -46,7 +46,7 @@ from workloads.runtime.store import (
 )
 
 if TYPE_CHECKING:
-    from workloads.runtime.search.study import Judge, Plan, Trial
+    from slipway.workloads.runtime.search.study import Judge, Plan, Trial
 
 FOLDER = "search"
 """The folder of a search in the step's directory."""
@@ -107,7 +107,7 @@ class Parameters:
 
     def trial(self, item: TrialItem, record: Record | None) -> Trial:
         """A trial that ended; `record` is that of its result, if it has any. Raises as `of` does."""
-        from workloads.runtime.search.study import Trial
+        from slipway.workloads.runtime.search.study import Trial
 
         if record is None:
             return Trial(self.of(item), "failed")
@@ -130,13 +130,13 @@ class Parameters:
 
     def judge(self, item: TrialItem) -> Judge:
         """Who says whether a trial, whose turn it is, is stopped early. Raises as `of` does."""
-        from workloads.runtime.search.study import Judge
+        from slipway.workloads.runtime.search.study import Judge
 
         return Judge(self._plan, self._before(item), self.of(item))
 
     def _before(self, item: TrialItem) -> list[Trial]:
         """The trials before this one: what decides of it. Those that may still run have parameters alone."""
-        from workloads.runtime.search import study
+        from slipway.workloads.runtime.search import study
 
         assert self.ended is not None
         first_running = max(0, item.number - self._plan.at_once + 1)
@@ -146,7 +146,7 @@ class Parameters:
         return [*before, *(study.Trial(self.of(other)) for other in running)]
 
     def _choose(self, item: TrialItem) -> Mapping[str, Any]:
-        from workloads.runtime.search import study
+        from slipway.workloads.runtime.search import study
 
         chosen = study.suggest(self._plan, self._before(item))
         content = {"by": self._mark, "parameters": chosen}
@@ -199,7 +199,8 @@ class GivenSearch(Given):
 
 
 def argument(value: object) -> str:
-    """A value as the command line has it, as `infra.pipelines.matrix.argument` writes those of a matrix."""
+    """A value as the command line has it, as `slipway.infra.pipelines.matrix.argument` writes those of a
+    matrix."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -311,7 +312,7 @@ class TrialWorker(ItemWorker):
 
     def _shown(self, trials: Sequence[Trial], ended: Report) -> dict[str, bytes]:
         """The table, the study and the pictures, by name; equal for equal trials."""
-        from workloads.runtime.search import study
+        from slipway.workloads.runtime.search import study
 
         made, log = study.write(self._plan, trials)
         pairs = zip(trials, ended.outcomes)  # noqa: B905
@@ -332,7 +333,7 @@ class TrialWorker(ItemWorker):
         with tempfile.TemporaryDirectory(prefix="slipway-matplotlib-") as folder:
             # The home directory of a pod cannot be written.
             os.environ["MPLCONFIGDIR"] = folder
-            from workloads.runtime.search import pictures
+            from slipway.workloads.runtime.search import pictures
 
             drawn = pictures.draw(made, self._plan.by.rpartition("/")[2])
         return {TABLE: f"[\n{table}\n]\n".encode(), STUDY: log, **drawn}

@@ -1,9 +1,9 @@
 """Run a program as a step for each trial of a search: one of several workers, or the only one.
 
 The program gets the words of its command line, in which `{output}` and the names of the parameters in braces are
-replaced. Run as `python -m workloads.runtime.search.worker --search JSON --output DIR -- python train.py --rate
-{rate} --output {output}`. Standard library only, but for Optuna and matplotlib, which `--sampler` brings; Python
-3.11.
+replaced. Run as `python -m slipway.workloads.runtime.search.worker --search JSON --output DIR -- python train.py
+--rate {rate} --output {output}`. Standard library only, but for Optuna and matplotlib, which `--sampler` brings;
+Python 3.11.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.runtime.exits import BAD_INPUT, OK, USAGE, StepError, run
-from workloads.runtime.items import items
-from workloads.runtime.items.item_worker import Stopping
-from workloads.runtime.items.items import Record
-from workloads.runtime.items.worker import add_worker_options, parse_worker, run_worker, take_back
-from workloads.runtime.masking import Masker
-from workloads.runtime.search.trial_worker import (
+from slipway.workloads.runtime.exits import BAD_INPUT, OK, USAGE, StepError, run
+from slipway.workloads.runtime.items import items
+from slipway.workloads.runtime.items.item_worker import Stopping
+from slipway.workloads.runtime.items.items import Record
+from slipway.workloads.runtime.items.worker import add_worker_options, parse_worker, run_worker, take_back
+from slipway.workloads.runtime.masking import Masker
+from slipway.workloads.runtime.search.trial_worker import (
     FOLDER,
     GivenSearch,
     Parameters,
@@ -29,14 +29,14 @@ from workloads.runtime.search.trial_worker import (
     TrialWorker,
     listed,
 )
-from workloads.runtime.steps import command
-from workloads.runtime.steps.outputs import require
-from workloads.runtime.steps.program import Program
-from workloads.runtime.store import MANIFEST, finished, load_manifest
-from workloads.runtime.supplied import unpack_packages
+from slipway.workloads.runtime.steps import command
+from slipway.workloads.runtime.steps.outputs import require
+from slipway.workloads.runtime.steps.program import Program
+from slipway.workloads.runtime.store import MANIFEST, finished, load_manifest
+from slipway.workloads.runtime.supplied import unpack_packages
 
 if TYPE_CHECKING:
-    from workloads.runtime.search.study import Plan
+    from slipway.workloads.runtime.search.study import Plan
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -57,7 +57,7 @@ def _plan(options: argparse.Namespace, folder: Path) -> Plan:
     if options.sampler_path is not None:
         sys.path.insert(0, str(options.sampler_path))
     try:
-        from workloads.runtime.search.study import Plan
+        from slipway.workloads.runtime.search.study import Plan
     except ImportError as error:
         raise StepError(BAD_INPUT, f"--sampler: Optuna cannot be imported: {error}") from error
     try:
@@ -121,15 +121,20 @@ def _give(options: argparse.Namespace, plan: Plan, parameters: Parameters) -> Gi
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m workloads.runtime.search.worker",
+        prog="python -m slipway.workloads.runtime.search.worker",
         usage="%(prog)s --search JSON --output DIR [options] -- PROGRAM [ARGUMENT...]",
         description=__doc__,
-        epilog="The other options are those of workloads.runtime.steps.command, which has its own --help.",
+        epilog="The other options are those of slipway.workloads.runtime.steps.command, which has its own --help.",
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--search", required=True, metavar="JSON", help="what workloads.runtime.search.study.Plan has")
-    add("--sampler", type=Path, metavar="DIR", help="packages that workloads.runtime.steps.environment published")
+    add("--search", required=True, metavar="JSON", help="what slipway.workloads.runtime.search.study.Plan has")
+    add(
+        "--sampler",
+        type=Path,
+        metavar="DIR",
+        help="packages that slipway.workloads.runtime.steps.environment published",
+    )
     add("--sampler-path", type=Path, metavar="DIR", help="a folder with these packages, in place of --sampler")
     add_worker_options(parser)
     options = parse_worker(parser, arguments)

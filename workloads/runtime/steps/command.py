@@ -1,8 +1,8 @@
 """Run any program as a step: its inputs are whole, and what it leaves in a directory is a result, or it is none.
 
 The program gets its own command line and nothing else. After a disruption it gets the same directory again, with
-what it left there; docs/steps.md has the contract. Run as `python -m workloads.runtime.steps.command --output
-DIR -- python train.py --output DIR`. Standard library only, Python 3.9.
+what it left there; docs/steps.md has the contract. Run as `python -m slipway.workloads.runtime.steps.command
+--output DIR -- python train.py --output DIR`. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -21,13 +21,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workloads.runtime.exits import INTERRUPTED, OK, USAGE, StepError, parse_before_program, parse_pairs, run
-from workloads.runtime.json_values import Choice, split
-from workloads.runtime.masking import Masker
-from workloads.runtime.steps import outputs
-from workloads.runtime.steps.outputs import Declared, NoResultError, collect, require
-from workloads.runtime.steps.program import Program
-from workloads.runtime.store import (
+from slipway.workloads.runtime.exits import (
+    INTERRUPTED,
+    OK,
+    USAGE,
+    StepError,
+    parse_before_program,
+    parse_pairs,
+    run,
+)
+from slipway.workloads.runtime.json_values import Choice, split
+from slipway.workloads.runtime.masking import Masker
+from slipway.workloads.runtime.steps import outputs
+from slipway.workloads.runtime.steps.outputs import Declared, NoResultError, collect, require
+from slipway.workloads.runtime.steps.program import Program
+from slipway.workloads.runtime.store import (
     MANIFEST,
     Manifest,
     check,
@@ -36,7 +44,7 @@ from workloads.runtime.store import (
     store_errors,
     write_atomically,
 )
-from workloads.runtime.supplied import copy_libraries, prepend, unpack_packages
+from slipway.workloads.runtime.supplied import copy_libraries, prepend, unpack_packages
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -200,7 +208,7 @@ def secret_values(variables: Sequence[str]) -> list[str]:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m workloads.runtime.steps.command",
+        prog="python -m slipway.workloads.runtime.steps.command",
         usage="%(prog)s --output DIR [options] -- PROGRAM [ARGUMENT...]",
         description=__doc__,
     )
@@ -217,8 +225,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="{best:NAME} stands for the directory of that input whose number is the largest (of is max) or "
         "the smallest (min)",
     )
-    add("--packages", type=Path, help="what workloads.runtime.steps.environment published")
-    add("--libraries", type=Path, help="what workloads.cuda.install published")
+    add("--packages", type=Path, help="what slipway.workloads.runtime.steps.environment published")
+    add("--libraries", type=Path, help="what slipway.workloads.cuda.install published")
     several(
         "--result",
         dest="results",

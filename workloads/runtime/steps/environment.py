@@ -2,7 +2,7 @@
 
 Runs in the image of the steps that need them, on a node without GPUs, so that nothing is installed while a GPU
 waits. What the image has at the pinned version is left out; where nothing is lacking, the result is empty. Run as
-`python -m workloads.runtime.steps.environment --requirements requirements.txt --output DIR`. Needs pip.
+`python -m slipway.workloads.runtime.steps.environment --requirements requirements.txt --output DIR`. Needs pip.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import tarfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from workloads.runtime.exits import OK, StepError, run, stop_on_sigterm
-from workloads.runtime.steps import packages
-from workloads.runtime.store import StoreError, explain, finished, publish, staging, store_errors
-from workloads.runtime.supplied import ARCHIVE
+from slipway.workloads.runtime.exits import OK, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.steps import packages
+from slipway.workloads.runtime.store import StoreError, explain, finished, publish, staging, store_errors
+from slipway.workloads.runtime.supplied import ARCHIVE
 
 STEP = "runtime.environment"
 
@@ -114,7 +114,9 @@ def _lines(requirements: Path, lacking: Collection[str], folder: Path) -> Iterat
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.runtime.steps.environment", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m slipway.workloads.runtime.steps.environment", description=__doc__
+    )
     parser.add_argument("--requirements", type=Path, required=True, help="pinned and hashed: requirements.txt")
     parser.add_argument("--output", type=Path, required=True, help="where to publish the packages")
     return parser.parse_args(arguments)

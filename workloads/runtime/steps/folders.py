@@ -1,6 +1,6 @@
 """Makes and requires folders of the store before a container starts that has them mounted at other paths.
 
-Run as `python -m workloads.runtime.steps.folders --make /store/churn/train/1f2e --require /store/uploads`.
+Run as `python -m slipway.workloads.runtime.steps.folders --make /store/churn/train/1f2e --require /store/uploads`.
 Standard library only, Python 3.9.
 """
 
@@ -11,8 +11,8 @@ import functools
 import sys
 from pathlib import Path
 
-from workloads.runtime.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
-from workloads.runtime.store import store_errors
+from slipway.workloads.runtime.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.store import store_errors
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     Raises:
         StepError: BAD_INPUT where required folders are not there, all of which it names; STORE_TROUBLE.
     """
-    parser = argparse.ArgumentParser(prog="python -m workloads.runtime.steps.folders", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.runtime.steps.folders", description=__doc__)
     several = functools.partial(parser.add_argument, action="append", default=[], type=Path, metavar="DIR")
     several("--make", help="a folder that is made where it is not there")
     several("--require", help="a folder that has to be there")

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from workloads.runtime.exits import BAD_INPUT, USAGE, StepError
-from workloads.runtime.json_values import AbsentError, split, value_at
-from workloads.runtime.store import (
+from slipway.workloads.runtime.exits import BAD_INPUT, USAGE, StepError
+from slipway.workloads.runtime.json_values import AbsentError, split, value_at
+from slipway.workloads.runtime.store import (
     MANIFEST,
     TEMPORARY_SUFFIX,
     Entry,

@@ -1,7 +1,8 @@
 """Install the Python packages that an image lacks, into a directory that goes on PYTHONPATH.
 
 Does nothing where every package is importable at exactly its pinned version already. Run as `python -m
-workloads.runtime.steps.packages --requirements workloads/mnist/requirements.txt --target /packages`. Needs pip.
+slipway.workloads.runtime.steps.packages --requirements workloads/mnist/requirements.txt --target /packages`. Needs
+pip.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from workloads.runtime.exits import BAD_INPUT, INSTALL_FAILED, OK, StepError, run, stop_on_sigterm
-from workloads.runtime.store import StoreError, explain
+from slipway.workloads.runtime.exits import BAD_INPUT, INSTALL_FAILED, OK, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.store import StoreError, explain
 
 INSTALLED_MARK = ".slipway-installed"
 
@@ -160,7 +161,9 @@ def install(requirements: Path, target: Path) -> None:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workloads.runtime.steps.packages", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m slipway.workloads.runtime.steps.packages", description=__doc__
+    )
     parser.add_argument("--requirements", type=Path, required=True, help="pinned and hashed: requirements.txt")
     parser.add_argument("--target", type=Path, required=True, help="directory to install into, for PYTHONPATH")
     return parser.parse_args(arguments)

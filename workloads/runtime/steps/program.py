@@ -17,9 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from workloads.runtime.exits import BAD_INPUT, INTERRUPTED, INTERRUPTED_BY_KEYBOARD, RECORD_VARIABLE, StepError
-from workloads.runtime.masking import Masker
-from workloads.runtime.steps.guard import MARK, Guard, kill_all
+from slipway.workloads.runtime.exits import (
+    BAD_INPUT,
+    INTERRUPTED,
+    INTERRUPTED_BY_KEYBOARD,
+    RECORD_VARIABLE,
+    StepError,
+)
+from slipway.workloads.runtime.masking import Masker
+from slipway.workloads.runtime.steps.guard import MARK, Guard, kill_all
 
 _PIECE = 1 << 16
 _KEPT = 1 << 14

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 BAD_INPUT = 4
-"""Exit code: as in `workloads.runtime.exits`."""
+"""Exit code: as in `slipway.workloads.runtime.exits`."""
 
 SCRATCH = "$TMPDIR/"
 

@@ -1,6 +1,6 @@
 """Unpack the code of a step that is more than one ConfigMap holds. Standard library only, Python 3.9.
 
-Run as `python -m workloads.runtime.steps.unpack --part /parts/0/part --part /parts/1/part --target /code`.
+Run as `python -m slipway.workloads.runtime.steps.unpack --part /parts/0/part --part /parts/1/part --target /code`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 import tarfile
 from pathlib import Path
 
-from workloads.runtime.exits import BAD_INPUT, OK, StepError, run
-from workloads.runtime.store import StoreError, explain
+from slipway.workloads.runtime.exits import BAD_INPUT, OK, StepError, run
+from slipway.workloads.runtime.store import StoreError, explain
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     Raises:
         StepError: BAD_INPUT where the parts are no archive, STORE_TROUBLE where the target cannot be written.
     """
-    parser = argparse.ArgumentParser(prog="python -m workloads.runtime.steps.unpack", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.runtime.steps.unpack", description=__doc__)
     add = parser.add_argument
     add("--part", dest="parts", type=Path, action="append", required=True, help="a part, in their order")
     add("--target", type=Path, required=True, metavar="DIR", help="where the files are to be")

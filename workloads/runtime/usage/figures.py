@@ -148,7 +148,7 @@ class Usage:
         return (json.dumps({**self.record(), "before": before}) + "\n").encode()
 
     def line(self) -> str:
-        """One line for the log, which `tools.watch` reads."""
+        """One line for the log, which `slipway.tools.watch` reads."""
         parts: list[str] = []
         if self.busy is not None and self.idle is not None:
             peak, total = sum(gpu.memory_peak for gpu in self.gpus), sum(gpu.memory_total for gpu in self.gpus)

@@ -5,8 +5,8 @@ measured is kept in the file that `--file` names, which is written again and aga
 leaves it too, and is answered to Prometheus at `--port` of the pod's own address. Nothing that goes wrong with it
 ends the program.
 
-Run as `python3 -m workloads.runtime.usage.measure --step mnist.train --gpus 1 --file FILE -- python -m program`.
-Standard library only, Python 3.9.
+Run as `python3 -m slipway.workloads.runtime.usage.measure --step mnist.train --gpus 1 --file FILE -- python -m
+program`. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from workloads.runtime.exits import parse_before_program
-from workloads.runtime.hosts import configured, is_known
-from workloads.runtime.steps.program import Forwarding
-from workloads.runtime.usage import figures as processes
-from workloads.runtime.usage.figures import MIB, Gpu, Nvml, UnavailableError, Usage
+from slipway.workloads.runtime.exits import parse_before_program
+from slipway.workloads.runtime.hosts import configured, is_known
+from slipway.workloads.runtime.steps.program import Forwarding
+from slipway.workloads.runtime.usage import figures as processes
+from slipway.workloads.runtime.usage.figures import MIB, Gpu, Nvml, UnavailableError, Usage
 
 # Answers Prometheus with the use of a step while it runs.
 #
@@ -125,7 +125,7 @@ def _escape(value: str) -> str:
 
 
 EMULATED = "SLIPWAY_VIRTUAL_ACCELERATORS"
-"""Set where CPUs stand in for GPUs (`workloads.runtime.devices`)."""
+"""Set where CPUs stand in for GPUs (`slipway.workloads.runtime.devices`)."""
 
 ADDRESS = "POD_IP"
 """The pod's own address, at which alone it answers."""
@@ -383,7 +383,7 @@ def _records_in(file: Path | None) -> list[dict[str, Any]]:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python3 -m workloads.runtime.usage.measure",
+        prog="python3 -m slipway.workloads.runtime.usage.measure",
         usage="%(prog)s --step NAME [options] -- PROGRAM [ARGUMENT...]",
         description=__doc__,
         allow_abbrev=False,

@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from infra.clouds.aws import nodes
-from infra.clouds.aws.nodes import CLUSTER
-from infra.clouds.aws.review import charges, policies
-from infra.clouds.aws.review.policies import allowing, statements_of
-from infra.review.contract import Review
-from infra.review.facts import Grant, Holding, Identity, Seconds
-from infra.review.stack import (
+from slipway.infra.clouds.aws import nodes
+from slipway.infra.clouds.aws.nodes import CLUSTER
+from slipway.infra.clouds.aws.review import charges, policies
+from slipway.infra.clouds.aws.review.policies import allowing, statements_of
+from slipway.infra.review.contract import Review
+from slipway.infra.review.facts import Grant, Holding, Identity, Seconds
+from slipway.infra.review.stack import (
     EVERYWHERE,
     UNKNOWN,
     Properties,
@@ -25,7 +25,7 @@ from infra.review.stack import (
     texts,
     unknown,
 )
-from infra.review.tables import holdings_from, in_place_from, replacing_from
+from slipway.infra.review.tables import holdings_from, in_place_from, replacing_from
 
 # Who may do what on AWS, and from where control planes can be reached, in a few words each.
 

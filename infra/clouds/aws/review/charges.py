@@ -9,13 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from infra.accelerators import prices_of
-from infra.clouds.aws import nodes
-from infra.clouds.aws.catalogue import CLOUD, InstanceType, instance_type
-from infra.clouds.aws.nodes import CLUSTER, template
-from infra.review.facts import Balancer, Charge, Disk, Price, Quota
-from infra.review.stack import Properties, Resource, Stack, at, items, mappings, text, whole
-from infra.review.tables import RESERVED, price_table, priced_in, scaled
+from slipway.infra.accelerators import prices_of
+from slipway.infra.clouds.aws import nodes
+from slipway.infra.clouds.aws.catalogue import CLOUD, InstanceType, instance_type
+from slipway.infra.clouds.aws.nodes import CLUSTER, template
+from slipway.infra.review.facts import Balancer, Charge, Disk, Price, Quota
+from slipway.infra.review.stack import Properties, Resource, Stack, at, items, mappings, text, whole
+from slipway.infra.review.tables import RESERVED, price_table, priced_in, scaled
 
 TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml", prices_of(CLOUD))
 

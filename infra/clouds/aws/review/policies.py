@@ -4,9 +4,9 @@ import json
 import re
 from collections.abc import Iterator
 
-from infra.clouds.aws.nodes import CLUSTER, LAUNCH_TEMPLATE, NODE_GROUP, template
-from infra.review.contract import Harm, Policy, Severity, Violation
-from infra.review.stack import (
+from slipway.infra.clouds.aws.nodes import CLUSTER, LAUNCH_TEMPLATE, NODE_GROUP, template
+from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.stack import (
     PROTECT,
     UNKNOWN,
     Properties,

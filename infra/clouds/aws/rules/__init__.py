@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from infra.clouds.aws.rules import clusters, pools
-from infra.clouds.aws.rules.clusters import key_findings, provider_problems
-from infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3Store, S3Store
-from infra.schema.names import node_label_findings
-from infra.schema.paths import bucket_folder_problem
-from infra.schema.problems import Finding, Path, listed
-from infra.schema.request import STORE_KIND, Exposed, Request
-from infra.schema.taints import gpu_taint_findings, taint_findings
+from slipway.infra.clouds.aws.rules import clusters, pools
+from slipway.infra.clouds.aws.rules.clusters import key_findings, provider_problems
+from slipway.infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3Store, S3Store
+from slipway.infra.schema.names import node_label_findings
+from slipway.infra.schema.paths import bucket_folder_problem
+from slipway.infra.schema.problems import Finding, Path, listed
+from slipway.infra.schema.request import STORE_KIND, Exposed, Request
+from slipway.infra.schema.taints import gpu_taint_findings, taint_findings
 
 # Labels, taints and tags that Kubernetes or AWS would refuse.
 

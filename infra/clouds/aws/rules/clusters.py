@@ -5,13 +5,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from infra.charts import copy_problem
-from infra.clouds.aws.catalogue import hosts_control_plane, is_zone_id, kubernetes_versions, region_of, regions
-from infra.clouds.aws.rules.pools import CATALOGUE
-from infra.clouds.aws.settings import AwsCluster
-from infra.schema.base import misuse
-from infra.schema.problems import Finding, Path, Problem, did_you_mean, listed
-from infra.schema.request import Request
+from slipway.infra.charts import copy_problem
+from slipway.infra.clouds.aws.catalogue import (
+    hosts_control_plane,
+    is_zone_id,
+    kubernetes_versions,
+    region_of,
+    regions,
+)
+from slipway.infra.clouds.aws.rules.pools import CATALOGUE
+from slipway.infra.clouds.aws.settings import AwsCluster
+from slipway.infra.schema.base import misuse
+from slipway.infra.schema.problems import Finding, Path, Problem, did_you_mean, listed
+from slipway.infra.schema.request import Request
 
 EVERYWHERE = ipaddress.IPv4Network("0.0.0.0/0")
 NETWORKS_LIMIT = 40

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from infra.accelerators import PLACE, accelerator, accelerators
-from infra.clouds.aws.catalogue import (
+from slipway.infra.accelerators import PLACE, accelerator, accelerators
+from slipway.infra.clouds.aws.catalogue import (
     InstanceType,
     instance_type,
     instance_types,
@@ -16,9 +16,9 @@ from infra.clouds.aws.catalogue import (
     regions,
     regions_of,
 )
-from infra.clouds.aws.settings import AwsCluster, AwsPool, Nodes
-from infra.schema.problems import Finding, Path, did_you_mean, listed
-from infra.schema.request import Request
+from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool, Nodes
+from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
+from slipway.infra.schema.request import Request
 
 CATALOGUE = "infra/clouds/aws/data"
 

@@ -4,15 +4,15 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from infra.accelerators import PLACE, accelerator, accelerators
-from infra.charts import copy_problem
-from infra.clouds.existing.rules import store
-from infra.clouds.existing.settings import ExistingCluster, ExistingPool, InterconnectSettings
-from infra.platform import GPU_RESOURCE
-from infra.schema.names import is_subdomain, key_problem, label_findings, node_label_findings
-from infra.schema.problems import Finding, Path, did_you_mean, listed
-from infra.schema.request import Exposed, Request
-from infra.schema.taints import taint_findings
+from slipway.infra.accelerators import PLACE, accelerator, accelerators
+from slipway.infra.charts import copy_problem
+from slipway.infra.clouds.existing.rules import store
+from slipway.infra.clouds.existing.settings import ExistingCluster, ExistingPool, InterconnectSettings
+from slipway.infra.platform import GPU_RESOURCE
+from slipway.infra.schema.names import is_subdomain, key_problem, label_findings, node_label_findings
+from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
+from slipway.infra.schema.request import Exposed, Request
+from slipway.infra.schema.taints import taint_findings
 
 # Clusters that are already there: what the kubeconfig's user may do, and who brings the device plugin.
 

@@ -4,7 +4,7 @@ import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 
-from infra.clouds.existing.settings import (
+from slipway.infra.clouds.existing.settings import (
     ExistingCluster,
     NfsStore,
     PvcStore,
@@ -13,10 +13,10 @@ from infra.clouds.existing.settings import (
     single_node_classes,
     system_folder,
 )
-from infra.schema.names import LAST_PORT, is_subdomain
-from infra.schema.paths import absolute_problem, below_problem
-from infra.schema.problems import Finding, Path, did_you_mean, listed
-from infra.schema.request import STORE_KIND, Request
+from slipway.infra.schema.names import LAST_PORT, is_subdomain
+from slipway.infra.schema.paths import absolute_problem, below_problem
+from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
+from slipway.infra.schema.request import STORE_KIND, Request
 
 ENDPOINT = re.compile(r"https?://(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)(?::(?P<port>[0-9]{1,9}))?/?")
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html, as documented in 2025.

@@ -10,17 +10,28 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from infra.clouds.gcp import nodes
-from infra.clouds.gcp.autopilot import GENERAL_PURPOSE
-from infra.clouds.gcp.catalogue import Offer, machine_type, offers, region_of
-from infra.clouds.gcp.nodes import CLUSTER, declared_pools, declared_ways
-from infra.clouds.gcp.review import access_policies, charges, policies
-from infra.clouds.gcp.review.access_policies import GRANT, bindings
-from infra.clouds.gcp.review.charges import LOCAL_SSD_GB, declared_pods, machine_of
-from infra.review.contract import Review
-from infra.review.facts import Grant, Holding, Identity, Quota, Seconds
-from infra.review.stack import EVERYWHERE, JOB, Properties, Resource, Stack, at, is_true, mappings, text, texts
-from infra.review.tables import computed_from, holdings_from, in_place_from, replacing_from
+from slipway.infra.clouds.gcp import nodes
+from slipway.infra.clouds.gcp.autopilot import GENERAL_PURPOSE
+from slipway.infra.clouds.gcp.catalogue import Offer, machine_type, offers, region_of
+from slipway.infra.clouds.gcp.nodes import CLUSTER, declared_pools, declared_ways
+from slipway.infra.clouds.gcp.review import access_policies, charges, policies
+from slipway.infra.clouds.gcp.review.access_policies import GRANT, bindings
+from slipway.infra.clouds.gcp.review.charges import LOCAL_SSD_GB, declared_pods, machine_of
+from slipway.infra.review.contract import Review
+from slipway.infra.review.facts import Grant, Holding, Identity, Quota, Seconds
+from slipway.infra.review.stack import (
+    EVERYWHERE,
+    JOB,
+    Properties,
+    Resource,
+    Stack,
+    at,
+    is_true,
+    mappings,
+    text,
+    texts,
+)
+from slipway.infra.review.tables import computed_from, holdings_from, in_place_from, replacing_from
 
 # Who outside the clusters is let in on Google Cloud: members of IAM and networks, each with what they may do.
 

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from infra.clouds.gcp.nodes import CLUSTER, NODE_POOL
-from infra.review.contract import Harm, Policy, Severity, Violation
-from infra.review.stack import (
+from slipway.infra.clouds.gcp.nodes import CLUSTER, NODE_POOL
+from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.stack import (
     UNKNOWN,
     Resource,
     Stack,

@@ -6,13 +6,13 @@ from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from infra.accelerators import prices_of
-from infra.clouds.gcp import autopilot, nodes
-from infra.clouds.gcp.catalogue import CLOUD, MachineType, is_zone, machine_type, region_of, sidecar
-from infra.clouds.gcp.nodes import CLUSTER, DeclaredPool, DeclaredWay, declared_pools, declared_ways
-from infra.platform import ASKED_ANNOTATION, GPU_RESOURCE, Resources
-from infra.review.facts import Balancer, Charge, Disk, Price
-from infra.review.stack import (
+from slipway.infra.accelerators import prices_of
+from slipway.infra.clouds.gcp import autopilot, nodes
+from slipway.infra.clouds.gcp.catalogue import CLOUD, MachineType, is_zone, machine_type, region_of, sidecar
+from slipway.infra.clouds.gcp.nodes import CLUSTER, DeclaredPool, DeclaredWay, declared_pools, declared_ways
+from slipway.infra.platform import ASKED_ANNOTATION, GPU_RESOURCE, Resources
+from slipway.infra.review.facts import Balancer, Charge, Disk, Price
+from slipway.infra.review.stack import (
     JOB,
     Properties,
     Resource,
@@ -27,8 +27,8 @@ from infra.review.stack import (
     texts,
     whole,
 )
-from infra.review.tables import RESERVED, price_table, priced_in
-from infra.schema.quantities import cpu_millicores, mebibytes
+from slipway.infra.review.tables import RESERVED, price_table, priced_in
+from slipway.infra.schema.quantities import cpu_millicores, mebibytes
 
 # The pods that a stack runs on GKE Autopilot, which bills them in place of nodes.
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from infra.clouds.gcp import autopilot, nodes
-from infra.clouds.gcp.catalogue import is_zone, region_of, regions
-from infra.clouds.gcp.nodes import CLUSTER, declared_pools
-from infra.clouds.gcp.review.charges import TABLE, DeclaredPod, charges, declared_pods
-from infra.platform import Resources
-from infra.review.contract import Harm, Policy, Severity, Violation
-from infra.review.stack import PROTECT, Properties, Stack, is_true, mapping, mappings, text, texts, whole
-from infra.review.tables import hourly, node_price
+from slipway.infra.clouds.gcp import autopilot, nodes
+from slipway.infra.clouds.gcp.catalogue import is_zone, region_of, regions
+from slipway.infra.clouds.gcp.nodes import CLUSTER, declared_pools
+from slipway.infra.clouds.gcp.review.charges import TABLE, DeclaredPod, charges, declared_pods
+from slipway.infra.platform import Resources
+from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.stack import PROTECT, Properties, Stack, is_true, mapping, mappings, text, texts, whole
+from slipway.infra.review.tables import hourly, node_price
 
 # Pods that GKE Autopilot refuses, and pods that it makes more of than their steps ask for.
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from dateutil.rrule import rrulestr
 
-from infra.clouds.contract import COPY
-from infra.clouds.gcp.catalogue import is_zone, maintenance_limits, region_of, regions
-from infra.clouds.gcp.rules import clusters, pools
-from infra.clouds.gcp.settings import (
+from slipway.infra.clouds.contract import COPY
+from slipway.infra.clouds.gcp.catalogue import is_zone, maintenance_limits, region_of, regions
+from slipway.infra.clouds.gcp.rules import clusters, pools
+from slipway.infra.clouds.gcp.settings import (
     OWN,
     ExistingGcsStore,
     FilestoreStore,
@@ -24,13 +24,13 @@ from infra.clouds.gcp.settings import (
     Impersonation,
     Maintenance,
 )
-from infra.platform import Data
-from infra.schema.names import DNS_LABEL, KUBERNETES_NAME_LIMIT, node_label_findings
-from infra.schema.paths import bucket_folder_problem
-from infra.schema.problems import Finding, Path, Problem, did_you_mean, listed
-from infra.schema.quantities import mebibytes
-from infra.schema.request import STORE_KIND, Request
-from infra.schema.taints import gpu_taint_findings, taint_findings
+from slipway.infra.platform import Data
+from slipway.infra.schema.names import DNS_LABEL, KUBERNETES_NAME_LIMIT, node_label_findings
+from slipway.infra.schema.paths import bucket_folder_problem
+from slipway.infra.schema.problems import Finding, Path, Problem, did_you_mean, listed
+from slipway.infra.schema.quantities import mebibytes
+from slipway.infra.schema.request import STORE_KIND, Request
+from slipway.infra.schema.taints import gpu_taint_findings, taint_findings
 
 # Names, labels, taints and project ids that Google Cloud would refuse.
 

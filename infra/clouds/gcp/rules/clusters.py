@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path as FilePath
 
-from infra.accelerators import PLACE
-from infra.accelerators import accelerator as accelerator_of
-from infra.clouds.gcp import autopilot
-from infra.clouds.gcp.autopilot import PERFORMANCE
-from infra.clouds.gcp.catalogue import REGION_ZONES, compact_placement, is_zone, machine_type, region_of
-from infra.clouds.gcp.settings import GcpCluster, GcpPool, Network
-from infra.schema.base import misuse
-from infra.schema.problems import Finding, Path, did_you_mean, listed
-from infra.schema.request import Request
+from slipway.infra.accelerators import PLACE
+from slipway.infra.accelerators import accelerator as accelerator_of
+from slipway.infra.clouds.gcp import autopilot
+from slipway.infra.clouds.gcp.autopilot import PERFORMANCE
+from slipway.infra.clouds.gcp.catalogue import REGION_ZONES, compact_placement, is_zone, machine_type, region_of
+from slipway.infra.clouds.gcp.settings import GcpCluster, GcpPool, Network
+from slipway.infra.schema.base import misuse
+from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
+from slipway.infra.schema.request import Request
 
 RANGES = tuple(Network.model_fields)
 PRIVATE = [ipaddress.IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.accelerators import PLACE, Accelerator, accelerator
-from infra.clouds.gcp.catalogue import (
+from slipway.infra.accelerators import PLACE, Accelerator, accelerator
+from slipway.infra.clouds.gcp.catalogue import (
     AttachLimit,
     MachineType,
     Offer,
@@ -17,10 +17,10 @@ from infra.clouds.gcp.catalogue import (
     regions,
     zones_of,
 )
-from infra.clouds.gcp.settings import GcpCluster, GcpPool, Nodes
-from infra.schema.problems import Finding, Path, did_you_mean, listed
-from infra.schema.quantities import seconds
-from infra.schema.request import Request
+from slipway.infra.clouds.gcp.settings import GcpCluster, GcpPool, Nodes
+from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
+from slipway.infra.schema.quantities import seconds
+from slipway.infra.schema.request import Request
 
 CATALOGUE = "infra/clouds/gcp/data"
 DAY = 86_400

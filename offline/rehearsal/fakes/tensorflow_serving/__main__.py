@@ -4,7 +4,8 @@ It follows TensorFlow Serving 2.21, as its documentation (tensorflow.org/tfx/ser
 and its sources (github.com/tensorflow/serving) had it in November 2026. docs/serving.md says what it leaves out.
 The command line is that of `tensorflow_model_server`. Flags about what it leaves out are accepted, and
 named in the log. Run as
-`python -m offline.rehearsal.fakes.tensorflow_serving --port=8500 --rest_api_port=8501 --model_config_file=FILE`.
+`python -m slipway.offline.rehearsal.fakes.tensorflow_serving --port=8500 --rest_api_port=8501
+--model_config_file=FILE`.
 """
 
 import argparse
@@ -18,8 +19,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from offline.rehearsal.fakes.tensorflow_serving import rest
-from offline.rehearsal.fakes.tensorflow_serving.servables import Retries, Servables, ServingError, load, message
+from slipway.offline.rehearsal.fakes.tensorflow_serving import rest
+from slipway.offline.rehearsal.fakes.tensorflow_serving.servables import (
+    Retries,
+    Servables,
+    ServingError,
+    load,
+    message,
+)
 
 grpc: Any = load("grpc")
 
@@ -200,7 +207,9 @@ def _flag(text: str) -> bool:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m offline.rehearsal.fakes.tensorflow_serving", description=__doc__, allow_abbrev=False
+        prog="python -m slipway.offline.rehearsal.fakes.tensorflow_serving",
+        description=__doc__,
+        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--port", type=int, default=8500)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from offline.rehearsal.fakes.tensorflow_serving.servables import Model, ServingError, invalid, load, tf
+from slipway.offline.rehearsal.fakes.tensorflow_serving.servables import Model, ServingError, invalid, load, tf
 
 np: Any = load("numpy")
 error_codes_pb2: Any = load("tensorflow.core.protobuf.error_codes_pb2")

@@ -13,9 +13,9 @@ from urllib.parse import unquote
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 
-from offline.rehearsal.fakes.tensorflow_serving import predicting
-from offline.rehearsal.fakes.tensorflow_serving.servables import Servables, ServingError, invalid, load
-from workloads.runtime.hosts import REFUSED, is_known
+from slipway.offline.rehearsal.fakes.tensorflow_serving import predicting
+from slipway.offline.rehearsal.fakes.tensorflow_serving.servables import Servables, ServingError, invalid, load
+from slipway.workloads.runtime.hosts import REFUSED, is_known
 
 json_format: Any = load("google.protobuf.json_format")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.settings.model import Settings
+from slipway.infra.settings.model import Settings
 from tests.support.aws import (
     ACCOUNT,
     ASSOCIATION,

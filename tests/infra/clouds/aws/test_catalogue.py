@@ -2,8 +2,8 @@
 
 import pytest
 
-from infra.accelerators import accelerators
-from infra.clouds.aws.catalogue import (
+from slipway.infra.accelerators import accelerators
+from slipway.infra.clouds.aws.catalogue import (
     addon_version,
     allocatable,
     hosts_control_plane,
@@ -16,7 +16,7 @@ from infra.clouds.aws.catalogue import (
     region_of,
     regions,
 )
-from infra.clouds.aws.settings import AwsPool
+from slipway.infra.clouds.aws.settings import AwsPool
 
 ADDONS = ("vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver")
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws.catalogue import addon_version
-from infra.clouds.aws.settings import ControlPlane
-from infra.review.stack import Resource
-from infra.settings.loading import load
-from infra.settings.model import Settings
+from slipway.infra.clouds.aws.catalogue import addon_version
+from slipway.infra.clouds.aws.settings import ControlPlane
+from slipway.infra.review.stack import Resource
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
 from tests.support.aws import (
     ADDON,
     ASSOCIATION,

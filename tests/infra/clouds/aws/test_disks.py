@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.clouds.aws.charts import DISK_CHART, DISK_CLASS, DISK_SCRIPT, disk_objects
-from infra.clouds.aws.emulator import Emulator as AwsEmulator
-from infra.clouds.aws.platforms import platforms
-from infra.review.stack import Stack, at
-from infra.settings.loading import load
+from slipway.infra.clouds.aws.charts import DISK_CHART, DISK_CLASS, DISK_SCRIPT, disk_objects
+from slipway.infra.clouds.aws.emulator import Emulator as AwsEmulator
+from slipway.infra.clouds.aws.platforms import platforms
+from slipway.infra.review.stack import Stack, at
+from slipway.infra.settings.loading import load
 from tests.support.aws import ADDON, ASSOCIATION, ATTACHMENT, NODE_GROUP, RELEASE, declare, raw
 from tests.support.checkout import ROOT
 from tests.support.previewing import previewed

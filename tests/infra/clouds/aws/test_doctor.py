@@ -10,11 +10,11 @@ import botocore.session
 import pytest
 from botocore.stub import Stubber
 
-from infra.clouds.aws import doctor
-from infra.clouds.aws.settings import AwsCluster, ExistingS3Store
-from infra.review.facts import Observation, Quota, State
-from infra.review.stack import Resource, Stack
-from infra.schema.request import Request
+from slipway.infra.clouds.aws import doctor
+from slipway.infra.clouds.aws.settings import AwsCluster, ExistingS3Store
+from slipway.infra.review.facts import Observation, Quota, State
+from slipway.infra.review.stack import Resource, Stack
+from slipway.infra.schema.request import Request
 
 CALLER = {
     "UserId": "AROA:me",

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from infra.charts import charts
-from infra.clouds.aws.catalogue import instance_types
-from infra.platform import Pool
+from slipway.infra.charts import charts
+from slipway.infra.clouds.aws.catalogue import instance_types
+from slipway.infra.platform import Pool
 from tests.support.aws import CPU_POOL, NODE_GROUP, RELEASE, declare, with_pool
 from tests.support.recording import Recording
 

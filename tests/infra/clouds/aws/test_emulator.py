@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws.emulator import Emulator as AwsEmulator
-from infra.emulator import EMULATED_CA_CERTIFICATE
-from infra.platform import Node
+from slipway.infra.clouds.aws.emulator import Emulator as AwsEmulator
+from slipway.infra.emulator import EMULATED_CA_CERTIFICATE
+from slipway.infra.platform import Node
 from tests.support.aws import LAUNCH_TEMPLATE, NODE_GROUP, changed, declare, with_pool, with_store
 from tests.support.emulation import assert_nodes_are_as_promised, nodes_of
 

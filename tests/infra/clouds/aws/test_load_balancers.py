@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws.charts import CLUSTER_TAG
+from slipway.infra.clouds.aws.charts import CLUSTER_TAG
 from tests.infra import test_ingress as ingress
 from tests.support import aws
 from tests.support.iam import allows

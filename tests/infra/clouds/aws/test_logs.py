@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from infra.clouds.aws.emulator import Emulator as AwsEmulator
-from infra.settings.loading import load
+from slipway.infra.clouds.aws.emulator import Emulator as AwsEmulator
+from slipway.infra.settings.loading import load
 from tests.support.aws import ACCOUNT, BUCKET, REGION, ROLE, ROLE_POLICY, declare, logged, raw
 
 FLOWS = "aws:ec2/flowLog:FlowLog"

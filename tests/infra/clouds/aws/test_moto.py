@@ -8,8 +8,8 @@ import boto3
 import moto
 import pytest
 
-from infra.settings.loading import load
-from infra.settings.model import Settings
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
 from tests.support.aws import ATTACHMENT, EFS, REPOSITORY, ROLE, ROLE_POLICY, declare, logged, raw, with_store
 from tests.support.recording import Recording
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws.network import subnet_blocks
+from slipway.infra.clouds.aws.network import subnet_blocks
 from tests.support.aws import NODE_GROUP, changed, declare
 from tests.support.recording import Recording
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws.settings import AwsPool
-from infra.settings.loading import load
+from slipway.infra.clouds.aws.settings import AwsPool
+from slipway.infra.settings.loading import load
 from tests.support.aws import LAUNCH_TEMPLATE, NODE_GROUP, declare, raw, with_pool
 from tests.support.recording import Recording
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from infra.clouds.aws import platforms
-from infra.schema.problems import Problem
+from slipway.infra.clouds.aws import platforms
+from slipway.infra.schema.problems import Problem
 from tests.support.aws import CLUSTER, changed, declare
 from tests.support.recording import record
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from offline.evaluated.operations import compare_resources
-from offline.policies.changes import Change
-from offline.policies.check import check_change
+from slipway.offline.evaluated.operations import compare_resources
+from slipway.offline.policies.changes import Change
+from slipway.offline.policies.check import check_change
 from tests.support.previewing import TODAY, findings, previewed
 
 DEV = "aws-dev"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from infra.settings.model import Settings
+from slipway.infra.settings.model import Settings
 from tests.support.aws import ADDON, BUCKET, CLUSTER, LAUNCH_TEMPLATE, NODE_GROUP, declare
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording

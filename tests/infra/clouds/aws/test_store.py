@@ -9,12 +9,12 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
-from infra.platform import POD_USER, Platform
-from infra.review.stack import Resource
-from infra.schema.problems import SettingsError
-from infra.schema.request import AppAccess, Request
-from infra.settings.loading import load
-from infra.settings.model import Settings
+from slipway.infra.platform import POD_USER, Platform
+from slipway.infra.review.stack import Resource
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.schema.request import AppAccess, Request
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
 from tests.support.aws import (
     ACCOUNT,
     ADDON,

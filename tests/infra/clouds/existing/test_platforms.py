@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.clouds.existing.live_cluster import as_argument
-from infra.clouds.existing.platforms import Emulator as ExistingEmulator
-from infra.clouds.existing.platforms import platforms, pool_of
-from infra.clouds.existing.settings import ExistingPool
-from infra.platform import DevicePlugin, Interconnect, Platform, Resources, Taint
-from infra.settings.loading import load
-from infra.settings.model import Settings
+from slipway.infra.clouds.existing.live_cluster import as_argument
+from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
+from slipway.infra.clouds.existing.platforms import platforms, pool_of
+from slipway.infra.clouds.existing.settings import ExistingPool
+from slipway.infra.platform import DevicePlugin, Interconnect, Platform, Resources, Taint
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
 from tests.support.recording import Recording, record
 
 KUBECONFIG = {

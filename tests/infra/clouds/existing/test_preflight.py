@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.existing.live_cluster import preflight_problems
-from infra.clouds.existing.platforms import Emulator as ExistingEmulator
-from infra.clouds.existing.settings import PvcStore
-from infra.clouds.existing.store import claim_name
-from infra.platform import GPU_RESOURCE
-from infra.program import declare
-from infra.schema.problems import Problem, SettingsError
-from infra.settings.loading import load
-from infra.settings.model import Settings
+from slipway.infra.clouds.existing.live_cluster import preflight_problems
+from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
+from slipway.infra.clouds.existing.settings import PvcStore
+from slipway.infra.clouds.existing.store import claim_name
+from slipway.infra.platform import GPU_RESOURCE
+from slipway.infra.program import declare
+from slipway.infra.schema.problems import Problem, SettingsError
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
 from tests.support.api_server import serving
 from tests.support.recording import record
 from tests.support.stack_values import EXISTING, changed

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from infra.settings.loading import load
+from slipway.infra.settings.loading import load
 from tests.support.refusals import Refusal, elsewhere, wrong
 from tests.support.stack_values import GONE, changed
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.clouds.gcp import autopilot
-from infra.clouds.gcp.autopilot import Way
-from infra.clouds.gcp.catalogue import machine_types
-from infra.clouds.gcp.settings import GCS_FUSE_SIDECAR
-from infra.platform import Pool, Resources
-from infra.settings.loading import load
+from slipway.infra.clouds.gcp import autopilot
+from slipway.infra.clouds.gcp.autopilot import Way
+from slipway.infra.clouds.gcp.catalogue import machine_types
+from slipway.infra.clouds.gcp.settings import GCS_FUSE_SIDECAR
+from slipway.infra.platform import Pool, Resources
+from slipway.infra.settings.loading import load
 from tests.support.autopilot import STACK
 from tests.support.emulation import nodes_of
 from tests.support.gcp import CLUSTER, NODE_POOL, declare

@@ -2,10 +2,10 @@
 
 import pytest
 
-from infra.accelerators import accelerator, accelerators
-from infra.clouds.gcp.catalogue import EVERY_WAY, allocatable, is_arm, machine_type, machine_types, offers
-from infra.clouds.gcp.settings import GcpPool, GpuSharing
-from infra.platform import Resources
+from slipway.infra.accelerators import accelerator, accelerators
+from slipway.infra.clouds.gcp.catalogue import EVERY_WAY, allocatable, is_arm, machine_type, machine_types, offers
+from slipway.infra.clouds.gcp.settings import GcpPool, GpuSharing
+from slipway.infra.platform import Resources
 
 # What GKE's own DaemonSets take, which a node's `allocatable` still holds.
 SYSTEM_CPU, SYSTEM_MEMORY = 600, 1024

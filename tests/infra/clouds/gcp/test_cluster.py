@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.settings.loading import load
-from infra.settings.model import Settings
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
 from tests.support.gcp import BUCKET, CLUSTER, NODE_POOL, declare, raw
 from tests.support.recording import Recording, is_unknown, secret_inputs
 

@@ -18,12 +18,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from infra.clouds.gcp import doctor, google_api
-from infra.review.facts import Observation, Quota, State
-from infra.review.stack import Resource, Stack
-from infra.schema.inputs import data_at
-from infra.schema.request import InputAccess, Request
-from infra.settings.loading import load
+from slipway.infra.clouds.gcp import doctor, google_api
+from slipway.infra.review.facts import Observation, Quota, State
+from slipway.infra.review.stack import Resource, Stack
+from slipway.infra.schema.inputs import data_at
+from slipway.infra.schema.request import InputAccess, Request
+from slipway.infra.settings.loading import load
 from tests.support.gcp import raw
 
 # Whoever runs the doctor has chosen their own credentials, of whatever type.

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.gcp.emulator import Emulator as GcpEmulator
-from infra.emulator import EMULATED_CA_CERTIFICATE
-from infra.settings.loading import load
+from slipway.infra.clouds.gcp.emulator import Emulator as GcpEmulator
+from slipway.infra.emulator import EMULATED_CA_CERTIFICATE
+from slipway.infra.settings.loading import load
 from tests.support.emulation import assert_nodes_are_as_promised, nodes_of
 from tests.support.gcp import NODE_POOL, declare, raw, with_pool
 

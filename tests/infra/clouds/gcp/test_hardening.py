@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.gcp.emulator import Emulator as GcpEmulator
-from infra.schema.problems import SettingsError
-from infra.settings.loading import load
-from infra.settings.model import Settings
+from slipway.infra.clouds.gcp.emulator import Emulator as GcpEmulator
+from slipway.infra.schema.problems import SettingsError
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
 from tests.support.gcp import BUCKET, CLUSTER, declare, raw
 from tests.support.recording import Recording
 

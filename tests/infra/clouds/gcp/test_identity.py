@@ -8,14 +8,14 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
-from infra.clouds.gcp.store import MOUNT_OPTIONS, TEMPORARY_SUFFIX
-from infra.platform import POD_USER, Platform
-from infra.schema.request import AppAccess, Request
-from infra.settings.loading import load
-from infra.settings.model import Settings
+from slipway.infra.clouds.gcp.store import MOUNT_OPTIONS, TEMPORARY_SUFFIX
+from slipway.infra.platform import POD_USER, Platform
+from slipway.infra.schema.request import AppAccess, Request
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.model import Settings
+from slipway.workloads.runtime import store as workload_store
 from tests.support.gcp import BUCKET, CLUSTER, declare, raw
 from tests.support.recording import Recording, is_unknown
-from workloads.runtime import store as workload_store
 
 BUCKET_GRANT = "gcp:storage/bucketIAMMember:BucketIAMMember"
 PROJECT_GRANT = "gcp:projects/iAMMember:IAMMember"

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.gcp.catalogue import sidecar
-from infra.clouds.gcp.emulator import Emulator
-from infra.clouds.gcp.platforms import platforms
-from infra.clouds.gcp.review import identities
-from infra.clouds.gcp.store import MOUNT_OPTIONS
-from infra.clouds.registry import CLOUDS
-from infra.platform import Data
-from infra.review.stack import JOB, Resource, at, mapping, mappings, strings, text
-from infra.schema.inputs import data_at
-from infra.schema.request import InputAccess, Request
-from infra.settings.loading import load
+from slipway.infra.clouds.gcp.catalogue import sidecar
+from slipway.infra.clouds.gcp.emulator import Emulator
+from slipway.infra.clouds.gcp.platforms import platforms
+from slipway.infra.clouds.gcp.review import identities
+from slipway.infra.clouds.gcp.store import MOUNT_OPTIONS
+from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.platform import Data
+from slipway.infra.review.stack import JOB, Resource, at, mapping, mappings, strings, text
+from slipway.infra.schema.inputs import data_at
+from slipway.infra.schema.request import InputAccess, Request
+from slipway.infra.settings.loading import load
 from tests.support.gcp import PROJECT, raw
 from tests.support.previewing import previewed
 from tests.support.recording import Recording, record

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.gcp.catalogue import NodeShape, machine_types, node_gbps
-from infra.clouds.gcp.rules.clusters import ONLY
-from infra.clouds.gcp.settings import GcpPool
-from infra.settings.loading import load
+from slipway.infra.clouds.gcp.catalogue import NodeShape, machine_types, node_gbps
+from slipway.infra.clouds.gcp.rules.clusters import ONLY
+from slipway.infra.clouds.gcp.settings import GcpPool
+from slipway.infra.settings.loading import load
 from tests.support.gcp import NODE_POOL, declare, raw, with_pool
 from tests.support.recording import Recording
 

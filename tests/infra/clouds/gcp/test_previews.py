@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from offline.evaluated.operations import compare_resources
+from slipway.offline.evaluated.operations import compare_resources
 from tests.support.previewing import findings, previewed
 
 DEV = "gcp-dev"

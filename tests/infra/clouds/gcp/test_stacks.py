@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from infra.review.stack import Resource
-from infra.settings.model import Settings
+from slipway.infra.review.stack import Resource
+from slipway.infra.settings.model import Settings
 from tests.support.gcp import BUCKET, CLUSTER, NODE_POOL, declare
 from tests.support.stack_values import stack_settings
 

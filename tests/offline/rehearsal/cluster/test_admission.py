@@ -7,10 +7,10 @@ from typing import Any
 import pulumi_kubernetes as k8s
 import pytest
 
-from infra.platform import Resources
-from infra.review.stack import Resource
-from offline.rehearsal.cluster.cluster_objects import Objects, RefusedError, quota_violations
-from offline.rehearsal.cluster.pods import pod_spec
+from slipway.infra.platform import Resources
+from slipway.infra.review.stack import Resource
+from slipway.offline.rehearsal.cluster.cluster_objects import Objects, RefusedError, quota_violations
+from slipway.offline.rehearsal.cluster.pods import pod_spec
 from tests.offline.rehearsal.toy import Toys, rehearse
 
 GOOD: dict[str, Any] = {

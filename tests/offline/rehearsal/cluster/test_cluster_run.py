@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.existing.platforms import Emulator
-from infra.program import declare
-from infra.settings.loading import load
-from offline.rehearsal.cluster.cluster_objects import ApiServer, Namespace, Objects, Token
-from offline.rehearsal.cluster.scheduler import Scheduler
+from slipway.infra.clouds.existing.platforms import Emulator
+from slipway.infra.program import declare
+from slipway.infra.settings.loading import load
+from slipway.offline.rehearsal.cluster.cluster_objects import ApiServer, Namespace, Objects, Token
+from slipway.offline.rehearsal.cluster.scheduler import Scheduler
+from slipway.workloads.runtime.exits import StepError
+from slipway.workloads.schedule import release
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.stack_values import EXISTING, changed
-from workloads.runtime.exits import StepError
-from workloads.schedule import release
 
 OWN, OTHER = "cluster-run", "runner"
 JOB = "kubernetes:batch/v1:Job"

@@ -9,14 +9,14 @@ from typing import Any
 import pulumi_kubernetes as k8s
 import pytest
 
-from infra.kubernetes.device_plugin import values
-from infra.kubernetes.gates import Gates
-from infra.kubernetes.job import declare
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.platform import DevicePlugin, Node, Resources, Taint
-from infra.review.stack import Resource
-from offline.rehearsal.cluster.cluster_objects import DevicePlugins
-from offline.rehearsal.state import JobRecord, Phase
+from slipway.infra.kubernetes.device_plugin import values
+from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.job import declare
+from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.platform import DevicePlugin, Node, Resources, Taint
+from slipway.infra.review.stack import Resource
+from slipway.offline.rehearsal.cluster.cluster_objects import DevicePlugins
+from slipway.offline.rehearsal.state import JobRecord, Phase
 from tests.offline.rehearsal.toy import CLUSTER, NAMESPACE, Toys, rehearse
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import log, record, rehearse_file
@@ -171,7 +171,7 @@ def train(plugin_tolerates: Sequence[Taint], *, gated: bool) -> None:
     made = step(
         here,
         "gpu",
-        module="workloads.gates.store",
+        module="slipway.workloads.gates.store",
         arguments=["--store", "{store}"],
         resources=Resources(cpu=1000, memory=2048, ephemeral_storage=1024, gpus=1),
     )

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from infra.review.stack import Resource
-from offline.rehearsal.cluster.cluster_objects import RefusedError
-from offline.rehearsal.cluster.job_controller import JobResult, JobSpec, Rule, identity, job_spec, run
-from offline.rehearsal.cluster.kubelet import PodResult
-from offline.rehearsal.cluster.pods import UnsupportedError
-from offline.rehearsal.machine.processes import Stop
+from slipway.infra.review.stack import Resource
+from slipway.offline.rehearsal.cluster.cluster_objects import RefusedError
+from slipway.offline.rehearsal.cluster.job_controller import JobResult, JobSpec, Rule, identity, job_spec, run
+from slipway.offline.rehearsal.cluster.kubelet import PodResult
+from slipway.offline.rehearsal.cluster.pods import UnsupportedError
+from slipway.offline.rehearsal.machine.processes import Stop
 
 IGNORE_DISRUPTION = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 

@@ -17,16 +17,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.platform import Node, Resources
-from infra.review.stack import Resource
-from offline.rehearsal.cluster.cluster_objects import Namespace, Objects, RefusedError
-from offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, expand, localize
-from offline.rehearsal.cluster.pods import UnsupportedError, pod_spec
-from offline.rehearsal.cluster.scheduler import Placement
-from offline.rehearsal.machine import boxes, launch
-from offline.rehearsal.machine.launch import LANDLOCK, landlock
-from offline.rehearsal.machine.listening import Loopback
-from offline.rehearsal.machine.processes import Reaper, Stop
+from slipway.infra.platform import Node, Resources
+from slipway.infra.review.stack import Resource
+from slipway.offline.rehearsal.cluster.cluster_objects import Namespace, Objects, RefusedError
+from slipway.offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, expand, localize
+from slipway.offline.rehearsal.cluster.pods import UnsupportedError, pod_spec
+from slipway.offline.rehearsal.cluster.scheduler import Placement
+from slipway.offline.rehearsal.machine import boxes, launch
+from slipway.offline.rehearsal.machine.launch import LANDLOCK, landlock
+from slipway.offline.rehearsal.machine.listening import Loopback
+from slipway.offline.rehearsal.machine.processes import Reaper, Stop
 from tests.support.rehearsing import all_end, wait_until
 
 NODE = Node("dev", "train", {}, (), Resources(4000, 8192), 1, "nvidia-tesla-t4")

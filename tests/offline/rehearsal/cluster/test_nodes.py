@@ -8,9 +8,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from offline.rehearsal.cluster import job_controller
-from offline.rehearsal.cluster.job_controller import JOB_NAME
-from offline.rehearsal.state import Phase
+from slipway.offline.rehearsal.cluster import job_controller
+from slipway.offline.rehearsal.cluster.job_controller import JOB_NAME
+from slipway.offline.rehearsal.state import Phase
 from tests.offline.rehearsal.toy import (
     NODE,
     Toys,
@@ -196,6 +196,6 @@ def test_the_first_to_fail_fails_the_job_with_its_own_words(tmp_path: Path) -> N
 def test_a_machine_that_runs_fewer_pods_at_a_time_runs_them_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("offline.rehearsal.engine.PODS", 1)
+    monkeypatch.setattr("slipway.offline.rehearsal.engine.PODS", 1)
     outcome, printed = rehearse(training(4), tmp_path, machines=4)
     assert record(outcome).phase is Phase.SUCCEEDED, printed

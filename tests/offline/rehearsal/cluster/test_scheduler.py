@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.platform import Node, Resources, Taint, TaintEffect
-from offline.evaluated.scheduling import PodRequest, Toleration, obstacle, obstacles, tolerates
-from offline.rehearsal.cluster.scheduler import (
+from slipway.infra.platform import Node, Resources, Taint, TaintEffect
+from slipway.offline.evaluated.scheduling import PodRequest, Toleration, obstacle, obstacles, tolerates
+from slipway.offline.rehearsal.cluster.scheduler import (
     CancelledError,
     PodAffinity,
     Scheduler,

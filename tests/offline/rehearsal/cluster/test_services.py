@@ -8,11 +8,11 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
-from infra.clouds.existing.platforms import Emulator as ExistingEmulator
-from infra.kubernetes.labels import APP
-from offline.rehearsal.cluster import services
-from offline.rehearsal.session import configure
-from offline.rehearsal.state import Phase, ServicePhase
+from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
+from slipway.infra.kubernetes.labels import APP
+from slipway.offline.rehearsal.cluster import services
+from slipway.offline.rehearsal.session import configure
+from slipway.offline.rehearsal.state import Phase, ServicePhase
 from tests.offline.rehearsal.toy import (
     ASK,
     COUNTER,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from offline.rehearsal.cluster.job_controller import COMPLETION_INDEX, CONTROLLER_UID
-from offline.rehearsal.state import Phase
+from slipway.offline.rehearsal.cluster.job_controller import COMPLETION_INDEX, CONTROLLER_UID
+from slipway.offline.rehearsal.state import Phase
 from tests.offline.rehearsal.toy import TRAINING, Toys, ignore_disruption, on_exit_code, rehearse, variable
 from tests.support import rehearsing
 from tests.support.rehearsing import record

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from offline.rehearsal.machine import boxes, launch
-from offline.rehearsal.machine.boxes import Box
+from slipway.offline.rehearsal.machine import boxes, launch
+from slipway.offline.rehearsal.machine.boxes import Box
 
 pytestmark = pytest.mark.skipif(not boxes.available(), reason="this machine lets no user make mounts")
 

@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from offline.rehearsal.machine import environments
-from offline.rehearsal.machine.environments import Environment, EnvironmentFailedError, Environments, Software
-from offline.rehearsal.machine.processes import CancelledError, Reaper, Stop
+from slipway.offline.rehearsal.machine import environments
+from slipway.offline.rehearsal.machine.environments import (
+    Environment,
+    EnvironmentFailedError,
+    Environments,
+    Software,
+)
+from slipway.offline.rehearsal.machine.processes import CancelledError, Reaper, Stop
 from tests.support.rehearsing import wait_until
 from tests.workloads.wheels import pin, write_wheel
 
@@ -222,7 +227,9 @@ def test_an_installation_ends_at_once_when_it_is_asked_to(
     program = tmp_path / "uv"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nsleep 60\n", encoding="utf-8")
     program.chmod(0o755)
-    monkeypatch.setattr("offline.rehearsal.machine.environments.shutil.which", lambda *_, **__: str(program))
+    monkeypatch.setattr(
+        "slipway.offline.rehearsal.machine.environments.shutil.which", lambda *_, **__: str(program)
+    )
     stop = Stop()
 
     def ask() -> None:

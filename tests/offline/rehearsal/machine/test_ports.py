@@ -4,12 +4,12 @@ import socket
 import subprocess
 import sys
 
-from offline.rehearsal.machine.processes import LOOPBACK, as_declared, free_ports
+from slipway.offline.rehearsal.machine.processes import LOOPBACK, as_declared, free_ports
 from tests.support.checkout import ROOT
 
 OTHER = """
 import sys
-from offline.rehearsal.machine.processes import as_declared
+from slipway.offline.rehearsal.machine.processes import as_declared
 print(*as_declared([int(sys.argv[1])]))
 """
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from infra.schema.problems import Problem, SettingsError
-from offline.rehearsal import session
-from offline.rehearsal.machine.programs import search_path
-from offline.rehearsal.output.outcome import Configuration, Outcome
-from offline.rehearsal.session import configure
+from slipway.infra.schema.problems import Problem, SettingsError
+from slipway.offline.rehearsal import session
+from slipway.offline.rehearsal.machine.programs import search_path
+from slipway.offline.rehearsal.output.outcome import Configuration, Outcome
+from slipway.offline.rehearsal.session import configure
 from tests.support import rehearsing
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import SMALL, pipeline_folder, rehearse_file, stack_file

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, VARIANT_ANNOTATION
-from infra.pipelines.results import RESULTS, Column, File, Number, Table
-from infra.review.stack import Resource
-from offline.rehearsal.output.charts import draw
-from offline.rehearsal.output.comparison import Comparison, compare
-from offline.rehearsal.output.results import CollectedResults, JobResults, ShownNumber
-from offline.rehearsal.output.terminal import times
-from offline.rehearsal.state import JobRecord, Phase
+from slipway.infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, VARIANT_ANNOTATION
+from slipway.infra.pipelines.results import RESULTS, Column, File, Number, Table
+from slipway.infra.review.stack import Resource
+from slipway.offline.rehearsal.output.charts import draw
+from slipway.offline.rehearsal.output.comparison import Comparison, compare
+from slipway.offline.rehearsal.output.results import CollectedResults, JobResults, ShownNumber
+from slipway.offline.rehearsal.output.terminal import times
+from slipway.offline.rehearsal.state import JobRecord, Phase
 from tests.offline.rehearsal.toy import Toys, rehearse
 
 ACCURACY = Number(name="accuracy", title="Accuracy", path="metrics.json", select="/accuracy", format="percent")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from offline.evaluated.cost import node_rate
-from offline.evaluated.phrasing import money
-from offline.rehearsal.output.charts import GpuTime, UsedBy, idle_gpus
+from slipway.offline.evaluated.cost import node_rate
+from slipway.offline.evaluated.phrasing import money
+from slipway.offline.rehearsal.output.charts import GpuTime, UsedBy, idle_gpus
 from tests.offline.rehearsal.toy import Toys
 from tests.support.previewing import previewed
 from tests.support.rehearsing import rehearse_file, stack_file

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION
-from infra.pipelines.results import Column, Curves, Number, Picture, Table
-from infra.review.stack import Resource
-from offline.rehearsal.output import charts
-from offline.rehearsal.output.report import code, cost_of, stack_of, template_values
-from offline.rehearsal.output.results import CollectedResults, ShownCurves, collect, decimals, format_value
-from offline.rehearsal.session import configure
+from slipway.infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION
+from slipway.infra.pipelines.results import Column, Curves, Number, Picture, Table
+from slipway.infra.review.stack import Resource
+from slipway.offline.rehearsal.output import charts
+from slipway.offline.rehearsal.output.report import code, cost_of, stack_of, template_values
+from slipway.offline.rehearsal.output.results import CollectedResults, ShownCurves, collect, decimals, format_value
+from slipway.offline.rehearsal.session import configure
 from tests.offline.rehearsal.toy import Toys, rehearse
 from tests.support.browser import chromium
 from tests.support.checkout import ROOT

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from infra.review.stack import Resource
-from offline.rehearsal.output.results import Row, ShownTable
-from offline.rehearsal.output.terminal import LiveDisplay, PlainDisplay, failures, jobs_table, result_table
-from offline.rehearsal.state import JobRecord, Phase
+from slipway.infra.review.stack import Resource
+from slipway.offline.rehearsal.output.results import Row, ShownTable
+from slipway.offline.rehearsal.output.terminal import LiveDisplay, PlainDisplay, failures, jobs_table, result_table
+from slipway.offline.rehearsal.state import JobRecord, Phase
 
 
 def record(name: str, phase: Phase, **more: object) -> JobRecord:

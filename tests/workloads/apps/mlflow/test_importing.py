@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from slipway.workloads.apps.mlflow.api import Mlflow, MlflowError
+from slipway.workloads.apps.mlflow.database import SqliteFile
+from slipway.workloads.apps.mlflow.importing import RESULT, Importer
+from slipway.workloads.apps.mlflow.records import parameters, record
+from slipway.workloads.runtime import history
 from tests.support.stores import add_result
-from workloads.apps.mlflow.api import Mlflow, MlflowError
-from workloads.apps.mlflow.database import SqliteFile
-from workloads.apps.mlflow.importing import RESULT, Importer
-from workloads.apps.mlflow.records import parameters, record
-from workloads.runtime import history
 
 DECLARED = [
     {"kind": "number", "name": "accuracy", "path": "metrics.json", "select": "/accuracy"},

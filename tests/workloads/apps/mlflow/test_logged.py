@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from slipway.workloads.apps.mlflow.database import SqliteFile
+from slipway.workloads.apps.mlflow.importing import Importer
+from slipway.workloads.apps.mlflow.logged import PARENT
 from tests.support.stores import add_result
 from tests.workloads.apps.mlflow.test_importing import DECLARED, FILES, Kept
-from workloads.apps.mlflow.database import SqliteFile
-from workloads.apps.mlflow.importing import Importer
-from workloads.apps.mlflow.logged import PARENT
 
 RESULT = "shop/train/aaaaaaaaaa"
 RUNNING, FINISHED = 1, 3

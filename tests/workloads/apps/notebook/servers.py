@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offline.rehearsal.machine.processes import free_ports
+from slipway.offline.rehearsal.machine.processes import free_ports
 from tests.workloads.steps import start
 
 TOKEN = "a-token-of-the-tests-0123456789"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from workloads.apps.notebook.runs import NothingThereError, Runs, StepInfo
-from workloads.runtime.store import publish
+from slipway.workloads.apps.notebook.runs import NothingThereError, Runs, StepInfo
+from slipway.workloads.runtime.store import publish
 
 COUNT = """\
 import json, pathlib, sys

@@ -12,13 +12,13 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from infra.pipelines.notebook import NotebookSettings, declaration
+from slipway.infra.pipelines.notebook import NotebookSettings, declaration
+from slipway.workloads.apps.notebook import serve
+from slipway.workloads.apps.notebook.cells import notebook, starting_notebook
+from slipway.workloads.apps.notebook.served import Model, ModelError
 from tests.workloads.apps.notebook.servers import variables
 from tests.workloads.json_server import Server, serving
 from tests.workloads.steps import ROOT
-from workloads.apps.notebook import serve
-from workloads.apps.notebook.cells import notebook, starting_notebook
-from workloads.apps.notebook.served import Model, ModelError
 from workloads.mnist.pipeline import Mnist, steps
 
 pytestmark = pytest.mark.slow
@@ -112,7 +112,7 @@ def test_it_shows_the_run_and_asks_the_model(
 
 
 def test_the_model_reads_the_digits_that_it_is_shown(store: Path, server: Server) -> None:
-    from workloads.apps.notebook import drawing, examples
+    from slipway.workloads.apps.notebook import drawing, examples
 
     model = Model(server.address, "mnist")
     ((dtype, shape),) = model.inputs(4).values()

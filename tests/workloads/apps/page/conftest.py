@@ -11,12 +11,12 @@ import pytest
 from PIL import Image, ImageDraw
 from starlette.testclient import TestClient
 
+from slipway.workloads.apps.page.app import Options, application
+from slipway.workloads.apps.page.limits import Bounds
+from slipway.workloads.apps.page.middleware import Metrics
+from slipway.workloads.apps.page.model import Pictures
+from slipway.workloads.apps.page.samples import Sample
 from tests.support.serving_stub import ServedModel, ServingStub
-from workloads.apps.page.app import Options, application
-from workloads.apps.page.limits import Bounds
-from workloads.apps.page.middleware import Metrics
-from workloads.apps.page.model import Pictures
-from workloads.apps.page.samples import Sample
 
 Opened = Callable[..., TestClient]
 

@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from offline.rehearsal.machine.processes import free_ports
+from slipway.offline.rehearsal.machine.processes import free_ports
 from tests.support.serving_stub import ServingStub
 from tests.workloads.apps.page.conftest import until
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[4]
 @contextlib.contextmanager
 def process(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
     started = subprocess.Popen(
-        [sys.executable, "-m", "workloads.apps.page", *arguments],
+        [sys.executable, "-m", "slipway.workloads.apps.page", *arguments],
         cwd=ROOT,
         env={**os.environ, **(environment or {})},
         stdout=subprocess.PIPE,

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms, ImageOps
 
+from slipway.workloads.apps.page.image_files import PARTS, SCANS, orientation_of, pixels_of
+from slipway.workloads.apps.page.pixels import ImageError, decode, measure
 from tests.workloads.apps.page.conftest import file, seven
-from workloads.apps.page.image_files import PARTS, SCANS, orientation_of, pixels_of
-from workloads.apps.page.pixels import ImageError, decode, measure
 
 
 def chunk(name: bytes, data: bytes = b"") -> bytes:

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from workloads.apps.page.limits import CLIENTS, BusyError, ConcurrencyLimit, Rate, TooManyError, client_of
+from slipway.workloads.apps.page.limits import CLIENTS, BusyError, ConcurrencyLimit, Rate, TooManyError, client_of
 
 
 class Clock:

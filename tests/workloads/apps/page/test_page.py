@@ -19,13 +19,13 @@ from PIL import Image
 from prometheus_client import generate_latest
 from starlette.testclient import TestClient
 
+from slipway.workloads.apps.page.app import STATIC, Options, application
+from slipway.workloads.apps.page.limits import Bounds
+from slipway.workloads.apps.page.middleware import Metrics
+from slipway.workloads.apps.page.model import Pictures
+from slipway.workloads.apps.page.samples import Sample
 from tests.support.serving_stub import ServedModel, ServingStub
 from tests.workloads.apps.page.conftest import GENEROUS, Opened, file, seven, state, until
-from workloads.apps.page.app import STATIC, Options, application
-from workloads.apps.page.limits import Bounds
-from workloads.apps.page.middleware import Metrics
-from workloads.apps.page.model import Pictures
-from workloads.apps.page.samples import Sample
 
 EVERY_PATH = ("/", "/page.css", "/page.js", "/icon.svg", "/api/status", "/api/sample", "/healthz", "/nothing")
 
@@ -150,7 +150,7 @@ def test_an_error_of_its_own_is_one_sentence(
     opened: Opened, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = opened()
-    monkeypatch.setattr("workloads.apps.page.app.prepare", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("slipway.workloads.apps.page.app.prepare", lambda *_, **__: 1 / 0)
     answer = page.post("/api/predict", content=file(seven()))
     assert answer.status_code == 500
     assert answer.json() == {"error": "Something went wrong here. It has been noted."}
@@ -453,7 +453,7 @@ def test_the_model_of_a_held_out_image_gets_its_pixels(opened: Opened, served: S
 
 
 def test_files_that_the_page_ships_are_those_that_it_reads() -> None:
-    from infra.pipelines.page import FILES, REQUIREMENTS
+    from slipway.infra.pipelines.page import FILES, REQUIREMENTS
 
     root = Path(__file__).parents[4]
     assert {root / name for name in FILES} == set(STATIC.iterdir())
@@ -461,7 +461,7 @@ def test_files_that_the_page_ships_are_those_that_it_reads() -> None:
 
 
 def test_it_notes_what_happens(page: TestClient, served: ServedModel, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "workloads.apps.page")
+    caplog.set_level(logging.INFO, "slipway.workloads.apps.page")
     served.versions = {9: "AVAILABLE"}
     until(lambda: page.get("/api/status").json()["version"] == 9)
     assert "version 9" in caplog.text

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from slipway.workloads.apps.page.pixels import Form, ImageError, decode, prepare, values
 from tests.workloads.apps.page.conftest import file, seven
-from workloads.apps.page.pixels import Form, ImageError, decode, prepare, values
 from workloads.mnist import images as mnist
 
 DIGIT = Form(28, 28, 1, ink="light", fit="content")

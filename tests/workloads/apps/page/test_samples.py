@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from workloads.apps.page.samples import MOST, Sample, SamplesError, load
+from slipway.workloads.apps.page.samples import MOST, Sample, SamplesError, load
 
 LABELS = [str(digit) for digit in range(10)]
 

@@ -13,15 +13,15 @@ import psutil
 import pytest
 import uvicorn
 
-from infra.pipelines.page import Page, PageSettings, Pictures, declaration
-from offline.rehearsal.machine.processes import free_ports
+from slipway.infra.pipelines.page import Page, PageSettings, Pictures, declaration
+from slipway.offline.rehearsal.machine.processes import free_ports
+from slipway.workloads.apps.page.__main__ import main
+from slipway.workloads.apps.page.app import Options, application
+from slipway.workloads.apps.page.connections import CONNECTIONS_OF_ONE, protocol
+from slipway.workloads.apps.page.samples import SUFFIXES
 from tests.support.serving_stub import ServedModel, ServingStub
 from tests.workloads.apps.page.conftest import file, seven, until
 from tests.workloads.apps.page.processes import Running, answers, process, serve
-from workloads.apps.page.__main__ import main
-from workloads.apps.page.app import Options, application
-from workloads.apps.page.connections import CONNECTIONS_OF_ONE, protocol
-from workloads.apps.page.samples import SUFFIXES
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from slipway.workloads.apps.tensorflow_serving import publish, versions
+from slipway.workloads.apps.tensorflow_serving.model_config import Served, decode
+from slipway.workloads.runtime.exits import BAD_INPUT, MODEL_REFUSED, StepError
 from tests.workloads.apps.tensorflow_serving.models import Means, OfTheBatch, Unsigned, requests, save
 from tests.workloads.steps import only_error, start
-from workloads.apps.tensorflow_serving import publish, versions
-from workloads.apps.tensorflow_serving.model_config import Served, decode
-from workloads.runtime.exits import BAD_INPUT, MODEL_REFUSED, StepError
 
 pytestmark = pytest.mark.slow
 

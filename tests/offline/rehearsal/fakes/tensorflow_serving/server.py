@@ -15,10 +15,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from offline.rehearsal.machine.processes import free_ports
+from slipway.offline.rehearsal.machine.processes import free_ports
 
 ROOT = Path(__file__).resolve().parents[5]
-MODULE = "offline.rehearsal.fakes.tensorflow_serving"
+MODULE = "slipway.offline.rehearsal.fakes.tensorflow_serving"
 PATIENCE = 300.0
 """Seconds: TensorFlow takes its time on a machine that has other work."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from offline.rehearsal.fakes.tensorflow_serving import rest
+from slipway.offline.rehearsal.fakes.tensorflow_serving import rest
 
 if TYPE_CHECKING:
     from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from slipway.workloads.apps.tensorflow_serving import publish
+from slipway.workloads.apps.tensorflow_serving.model_config import Served, decode
 from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server
 from tests.workloads.apps.tensorflow_serving.models import requests, save
-from workloads.apps.tensorflow_serving import publish
-from workloads.apps.tensorflow_serving.model_config import Served, decode
 
 pytestmark = pytest.mark.slow
 

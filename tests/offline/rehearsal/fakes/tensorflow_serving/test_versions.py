@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from slipway.workloads.runtime.store import write_atomically
 from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server, configuration, half_plus
-from workloads.runtime.store import write_atomically
 
 pytestmark = pytest.mark.slow
 

@@ -1,0 +1,1 @@
+"""Slipway: one Pulumi program from an empty cloud project to a prediction."""
