@@ -38,7 +38,7 @@ export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 TARGETS := help setup new import rehearse demo preview check doctor show put get watch logs run stop pin-images pin-inputs \
 	refresh-prices pictures \
 	test test-all test-long browser lint format bench bench-evaluation \
-	lock clean \
+	lock package clean \
 	ci-preview ci-verdict ci-comment ci-notes ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-drift ci-drift-issue
 .PHONY: $(TARGETS)
@@ -249,9 +249,13 @@ lock: $(BIN)/uv
 		--custom-compile-command "make lock PIPELINE=$$PIPELINE" "workloads/$$PIPELINE/requirements.in" -o "workloads/$$PIPELINE/requirements.txt"
 else
 lock: $(BIN)/uv ## Compile the lock file of a pipeline, PIPELINE=mine; without one, those of this project
-	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" pyproject.toml -c constraints.txt -o requirements.txt
-	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" --all-extras pyproject.toml -c constraints.txt -o requirements.txt
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" --all-extras --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
 endif
+
+# The same commit gives the same bytes: hatchling orders the files and gives them all one date.
+package: $(VENV)/.dev ## Build the package `slipway` into dist/, as a wheel and a source distribution
+	@rm -rf dist; $(BIN)/uv build --quiet --python $(BIN)/python --no-build-isolation --out-dir dist
 
 clean: ## Delete what rehearsals and tests left; keeps .venv
 	@rm -rf build .pytest_cache .ruff_cache .hypothesis

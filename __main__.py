@@ -1,3 +1,3 @@
-from slipway.infra.program import run
+from slipway import run
 
 run()

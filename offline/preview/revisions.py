@@ -197,7 +197,7 @@ if TYPE_CHECKING:
 
 EVALUATION = "slipway.offline.evaluation"
 EVALUATION_BEFORE_PACKAGE = "offline.evaluation"
-"""The same module in a revision that has no package `slipway`."""
+"""The same module in a revision of this repository from before the package `slipway`."""
 
 LAST_LINES = 5
 """How many of the last lines of a worker that died are shown."""
@@ -310,7 +310,8 @@ def _cores() -> int:
 def _start_worker(
     tree: Path, checkout: Path, stacks: Sequence[str], key: str, limits: Limits
 ) -> Generator[_Worker]:
-    command = [sys.executable, "-m", EVALUATION if (tree / PACKAGE).is_dir() else EVALUATION_BEFORE_PACKAGE]
+    before_package = (tree / "offline" / "evaluation").is_dir() and not (tree / PACKAGE).is_dir()
+    command = [sys.executable, "-m", EVALUATION_BEFORE_PACKAGE if before_package else EVALUATION]
     command += ["--cpu", str(limits.cpu), "--time", str(limits.time), "--memory", str(limits.memory)]
     for name in stacks:
         command += ["--stack", name]

@@ -1,0 +1,144 @@
+"""The package `slipway`: what is in it, and a project elsewhere that uses it."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+import slipway
+from tests.support.checkout import ROOT, copy_checkout
+from tests.support.clones import git
+from tests.support.tree import write_tree
+
+PROJECT = {
+    "Pulumi.yaml": (
+        "name: slipway\nruntime: {name: python}\nstackConfigDir: stacks\n"
+        "config: {'pulumi:disable-default-providers': {value: [kubernetes]}}\n"
+    ),
+    "__main__.py": "from slipway import run\n\nrun()\n",
+    "stacks/Pulumi.here.yaml": """
+config:
+  slipway:clusters:
+    here:
+      cloud: existing
+      kubeconfig: ~/.kube/config
+      pools: {cpu: {selector: {kubernetes.io/os: linux}, cpu: "4", memory: 8Gi, ephemeral_storage: 10Gi}}
+  slipway:store: {kind: pvc}
+  slipway:pipelines:
+    lines: {steps: {count: {pool: cpu, cpu: "1", memory: 1Gi}}}
+""",
+    "workloads/lines/pipeline.yaml": """
+description: Counts lines.
+steps:
+  count:
+    description: Counts its own.
+    run: python count.py --output {output}
+""",
+    "workloads/lines/count.py": (
+        "import pathlib, sys\n"
+        "lines = len(pathlib.Path(__file__).read_text().splitlines())\n"
+        "(pathlib.Path(sys.argv[2]) / 'lines.txt').write_text(str(lines))\n"
+    ),
+}
+
+
+def build(checkout: Path, into: Path) -> dict[str, Path]:
+    """The wheel and the source distribution of a checkout, by their suffixes."""
+    words = ["build", "--quiet", "--python", sys.executable, "--no-build-isolation", "--out-dir", into]
+    command = [ROOT / ".venv/bin/uv", *words]
+    subprocess.run(command, cwd=checkout, check=True)
+    return {path.suffix: path for path in into.iterdir() if path.suffix in {".whl", ".gz"}}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("package")
+    return build(copy_checkout(folder / "checkout"), folder / "dist")
+
+
+@pytest.fixture(scope="module")
+def installed(built: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the wheel installs. What it depends on is in this environment."""
+    folder = tmp_path_factory.mktemp("installed")
+    zipfile.ZipFile(built[".whl"]).extractall(folder)
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = write_tree(tmp_path / "project", PROJECT)
+    git(root, "init", "--quiet")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "all")
+    return root
+
+
+def python(installed: Path, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def test_the_public_names_are_these() -> None:
+    assert slipway.__all__ == ["run"]
+    assert all(callable(getattr(slipway, name)) for name in slipway.__all__)
+    with pytest.raises(AttributeError):
+        _ = slipway.walk
+
+
+def test_the_package_imports_nothing_until_a_name_is_asked_for() -> None:
+    code = "import sys, slipway; print([name for name in sys.modules if name.startswith(('pulumi', 'slipway.'))])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.slow
+def test_a_build_has_the_program_and_what_pods_ship_and_no_tests(built: dict[str, Path]) -> None:
+    names = zipfile.ZipFile(built[".whl"]).namelist()
+    assert {name.partition("/")[0] for name in names} == {"slipway", "slipway-0.1.0.dist-info"}
+    assert {
+        "slipway/py.typed",
+        "slipway/infra/program.py",
+        "slipway/infra/data/images.toml",
+        "slipway/workloads/runtime/search/requirements.txt",
+        "slipway/workloads/apps/page/static/page.js",
+        "slipway/tools/new/templates/pipeline/train.py.j2",
+    } <= {*names}
+    assert [name for name in names if "test" in Path(name).name.split("_")] == []
+    assert [name for name in names if "/mnist/" in name] == []
+
+
+@pytest.mark.slow
+def test_the_same_files_give_the_same_bytes(built: dict[str, Path], tmp_path: Path) -> None:
+    again = build(copy_checkout(tmp_path / "elsewhere"), tmp_path / "dist")
+    digests = [
+        {kind: sha256(path.read_bytes()).hexdigest() for kind, path in made.items()} for made in (built, again)
+    ]
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.slow
+def test_a_project_elsewhere_is_rehearsed_and_previewed(installed: Path, project: Path) -> None:
+    rehearsed = python(installed, project, "-m", "slipway.offline.rehearsal", "--stack", "here")
+    assert rehearsed.returncode == 0, rehearsed.stdout + rehearsed.stderr
+    [lines] = (project / "build" / "rehearsal" / "here" / "store").glob("lines/count/*/lines.txt")
+    assert lines.read_text() == "3"
+    assert git(project, "status", "--porcelain") == "?? build/\n"
+
+    preview = ("-m", "slipway.offline.preview", "--stack", "here", "--base", "HEAD")
+    same = python(installed, project, *preview)
+    assert same.returncode == 0, same.stdout + same.stderr
+    assert "lines-count" not in same.stdout
+    (project / "workloads" / "lines" / "count.py").write_text("print()\n")
+    changed = python(installed, project, *preview)
+    assert "lines-count  Job  runs" in changed.stdout, changed.stdout + changed.stderr
