@@ -84,17 +84,17 @@ $(VENV)/.dev: requirements-dev.txt | $(BIN)/uv
 setup: $(VENV)/.dev ## Install everything, tests and linters included, into .venv
 
 new: $(VENV)/.runtime ## Write a pipeline, PIPELINE=mine, or a stack, STACK=mine CLOUD=gcp [USES=…] [REGION=…] [GPU=…]
-	@$(BIN)/python -m slipway.tools.new --example=mnist $${PIPELINE:+--pipeline="$$PIPELINE"} $${STACK:+--stack="$$STACK"} \
+	@$(BIN)/python -m slipway new --example=mnist $${PIPELINE:+--pipeline="$$PIPELINE"} $${STACK:+--stack="$$STACK"} \
 		$${CLOUD:+--cloud="$$CLOUD"} $${USES:+--uses="$$USES"} $${REGION:+--region="$$REGION"} $${GPU:+--gpu="$$GPU"}
 
 import: $(VENV)/.runtime ## Write a pipeline from a TFJob, a Job and the like, MANIFEST=tfjob.yaml [NAME=mine] [CODE=its/folder]
-	@$(BIN)/python -m slipway.tools.importing $${NAME:+--name="$$NAME"} $${CODE:+--code="$$CODE"} -- "$$MANIFEST"
+	@$(BIN)/python -m slipway import $${NAME:+--name="$$NAME"} $${CODE:+--code="$$CODE"} -- "$$MANIFEST"
 
 rehearse: $(VENV)/.runtime ## Run a stack here, on the CPU [STACK=gcp-dev] [FRESH=1] [BENCHMARK=1]
-	@$(BIN)/python -m slipway.offline.rehearsal --stack "$${STACK:-gcp-dev}" $${FRESH:+--fresh} $${BENCHMARK:+--benchmark}
+	@$(BIN)/python -m slipway rehearse --stack "$${STACK:-gcp-dev}" $${FRESH:+--fresh} $${BENCHMARK:+--benchmark}
 
 demo: $(VENV)/.runtime ## Rehearse a stack, then keep its page and other apps here until Ctrl-C [STACK=demo] [FRESH=1] [FOR=60]
-	@$(BIN)/python -m slipway.offline.rehearsal.demo $${STACK:+--stack "$$STACK"} $${FRESH:+--fresh} $${FOR:+--for "$$FOR"} \
+	@$(BIN)/python -m slipway demo --stack "$${STACK:-demo}" $${FRESH:+--fresh} $${FOR:+--for "$$FOR"} \
 		$${BENCHMARK:+--benchmark}
 
 # make itself exits 2 whenever a target fails, so the preview's own exit code is left in build/preview/status:
@@ -102,19 +102,19 @@ demo: $(VENV)/.runtime ## Rehearse a stack, then keep its page and other apps he
 define previewing
 @mkdir -p build/preview; rm -f build/preview/status; \
 set -f; IFS=' ,'; for stack in $$STACK; do set -- "$$@" --stack "$$stack"; done; unset IFS; \
-$(BIN)/python -m slipway.offline.preview "$$@" $(1) $${FORMAT:+--format "$$FORMAT"} $${OUTPUT:+--output "$$OUTPUT"} \
+$(BIN)/python -m slipway $(1) "$$@" $(2) $${FORMAT:+--format "$$FORMAT"} $${OUTPUT:+--output "$$OUTPUT"} \
 	$${FAIL_ON:+--fail-on "$$FAIL_ON"}; status=$$?; echo $$status >build/preview/status; exit $$status
 endef
 
 preview: $(VENV)/.runtime ## Say what a change does to each stack [STACK=…] [BASE=origin/main] [FORMAT=markdown] …
-	$(call previewing,$${BASE:+--base "$$BASE"} $${PICTURES:+--pictures "$$PICTURES"})
+	$(call previewing,preview,$${BASE:+--base "$$BASE"} $${PICTURES:+--pictures "$$PICTURES"})
 
 check: $(VENV)/.runtime ## Hold every stack to the policies [STACK=gcp-dev] [FAIL_ON=error]
-	$(call previewing,--check)
+	$(call previewing,check,)
 
 doctor: $(VENV)/.runtime ## Say what is missing before the first `pulumi up`, and what mends it [STACK=…] [FORMAT=json]
 	@set -f; IFS=' ,'; for stack in $$STACK; do set -- "$$@" --stack "$$stack"; done; unset IFS; \
-	$(BIN)/python -m slipway.tools.doctor "$$@" $${FORMAT:+--format "$$FORMAT"}
+	$(BIN)/python -m slipway doctor "$$@" $${FORMAT:+--format "$$FORMAT"}
 
 # `make show STACK=local predictions`: the words after `show` are what to show, and no targets.
 ifeq (show,$(firstword $(MAKECMDGOALS)))
@@ -125,38 +125,37 @@ $(SHOWN):
 endif
 
 show: $(VENV)/.runtime ## Show results of a stack that is up: make show STACK=local predictions, runs, compare … [REHEARSAL=1]
-	@$(BIN)/python -m $(if $(filter runs compare retention,$(firstword $(SHOWN))),slipway.tools.history $${REHEARSAL:+--rehearsal},slipway.tools.show) \
-		$${STACK:+--stack "$$STACK"} $(foreach word,$(SHOWN),'$(subst ','\'',$(word))')
+	@$(BIN)/python -m slipway show $${STACK:+--stack "$$STACK"} $${REHEARSAL:+--rehearsal} $(foreach word,$(SHOWN),'$(subst ','\'',$(word))')
 
 put: $(VENV)/.runtime ## Copy files into the store of a stack that is up: STACK=local FROM=scans TO=data/scans [FORCE=1]
-	@$(BIN)/python -m slipway.tools.transfer put --stack="$$STACK" --from="$$FROM" --to="$$TO" $${FORCE:+--force}
+	@$(BIN)/python -m slipway put --stack="$$STACK" --from="$$FROM" --to="$$TO" $${FORCE:+--force}
 
 get: $(VENV)/.runtime ## Copy files out of the store of a stack that is up: STACK=local FROM=data/scans TO=scans [FORCE=1]
-	@$(BIN)/python -m slipway.tools.transfer get --stack="$$STACK" --from="$$FROM" --to="$$TO" $${FORCE:+--force}
+	@$(BIN)/python -m slipway get --stack="$$STACK" --from="$$FROM" --to="$$TO" $${FORCE:+--force}
 
 # A step that failed, and a stack that cannot be read, are exit codes of their own, which make turns into 2.
 watch: $(VENV)/.runtime ## Show what the Jobs of a stack do, and why they wait: STACK=gcp-dev [ONCE=1] [KUBECONFIG_FILE=…]
-	@$(BIN)/python -m slipway.tools.watch $${STACK:+--stack="$$STACK"} $${ONCE:+--once} \
+	@$(BIN)/python -m slipway watch $${STACK:+--stack="$$STACK"} $${ONCE:+--once} \
 		$${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} $${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
 
 run: $(VENV)/.runtime ## Go on with a run that `pulumi up` does not wait for: STACK=gcp-dev [KUBECONFIG_FILE=…]
-	@$(BIN)/python -m slipway.tools.runs run $${STACK:+--stack="$$STACK"} \
+	@$(BIN)/python -m slipway run $${STACK:+--stack="$$STACK"} \
 		$${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} $${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
 
 stop: $(VENV)/.runtime ## Stop such a run; its pods end, and what they saved stays: STACK=gcp-dev [KUBECONFIG_FILE=…]
-	@$(BIN)/python -m slipway.tools.runs stop $${STACK:+--stack="$$STACK"} \
+	@$(BIN)/python -m slipway stop $${STACK:+--stack="$$STACK"} \
 		$${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} $${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
 
 logs: $(VENV)/.runtime ## Print the logs of a step: STACK=gcp-dev STEP=train [FOLLOW=1] [ATTEMPTS=1]
-	@$(BIN)/python -m slipway.tools.watch.logs $${STACK:+--stack="$$STACK"} $${STEP:+--step="$$STEP"} $${FOLLOW:+--follow} \
+	@$(BIN)/python -m slipway logs $${STACK:+--stack="$$STACK"} $${STEP:+--step="$$STEP"} $${FOLLOW:+--follow} \
 		$${ATTEMPTS:+--attempts} $${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} \
 		$${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
 
 pin-images: $(VENV)/.runtime ## Name the default images by the digests that the registry has for them
-	@$(BIN)/python -m slipway.tools.pin_images
+	@$(BIN)/python -m slipway pin-images
 
 pin-inputs: $(VENV)/.runtime ## Write into a stack file what the data is that pipelines read: STACK=… [PIPELINE=…] [CHECK=1]
-	@$(BIN)/python -m slipway.tools.pin_inputs --stack="$$STACK" --pipeline="$$PIPELINE" $${CHECK:+--check}
+	@$(BIN)/python -m slipway pin-inputs --stack="$$STACK" --pipeline="$$PIPELINE" $${CHECK:+--check}
 
 refresh-prices: $(VENV)/.runtime ## Write today's prices and zones of accelerators into their data files
 	@$(BIN)/python -m slipway.tools.refresh_prices

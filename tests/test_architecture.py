@@ -166,6 +166,15 @@ def test_a_planted_circle_of_rooms_is_found(tmp_path: Path, monkeypatch: pytest.
     }
 
 
+def test_modules_of_the_package_have_one_name() -> None:
+    """The folders lie at the top, too, where Python would find them by another name."""
+    short = re.compile(rf"({'|'.join(PACKAGED)}|{WORKLOADS}\.({'|'.join(RESERVED)}))(\.|$)")
+    files = [*sources().values(), *sorted((ROOT / "tests").rglob("*.py"))]
+    assert [
+        f"{relative(path)}: {name}" for path in files for name in read(path).imports if short.match(name)
+    ] == []
+
+
 def part_of(path: PurePosixPath, room: str) -> PurePosixPath | None:
     """The file or folder that the pattern ``room`` names and ``path`` is or lies in; None where there is none."""
     parts = len(PurePosixPath(room).parts)

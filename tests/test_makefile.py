@@ -62,46 +62,46 @@ def preview(checkout: Path, tmp_path: Path) -> Preview:
 
 PREVIEW = ("BASE=origin/main", "FORMAT=markdown", "FAIL_ON=warning", "OUTPUT=a file.md", "PICTURES=build/pictures")
 PREVIEWED = "--base origin/main --pictures build/pictures --format markdown --output 'a file.md' --fail-on warning"
-NEW = "-m slipway.tools.new --example=mnist"
+NEW = "-m slipway new --example=mnist"
 
 
 @pytest.mark.parametrize(
     ("words", "called"),
     [
-        (["preview"], "-m slipway.offline.preview"),
+        (["preview"], "-m slipway preview"),
         (
             ["preview", "STACK=gcp-dev,a", *PREVIEW],
-            f"-m slipway.offline.preview --stack gcp-dev --stack a {PREVIEWED}",
+            f"-m slipway preview --stack gcp-dev --stack a {PREVIEWED}",
         ),
-        (["preview", "STACK=gcp-dev a"], "-m slipway.offline.preview --stack gcp-dev --stack a"),
+        (["preview", "STACK=gcp-dev a"], "-m slipway preview --stack gcp-dev --stack a"),
         (
             ["check", "STACK=gcp-dev", "FAIL_ON=warning"],
-            "-m slipway.offline.preview --stack gcp-dev --check --fail-on warning",
+            "-m slipway check --stack gcp-dev --fail-on warning",
         ),
-        (["doctor"], "-m slipway.tools.doctor"),
+        (["doctor"], "-m slipway doctor"),
         (
             ["doctor", "STACK=gcp-dev,local", "FORMAT=json"],
-            "-m slipway.tools.doctor --stack gcp-dev --stack local --format json",
+            "-m slipway doctor --stack gcp-dev --stack local --format json",
         ),
-        (["rehearse"], "-m slipway.offline.rehearsal --stack gcp-dev"),
-        (["rehearse", "STACK=a", "BENCHMARK=1"], "-m slipway.offline.rehearsal --stack a --benchmark"),
+        (["rehearse"], "-m slipway rehearse --stack gcp-dev"),
+        (["rehearse", "STACK=a", "BENCHMARK=1"], "-m slipway rehearse --stack a --benchmark"),
         (
             ["new", "STACK=team-a", "CLOUD=gcp", "REGION=europe-west4", "GPU=nvidia-l4", "USES=~/it"],
             f"{NEW} --stack=team-a --cloud=gcp --uses=~/it --region=europe-west4 --gpu=nvidia-l4",
         ),
         (["new", "PIPELINE=churn"], f"{NEW} --pipeline=churn"),
-        (["watch"], "-m slipway.tools.watch"),
+        (["watch"], "-m slipway watch"),
         (
             ["watch", "STACK=gcp-dev", "ONCE=1", "KUBECONFIG_FILE=a b", "KUBE_CONTEXT=$(id)"],
-            "-m slipway.tools.watch --stack=gcp-dev --once '--kubeconfig=a b' '--context=$(id)'",
+            "-m slipway watch --stack=gcp-dev --once '--kubeconfig=a b' '--context=$(id)'",
         ),
         (
             ["logs", "STACK=gcp-dev", "STEP=--help; id", "FOLLOW=1", "ATTEMPTS=1"],
-            "-m slipway.tools.watch.logs --stack=gcp-dev '--step=--help; id' --follow --attempts",
+            "-m slipway logs --stack=gcp-dev '--step=--help; id' --follow --attempts",
         ),
         (
             ["show", "STACK=local", "predictions", "t4-fp32"],
-            "-m slipway.tools.show --stack local predictions t4-fp32",
+            "-m slipway show --stack local predictions t4-fp32",
         ),
     ],
 )
@@ -137,7 +137,7 @@ def test_an_option_is_one_literal_word_wherever_it_is_from(
         _, words, _ = preview.make("preview", MAKEFLAGS=f" -- BASE={escaped}")
     assert words[-2:] == ["--base", value]
     if place != "MAKEFLAGS":
-        assert words[2:4] == ["--stack", value.replace(" ", "")]
+        assert words[3:5] == ["--stack", value.replace(" ", "")]
     assert not (checkout / "here").exists()
 
 

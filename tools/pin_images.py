@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from slipway.infra.commands import command
 from slipway.infra.container_registry import DOCKER_HUB, RegistryError, digest_of
-from slipway.infra.pipelines.images import DATA, read
+from slipway.infra.pipelines.images import DATA, DIGESTS, pinned, read
+from slipway.infra.places import LIBRARY, PROJECT
 from slipway.offline import files
 
 _TABLE = re.compile(r"(?:^#.*\n)*^\[(?P<name>[a-z-]+)\.digests\]\n(?:.+\n)*", re.MULTILINE)
@@ -37,15 +39,30 @@ def write(digests: Mapping[str, str], file: Path = DATA) -> None:
     files.write(file, _TABLE.sub(table, file.read_text(encoding="utf-8")))
 
 
-def main(file: Path = DATA) -> int:
-    """Exits with 1, and changes nothing, where a digest cannot be had."""
+def write_pins(digests: Mapping[str, str], file: Path) -> None:
+    """Writes ``digests``, by ``<repository>:<tag>``, into the file of a project."""
+    source = (
+        f"# Written by `{command('pin-images')}`, from the registries' own APIs on {datetime.now(UTC).date()}."
+    )
+    files.write(file, "\n".join([source, *(f'"{image}" = "{digest}"' for image, digest in digests.items()), ""]))
+
+
+def main(file: Path = DATA, pins: Path | None = None if LIBRARY == PROJECT else DIGESTS) -> int:
+    """Pins the images of the package's data ``file`` in it, or in the project's file ``pins``.
+
+    Exits with 1, and changes nothing, where a digest cannot be had.
+    """
     known = {image: digest for images in read(file).values() for image, digest in images.items()}
+    known |= pinned(pins) if pins else {}
     try:
-        digests = {image: digest_of(with_registry(image)) for image in known}
+        digests = {image: digest_of(with_registry(image)) for images in read(file).values() for image in images}
     except RegistryError as error:
-        print(f"error: {error}; {file.name} stays as it is", file=sys.stderr)
+        print(f"error: {error}; {(pins or file).name} stays as it is", file=sys.stderr)
         return 1
-    write(digests, file)
+    if pins:
+        write_pins(digests, pins)
+    else:
+        write(digests, file)
     for image, digest in digests.items():
         if known[image] not in ("", digest):
             print(f"warning: the publisher has moved {image}: it was {known[image]}", file=sys.stderr)
@@ -54,5 +71,10 @@ def main(file: Path = DATA) -> int:
     return 0
 
 
-if __name__ == "__main__":
+def pin_images() -> None:
+    """Name the default images by the digests that their registries have; exits with 1 where one has none."""
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    pin_images()

@@ -6,7 +6,6 @@ A digest is of names, sizes and versions of files, as a bucket or a volume lists
 import contextlib
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +13,9 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
 
+from slipway.infra.commands import command
 from slipway.infra.pipelines.inputs import INPUTS, data_of
+from slipway.infra.places import PROJECT
 from slipway.infra.platform import Data
 from slipway.infra.schema.inputs import digest_of
 from slipway.infra.schema.names import short_digest
@@ -30,8 +31,6 @@ from slipway.tools.transfer.buckets import Bucket, bucket_of
 from slipway.tools.transfer.files import File, TransferError
 from slipway.tools.transfer.pods import MountedStore
 from slipway.tools.transfer.stores import mounted, url_of
-
-ROOT = Path(__file__).resolve().parents[1]
 
 FAILURES = (TransferError, HistoryError, ShowError, pulumi_cli.CliError)
 """What keeps data from being listed."""
@@ -124,20 +123,20 @@ def main(
     console = Console(highlight=False)
     try:
         if not stack:
-            raise ConfigError("name the stack: make pin-inputs STACK=local")
-        config = load_stack(stack, ROOT)
+            raise ConfigError(f"name the stack: {command('pin-inputs', stack='local')}")
+        config = load_stack(stack, PROJECT)
         changed = _changed(console, config, stack, _chosen(config, stack, pipeline))
         if changed and not check:
             # Listing takes minutes, in which the file may have been edited.
-            if inputs_of(load_stack(stack, ROOT).values) != inputs_of(config.values):
+            if inputs_of(load_stack(stack, PROJECT).values) != inputs_of(config.values):
                 raise ConfigError(f"{config.file.name} was changed meanwhile, and stays as it is: run it again")
             stack_file.change(config.file, {keys: {"digest": value} for keys, value in changed.items()})
     except (ConfigError, TransferError) as error:
         Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(1) from None
     if changed and check:
-        command = " ".join(["make pin-inputs", f"STACK={stack}", *([f"PIPELINE={pipeline}"] if pipeline else [])])
-        console.print(f"{many(len(changed), 'input')} not as pinned: {command}", markup=False)
+        pin = command("pin-inputs", stack=stack, **({"pipeline": pipeline} if pipeline else {}))
+        console.print(f"{many(len(changed), 'input')} not as pinned: {pin}", markup=False)
         raise typer.Exit(1)
     if changed:
         again = "the steps that read it run again with the next `pulumi up`"
@@ -153,7 +152,7 @@ def _chosen(config: StackConfig, stack: str, pipeline: str) -> list[PipelineInpu
     names = dict.fromkeys(known.pipeline for known in inputs)
     if pipeline and pipeline not in names:
         fix = did_you_mean(pipeline, names, f"{', '.join(names)} has some")
-        raise ConfigError(f"PIPELINE={pipeline} has no inputs; {fix}")
+        raise ConfigError(f"the pipeline {pipeline} has no inputs; {fix}")
     return [known for known in inputs if pipeline in ("", known.pipeline)]
 
 

@@ -17,6 +17,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,8 @@ def declarable(package: str, root: Path = LIBRARY) -> set[str]:
 def pins(root: Path = LIBRARY) -> dict[str, str]:
     """The pinned version of each of the project's dependencies."""
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    pinned = (dependency.partition("==") for dependency in project["dependencies"])
+    dependencies = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
+    pinned = (dependency.partition("==") for dependency in dependencies)
     return {name: version for name, sign, version in pinned if sign}
 
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from slipway.infra.api_server import ApiServer, UnreadableError
+from slipway.infra.commands import command
 from slipway.infra.kubernetes.labels import RUNS_ANNOTATION
 from slipway.infra.placed import CLUSTER_RUN
 from slipway.infra.review.stack import Properties, at, mapping, mappings
@@ -183,7 +184,7 @@ def _each_namespace(
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         if not stack:
-            raise RunError("name the stack: make run STACK=local, make stop STACK=local")
+            raise RunError(f"name the stack: {command('run', stack='local')}, {command('stop', stack='local')}")
         plan = load_plan(stack)
         clusters = Clusters(stack, {place.name: place for place in plan.places}, kubeconfig, context or None)
         for cluster, namespace in runners(plan).items():

@@ -26,6 +26,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from slipway.infra.commands import command
 from slipway.infra.kubernetes.results import infinite, selected
 from slipway.infra.pipelines.results import SHOW, STACK_OUTPUTS
 from slipway.infra.places import PROJECT
@@ -72,7 +73,7 @@ def main(
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     try:
         if not stack:
-            raise ShowError("name the stack: make show STACK=local predictions")
+            raise ShowError(f"name the stack: {command('show', 'predictions', stack='local')}")
         outputs = outputs_of(stack)
         if not names:
             print_names(console, stack, outputs)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from slipway.infra.accelerators import AcceleratorFiles
 from slipway.infra.api_server import ApiServer
+from slipway.infra.commands import command
 from slipway.infra.emulator import Emulator
 from slipway.infra.platform import Data, Platform
 from slipway.infra.platform import Store as MountedStore
@@ -35,7 +36,7 @@ class StoredObject:
     version: str = ""
 
 
-COPY = 'copy it into the store with `make put`, and write its folder there: `"{store}/<folder>"`'
+COPY = f'copy it into the store with `{command("put")}`, and write its folder there: `"{{store}}/<folder>"`'
 """What helps where a bucket cannot be mounted as an input."""
 
 

@@ -19,13 +19,14 @@ from slipway.infra.kubernetes.run import Run
 from slipway.infra.pipelines.apps import RUNS
 from slipway.infra.pipelines.file.shape import NAMES
 from slipway.infra.placed import CODE, Step
+from slipway.infra.places import LIBRARY, PACKAGE, PROJECT
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 FILE = "runs.json"
 """`{"stack": …, "commit": …, "changed": …, "runs": {<path of the result>: {"pool": …}}}`."""
 
-DECLARING = "infra"
-"""The folder whose code makes Jobs of steps."""
+DECLARING = (Path("infra"),) if LIBRARY == PROJECT else (Path("requirements.txt"),)
+"""The code that makes Jobs of steps; a project has its version in the lock file."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class DeclaredRuns:
         (kubernetes.io/docs/concepts/configuration/configmap, November 2026).
         """
         stack = pulumi.get_stack()
-        sources = sorted({*self.sources, Path(DECLARING), Path("stacks", f"Pulumi.{stack}.yaml")})
+        sources = sorted({*self.sources, *DECLARING, Path("stacks", f"Pulumi.{stack}.yaml")})
         runs = {path: {"pool": pool} for path, pool in self.pools.items()}
         content = {"stack": stack, **revision(root, sources), "runs": runs}
         return k8s.core.v1.ConfigMap(
@@ -91,8 +92,10 @@ def _sources(run: Run) -> Iterator[Path]:
     step: Step = run.step
     if step.command:
         yield _pipeline_folder(step.command.code)
-    # Of the paths below the repository: `workloads/mnist`, `workloads/runtime`.
-    yield from (Path(*Path(path).parts[:2]) for path in run.bundle.outside(CODE).contents)
+    # Of the paths below the project, and in the package's repository: `workloads/mnist`, `workloads/runtime`.
+    for path in run.bundle.outside(CODE).contents:
+        parts = Path(path).parts
+        yield Path(*(parts[1:3] if parts[0] == PACKAGE else parts[:2]))
     yield from (*step.folders.values(), *step.attached.values())
 
 

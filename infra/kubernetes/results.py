@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pulumi
 
+from slipway.infra.commands import command
 from slipway.infra.kubernetes.app import PipelineApp
 from slipway.infra.kubernetes.job import StepJob
 from slipway.infra.kubernetes.pod import usage_folder
@@ -123,7 +124,7 @@ class Outputs:
             "then": then,
             "job": job.job.urn,
         }
-        return pulumi.Output.from_input(f"make show STACK={pulumi.get_stack()} {name}")
+        return pulumi.Output.from_input(command("show", name, stack=pulumi.get_stack()))
 
 
 def app_outputs(apps: Sequence[PipelineApp]) -> dict[str, pulumi.Input[Any]]:

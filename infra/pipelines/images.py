@@ -6,9 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from slipway.infra.commands import command
+from slipway.infra.places import PROJECT
 from slipway.infra.platform import Pool
 
 DATA = Path(__file__).parents[1] / "data" / "images.toml"
+
+DIGESTS = PROJECT / "image-digests.toml"
+"""The digests that a project has asked registries for, ``"<repository>:<tag>" = "sha256:…"``. They come before
+those that the package has."""
 
 
 def read(file: Path = DATA) -> Mapping[str, Mapping[str, str]]:
@@ -23,7 +29,15 @@ def read(file: Path = DATA) -> Mapping[str, Mapping[str, str]]:
     }
 
 
-IMAGES = read()
+def pinned(file: Path = DIGESTS) -> Mapping[str, str]:
+    """The digests in ``file`` by ``<repository>:<tag>``; none where it is not there."""
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+IMAGES = {
+    name: {image: pinned().get(image, digest) for image, digest in images.items()}
+    for name, images in read().items()
+}
 
 
 def references(name: str) -> tuple[str, ...]:
@@ -65,7 +79,7 @@ def compiling(lock: Path, root: Path) -> str:
     """The command that compiles ``lock`` of the list of packages beside it, to be run in the folder ``root``."""
     path = lock.relative_to(root) if lock.is_relative_to(root) else lock
     if path.parts[:1] == ("workloads",) and len(path.parts) == 3 and path.name == NAME:
-        return f"make lock PIPELINE={path.parts[1]}"
+        return command("lock", pipeline=path.parts[1])
     packages = path.with_suffix(".in")
     files = f"{packages} --output-file {path}"
     return f".venv/bin/uv pip compile --universal --generate-hashes {files} --python-version 3.11"

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pulumi
 
+from slipway.infra.commands import command
 from slipway.infra.kubernetes.bundle import left_out
 from slipway.infra.kubernetes.gates import Gates, cheapest_pool, reading
 from slipway.infra.kubernetes.image_builds.build import Images
@@ -89,7 +90,7 @@ def _warn_of_inputs(pipeline: DeclaredPipeline) -> None:
     for name, data in data_of(pipeline.settings).items():
         if not data.digest:
             key, rest = pipeline.setting(INPUTS, name), "no step runs again when its data change"
-            pulumi.log.warn(f"{key}: {data.url} has no digest, so {rest}: `make pin-inputs` writes it")
+            pulumi.log.warn(f"{key}: {data.url} has no digest, so {rest}: `{command('pin-inputs')}` writes it")
 
 
 def _runs_last(pipeline: DeclaredPipeline) -> bool:

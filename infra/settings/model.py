@@ -427,7 +427,7 @@ class Settings(Model):
     policies: Policies = Field(default_factory=Policies, description="What the policies may find in this stack.")
     rehearsal: Rehearsal = Field(
         default_factory=Rehearsal,
-        description="Settings that `make rehearse` lays over the ones above, for what needs a network, and files "
+        description="Settings that a rehearsal lays over the ones above, for what needs a network, and files "
         "for its store; `pulumi up` checks and ignores it.",
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf import struct_pb2
 
 from slipway.infra.clouds.registry import emulators
+from slipway.infra.commands import command
 from slipway.infra.emulator import Emulator
 from slipway.infra.platform_output import UnreadableStackError
 from slipway.infra.review.stack import mapping
@@ -120,7 +121,7 @@ class OtherStacks:
                 "this checkout has no file of that stack, from which it is read without the Pulumi CLI",
                 f"correct the name, or add the file; there is {others or 'none'}",
             )
-        fix = f"correct that file; `make preview STACK={name}` says what is wrong with it"
+        fix = f"correct that file; `{command('preview', stack=name)}` says what is wrong with it"
         try:
             return self._evaluate_file(name)
         except SettingsError as error:

@@ -44,6 +44,8 @@ def load_stack(stack: str, root: Path, file: Path | None = None) -> StackConfig:
     """
     project = _mapping(root / "Pulumi.yaml", read_yaml(root / "Pulumi.yaml"))
     name = str(project.get("name", ""))
+    if not stack:
+        raise ConfigError(f"name the stack: `--stack` with one of {', '.join(stack_names(root)) or 'none'}")
     if file is None:
         folder = _folder(project, root)
         file = folder / f"Pulumi.{stack}.yaml"

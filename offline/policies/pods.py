@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slipway.infra.commands import command
 from slipway.infra.kubernetes.labels import IMAGE_ANNOTATION
-from slipway.infra.pipelines.images import DATA, IMAGES
+from slipway.infra.pipelines.images import DATA, DIGESTS, IMAGES
+from slipway.infra.places import LIBRARY, PROJECT
 from slipway.infra.review.contract import Harm, Policy, Severity, Violation
 from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, known, strings
 from slipway.offline.evaluated.phrasing import many
@@ -288,8 +290,8 @@ WHOLE_VERSION = re.compile(r"\d+\.\d+\.\d+")
 """A whole version in a tag. Publishers move `2.21` but not `2.21.0`; only a digest never changes."""
 
 PINNING = (
-    "Run `make pin-images` once, where the registries can be reached, and commit what it writes; what runs in "
-    "these images then runs again."
+    f"Run `{command('pin-images')}` once, where registries can be reached, and commit what it writes; what runs "
+    "in these images then runs again."
 )
 
 LOCAL = re.compile(r"^(?:[./~]|.*\.tgz$)")
@@ -318,7 +320,8 @@ def _find_defaults(stack: Stack) -> Iterator[Violation]:
     used = {container.get("image") for workload in workloads(stack) for container in workload.containers}
     if images := [tag for tags in IMAGES.values() for tag in tags if tag in used]:
         reason = "images that are run by default are named by a tag, which can be moved"
-        yield Violation(f"infra/data/{DATA.name}", f"{reason}: {', '.join(images)}", PINNING)
+        file = f"infra/data/{DATA.name}" if LIBRARY == PROJECT else DIGESTS.name
+        yield Violation(file, f"{reason}: {', '.join(images)}", PINNING)
 
 
 def _find_charts(stack: Stack) -> Iterator[Violation]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from slipway.infra.commands import command
 from slipway.infra.review.contract import Harm, Severity, Violation
 from slipway.infra.review.stack import at, mapping
 from slipway.infra.schema.problems import key_of
@@ -24,7 +25,7 @@ def _find_deleted(change: Change) -> Iterator[Violation]:
             "deletes results of old runs by the clock from the store at the end of the next one: all but those of "
             f"the newest {rule['runs']} good runs, of the last {rule['days']} days, and what others refer to, "
             f"where {stayed}",
-            f"`make show STACK={change.after.name} retention` lists what goes; "
+            f"`{command('show', 'retention', stack=change.after.name)}` lists what goes; "
             + (
                 f"leave `runs` at {earlier['runs']} and `days` at {earlier['days']}" if earlier else "leave it out"
             ),
@@ -41,7 +42,8 @@ CHANGE_POLICIES: Sequence[ChangePolicy] = (
         Severity.WARNING,
         "A change lets no schedule delete results of runs that it kept before.",
         _find_deleted,
-        "Leave `retention` as it is; or look at what goes by `make show retention`, and copy it away first.",
+        f"Leave `retention` as it is; or look at what goes by `{command('show', 'retention')}`, and copy it away "
+        "first.",
         harm=Harm.LOSS,
     ),
 )

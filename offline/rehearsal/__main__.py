@@ -21,7 +21,7 @@ def _parse_disrupt(value: str | None) -> str | None:
 
 
 def main(  # noqa: PLR0917  # One parameter per option of the command line.
-    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack to rehearse.")] = "gcp-dev",
+    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack to rehearse.")] = "",
     fresh: outcome.Fresh = False,
     quiet: Annotated[
         int, typer.Option("--quiet", "-q", count=True, help="Say less: failures and the report; twice: failures.")

@@ -28,8 +28,6 @@ from slipway.offline.rehearsal.output.outcome import Configuration, Options, con
 from slipway.offline.rehearsal.session import Session
 from slipway.offline.rehearsal.state import ServicePhase
 
-STACK = "demo"
-
 POLL = 0.2
 """Seconds between two looks at whether the demo is to end, and at apps that started again."""
 
@@ -158,12 +156,12 @@ def _no_apps(stack: str, pipelines: Sequence[str]) -> Iterator[Problem]:
             f"slipway:pipelines.{name}.apps",
             None,
             f"a demo keeps the apps of a stack running, and the stack {stack} has none",
-            f"name the apps that it runs, or take another stack: `make demo STACK={STACK}`",
+            "name the apps that it runs, or take another stack",
         )
 
 
 def main(  # noqa: PLR0917  # One parameter per option of the command line.
-    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack to show.")] = STACK,
+    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack to show.")] = "",
     fresh: outcome.Fresh = False,
     seconds: Annotated[
         float | None, typer.Option("--for", metavar="SECONDS", min=0, help="End the apps after so long by itself.")

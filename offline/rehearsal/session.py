@@ -166,7 +166,7 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
         settings = settings.model_copy(update={"pipelines": kept})
         remarks.append(
             f"left out: {', '.join(left_out)}, which measures accelerators, and this is a CPU; "
-            "`make rehearse BENCHMARK=1` or the option --benchmark runs it"
+            "`--benchmark`, or `BENCHMARK=1` of make, runs it"
         )
     programs_by_name = programs.programs_of(pipelines_of(settings.pipelines), root)
     if problems := [*missing, *programs.problems(programs_by_name.values())]:

@@ -44,7 +44,7 @@ def commands() -> list[str]:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     # These import nothing but the standard library before they begin.
     return sorted(
-        {*re.findall(r"-m (slipway\.(?:offline|tools)[\w.]*)", text)}
+        {*re.findall(r"-m (slipway(?: [a-z][\w-]*|\.[\w.]+))", text)}
         - {"slipway.tools.page_picture", "slipway.tools.progress"}
     )
 
@@ -52,16 +52,16 @@ def commands() -> list[str]:
 def interrupted(command: str, how: str, folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "sitecustomize.py").write_text(how, encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": str(folder)}
-    words = [sys.executable, "-m", command, "--help"]
+    words = [sys.executable, "-m", *command.split(), "--help"]
     return subprocess.run(words, cwd=ROOT, env=env, check=False, capture_output=True, text=True, timeout=60)
 
 
 def test_commands_are_found() -> None:
     assert {
-        "slipway.offline.preview",
-        "slipway.offline.rehearsal.demo",
-        "slipway.tools.watch.logs",
-        "slipway.tools.new",
+        "slipway rehearse",
+        "slipway demo",
+        "slipway logs",
+        "slipway new",
     } <= set(commands())
 
 
@@ -73,7 +73,7 @@ def test_interrupt_while_importing(command: str, tmp_path: Path) -> None:
 
 
 def test_interrupt_in_a_callback_of_an_import(tmp_path: Path) -> None:
-    done = interrupted("slipway.tools.watch", INTERRUPTS_CALLBACK, tmp_path)
+    done = interrupted("slipway watch", INTERRUPTS_CALLBACK, tmp_path)
 
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 

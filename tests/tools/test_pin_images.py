@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.infra.pipelines.images import DATA, IMAGES, read
+from slipway.infra.pipelines.images import DATA, IMAGES, pinned, read
 from slipway.tools.pin_images import main, with_registry, write
 
 DIGEST = f"sha256:{'ab' * 32}"
@@ -125,6 +125,18 @@ def test_an_answer_that_is_no_digest_is_refused(file: Path, monkeypatch: pytest.
     monkeypatch.setattr(Registry, "answer", 'sha256:1"\nversion = "evil')
     assert main(file) == 1
     assert "evil" not in file.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_project_pins_in_a_file_of_its_own(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, pins = file.read_text(encoding="utf-8"), file.with_name("image-digests.toml")
+    assert main(file, pins) == 0
+    assert file.read_text(encoding="utf-8") == text
+    assert {*pinned(pins).values()} == {DIGEST}
+    assert [*pinned(pins)] == [image for images in read(file).values() for image in images]
+    capsys.readouterr()
+    assert main(file, pins) == 0
+    assert capsys.readouterr().err == "", "what is pinned is what the registry has"
 
 
 def test_all_images_of_the_data_file_can_be_pinned(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def project(folder: Path, monkeypatch: pytest.MonkeyPatch, labels: str = "gs://p
     file = root / "Pulumi.dev.yaml"
     clusters = "".join(f"  slipway:{key}: {json.dumps(BASE[key])}\n" for key in ("clusters", "store"))
     file.write_text(f"config:\n{clusters}{SECTION % (root / 'vision', labels)}")
-    monkeypatch.setattr(pin_inputs, "ROOT", root)
+    monkeypatch.setattr(pin_inputs, "PROJECT", root)
     return file
 
 
@@ -223,4 +223,4 @@ def test_a_stack_without_inputs_is_told_so(monkeypatch: pytest.MonkeyPatch) -> N
     app.command()(pin_inputs.main)
     assert CliRunner().invoke(app, ["--stack", "local"]).exit_code == 1
     assert CliRunner().invoke(app, []).exit_code == 1
-    assert list(doctor.probes("local", load_stack("local", pin_inputs.ROOT).values)) == []
+    assert list(doctor.probes("local", load_stack("local", pin_inputs.PROJECT).values)) == []

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.commands import command
 from slipway.infra.platform_output import OUTPUT
 from slipway.infra.program import declare
 from slipway.infra.review.facts import STACK, Observation, Probe, State, fine, unknown, wrong
@@ -78,7 +79,7 @@ def of_file(evaluated: EvaluatedStack) -> Iterator[Observation]:
         key, why = problem["key"], problem["reason"].removesuffix(", and it is not set")
         yield wrong(key, f"is not set: {why}", f"pulumi config set --secret --path '{key}' -s {STACK}")
     if evaluated.failure is not None:
-        yield wrong(FILE, f"is wrong: {_in_short(evaluated.failure)}", f"make check STACK={STACK}")
+        yield wrong(FILE, f"is wrong: {_in_short(evaluated.failure)}", command("check", stack=STACK))
         yield unknown("everything that the stack file decides", "was not checked: the file is wrong")
     elif not evaluated.unset:
         yield fine(FILE, "is right")

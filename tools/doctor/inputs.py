@@ -5,13 +5,14 @@ from functools import partial
 from typing import Any
 
 from slipway.infra.clouds.contract import ListingError
+from slipway.infra.commands import command
 from slipway.infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
 from slipway.infra.schema.names import short_digest
 from slipway.offline.evaluated.phrasing import many
 from slipway.tools.pin_inputs import FAILURES, Listings, PipelineInput, digest, inputs_of
 
-PIN = f"make pin-inputs STACK={STACK}"
-CHECK = f"{PIN} CHECK=1"
+PIN = command("pin-inputs", stack=STACK)
+CHECK = command("pin-inputs", stack=STACK, check=True)
 
 
 def probes(stack: str, configuration: Mapping[str, Any]) -> Iterator[Probe]:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from slipway.infra.commands import command
 from slipway.infra.places import PROJECT
 from slipway.tools.history.comparison import History, HistoryError
 from slipway.tools.history.listing import print_comparison, print_retention, print_runs
@@ -29,9 +30,12 @@ def main(
     what, *names = words
     try:
         if not stack:
-            raise HistoryError(f"name the stack: make show STACK=local {what}")
+            raise HistoryError(f"name the stack: {command('show', what, stack='local')}")
         if (what, len(names)) not in {(RUNS, 0), (RUNS, 1), (COMPARE, 2), (RETENTION, 0)}:
-            usage = "`make show STACK=local runs`, `… runs PIPELINE/STEP`, `… compare RUN1 RUN2`, or `… retention`"
+            usage = (
+                f"`{command('show', 'runs', stack='local')}`, `… runs PIPELINE/STEP`, `… compare RUN1 RUN2`, "
+                "or `… retention`"
+            )
             raise HistoryError(f"{' '.join(words)} is none of {usage}")
         if what == RETENTION and rehearsal:
             raise HistoryError("a rehearsal runs nothing by the clock, so it has no results of old runs")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from slipway.infra.commands import command
 from slipway.infra.review.stack import mapping, mappings, strings, text, texts
 from slipway.workloads.runtime.history import Result, inputs, numbers
 from slipway.workloads.schedule.retention import Rule
@@ -55,7 +56,9 @@ class History:
         if matches:
             names = ", ".join(result.path for result in matches[:_SHOWN])
             raise HistoryError(f"{name!r} may be {len(matches)} results: name one of {names}")
-        raise HistoryError(f"the store has no result {name!r}; `make show runs` lists those that it has")
+        raise HistoryError(
+            f"the store has no result {name!r}; `{command('show', 'runs')}` lists those that it has"
+        )
 
 
 def _may_be(name: str, result: Result) -> bool:

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from slipway.infra.commands import command
 from slipway.tools.history.comparison import (
     History,
     HistoryError,
@@ -49,7 +50,7 @@ def print_runs(console: Console, history: History, only: str = "") -> None:
         console.print(_table(history, of_step if wanted else of_step[:NEWEST]))
         if len(of_step) > NEWEST and not wanted:
             name = "/".join(step)
-            console.print(f"and {len(of_step) - NEWEST} more: make show runs {name}", soft_wrap=True)
+            console.print(f"and {len(of_step) - NEWEST} more: {command('show', 'runs', name)}", soft_wrap=True)
 
 
 def _table(history: History, results: Sequence[Result]) -> Table:

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from slipway.infra.commands import command
 from slipway.infra.kubernetes.labels import COMPONENT, NAME, RESULTS_ANNOTATION, RUN_ANNOTATION
 from slipway.infra.pipelines.apps import NEWEST
 from slipway.infra.placed import STORE_GATE
@@ -278,5 +279,5 @@ def rehearsed(folder: Path, stack: str, root: Path) -> History:
     """The history of the rehearsals in ``folder``. Raises HistoryError where there was none."""
     store = folder / "store"
     if not store.is_dir():
-        raise HistoryError(f"there is no rehearsal in {folder}: make rehearse STACK={stack}")
+        raise HistoryError(f"there is no rehearsal in {folder}: {command('rehearse', stack=stack)}")
     return History(store, results(store), root, {})

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from slipway.infra.commands import command
 from slipway.infra.places import PROJECT
 from slipway.infra.schema.problems import Problem
 from slipway.tools.importing.conversion import convert
@@ -27,7 +28,7 @@ def main(
 
     def make() -> Draft:
         if not manifest:
-            fix = "write `make import MANIFEST=tfjob.yaml`, the path of its file"
+            fix = f"write `{command('import', manifest='tfjob.yaml')}`, the path of its file"
             raise RefusedError([Problem(OPTION, None, "nothing says what to import", fix)])
         document = read(Path(manifest).expanduser())
         return draft(document, convert(document), name, Path(code).expanduser() if code else None)

@@ -9,6 +9,7 @@ from pathlib import Path
 import jinja2
 import yaml
 
+from slipway.infra.commands import command
 from slipway.infra.kubernetes.bundle import left_out
 from slipway.infra.pipelines.discovery import WORKLOADS
 from slipway.infra.places import PROJECT
@@ -167,6 +168,6 @@ def _report(
     yield "Next:"
     if imported.pipeline.get("parameters"):
         yield f"  give {', '.join(imported.pipeline['parameters'])} values in the stack file: they have no default"
-    yield f"  make new STACK=mine CLOUD=existing USES={name}    or another cloud"
-    yield "  make rehearse STACK=mine"
+    yield f"  {command('new', stack='mine', cloud='existing', uses=name)}    or another cloud"
+    yield f"  {command('rehearse', stack='mine')}"
     yield "docs/import.md says what becomes of each field"

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from slipway.infra.commands import command
 from slipway.infra.places import PROJECT
 from slipway.infra.schema.problems import Problem
 from slipway.tools.new import stack as stacks
@@ -13,7 +14,7 @@ from slipway.tools.new import writing as pipelines
 from slipway.tools.new.writing import Draft, RefusedError, carry_out
 
 OF_A_STACK = ("CLOUD", "USES", "REGION", "GPU")
-WAYS = "`make new PIPELINE=churn`, then `make new STACK=mine CLOUD=… USES=churn`"
+WAYS = f"`{command('new', pipeline='churn')}`, then `{command('new', stack='mine', cloud='…', uses='churn')}`"
 
 
 def main(  # noqa: PLR0917  # One parameter per option of the command line.
@@ -48,17 +49,16 @@ def _draft(pipeline: str, stack: str, given: Mapping[str, str], example: str) ->
         return pipelines.draft(pipeline)
     if pipeline:
         reason = "of a stack: a pipeline runs wherever a stack puts it"
-        words = _words({**given, "USES": pipeline})
-        fix = f"write `make new PIPELINE={pipeline}`, then `make new STACK=mine {words}`"
+        fix = f"write `{command('new', pipeline=pipeline)}`, then `{_new_stack({**given, 'USES': pipeline})}`"
     elif given:
-        reason, fix = "of a stack, whose name is missing", f"write `make new STACK=mine {_words(given)}`"
+        reason, fix = "of a stack, whose name is missing", f"write `{_new_stack(given)}`"
     else:
         raise RefusedError([Problem("PIPELINE or STACK", None, "nothing says what to make", f"write {WAYS}")])
     raise RefusedError([Problem(" and ".join(given), " and ".join(given.values()), reason, fix)])
 
 
-def _words(given: Mapping[str, str]) -> str:
-    return " ".join(f"{key}={value}" for key, value in given.items())
+def _new_stack(given: Mapping[str, str]) -> str:
+    return command("new", stack="mine", **{key.lower(): value for key, value in given.items()})
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.commands import command
 from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
 from slipway.infra.pipelines.contract import (
     AnyPipeline,
@@ -393,7 +394,7 @@ def _unknown_pipeline(uses: str) -> Problem:
         reason = f"there is no pipeline.yaml in {location(uses).path}"
         return Problem("USES", uses, reason, "write the path of a pipeline's folder, relative to the repository")
     names = pipeline_names()
-    fix = did_you_mean(uses, names, f"write {listed(names)}, or make it: make new PIPELINE={uses}")
+    fix = did_you_mean(uses, names, f"write {listed(names)}, or make it: {command('new', pipeline=uses)}")
     return Problem("USES", uses, "no folder of that name below `workloads/` declares a pipeline", fix)
 
 
@@ -415,7 +416,7 @@ def _render(stack: str, section: Section, starter: Starter) -> str:
     template = environment.from_string(starter.template.read_text(encoding="utf-8"))
     nodes = {f"{pool}_nodes": most_nodes(section.settings, gpus=pool == GPU_POOL) for pool in (CPU_POOL, GPU_POOL)}
     texts = {"stack": stack, "runs": section.name, "pipelines": _registry(section, starter) + _pipelines(section)}
-    return template.render({**starter.values, **nodes, **texts})
+    return template.render({"command": command, **starter.values, **nodes, **texts})
 
 
 def _registry(section: Section, starter: Starter) -> str:
@@ -467,8 +468,8 @@ def _report(target: Path, section: Section, settings: Settings, starter: Starter
         yield f"  or, for rehearsals alone, {variables} in the environment"
     yield from _shipping_problems(section)
     yield "Next:"
-    yield f"  make rehearse STACK={stack}"
-    yield f"  make preview STACK={stack}    what it costs, and the quota it needs"
+    yield f"  {command('rehearse', stack=stack)}"
+    yield f"  {command('preview', stack=stack)}    what it costs, and the quota it needs"
     yield "Before the first `pulumi up`:"
     if not secrets:
         yield f"  pulumi stack init {stack}"

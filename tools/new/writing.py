@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from slipway.infra.commands import command
 from slipway.infra.pipelines.discovery import WORKLOADS
 from slipway.infra.places import PROJECT
 from slipway.infra.schema.problems import Problem
@@ -123,8 +124,8 @@ def draft(name: str) -> Draft:
     said = (
         f"Wrote {WORKLOADS}/{name}/: {', '.join(files)}",
         "Next:",
-        f"  make new STACK=mine CLOUD=existing USES={name}    or another cloud",
-        "  make rehearse STACK=mine",
+        f"  {command('new', stack='mine', cloud='existing', uses=name)}    or another cloud",
+        f"  {command('rehearse', stack='mine')}",
         "docs/your-script.md says how your own programs take the place of prepare.py and train.py",
     )
     return Draft(target, files, said)
@@ -134,4 +135,6 @@ def _text(template: Path, name: str) -> str:
     text = template.read_text(encoding="utf-8")
     if template.suffix != RENDERED:
         return text
-    return jinja2.Template(text, undefined=jinja2.StrictUndefined, keep_trailing_newline=True).render(name=name)
+    return jinja2.Template(text, undefined=jinja2.StrictUndefined, keep_trailing_newline=True).render(
+        name=name, command=command
+    )

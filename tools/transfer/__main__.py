@@ -1,7 +1,6 @@
 """``make put`` and ``make get``: files of this machine into the store of a stack that is up, and out of it."""
 
 import contextlib
-import shlex
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -13,6 +12,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from slipway.infra.commands import command
 from slipway.infra.pipelines.discovery import pipeline_names
 from slipway.infra.places import PROJECT
 from slipway.offline.engine.stack_config import ConfigError, stack_config
@@ -23,7 +23,6 @@ from slipway.tools.transfer.buckets import bucket_of
 from slipway.tools.transfer.files import File, TransferError, local_files, to_copy
 from slipway.tools.transfer.pods import Transfer
 from slipway.tools.transfer.stores import mounted, url_of
-
 
 
 def main(
@@ -40,7 +39,7 @@ def main(
         outputs = pulumi_cli.outputs_of(stack)
         store = url_of(stack, outputs)
         transfer = _put if way == "put" else _get
-        again = shlex.join(["make", way, f"STACK={stack}", f"FROM={source}", f"TO={target}", "FORCE=1"])
+        again = command(way, **{"stack": stack, "from": source, "to": target, "force": True})
         transfer(console, _Request(stack, store, source, target, force, again), [*outputs, *pipeline_names()])
     except (TransferError, HistoryError, ShowError, ConfigError, pulumi_cli.CliError) as error:
         Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
@@ -49,7 +48,9 @@ def main(
 
 def _check(way: str, stack: str, source: str, target: str) -> None:
     """Raises TransferError where the command line is not whole."""
-    example = "make put STACK=local FROM=scans TO=data/scans, or make get STACK=local FROM=data/scans TO=scans"
+    put = command("put", **{"stack": "local", "from": "scans", "to": "data/scans"})
+    get = command("get", **{"stack": "local", "from": "data/scans", "to": "scans"})
+    example = f"{put}, or {get}"
     if way not in ("put", "get"):
         raise TransferError(f"{way!r} is neither `put` nor `get`: {example}")
     if missing := [name for name, value in (("STACK", stack), ("FROM", source), ("TO", target)) if not value]:

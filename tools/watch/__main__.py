@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 
+from slipway.infra.commands import command
 from slipway.infra.places import PROJECT
 from slipway.tools.pulumi_cli import unfinished_jobs
 from slipway.tools.watch.observed import Clusters
@@ -77,7 +78,7 @@ def open_session(stack: str, kubeconfig: Path | None = None, context: str = "") 
 def load_plan(stack: str) -> Plan:
     """What the program declares for the stack. Raises WatchError, PlanError."""
     if not stack:
-        raise WatchError("name the stack: make watch STACK=local")
+        raise WatchError(f"name the stack: {command('watch', stack='local')}")
     declared = plan_of(evaluate(stack, PROJECT))
     if not declared.steps:
         raise WatchError(f"the stack {stack} declares no Job")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from slipway.infra.commands import command
 from slipway.infra.kubernetes.labels import COMPONENT, NAME, RUNS_ANNOTATION, SERVICE
 from slipway.infra.placed import CLUSTER_RUN, SCHEDULED_RUN
 from slipway.infra.review.stack import Properties, at, items, mapping, mappings, strings, text, whole
@@ -50,7 +51,7 @@ def why_held(job: Properties) -> Reason | None:
     if RUNS_ANNOTATION in annotations_of(job):
         return Reason("it is held until its turn", kind="held")
     if labels_of(job).get(NAME) == CLUSTER_RUN:
-        return Reason("the run was stopped", "`make run STACK=…` goes on with it", kind="stopped")
+        return Reason("the run was stopped", f"`{command('run', stack='…')}` goes on with it", kind="stopped")
     return None
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from slipway.infra.api_server import UnreadableError
+from slipway.infra.commands import command
 from slipway.infra.schema.problems import printable_lines
 from slipway.tools.watch.__main__ import FAILED, OK, UNREADABLE, WatchError, open_session
 from slipway.tools.watch.observed import AccessError, explain
@@ -45,7 +46,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         if not step:
-            raise WatchError(f"name the step: make logs STACK={stack or 'local'} STEP=train")
+            raise WatchError(f"name the step: {command('logs', stack=stack or 'local', step='train')}")
         session = open_session(stack, kubeconfig, context)
         session.logs = False
         printer = Printer(session, choose(step, session.plan))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from slipway.infra.clouds import registry
+from slipway.infra.commands import command
 from slipway.infra.kubernetes.labels import COMPONENT
 from slipway.infra.review.stack import Properties, at, mapping, mappings, text, whole
 from slipway.tools.watch.denials import fix_of_denial, fix_of_refused_write
@@ -199,7 +200,7 @@ def _refusal(words: str, scheduler: Reason, around: Around) -> Reason:
     if parts and not ELSEWHERE.sub("", re.sub(r"\d+ node\(s\) ", "", parts)).strip(" ,"):
         return Reason(
             "no pool that can grow has the labels that the step asks for",
-            "`make preview` says which pool the step is for; somebody may have changed or deleted it",
+            f"`{command('preview')}` says which pool the step is for; somebody may have changed or deleted it",
             words,
             "selector",
         )

@@ -352,7 +352,7 @@ def require(cluster: Cluster, needs: Sequence[str]) -> None:
     reasons = {name: _verdict(cluster.job(name)) for name in needs}
     if lacking := {name: reason or "it has not run" for name, reason in reasons.items() if reason != ""}:
         what = "; ".join(f"{name}: {reason}" for name, reason in lacking.items())
-        raise StepError(JOB_FAILED, f"{what}; `make run` or `pulumi up` runs it again")
+        raise StepError(JOB_FAILED, f"{what}; `slipway run` or `pulumi up` runs it again")
 
 
 def follow(cluster: Cluster, planned: Sequence[Planned], jobs: Mapping[str, dict[str, Any]]) -> int:

@@ -273,7 +273,9 @@ class Environments:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
         uv = shutil.which("uv", path=path)
         if uv is None:
-            raise EnvironmentFailedError("uv is not in the project's environment; run `make setup`")
+            raise EnvironmentFailedError(
+                "uv is not in the project's environment; install the project's requirements again"
+            )
         self._uv([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], stop, write)
         site = next(folder.glob("lib/python*/site-packages"))
         if software.locks:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from slipway.infra.clouds.existing.platforms import Emulator
-from slipway.infra.program import ROOT, declare
+from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
 from slipway.infra.settings.loading import load
+from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.refusals import problems
 from tests.support.stack_values import EXISTING, changed

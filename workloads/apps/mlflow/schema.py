@@ -1,7 +1,7 @@
 """Say in one word of which MLflow a database is, without changing it.
 
-Run as `python -m slipway.workloads.apps.mlflow.schema ADDRESS`, in a process of its own: the list of migrations imports
-all of MLflow.
+Run as `python -m slipway.workloads.apps.mlflow.schema ADDRESS`, in a process of its own: the list of migrations
+imports all of MLflow.
 """
 
 from __future__ import annotations

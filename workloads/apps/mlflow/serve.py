@@ -1,8 +1,8 @@
 """Run MLflow's own server, and record the results in the store in it.
 
-Run as `python -m slipway.workloads.apps.mlflow.serve --pipeline STORE/mnist --data DIR --host 0.0.0.0 --port 5000`, with
-what the pipeline declares of each step's results in SLIPWAY_RESULTS (JSON). DIR keeps the database; `--postgres`
-in its place is the one that libpq's environment variables name.
+Run as `python -m slipway.workloads.apps.mlflow.serve --pipeline STORE/mnist --data DIR --host 0.0.0.0 --port
+5000`, with what the pipeline declares of each step's results in SLIPWAY_RESULTS (JSON). DIR keeps the database;
+`--postgres` in its place is the one that libpq's environment variables name.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 An init container runs this before an app's program where nobody waits for the steps before the app is declared.
 It ends well once all is there, and waits as long as that takes: a step that failed runs again later. Run as
-`python3 -m slipway.workloads.runtime.apps.waiting --result train=DIR --any publish=DIR --server serving=HOST:PORT`.
-Standard library only, Python 3.9.
+`python3 -m slipway.workloads.runtime.apps.waiting --result train=DIR --any publish=DIR --server
+serving=HOST:PORT`. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations

@@ -1,0 +1,32 @@
+"""How messages name the commands that help: as they are typed where the message is read."""
+
+import shlex
+
+from slipway.infra.places import LIBRARY, PACKAGE, PROJECT
+
+VARIABLES = {"kubeconfig": "KUBECONFIG_FILE", "context": "KUBE_CONTEXT"}
+"""The Makefile's variables that are not an option's name in capitals."""
+
+POSITIONAL = frozenset({"manifest"})
+"""Options of `command` that the command line has as words, and the Makefile as variables."""
+
+
+def command(verb: str, *words: str, **options: str | bool) -> str:
+    """The command line of ``slipway VERB`` with ``options``; True stands for an option without a value.
+
+    In the repository of the package it is the Makefile's target of that name, with a variable for each option:
+    there the package need not be installed.
+    """
+    given = {name: value for name, value in options.items() if value is not False}
+    if LIBRARY == PROJECT:
+        values = {name: "1" if value is True else str(value) for name, value in given.items()}
+        variables = [f"{VARIABLES.get(name, name.upper())}={shown(value)}" for name, value in values.items()]
+        return " ".join(["make", verb, *variables, *words])
+    words = (*words, *(str(given.pop(name)) for name in POSITIONAL & given.keys()))
+    parts = [f"--{name}" if value is True else f"--{name} {shown(str(value))}" for name, value in given.items()]
+    return " ".join([PACKAGE, verb, *words, *parts])
+
+
+def shown(value: str) -> str:
+    """``value`` as a shell takes it; a placeholder, ``<name>`` or ``…``, stays as it is."""
+    return value if "…" in value or value.startswith(("<", "{")) else shlex.quote(value)
