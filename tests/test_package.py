@@ -1,5 +1,6 @@
 """The package `slipway`: what is in it, and a project elsewhere that uses it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,8 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import slipway
+from slipway.tools.command import app
 from tests.support.checkout import ROOT, copy_checkout
 from tests.support.clones import git
 from tests.support.tree import write_tree
@@ -114,7 +117,8 @@ def test_a_build_has_the_program_and_what_pods_ship_and_no_tests(built: dict[str
         "slipway/workloads/apps/page/static/page.js",
         "slipway/tools/new/templates/pipeline/train.py.j2",
     } <= {*names}
-    assert [name for name in names if "test" in Path(name).name.split("_")] == []
+    ours = [name for name in names if "/templates/" not in name]
+    assert [name for name in ours if "test" in Path(name).name.split("_")] == []
     assert [name for name in names if "/mnist/" in name] == []
 
 
@@ -125,6 +129,45 @@ def test_the_same_files_give_the_same_bytes(built: dict[str, Path], tmp_path: Pa
         {kind: sha256(path.read_bytes()).hexdigest() for kind, path in made.items()} for made in (built, again)
     ]
     assert digests[0] == digests[1]
+
+
+@pytest.mark.slow
+def test_a_new_project_reads_ten_digits_and_none_of_its_files_changes(installed: Path, tmp_path: Path) -> None:
+    made = python(installed, tmp_path, "-m", "slipway", "new", "acme")
+    assert made.returncode == 0, made.stderr
+    project = tmp_path / "acme"
+    assert [path.name for path in tmp_path.iterdir()] == ["acme"], "nothing is left beside it"
+    files = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
+    assert len(files) == 12
+    assert b"slipway[rehearse]==0.1.0" in files[project / "requirements.txt"]
+
+    rehearsed = python(installed, project, "-m", "slipway", "rehearse")
+    assert rehearsed.returncode == 0, rehearsed.stdout + rehearsed.stderr
+    [predictions] = (project / "build/rehearsal/dev/store").glob("digits/predict/*/predictions.json")
+    images = json.loads(predictions.read_text())["images"]
+    assert [image["truth"] for image in images] == list(range(10))
+    assert sum(image["truth"] == image["digit"] for image in images) >= 9
+    assert {path: path.read_bytes() for path in files} == files
+    checked = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("name", ["Acme", "a_b", "a" * 21, "taken"])
+def test_a_project_is_not_written_under_a_name_that_clusters_cannot_carry_or_over_another(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "taken").mkdir()
+    monkeypatch.chdir(tmp_path)
+    refused = CliRunner().invoke(app, ["new", name])
+    assert refused.exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
 @pytest.mark.slow

@@ -34,8 +34,8 @@ class Verb:
 VERBS: Mapping[str, Verb] = {
     "new": Verb(
         "slipway.tools.new.__main__",
-        "Write a pipeline, or a stack that runs it.",
-        ("new --pipeline churn", "new --stack dev --cloud existing --uses churn"),
+        "Write a project, a pipeline, or a stack that runs it.",
+        ("new acme", "new --pipeline churn", "new --stack dev --cloud existing --uses churn"),
     ),
     "import": Verb(
         "slipway.tools.importing.__main__",
@@ -160,9 +160,14 @@ class Verbs(TyperGroup):
         if stub is None or name is None:
             return name, stub, rest
         verb = HISTORY if name == "show" and OF_HISTORY & {*rest} else VERBS[name]
-        if "--help" not in rest:
+        if "--help" not in rest and not (name == "new" and begins_project(rest)):
             _enter_project(ctx, name, verb)
         return name, load(name, verb), [*verb.preset, *rest]
+
+
+def begins_project(words: Sequence[str]) -> bool:
+    """Whether the words after `new` are the name of a project, which is made where none is."""
+    return bool(words) and not words[0].startswith("-")
 
 
 def load(name: str, verb: Verb) -> Any:

@@ -2,6 +2,7 @@
 CLOUD=…`."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from slipway.infra.commands import command
 from slipway.infra.places import PROJECT
 from slipway.infra.schema.problems import Problem
+from slipway.tools.new import project as projects
 from slipway.tools.new import stack as stacks
 from slipway.tools.new import writing as pipelines
 from slipway.tools.new.writing import Draft, RefusedError, carry_out
@@ -18,6 +20,7 @@ WAYS = f"`{command('new', pipeline='churn')}`, then `{command('new', stack='mine
 
 
 def main(  # noqa: PLR0917  # One parameter per option of the command line.
+    project: Annotated[str, typer.Argument(help="Name of a project to write, as a folder here.")] = "",
     pipeline: Annotated[str, typer.Option(help="Name of a pipeline to write.")] = "",
     stack: Annotated[str, typer.Option(help="Name of a stack to write.")] = "",
     cloud: Annotated[str, typer.Option(help="Where the stack runs.")] = "",
@@ -28,13 +31,16 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     gpu: Annotated[str, typer.Option(help="Accelerator of the stack's GPU pool.")] = "",
     example: Annotated[str, typer.Option(help="What a stack runs that names no pipeline.")] = "",
 ) -> None:
-    """Write a pipeline's folder or a stack file that can be rehearsed at once.
+    """Write a project, a pipeline's folder or a stack file that can be rehearsed at once.
 
     Asks nothing, and overwrites nothing. Exits with 0 where it is written, with 2 where an option is wrong, and
     with 1 where it cannot be written; nothing is then left behind.
     """
     given = dict(zip(OF_A_STACK, (cloud, uses, region, gpu), strict=True))
     named = {key: value for key, value in given.items() if value}
+    if project and not (pipeline or stack or named):
+        carry_out(lambda: projects.draft(project, Path.cwd()), Path.cwd())
+        return
     carry_out(lambda: _draft(pipeline, stack, named, example), PROJECT)
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from slipway.infra.commands import command
 from slipway.infra.pipelines.discovery import WORKLOADS
-from slipway.infra.places import PROJECT
+from slipway.infra.places import PROJECT, PROJECT_FILE
 from slipway.infra.schema.problems import Problem
 from slipway.infra.settings.checks.pipelines import section_name_findings
 
@@ -52,8 +52,9 @@ def name_clashes(option: str, name: str, target: Path, root: Path) -> list[Probl
 
 def write(draft: Draft, root: Path) -> None:
     """Writes the draft: all of it or nothing. Raises FileExistsError where something is in its place by now."""
-    (root / "build").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="new-", dir=root / "build") as folder:
+    place = root / "build" if (root / PROJECT_FILE).is_file() else root
+    place.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="new-", dir=place) as folder:
         made = Path(folder) / draft.target.name
         if isinstance(draft.files, str):
             made.write_text(draft.files, encoding="utf-8")

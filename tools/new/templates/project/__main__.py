@@ -1,0 +1,3 @@
+from slipway import run
+
+run()
