@@ -27,8 +27,10 @@ from slipway.infra.schema.secret_values import MASK
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
 from slipway.infra.settings.pipelines import unread
+from slipway.offline.engine.leaving_unknown import leave_unknown
 from slipway.offline.engine.monitor import Cloud, Evaluation, EvaluationError, Hooks, Monitor, NoStore, Observer
 from slipway.offline.engine.stack_config import for_engine
+from slipway.offline.engine.unknown_results import stand_in_for_results
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -39,6 +41,9 @@ ORGANIZATION = "organization"
 THREADS = 512
 """Most registrations under way at once. One that waits for its Job holds a thread; asyncio's default, a few more
 than there are cores, would let waiting Jobs starve independent ones."""
+
+PATIENCE = 2.0
+"""Seconds in which no output becomes known, after which a failed request ends a preview."""
 
 
 def evaluate(
@@ -60,12 +65,13 @@ def evaluate(
     ``config`` has full keys (``slipway:clusters``), of which ``secrets`` are secret. Values that only a cloud
     knows come from ``emulators``. With ``preview`` they are unknown, as before the first update, and so are files
     that are not in ``store``; only what a provider's function returns still comes from ``emulators``. ``stacks``
-    are the outputs of other stacks, as `Evaluation.exported` has them, by the name that a reference to one has.
+    are the outputs of other stacks, as `Evaluation.exported` has them, by the name that a reference to one has;
+    where it is None, all outputs of other stacks are unknown.
     Raises what the program raises, and EvaluationError for what goes wrong after it has returned.
     """
     evaluation = Evaluation()
     disabled = config.get("pulumi:disable-default-providers")
-    cloud = Cloud(emulators, store or NoStore())
+    cloud = Cloud(emulators, store or NoStore(), evaluation.unanswered)
     called = hooks or Hooks()
     monitor = Monitor(
         evaluation, cloud, observer or Observer(), called, preview=preview, disabled=disabled, stacks=stacks
@@ -78,6 +84,9 @@ def evaluate(
         pulumi_resource._get_stack_trace = source_pb2.StackTrace  # pyright: ignore[reportPrivateUsage]
         set_all_config(for_engine(config), list(secrets))
         UNREAD.set(True)
+        stand_in_for_results(evaluation.unanswered.setdefault)
+        if preview:
+            leave_unknown(evaluation.left_unknown.append)
         for emulator in emulators:
             emulator.prepare()
         pulumi_settings.set_root_resource(None)  # pyright: ignore[reportArgumentType]
@@ -156,10 +165,14 @@ async def _wait_for_outputs() -> None:
     The SDK waits for the first of all outputs, and then for the first of the others: with the square of their
     number (`wait_for_rpcs`, pulumi 3.260, pulumi/runtime/stack.py).
     """
-    # The SDK declares it nowhere.
-    outputs = cast("Collection[asyncio.Future[Any]]", cast("Any", pulumi_settings.SETTINGS).outputs)
+    # The SDK declares them nowhere.
+    sdk = cast("Any", pulumi_settings.SETTINGS)
+    outputs = cast("Collection[asyncio.Future[Any]]", sdk.outputs)
     while pending := [task for task in outputs if not task.done()]:
-        await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
+        done, _ = await asyncio.wait(pending, timeout=PATIENCE, return_when=asyncio.FIRST_EXCEPTION)
+        if not done and sdk.rpc_manager.unhandled_exception:
+            # The outputs of a request that failed on its way may never be told.
+            raise sdk.rpc_manager.unhandled_exception
         for task in list(outputs):
             # In the order of their creation: a later output fails with the one that it is made of.
             if task.done() and not task.cancelled() and (error := task.exception()):

@@ -3,13 +3,13 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pulumi
 from google.protobuf import struct_pb2
 from pulumi.output import Unknown
 from pulumi.runtime import mocks, rpc
-from pulumi.runtime.proto import resource_pb2
+from pulumi.runtime.proto import provider_pb2, resource_pb2
 
 from slipway.infra.emulator import Emulator, StoreFiles
 from slipway.infra.review import stack as review
@@ -24,6 +24,7 @@ from slipway.offline.engine.provider_outputs import (
     physical_id,
     unmark,
 )
+from slipway.offline.engine.unknown_results import short_name
 
 SIGNATURE = "4dabf18193072939515e22adb298388d"
 """The key of a mapping that is no mapping but a secret, an asset, or a resource
@@ -240,6 +241,10 @@ class Evaluation:
     """URN of the failed resource by URN of the one that needs it."""
     exported: struct_pb2.Struct = field(default_factory=struct_pb2.Struct)
     """The outputs as the program sent them, with its marks of secrets: what a reference to the stack reads."""
+    unanswered: dict[str, None] = field(default_factory=dict[str, None])
+    """What the program asked for and no emulator knows: provider functions (``aws:ec2/getAmi``), other stacks."""
+    left_unknown: list[Exception] = field(default_factory=list[Exception])
+    """Why something is unknown for which there is a stand-in, as `slipway.offline.engine.leaving_unknown` notes it."""
 
 
 class NoStore:
@@ -275,7 +280,7 @@ class Monitor(mocks.MockMonitor):
         stacks: Mapping[str, struct_pb2.Struct] | None = None,
     ) -> None:
         """``disabled`` are the packages whose default provider may not be used, ``stacks`` the outputs of other
-        stacks, by the name that a reference to one has.
+        stacks, by the name that a reference to one has. Where it is None, nothing is known of any.
         """
         super().__init__(cloud)
         self._hooks = hooks
@@ -285,7 +290,7 @@ class Monitor(mocks.MockMonitor):
         self._observer = observer
         self._preview = preview
         self._disabled = frozenset(texts(disabled))
-        self._stacks = stacks or {}
+        self._stacks = stacks
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
         qualified = parent.split("::")[2] if parent else ""
@@ -341,18 +346,31 @@ class Monitor(mocks.MockMonitor):
     def Invoke(self, request: Any) -> Any:  # noqa: N802
         if request.tok == READ_STACK_OUTPUTS:
             read: dict[str, Any] = {"return": self._reference_properties(request.args["name"])}
+            if self._stacks is None:
+                read = {"unknown": True}
             return resource_pb2.ResourceInvokeResponse(**read)
-        if self._preview:
-            result = self._cloud.looked_up(request)
-            fields: dict[str, Any] = {"unknown": True} if result is None else {"return": result}
-            return resource_pb2.ResourceInvokeResponse(**fields)
         try:
-            return super().Invoke(request)
+            result = self._cloud.looked_up(request, preview=self._preview)
         except FileNotFoundError as error:
             raise EvaluationError(f"{request.tok}: there is no {error} in the store") from error
+        fields: dict[str, Any] = {"unknown": True} if result is None else {"return": result}
+        return resource_pb2.ResourceInvokeResponse(**fields)
+
+    def Call(self, request: Any) -> Any:  # noqa: N802
+        """The result of a method of a resource, which no emulator knows."""
+        self._evaluation.unanswered[short_name(request.tok)] = None
+        unknown = struct_pb2.Struct()
+        unknown.update({"unknown": rpc.UNKNOWN})
+        answer: dict[str, Any] = {"return": unknown}
+        return provider_pb2.CallResponse(**answer)
 
     def _reference_properties(self, stack: str) -> struct_pb2.Struct:
         """The properties of a reference to ``stack``."""
+        if self._stacks is None:
+            self._evaluation.unanswered[f"the outputs of the stack {stack}"] = None
+            known = struct_pb2.Struct()
+            known.update({"name": stack})
+            return known
         if stack not in self._stacks:
             raise EvaluationError(f"unknown stack {stack!r}")
         outputs = self._stacks[stack]
@@ -391,6 +409,9 @@ class Monitor(mocks.MockMonitor):
             response = resource_pb2.RegisterResourceResponse(urn=resource.urn, unknown=True)
             response.object.update(dict.fromkeys(request.object.keys(), rpc.UNKNOWN))
             return response
+        if request.remote:
+            # A package in another language makes the component's resources, and decides its outputs by itself.
+            return resource_pb2.RegisterResourceResponse(urn=resource.urn)
         if self._preview:
             known = self._cloud.foresee(request.object, resource)
             return resource_pb2.RegisterResourceResponse(
@@ -398,6 +419,16 @@ class Monitor(mocks.MockMonitor):
             )
         self._cloud.answering.resource = resource
         return super().RegisterResource(request)
+
+    def GetDeploymentInfo(self, request: Any) -> Any:  # noqa: N802
+        """What this engine supports, beside other things.
+
+        Without references to resources the SDK sends a resource that is an input as its id, or as its URN where it
+        has none. It would make a second object of each reference, and ask the engine for its properties.
+        """
+        information: Any = super().GetDeploymentInfo(request)
+        information.supportedFeatures.remove(resource_pb2.RESOURCE_MONITOR_FEATURE_RESOURCE_REFERENCES)
+        return information
 
     def features(self) -> Sequence[int]:
         """What this engine supports, as Pulumi numbers it."""
@@ -407,9 +438,13 @@ class Monitor(mocks.MockMonitor):
 class Cloud(mocks.Mocks):
     """Asks the emulators for what a cloud would answer."""
 
-    def __init__(self, emulators: Sequence[Emulator], store: StoreFiles) -> None:
+    def __init__(
+        self, emulators: Sequence[Emulator], store: StoreFiles, unanswered: dict[str, None] | None = None
+    ) -> None:
+        """``unanswered`` gets the names of the functions that none of the ``emulators`` knows."""
         self._emulators = emulators
         self._store = store
+        self._unanswered = {} if unanswered is None else unanswered
         self.answering = threading.local()
         """``resource`` is the one whose request a thread answers: Pulumi tells mocks too little of it."""
 
@@ -420,8 +455,9 @@ class Cloud(mocks.Mocks):
         resource.outputs = mask(outputs)
         return str(identity), outputs
 
-    def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:
-        return dict(self._call_emulators(args.token, plain(args.args)) or {}), []
+    def call(self, args: mocks.MockCallArgs) -> NoReturn:
+        """Never called: the monitor asks `looked_up`."""
+        raise NotImplementedError(args.token)
 
     def foresee(self, known: struct_pb2.Struct, resource: Resource) -> struct_pb2.Struct:
         """What a preview knows of a resource: ``known``, its inputs, with what its provider computes unknown.
@@ -435,19 +471,29 @@ class Cloud(mocks.Mocks):
         _add_unknowns(foreseen, whole.inputs, computed, resource.name)
         return foreseen
 
-    def looked_up(self, request: Any) -> struct_pb2.Struct | None:
-        """The result of a provider function; None where no emulator knows it, or knows the file to be read."""
+    def looked_up(self, request: Any, *, preview: bool) -> struct_pb2.Struct | None:
+        """The result of a provider function; None where no emulator knows it, or only an update.
+
+        In a preview a file that is not in the store is unknown, too; else it raises FileNotFoundError.
+        """
         try:
             arguments = rpc.deserialize_properties(request.args)
-            later = any(request.tok in emulator.computed_calls for emulator in self._emulators)
-            result = None if later or is_marked(arguments) else self._call_emulators(request.tok, plain(arguments))
+            if preview and (self._is_computed(request.tok) or is_marked(arguments)):
+                return None
+            result = self._call_emulators(request.tok, plain(arguments))
         except FileNotFoundError:
-            return None
+            if preview:
+                return None
+            raise
         if result is None:
+            self._unanswered[short_name(request.tok)] = None
             return None
         answer = struct_pb2.Struct()
         answer.update(result)
         return answer
+
+    def _is_computed(self, token: str) -> bool:
+        return any(token in emulator.computed_calls for emulator in self._emulators)
 
     def _emulated_outputs(self, resource: Resource) -> Mapping[str, Any]:
         answers = (emulator.outputs(resource.type, resource.name, resource.inputs) for emulator in self._emulators)
