@@ -7,6 +7,7 @@ from typing import Any, NoReturn, cast
 
 import pulumi
 from google.protobuf import struct_pb2
+from pulumi.dynamic.dynamic import PROVIDER_KEY
 from pulumi.output import Unknown
 from pulumi.runtime import mocks, rpc
 from pulumi.runtime.proto import provider_pb2, resource_pb2
@@ -30,6 +31,9 @@ SIGNATURE = "4dabf18193072939515e22adb298388d"
 """The key of a mapping that is no mapping but a secret, an asset, or a resource
 (github.com/pulumi/pulumi, sdk/python/lib/pulumi/runtime/rpc.py, 3.x)."""
 
+DYNAMIC = "pulumi-python:dynamic"
+"""What the type of a resource begins with whose provider is code of the program. Only an update runs it."""
+
 SECRET = "[secret]"
 """What is shown of a secret, as in Pulumi's own output."""
 
@@ -46,6 +50,9 @@ def read_request(urn: str, request: Any) -> Resource:
     """The resource of a RegisterResource or ReadResource request, which Pulumi's protocol leaves untyped."""
     read = not hasattr(request, "object")
     inputs: Any = _read_marks(rpc.deserialize_properties(request.properties if read else request.object))
+    if request.type.startswith(DYNAMIC):
+        # The pickled provider has the path of its file in it, and differs between two checkouts of the same code.
+        inputs.pop(PROVIDER_KEY, None)
     by_property = {
         key: frozenset(str(other) for other in value.urns)
         for key, value in getattr(request, "propertyDependencies", {}).items()
@@ -244,7 +251,7 @@ class Evaluation:
     unanswered: dict[str, None] = field(default_factory=dict[str, None])
     """What the program asked for and no emulator knows: provider functions (``aws:ec2/getAmi``), other stacks."""
     left_unknown: list[Exception] = field(default_factory=list[Exception])
-    """Why something is unknown for which there is a stand-in, as `slipway.offline.engine.leaving_unknown` notes it."""
+    """Why a thing is unknown that has a stand-in, as `slipway.offline.engine.leaving_unknown` notes it."""
 
 
 class NoStore:

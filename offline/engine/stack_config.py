@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,11 +19,17 @@ KEYS = ("config", "environment", "secretsprovider", "encryptedkey", "encryptions
 
 @dataclass(frozen=True)
 class StackConfig:
-    """``values`` by their full key (``slipway:clusters``); ``secrets`` are the keys with a placeholder in them."""
+    """``values`` by their full key (``slipway:clusters``); ``secrets`` are the keys with a placeholder in them.
+
+    ``written`` are those of the stack file as it has them, what is encrypted included, by their full key, too.
+    ``ours`` says that the stack has settings of Slipway's, or is one of its own repository.
+    """
 
     file: Path
     values: Mapping[str, Any]
     secrets: Sequence[str] = ()
+    written: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    ours: bool = True
 
 
 KINDS: Mapping[type, str] = {str: "text", list: "a list", bool: "a truth value", type(None): "nothing"}
@@ -40,7 +46,9 @@ def stack_config(stack: str, root: Path) -> dict[str, Any]:
 def load_stack(stack: str, root: Path, file: Path | None = None) -> StackConfig:
     """The configuration of ``stack``; ``file`` is read instead of the stack's own, as ``--config-file`` does.
 
-    Like the CLI, a value of the stack file replaces the project's default whole. Raises ConfigError.
+    Like the CLI, a value of the stack file replaces the project's default whole, and a key that does not say whose
+    it is belongs to the project (sdk/go/common/workspace/loaders.go, read November 2026); beside settings of
+    Slipway's it is refused. Raises ConfigError.
     """
     project = _mapping(root / "Pulumi.yaml", read_yaml(root / "Pulumi.yaml"))
     name = str(project.get("name", ""))
@@ -54,21 +62,36 @@ def load_stack(stack: str, root: Path, file: Path | None = None) -> StackConfig:
             known = _names(folder)
             hint = did_you_mean(stack, known, f"there is {', '.join(known) or 'none'}")
             raise ConfigError(f"there is no stack {stack!r} in {folder}; {hint}")
-    content = _mapping(file, read_yaml(file))
-    if wrong := [*_find_misplaced(content), *_without_namespace(content.get("config"))]:
+    raw = read_yaml(file)
+    ours = _is_ours(name, raw)
+    content = _mapping(file, raw if ours else raw or {})
+    if ours and (wrong := [*_find_misplaced(content), *_without_namespace(content.get("config"))]):
         raise ConfigError("\n".join(f"{file}: {line}" for line in wrong))
     if content.get("environment"):
         raise ConfigError(f"{file}: `environment` (Pulumi ESC) can only be opened by the Pulumi CLI")
     values, required = _project_values(name, project.get("config") or {}, root / "Pulumi.yaml")
-    written = content.get("config")
-    values.update(_mapping(file, {} if written is None else written, "config: "))
+    config = content.get("config")
+    written = {
+        key if ":" in key else f"{name}:{key}": value
+        for key, value in _mapping(file, {} if config is None else config, "config: ").items()
+    }
+    values.update(written)
     if missing := [key for key in required if key not in values]:
         raise ConfigError(
             f"{file}: missing configuration values: {', '.join(missing)} (Pulumi.yaml declares them)"
         )
     secrets: list[str] = []
     plain = {key: _without_secrets(value, key, secrets) for key, value in values.items()}
-    return StackConfig(file, plain, secrets)
+    return StackConfig(file, plain, secrets, written, ours)
+
+
+def _is_ours(project: str, content: Any) -> bool:
+    """Whether the file with this content has settings of Slipway's beside what other projects may say to policies.
+
+    Other projects have other keys, and what the CLI takes from their files is right.
+    """
+    keys = map(str, mapping(mapping(content).get("config")))
+    return f"{project}:" == PREFIX or any(key.startswith(PREFIX) and key != f"{PREFIX}policies" for key in keys)
 
 
 def stack_names(root: Path) -> list[str]:

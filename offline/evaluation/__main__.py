@@ -31,9 +31,12 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
     from slipway.infra.stack.configuration import shipping_problems
     from slipway.offline.engine.evaluate import evaluate, load_with_placeholders
     from slipway.offline.engine.stack_config import load_stack, read_yaml
+    from slipway.offline.evaluation.any_program import evaluate_any, remarks_on_unknown
 
     config = load_stack(name, tree)
     secrets.publish(config.values)
+    if not config.ours:
+        return evaluate_any(name, config, tree, secrets, remark, _listener(secrets))
     raw = without_prefix(config.values)
     others = _others(tree, secrets).of(name)
     try:
@@ -57,6 +60,8 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
         preview=True,
         stacks=others.exported,
     )
+    for text in remarks_on_unknown(evaluation, tree):
+        remark(text)
     written = configuration(config.values, file, secrets)
     whole = document(evaluation, program, emulated, written, Encoder(secrets, tree))
     return {

@@ -30,6 +30,8 @@ LISTS = ("ignore_changes", "replace_on_changes", "aliases")
 SETS = ("dependencies", "replace_with")
 """The attributes of a resource that are written as they are."""
 
+BLOCK = 1 << 20  # Bytes of a file that are read at once.
+
 SHORTEST = 4  # Characters of a secret that messages are searched for; a shorter text is part of many words.
 
 
@@ -132,8 +134,26 @@ class Encoder:
             return value.replace(self._tree, ".")
         if value is None or isinstance(value, bool | int | float):
             return value
-        asset = next((getattr(value, key) for key in ("path", "text", "uri") if hasattr(value, key)), "")
-        return f"{type(value).__name__}({asset})"
+        kind = type(value).__name__
+        if hasattr(value, "assets"):
+            return {f"{kind}({name})": self._single(asset) for name, asset in value.assets.items()}
+        if hasattr(value, "path"):
+            return f"{kind}({self._single(value.path)}, {_digest(Path(value.path))})"
+        return f"{kind}({next((getattr(value, key) for key in ('text', 'uri') if hasattr(value, key)), '')})"
+
+
+def _digest(path: Path) -> str:
+    """Of the file at ``path``, or of the files below it with their names: an update uploads another content."""
+    if not path.exists():
+        return "missing"
+    digest = hashlib.sha256()
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if file.is_file():
+            digest.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
+            with file.open("rb") as content:
+                while block := content.read(BLOCK):
+                    digest.update(block)
+    return digest.hexdigest()[:12]
 
 
 def node(node: Any) -> dict[str, Any]:

@@ -131,6 +131,10 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
         last_runs = read_export(times) if times else {}
         with check_out(PROJECT, base) if base else nullcontext() as checkout:
             trees = [PROJECT] if checkout is None else [PROJECT, checkout.path]
+            if not stack and not any(map(stacks_of, trees)):
+                raise TreeError(
+                    f"{PROJECT} has no stack file; `pulumi stack init dev` and `pulumi config set` write one"
+                )
             named = stack and [*stack, *(_find_referring(trees, stack) if checkout else ())]
             if times and last_runs.keys().isdisjoint(concerned := named or stacks_of(PROJECT)):
                 raise TimesError(f"{times} has the times of no Job of {', '.join(sorted(concerned))}")

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
 from slipway.infra.places import PACKAGE, PROJECT_FILE, VARIABLE
+from slipway.offline.engine.stack_config import ConfigError, stack_names
 from slipway.offline.evaluation.encoding import FORMAT
 from slipway.offline.evaluation.worker import KEY, OUT_OF_MEMORY
 
@@ -280,9 +281,11 @@ def evaluate_trees(
 
 def stacks_of(tree: Path) -> list[str]:
     """The names of the stacks that have a file in ``tree``."""
-    return sorted(
-        path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in (tree / "stacks").glob("Pulumi.*.yaml")
-    )
+    try:
+        return stack_names(tree)
+    except ConfigError:
+        # The evaluation of a stack tells what is wrong with Pulumi.yaml.
+        return []
 
 
 def _stacks_by_tree(trees: Sequence[Path], stacks: Sequence[str]) -> list[list[str]]:

@@ -191,6 +191,7 @@ def test_a_base_of_a_later_format_is_refused_with_one_sentence(
     base = write_tree(
         tmp_path / "base",
         {
+            "Pulumi.yaml": "name: slipway\nruntime: python\nstackConfigDir: stacks\n",
             "stacks/Pulumi.dev.yaml": "config: {}",
             "offline/evaluation/__main__.py": """print('{"format": 2, "declared": "in another way"}')""",
         },
