@@ -27,6 +27,7 @@ from slipway.infra.schema.secret_values import MASK
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
 from slipway.infra.settings.pipelines import unread
+from slipway.offline.engine.kubernetes_functions import KubernetesFunctions
 from slipway.offline.engine.leaving_unknown import leave_unknown
 from slipway.offline.engine.monitor import Cloud, Evaluation, EvaluationError, Hooks, Monitor, NoStore, Observer
 from slipway.offline.engine.stack_config import for_engine
@@ -71,7 +72,7 @@ def evaluate(
     """
     evaluation = Evaluation()
     disabled = config.get("pulumi:disable-default-providers")
-    cloud = Cloud(emulators, store or NoStore(), evaluation.unanswered)
+    cloud = Cloud([*emulators, KubernetesFunctions()], store or NoStore(), evaluation.unanswered)
     called = hooks or Hooks()
     monitor = Monitor(
         evaluation, cloud, observer or Observer(), called, preview=preview, disabled=disabled, stacks=stacks

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -129,6 +130,21 @@ def test_a_callback_that_takes_a_mark_apart_leaves_its_result_unknown() -> None:
     assert len(result.left_unknown) == 1
     with pytest.raises(json.JSONDecodeError):
         evaluation(lambda: pulumi.export("x", pulumi.Output.from_input("no value here").apply(json.loads)))
+
+
+def test_objects_of_a_yaml_text_are_resources(tmp_path: Path) -> None:
+    file = tmp_path / "app.yaml"
+    file.write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {since: 2026-11-26}\n---\n"
+        "apiVersion: acme.io/v1\nkind: Thing\nmetadata: {name: thing, namespace: team}\n",
+        encoding="utf-8",
+    )
+    result = evaluation(lambda: k8s.yaml.ConfigFile("app", file=str(file)))
+    assert inputs_of(result, "settings")["data"] == {"since": "2026-11-26"}
+    assert {resource.type for resource in result.resources.values() if resource.custom} == {
+        "kubernetes:core/v1:ConfigMap",
+        "kubernetes:acme.io/v1:Thing",
+    }
 
 
 def test_an_output_of_another_type_than_the_input_is_unknown() -> None:
