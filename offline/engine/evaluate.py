@@ -85,7 +85,7 @@ def evaluate(
         pulumi_resource._get_stack_trace = source_pb2.StackTrace  # pyright: ignore[reportPrivateUsage]
         set_all_config(for_engine(config), list(secrets))
         UNREAD.set(True)
-        stand_in_for_results(evaluation.unanswered.setdefault)
+        stand_in_for_results(lambda name: evaluation.unanswered.update({name: True}))
         if preview:
             leave_unknown(evaluation.left_unknown.append)
         for emulator in emulators:

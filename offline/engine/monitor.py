@@ -248,8 +248,9 @@ class Evaluation:
     """URN of the failed resource by URN of the one that needs it."""
     exported: struct_pb2.Struct = field(default_factory=struct_pb2.Struct)
     """The outputs as the program sent them, with its marks of secrets: what a reference to the stack reads."""
-    unanswered: dict[str, None] = field(default_factory=dict[str, None])
-    """What the program asked for and no emulator knows: provider functions (``aws:ec2/getAmi``), other stacks."""
+    unanswered: dict[str, bool] = field(default_factory=dict[str, bool])
+    """What the program asked for and no emulator knows: provider functions (``aws:ec2/getAmi``), other stacks.
+    True where it read a stand-in at once, and not an unknown output."""
     left_unknown: list[Exception] = field(default_factory=list[Exception])
     """Why a thing is unknown that has a stand-in, as `slipway.offline.engine.leaving_unknown` notes it."""
 
@@ -365,7 +366,7 @@ class Monitor(mocks.MockMonitor):
 
     def Call(self, request: Any) -> Any:  # noqa: N802
         """The result of a method of a resource, which no emulator knows."""
-        self._evaluation.unanswered[short_name(request.tok)] = None
+        self._evaluation.unanswered.setdefault(short_name(request.tok), False)
         unknown = struct_pb2.Struct()
         unknown.update({"unknown": rpc.UNKNOWN})
         answer: dict[str, Any] = {"return": unknown}
@@ -374,7 +375,7 @@ class Monitor(mocks.MockMonitor):
     def _reference_properties(self, stack: str) -> struct_pb2.Struct:
         """The properties of a reference to ``stack``."""
         if self._stacks is None:
-            self._evaluation.unanswered[f"the outputs of the stack {stack}"] = None
+            self._evaluation.unanswered.setdefault(f"the outputs of the stack {stack}", False)
             known = struct_pb2.Struct()
             known.update({"name": stack})
             return known
@@ -446,7 +447,7 @@ class Cloud(mocks.Mocks):
     """Asks the emulators for what a cloud would answer."""
 
     def __init__(
-        self, emulators: Sequence[Emulator], store: StoreFiles, unanswered: dict[str, None] | None = None
+        self, emulators: Sequence[Emulator], store: StoreFiles, unanswered: dict[str, bool] | None = None
     ) -> None:
         """``unanswered`` gets the names of the functions that none of the ``emulators`` knows."""
         self._emulators = emulators
@@ -493,7 +494,7 @@ class Cloud(mocks.Mocks):
                 return None
             raise
         if result is None:
-            self._unanswered[short_name(request.tok)] = None
+            self._unanswered.setdefault(short_name(request.tok), False)
             return None
         answer = struct_pb2.Struct()
         answer.update(result)

@@ -69,9 +69,11 @@ def _top(key: str) -> str:
 def remarks_on_unknown(evaluation: Evaluation, tree: Path) -> Iterator[str]:
     """What the program asked of a cloud that nothing here stands in for, and what of it is not evaluated."""
     if evaluation.unanswered:
+        yield f"values known only by the cloud: {', '.join(sorted(evaluation.unanswered))}"
+    if stood_in := sorted(name for name, at_once in evaluation.unanswered.items() if at_once):
         yield (
-            f"values known only by the cloud: {', '.join(sorted(evaluation.unanswered))}; where the program reads "
-            f"them at once, a list is taken to have {ENTRIES} entries, and a truth value to be false"
+            f"the program reads at once what only the cloud knows: in the results of {', '.join(stood_in)} a list "
+            f"is taken to have {ENTRIES} entries, and a truth value to be false"
         )
     for error in evaluation.left_unknown:
         place = where(error, tree)
