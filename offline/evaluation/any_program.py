@@ -12,7 +12,7 @@ from slipway.offline.engine.any_program import PulumiProject, find_missing
 from slipway.offline.engine.evaluate import evaluate
 from slipway.offline.engine.leaving_unknown import OtherTypeError
 from slipway.offline.engine.monitor import Evaluation
-from slipway.offline.engine.provider_outputs import mark
+from slipway.offline.engine.provider_outputs import mark, unmark
 from slipway.offline.engine.stack_config import StackConfig
 from slipway.offline.engine.unknown_results import ENTRIES
 from slipway.offline.evaluation.encoding import Encoder, Secrets, configuration
@@ -80,6 +80,5 @@ def remarks_on_unknown(evaluation: Evaluation, tree: Path) -> Iterator[str]:
         if isinstance(error, OtherTypeError):
             yield str(error)
         else:
-            yield f"what a callback makes of a value that only an update knows is unknown: {message(error)}" + (
-                f" ({place})" if place else ""
-            )
+            text = str(unmark(message(error))) + (f" ({place})" if place else "")
+            yield f"what a callback makes of a value that only an update knows is unknown: {text}"

@@ -99,6 +99,23 @@ pulumi.export("rows", Table().rows)
     assert properties(evaluated(tree)) == {"table": {"name": "votes"}}
 
 
+def test_a_callback_that_fails_on_an_unknown_value_is_told_with_its_place(tmp_path: Path) -> None:
+    program = """
+import pulumi
+
+def part(text):
+    raise LookupError(f"no part in {text}")
+
+role = pulumi.CustomResource("cloud:index:Role", "role", {})
+pulumi.export("part", role.id.apply(part))
+"""
+    tree = write_tree(
+        tmp_path, {"Pulumi.yaml": "name: a\nruntime: python\n", "Pulumi.dev.yaml": "", "__main__.py": program}
+    )
+    (remark,) = evaluated(tree)["remarks"]
+    assert "LookupError: no part in [role.id] (__main__.py:5)" in remark
+
+
 def test_everything_that_the_configuration_lacks_is_told_at_once(tmp_path: Path) -> None:
     program = """
 import pulumi
