@@ -86,8 +86,7 @@ def evaluate(
         set_all_config(for_engine(config), list(secrets))
         UNREAD.set(True)
         stand_in_for_results(lambda name: evaluation.unanswered.update({name: True}))
-        if preview:
-            leave_unknown(evaluation.left_unknown.append)
+        leave_unknown(evaluation.left_unknown.append)
         for emulator in emulators:
             emulator.prepare()
         pulumi_settings.set_root_resource(None)  # pyright: ignore[reportArgumentType]

@@ -1,4 +1,4 @@
-"""What is unknown in a preview because what stands in for it cannot be used.
+"""What is unknown because what stands in for it cannot be used.
 
 - A callback of ``apply``. Before the first update the real engine calls none that depends on a new resource: what
   it returns is unknown. This engine calls them with marks in place of unknown texts and numbers, because most

@@ -426,7 +426,10 @@ class Monitor(mocks.MockMonitor):
                 urn=resource.urn, id=mark(f"{resource.name}.id") if resource.custom else "", object=known
             )
         self._cloud.answering.resource = resource
-        return super().RegisterResource(request)
+        response: Any = super().RegisterResource(request)
+        # Callbacks that need what nothing here computes are not called; the SDK would call them with None.
+        response.unknown = self._cloud.answering.partial
+        return response
 
     def GetDeploymentInfo(self, request: Any) -> Any:  # noqa: N802
         """What this engine supports, beside other things.
@@ -454,11 +457,14 @@ class Cloud(mocks.Mocks):
         self._store = store
         self._unanswered = {} if unanswered is None else unanswered
         self.answering = threading.local()
-        """``resource`` is the one whose request a thread answers: Pulumi tells mocks too little of it."""
+        """``resource`` is the one whose request a thread answers: Pulumi tells mocks too little of it. ``partial``
+        says of the answer that it has the inputs alone."""
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
         resource: Resource = self.answering.resource
-        outputs: dict[str, Any] = {**args.inputs, **computed_outputs(resource), **self._emulated_outputs(resource)}
+        computed = {**computed_outputs(resource), **self._emulated_outputs(resource)}
+        self.answering.partial = not computed
+        outputs: dict[str, Any] = {**args.inputs, **computed}
         identity = outputs.pop("id", None) or args.resource_id or physical_id(resource, outputs)
         resource.outputs = mask(outputs)
         return str(identity), outputs

@@ -147,6 +147,20 @@ def test_objects_of_a_yaml_text_are_resources(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("preview", [True, False])
+def test_callbacks_are_not_called_with_what_a_resource_that_nothing_stands_in_for_would_have(
+    preview: bool,
+) -> None:
+    def program() -> None:
+        database = aws.rds.Instance("database", instance_class="db.t3.micro")
+        pulumi.export("address", database.endpoint.apply(lambda endpoint: endpoint.split(":")[0]))
+        pulumi.export("class", database.instance_class.apply(lambda name: name.upper()))
+
+    outputs = evaluation(program, preview).outputs
+    assert outputs["address"].known is False
+    assert outputs["class"].value == "DB.T3.MICRO"
+
+
 def test_an_output_of_another_type_than_the_input_is_unknown() -> None:
     class Cluster(pulumi.CustomResource):
         @property
