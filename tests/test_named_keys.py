@@ -39,6 +39,7 @@ OTHERS: Mapping[str, str] = {
     "num_processes": "an argument of JAX",
     "process_id": "an argument of JAX",
     "placed_by": "a field of declarations in Python",
+    "grants: false": "a key of an input, which only pipelines with inputs have",
     "idle_hourly": "a field of a preview's JSON",
 }
 """What is written like a key of these files, and whose it is."""

@@ -204,7 +204,7 @@ def test_it_comes_after_the_run_in_the_cluster_and_not_after_steps_that_this_lef
 def test_without_the_packages_of_the_run_in_the_cluster_it_fails_at_once(api: Api, start: Any) -> None:
     api.jobs["cluster-run"] = held("cluster-run")
     api.jobs["packages-run"] = held("packages-run") | {"status": {"conditions": []}}
-    with pytest.raises(StepError, match=r"packages-run: it has not run; `make run`") as caught:
+    with pytest.raises(StepError, match=r"packages-run: it has not run; `slipway run`") as caught:
         start(*BEHIND)
     assert caught.value.code == run.JOB_FAILED
     assert not api.created

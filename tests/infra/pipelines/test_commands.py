@@ -1,6 +1,7 @@
 """Commands: what of a declaration becomes of them, in the placed steps and in their Jobs."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pulumi
 import pytest
 from pydantic import SecretStr
 
+from slipway.infra import places
 from slipway.infra.kubernetes.gates import Gates
 from slipway.infra.kubernetes.job import declare
 from slipway.infra.kubernetes.results import Outputs
@@ -20,9 +22,11 @@ from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.pipelines.results import File
 from slipway.infra.placement.placing import place
 from slipway.infra.placement.shipping import problems
+from slipway.infra.places import PACKAGE
 from slipway.infra.review.stack import Resource
 from slipway.offline.rehearsal.cluster.kubelet import expand
 from tests.infra.pipelines.commands import command, on_gpu, pipeline, prepare, repository, variants
+from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.stand_in import platform
 
@@ -95,12 +99,10 @@ def test_a_command_runs_behind_the_runner_and_gets_nothing_added_to_its_words(ro
 
 
 def test_a_command_ships_what_it_imports_beside_the_runner_and_the_files_of_its_folder(root: Path) -> None:
-    runner = {
-        f"workloads/{module}.py"
-        for module in ("__init__", "runtime/__init__", "runtime/steps/command", "runtime/store")
-    }
-
     steps = shipped(declared(root, pipeline(prepare(), *variants())), "churn-train-100")
+    runner = {path for path in steps if path.startswith(f"{PACKAGE}/")}
+    assert {"slipway/__init__.py", "slipway/workloads/runtime/steps/command.py"} <= runner
+    assert not [path for path in runner - {"slipway/__init__.py"} if not path.startswith("slipway/workloads/")]
 
     models = {"code/models/__init__.py", "code/models/forest.py"}
     assert steps == {*runner, "code/train.py", *models, "code/schema.json"}
@@ -113,7 +115,6 @@ AGAIN: list[tuple[str, set[str]]] = [
     ("churn/models/linear.py", set()),
     ("churn/pipeline.yaml", set()),
     ("churn/README.md", set()),
-    ("runtime/store.py", set()),
 ]
 
 
@@ -128,6 +129,27 @@ def test_a_changed_file_runs_the_commands_again_that_use_it(root: Path, file: st
         stream.write("\n")
 
     assert {name for name, place in results().items() if place != before[name]} == again
+
+
+def test_what_the_runner_is_made_of_runs_no_command_again(
+    root: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ships() -> tuple[str, set[str]]:
+        made = declared(root, pipeline(prepare()))
+        job = jobs(made)["churn-prepare"]
+        return result(job), {
+            config_map.inputs["metadata"]["name"] for config_map in made.of("kubernetes:core/v1:ConfigMap")
+        }
+
+    library = tmp_path_factory.mktemp("library")
+    shutil.copytree(ROOT / "workloads", library / PACKAGE / "workloads")
+    (library / PACKAGE / "__init__.py").touch()
+    monkeypatch.setattr(places, "LIBRARY", library)
+    place, bundles = ships()
+    with (library / PACKAGE / "workloads/runtime/store.py").open("a", encoding="utf-8") as stream:
+        stream.write("\n")
+    assert ships()[0] == place
+    assert ships()[1] != bundles, "the file is shipped"
 
 
 def test_a_folder_elsewhere_has_the_same_results(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
