@@ -225,8 +225,8 @@ class Search:
     ``parameters`` have by name a list of values, or ``low``, ``high``, ``type`` and maybe ``log`` and ``step``, as
     `slipway.workloads.runtime.search.study.Plan` reads them. ``by`` is the number that is to be the best: a file
     of the result, `#` and a JSON pointer. ``stop`` says which trials are stopped early by their ``reports``: a
-    file of JSON lines of the result, `#` and the pointer of a value of each line. All of this decides what is
-    tried.
+    file of JSON lines of the result, `#` and the pointer of a value of each line, or `printed:` and a pattern of
+    lines that the program prints. All of this decides what is tried.
 
     In the step's arguments the name of a parameter in braces is the trial's value. A step with it has ``items``,
     which are the trials, without files.

@@ -5,10 +5,11 @@ of its best trial, with the study beside it.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from slipway.infra.pipelines.contract import Search
 from slipway.infra.pipelines.matrix import Bound, Scalar
@@ -34,6 +35,29 @@ RESULTS = ("trials", "history", "importance", "parallel", "study")
 
 NUMBERS = ("integer", "number")
 """Types of parameters that may have a range."""
+
+
+PRINTED = "printed:"
+"""What the reports of a `Search` begin with that are printed (`slipway.workloads.runtime.search.reports`)."""
+
+GROUPS = {"step", "value"}
+
+EXAMPLE = r"epoch (?P<step>\d+): .*accuracy (?P<value>[\d.]+)"
+
+LONGEST_PATTERN = 500
+
+
+def _pattern(value: str) -> str:
+    """The rule of a pattern of printed reports."""
+    try:
+        groups = {*re.compile(value).groupindex}
+    except (re.error, RecursionError, OverflowError) as error:
+        raise refuse(f"no regular expression of Python's: {error}", f"write for example `{EXAMPLE}`") from error
+    if groups != GROUPS:
+        raise refuse("its named groups have to be `step` and `value`", f"write for example `{EXAMPLE}`")
+    if len(value) > LONGEST_PATTERN:
+        raise refuse(f"longer than {LONGEST_PATTERN} characters", "search for less of the line")
+    return value
 
 
 class SearchParameter(Model):
@@ -157,7 +181,12 @@ class StepSearch(Model):
     reports: str | None = Field(
         default=None,
         description="The file of JSON lines to which the program adds a line for each step, and its value: "
-        '`progress.jsonl#/accuracy` for `{"step": 3, "accuracy": 0.91}`. Needed by `stop`.',
+        '`progress.jsonl#/accuracy` for `{"step": 3, "accuracy": 0.91}`. `stop` needs it, or `printed`.',
+    )
+    printed: Annotated[str, AfterValidator(_pattern)] | None = Field(
+        default=None,
+        description="Where the program prints its steps instead: a regular expression, searched for in each line, "
+        f"with the groups `step`, a whole number, and `value`: `{EXAMPLE}`.",
     )
     attempts: Int = Field(
         default=3, ge=1, le=100, description="After so many failures a trial is set aside, and the others go on."
@@ -202,22 +231,30 @@ class StepSearch(Model):
             method=self.method,
             seed=self.seed,
             stop=self.stop or "",
-            reports=self.reports or "",
+            reports=f"{PRINTED}{self.printed}" if self.printed else self.reports or "",
         )
 
     def stop_findings(self, at: Path) -> Iterator[Finding]:
         """Findings about stopping trials early, in the section at ``at``."""
-        if self.stop and self.reports is None:
+        named = {"reports": self.reports, "printed": self.printed}
+        given = {key: value for key, value in named.items() if value is not None}
+        if self.stop and not given:
             reason = "nothing says where the program reports its steps"
-            fix = "add `reports: progress.jsonl#/accuracy`, or remove `stop`"
-            yield Finding((*at, "stop"), self.stop, reason, fix, read=((*at, "reports"),))
+            fix = "add `reports: progress.jsonl#/accuracy` or `printed`, or remove `stop`"
+            yield Finding((*at, "stop"), self.stop, reason, fix, read=tuple((*at, key) for key in named))
+        if len(given) > 1:
+            reason = "the steps are reported in a file already"
+            yield Finding(
+                (*at, "printed"), self.printed, reason, "remove it, or `reports`", read=((*at, "reports"),)
+            )
+        if given and not self.stop:
+            key, value = next(iter(given.items()))
+            reason = "nothing is done with what the program reports"
+            fix = "add `stop: median`, or remove it"
+            yield Finding((*at, key), value, reason, fix, read=((*at, "stop"),))
         if self.reports is None:
             return
         file, _, pointer = self.reports.partition("#")
-        if not self.stop:
-            reason = "nothing is done with what the program reports"
-            fix = "add `stop: median`, or remove it"
-            yield Finding((*at, "reports"), self.reports, reason, fix, read=((*at, "stop"),))
         if (why := below_problem(file)) or not pointer or not POINTER.fullmatch(pointer):
             reason = f"not a file below `{{output}}` and a value of its lines{f': {why}' if why else ''}"
             yield Finding((*at, "reports"), self.reports, reason, "write for example `progress.jsonl#/accuracy`")

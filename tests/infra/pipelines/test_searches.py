@@ -139,6 +139,13 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
         ({"search.stop": "median"}, "search.stop"),
         ({"search.reports": "progress.jsonl#/loss"}, "search.reports"),
         ({"search.stop": "median", "search.reports": "../progress.jsonl"}, "search.reports"),
+        ({"search.printed": "(?P<step>a)(?P<value>b)"}, "search.printed"),
+        ({"search.stop": "median", "search.printed": "(?P<value>b)"}, "search.printed"),
+        ({"search.stop": "median", "search.printed": "(?P<step"}, "search.printed"),
+        (
+            {"search.stop": "median", "search.reports": "a.jsonl#/b", "search.printed": "(?P<step>a)(?P<value>b)"},
+            "search.printed",
+        ),
         ({"search.at_once": 2, "search.queue": GONE}, "search.at_once"),
     ],
 )

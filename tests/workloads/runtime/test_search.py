@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import optuna
@@ -16,8 +17,9 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from slipway.workloads.runtime.exits import USAGE
+from slipway.workloads.runtime.exits import USAGE, StepError
 from slipway.workloads.runtime.items.item_worker import ITEMS_FAILED
+from slipway.workloads.runtime.search.reports import FILE, Printed, Reports
 from slipway.workloads.runtime.search.study import Plan, Trial, suggest
 from slipway.workloads.runtime.store import check
 from tests.support.valkey import PASSWORD, ValkeyServer
@@ -35,6 +37,7 @@ for step in range(int(steps.read_text()) if steps.exists() else 0, 3):
     with open(output / "progress.jsonl", "a") as progress:
         value = (step + 1) / 10 - abs(math.log10(rate) + 3) / 10
         progress.write(json.dumps({"step": step, "accuracy": value}) + "\\n")
+    print(f"\\repoch {step}: accuracy {value!r}", end="" if step == 2 else "\\n")
     (output / "steps.new").write_text(str(step + 1))
     (output / "steps.new").replace(steps)
 accuracy = 1 - abs(math.log10(rate) + 3) / 10 - abs(units - 128) / 2000
@@ -52,6 +55,9 @@ PLAN: dict[str, Any] = {
     "method": "tpe",
     "seed": 1,
 }
+
+
+PRINTED_STEPS = r"printed:epoch (?P<step>\d+): accuracy (?P<value>[-\d.e]+)"
 
 
 class Search:
@@ -189,6 +195,9 @@ def test_trials_are_stopped_by_what_they_report_and_not_by_when_that_is_read(sto
     rows = search.rows("first/quick")
     states = [row["state"] for row in rows]
     assert {*states} == {"complete", "pruned"}
+    search.run("third/printed", {**plan, "reports": PRINTED_STEPS})
+    assert [row["state"] for row in search.rows("third/printed")] == [row["state"] for row in rows]
+    assert parameters(search.rows("third/printed")) == parameters(rows)
     others = search.rows("second/slow")
     assert [row["state"] for row in others] == states
     assert parameters(others) == parameters(rows)
@@ -198,6 +207,28 @@ def test_trials_are_stopped_by_what_they_report_and_not_by_when_that_is_read(sto
     study = load(search.output("second/slow") / "search" / "study.log")
     assert [trial.state.name.lower() for trial in study.trials] == states
     assert all(trial.intermediate_values for trial in study.trials)
+
+
+def test_what_a_program_prints_of_its_steps_is_kept_as_reports(tmp_path: Path) -> None:
+    """In pieces that end anywhere, beside other lines, and after an attempt that was killed while it wrote."""
+    (tmp_path / FILE).write_text('{"step": 0, "value": 0.5}\n{"st')
+    printed = Printed(tmp_path, r"printed:epoch (?P<step>\d+): .*accuracy (?P<value>\S+)")
+    output = (
+        "epoch 0: accuracy 0.5\n─ 10 %\repoch 1: loss 2 accuracy 0.7\nepoch 2: accuracy nan\nepoch 3: accuracy x\n"
+    )
+    for byte in f"{output}epoch 4: accuracy 1e-3".encode():
+        printed(bytes([byte]))
+    printed.end()
+    reports = Reports(tmp_path, "printed:", SimpleNamespace(stops=lambda *_: False))
+    reports.read()
+    assert reports.seen == {0: 0.5, 1: 0.7, 4: 0.001}
+
+
+def test_a_file_that_cannot_be_written_ends_no_program_and_is_said_at_its_end(tmp_path: Path) -> None:
+    printed = Printed(tmp_path / "gone", r"printed:(?P<step>\d+) (?P<value>\d+)")
+    printed(b"1 2\n")
+    with pytest.raises(StepError):
+        printed.end()
 
 
 @pytest.mark.slow

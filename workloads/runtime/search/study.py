@@ -44,7 +44,7 @@ class Plan:
     """What is searched for. `parameters` has by name a list of values, or a mapping with `low`, `high`, `type`
     (`integer` or `number`) and maybe `log` or `step`. `by` is a value of a JSON file of each result, `of` is max
     or min, and `method` is tpe, random or grid. `stop` is median, hyperband or empty; with it `reports` is a file
-    of JSON lines of each result, `#` and the pointer of a value of each line.
+    of JSON lines of each result, `#` and the pointer of a value of each line, or `printed:` and a pattern.
     """
 
     parameters: Mapping[str, Any]

@@ -32,7 +32,7 @@ from slipway.workloads.runtime.items.item_worker import (
 )
 from slipway.workloads.runtime.items.items import Item, Record, Work
 from slipway.workloads.runtime.json_values import AbsentError, number_at
-from slipway.workloads.runtime.search.reports import Reports
+from slipway.workloads.runtime.search.reports import PRINTED, Printed, Reports
 from slipway.workloads.runtime.steps.outputs import require
 from slipway.workloads.runtime.steps.program import Program
 from slipway.workloads.runtime.store import (
@@ -240,8 +240,11 @@ class TrialWorker(ItemWorker):
         if not self._plan.stop:
             return super()._run_program(task, directory, program)
         self._reports = reports = Reports(directory, self._plan.reports, self._parameters.judge(task.item))
+        printed = Printed(directory, self._plan.reports) if self._plan.reports.startswith(PRINTED) else None
         with reports.watched(self._runner.stop):
-            ending = super()._run_program(task, directory, program)
+            ending = super()._run_program(task, directory, dataclasses.replace(program, heard=printed))
+            if printed is not None:
+                printed.end()
         if not reports.pruned:
             return ending
         # A program that ended before it was told to is stopped all the same: its reports decide, not their time.

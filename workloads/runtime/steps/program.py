@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -39,14 +39,16 @@ _LAST_WORDS = 2.0
 class Program:
     """`words` is the command line, `folder` the directory in which it starts, `environment` all its variables.
 
-    Of all that it prints, `secrets` are masked, and it comes on standard output. Where there are no secrets, the
-    program writes to this process's own standard output and error.
+    Of all that it prints, `secrets` are masked, and it comes on standard output; a `Runner` calls `heard` with it,
+    too. Where there are no secrets, and no `Runner`, the program writes to this process's own standard output and
+    error.
     """
 
     words: Sequence[str]
     folder: Path
     environment: Mapping[str, str]
     secrets: Sequence[str] = ()
+    heard: Callable[[bytes], None] | None = None
 
     def require(self) -> None:
         """Raise StepError with BAD_INPUT where the program cannot be started."""
@@ -164,7 +166,7 @@ class Runner:
         self._process = process = program.start(piped=True, guard=self._guard)
         self._stopped = False
         tail = Tail()
-        return process, tail, _copy(process, tail, program.secrets)
+        return process, tail, _copy(process, tail, program.secrets, program.heard)
 
     def _clean_up(self, process: subprocess.Popen[bytes], copying: threading.Thread) -> None:
         """End all that a program left behind, once it has ended itself."""
@@ -279,14 +281,24 @@ def _started_by_shell(pid: int) -> list[int]:
     return begun
 
 
-def _copy(process: subprocess.Popen[bytes], tail: Tail, secrets: Sequence[str]) -> threading.Thread:
+def _copy(
+    process: subprocess.Popen[bytes],
+    tail: Tail,
+    secrets: Sequence[str],
+    heard: Callable[[bytes], None] | None = None,
+) -> threading.Thread:
     assert process.stdout is not None
     stream, masker = process.stdout, Masker(secrets)
 
+    def pass_on(masked: bytes) -> None:
+        tail.write(masked)
+        if heard is not None:
+            heard(masked)
+
     def copy() -> None:
         while piece := os.read(stream.fileno(), _PIECE):
-            tail.write(masker.feed(piece))
-        tail.write(masker.finish())
+            pass_on(masker.feed(piece))
+        pass_on(masker.finish())
 
     thread = threading.Thread(target=copy, daemon=True)
     thread.start()
