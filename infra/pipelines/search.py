@@ -5,7 +5,6 @@ of its best trial, with the study beside it.
 """
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, cast
 
@@ -13,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from slipway.infra.pipelines.contract import Search
 from slipway.infra.pipelines.matrix import Bound, Scalar
+from slipway.infra.pipelines.printed import EXAMPLE, check_pattern
 from slipway.infra.pipelines.results import POINTER, Column, File, Picture, Result, Table, heading
 from slipway.infra.schema.base import Int, Model, refuse
 from slipway.infra.schema.paths import below_problem
@@ -39,25 +39,6 @@ NUMBERS = ("integer", "number")
 
 PRINTED = "printed:"
 """What the reports of a `Search` begin with that are printed (`slipway.workloads.runtime.search.reports`)."""
-
-GROUPS = {"step", "value"}
-
-EXAMPLE = r"epoch (?P<step>\d+): .*accuracy (?P<value>[\d.]+)"
-
-LONGEST_PATTERN = 500
-
-
-def _pattern(value: str) -> str:
-    """The rule of a pattern of printed reports."""
-    try:
-        groups = {*re.compile(value).groupindex}
-    except (re.error, RecursionError, OverflowError) as error:
-        raise refuse(f"no regular expression of Python's: {error}", f"write for example `{EXAMPLE}`") from error
-    if groups != GROUPS:
-        raise refuse("its named groups have to be `step` and `value`", f"write for example `{EXAMPLE}`")
-    if len(value) > LONGEST_PATTERN:
-        raise refuse(f"longer than {LONGEST_PATTERN} characters", "search for less of the line")
-    return value
 
 
 class SearchParameter(Model):
@@ -183,10 +164,11 @@ class StepSearch(Model):
         description="The file of JSON lines to which the program adds a line for each step, and its value: "
         '`progress.jsonl#/accuracy` for `{"step": 3, "accuracy": 0.91}`. `stop` needs it, or `printed`.',
     )
-    printed: Annotated[str, AfterValidator(_pattern)] | None = Field(
+    printed: Annotated[str, AfterValidator(check_pattern)] | None = Field(
         default=None,
         description="Where the program prints its steps instead: a regular expression, searched for in each line, "
-        f"with the groups `step`, a whole number, and `value`: `{EXAMPLE}`.",
+        f"with the groups `step`, a whole number, and `value`: `{EXAMPLE}`. A line with the step alone names the "
+        "step of the value after it. Without `step` the lines with a value are counted.",
     )
     attempts: Int = Field(
         default=3, ge=1, le=100, description="After so many failures a trial is set aside, and the others go on."

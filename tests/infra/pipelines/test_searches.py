@@ -140,7 +140,11 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
         ({"search.reports": "progress.jsonl#/loss"}, "search.reports"),
         ({"search.stop": "median", "search.reports": "../progress.jsonl"}, "search.reports"),
         ({"search.printed": "(?P<step>a)(?P<value>b)"}, "search.printed"),
-        ({"search.stop": "median", "search.printed": "(?P<value>b)"}, "search.printed"),
+        ({"search.stop": "median", "search.printed": "(?P<step>a)"}, "search.printed"),
+        ({"search.stop": "median", "search.printed": "(?P<epoch>a)(?P<value>b)"}, "search.printed"),
+        ({"search.stop": "median", "search.printed": r"(?P<value>(?:\d+ ?)+)$"}, "search.printed"),
+        ({"search.stop": "median", "search.printed": r"(?:[(]|(?:\w*\s){2,})+ (?P<value>\d+)"}, "search.printed"),
+        ({"search.stop": "median", "search.printed": f"{'a' * 200}(?P<value>b)"}, "search.printed"),
         ({"search.stop": "median", "search.printed": "(?P<step"}, "search.printed"),
         (
             {"search.stop": "median", "search.reports": "a.jsonl#/b", "search.printed": "(?P<step>a)(?P<value>b)"},
@@ -153,6 +157,19 @@ def test_one_mistake_has_one_problem(change: dict[str, Any], key: str, tmp_path:
     content = changed(CHURN, {f"steps.tune.{name}": value for name, value in change.items()})
     folder = tmp_path / "churn"
     assert f"steps.tune.{key}" in file_problems.problems(folder, stack(folder, content))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"loss=(?P<value>\S+)",
+        r"Epoch (?P<step>\d+)/|val_accuracy: (?P<value>[\d.]+)",
+        r"^\[(?:\d{2}:)+\d\d\] \(*epoch (?P<step>\d+)\)+.*(?:acc|accuracy)[=:]+ ?(?P<value>[^(*)]+)",
+    ],
+)
+def test_the_search_gets_the_pattern_as_it_is_written(pattern: str, tmp_path: Path) -> None:
+    change = {"steps.tune.search.stop": "median", "steps.tune.search.printed": pattern}
+    assert searched(tune(tmp_path / "churn", changed(CHURN, change))).reports == f"printed:{pattern}"
 
 
 def test_the_job_gets_the_plan_and_what_chooses_the_parameters(tmp_path: Path) -> None:

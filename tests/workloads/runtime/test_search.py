@@ -209,26 +209,66 @@ def test_trials_are_stopped_by_what_they_report_and_not_by_when_that_is_read(sto
     assert all(trial.intermediate_values for trial in study.trials)
 
 
-def test_what_a_program_prints_of_its_steps_is_kept_as_reports(tmp_path: Path) -> None:
-    """In pieces that end anywhere, beside other lines, and after an attempt that was killed while it wrote."""
-    (tmp_path / FILE).write_text('{"step": 0, "value": 0.5}\n{"st')
-    printed = Printed(tmp_path, r"printed:epoch (?P<step>\d+): .*accuracy (?P<value>\S+)")
-    output = (
-        "epoch 0: accuracy 0.5\n─ 10 %\repoch 1: loss 2 accuracy 0.7\nepoch 2: accuracy nan\nepoch 3: accuracy x\n"
-    )
-    for byte in f"{output}epoch 4: accuracy 1e-3".encode():
-        printed(bytes([byte]))
-    printed.end()
-    reports = Reports(tmp_path, "printed:", SimpleNamespace(stops=lambda *_: False))
+def read(directory: Path) -> dict[int, float]:
+    reports = Reports(directory, "printed:", SimpleNamespace(stops=lambda *_: False))
     reports.read()
-    assert reports.seen == {0: 0.5, 1: 0.7, 4: 0.001}
+    return reports.seen
+
+
+BOTH = r"epoch (?P<step>\S+): .*accuracy (?P<value>\S+)"
+APART = r"Epoch (?P<step>\d+)/|val_accuracy: (?P<value>[\d.]+)"
+ALONE = r"loss=(?P<value>\S+)"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "output", "values", "words"),
+    [
+        (BOTH, "\n─ 10 %\repoch 1: loss 2 accuracy 0.7\nepoch 4: accuracy 1e-3", {1: 0.7, 4: 0.001}, []),
+        (BOTH, "epoch 2: accuracy nan\nepoch 3: accuracy 0,5\n", {}, ["nan", "step 2", "1 more"]),
+        (BOTH, "epoch 1.5: accuracy 1\n", {}, ["1.5"]),
+        (BOTH, "accuracy 1\n", {}, ["printed"]),
+        (ALONE, "loss=3\nloss 2\nloss=nan\nloss=1\n", {0: 3.0, 2: 1.0}, ["nan"]),
+        (ALONE, f"{'-' * 2000}loss=1\nloss=2\n", {0: 2.0}, []),
+        (
+            APART,
+            "Epoch 1/2\n 1/9\r9/9 - val_accuracy: 0.5\nEpoch 2/2\nval_accuracy: 0.75\n",
+            {1: 0.5, 2: 0.75},
+            [],
+        ),
+        (APART, "val_accuracy: 0.5\n", {}, ["0.5"]),
+    ],
+)
+def test_what_a_program_prints_of_its_steps_is_kept_as_reports(
+    pattern: str, output: str, values: dict[int, float], words: list[str], tmp_path: Path
+) -> None:
+    """In pieces that end anywhere, and beside other lines; of what is skipped there is a word."""
+    printed = Printed(tmp_path, f"printed:{pattern}")
+    for byte in output.encode():
+        printed(bytes([byte]))
+    printed.end(whole=True)
+    assert read(tmp_path) == values
+    assert not [word for word in words if word not in printed.remark]
+    assert bool(printed.remark) == bool(words)
+
+
+def test_half_a_line_of_a_program_that_was_killed_is_no_report(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('{"step": 0, "value": 0.5}\n{"st')
+    for output in (b"epoch 1: accuracy 0.9", b"epoch 0: accuracy 0.1\nepoch 1: accuracy 0.97\n"):
+        printed = Printed(tmp_path, f"printed:{BOTH}")
+        printed(output)
+        printed.end(whole=False)
+    assert read(tmp_path) == {0: 0.5, 1: 0.97}
 
 
 def test_a_file_that_cannot_be_written_ends_no_program_and_is_said_at_its_end(tmp_path: Path) -> None:
-    printed = Printed(tmp_path / "gone", r"printed:(?P<step>\d+) (?P<value>\d+)")
-    printed(b"1 2\n")
+    printed = Printed(tmp_path / "later", f"printed:{ALONE}")
+    printed(b"loss=1\n")
     with pytest.raises(StepError):
-        printed.end()
+        printed.end(whole=True)
+    (tmp_path / "later").mkdir()
+    printed(b"loss=2\n")
+    printed.end(whole=True)
+    assert read(tmp_path / "later") == {0: 1.0, 1: 2.0}
 
 
 @pytest.mark.slow

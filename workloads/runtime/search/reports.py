@@ -6,7 +6,6 @@ some steps again. The reports decide, and not when they are read. Standard libra
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import json
 import math
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slipway.workloads.runtime.json_values import AbsentError, split, value_in
+from slipway.workloads.runtime.steps.program import readable
 from slipway.workloads.runtime.store import read_file, store_errors
 
 if TYPE_CHECKING:
@@ -26,12 +26,15 @@ STEP, VALUE = "step", "value"
 """Keys of a line: the number of the step, which every program calls so, and what is kept of a printed value."""
 
 PRINTED = "printed:"
-"""What a reference begins with that is a pattern of printed lines, with the groups `step` and `value`."""
+"""What a reference begins with that is a pattern of printed lines, with the group `value` and maybe `step`."""
 
 FILE = "reports.jsonl"
 """The file in the directory of a trial that keeps what it printed of its steps."""
 
-_LONGEST_LINE = 1 << 16
+_LONGEST_LINE = 2000
+"""Bytes of a line in which the pattern is searched for: what that costs may grow with their square."""
+
+_END = re.compile(rb"[\r\n]")
 
 _POLL = 0.5
 """Seconds between two looks at the file."""
@@ -115,43 +118,110 @@ class Reports:
 class Printed:
     """Keeps in `FILE` what a program prints of its steps, so that there is one way to read what a trial reports.
 
-    Called with pieces of what it prints, as they come. Lines end at line feeds and carriage returns. An attempt
-    after an eviction adds to the file of the one before.
+    Called with pieces of what it prints, as they come. Lines end at line feeds and carriage returns. A line with
+    the step alone names the step of the value after it, as Keras prints it; a pattern without the group `step`
+    counts its lines from 0. An attempt after an eviction adds to the file of the one before.
     """
 
     def __init__(self, directory: Path, reference: str) -> None:
         self._pattern = re.compile(reference[len(PRINTED) :])
         self._file = directory / FILE
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._begun = ""
+        self._begun = b""
+        self._step = -1
+        self._last = -1
+        self._matched = False
+        self._skipped, self._first_skipped = 0, ""
+        self._pending = ""
         self._error: OSError | None = None
         with contextlib.suppress(OSError):
             if not (content := self._file.read_bytes()).endswith(b"\n") and content:
                 # A worker that was killed left a part of a line.
-                self._add("\n")
+                self._pending = "\n"
 
     def __call__(self, piece: bytes) -> None:
-        *lines, begun = re.split("[\r\n]", self._begun + self._decoder.decode(piece))
-        self._begun = begun[-_LONGEST_LINE:]
+        *lines, begun = _END.split(self._begun + piece)
+        self._begun = begun[:_LONGEST_LINE]
         for line in lines:
-            match = self._pattern.search(line)
-            if match is None:
-                continue
-            with contextlib.suppress(ValueError, TypeError):
-                report = {STEP: int(match[STEP]), VALUE: float(match[VALUE])}
-                self._add(json.dumps(report) + "\n")
+            self._search(line[:_LONGEST_LINE].decode(errors="replace"))
 
-    def end(self) -> None:
-        """Take the last line, too. Raises StoreError where the file could not be written."""
-        self(b"\n")
+    def end(self, *, whole: bool) -> None:
+        """Take the last line, too, where the program ended by itself: otherwise it may be half of one, with half a
+        number. Raises StoreError where the file could not be written.
+        """
+        if whole:
+            self(b"\n")
+        self._write()
         with store_errors(self._file):
             if self._error is not None:
                 raise self._error
 
-    def _add(self, line: str) -> None:
+    @property
+    def remark(self) -> str:
+        """What is worth knowing of lines that are no reports; empty where nothing is."""
+        if not self._matched:
+            return "no line that it printed matches the pattern `printed` of its search"
+        if not self._skipped:
+            return ""
+        others = f", and {self._skipped - 1} more" if self._skipped > 1 else ""
+        return f"skipped among the printed reports: {self._first_skipped}{others}"
+
+    def _search(self, line: str) -> None:
+        match = self._pattern.search(line)
+        if match is None:
+            return
+        self._matched = True
+        groups = match.groupdict()
+        step, value = groups.get(STEP), groups[VALUE]
+        if step is not None:
+            self._step = _number_of_step(step)
+            if self._step < 0:
+                self._skip(f"{readable(step)!r}, which is no number of a step")
+                return
+        elif STEP not in groups and value is not None:
+            self._step += 1
+        if value is None:
+            return
+        number = _finite(value)
+        if self._step < 0:
+            self._skip(f"{readable(value)!r}, before which no step was named")
+        elif number is None:
+            self._skip(f"{readable(value)!r} of step {self._step}, which is no finite number")
+        elif self._step > self._last:
+            # Others of the same step count for nothing, and each write is an upload where the store is a bucket.
+            self._last = self._step
+            self._pending += json.dumps({STEP: self._step, VALUE: number}) + "\n"
+            self._write()
+
+    def _skip(self, what: str) -> None:
+        self._first_skipped = self._first_skipped or what
+        self._skipped += 1
+
+    def _write(self) -> None:
+        if not self._pending:
+            return
         try:
             with self._file.open("a", encoding="utf-8") as stream:
-                stream.write(line)
+                stream.write(self._pending)
         except OSError as error:
-            # Whoever copies the output has to go on, or the program would wait for it for ever.
+            # Whoever copies the output has to go on, or the program would wait for it for ever. Where the store
+            # comes back, nothing is lost; a part of a line may be there.
             self._error = error
+            self._pending = "\n" + self._pending.lstrip("\n")
+        else:
+            self._error, self._pending = None, ""
+
+
+def _number_of_step(text: str) -> int:
+    """-1 where the text is no whole number from 0."""
+    try:
+        return max(int(text), -1)
+    except ValueError:
+        return -1
+
+
+def _finite(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

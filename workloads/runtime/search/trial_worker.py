@@ -244,7 +244,9 @@ class TrialWorker(ItemWorker):
         with reports.watched(self._runner.stop):
             ending = super()._run_program(task, directory, dataclasses.replace(program, heard=printed))
             if printed is not None:
-                printed.end()
+                printed.end(whole=not ending.stopped and not ending.reason)
+        if printed is not None and printed.remark and not ending.stopped:
+            self._say(f"{task.item.name}: {printed.remark}")
         if not reports.pruned:
             return ending
         # A program that ended before it was told to is stopped all the same: its reports decide, not their time.
