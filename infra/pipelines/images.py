@@ -34,8 +34,10 @@ def pinned(file: Path = DIGESTS) -> Mapping[str, str]:
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
+_PINNED = pinned()
+
 IMAGES = {
-    name: {image: pinned().get(image, digest) for image, digest in images.items()}
+    name: {image: _PINNED.get(image, digest) for image, digest in images.items()}
     for name, images in read().items()
 }
 
