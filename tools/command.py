@@ -190,10 +190,19 @@ def _enter_project(ctx: Any, name: str, verb: Verb) -> None:
         print(f"error: neither here nor above is a {PROJECT_FILE}: go to the folder of a project", file=sys.stderr)
         raise typer.Exit(OUTSIDE)
     sys.path.insert(0, str(PROJECT))
-    stacks = sorted((PROJECT / "stacks").glob("Pulumi.*.yaml"))
-    if verb.one_stack and len(stacks) == 1:
-        only = stacks[0].name.removeprefix("Pulumi.").removesuffix(".yaml")
-        ctx.default_map = {**(ctx.default_map or {}), name: {"stack": only}}
+    if verb.one_stack and len(names := _stack_names()) == 1:
+        ctx.default_map = {**(ctx.default_map or {}), name: {"stack": names[0]}}
+
+
+def _stack_names() -> list[str]:
+    """The stacks of the project; none where its file cannot be read, which the verb tells."""
+    # What the verb imports, too; the help of all verbs does without.
+    from slipway.offline.engine.stack_config import ConfigError, stack_names  # noqa: PLC0415
+
+    try:
+        return stack_names(PROJECT)
+    except ConfigError:
+        return []
 
 
 app = typer.Typer(cls=Verbs, no_args_is_help=True, pretty_exceptions_enable=False, name=PACKAGE)
