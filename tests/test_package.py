@@ -15,25 +15,13 @@ import slipway
 from slipway.tools.command import app
 from tests.support.checkout import ROOT, copy_checkout
 from tests.support.clones import git
+from tests.support.project import PROJECT_FILE, STACK
 from tests.support.tree import write_tree
 
 PROJECT = {
-    "Pulumi.yaml": (
-        "name: slipway\nruntime: {name: python}\nstackConfigDir: stacks\n"
-        "config: {'pulumi:disable-default-providers': {value: [kubernetes]}}\n"
-    ),
+    "Pulumi.yaml": PROJECT_FILE,
     "__main__.py": "from slipway import run\n\nrun()\n",
-    "stacks/Pulumi.here.yaml": """
-config:
-  slipway:clusters:
-    here:
-      cloud: existing
-      kubeconfig: ~/.kube/config
-      pools: {cpu: {selector: {kubernetes.io/os: linux}, cpu: "4", memory: 8Gi, ephemeral_storage: 10Gi}}
-  slipway:store: {kind: pvc}
-  slipway:pipelines:
-    lines: {steps: {count: {pool: cpu, cpu: "1", memory: 1Gi}}}
-""",
+    "stacks/Pulumi.here.yaml": STACK,
     "workloads/lines/pipeline.yaml": """
 description: Counts lines.
 steps:

@@ -12,21 +12,12 @@ from typer.testing import CliRunner
 from slipway.infra import commands
 from slipway.tools.command import HISTORY, VERBS, app, load
 from tests.support.checkout import ROOT
+from tests.support.project import PROJECT_FILE, STACK
 from tests.support.tree import write_tree
 
-STACK = """
-config:
-  slipway:clusters:
-    here:
-      cloud: existing
-      kubeconfig: ~/.kube/config
-      pools: {cpu: {selector: {kubernetes.io/os: linux}, cpu: "4", memory: 8Gi, ephemeral_storage: 10Gi}}
-  slipway:store: {kind: pvc}
-  slipway:pipelines: {lines: {steps: {count: {pool: cpu, cpu: "1", memory: 1Gi}}}}
-"""
 PIPELINE = "description: Counts.\nsteps: {count: {description: Counts., run: 'bash -c \"echo > {output}/x\"'}}\n"
 FILES = {
-    "Pulumi.yaml": "name: slipway\nruntime: {name: python}\nstackConfigDir: stacks\n",
+    "Pulumi.yaml": PROJECT_FILE,
     "stacks/Pulumi.dev.yaml": STACK,
     "workloads/lines/pipeline.yaml": PIPELINE,
 }
