@@ -252,7 +252,7 @@ lock: $(BIN)/uv ## Compile the lock file of a pipeline, PIPELINE=mine; without o
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" --all-extras --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
 endif
 
-# The same commit gives the same bytes: hatchling orders the files and gives them all one date.
+# The same commit and tag give the same bytes: hatchling orders the files and gives them all one date.
 package: $(VENV)/.dev ## Build the package `slipway` into dist/, as a wheel and a source distribution
 	@rm -rf dist; $(BIN)/uv build --quiet --python $(BIN)/python --no-build-isolation --out-dir dist
 

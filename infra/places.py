@@ -42,6 +42,9 @@ VARIABLE = "SLIPWAY_CHECKOUT"
 """The environment variable with the root of the user's checkout, while another revision runs from a temporary
 folder."""
 
+GIT_OVERRIDES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
+"""Environment variables by which git tells its hooks which checkout they run in, where another one is meant."""
+
 
 def checkout(root: Path) -> Path:
     """The user's checkout, which is ``root`` itself, unless that is another revision."""

@@ -18,6 +18,8 @@ from tests.support.clones import git
 from tests.support.project import PROJECT_FILE, STACK
 from tests.support.tree import write_tree
 
+VERSION = "97.5.3"
+
 PROJECT = {
     "Pulumi.yaml": PROJECT_FILE,
     "__main__.py": "from slipway import run\n\nrun()\n",
@@ -46,9 +48,19 @@ def build(checkout: Path, into: Path) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("package")
-    return build(copy_checkout(folder / "checkout"), folder / "dist")
+def tagged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of the release `VERSION`."""
+    checkout = copy_checkout(tmp_path_factory.mktemp("package") / "checkout")
+    git(checkout, "init", "--quiet")
+    git(checkout, "add", "--all")
+    git(checkout, "commit", "--quiet", "--message", "release")
+    git(checkout, "tag", f"v{VERSION}")
+    return checkout
+
+
+@pytest.fixture(scope="module")
+def built(tagged: Path) -> dict[str, Path]:
+    return build(tagged, tagged.parent / "dist")
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +108,7 @@ def test_the_package_imports_nothing_until_a_name_is_asked_for() -> None:
 @pytest.mark.slow
 def test_a_build_has_the_program_and_what_pods_ship_and_no_tests(built: dict[str, Path]) -> None:
     names = zipfile.ZipFile(built[".whl"]).namelist()
-    assert {name.partition("/")[0] for name in names} == {"slipway", "slipway-0.1.0.dist-info"}
+    assert {name.partition("/")[0] for name in names} == {"slipway", f"slipway-{VERSION}.dist-info"}
     assert {
         "slipway/py.typed",
         "slipway/infra/program.py",
@@ -111,8 +123,9 @@ def test_a_build_has_the_program_and_what_pods_ship_and_no_tests(built: dict[str
 
 
 @pytest.mark.slow
-def test_the_same_files_give_the_same_bytes(built: dict[str, Path], tmp_path: Path) -> None:
-    again = build(copy_checkout(tmp_path / "elsewhere"), tmp_path / "dist")
+def test_the_same_commit_gives_the_same_bytes(built: dict[str, Path], tagged: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "--quiet", f"file://{tagged}", "elsewhere")
+    again = build(tmp_path / "elsewhere", tmp_path / "dist")
     digests = [
         {kind: sha256(path.read_bytes()).hexdigest() for kind, path in made.items()} for made in (built, again)
     ]
@@ -127,7 +140,7 @@ def test_a_new_project_reads_ten_digits_and_none_of_its_files_changes(installed:
     assert [path.name for path in tmp_path.iterdir()] == ["acme"], "nothing is left beside it"
     files = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
     assert len(files) == 12
-    assert b"slipway[rehearse]==0.1.0" in files[project / "requirements.txt"]
+    assert f"slipway[rehearse]=={VERSION}".encode() in files[project / "requirements.txt"]
 
     rehearsed = python(installed, project, "-m", "slipway", "rehearse")
     assert rehearsed.returncode == 0, rehearsed.stdout + rehearsed.stderr

@@ -4,7 +4,7 @@ import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -208,8 +208,24 @@ def _stack_names() -> list[str]:
 app = typer.Typer(cls=Verbs, no_args_is_help=True, pretty_exceptions_enable=False, name=PACKAGE)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        # It may ask git, and no verb needs it.
+        from slipway.infra.version import version  # noqa: PLC0415
+
+        typer.echo(f"{PACKAGE} {version()}")
+        raise typer.Exit
+
+
 @app.callback(
     epilog="Exit codes: 0 done; 1 something failed or was found; 2 wrong words or settings; 130 interrupted."
 )
-def describe() -> None:
+def describe(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print which version this is, and exit."
+        ),
+    ] = False,
+) -> None:
     """From an empty cloud project to a prediction: clusters, GPU node pools, storage, and the Jobs on them."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
-from slipway.infra.places import PACKAGE, PROJECT_FILE, VARIABLE
+from slipway.infra.places import GIT_OVERRIDES, PACKAGE, PROJECT_FILE, VARIABLE
 from slipway.offline.engine.stack_config import ConfigError, stack_names
 from slipway.offline.evaluation.encoding import FORMAT
 from slipway.offline.evaluation.worker import KEY, OUT_OF_MEMORY
@@ -30,9 +30,6 @@ PREFIX = "slipway-preview-"
 
 LOCK = "lock"
 WORKTREE = "tree"
-
-OVERRIDES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
-"""Environment variables by which git tells its hooks which checkout they run in. Here another one is used."""
 
 
 class TreeError(Exception):
@@ -154,7 +151,7 @@ def _git_output(root: Path, *arguments: str) -> str | None:
 def _run(root: Path, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     # In its own session, so that Ctrl-C does not interrupt a removal; without the user's hooks.
     command = ["git", "-C", str(root), "-c", f"core.hooksPath={os.devnull}", *arguments]
-    environment = {key: value for key, value in os.environ.items() if key not in OVERRIDES}
+    environment = {key: value for key, value in os.environ.items() if key not in GIT_OVERRIDES}
     return subprocess.run(
         command, check=False, capture_output=True, text=True, env=environment, start_new_session=True
     )

@@ -1,16 +1,15 @@
 """``slipway new acme``: the folder of a project that uses the package, which can be rehearsed at once."""
 
-import importlib.metadata
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import jinja2
 
-from slipway.infra.places import LIBRARY, PACKAGE
+from slipway.infra.places import PACKAGE
 from slipway.infra.schema.names import DNS_LABEL
 from slipway.infra.schema.problems import Problem
+from slipway.infra.version import version
 from slipway.tools.new.writing import RENDERED, Draft, RefusedError, name_clashes
 
 TEMPLATES = Path(__file__).parent / "templates" / "project"
@@ -58,19 +57,9 @@ def _text(template: Path, name: str) -> str:
     return jinja2.Template(text, undefined=jinja2.StrictUndefined, keep_trailing_newline=True).render(name=name)
 
 
-def _version() -> str:
-    try:
-        return importlib.metadata.version(PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
-        # In the package's repository, where it need not be installed.
-        version = re.search(r'^version = "(.+)"', (LIBRARY / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
-        assert version is not None
-        return version[1]
-
-
 def _lock() -> tuple[str, str]:
     """The lock file of a project, and what keeps it from having digests, or nothing."""
-    pin = f"{PACKAGE}[{EXTRAS}]=={_version()}"
+    pin = f"{PACKAGE}[{EXTRAS}]=={version()}"
     words = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"]
     words += ["--generate-hashes", "--no-annotate", "--no-header", "-"]
     done = subprocess.run(words, check=False, capture_output=True, text=True, input=pin)
