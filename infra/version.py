@@ -43,18 +43,18 @@ def checkout_version(root: Path) -> str:
     """
     commit = _git(root, "rev-parse", "HEAD") if (root / ".git").exists() else ""
     if not commit:
-        return f"{_following(_newest_release(root))}.dev0+unknown"
+        return f"{_following(newest_release(root))}.dev0+unknown"
     dirty = ".dirty" if _git(root, "status", "--porcelain") else ""
     local = f"g{commit[:COMMIT_LENGTH]}{dirty}"
     words = ("describe", "--tags", "--long", "--match=v[0-9]*", "--exclude=v*[!0-9.]*")
     described = DESCRIBED.fullmatch(_git(root, *words))
     if described is None:
-        return f"{_following(_newest_release(root))}.dev0+{local}"
+        return f"{_following(newest_release(root))}.dev0+{local}"
     release, distance = described[1], int(described[2])
     return release if not distance and not dirty else f"{_following(release)}.dev{distance}+{local}"
 
 
-def _newest_release(root: Path) -> str:
+def newest_release(root: Path) -> str:
     """The newest release that the changelog has; nothing where there is none."""
     path = root / CHANGELOG
     newest = RELEASE.search(path.read_text(encoding="utf-8")) if path.is_file() else None

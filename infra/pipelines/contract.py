@@ -350,7 +350,8 @@ class Pipeline(Generic[S]):
     The docstring of ``settings`` says what it does. ``steps`` are made from valid settings. ``checks`` find what
     is wrong with keys that are right each by itself. ``measures_devices`` says that its results are figures of
     accelerators, which are worth nothing from a CPU. ``problems`` are what is wrong with the declaration itself;
-    the rest then stands for what of it can be read, so that stack files are still checked against it.
+    the rest then stands for what of it can be read, so that stack files are still checked against it. ``renamed``
+    are keys of the file that still work by the name of an earlier release.
 
     ``starter`` is the section that `make new` writes into a stack file: plain values, with its steps on the pools
     `cpu` and `gpu`. Where it is empty, that is what the settings require. ``services`` and
@@ -365,6 +366,7 @@ class Pipeline(Generic[S]):
     starter: Mapping[str, object] = field(default_factory=dict[str, object])
     services: Callable[[S], Sequence[ServiceDeclaration]] = lambda _: ()
     apps: Callable[[S], Sequence[AppDeclaration]] = lambda _: ()
+    renamed: Sequence[Problem] = ()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from slipway.infra.platform import Resources
 from slipway.infra.schema import quantities
+from slipway.infra.schema.renamed import Renamed
 
 WRONG_VALUE = "slipway_wrong_value"
 """Type of the errors that the values below raise; their context holds ``reason`` and ``fix``."""
@@ -25,6 +26,9 @@ class Model(BaseModel):
 
     other_names: ClassVar[Mapping[str, str]] = {}
     """What other clouds call one of its keys, by which that key is suggested."""
+
+    renamed: ClassVar[Mapping[str, Renamed]] = {}
+    """Its keys that had another name in an earlier release, by that name."""
 
 
 def refuse(reason: str, fix: str) -> PydanticCustomError:

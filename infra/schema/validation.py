@@ -3,9 +3,10 @@
 import difflib
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum, auto
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, create_model
 from pydantic.fields import FieldInfo
@@ -14,6 +15,7 @@ from typing_extensions import is_typeddict
 
 from slipway.infra.schema.base import WRONG_VALUE, Model
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed, nearest
+from slipway.infra.schema.renamed import Renamed
 
 KINDS = {
     "string_type": ("not text", "write it in quotes"),
@@ -67,9 +69,17 @@ def misspelt_key(error: ErrorDetails, model: type[BaseModel]) -> str | None:
 
 
 def other_name(error: ErrorDetails, model: type[BaseModel]) -> str | None:
-    """For an unknown key: the key of its section that another cloud calls so."""
+    """For an unknown key: the key of its section that was once called so, or that another cloud calls so."""
+    if renamed := renamed_key(error, model):
+        return renamed.to
     section = _model_at(error["loc"][:-1], model)
     return section.other_names.get(str(error["loc"][-1])) if section and issubclass(section, Model) else None
+
+
+def renamed_key(error: ErrorDetails, model: type[BaseModel]) -> Renamed | None:
+    """For an unknown key: the new name of what was called so in an earlier release."""
+    section = _model_at(error["loc"][:-1], model) if error["type"] == "extra_forbidden" else None
+    return section.renamed.get(str(error["loc"][-1])) if section and issubclass(section, Model) else None
 
 
 def meant_tag(error: ErrorDetails, section: Mapping[Any, Any], model: type[BaseModel]) -> str | None:
@@ -159,6 +169,8 @@ def finding_of(error: ErrorDetails, model: type[BaseModel], page: str = SETTINGS
         reason = "there is no such key"
         meant = misspelt_key(error, model)
         fix = f"did you mean `{meant}`?" if meant else f"remove it; known here: {listed(known, 'and')}"
+        if renamed := renamed_key(error, model):
+            reason, fix = renamed.reason, renamed.fix
     elif kind == "missing":
         value, reason, fix = (
             None,
@@ -503,14 +515,21 @@ SURE = 0.8
 """Likeness of two words from which one is taken for a misspelling of the other, and not only suggested."""
 
 
-def repair(
-    values: dict[str, Any], model_of: Callable[[Mapping[str, Any]], type[BaseModel]]
-) -> tuple[list[Finding], Mapping[Path, str]]:
-    """Corrects ``values``, of which ``model_of`` says what they should be.
+class Repairs(NamedTuple):
+    """What was corrected: ``findings`` are what was wrong, ``renamed`` keys that may still have their old name.
 
-    Returns what was wrong, and the key that the file has at each corrected place.
+    ``written`` are the keys that the file has at corrected places.
     """
+
+    findings: list[Finding]
+    renamed: list[Finding]
+    written: Mapping[Path, str]
+
+
+def repair(values: dict[str, Any], model_of: Callable[[Mapping[str, Any]], type[BaseModel]]) -> Repairs:
+    """Corrects ``values``, of which ``model_of`` says what they should be."""
     findings: list[Finding] = []
+    renamed: list[Finding] = []
     written: dict[Path, str] = {}
     for _ in range(ROUNDS):
         model = model_of(values)
@@ -520,19 +539,23 @@ def repair(
             # A correction changes what the errors show as their input.
             details = [(finding_of(detail, model), detail) for detail in error.errors(include_url=False)]
             corrected = [
-                (finding, place)
+                (finding, place, renamed_key(detail, model))
                 for finding, detail in details
                 if (place := _correct(values, detail, model)) is not None
             ]
         else:
             break
-        for finding, place in corrected:
-            findings.append(as_written(finding, written))
+        for finding, place, new in corrected:
+            if new and place == finding.path:
+                fix = f"remove it: `{new.to}` stands beside it"
+                findings.append(as_written(replace(finding, fix=fix), written))
+                continue
+            (renamed if new and not new.removed else findings).append(as_written(finding, written))
             if place != finding.path:
                 written[place] = str(finding.path[-1])
         if not corrected:
             break
-    return findings, written
+    return Repairs(findings, renamed, written)
 
 
 def as_written(finding: Finding, written: Mapping[Path, str]) -> Finding:
@@ -552,12 +575,14 @@ def _correct(values: dict[str, Any], detail: ErrorDetails, model: type[BaseModel
     if near := misspelt_key(detail, model):
         section = section_at(values, place[:-1])
         key = next((key for key in section or {} if str(key) == str(place[-1])), None)
-        if section is None or key is None or near in section:
+        if section is None or key is None:
             return None
-        if not other_name(detail, model) and _likeness(str(key), near) < SURE:
-            return None
-        section[near] = section.pop(key)
-        return (*place[:-1], near)
+        if near in section:
+            return leave_out(values, place) if renamed_key(detail, model) else None
+        is_sure = other_name(detail, model) or _likeness(str(key), near) >= SURE
+        if is_sure:
+            section[near] = section.pop(key)
+        return (*place[:-1], near) if is_sure else None
     if detail["type"] in {"union_tag_invalid", "union_tag_not_found"}:
         section = section_at(values, place)
         tag = str(detail.get("ctx", {})["discriminator"]).strip("'")

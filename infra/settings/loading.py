@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from slipway.infra.clouds.registry import CLOUDS
-from slipway.infra.pipelines.contract import PipelineSettings
+from slipway.infra.pipelines.contract import AnyPipeline, PipelineSettings
 from slipway.infra.pipelines.discovery import declared_steps, pipeline
 from slipway.infra.platform_output import Resolve
 from slipway.infra.schema import yaml_files
@@ -38,34 +38,42 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
 """Those that hold on every cloud."""
 
 
-def load(raw: Mapping[str, Any], resolve: Resolve = unread) -> Settings:
+def load(
+    raw: Mapping[str, Any], resolve: Resolve = unread, warn: Callable[[Problem], object] = lambda _: None
+) -> Settings:
     """The settings in ``raw``: the ``slipway:`` keys without their prefix, as plain Python values.
 
-    ``resolve`` reads the outputs of the stacks whose clusters these use.
+    ``resolve`` reads the outputs of the stacks whose clusters these use. ``warn`` is told of keys that are read by
+    the name of an earlier release, those of the pipelines' files included.
     The ``rehearsal`` overlay, laid over the rest, is checked as well. Raises SettingsError with every problem,
     or where a pipeline cannot say its steps.
     """
     if problems := yaml_files.exceeded(raw) or _nothing(raw):
         raise SettingsError(problems)
-    settings, findings = _examine(raw, resolve)
+    reading, findings = _examine(raw, resolve)
     problems = [finding.problem() for finding in findings]
+    renamed = [finding.problem() for finding in reading.renamed]
     overlay = raw.get(OVERLAY)
     if isinstance(overlay, dict) and overlay:
-        problems += _overlay_problems(raw, cast("dict[str, Any]", overlay), findings, resolve)
-    problems += _declarations(raw)
+        problems += _overlay_problems(raw, cast("dict[str, Any]", overlay), findings, resolve, renamed.append)
+    pipelines_run = _pipelines_run(raw)
+    problems += [problem for declared in pipelines_run for problem in declared.problems]
+    settings = reading.settings
     if settings is None or problems:
         raise SettingsError(problems)
+    for problem in [*renamed, *(problem for declared in pipelines_run for problem in declared.renamed)]:
+        warn(problem)
     for name, section in settings.pipelines.items():
         declared_steps(folder(name, section), section)
     return settings
 
 
-def _declarations(raw: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with the declarations of the pipelines that ``raw`` runs, with or without its overlay."""
+def _pipelines_run(raw: Mapping[str, Any]) -> list[AnyPipeline]:
+    """The pipelines that ``raw`` runs, with or without its overlay."""
     overlay = raw.get(OVERLAY)
     over = lay_over(raw, overlay_settings(cast("dict[str, Any]", overlay))) if isinstance(overlay, dict) else {}
     folders = dict.fromkeys([*folders_in(raw), *folders_in(over)])
-    return [problem for folder in folders for problem in pipeline(folder).problems]
+    return [pipeline(folder) for folder in folders]
 
 
 def _nothing(raw: Mapping[str, Any]) -> list[Problem]:
@@ -118,25 +126,35 @@ def _clouds_of(reading: Reading) -> list[str]:
     return [name for name in CLOUDS if name in named]
 
 
-def _examine(raw: Mapping[str, Any], resolve: Resolve) -> tuple[Settings | None, list[Finding]]:
+def _examine(raw: Mapping[str, Any], resolve: Resolve) -> tuple[Reading, list[Finding]]:
     reading = read(raw, resolve)
     findings = [finding for check in CHECKS for finding in check(reading)]
     for name in _clouds_of(reading):
         findings += [finding for check in CLOUDS[name].checks() for finding in check(reading.request)]
     judged = [as_written(finding, reading.written) for finding in findings if reading.judges(finding)]
-    return reading.settings, sorted([*reading.findings, *judged], key=lambda finding: order(raw, finding.path))
+    return reading, sorted([*reading.findings, *judged], key=lambda finding: order(raw, finding.path))
 
 
 def _overlay_problems(
-    raw: Mapping[str, Any], overlay: Mapping[str, Any], known: Iterable[Finding], resolve: Resolve
+    raw: Mapping[str, Any],
+    overlay: Mapping[str, Any],
+    known: Iterable[Finding],
+    resolve: Resolve,
+    warn: Callable[[Problem], object],
 ) -> Iterable[Problem]:
-    """What is wrong only once the overlay is laid over the rest, with the key in the overlay."""
+    """What is wrong only once the overlay is laid over the rest, with the key in the overlay.
+
+    ``warn`` is told of the overlay's keys that are read by the name of an earlier release.
+    """
     prefix = f"slipway:{OVERLAY}."
     if OVERLAY in overlay:
         yield Problem(prefix + OVERLAY, overlay[OVERLAY], "an overlay has no overlay of its own", "remove it")
     rest = {key: value for key, value in raw.items() if key != OVERLAY}
     yield from inputs.overlay_problems(rest, overlay)
-    _, findings = _examine(lay_over(rest, overlay_settings(overlay)), resolve)
+    reading, findings = _examine(lay_over(rest, overlay_settings(overlay)), resolve)
+    for finding in reading.renamed:
+        if _reaches(overlay, finding.path):
+            warn(finding.problem(prefix))
     before = {(finding.path, finding.reason) for finding in known}
     for finding in findings:
         if (finding.path, finding.reason) in before:

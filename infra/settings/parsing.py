@@ -86,7 +86,8 @@ class Reading:
 
     ``settings`` is None where its shape is wrong somewhere; ``draft`` holds what is right. ``clusters`` are the
     names of all clusters of the file, and ``names`` the cluster and name of every pool, readable or not.
-    ``findings`` are the wrong shapes, and ``unreadable`` the places that were left out for them. ``written`` are
+    ``findings`` are the wrong shapes, and ``unreadable`` the places that were left out for them. ``renamed`` are
+    keys that still work by the name of an earlier release. ``written`` are
     the keys that stand in the file where it was read as if they were spelt right.
     """
 
@@ -95,6 +96,7 @@ class Reading:
     clusters: tuple[str, ...]
     names: tuple[tuple[str, str], ...]
     findings: tuple[Finding, ...]
+    renamed: tuple[Finding, ...]
     unreadable: frozenset[Path]
     written: Mapping[Path, str]
 
@@ -135,7 +137,7 @@ def read(raw: Mapping[str, Any], resolve: Resolve | None = None) -> Reading:
     referred = references.resolve(values, resolve)
     findings += referred.findings
     lost |= referred.lost
-    repairs, written = repair(values, model_of)
+    repairs, renamed, written = repair(values, model_of)
     findings += repairs
     clusters = tuple(str(name) for name in _section(values.get("clusters")) or {})
     names = tuple(_pool_names(values))
@@ -151,7 +153,14 @@ def read(raw: Mapping[str, Any], resolve: Resolve | None = None) -> Reading:
         lost |= leave_out_wrong(values, error, model)
     draft = salvage(values, lost, model, _draft_of(model), sections=(KEY,))
     return Reading(
-        None if findings else settings, draft, clusters, names, tuple(findings), frozenset(lost), written
+        settings=None if findings else settings,
+        draft=draft,
+        clusters=clusters,
+        names=names,
+        findings=tuple(findings),
+        renamed=tuple(renamed),
+        unreadable=frozenset(lost),
+        written=written,
     )
 
 

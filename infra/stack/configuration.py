@@ -15,6 +15,7 @@ from slipway.infra.pipelines.contract import PipelineSettings
 from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.placement import shipping
 from slipway.infra.schema.problems import PREFIX, Problem, SettingsError
+from slipway.infra.schema.renamed import warning
 from slipway.infra.schema.secret_values import protected
 from slipway.infra.settings.loading import clouds_of, load, pipelines_in
 from slipway.infra.settings.model import Settings
@@ -64,7 +65,7 @@ def checked(raw: Mapping[str, Any], root: Path) -> tuple[Settings, list[Cloud]]:
     problems: list[Problem] = []
     settings = None
     try:
-        settings = load(raw, outputs_of)
+        settings = load(raw, outputs_of, _warn)
     except SettingsError as error:
         problems.extend(error.problems)
     clouds = [CLOUDS[name] for name in clouds_of(raw)]
@@ -74,6 +75,10 @@ def checked(raw: Mapping[str, Any], root: Path) -> tuple[Settings, list[Cloud]]:
     if settings is None or problems:
         raise SettingsError(problems)
     return settings, clouds
+
+
+def _warn(renamed: Problem) -> None:
+    pulumi.log.warn(warning(renamed.key, renamed.reason, renamed.fix))
 
 
 def problems_beside(raw: Mapping[str, Any], values: Mapping[str, Any], root: Path) -> list[Problem]:

@@ -202,19 +202,22 @@ def unset(problem: Problem) -> str | None:
 
 
 def load_with_placeholders(
-    raw: Mapping[str, Any], resolve: Resolve = unread, may_stand_in: Callable[[str], bool] = lambda _: True
+    raw: Mapping[str, Any],
+    resolve: Resolve = unread,
+    may_stand_in: Callable[[str], bool] = lambda _: True,
+    warn: Callable[[Problem], object] = lambda _: None,
 ) -> tuple[Settings, Mapping[str, str], Sequence[Problem]]:
     """The settings in ``raw``, as `load` reads them, with a placeholder for each secret that is not set.
 
-    ``may_stand_in`` says of a secret's name whether it gets one. Returns these placeholders by name, too, and the
-    problems that they stand for. Raises SettingsError for all others.
+    ``may_stand_in`` says of a secret's name whether it gets one; ``warn`` is that of `load`. Returns
+    these placeholders by name, too, and the problems that they stand for. Raises SettingsError for all others.
     """
     try:
-        return load(raw, resolve), {}, ()
+        return load(raw, resolve, warn), {}, ()
     except SettingsError as error:
         absent = {name: problem for problem in error.problems if (name := unset(problem)) and may_stand_in(name)}
         if not absent:
             raise
     placeholders = dict.fromkeys(absent, MASK)
     whole = {**raw, SECTION: {**mapping(raw.get(SECTION)), **placeholders}}
-    return load(whole, resolve), placeholders, tuple(absent.values())
+    return load(whole, resolve, warn), placeholders, tuple(absent.values())

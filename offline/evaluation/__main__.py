@@ -19,6 +19,7 @@ SECRETS = "slipway:secrets"
 
 if TYPE_CHECKING:
     from slipway.infra.review.stack import Resource
+    from slipway.infra.schema.problems import Problem
     from slipway.offline.engine.monitor import Observer
     from slipway.offline.engine.other_stacks import OtherStacks
 
@@ -40,7 +41,8 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
     raw = without_prefix(config.values)
     others = _others(tree, secrets).of(name)
     try:
-        settings, placeholders, unset = load_with_placeholders(raw, others.resolve)
+        renamed: list[Problem] = []
+        settings, placeholders, unset = load_with_placeholders(raw, others.resolve, warn=renamed.append)
     except SettingsError as error:
         raise SettingsError([*error.problems, *shipping_problems(raw, tree)]) from None
     emulated = emulators(settings.request)
@@ -64,10 +66,11 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
         remark(text)
     written = configuration(config.values, file, secrets)
     whole = document(evaluation, program, emulated, written, Encoder(secrets, tree))
-    return {
-        **whole,
-        "unset": [{"key": problem.key, "reason": problem.reason, "fix": problem.fix} for problem in unset],
-    }
+    return {**whole, "unset": [*map(_described, unset)], "renamed": [*map(_described, renamed)]}
+
+
+def _described(problem: "Problem") -> dict[str, str]:
+    return {"key": problem.key, "reason": problem.reason, "fix": problem.fix}
 
 
 def _secret_digests(file: Mapping[str, Any], secrets: Secrets, placeholders: Mapping[str, str]) -> dict[str, Any]:

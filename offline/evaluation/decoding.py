@@ -60,7 +60,8 @@ class EvaluatedStack:
 
     ``outputs`` says of each stack output whether it is a secret. ``remarks`` are warnings of the program and of
     its evaluation. ``elsewhere`` are the clusters of other stacks that its file names. ``unset`` are the problems
-    of secrets that it needs and does not have, for which a placeholder stood in.
+    of secrets that it needs and does not have, for which a placeholder stood in. ``renamed`` are keys that still
+    work by the name of an earlier release.
     """
 
     name: str
@@ -70,6 +71,7 @@ class EvaluatedStack:
     remarks: Sequence[str] = ()
     elsewhere: Sequence[ClusterElsewhere] = ()
     unset: Sequence[Mapping[str, str]] = ()
+    renamed: Sequence[Mapping[str, str]] = ()
 
 
 def decode(name: str, document: Mapping[str, Any]) -> EvaluatedStack:
@@ -88,9 +90,14 @@ def decode(name: str, document: Mapping[str, Any]) -> EvaluatedStack:
         charges_elsewhere=[charge for cluster in elsewhere for charge in cluster.charges],
         declared_elsewhere={cluster.name: cluster.objects for cluster in elsewhere},
     )
-    unset = tuple(document.get("unset", ()))
     return EvaluatedStack(
-        name, stack, outputs=document["outputs"], remarks=remarks, elsewhere=elsewhere, unset=unset
+        name,
+        stack,
+        outputs=document["outputs"],
+        remarks=remarks,
+        elsewhere=elsewhere,
+        unset=tuple(document.get("unset", ())),
+        renamed=tuple(document.get("renamed", ())),
     )
 
 

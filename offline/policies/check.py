@@ -25,6 +25,7 @@ SECTION = "slipway:policies"
 
 SETTINGS = "settings"
 UNSET_SECRET = "unset-secret"
+DEPRECATED_KEY = "deprecated-key"
 UNKNOWN_SUPPRESSION = "unknown-suppression"
 UNUSED_SUPPRESSION = "unused-suppression"
 REMOVED_STACK = "removed-stack"
@@ -70,6 +71,13 @@ ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (
         Severity.WARNING,
         "Every secret that a pipeline or an address needs is set; a preview goes on with a placeholder.",
         "Set it before `pulumi up`, which refuses the stack without it.",
+    ),
+    (
+        DEPRECATED_KEY,
+        Severity.WARNING,
+        "No key of a stack file or `pipeline.yaml` has the name of an earlier release, which works for one minor "
+        "version.",
+        "Write the name that the finding says.",
     ),
     (
         UNKNOWN_SUPPRESSION,
@@ -223,6 +231,11 @@ def unset_findings(problems: Iterable[Mapping[str, str]]) -> list[Finding]:
         ).model_copy(update={"harm": True, "harm_kind": Harm.REFUSAL})
         for problem in problems
     ]
+
+
+def deprecated_findings(keys: Iterable[Mapping[str, str]]) -> list[Finding]:
+    """One finding for each key that still works by the name of an earlier release."""
+    return [_about_file(DEPRECATED_KEY, key["key"], key["reason"], key["fix"]) for key in keys]
 
 
 def removed_finding(stack: str, resources: int) -> Finding:

@@ -13,6 +13,7 @@ from slipway.infra.platform import Node
 from slipway.infra.review.contract import Severity
 from slipway.infra.review.stack import JOB, NodePool, Secret, Stack, at, leaves, strings, text
 from slipway.infra.schema.problems import key_of
+from slipway.infra.schema.renamed import warning
 from slipway.offline.evaluated.cost import common_basis, cost, difference
 from slipway.offline.evaluated.model import (
     Changes,
@@ -35,6 +36,7 @@ from slipway.offline.policies.changes import Change, find_uncompared
 from slipway.offline.policies.check import (
     check,
     check_change,
+    deprecated_findings,
     in_order,
     lost_pool_finding,
     mark_new,
@@ -296,7 +298,7 @@ def _compare_stack(
         )
         return _add_lost_places(failed, lost)
     findings, suppressed = _check_stack(stack, options.today)
-    findings = in_order([*unset_findings(head.unset), *findings])
+    findings = in_order([*unset_findings(head.unset), *deprecated_findings(head.renamed), *findings])
     changes: Changes | None = None
     if base is not None and before is not None:
         update = compare_resources(before, stack)
@@ -304,11 +306,13 @@ def _compare_stack(
             Change(before, stack, update), suppressions_of(stack.configuration), options.today
         )
         found_before, suppressed_before = _check_stack(before, options.today)
-        earlier = [*unset_findings(base.unset), *found_before]
+        earlier = [*unset_findings(base.unset), *deprecated_findings(base.renamed), *found_before]
         findings = in_order([*harm, *mark_new(findings, earlier)])
         suppressed = [*lived_with, *_mark_new(suppressed, suppressed_before)]
         changes = None if options.policies_only else _changes(head, base, before, stack, update)
     images = () if options.policies_only else image_remarks(stack, changes)
+    # The program warns of these, which are findings here.
+    said = {warning(**key) for key in head.renamed}
     preview = StackPreview(
         stack=head.name,
         failures=failures,
@@ -317,7 +321,7 @@ def _compare_stack(
         changes=changes,
         findings=findings,
         suppressed=suppressed,
-        remarks=_unique([*head.remarks, *images]),
+        remarks=_unique([*(remark for remark in head.remarks if remark not in said), *images]),
     )
     return _add_lost_places(preview, lost)
 

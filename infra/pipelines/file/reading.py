@@ -295,11 +295,13 @@ CHECKS: tuple[Callable[[PipelineFile], Iterable[Finding]], ...] = (
 
 @dataclass
 class _Reading:
-    """What can be read of a file, what is wrong with it, and the places that were left out for that."""
+    """What can be read of ``file``, what is wrong with it, and the places that were left out for that."""
 
+    file: str
     declared: PipelineFile = field(default_factory=lambda: PartialFile.model_validate({}))
     problems: list[Problem] = field(default_factory=list[Problem])
     lost: set[Path] = field(default_factory=lambda: {()})
+    renamed: list[Finding] = field(default_factory=list[Finding])
 
 
 def read(folder: Folder) -> AnyPipeline:
@@ -313,13 +315,14 @@ def read(folder: Folder) -> AnyPipeline:
         apps=lambda settings: apps(reading.declared, settings, folder.below),
         checks=(lambda section: checks.check_section(reading.declared, section),),
         problems=tuple(reading.problems),
+        renamed=tuple(_problem(finding, reading.file) for finding in reading.renamed),
     )
 
 
 def _read(folder: Folder) -> _Reading:
-    reading = _Reading()
     name = next((name for name in NAMES if os.path.lexists(folder.path / name)), NAMES[0])
     file = f"{folder.shown}/{name}"
+    reading = _Reading(file)
     if name != NAMES[0]:
         reading.problems.append(Problem(file, name, f"the file has to be called `{NAMES[0]}`", "rename it"))
     path = folder.path / name
@@ -338,9 +341,13 @@ def _read(folder: Folder) -> _Reading:
     findings = [_repeated_key(key) for key in repeated]
     findings += _judge(content, reading)
     for finding in sorted(findings, key=lambda finding: order(content, finding.path)):
-        key = f"{file}: {key_of(finding.path, '')}".removesuffix(": ")
-        reading.problems.append(Problem(key, finding.value, finding.reason, finding.fix))
+        reading.problems.append(_problem(finding, file))
     return reading
+
+
+def _problem(finding: Finding, file: str) -> Problem:
+    key = f"{file}: {key_of(finding.path, '')}".removesuffix(": ")
+    return Problem(key, finding.value, finding.reason, finding.fix)
 
 
 def _judge(content: Mapping[str, Any], reading: _Reading) -> list[Finding]:
@@ -348,8 +355,9 @@ def _judge(content: Mapping[str, Any], reading: _Reading) -> list[Finding]:
     values = cast("dict[str, Any]", copied(content))
     findings = [*plain_findings(values, lines=values), *_too_many(values)]
     reading.lost = {leave_out(values, finding.path) for finding in findings}
-    repairs, written = repair(values, lambda _: PipelineFile)
+    repairs, renamed, written = repair(values, lambda _: PipelineFile)
     findings += repairs
+    reading.renamed = renamed
     try:
         PipelineFile.model_validate(values)
     except ValidationError as error:
