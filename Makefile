@@ -40,7 +40,7 @@ TARGETS := help setup new import rehearse demo preview check doctor show put get
 	test test-all test-long browser lint format bench bench-evaluation \
 	lock package clean \
 	ci-preview ci-verdict ci-comment ci-notes ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
-	ci-drift ci-drift-issue
+	ci-drift ci-drift-issue ci-release-check ci-release-try ci-release-upload ci-release-publish
 .PHONY: $(TARGETS)
 
 ifneq (show,$(firstword $(MAKECMDGOALS)))
@@ -239,6 +239,18 @@ ci-drift: $(VENV)/.runtime
 ci-drift-issue:
 	@$(ANY_PYTHON) ci.drift issue
 
+ci-release-check:
+	@$(ANY_PYTHON) ci.release check
+
+ci-release-try: $(VENV)/.dev
+	@$(BIN)/python -m ci.release try
+
+ci-release-upload: $(BIN)/uv
+	@$(BIN)/uv publish --trusted-publishing always dist/*
+
+ci-release-publish:
+	@$(ANY_PYTHON) ci.release publish
+
 # What a lock file pins already stays at its version where requirements.in allows it.
 ifdef PIPELINE
 lock: $(BIN)/uv
@@ -249,6 +261,7 @@ lock: $(BIN)/uv
 else
 lock: $(BIN)/uv ## Compile the lock file of a pipeline, PIPELINE=mine; without one, those of this project
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" --all-extras pyproject.toml -c constraints.txt -o requirements.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" ci/sbom/requirements.in -o ci/sbom/requirements.txt
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" --all-extras --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
 endif
 
