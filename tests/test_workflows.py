@@ -21,6 +21,7 @@ BIN = Path(sys.executable).parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 ACTIONS = sorted((ROOT / ".github" / "actions").glob("*/action.yml"))
 GITLAB = ROOT / ".gitlab-ci.yml"
+FORMS = [path for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")) if path.stem != "config"]
 
 CI = ".ci/run"
 NOT_A_TARGET = {f"bash {CI}"}
@@ -68,8 +69,14 @@ def run(*command: str | Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "files"),
-    [("github-workflows", WORKFLOWS), ("github-actions", ACTIONS), ("gitlab-ci", [GITLAB])],
-    ids=["workflows", "actions", "gitlab"],
+    [
+        ("github-workflows", WORKFLOWS),
+        ("github-actions", ACTIONS),
+        ("gitlab-ci", [GITLAB]),
+        ("github-issue-forms", FORMS),
+        ("github-issue-config", [ROOT / ".github/ISSUE_TEMPLATE/config.yml"]),
+    ],
+    ids=["workflows", "actions", "gitlab", "forms", "issues"],
 )
 def test_the_files_are_what_their_schema_allows(schema: str, files: list[Path]) -> None:
     assert files

@@ -119,7 +119,7 @@ def test_a_diff_of_two_stacks_is_all_that_they_differ_in(block: Block) -> None:
 
 def test_links_between_pages_lead_somewhere() -> None:
     broken = []
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for page in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]:
         for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8")):
             if not (page.parent / target).exists():
                 broken.append(f"{page.name}: {target}")
