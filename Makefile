@@ -38,7 +38,7 @@ export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 TARGETS := help setup new import rehearse demo preview check doctor show put get watch logs run stop pin-images pin-inputs \
 	refresh-prices pictures \
 	test test-all test-long browser lint format bench bench-evaluation \
-	lock package clean \
+	lock docs package clean \
 	ci-preview ci-verdict ci-comment ci-notes ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-drift ci-drift-issue ci-release-check ci-release-try ci-release-upload ci-release-publish
 .PHONY: $(TARGETS)
@@ -263,7 +263,12 @@ lock: $(BIN)/uv ## Compile the lock file of a pipeline, PIPELINE=mine; without o
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" --all-extras pyproject.toml -c constraints.txt -o requirements.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" ci/sbom/requirements.in -o ci/sbom/requirements.txt
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" --all-extras --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" --group docs -o requirements-docs.txt
 endif
+
+docs: $(BIN)/uv ## Build the pages as a site, with search, into build/docs/site; fails at a dead link
+	@$(BIN)/uv run --quiet --isolated --no-project --python $(BIN)/python --with-requirements requirements-docs.txt \
+		python -m slipway.tools.site
 
 # The same commit and tag give the same bytes: hatchling orders the files and gives them all one date.
 package: $(VENV)/.dev ## Build the package `slipway` into dist/, as a wheel and a source distribution

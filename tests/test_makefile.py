@@ -263,4 +263,4 @@ def test_the_lock_file_of_a_pipeline_is_compiled_of_its_packages(preview: Previe
 
 
 def test_the_lock_files_of_the_project_are_compiled_without_a_pipeline(preview: Preview) -> None:
-    assert preview.make("lock")[1][-1] == "requirements-dev.txt"
+    assert preview.make("lock")[1][-1] == "requirements-docs.txt"

@@ -1,0 +1,131 @@
+"""``make docs``: builds the pages in docs/ as a site, build/docs/site.
+
+The pages are written for GitHub, too. What only GitHub knows is changed in a copy: the words behind the language
+of a fence (```` ```sh cloud ````), the anchors of headings with angle brackets, and links to files outside of
+docs/, which lead to the repository instead. Everything else stands in mkdocs.yml. This runs in an environment of
+its own, which has what requirements-docs.txt pins and nothing else.
+"""
+
+import itertools
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import yaml
+
+from slipway.infra.places import PROJECT
+from slipway.offline import files
+
+CONFIGURATION, PAGES = "mkdocs.yml", "docs"
+
+FENCED = re.compile(r"(^ *```[^\n]*\n.*?^ *```[ ]*$)", re.MULTILINE | re.DOTALL)
+"""A block of code, between which is prose."""
+
+INFO = re.compile(r"^( *```+[\w-]+)[^\n]*")
+
+HEADING = re.compile(r"^#+ (?P<title>[^\n]*<[^\n]*)$", re.MULTILINE)
+"""A heading with an angle bracket, which the generator takes for the start of a tag when it makes the anchor."""
+
+OUTSIDE = re.compile(r"\[(?P<text>[^\]]*)\]\(\.\./(?P<path>[^)\s]+)\)")
+"""A link to a file outside of the folder of the pages."""
+
+WARNING = re.compile(r"Warning: (?P<message>[^\n]*)\n[^\n]*\[ (?P<page>[^\n]+?):(?P<line>\d+):\d+ \]")
+"""What Zensical 0.0.73 says of a page, its colours left out."""
+
+
+class Repository:
+    """Where the files of the pages are read and changed: a repository's web address and a revision of it."""
+
+    def __init__(self, url: str, revision: str) -> None:
+        self.url = url
+        self.revision = revision
+        # https://docs.gitlab.com/user/project/repository/files: GitLab has its own pages below `/-/`.
+        self.separator = "/-" if "gitlab" in (urlsplit(url).hostname or "") else ""
+
+    def page(self, action: str, path: str) -> str:
+        """The address at which a file is seen (``blob``) or changed (``edit``)."""
+        return f"{self.url}{self.separator}/{action}/{self.revision}/{path}"
+
+
+def web_address(remote: str) -> str | None:
+    """The web address of a remote of git, without the user and the password in it; None of a local folder."""
+    match = re.fullmatch(r"(?:\w+@)?(?P<host>[\w.-]+):(?!//)(?P<path>.+)", remote)
+    if match:
+        host, path = match["host"], match["path"]
+    else:
+        parts = urlsplit(remote)
+        if parts.scheme not in {"http", "https", "ssh"} or not parts.hostname:
+            return None
+        host, path = parts.hostname, parts.path
+    return f"https://{host}/{path.strip('/').removesuffix('.git')}"
+
+
+def for_site(text: str, repository: Repository | None) -> str:
+    """A page as the generator reads it; line by line the same. Links outside become text without a repository."""
+
+    def link(match: re.Match[str]) -> str:
+        return f"[{match['text']}]({repository.page('blob', match['path'])})" if repository else match["text"]
+
+    prose, code = (FENCED.split(text)[start::2] for start in (0, 1))
+    prose = [HEADING.sub(_with_anchor, OUTSIDE.sub(link, part)) for part in prose]
+    blocks = [INFO.sub(r"\1", part) for part in code]
+    return "".join(itertools.chain.from_iterable(itertools.zip_longest(prose, blocks, fillvalue="")))
+
+
+def _with_anchor(match: re.Match[str]) -> str:
+    """The heading with the anchor that GitHub gives it."""
+    anchor = re.sub(r"[^\w -]", "", match["title"].lower()).replace(" ", "-")
+    return f"{match[0]} {{#{anchor}}}"
+
+
+def findings(output: str) -> list[str]:
+    """What is wrong with the pages, each with its file and line."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
+    return [f"{PAGES}/{match['page']}:{match['line']}: {match['message']}" for match in WARNING.finditer(plain)]
+
+
+def build(project: Path, target: Path) -> int:
+    """Writes the site of the pages of ``project`` to ``target``/site. Returns the exit code: 1 where a link leads
+    nowhere, and then there is no site."""
+    repository = _repository(project)
+    files.remove(target)
+    shutil.copytree(project / PAGES, target / "pages")
+    for page in (target / "pages").rglob("*.md"):
+        page.write_text(for_site(page.read_text(encoding="utf-8"), repository), encoding="utf-8")
+    configuration = yaml.safe_load((project / CONFIGURATION).read_text(encoding="utf-8"))
+    configuration |= {"docs_dir": "pages", "site_dir": "site"}
+    if repository:
+        configuration |= {"repo_url": repository.url, "edit_uri": repository.page("edit", PAGES)}
+    (target / CONFIGURATION).write_text(yaml.safe_dump(configuration), encoding="utf-8")
+    words = (sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(target / CONFIGURATION))
+    done = subprocess.run(
+        words, cwd=target, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode:
+        files.remove(target / "site")
+        print("\n".join(findings(done.stdout)) or done.stdout, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _repository(project: Path) -> Repository | None:
+    """The repository that `origin` names, at the branch that is checked out, or its commit."""
+    url = web_address(_git(project, "remote", "get-url", "origin"))
+    revision = _git(project, "branch", "--show-current") or _git(project, "rev-parse", "HEAD")
+    return Repository(url, revision) if url and revision else None
+
+
+def _git(project: Path, *words: str) -> str:
+    done = subprocess.run(("git", *words), cwd=project, check=False, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    folder = PROJECT / "build" / "docs"
+    code = build(PROJECT, folder)
+    if code == 0:
+        print(f"{folder / 'site'} has the site; to see it: python3 -m http.server --directory {folder / 'site'}")
+    raise SystemExit(code)
