@@ -1,4 +1,4 @@
-"""``make docs``: builds the pages in docs/ as a site, build/docs/site.
+"""``make docs``: builds the pages in docs/ as a site, build/docs/site/<version>.
 
 The pages are written for GitHub, too. What only GitHub knows is changed in a copy: the words behind the language
 of a fence (```` ```sh cloud ````), the anchors of headings with angle brackets, and links to files outside of
@@ -7,24 +7,33 @@ its own, which has what requirements-docs.txt pins and nothing else.
 """
 
 import itertools
+import json
 import re
 import shutil
 import subprocess
 import sys
+import textwrap
+import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import yaml
 
-from slipway.infra.places import PROJECT
+from slipway.infra.places import LIBRARY, PROJECT
 from slipway.offline import files
 
 CONFIGURATION, PAGES = "mkdocs.yml", "docs"
 
+THEME = LIBRARY / "tools" / "site_theme"
+"""What differs from the generator's own theme."""
+
 FENCED = re.compile(r"(^ *```[^\n]*\n.*?^ *```[ ]*$)", re.MULTILINE | re.DOTALL)
 """A block of code, between which is prose."""
 
-INFO = re.compile(r"^( *```+[\w-]+)[^\n]*")
+INFO = re.compile(r"^( *)(```+[\w-]+)[^\n]*")
+
+INDENT = 4
+"""Columns by which the generator has blocks of a list's item indented; GitHub asks for two or three."""
 
 HEADING = re.compile(r"^#+ (?P<title>[^\n]*<[^\n]*)$", re.MULTILINE)
 """A heading with an angle bracket, which the generator takes for the start of a tag when it makes the anchor."""
@@ -71,8 +80,15 @@ def for_site(text: str, repository: Repository | None) -> str:
 
     prose, code = (FENCED.split(text)[start::2] for start in (0, 1))
     prose = [HEADING.sub(_with_anchor, OUTSIDE.sub(link, part)) for part in prose]
-    blocks = [INFO.sub(r"\1", part) for part in code]
+    blocks = [_block(part) for part in code]
     return "".join(itertools.chain.from_iterable(itertools.zip_longest(prose, blocks, fillvalue="")))
+
+
+def _block(code: str) -> str:
+    """The block with its language alone, and with the indentation that keeps it in its list."""
+    language = INFO.sub(r"\1\2", code)
+    indent = len(language) - len(language.lstrip(" "))
+    return textwrap.indent(language, " " * (INDENT - indent)) if 0 < indent < INDENT else language
 
 
 def _with_anchor(match: re.Match[str]) -> str:
@@ -88,32 +104,46 @@ def findings(output: str) -> list[str]:
 
 
 def build(project: Path, target: Path) -> int:
-    """Writes the site of the pages of ``project`` to ``target``/site. Returns the exit code: 1 where a link leads
-    nowhere, and then there is no site."""
+    """Writes the site of the pages of ``project`` to ``target``/site/<version>, beside those of other versions.
+
+    Returns the exit code: 1 where a link leads nowhere, and then there is no site of this version.
+    """
+    version = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    pages, site = target / "pages", target / "site" / version
+    for folder in (pages, site, target / ".cache"):
+        files.remove(folder)
     repository = _repository(project)
-    files.remove(target)
-    shutil.copytree(project / PAGES, target / "pages")
-    for page in (target / "pages").rglob("*.md"):
+    shutil.copytree(project / PAGES, pages)
+    for page in pages.rglob("*.md"):
         page.write_text(for_site(page.read_text(encoding="utf-8"), repository), encoding="utf-8")
     configuration = yaml.safe_load((project / CONFIGURATION).read_text(encoding="utf-8"))
-    configuration |= {"docs_dir": "pages", "site_dir": "site"}
+    configuration |= {"docs_dir": "pages", "site_dir": f"site/{version}"}
+    configuration["theme"]["custom_dir"] = str(THEME)
     if repository:
         configuration |= {"repo_url": repository.url, "edit_uri": repository.page("edit", PAGES)}
     (target / CONFIGURATION).write_text(yaml.safe_dump(configuration), encoding="utf-8")
     words = (sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(target / CONFIGURATION))
-    done = subprocess.run(
-        words, cwd=target, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    done = subprocess.run(words, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
-        files.remove(target / "site")
+        files.remove(site)
         print("\n".join(findings(done.stdout)) or done.stdout, file=sys.stderr)
-        return 1
-    return 0
+    _list_versions(target / "site")
+    return min(done.returncode, 1)
+
+
+def _list_versions(site: Path) -> None:
+    """Writes which versions are there, for the menu of the theme, and a start page that leads to the newest."""
+    versions = [folder.parent.name for folder in site.glob("*/index.html")]
+    versions.sort(key=lambda version: [int(number) for number in re.findall(r"\d+", version)], reverse=True)
+    if versions:
+        menu = [{"version": version, "title": version, "aliases": list[str]()} for version in versions]
+        files.write(site / "versions.json", json.dumps(menu))
+        files.write(site / "index.html", f'<meta http-equiv="refresh" content="0; url={versions[0]}/">\n')
 
 
 def _repository(project: Path) -> Repository | None:
     """The repository that `origin` names, at the branch that is checked out, or its commit."""
-    url = web_address(_git(project, "remote", "get-url", "origin"))
+    url = web_address(_git(project, "ls-remote", "--get-url", "origin"))
     revision = _git(project, "branch", "--show-current") or _git(project, "rev-parse", "HEAD")
     return Repository(url, revision) if url and revision else None
 

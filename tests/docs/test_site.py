@@ -1,8 +1,12 @@
 """The site of the pages: `make docs`."""
 
+import functools
+import json
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import pytest
 import yaml
 
 from slipway.tools import site
+from tests.support.browser import chromium
 from tests.support.checkout import ROOT, copy_checkout
 
 CONFIGURATION = yaml.safe_load((ROOT / site.CONFIGURATION).read_text(encoding="utf-8"))
@@ -55,26 +60,77 @@ def test_what_only_github_knows_is_written_anew() -> None:
     assert site.for_site(page, None) == f"{anchored}a [b](b.md){code}"
 
 
+def make_docs(clone: Path) -> subprocess.CompletedProcess[str]:
+    """The command, in a clone of a repository whose remote has a token in its address, as those of CI do."""
+    subprocess.run(["git", "init", "--quiet", "--initial-branch=main"], cwd=clone, check=True)
+    remote = "https://ci:token-of-ci@github.com/acme/slipway.git"
+    subprocess.run(["git", "config", "remote.origin.url", remote], cwd=clone, check=True)
+    return subprocess.run(["make", "docs"], cwd=clone, check=False, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_checkout(tmp_path_factory.mktemp("site") / "clone")
+
+
+@pytest.fixture(scope="module")
+def built(clone: Path) -> Path:
+    """The folder of the site, which has one of each version."""
+    done = make_docs(clone)
+    assert done.returncode == 0, done.stderr
+    return clone / "build" / "docs" / "site"
+
+
 @pytest.mark.slow
-def test_a_dead_link_and_a_missing_anchor_end_the_build(tmp_path: Path) -> None:
-    """And only these: all other links and anchors of the pages are right."""
-    clone = copy_checkout(tmp_path / "clone")
+def test_a_dead_link_and_a_missing_anchor_end_the_build(clone: Path, built: Path) -> None:
+    """And only these: all other links and anchors of the pages are right. The versions before stay."""
+    (start,) = built.glob("*/index.html")
+    start.parent.rename(built / "0.0.9")
     page = clone / site.PAGES / "index.md"
     text = page.read_text(encoding="utf-8")
     page.write_text(f"[gone](two.md)\n\n[no such heading](stacks.md#moon)\n\n{text}", encoding="utf-8")
     failed = make_docs(clone)
-    lines = failed.stderr.splitlines()
-    assert [line.rpartition(":")[0] for line in lines if line.startswith("docs/")] == [
-        "docs/index.md:1",
-        "docs/index.md:3",
-    ]
-    assert failed.returncode != 0
-    assert not (clone / "build/docs/site").exists()
     page.write_text(text, encoding="utf-8")
-    done = make_docs(clone)
-    assert done.returncode == 0, done.stderr
-    assert (clone / "build/docs/site/search.json").is_file()
+    lines = [line for line in failed.stderr.splitlines() if line.startswith(f"{site.PAGES}/")]
+    assert [line.rpartition(":")[0] for line in lines] == ["docs/index.md:1", "docs/index.md:3"]
+    assert failed.returncode != 0
+    assert [path.parent.name for path in built.glob("*/index.html")] == ["0.0.9"]
+    assert make_docs(clone).returncode == 0
+    versions = [entry["version"] for entry in json.loads((built / "versions.json").read_text(encoding="utf-8"))]
+    assert versions == [start.parent.name, "0.0.9"]
+    assert f"url={start.parent.name}/" in (built / "index.html").read_text(encoding="utf-8")
 
 
-def make_docs(clone: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["make", "docs"], cwd=clone, check=False, capture_output=True, text=True)
+@pytest.mark.slow
+def test_a_page_leads_to_where_it_is_edited_and_shows_no_token(built: Path) -> None:
+    page = next(built.glob("*/stacks/index.html")).read_text(encoding="utf-8")
+    assert 'href="https://github.com/acme/slipway/edit/main/docs/stacks.md"' in page
+    assert not [path for path in built.rglob("*.html") if "token-of-ci" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.long
+def test_pages_fit_a_phone_and_ask_no_other_host(built: Path) -> None:
+    """Also while one searches."""
+    requests = list[str]()
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=built)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, chromium() as browser:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/"
+        page = browser.new_context(viewport={"width": 390, "height": 844}).new_page()
+        page.on("request", lambda request: requests.append(request.url))
+        wide = []
+        for file in sorted(built.glob("*/*/index.html")):
+            path = file.parent.relative_to(built).as_posix()
+            page.goto(f"{address}{path}/")
+            if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                wide.append(path)
+        page.goto(address)
+        page.wait_for_url("**/*.*.*/")
+        page.wait_for_load_state("networkidle")
+        page.keyboard.press("Control+k")
+        page.get_by_role("combobox", name="Search").fill("checkpoint")
+        page.locator("a[href*='h=checkpoint']").first.click()
+        page.wait_for_url("**h=checkpoint*")
+        server.shutdown()
+    assert wide == []
+    assert {url for url in requests if not url.startswith(address)} == set()
