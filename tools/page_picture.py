@@ -1,4 +1,4 @@
-"""Draws the picture of the page that README.md shows: a real page, model and browser.
+"""Draws the picture of the page that docs/index.md shows: a real page, model and browser.
 
 ``python -m slipway.tools.page_picture docs/images/demo.png`` starts the demo, draws a seven as a person would, and
 keeps what Chromium shows. Needs Playwright, which `make setup` installs, and a Chromium; without one nothing is
