@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import textwrap
-import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,6 +25,11 @@ CONFIGURATION, PAGES = "mkdocs.yml", "docs"
 
 THEME = LIBRARY / "tools" / "site_theme"
 """What differs from the generator's own theme."""
+
+NEXT = "next"
+"""The version of what is not released yet."""
+
+RELEASE = re.compile(r"v(\d+\.\d+\.\d+)")
 
 FENCED = re.compile(r"(^ *```[^\n]*\n.*?^ *```[ ]*$)", re.MULTILINE | re.DOTALL)
 """A block of code, between which is prose."""
@@ -108,7 +112,7 @@ def build(project: Path, target: Path) -> int:
 
     Returns the exit code: 1 where a link leads nowhere, and then there is no site of this version.
     """
-    version = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    version = version_of(project)
     pages, site = target / "pages", target / "site" / version
     for folder in (pages, site, target / ".cache"):
         files.remove(folder)
@@ -131,10 +135,18 @@ def build(project: Path, target: Path) -> int:
     return min(done.returncode, 1)
 
 
+def version_of(project: Path) -> str:
+    """The release whose tag is at this commit, where nothing was changed since; else `NEXT`."""
+    tag = RELEASE.fullmatch(_git(project, "describe", "--tags", "--exact-match", "--dirty"))
+    return tag[1] if tag else NEXT
+
+
 def _list_versions(site: Path) -> None:
-    """Writes which versions are there, for the menu of the theme, and a start page that leads to the newest."""
-    versions = [folder.parent.name for folder in site.glob("*/index.html")]
-    versions.sort(key=lambda version: [int(number) for number in re.findall(r"\d+", version)], reverse=True)
+    """Writes which versions are there, for the theme's menu, and a start page that leads to the newest release."""
+    names = [folder.parent.name for folder in site.glob("*/index.html")]
+    releases = [name for name in names if name != NEXT]
+    releases.sort(key=lambda release: [int(number) for number in release.split(".")], reverse=True)
+    versions = releases + [NEXT] * (NEXT in names)
     if versions:
         menu = [{"version": version, "title": version, "aliases": list[str]()} for version in versions]
         files.write(site / "versions.json", json.dumps(menu))
@@ -149,8 +161,12 @@ def _repository(project: Path) -> Repository | None:
 
 
 def _git(project: Path, *words: str) -> str:
-    done = subprocess.run(("git", *words), cwd=project, check=False, capture_output=True, text=True)
-    return done.stdout.strip()
+    """What git prints; nothing where it fails or is not installed."""
+    try:
+        done = subprocess.run(("git", *words), cwd=project, check=False, capture_output=True, text=True)
+    except OSError:
+        return ""
+    return "" if done.returncode else done.stdout.strip()
 
 
 if __name__ == "__main__":
