@@ -118,12 +118,13 @@ def test_a_diff_of_two_stacks_is_all_that_they_differ_in(block: Block) -> None:
 
 
 def test_links_that_the_site_leaves_as_they_are_lead_somewhere() -> None:
-    """Those of the README, and those to files outside of the pages; `make docs` checks all others."""
+    """Those of files that are no pages, such as the README, and those to files outside of the pages; `make docs`
+    checks all others."""
     links = [
         (page, target)
-        for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+        for page in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
         for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
-        if page.name == "README.md" or target.startswith("../")
+        if page.parent == ROOT or target.startswith("../")
     ]
     assert [f"{page.name}: {target}" for page, target in links if not (page.parent / target).exists()] == []
 
