@@ -271,8 +271,9 @@ docs: $(BIN)/uv ## Build the pages as a site, with search, into build/docs/site;
 		python -m slipway.tools.site
 
 # The same commit and tag give the same bytes: hatchling orders the files and gives them all one date.
-package: $(VENV)/.dev ## Build the package `slipway` into dist/, as a wheel and a source distribution
+package: $(VENV)/.dev ## Build the package `slipway` into dist/, as a wheel and a source distribution, and the template of a project
 	@rm -rf dist; $(BIN)/uv build --quiet --python $(BIN)/python --no-build-isolation --out-dir dist
+	@$(BIN)/python -m slipway.tools.new.publishing dist
 
 clean: ## Delete what rehearsals and tests left; keeps .venv
 	@rm -rf build .pytest_cache .ruff_cache .hypothesis

@@ -2,21 +2,29 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-import jinja2
+import yaml
 
-from slipway.infra.places import PACKAGE
+from slipway.infra.places import LIBRARY, PACKAGE, PROJECT_FILE
 from slipway.infra.schema.names import DNS_LABEL
 from slipway.infra.schema.problems import Problem
 from slipway.infra.version import version
-from slipway.tools.new.writing import RENDERED, Draft, RefusedError, name_clashes
+from slipway.tools.new.writing import Draft, RefusedError, name_clashes
 
-TEMPLATES = Path(__file__).parent / "templates" / "project"
+TEMPLATE = Path(__file__).parent / "templates" / "project"
+"""The template as `pulumi new` takes it, but for `REQUIREMENTS`, which is made for a built package."""
+
+NAME = "${PROJECT}"
+"""What stands in the template's files for the name of the project."""
 
 REQUIREMENTS = "requirements.txt"
 
-EXTRAS = "rehearse"
+TESTED = next(path for folder in (LIBRARY / PACKAGE, LIBRARY) if (path := folder / REQUIREMENTS).is_file())
+"""The versions that this version of the package was tested with, of all that it may need."""
+
+EXTRAS = ("rehearse",)
 """The extras of the package that a new project asks for. A stack on a cloud needs that cloud's, too."""
 
 LONGEST_NAME = 20
@@ -32,12 +40,8 @@ def draft(name: str, folder: Path) -> Draft:
         problems = [Problem("NAME", name, reason, "write for example `acme`")]
     if problems:
         raise RefusedError(problems)
-    files = {
-        path.relative_to(TEMPLATES).as_posix().removesuffix(RENDERED): _text(path, name)
-        for path in sorted(TEMPLATES.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
-    }
-    lock, warning = _lock()
+    files = {path: _named(path, text, name) for path, text in template().items()}
+    requirements, warning = lock(EXTRAS)
     said = [
         f"Wrote {name}/: {len(files) + 1} files",
         *([f"Not pinned by digests: {warning}"] if warning else []),
@@ -47,21 +51,43 @@ def draft(name: str, folder: Path) -> Draft:
         f"  {PACKAGE} preview     what it creates on a cluster, and what is wrong with it",
         f"  {PACKAGE} new --pipeline churn    another pipeline",
     ]
-    return Draft(target, {**files, REQUIREMENTS: lock}, said)
+    return Draft(target, {**files, REQUIREMENTS: requirements}, said)
 
 
-def _text(template: Path, name: str) -> str:
-    text = template.read_text(encoding="utf-8")
-    if template.suffix != RENDERED:
-        return text
-    return jinja2.Template(text, undefined=jinja2.StrictUndefined, keep_trailing_newline=True).render(name=name)
+def template() -> dict[str, str]:
+    """The files of the template by their paths in a project."""
+    return {
+        path.relative_to(TEMPLATE).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(TEMPLATE.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
 
 
-def _lock() -> tuple[str, str]:
-    """The lock file of a project, and what keeps it from having digests, or nothing."""
-    pin = f"{PACKAGE}[{EXTRAS}]=={version()}"
+def _named(path: str, text: str, name: str) -> str:
+    """The file ``path`` of the template in the project ``name``, byte for byte as `pulumi new` writes it.
+
+    That puts a name into YAML as a whole document, line end included (`CopyTemplateFiles` in
+    pkg/cmd/pulumi/templates/project_templates.go of pulumi/pulumi 3.260, read 2026-11-26), and writes
+    `Pulumi.yaml` anew, without the section `template`.
+    """
+    scalar = name if yaml.safe_load(name) == name else f'"{name}"'
+    if path == PROJECT_FILE:
+        return f"{text.partition(_SECTION)[0]}\n".replace(NAME, scalar)
+    return text.replace(NAME, f"{scalar}\n" if path.endswith(".yaml") else name)
+
+
+_SECTION = "\ntemplate:\n"
+
+
+def lock(extras: Sequence[str], index: str = "") -> tuple[str, str]:
+    """The lock file of a project, and what keeps it from having digests, or nothing.
+
+    ``index`` is the address of one that has this version, beside that of all other packages.
+    """
+    pin = f"{PACKAGE}[{','.join(extras)}]=={version()}"
     words = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"]
-    words += ["--generate-hashes", "--no-annotate", "--no-header", "-"]
+    words += ["--generate-hashes", "--no-annotate", "--no-header", "--constraints", str(TESTED)]
+    words += [*(["--index", index] if index else []), "-"]
     done = subprocess.run(words, check=False, capture_output=True, text=True, input=pin)
     how = f"# `echo '{pin}' | uv pip compile --universal --generate-hashes -` pins what it needs by digests.\n"
     if done.returncode:

@@ -1,0 +1,84 @@
+"""A new project by `slipway new` and by `pulumi new`, and what a build of the package has for them."""
+
+import os
+import shutil
+import subprocess
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+import yaml
+
+from slipway.tools.new import project, publishing
+from tests.support.tree import write_tree
+
+LOCK = "slipway==1.2.3\n"
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a build, with what is published beside the package."""
+    monkeypatch.setattr(publishing, "lock", lambda *_: (LOCK, ""))
+    folder = write_tree(tmp_path / "dist", {"slipway-1.2.3.tar.gz": "sources", ".gitignore": "*"})
+    publishing.main(folder)
+    return folder
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def drafted(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """The files of a project that `slipway new` writes."""
+    monkeypatch.setattr(project, "lock", lambda *_: (LOCK, ""))
+    draft = project.draft(name, folder)
+    assert not isinstance(draft.files, str)
+    return {path: text.encode() for path, text in draft.files.items()}
+
+
+@pytest.mark.parametrize("name", ["acme", "123", "true"])
+def test_pulumi_new_and_slipway_new_write_the_same(
+    name: str, build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("pulumi") is None:
+        pytest.skip("the Pulumi CLI is not on PATH")
+    template = build / publishing.TEMPLATE
+    done = subprocess.run(
+        ["pulumi", "new", template, "--generate-only", "--yes", "--name", name, "--dir", tmp_path / "project"],
+        env={**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_HOME": str(tmp_path / "home")},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = files(tmp_path / "project")
+    # Where a project is from, which only the CLI notes.
+    tag = f"  pulumi:tags:\n    value:\n      pulumi:template: {template}\n".encode()
+    assert tag in made["Pulumi.yaml"]
+    made["Pulumi.yaml"] = made["Pulumi.yaml"].replace(tag, b"")
+    assert made == drafted(name, tmp_path, monkeypatch)
+
+
+def test_a_name_that_yaml_takes_for_a_number_stays_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = drafted("123", tmp_path, monkeypatch)
+    assert not [path for path, content in written.items() if b"${" in content.replace(b"${{", b"")]
+    content = yaml.safe_load(written["Pulumi.yaml"])
+    assert content["name"] == "123"
+    assert "template" not in content
+    assert yaml.safe_load(written["stacks/Pulumi.dev.yaml"])["config"]["slipway:namespace"] == "123"
+
+
+def test_a_build_has_an_index_and_the_template_as_a_folder_and_as_an_archive(build: Path) -> None:
+    content = files(build / publishing.TEMPLATE)
+    assert content["requirements.txt"] == LOCK.encode()
+    assert len(content) == 12
+    with zipfile.ZipFile(build / publishing.ARCHIVE) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == content
+    before = (build / publishing.ARCHIVE).read_bytes()
+    publishing.main(build)
+    assert (build / publishing.ARCHIVE).read_bytes() == before
+    page = (build / publishing.INDEX / "slipway/index.html").read_text()
+    package = build / "slipway-1.2.3.tar.gz"
+    assert f"../../{package.name}#sha256={sha256(package.read_bytes()).hexdigest()}" in page
+    assert ".gitignore" not in page

@@ -1,0 +1,54 @@
+"""``make package``: what is beside the package that was built: an index with it, and the template of a project.
+
+`pulumi new` takes the template as the folder `TEMPLATE`, or as the archive `ARCHIVE` by its address. Its lock file
+has the digests of this package, so that it cannot be a file of the repository.
+"""
+
+import hashlib
+import html
+import sys
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slipway.infra.places import PACKAGE
+from slipway.offline import files
+from slipway.tools.new.project import EXTRAS, REQUIREMENTS, lock, template
+
+INDEX, TEMPLATE, ARCHIVE = "simple", "template", "slipway-template.zip"
+
+BEGINNING = (1980, 1, 1, 0, 0, 0)
+"""The date of all files in the archive, the first that it can have: the same files give the same bytes."""
+
+
+def main(folder: Annotated[Path, typer.Argument(help="Where the built package is.")]) -> None:
+    """Write an index and the template beside the package; exits with 1 where a digest cannot be had."""
+    packages = sorted(path for path in folder.iterdir() if path.name.startswith(f"{PACKAGE}-") and path.is_file())
+    files.write(folder / INDEX / PACKAGE / "index.html", _index(packages))
+    requirements, problem = lock(EXTRAS, (folder / INDEX).resolve().as_uri())
+    if problem:
+        print(f"error: there is no template beside the package in {folder}: {problem}", file=sys.stderr)
+        raise typer.Exit(1)
+    contents = {**template(), REQUIREMENTS: requirements}
+    for name, text in contents.items():
+        files.write(folder / TEMPLATE / name, text)
+    with files.replacing(folder / ARCHIVE) as path, zipfile.ZipFile(path, "w") as archive:
+        for name, text in sorted(contents.items()):
+            archive.writestr(zipfile.ZipInfo(name, BEGINNING), text, zipfile.ZIP_DEFLATED)
+
+
+def _index(packages: Iterable[Path]) -> str:
+    """The page of the package in an index (PEP 503), two folders below its files."""
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in packages}
+    links = [
+        f'<a href="../../{html.escape(name)}#sha256={digest}">{html.escape(name)}</a><br>'
+        for name, digest in digests.items()
+    ]
+    return "\n".join(["<!DOCTYPE html>", f"<title>{PACKAGE}</title>", *links, ""])
+
+
+if __name__ == "__main__":
+    typer.run(main)
