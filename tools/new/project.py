@@ -40,7 +40,7 @@ def draft(name: str, folder: Path) -> Draft:
         problems = [Problem("NAME", name, reason, "write for example `acme`")]
     if problems:
         raise RefusedError(problems)
-    files = {path: _named(path, text, name) for path, text in template().items()}
+    files = {path: named(path, text, name) for path, text in template().items()}
     requirements, warning = lock(EXTRAS)
     said = [
         f"Wrote {name}/: {len(files) + 1} files",
@@ -63,7 +63,7 @@ def template() -> dict[str, str]:
     }
 
 
-def _named(path: str, text: str, name: str) -> str:
+def named(path: str, text: str, name: str) -> str:
     """The file ``path`` of the template in the project ``name``, byte for byte as `pulumi new` writes it.
 
     That puts a name into YAML as a whole document, line end included (`CopyTemplateFiles` in

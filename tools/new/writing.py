@@ -78,7 +78,7 @@ def carry_out(make: Callable[[], Draft], root: Path) -> None:
         draft = make()
         write(draft, root)
     except RefusedError as refused:
-        _show(refused.problems, errors)
+        refuse(refused)
         raise typer.Exit(2) from None
     except OSError as error:
         errors.print(f"[red]error:[/] it could not be written: {escape(str(error))}", soft_wrap=True)
@@ -88,8 +88,13 @@ def carry_out(make: Callable[[], Draft], root: Path) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def _show(problems: Sequence[Problem], console: Console) -> None:
-    """Prints every problem with its value, reason and fix."""
+def refuse(error: Exception) -> None:
+    """Prints why nothing was written, on stderr; of a RefusedError every problem with its reason and fix."""
+    console = Console(stderr=True, highlight=False)
+    if not isinstance(error, RefusedError):
+        console.print(f"[red]error:[/] nothing was written: {escape(str(error))}", soft_wrap=True)
+        return
+    problems = error.problems
     count = len(problems)
     console.print(f"[red]error:[/] {count} problem{'s' if count != 1 else ''}; nothing was written")
     for problem in problems:
