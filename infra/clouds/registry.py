@@ -3,7 +3,8 @@
 A cloud is a package of this room, whose ``__init__.py`` has its subclass of `slipway.infra.clouds.contract.Cloud`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
@@ -16,6 +17,7 @@ from slipway.infra.clouds.other_stack import OtherStack
 from slipway.infra.emulator import Emulator
 from slipway.infra.review.contract import Review
 from slipway.infra.schema.base import ClusterSettings, StoreSettings
+from slipway.infra.schema.problems import Problem, SettingsError, key_of
 from slipway.infra.schema.request import Request
 
 
@@ -48,7 +50,23 @@ def reviews() -> list[Review]:
     return [*(cloud.review() for cloud in CLOUDS.values()), REVIEW]
 
 
+def require_packages(names: Collection[str]) -> None:
+    """Raises SettingsError where what declares the resources of one of these clouds is not installed."""
+    missing = {
+        name: cloud.sdk
+        for name, cloud in CLOUDS.items()
+        if name in names and cloud.sdk and not find_spec(cloud.sdk.replace("-", "_"))
+    }
+    if missing:
+        extras = f"`slipway[{','.join(missing)}]`, beside the extras that stand there"
+        fix = f"write {extras}, into requirements.txt, and install that again"
+        raise SettingsError(
+            [Problem(key_of(("clusters",)), name, f"{sdk} is not installed", fix) for name, sdk in missing.items()]
+        )
+
+
 def emulators(request: Request) -> list[Emulator]:
-    """One emulator for each cloud of the stack's clusters."""
+    """One emulator for each cloud of the stack's clusters. Raises SettingsError as `require_packages` does."""
     used = {cloud for cluster in request.clusters.values() for cloud in cluster.clouds}
+    require_packages(used)
     return [cloud.emulator(request) for name, cloud in CLOUDS.items() if name in used]

@@ -10,7 +10,7 @@ from pulumi.runtime.config import CONFIG, is_config_secret
 
 from slipway.infra.clouds.contract import Cloud
 from slipway.infra.clouds.other_stack.platforms import outputs_of
-from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.clouds.registry import CLOUDS, require_packages
 from slipway.infra.pipelines.contract import PipelineSettings
 from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.placement import shipping
@@ -62,6 +62,7 @@ def _whole(digits: str) -> int | str:
 
 def checked(raw: Mapping[str, Any], root: Path) -> tuple[Settings, list[Cloud]]:
     """The settings and the clouds they use; raises SettingsError with the problems of all checks together."""
+    require_packages(clouds_of(raw))
     problems: list[Problem] = []
     settings = None
     try:

@@ -6,9 +6,11 @@ import sys
 
 import pytest
 
+from slipway.infra.clouds import registry
 from slipway.infra.clouds.contract import Cloud
 from slipway.infra.clouds.registry import CLOUDS, CLUSTERS, STORES
 from slipway.infra.platform import Resources
+from slipway.infra.schema.problems import SettingsError
 from slipway.infra.schema.request import Wish
 from tests.support.checkout import ROOT
 
@@ -33,6 +35,17 @@ def test_each_package_has_one_cloud() -> None:
     }
     assert len(set(CLUSTERS)) == len(CLOUDS)
     assert len({store.model_fields["kind"].annotation for store in STORES}) == len(STORES)
+
+
+def test_a_cloud_whose_package_is_not_installed_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.require_packages(CLOUDS)
+    monkeypatch.setattr(registry, "find_spec", lambda module: None if module == "pulumi_aws" else object())
+    registry.require_packages(["gcp", "existing"])
+    with pytest.raises(SettingsError) as raised:
+        registry.require_packages(CLOUDS)
+    [problem] = raised.value.problems
+    assert (problem.key, problem.value) == ("slipway:clusters", "aws")
+    assert "slipway[aws]" in problem.fix
 
 
 def test_the_settings_of_all_clouds_import_no_sdk_and_no_other_part() -> None:
