@@ -116,6 +116,11 @@ PROTECT = "slipway:protect"
 _PRODUCTION = re.compile(r"(?:^|(?<!non)(?<!not)(?<!pre)[^a-z])prod(?:uction)?(?:$|[^a-z])", re.IGNORECASE)
 
 
+def is_for_production(stack: str) -> bool:
+    """Whether the name of a stack says that it is for production: `prod`, `ml-prod`; not `non-prod`."""
+    return _PRODUCTION.search(stack) is not None
+
+
 @dataclass(frozen=True)
 class Stack:
     """A whole stack: what its program declared, and what the clouds say of that.
@@ -153,7 +158,7 @@ class Stack:
     @property
     def production(self) -> bool:
         """Whether its name says that it is for production: `prod`, `ml-prod`, `production-eu`; not `non-prod`."""
-        return _PRODUCTION.search(self.name) is not None
+        return is_for_production(self.name)
 
     @property
     def switched_off(self) -> bool:

@@ -69,6 +69,12 @@ def test_a_stack_with_a_gpu_has_its_steps_on_its_pools(cloud: str) -> None:
     assert places(made) == WITH_GPU
 
 
+@pytest.mark.parametrize("cloud", PLACES)
+def test_a_stack_for_production_keeps_its_data(cloud: str) -> None:
+    assert settings(drafted(cloud, "eu-prod")).protect
+    assert not settings(drafted(cloud, "non-prod")).protect
+
+
 @pytest.mark.parametrize(("cloud", "expected"), [("gcp", WITH_GPU), ("aws", WITH_GPU), ("existing", CPU_ONLY)])
 def test_without_a_wish_the_cloud_chooses(cloud: str, expected: dict[str, str]) -> None:
     assert places(drafted(cloud)) == expected

@@ -33,7 +33,7 @@ from slipway.infra.pipelines.discovery import (
 from slipway.infra.placement import shipping
 from slipway.infra.places import PROJECT
 from slipway.infra.platform import Resources
-from slipway.infra.review.stack import mapping
+from slipway.infra.review.stack import is_for_production, mapping
 from slipway.infra.schema.problems import Problem, SettingsError, did_you_mean, listed, without_prefix
 from slipway.infra.schema.request import CPU_POOL, GPU_POOL, Starter, Wish
 from slipway.infra.schema.secret_values import MASK
@@ -416,7 +416,8 @@ def _render(stack: str, section: Section, starter: Starter) -> str:
     template = environment.from_string(starter.template.read_text(encoding="utf-8"))
     nodes = {f"{pool}_nodes": most_nodes(section.settings, gpus=pool == GPU_POOL) for pool in (CPU_POOL, GPU_POOL)}
     texts = {"stack": stack, "runs": section.name, "pipelines": _registry(section, starter) + _pipelines(section)}
-    return template.render({"command": command, **starter.values, **nodes, **texts})
+    protect = is_for_production(stack)
+    return template.render({"command": command, "protect": protect, **starter.values, **nodes, **texts})
 
 
 def _registry(section: Section, starter: Starter) -> str:
