@@ -94,6 +94,11 @@ def _is_ours(project: str, content: Any) -> bool:
     return f"{project}:" == PREFIX or any(key.startswith(PREFIX) and key != f"{PREFIX}policies" for key in keys)
 
 
+def project_name(root: Path) -> str:
+    """The name of the Pulumi project at ``root``. Raises ConfigError."""
+    return str(_mapping(root / "Pulumi.yaml", read_yaml(root / "Pulumi.yaml")).get("name", ""))
+
+
 def stack_names(root: Path) -> list[str]:
     """The names of the stacks that have a file in the project at ``root``, sorted. Raises ConfigError."""
     return _names(_folder(_mapping(root / "Pulumi.yaml", read_yaml(root / "Pulumi.yaml")), root))

@@ -14,6 +14,7 @@ from slipway.infra.accelerators import accelerators
 from slipway.infra.clouds.aws.catalogue import regions as aws_regions
 from slipway.infra.clouds.gcp.catalogue import regions as gcp_regions
 from slipway.infra.pipelines.discovery import pipeline_names
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT
 from slipway.infra.schema.problems import without_prefix
 from slipway.infra.schema.secret_values import MASK
 from slipway.infra.settings.loading import load
@@ -67,6 +68,12 @@ def test_a_stack_with_a_gpu_has_its_steps_on_its_pools(cloud: str) -> None:
     made = drafted(cloud, GPU="nvidia-l4")
     assert pools(made)["gpu"].gpu_type == "nvidia-l4"
     assert places(made) == WITH_GPU
+
+
+def test_stacks_on_one_cluster_have_namespaces_of_their_own() -> None:
+    made = [settings(drafted("existing", name)).namespace for name in ("eu_1.B", "b" * 100)]
+    assert made[0] == "slipway-eu-1-b"
+    assert len(made[1]) == KUBERNETES_NAME_LIMIT
 
 
 @pytest.mark.parametrize("cloud", PLACES)

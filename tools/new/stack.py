@@ -34,6 +34,7 @@ from slipway.infra.placement import shipping
 from slipway.infra.places import PROJECT
 from slipway.infra.platform import Resources
 from slipway.infra.review.stack import is_for_production, mapping
+from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, spell
 from slipway.infra.schema.problems import Problem, SettingsError, did_you_mean, listed, without_prefix
 from slipway.infra.schema.request import CPU_POOL, GPU_POOL, Starter, Wish
 from slipway.infra.schema.secret_values import MASK
@@ -42,6 +43,7 @@ from slipway.infra.settings.checks.pipelines import section_name_findings
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import KEY as REGISTRY
 from slipway.infra.settings.model import RegistrySettings, Settings
+from slipway.offline.engine.stack_config import project_name
 from slipway.offline.rehearsal.session import variable
 from slipway.tools.new.writing import Draft, RefusedError, name_clashes
 
@@ -416,6 +418,7 @@ def _render(stack: str, section: Section, starter: Starter) -> str:
     template = environment.from_string(starter.template.read_text(encoding="utf-8"))
     nodes = {f"{pool}_nodes": most_nodes(section.settings, gpus=pool == GPU_POOL) for pool in (CPU_POOL, GPU_POOL)}
     texts = {"stack": stack, "runs": section.name, "pipelines": _registry(section, starter) + _pipelines(section)}
+    texts["namespace"] = spell(KUBERNETES_NAME_LIMIT, project_name(PROJECT), stack)
     protect = is_for_production(stack)
     return template.render({"command": command, "protect": protect, **starter.values, **nodes, **texts})
 
