@@ -246,7 +246,7 @@ ci-release-try: $(VENV)/.dev
 	@$(BIN)/python -m ci.release try
 
 ci-release-upload: $(BIN)/uv
-	@$(BIN)/uv publish --trusted-publishing always dist/*
+	@$(BIN)/uv publish --trusted-publishing always dist/*.whl dist/*.tar.gz
 
 ci-release-publish:
 	@$(ANY_PYTHON) ci.release publish

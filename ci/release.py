@@ -17,6 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = Path("dist")
+TEMPLATE = "slipway-template.zip"
+"""What `pulumi new` begins a project with: `slipway.tools.new.publishing.ARCHIVE`, which `make package` writes."""
 FOLDER = Path("build/ci/release")
 NOTES = FOLDER / "notes.md"
 CHANGELOG = "CHANGELOG.md"
@@ -170,7 +172,7 @@ def _pin(package: str) -> str:
 
 def publish(tag: str) -> None:
     """Makes the release of the tag, which has to be there, with the notes that `check` wrote."""
-    files = [*built(), *FOLDER.glob("*.cdx.json")]
+    files = [*built(), DIST / TEMPLATE, *FOLDER.glob("*.cdx.json")]
     run("gh", "release", "create", tag, "--verify-tag", "--title", tag, "--notes-file", NOTES, *files)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ci import release
+from slipway.tools.new import publishing
 from tests.support.checkout import ROOT
 from tests.support.tree import write_tree
 
@@ -44,7 +45,7 @@ def test_the_notes_are_the_section_and_the_release_has_every_file(
     monkeypatch.setenv("TAG", "v0.2.0")
     assert release.main(["check"]) == 1
     assert capsys.readouterr().err.count("\n") == 2, "every problem, a line each"
-    files = dict.fromkeys((f"dist/{name}" for name in PACKAGES), "")
+    files = dict.fromkeys((f"dist/{name}" for name in (*PACKAGES, release.TEMPLATE)), "")
     write_tree(tmp_path, {**files, "CHANGELOG.md": CHANGELOG, "build/ci/release/slipway-0.2.0.cdx.json": "{}"})
     assert release.main(["check"]) == 0
     assert (tmp_path / release.NOTES).read_text() == "New.\n"
@@ -54,10 +55,14 @@ def test_the_notes_are_the_section_and_the_release_has_every_file(
     assert release.main(["publish"]) == 0
     words = (tmp_path / "words").read_text().split()
     assert words[:4] == ["release", "create", "v0.2.0", "--verify-tag"]
-    assert [Path(word).name for word in words[-3:]] == [*PACKAGES, "slipway-0.2.0.cdx.json"]
+    assert [Path(word).name for word in words[-4:]] == [*PACKAGES, release.TEMPLATE, "slipway-0.2.0.cdx.json"]
 
 
 def test_the_changelog_can_be_released() -> None:
     sections = release.sections((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
     assert next(iter(sections)) == "Unreleased"
     assert all(release.DATE.fullmatch(date) for name, (date, _) in sections.items() if name != "Unreleased")
+
+
+def test_the_template_has_the_name_that_the_build_gives_it() -> None:
+    assert release.TEMPLATE == publishing.ARCHIVE
