@@ -98,6 +98,18 @@ class Interconnect:
 
 
 @dataclass(frozen=True)
+class Rate:
+    """What is paid for an hour, in US dollars at list prices. ``day`` is that of the oldest."""
+
+    dollars: float
+    day: str
+
+
+def _unpriced(_: Resources) -> Rate | None:
+    return None
+
+
+@dataclass(frozen=True)
 class Pool:
     """A node pool as a pod sees it.
 
@@ -110,6 +122,8 @@ class Pool:
     where the cluster has any. ``movable`` says that pods cannot ask to be left on their node. ``interconnect`` is
     what pods of one step use that run on several of its nodes, where that is known. ``provisioning`` is the
     class of `ProvisioningRequest` by which the cluster's autoscaler brings all nodes of a Job at once or none.
+    ``rate`` is the price of one node or, where pods are billed, of a pod that asks for so much; None where no
+    source says it.
     """
 
     name: str
@@ -129,6 +143,7 @@ class Pool:
     movable: bool = False
     interconnect: Interconnect | None = None
     provisioning: str = ""
+    rate: "Callable[[Resources], Rate | None]" = field(default=_unpriced, repr=False, compare=False)
 
     def admitted(self, requests: Resources) -> Resources:
         """What a pod has to ask for that needs ``requests``, so that the cluster takes it unchanged."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from slipway.infra.platform import Rate
 from slipway.infra.review.facts import NOT_RESTORED, Charge, Effect, Holding, InPlace, Price, Seconds, Source, When
 from slipway.infra.review.stack import Resource, at, is_true, unknown
 
@@ -237,6 +238,14 @@ def node_price(charges: Iterable[Charge], pool: str) -> float | None:
     if not matching or len(known) < len(matching) or None in known:
         return None
     return sum(rate * charge.quantity for rate, charge in zip(known, matching, strict=True) if rate is not None)
+
+
+def rate_of(charges: Iterable[Charge]) -> Rate | None:
+    """The price of what is billed by ``charges``, which are of no pool; None where one of them is not known."""
+    billed = [*charges]
+    dollars = node_price(billed, "")
+    days = [charge.price.source.date for charge in billed if charge.price is not None]
+    return Rate(dollars, f"{min(days)}") if dollars is not None else None
 
 
 def scaled(price: Price | None, by: float) -> Price | None:

@@ -24,6 +24,7 @@ from slipway.infra.clouds.aws.cluster import EksCluster, EksClusterArgs, profile
 from slipway.infra.clouds.aws.network import FlowLogsArgs, Network, NetworkArgs, flow_logs
 from slipway.infra.clouds.aws.nodes import POOL_LABEL
 from slipway.infra.clouds.aws.pools import fingerprint, interconnect, taints
+from slipway.infra.clouds.aws.review.charges import node_rate
 from slipway.infra.clouds.aws.roles import (
     CLUSTER_LIMIT,
     REPOSITORY_LIMIT,
@@ -35,7 +36,7 @@ from slipway.infra.clouds.aws.roles import (
     resource_name,
 )
 from slipway.infra.clouds.aws.rules.clusters import no_region, only_examples
-from slipway.infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3Store, S3Store
+from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool, EfsStore, ExistingS3Store, S3Store
 from slipway.infra.clouds.aws.store import MountArgs, efs_store, s3_store
 from slipway.infra.platform import (
     BUILDER,
@@ -310,21 +311,23 @@ def _team_apps(request: Request, team: str) -> dict[str, TeamApp]:
 
 
 def _pools(name: str, settings: AwsCluster, cluster: EksCluster) -> dict[str, Pool]:
-    return {
-        pool: Pool(
-            name=pool,
-            cluster=name,
-            selector={POOL_LABEL: node_group_name(pool)},
-            taints=taints(declared),
-            allocatable=declared.node() or Resources(cpu=0, memory=0),
-            max_nodes=declared.most_nodes,
-            accelerator=declared.gpu_type,
-            fingerprint=fingerprint(declared),
-            resources=[cluster.pools[pool]],
-            shared_gpus=declared.shares_gpus,
-            min_nodes=declared.least_nodes,
-            gpu_clients=declared.gpu_sharing.clients if declared.gpu_sharing else 1,
-            interconnect=interconnect(declared),
-        )
-        for pool, declared in settings.pools.items()
-    }
+    return {key: _pool(name, key, declared, settings, cluster) for key, declared in settings.pools.items()}
+
+
+def _pool(cluster: str, name: str, pool: AwsPool, settings: AwsCluster, eks: EksCluster) -> Pool:
+    return Pool(
+        name=name,
+        cluster=cluster,
+        selector={POOL_LABEL: node_group_name(name)},
+        taints=taints(pool),
+        allocatable=pool.node() or Resources(cpu=0, memory=0),
+        max_nodes=pool.most_nodes,
+        accelerator=pool.gpu_type,
+        fingerprint=fingerprint(pool),
+        resources=[eks.pools[name]],
+        shared_gpus=pool.shares_gpus,
+        min_nodes=pool.least_nodes,
+        gpu_clients=pool.gpu_sharing.clients if pool.gpu_sharing else 1,
+        interconnect=interconnect(pool),
+        rate=lambda _: node_rate(settings, pool),
+    )

@@ -37,6 +37,7 @@ from slipway.infra.clouds.gcp.network import (
 )
 from slipway.infra.clouds.gcp.nodes import POOL_LABEL
 from slipway.infra.clouds.gcp.pools import QUEUED_PROVISIONING, fingerprint, interconnect, tolerated
+from slipway.infra.clouds.gcp.review.charges import node_rate, pod_rate
 from slipway.infra.clouds.gcp.rules import no_project
 from slipway.infra.clouds.gcp.settings import ExistingGcsStore, FilestoreStore, GcpCluster, GcpPool, GcsStore
 from slipway.infra.clouds.gcp.store import (
@@ -468,7 +469,7 @@ def _platform(
         provider=cluster.provider,
         kubeconfig=cluster.kubeconfig,
         pools={
-            pool: _way(name, pool, declared, cluster)
+            pool: _way(name, pool, declared, settings, cluster)
             if settings.autopilot
             else _pool(name, pool, declared, settings, cluster)
             for pool, declared in settings.pools.items()
@@ -509,10 +510,11 @@ def _pool(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: Gke
         shared_gpus=bool(pool.gpu_sharing or pool.gpu_partition),
         interconnect=interconnect(pool),
         provisioning=QUEUED_PROVISIONING if pool.queued_provisioning else "",
+        rate=lambda _: node_rate(settings, pool),
     )
 
 
-def _way(cluster: str, name: str, pool: GcpPool, gke: GkeCluster) -> Pool:
+def _way(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: GkeCluster) -> Pool:
     """A way to ask Autopilot for nodes, as a pool whose nodes come with its pods."""
     largest = autopilot.most(pool.way)
     if largest is None:
@@ -531,4 +533,5 @@ def _way(cluster: str, name: str, pool: GcpPool, gke: GkeCluster) -> Pool:
         # A Spot pod cannot ask to be left alone; another one can, for up to seven days
         # (https://cloud.google.com/kubernetes-engine/docs/how-to/extended-duration-pods, read on 2026-11-22).
         movable=pool.spot,
+        rate=partial(pod_rate, settings, pool),
     )

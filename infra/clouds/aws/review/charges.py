@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -13,11 +14,74 @@ from slipway.infra.accelerators import prices_of
 from slipway.infra.clouds.aws import nodes
 from slipway.infra.clouds.aws.catalogue import CLOUD, InstanceType, instance_type
 from slipway.infra.clouds.aws.nodes import CLUSTER, template
+from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool
+from slipway.infra.platform import Rate
 from slipway.infra.review.facts import Balancer, Charge, Disk, Price, Quota
 from slipway.infra.review.stack import Properties, Resource, Stack, at, items, mappings, text, whole
-from slipway.infra.review.tables import RESERVED, price_table, priced_in, scaled
+from slipway.infra.review.tables import RESERVED, price_table, priced_in, rate_of, scaled
+
+# What a node costs, part by part, from plain values: for previews and for the program.
+
 
 TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml", prices_of(CLOUD))
+
+ON_DEMAND, SPOT = "on demand", "Spot"
+CAPACITY_BLOCK = "in a Capacity Block, which is paid for beforehand"
+
+COLUMNS: Mapping[str, str] = {ON_DEMAND: "on_demand", SPOT: "spot", RESERVED: "on_demand", CAPACITY_BLOCK: ""}
+"""The column of the table that prices nodes by how they are bought; empty for none."""
+
+
+@dataclass(frozen=True)
+class PricedNode:
+    """What decides the price of a node. ``way`` is how it is bought, a key of `COLUMNS`; ``disks`` are type and
+    GiB of each, the root disk first, 0 where the size is not known.
+    """
+
+    machine: str
+    region: str
+    way: str
+    disks: Sequence[tuple[str, int]]
+
+
+def node_charges(node: PricedNode) -> Iterator[tuple[Charge, str]]:
+    """What a node is billed for, of no resource yet, each with how it is bought: empty for what lives as long as
+    the node does, however that is bought.
+    """
+    column = COLUMNS[node.way]
+    price = _machine(node.machine, node.region, column) if column else None
+    yield Charge("", f"{node.machine or 'a machine of unknown type'}, {node.way}", price), node.way
+    for number, (kind, gib) in enumerate(node.disks):
+        what = f"{'disk' if number else 'root disk'}, {gib or 'unknown'} GiB {kind or 'of unknown type'}"
+        price = TABLE.price("disks", kind, node.region, "per_gib_month") if gib else None
+        yield Charge("", what, price, quantity=gib), ""
+
+
+def node_rate(cluster: AwsCluster, pool: AwsPool) -> Rate | None:
+    """The price of a node of ``pool``; None where a part of it is not known."""
+    disks = [(pool.disk_type, pool.disk_size_gb)]
+    node = PricedNode(pool.instance_type, cluster.region, _bought(pool), disks)
+    return rate_of(charge for charge, _ in node_charges(node))
+
+
+def _bought(pool: AwsPool) -> str:
+    if pool.capacity_block:
+        return CAPACITY_BLOCK
+    if pool.spot:
+        return SPOT
+    return RESERVED if pool.capacity_reservation else ON_DEMAND
+
+
+def _machine(name: str, region: str, column: str) -> Price | None:
+    if (price := TABLE.price("machines", name, region, column)) is not None or column != "on_demand":
+        return price
+    known = instance_type(name)
+    vcpu = TABLE.price("families", name.partition(".")[0], region, "vcpu")
+    return scaled(vcpu, known.vcpus) if known else None
+
+
+# What resources are billed for.
+
 
 FREE = (
     "aws:iam/*",
@@ -95,33 +159,23 @@ def _charges(stack: Stack, resource: Resource) -> Iterator[Charge]:
 
 def _node_group(stack: Stack, resource: Resource) -> Iterator[Charge]:
     group, machines = resource.properties, template(stack, resource)
-    region = _region(resource)
-    name = nodes.machine_of(group, machines)
-    way, column = _way(group, machines)
     least, most = nodes.fewest_nodes(group), nodes.most_nodes(group)
-    yield Charge(
-        resource.urn,
-        f"{name or 'a machine of unknown type'}, {way}",
-        _machine(name, region, column) if column else None,
-        idle=most if way == RESERVED else least,
-        most=most,
-        pool=resource.urn,
-    )
     declared = mappings(machines.get("blockDeviceMappings"))
     disks = [disk["ebs"] for disk in declared if "ebs" in disk] or [{"volumeSize": group.get("diskSize")}]
-    for number, disk in enumerate(disks):
-        kind, size = text(at(disk, "volumeType")) or "of unknown type", at(disk, "volumeSize")
+    sizes = [at(disk, "volumeSize") for disk in disks]
+    node = PricedNode(
+        machine=nodes.machine_of(group, machines),
+        region=_region(resource),
+        way=_way(group, machines),
         # A root disk without a size has that of its image.
-        gib = nodes.DEFAULT_DISK if size is None and not number else whole(size)
-        yield Charge(
-            resource.urn,
-            f"{'disk' if number else 'root disk'}, {gib or 'unknown'} GiB {kind}",
-            TABLE.price("disks", kind, region, "per_gib_month") if gib else None,
-            idle=least,
-            most=most,
-            quantity=gib,
-            pool=resource.urn,
-        )
+        disks=[
+            (text(at(disk, "volumeType")), nodes.DEFAULT_DISK if size is None and not number else whole(size))
+            for number, (disk, size) in enumerate(zip(disks, sizes, strict=True))
+        ],
+    )
+    for charge, paid in node_charges(node):
+        idle = most if paid == RESERVED else least
+        yield replace(charge, urn=resource.urn, idle=idle, most=most, pool=resource.urn)
 
 
 def _cluster(_: Stack, resource: Resource) -> Iterator[Charge]:
@@ -187,23 +241,15 @@ _BILLED: Mapping[str, Callable[[Stack, Resource], Iterator[Charge]]] = {
 }
 
 
-def _way(group: Properties, machines: Properties) -> tuple[str, str]:
-    """How its nodes are bought, and the column of the table that prices it; empty for none."""
+def _way(group: Properties, machines: Properties) -> str:
+    """How its nodes are bought."""
     if group.get("capacityType") == "CAPACITY_BLOCK":
-        return "in a Capacity Block, which is paid for beforehand", ""
+        return CAPACITY_BLOCK
     if nodes.is_spot(group):
-        return "Spot", "spot"
+        return SPOT
     if at(machines, "capacityReservationSpecification", "capacityReservationTarget") is not None:
-        return RESERVED, "on_demand"
-    return "on demand", "on_demand"
-
-
-def _machine(name: str, region: str, column: str) -> Price | None:
-    if (price := TABLE.price("machines", name, region, column)) is not None or column != "on_demand":
-        return price
-    known = instance_type(name)
-    vcpu = TABLE.price("families", name.partition(".")[0], region, "vcpu")
-    return scaled(vcpu, known.vcpus) if known else None
+        return RESERVED
+    return ON_DEMAND
 
 
 def _region(resource: Resource) -> str:

@@ -2,15 +2,25 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from slipway.infra.accelerators import prices_of
 from slipway.infra.clouds.gcp import autopilot, nodes
-from slipway.infra.clouds.gcp.catalogue import CLOUD, MachineType, is_zone, machine_type, region_of, sidecar
+from slipway.infra.clouds.gcp.autopilot import Way
+from slipway.infra.clouds.gcp.catalogue import (
+    CLOUD,
+    MachineType,
+    ephemeral_ssds,
+    is_zone,
+    machine_type,
+    region_of,
+    sidecar,
+)
 from slipway.infra.clouds.gcp.nodes import CLUSTER, DeclaredPool, DeclaredWay, declared_pools, declared_ways
-from slipway.infra.platform import ASKED_ANNOTATION, GPU_RESOURCE, Resources
+from slipway.infra.clouds.gcp.settings import GcpCluster, GcpPool
+from slipway.infra.platform import ASKED_ANNOTATION, GPU_RESOURCE, Rate, Resources
 from slipway.infra.review.facts import Balancer, Charge, Disk, Price
 from slipway.infra.review.stack import (
     JOB,
@@ -27,7 +37,7 @@ from slipway.infra.review.stack import (
     texts,
     whole,
 )
-from slipway.infra.review.tables import RESERVED, price_table, priced_in
+from slipway.infra.review.tables import RESERVED, price_table, priced_in, rate_of
 from slipway.infra.schema.quantities import cpu_millicores, mebibytes
 
 # The pods that a stack runs on GKE Autopilot, which bills them in place of nodes.
@@ -137,6 +147,9 @@ def _amounts(requests: object) -> Resources:
     )
 
 
+# What a node costs, and a pod on Autopilot, part by part, from plain values: for previews and for the program.
+
+
 TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml", prices_of(CLOUD))
 
 WITHOUT_SSDS = "machines_without_ssds"
@@ -144,6 +157,133 @@ WITHOUT_SSDS = "machines_without_ssds"
 
 LOCAL_SSD_GB = 375
 """Of one local SSD. Source: https://cloud.google.com/compute/docs/disks/local-ssd, 2026-11-20."""
+
+ON_DEMAND, SPOT, PREEMPTIBLE, FLEX_START = "on demand", "Spot", "preemptible", "flex-start"
+
+COLUMNS: Mapping[str, str] = {
+    ON_DEMAND: "on_demand",
+    SPOT: "spot",
+    PREEMPTIBLE: "spot",
+    RESERVED: "on_demand",
+    FLEX_START: "",
+}
+"""The column of the table that prices nodes by how they are bought; empty for none."""
+
+
+@dataclass(frozen=True)
+class PricedNode:
+    """What decides the price of a node. ``way`` is how it is bought, a key of `COLUMNS`; ``gpus`` are those that
+    are attached to its machine, each kind with how many; ``disk_gib`` is 0 where it is not known.
+    """
+
+    machine: str
+    region: str
+    way: str
+    gpus: Sequence[tuple[str, int]]
+    disk_type: str
+    disk_gib: int
+    local_ssds: int
+
+
+def node_charges(node: PricedNode) -> Iterator[tuple[Charge, str]]:
+    """What a node is billed for, of no resource yet, each with how it is bought: empty for what lives as long as
+    the node does, however that is bought.
+    """
+    name, region, way, column = node.machine, node.region, node.way, COLUMNS[node.way]
+    price = _machine(name, region, column) if column else None
+    yield Charge("", f"{name or 'a machine of unknown type'}, {way}", price), way
+    machine = machine_type(name)
+    for kind, count in node.gpus:
+        if machine is None or not machine.gpus:
+            price = TABLE.price("accelerators", kind, region, column) if column else None
+            yield Charge("", f"{count} {kind}, {way}", price, quantity=count), way
+    kind, gib = node.disk_type or "of unknown type", node.disk_gib
+    price = TABLE.price("disks", kind, region, "per_gib_month") if gib else None
+    yield Charge("", f"boot disk, {gib or 'unknown'} GiB {kind}", price, quantity=gib), ""
+    alone = (WITHOUT_SSDS, name) in TABLE.rows
+    if (ssds := node.local_ssds) and (alone or machine is None or not machine.bundled_local_ssds):
+        monthly = "spot_per_gib_month" if column == "spot" else "per_gib_month"
+        price = TABLE.price("disks", "local-ssd", region, monthly) if column and not alone else None
+        yield Charge("", f"{ssds} local SSDs", price, quantity=ssds * LOCAL_SSD_GB), way
+
+
+def pod_charges(way: Way, requests: Resources, region: str) -> Iterator[Charge]:
+    """What a pod on Autopilot is billed for, of no resource yet: what it asks for, or the node that it has to
+    itself.
+    """
+    bought, column = (SPOT, "spot") if way.spot else (ON_DEMAND, "on_demand")
+    if not way.has_own_node:
+        vcpus, gib, scratch = requests.cpu / 1000, requests.memory / 1024, requests.ephemeral_storage / 1024
+        size = f"{vcpus:.4g} vCPU, {gib:.4g} GiB"
+        prefix = "spot_" if way.spot else ""
+        by_vcpu, by_gib, by_scratch = (
+            TABLE.price("autopilot", way.compute_class, region, column)
+            for column in (f"{prefix}vcpu", f"{prefix}gib", "scratch_gib")
+        )
+        amount = sum(price.amount * of for price, of in ((by_vcpu, vcpus), (by_gib, gib)) if price)
+        total = Price(amount, by_vcpu.unit, by_vcpu.source) if by_vcpu and by_gib else None
+        yield Charge("", f"{way.compute_class} pod of {size}, {bought}", total)
+        yield Charge("", f"{scratch:.4g} GiB of its scratch space", by_scratch, quantity=scratch)
+        return
+    machine = autopilot.machine_for(way, requests)
+    name = machine.name if machine else "a machine that no catalogue has"
+    yield Charge("", f"{name} for one pod, {bought}", _machine(name, region, column) if machine else None)
+    if way.accelerator and machine and not machine.gpus:
+        price = TABLE.price("accelerators", way.accelerator, region, column)
+        yield Charge("", f"{requests.gpus} {way.accelerator}, {bought}", price, quantity=requests.gpus)
+    yield Charge("", f"Autopilot's premium for {name} and its boot disk", None)
+
+
+def node_rate(cluster: GcpCluster, pool: GcpPool) -> Rate | None:
+    """The price of a node of ``pool``; None where a part of it is not known."""
+    machine = machine_type(pool.machine_type)
+    gpus = pool.gpus or (machine.gpus if machine else 0)
+    ssds = ephemeral_ssds(pool.node_shape) + pool.local_ssd_block_count
+    node = PricedNode(
+        machine=pool.machine_type,
+        region=region_of(next(iter(cluster.zones_of(pool) or ()), cluster.location)),
+        way=_bought(pool),
+        gpus=[(pool.accelerator, gpus)] if pool.accelerator else [],
+        disk_type=pool.disk_type,
+        disk_gib=pool.disk_size_gb,
+        local_ssds=ssds or (machine.bundled_local_ssds if machine else 0),
+    )
+    return rate_of(charge for charge, _ in node_charges(node))
+
+
+def pod_rate(cluster: GcpCluster, pool: GcpPool, requests: Resources) -> Rate | None:
+    """The price of a pod on Autopilot that asks for ``requests`` in all; None where a part of it is not known."""
+    admitted = autopilot.rules(pool.way).admitted(requests)
+    return rate_of(pod_charges(pool.way, admitted, region_of(cluster.location)))
+
+
+def _bought(pool: GcpPool) -> str:
+    if pool.flex_start:
+        return FLEX_START
+    if pool.spot or pool.preemptible:
+        return SPOT if pool.spot else PREEMPTIBLE
+    return RESERVED if pool.reservation else ON_DEMAND
+
+
+def _machine(name: str, region: str, column: str) -> Price | None:
+    """The price of a whole machine, without GPUs that are attached to it."""
+    for kind in ("machines", WITHOUT_SSDS):
+        if (price := TABLE.price(kind, name, region, column)) is not None:
+            return price
+    machine = machine_type(name)
+    if machine is None or machine.gpus or machine.bundled_local_ssds or "custom" in name:
+        return None
+    prefix = "spot_" if column == "spot" else ""
+    vcpu = TABLE.price("families", machine.family, region, f"{prefix}vcpu")
+    gib = TABLE.price("families", machine.family, region, f"{prefix}gib")
+    if vcpu is None:
+        return None
+    amount = vcpu.amount * machine.vcpus + (gib.amount * machine.memory / 1024 if gib else 0)
+    return Price(amount, vcpu.unit, vcpu.source)
+
+
+# What resources are billed for.
+
 
 MOST_NAT_VMS = 32
 """From so many VMs on, Cloud NAT costs no more. Source: https://cloud.google.com/nat/pricing, as documented in
@@ -269,71 +409,29 @@ def _cluster(declared: Declared, resource: Resource) -> Iterator[Charge]:
 
 
 def _nodes(pool: DeclaredPool) -> Iterator[Charge]:
-    config = at(pool.inputs, "nodeConfig")
-    name, region = nodes.machine_of(pool.inputs), _region(pool.inputs)
     least, most = nodes.fewest_nodes(pool.inputs), nodes.most_nodes(pool.inputs)
-    way, column = _way(config)
-
-    def charge(what: str, price: Price | None, quantity: float = 1, *, reserved: bool = way == RESERVED) -> Charge:
-        urn, idle = pool.resource.urn, most if reserved else least
-        return Charge(urn, what, price, idle=idle, most=most, quantity=quantity, pool=urn)
-
-    yield charge(
-        f"{name or 'a machine of unknown type'}, {way}", _machine(name, region, column) if column else None
+    way = _way(at(pool.inputs, "nodeConfig"))
+    guests = mappings(at(pool.inputs, "nodeConfig", "guestAccelerators"))
+    size = at(pool.inputs, "nodeConfig", "diskSizeGb")
+    node = PricedNode(
+        machine=nodes.machine_of(pool.inputs),
+        region=_region(pool.inputs),
+        way=way,
+        gpus=[(text(guest.get("type")), whole(guest.get("count"), 1)) for guest in guests],
+        disk_type=nodes.disk_type(pool.inputs),
+        disk_gib=0 if isinstance(size, Unknown) else nodes.disk_size(pool.inputs),
+        local_ssds=nodes.local_ssds(pool.inputs),
     )
-    machine = machine_type(name)
-    for gpu in mappings(at(config, "guestAccelerators")):
-        if machine is None or not machine.gpus:
-            kind, count = text(gpu.get("type")), whole(gpu.get("count"), 1)
-            price = TABLE.price("accelerators", kind, region, column) if column else None
-            yield charge(f"{count} {kind}, {way}", price, count)
-    kind, size = nodes.disk_type(pool.inputs) or "of unknown type", at(config, "diskSizeGb")
-    gib = 0 if isinstance(size, Unknown) else nodes.disk_size(pool.inputs)
-    yield charge(
-        f"boot disk, {gib or 'unknown'} GiB {kind}",
-        TABLE.price("disks", kind, region, "per_gib_month") if gib else None,
-        gib,
-        reserved=False,
-    )
-    alone = (WITHOUT_SSDS, name) in TABLE.rows
-    if (ssds := nodes.local_ssds(pool.inputs)) and (alone or machine is None or not machine.bundled_local_ssds):
-        monthly = "spot_per_gib_month" if column == "spot" else "per_gib_month"
-        price = TABLE.price("disks", "local-ssd", region, monthly) if column and not alone else None
-        yield charge(f"{ssds} local SSDs", price, ssds * LOCAL_SSD_GB)
+    for charge, paid in node_charges(node):
+        urn, idle = pool.resource.urn, most if paid == RESERVED else least
+        yield replace(charge, urn=urn, idle=idle, most=most, pool=urn)
 
 
 def _pod(pod: DeclaredPod, region: str) -> Iterator[Charge]:
-    """What pods on Autopilot cost while they run: what they ask for, or the node that each has to itself."""
-    idle = pod.count if pod.stays else 0
-
-    def charge(what: str, price: Price | None, quantity: float = 1) -> Charge:
-        return Charge(pod.resource.urn, what, price, idle=idle, most=pod.count, quantity=quantity)
-
-    if pod.way is None:
-        yield charge("a pod on Autopilot that the stack file has no pool for", None)
-        return
-    way, requests = pod.way.way, pod.requests
-    bought, column = ("Spot", "spot") if way.spot else ("on demand", "on_demand")
-    if not way.has_own_node:
-        vcpus, gib, scratch = requests.cpu / 1000, requests.memory / 1024, requests.ephemeral_storage / 1024
-        size = f"{vcpus:.4g} vCPU, {gib:.4g} GiB"
-        prefix = "spot_" if way.spot else ""
-        by_vcpu, by_gib, by_scratch = (
-            TABLE.price("autopilot", way.compute_class, region, column)
-            for column in (f"{prefix}vcpu", f"{prefix}gib", "scratch_gib")
-        )
-        amount = sum(price.amount * of for price, of in ((by_vcpu, vcpus), (by_gib, gib)) if price)
-        total = Price(amount, by_vcpu.unit, by_vcpu.source) if by_vcpu and by_gib else None
-        yield charge(f"{way.compute_class} pod of {size}, {bought}", total)
-        yield charge(f"{scratch:.4g} GiB of its scratch space", by_scratch, scratch)
-        return
-    machine = machine_of(pod)
-    name = machine.name if machine else "a machine that no catalogue has"
-    yield charge(f"{name} for one pod, {bought}", _machine(name, region, column) if machine else None)
-    if way.accelerator and machine and not machine.gpus:
-        price = TABLE.price("accelerators", way.accelerator, region, column)
-        yield charge(f"{requests.gpus} {way.accelerator}, {bought}", price, requests.gpus)
-    yield charge(f"Autopilot's premium for {name} and its boot disk", None)
+    """What pods on Autopilot cost while they run."""
+    billed = [Charge("", "a pod on Autopilot that the stack file has no pool for", None)]
+    for charge in pod_charges(pod.way.way, pod.requests, region) if pod.way else billed:
+        yield replace(charge, urn=pod.resource.urn, idle=pod.count if pod.stays else 0, most=pod.count)
 
 
 def _nat(declared: Declared, resource: Resource) -> Iterator[Charge]:
@@ -411,32 +509,15 @@ _BILLED: Mapping[str, Callable[[Declared, Resource], Iterator[Charge]]] = {
 }
 
 
-def _way(config: object) -> tuple[str, str]:
-    """How its nodes are bought, and the column of the table that prices it; empty for none."""
+def _way(config: object) -> str:
+    """How its nodes are bought."""
     if is_true(at(config, "flexStart")):
-        return "flex-start", ""
+        return FLEX_START
     if is_true(at(config, "spot")) or is_true(at(config, "preemptible")):
-        return "Spot" if is_true(at(config, "spot")) else "preemptible", "spot"
+        return SPOT if is_true(at(config, "spot")) else PREEMPTIBLE
     if at(config, "reservationAffinity", "consumeReservationType") == "SPECIFIC_RESERVATION":
-        return RESERVED, "on_demand"
-    return "on demand", "on_demand"
-
-
-def _machine(name: str, region: str, column: str) -> Price | None:
-    """The price of a whole machine, without GPUs that are attached to it."""
-    for kind in ("machines", WITHOUT_SSDS):
-        if (price := TABLE.price(kind, name, region, column)) is not None:
-            return price
-    machine = machine_type(name)
-    if machine is None or machine.gpus or machine.bundled_local_ssds or "custom" in name:
-        return None
-    prefix = "spot_" if column == "spot" else ""
-    vcpu = TABLE.price("families", machine.family, region, f"{prefix}vcpu")
-    gib = TABLE.price("families", machine.family, region, f"{prefix}gib")
-    if vcpu is None:
-        return None
-    amount = vcpu.amount * machine.vcpus + (gib.amount * machine.memory / 1024 if gib else 0)
-    return Price(amount, vcpu.unit, vcpu.source)
+        return RESERVED
+    return ON_DEMAND
 
 
 def _region(inputs: Properties) -> str:
