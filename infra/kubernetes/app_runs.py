@@ -1,4 +1,4 @@
-"""What an app is told of the runs of its pipeline: by which commit a stack declares them, and on which pools.
+"""What an app is told of the runs of its pipeline: by which commit, on which pools and at what price.
 
 A pod of a step cannot be told the commit: each commit would run its Job again. So the app has it, in a ConfigMap
 that its pod reads anew while it runs. Its commit is the last one that changed something from which the runs are
@@ -17,13 +17,15 @@ import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes.run import Run
 from slipway.infra.pipelines.apps import RUNS
+from slipway.infra.pipelines.contract import total
 from slipway.infra.pipelines.file.shape import NAMES
 from slipway.infra.placed import CODE, Step
 from slipway.infra.places import LIBRARY, PACKAGE, PROJECT
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 FILE = "runs.json"
-"""`{"stack": …, "commit": …, "changed": …, "runs": {<path of the result>: {"pool": …}}}`."""
+"""`{"stack": …, "commit": …, "changed": …, "runs": {<path of the result>: {"pool": …, "rate": …, "prices": …}}}`,
+the last two (`slipway.workloads.runtime.history.FACTS`) where the price is known."""
 
 DECLARING = (Path("infra"),) if LIBRARY == PROJECT else (Path("requirements.txt"),)
 """The code that makes Jobs of steps; a project has its version in the lock file."""
@@ -31,21 +33,24 @@ DECLARING = (Path("infra"),) if LIBRARY == PROJECT else (Path("requirements.txt"
 
 @dataclass(frozen=True)
 class DeclaredRuns:
-    """The pools of a pipeline's runs, by the directories of their results below the store's root.
+    """The pools and prices of a pipeline's runs, by the directories of their results below the store's root.
 
     ``sources`` are the files and folders that the pipeline and its programs are in, relative ones below the
     repository.
     """
 
-    pools: Mapping[str, str]
+    runs: Mapping[str, Mapping[str, Any]]
     sources: frozenset[Path]
 
     @classmethod
     def of(cls, pipeline: str, runs: Iterable[Run]) -> "DeclaredRuns":
         """Those of ``runs`` that are steps of ``pipeline`` itself."""
         steps = [run for run in runs if run.step.pipeline == pipeline and run.step.is_own]
-        pools = {run.path: run.step.pool.name for run in sorted(steps, key=lambda run: run.path)}
-        return cls(pools, frozenset(source for run in steps for source in _sources(run)))
+        declared = {
+            run.path: {"pool": run.step.pool.name, **_price(run.step)}
+            for run in sorted(steps, key=lambda run: run.path)
+        }
+        return cls(declared, frozenset(source for run in steps for source in _sources(run)))
 
     def declare(
         self, name: str, root: Path, namespace: str, labels: Mapping[str, str], opts: pulumi.ResourceOptions
@@ -58,8 +63,7 @@ class DeclaredRuns:
         """
         stack = pulumi.get_stack()
         sources = sorted({*self.sources, *DECLARING, Path("stacks", f"Pulumi.{stack}.yaml")})
-        runs = {path: {"pool": pool} for path, pool in self.pools.items()}
-        content = {"stack": stack, **revision(root, sources), "runs": runs}
+        content = {"stack": stack, **revision(root, sources), "runs": self.runs}
         return k8s.core.v1.ConfigMap(
             map_name(name),
             metadata=k8s.meta.v1.ObjectMetaArgs(name=map_name(name), namespace=namespace, labels=dict(labels)),
@@ -85,6 +89,13 @@ def runs_volume(name: str) -> k8s.core.v1.VolumeArgs:
             name=map_name(name), default_mode=0o444, items=[k8s.core.v1.KeyToPathArgs(key=FILE, path=FILE)]
         ),
     )
+
+
+def _price(step: Step) -> dict[str, Any]:
+    """What an hour of one of its pods costs: of the node that it holds or, where pods are billed, of the pod."""
+    requests = total([step.requests, *([step.store.sidecar] if step.uses_store else [])])
+    rate = step.pool.rate(requests)
+    return {} if rate is None else {"rate": rate.dollars, "prices": rate.day}
 
 
 def _sources(run: Run) -> Iterator[Path]:

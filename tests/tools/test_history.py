@@ -227,7 +227,8 @@ def test_pool_and_price_are_those_of_the_step_as_it_is_declared(up: Path, monkey
     monkeypatch.setattr(live, "plan_of", planned)
     with live.history_of("local", up) as history:
         facts = {result.path: result.facts for result in history.results}
-    assert facts["shop/train/bbbbbbbbbb-20261122-0300"]["rate"] == 6.0
+        night = next(result for result in history.results if result.path.endswith("bbbbbbbbbb-20261122-0300"))
+    assert (facts[night.path]["rate"], night.dollars) == (3.0, 1.0), "two pods for ten minutes"
     assert "rate" not in facts["shop/train/aaaaaaaaaa"], "an older one may have run elsewhere"
     refused = run("retention")
     assert refused.exit_code == 1

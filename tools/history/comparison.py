@@ -204,9 +204,8 @@ def commit(result: Result) -> str:
 
 
 def price(result: Result) -> str:
-    """What the nodes cost for as long as the step ran, at list prices; empty where nobody knows it."""
-    rate, seconds = result.facts.get("rate"), result.seconds
-    return f"${rate * seconds / 3600:.2f}" if isinstance(rate, int | float) and seconds is not None else ""
+    """What the nodes cost for as long as its pods ran, at list prices; empty where nobody knows it."""
+    return "" if result.dollars is None else f"${result.dollars:.2f}"
 
 
 def when(made: float) -> str:

@@ -148,7 +148,8 @@ def _known(
             break
     for step in expected:
         if (step.pipeline, step.step) == (result.pipeline, result.step) and step.job.endswith(result.digest):
-            facts |= {"pool": step.pool} | ({"rate": step.rate * step.pods} if step.rate is not None else {})
+            facts |= {"pool": step.pool, "pods": step.pods}
+            facts |= {"rate": step.rate} if step.rate is not None else {}
     return facts
 
 

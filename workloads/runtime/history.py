@@ -28,8 +28,9 @@ from slipway.workloads.runtime.store import (
 FACTS = ".history"
 """The store's folder of facts: `.history/<path of the result>.json`, an object with some of `commit`, `changed`
 (whether files differed from the commit), `stack`, `pool`, `image`, `began` and `ended` (seconds since the epoch),
-`rate` (USD an hour, of all its pods), `code` (SHA-256 by file) and `results` (what its pipeline declares of it,
-`infra/pipelines/results.py`)."""
+`rate` (USD an hour of one of its pods, at list prices: of the node that it holds, or of the pod where pods are
+billed), `prices` (the date of that price list), `pods` (how many it has), `code` (SHA-256 by file, of
+rehearsals alone) and `results` (what its pipeline declares of it, `infra/pipelines/results.py`)."""
 
 USAGE = ".usage"
 """The store's folder of what pods used: `.usage/<path of the result>/<index>.json`
@@ -78,6 +79,35 @@ class Result:
             return float(self.facts["ended"]) - float(self.facts["began"])
         measured = [pod["seconds"] for pod in self.usage if isinstance(pod.get("seconds"), (int, float))]
         return max(measured, default=None)
+
+    @property
+    def all_usage(self) -> list[Mapping[str, Any]]:
+        """What each of its pods used, those before them included that were taken away."""
+        before = [cast("list[Mapping[str, Any]]", pod.get("before") or []) for pod in self.usage]
+        return [pod for pods in (self.usage, *before) for pod in pods if isinstance(pod, dict)]
+
+    @property
+    def node_seconds(self) -> float | None:
+        """For how long its pods ran on a node, in all; None where nobody noted it, and of a rehearsal.
+
+        A node that several pods share counts for each of them.
+        """
+        if "code" in self.facts:
+            return None
+        measured = [pod["seconds"] for pod in self.all_usage if isinstance(pod.get("seconds"), (int, float))]
+        if measured:
+            return float(sum(measured))
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            return (float(self.facts["ended"]) - float(self.facts["began"])) * int(self.facts["pods"])
+        return None
+
+    @property
+    def dollars(self) -> float | None:
+        """What its pods cost for as long as they ran, in USD at list prices; None where that is not known."""
+        seconds = self.node_seconds
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            return None if seconds is None else round(float(self.facts["rate"]) * seconds / 3600, 4)
+        return None
 
 
 def mark_of(path: str) -> str:

@@ -16,14 +16,14 @@ from typing import Any
 from slipway.workloads.apps.mlflow.api import Mlflow
 from slipway.workloads.apps.mlflow.database import Database
 from slipway.workloads.apps.mlflow.logged import PARENT, LoggedRun, logged
-from slipway.workloads.apps.mlflow.records import Record, made_from, nested_record, record
+from slipway.workloads.apps.mlflow.records import PRICED, Record, made_from, nested_record, record
 from slipway.workloads.runtime import history
 from slipway.workloads.runtime.store import store_errors
 
 RESULT, RECORDED = "slipway.result", "slipway.recorded"
 """Tags of a run: the result that it stands for, and, written last, the fingerprint of what was recorded of it."""
 
-NOTED = ("commit", "changed", "stack", "pool")
+NOTED = ("commit", "changed", "stack", "pool", *PRICED)
 """Tags with what is not in a result itself."""
 
 SETTLED = 3600.0
@@ -118,7 +118,11 @@ class Importer:
         assert self._runs is not None
         key = _key(result)
         known = self._runs.get(key)
-        noted = known.noted if known and known.noted else self._declared.get(without_mark(result), {})
+        declared_of_run = self._declared.get(without_mark(result), {})
+        noted = known.noted if known and known.noted else declared_of_run
+        if all(noted.get(name) == declared_of_run.get(name) for name in ("stack", "pool")):
+            # Recorded while the price was not known.
+            noted = {**{name: declared_of_run[name] for name in PRICED if name in declared_of_run}, **noted}
         result = replace(result, facts={**noted, **result.facts})
         if key not in self._logged:
             self._logged[key] = logged(self.store / result.path, result.manifest)

@@ -29,6 +29,9 @@ LONGEST_PARAMETER, LONGEST_TAG, LONGEST_NAME = 6000, 5000, 250
 PROGRAM = "mlflow"
 """What stands before a metric of a program that has the name of a declared one."""
 
+PRICED = ("rate", "prices")
+"""Facts of a result that say what it cost; tags, too."""
+
 _NO_NAME = re.compile(r"[^\w./ -]")
 _OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)(?:=(?P<value>.*))?", re.DOTALL)
 _OVERRIDE = re.compile(r"\+{0,2}(?P<name>[A-Za-z][\w./-]*)=(?P<value>.*)", re.DOTALL)
@@ -207,6 +210,7 @@ def _tags(result: Result) -> dict[str, str]:
         "changed": "uncommitted changes" if facts.get("changed") else "",
         "stack": str(facts.get("stack") or ""),
         "pool": str(facts.get("pool") or ""),
+        **({name: str(facts.get(name) or "") for name in PRICED} if result.dollars is not None else {}),
         "image": str(facts.get("image") or ""),
         "step": result.step,
         "digest": result.digest,
@@ -218,14 +222,16 @@ def _tags(result: Result) -> dict[str, str]:
 
 def _costs(result: Result) -> Iterator[tuple[str, float]]:
     """What it took. Numbers, and no tags: MLflow sorts and draws metrics alone."""
-    seconds = result.seconds
-    if seconds is None:
+    if result.seconds is None:
         return
-    yield "cost/seconds", round(seconds, 1)
-    before = [cast("list[dict[str, Any]]", pod.get("before") or []) for pod in result.usage]
-    used = [_gpu_seconds(pod) for pods in (result.usage, *before) for pod in pods]
+    yield "cost/seconds", round(result.seconds, 1)
+    used = [_gpu_seconds(pod) for pod in result.all_usage]
     if any(used):
         yield "cost/gpu_seconds", round(sum(used), 1)
+    if result.node_seconds is not None:
+        yield "cost/node_seconds", round(result.node_seconds, 1)
+    if result.dollars is not None:
+        yield "cost/usd", result.dollars
 
 
 def _gpu_seconds(pod: Mapping[str, Any]) -> float:

@@ -202,7 +202,7 @@ def test_gpus_count_by_their_seconds_and_emulated_ones_do_not(store: Path) -> No
     result = history.result(store, SECOND)
     assert result is not None
     metrics = {metric["key"]: metric["value"] for metric in record(store, result, []).metrics}
-    assert metrics == {"cost/seconds": 10, "cost/gpu_seconds": 30}
+    assert metrics == {"cost/seconds": 10, "cost/gpu_seconds": 30, "cost/node_seconds": 25}
 
 
 def test_arguments_of_a_module_are_parameters_and_odd_numbers_are_written_as_mlflow_reads_them(
@@ -255,3 +255,25 @@ def test_a_run_has_the_commit_that_declared_it_first(mlflow: Kept, store: Path) 
         add_result(store, path, FILES, made=70, settings={"command": COMMAND})
     running.look()
     assert [tags()[path]["commit"] for path in (later, other)] == ["one", "three"]
+
+
+def test_a_run_keeps_its_price_and_gets_one_that_was_not_known(mlflow: Kept, store: Path) -> None:
+    usage = store / ".usage" / SECOND
+    usage.mkdir(parents=True)
+    (usage / "0.json").write_text('{"seconds": 1800, "gpus_asked": 1}')
+    path = SECOND.rpartition("-2026")[0]
+
+    def dollars(**facts: object) -> list[float]:
+        declared = {path: {"stack": "dev", "pool": "t4", **facts}}
+        of_stack = importer(mlflow, store)
+        of_stack.read_declared = lambda: declared
+        of_stack.look()
+        (run,) = (run for run in mlflow.kept.values() if run["tags"]["directory"] == SECOND)
+        return [metric["value"] for metric in run["metrics"] if metric["key"] == "cost/usd"]
+
+    assert dollars() == []
+    assert dollars(pool="h100", rate=9.0, prices="2026-11-01") == [], "it ran on another pool"
+    assert dollars(rate=2.0, prices="2026-11-01") == [1.0]
+    assert dollars(rate=3.0, prices="2026-12-01") == [1.0], "a later price list changes nothing"
+    (run,) = (run for run in mlflow.kept.values() if run["tags"]["directory"] == SECOND)
+    assert (run["tags"]["rate"], run["tags"]["prices"]) == ("2.0", "2026-11-01")
