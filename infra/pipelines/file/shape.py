@@ -37,7 +37,7 @@ from slipway.infra.pipelines.pods import Built, PodSettings, RehearsalCommand, W
 from slipway.infra.pipelines.program import ProgramApp
 from slipway.infra.pipelines.results import DeclaredColumn, DeclaredResult, StepResult, TableColumn
 from slipway.infra.pipelines.scripts import Run, is_script
-from slipway.infra.pipelines.search import AT_ONCE, TRIALS, StepSearch
+from slipway.infra.pipelines.search import AT_ONCE, SEARCH, TRIALS, StepSearch
 from slipway.infra.pipelines.tensorboard import TensorBoardApp
 from slipway.infra.pipelines.tensorflow_serving import ServingApp
 from slipway.infra.schema.base import Cpu, Duration, Float, Int, Memory, Model, Size, no_truth, refuse
@@ -524,17 +524,19 @@ def _step_settings(
     if axes or unsure:
         matrix = _model(f"{name}Axes", _PartialAxes if unsure else Axes, Axes.__doc__, axes)
         fields[MATRIX] = (matrix, Field(default_factory=matrix, description=known[MATRIX].description))
-    if step.search:
+    if step.search or unsure or any(place[:3] == ("steps", name, SEARCH) for place in lost):
         fields |= _of_search(step.search)
     if step.items or unsure:
         fields |= _of_items(step)
     return _model(name, base, base.__doc__, fields)
 
 
-def _of_search(search: StepSearch) -> dict[str, Any]:
-    """The keys that a step with a search has beside those of any step."""
+def _of_search(search: StepSearch | None) -> dict[str, Any]:
+    """The keys that a step with a search has beside those of any step; None: one that cannot be read."""
     known = StepSearch.model_fields
-    defaults = {TRIALS: search.trials or search.combinations or None, AT_ONCE: search.at_once}
+    defaults = {key: known[key].default for key in (TRIALS, AT_ONCE)}
+    if search:
+        defaults = {TRIALS: search.trials or search.combinations or None, AT_ONCE: search.at_once}
     return {
         key: (_annotation(known[key]), Field(default=default, description=known[key].description))
         for key, default in defaults.items()

@@ -184,3 +184,13 @@ def test_the_job_gets_the_plan_and_what_chooses_the_parameters(tmp_path: Path) -
     assert json.loads(words[words.index("--search") + 1])["trials"] == 40
     assert words[words.index("--sampler") + 1].startswith("/store/packages/search")
     assert words[words.index("--") + 1 :][3] == "{rate}"
+
+
+@pytest.mark.parametrize("change", [{"search": 3}, {"search.parameters.rate.low": "a"}, {"search.trials": "many"}])
+def test_a_wrong_search_makes_no_problem_of_the_stack_file(change: dict[str, Any], tmp_path: Path) -> None:
+    content = changed(CHURN, {f"steps.tune.{name}": value for name, value in change.items()})
+    folder = tmp_path / "churn"
+    section = {"steps.tune.trials": 60, "steps.tune.at_once": 2}
+    texts = file_problems.problems(folder, stack(folder, content, section))
+    assert texts
+    assert not [key for key in texts if key.startswith("stack")], texts
