@@ -5,6 +5,7 @@ package. The standard library is enough here, so that commands can name places b
 """
 
 import os
+from functools import cache
 from pathlib import Path
 
 import slipway
@@ -36,6 +37,19 @@ def base_of(path: str, root: Path) -> Path:
 def located(path: str, root: Path) -> Path:
     """The file at ``path``, of the package or of the project at ``root``."""
     return base_of(path, root) / path
+
+
+@cache
+def _folders() -> tuple[str, ...]:
+    """Those of the package, by all their paths: a repository that has it has links to its rooms."""
+    folder = LIBRARY / PACKAGE
+    rooms = [path.resolve() for path in folder.iterdir() if path.is_dir()]
+    return tuple(f"{path}{os.sep}" for path in (folder, *rooms))
+
+
+def in_package(file: str) -> bool:
+    """Whether the absolute path ``file`` is one of the package's."""
+    return file.startswith(_folders())
 
 
 VARIABLE = "SLIPWAY_CHECKOUT"

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import threading
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -49,11 +51,25 @@ class Declared:
     jobs: Mapping[str, StepJob]
 
 
+_ran: ContextVar[bool] = ContextVar("ran", default=False)
+
+
+def was_run() -> bool:
+    """Whether the program that is being evaluated has called `run`."""
+    return _ran.get()
+
+
 def run() -> None:
     """Declares the stack for the Pulumi CLI, which prints a `pulumi.RunError` as it is, without a traceback."""
-    signal.signal(signal.SIGINT, _leave)
+    if _ran.get():
+        raise pulumi.RunError("slipway.run() is called a second time: one call declares the whole stack")
+    _ran.set(True)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    # Nobody handles it yet in a program that the CLI starts.
+    if in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
     try:
-        declare()
+        declare(PROJECT)
     except SettingsError as error:
         raise pulumi.RunError(str(error)) from error
 

@@ -9,14 +9,17 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import pulumi
 
+from slipway.infra.places import PACKAGE
 from slipway.infra.review.stack import mapping
-from slipway.infra.schema.problems import Problem
+from slipway.infra.schema.problems import Problem, SettingsError
 from slipway.infra.schema.yaml_files import ConfigError, read_yaml
 from slipway.offline.engine.unknown_results import unknown_result
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class PulumiProject:
     main: str = "."
 
     @classmethod
-    def read(cls, root: Path) -> "PulumiProject":
+    def read(cls, root: Path) -> Self:
         """From its ``Pulumi.yaml``. Raises ConfigError, also where the program is in another language."""
         content = mapping(read_yaml(root / "Pulumi.yaml"))
         runtime = content.get("runtime")
@@ -41,18 +44,25 @@ class PulumiProject:
 
     def run(self) -> None:
         """Runs the program as the CLI's language host does, in the folder of its ``main`` (see `in_folder`)."""
-        main = self.root / self.main
+        main, arguments = self.root / self.main, sys.argv
         sys.path.insert(0, str(self._folder))
         sys.argv = [str(main)]
-        # Modules of the project that an earlier run has imported declare nothing a second time.
-        for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None)
-            if file and Path(file).is_relative_to(self.root) and "site-packages" not in Path(file).parts:
-                del sys.modules[name]
+        self._forget_modules()
         try:
             runpy.run_path(str(main), run_name="__main__")
         finally:
             sys.path.remove(str(self._folder))
+            sys.argv = arguments
+
+    def _forget_modules(self) -> None:
+        """Modules of the project that an earlier run has imported declare nothing a second time."""
+        folder = f"{self.root}{os.sep}"
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            # A repository may have the package. It, pipelines and the command declare nothing by themselves.
+            ours = name.partition(".")[0] in {PACKAGE, "workloads", "__main__"}
+            if file and file.startswith(folder) and not ours and "site-packages" not in Path(file).parts:
+                del sys.modules[name]
 
     @contextmanager
     def in_folder(self) -> Generator[None]:
@@ -85,6 +95,19 @@ KINDS: Mapping[str, type | None] = {
 """The methods of `pulumi.Config` behind ``require…``, with the types of what they return."""
 
 
+def naming_all_missing(evaluate: Callable[[], _T]) -> _T:
+    """What ``evaluate`` returns.
+
+    Raises SettingsError with everything that the program requires of its configuration and that is missing.
+    """
+    try:
+        return evaluate()
+    except pulumi.ConfigMissingError:
+        if problems := find_missing(evaluate):
+            raise SettingsError(problems) from None
+        raise
+
+
 def find_missing(evaluate: Callable[[], object]) -> list[Problem]:
     """Everything that a program requires of its configuration and that is missing, not only the first.
 
@@ -100,15 +123,17 @@ def find_missing(evaluate: Callable[[], object]) -> list[Problem]:
         pulumi.log.debug(f"with stand-ins: {error}")
     finally:
         _missing.reset(token)
-    return [
-        Problem(
-            key,
-            None,
-            "the program requires a value, and neither the stack file nor Pulumi.yaml has one",
-            f"pulumi config set {'--secret ' if secret else ''}{key} <value>",
-        )
-        for key, secret in missing.items()
-    ]
+    return [missing_value(key, secret=secret) for key, secret in missing.items()]
+
+
+def missing_value(key: str, *, secret: bool) -> Problem:
+    """The problem that a program requires the configuration value ``key``."""
+    return Problem(
+        key,
+        None,
+        "the program requires a value, and neither the stack file nor Pulumi.yaml has one",
+        f"pulumi config set {'--secret ' if secret else ''}{key} <value>",
+    )
 
 
 @cache

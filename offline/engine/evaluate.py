@@ -67,7 +67,7 @@ def evaluate(
     knows come from ``emulators``. With ``preview`` they are unknown, as before the first update, and so are files
     that are not in ``store``; only what a provider's function returns still comes from ``emulators``. ``stacks``
     are the outputs of other stacks, as `Evaluation.exported` has them, by the name that a reference to one has;
-    where it is None, all outputs of other stacks are unknown.
+    those of all others are unknown.
     Raises what the program raises, and EvaluationError for what goes wrong after it has returned.
     """
     evaluation = Evaluation()

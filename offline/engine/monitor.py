@@ -288,7 +288,7 @@ class Monitor(mocks.MockMonitor):
         stacks: Mapping[str, struct_pb2.Struct] | None = None,
     ) -> None:
         """``disabled`` are the packages whose default provider may not be used, ``stacks`` the outputs of other
-        stacks, by the name that a reference to one has. Where it is None, nothing is known of any.
+        stacks, by the name that a reference to one has. Nothing is known of any other.
         """
         super().__init__(cloud)
         self._hooks = hooks
@@ -298,7 +298,7 @@ class Monitor(mocks.MockMonitor):
         self._observer = observer
         self._preview = preview
         self._disabled = frozenset(texts(disabled))
-        self._stacks = stacks
+        self._stacks = stacks or {}
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
         qualified = parent.split("::")[2] if parent else ""
@@ -354,7 +354,7 @@ class Monitor(mocks.MockMonitor):
     def Invoke(self, request: Any) -> Any:  # noqa: N802
         if request.tok == READ_STACK_OUTPUTS:
             read: dict[str, Any] = {"return": self._reference_properties(request.args["name"])}
-            if self._stacks is None:
+            if request.args["name"] not in self._stacks:
                 read = {"unknown": True}
             return resource_pb2.ResourceInvokeResponse(**read)
         try:
@@ -374,13 +374,11 @@ class Monitor(mocks.MockMonitor):
 
     def _reference_properties(self, stack: str) -> struct_pb2.Struct:
         """The properties of a reference to ``stack``."""
-        if self._stacks is None:
+        if stack not in self._stacks:
             self._evaluation.unanswered.setdefault(f"the outputs of the stack {stack}", False)
             known = struct_pb2.Struct()
             known.update({"name": stack})
             return known
-        if stack not in self._stacks:
-            raise EvaluationError(f"unknown stack {stack!r}")
         outputs = self._stacks[stack]
         outputs_of_stack = struct_pb2.Struct()
         outputs_of_stack.update({"name": stack, "outputs": outputs, "secretOutputNames": secret_names(outputs)})

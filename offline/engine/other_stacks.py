@@ -21,9 +21,7 @@ from slipway.infra.schema.yaml_files import ConfigError
 from slipway.infra.settings.loading import lay_over, overlay_settings
 from slipway.offline.engine.evaluate import ORGANIZATION, SECTION, evaluate, load_with_placeholders
 from slipway.offline.engine.monitor import Evaluation, EvaluationError, Observer, secret_names
-from slipway.offline.engine.stack_config import load_stack, stack_names
-
-PROJECT = "slipway"
+from slipway.offline.engine.stack_config import load_stack, project_name, stack_names
 
 SHOWN = 3
 """How many problems of another stack's file are told. Its own preview tells all."""
@@ -99,17 +97,20 @@ class OtherStacks:
         other = self._known[name]
         if isinstance(other, UnreadableStackError):
             raise other
-        self._asked[reference if "/" in reference else f"{ORGANIZATION}/{PROJECT}/{reference}"] = other
+        self._asked[reference if "/" in reference else f"{ORGANIZATION}/{self._project}/{reference}"] = other
         return other
+
+    @property
+    def _project(self) -> str:
+        return project_name(self.root)
 
     def _name(self, reference: str) -> str:
         *before, name = reference.split("/")
-        project = before[-1] if before else PROJECT
-        if project != PROJECT:
+        if before and before[-1] != self._project:
             raise UnreadableStackError(
                 "it is a stack of another project; without the Pulumi CLI only stacks of this project, "
-                f"`{PROJECT}`, can be read: from their files in this checkout",
-                f"name a stack of `{PROJECT}` that has a file in this checkout",
+                f"`{self._project}`, can be read: from their files in this checkout",
+                f"name a stack of `{self._project}` that has a file in this checkout",
             )
         return name
 
@@ -150,7 +151,7 @@ class OtherStacks:
             values = {**emulator.configuration, **values}
         evaluation = evaluate(
             self.program,
-            project=PROJECT,
+            project=self._project,
             stack=name,
             config=values,
             emulators=emulated,

@@ -20,17 +20,18 @@ SECRETS = "slipway:secrets"
 if TYPE_CHECKING:
     from slipway.infra.review.stack import Resource
     from slipway.infra.schema.problems import Problem
-    from slipway.offline.engine.monitor import Observer
+    from slipway.offline.engine.monitor import Evaluation, Observer
     from slipway.offline.engine.other_stacks import OtherStacks
 
 
 def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> dict[str, Any]:
     """What the stack ``name`` of ``tree`` declares; raises what the program raises."""
     from slipway.infra.clouds.registry import emulators
-    from slipway.infra.program import declare
     from slipway.infra.schema.problems import SettingsError, without_prefix
     from slipway.infra.stack.configuration import shipping_problems
+    from slipway.offline.engine.any_program import naming_all_missing
     from slipway.offline.engine.evaluate import evaluate, load_with_placeholders
+    from slipway.offline.engine.project import SlipwayProject
     from slipway.offline.engine.stack_config import load_stack, read_yaml
     from slipway.offline.evaluation.any_program import evaluate_any, remarks_on_unknown
 
@@ -50,22 +51,28 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
     if config.secrets:
         remark(f"secrets that only their passphrase opens have a placeholder: {', '.join(config.secrets)}")
     file: Mapping[str, Any] = read_yaml(config.file).get("config") or {}
-    program = Program(declare)
-    evaluation = evaluate(
-        program,
-        project="slipway",
-        stack=name,
-        config={**values, **_secret_digests(file, secrets, placeholders)},
-        secrets=[SECRETS] if config.secrets or placeholders else [],
-        emulators=emulated,
-        observer=_listener(secrets),
-        preview=True,
-        stacks=others.exported,
-    )
-    for text in remarks_on_unknown(evaluation, tree):
-        remark(text)
-    written = configuration(config.values, file, secrets)
-    whole = document(evaluation, program, emulated, written, Encoder(secrets, tree))
+    project = SlipwayProject.read(tree)
+    program = Program(project.run)
+
+    def run_program() -> "Evaluation":
+        return evaluate(
+            program,
+            project=project.name,
+            stack=name,
+            config={**values, **_secret_digests(file, secrets, placeholders)},
+            secrets=[SECRETS] if config.secrets or placeholders else [],
+            emulators=emulated,
+            observer=_listener(secrets),
+            preview=True,
+            stacks=others.exported,
+        )
+
+    with project.in_folder():
+        evaluation = naming_all_missing(run_program)
+        for text in remarks_on_unknown(evaluation, tree):
+            remark(text)
+        written = configuration(config.values, file, secrets)
+        whole = document(evaluation, program, emulated, written, Encoder(secrets, tree))
     return {**whole, "unset": [*map(_described, unset)], "renamed": [*map(_described, renamed)]}
 
 

@@ -5,10 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pulumi import ConfigMissingError
-
-from slipway.infra.schema.problems import SettingsError
-from slipway.offline.engine.any_program import PulumiProject, find_missing
+from slipway.offline.engine.any_program import PulumiProject, naming_all_missing
 from slipway.offline.engine.evaluate import evaluate
 from slipway.offline.engine.leaving_unknown import OtherTypeError
 from slipway.offline.engine.monitor import Evaluation
@@ -44,12 +41,7 @@ def evaluate_any(  # noqa: PLR0917  # As evaluate_stack, with the configuration 
         remark(f"secrets that only their passphrase opens are unknown: {', '.join(config.secrets)}")
     # The paths of files that resources upload are relative to the program's folder.
     with project.in_folder():
-        try:
-            evaluation = run()
-        except ConfigMissingError:
-            if problems := find_missing(run):
-                raise SettingsError(problems) from None
-            raise
+        evaluation = naming_all_missing(run)
         for text in remarks_on_unknown(evaluation, tree):
             remark(text)
         written = configuration(config.values, config.written, secrets)

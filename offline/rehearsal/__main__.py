@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from slipway.infra.places import PROJECT
-from slipway.infra.program import declare
+from slipway.offline.engine.project import SlipwayProject
 from slipway.offline.rehearsal import session
 from slipway.offline.rehearsal.output import outcome
 from slipway.offline.rehearsal.output.outcome import Options, console_for
@@ -46,7 +46,9 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
 
     def run() -> int:
         configuration = session.configure(stack, PROJECT, config_file, all_pipelines=all_pipelines)
-        return Session(declare, configuration, options, console_for()).run().exit_code
+        project = SlipwayProject.read(PROJECT)
+        with project.in_folder():
+            return Session(project.run, configuration, options, console_for()).run().exit_code
 
     raise typer.Exit(outcome.exit_code(run))
 

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from slipway.infra.places import PROJECT
-from slipway.infra.program import declare
 from slipway.infra.review.stack import mapping
 from slipway.infra.schema.problems import Problem, SettingsError, printable
 from slipway.infra.stack.configuration import pipelines_of
+from slipway.offline.engine.project import SlipwayProject
 from slipway.offline.rehearsal import session
 from slipway.offline.rehearsal.cluster.cluster_objects import contents
 from slipway.offline.rehearsal.cluster.server_specs import first_page
@@ -181,8 +181,10 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
         configuration = session.configure(stack, PROJECT, config_file, all_pipelines=all_pipelines)
         require_apps(stack, configuration)
         options = Options(stack, PROJECT, outcome.folder_for(stack, output), config_file, fresh)
-        kept = Session(declare, configuration, options, console, Demo(console, seconds).keep)
-        return kept.run().exit_code
+        project = SlipwayProject.read(PROJECT)
+        with project.in_folder():
+            kept = Session(project.run, configuration, options, console, Demo(console, seconds).keep)
+            return kept.run().exit_code
 
     raise typer.Exit(outcome.exit_code(run))
 

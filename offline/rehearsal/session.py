@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import Any
 
+import pulumi
 from pulumi.output import Unknown
 from pydantic import SecretStr
 from rich.console import Console
@@ -21,19 +22,24 @@ from rich.text import Text
 
 from slipway.infra.clouds.registry import emulators
 from slipway.infra.pipelines.discovery import pipeline
+from slipway.infra.places import in_package
 from slipway.infra.program import declare
 from slipway.infra.review.stack import JOB, mapping, strings
 from slipway.infra.schema.problems import PREFIX, Problem, SettingsError, without_prefix
+from slipway.infra.schema.secret_values import MASK
+from slipway.infra.schema.yaml_files import ConfigError
 from slipway.infra.settings.loading import lay_over, overlay_settings, pipelines_in
 from slipway.infra.settings.model import Settings
 from slipway.infra.settings.pipelines import apps_if_any, folder, steps_if_any
 from slipway.infra.stack.configuration import pipelines_of, problems_beside
 from slipway.offline import files
+from slipway.offline.engine.any_program import missing_value
 from slipway.offline.engine.evaluate import evaluate, load_with_placeholders
+from slipway.offline.engine.monitor import EvaluationError
 from slipway.offline.engine.other_stacks import OtherStacks
-from slipway.offline.engine.stack_config import load_stack, references
+from slipway.offline.engine.stack_config import load_stack, project_name, references
 from slipway.offline.evaluated.workloads import STATEFUL_SET
-from slipway.offline.evaluation.worker import with_stand_ins
+from slipway.offline.evaluation.worker import message, where, with_stand_ins
 from slipway.offline.rehearsal import state as store_files
 from slipway.offline.rehearsal.cluster.cluster_objects import cluster_of
 from slipway.offline.rehearsal.cluster.containers import Containers
@@ -111,7 +117,6 @@ def secrets_laid_over(values: Mapping[str, Any], available: Mapping[str, SecretS
     }
 
 
-PROJECT = "slipway"
 OVERLAY = f"{PREFIX}rehearsal"
 
 ENVIRONMENTS = Path("build", "environments")
@@ -284,6 +289,22 @@ class Session:
                     engine.objects.add(resource, reference.name)
         return engine
 
+    def _run_program(self) -> None:
+        """Runs the program. An error of the project's code becomes an EvaluationError that says its place."""
+        try:
+            self.program()
+        except pulumi.ConfigMissingError as error:
+            raise SettingsError([missing_value(error.key, secret=error.secret)]) from None
+        except Exception as error:
+            place = where(error, self.options.root)
+            file = str(self.options.root / place.rpartition(":")[0])
+            if isinstance(error, SettingsError | ConfigError | EvaluationError) or not place or in_package(file):
+                raise
+            text = message(error)
+            for secret in self.configuration.secrets.values():
+                text = text.replace(secret.get_secret_value(), MASK)
+            raise EvaluationError(f"{place}: {text}") from error
+
     def _evaluate(
         self, place: Place, state: State, engine: Engine, display: "LiveDisplay | PlainDisplay"
     ) -> Outcome:
@@ -293,8 +314,8 @@ class Session:
         with display:
             try:
                 evaluation = evaluate(
-                    self.program,
-                    project=PROJECT,
+                    self._run_program,
+                    project=project_name(options.root),
                     stack=options.stack,
                     config=secrets_laid_over(configuration.values, configuration.secrets),
                     secrets=[KEY] if configuration.secrets else [],

@@ -11,7 +11,7 @@ from pulumi.runtime.sync_await import _sync_await  # pyright: ignore[reportPriva
 
 from slipway.infra.review.stack import Secret
 from slipway.offline.engine.evaluate import evaluate
-from slipway.offline.engine.monitor import Evaluation, EvaluationError
+from slipway.offline.engine.monitor import Evaluation
 
 NAME = "acme/slipway/platform"
 
@@ -55,6 +55,10 @@ def test_a_reference_has_the_outputs_of_the_other_stack(preview: bool) -> None:
     assert by_name[NAME].read
 
 
-def test_a_reference_to_a_stack_that_is_not_there_fails() -> None:
-    with pytest.raises(EvaluationError, match="unknown stack 'acme/slipway/other'"):
-        referring(lambda: pulumi.StackReference("acme/slipway/other"), preview=True)
+def test_nothing_is_known_of_the_outputs_of_a_stack_that_was_not_evaluated() -> None:
+    def team() -> None:
+        pulumi.export("subnet", pulumi.StackReference("acme/network/prod").require_output("subnet"))
+
+    evaluation = referring(team, preview=True)
+    assert not evaluation.outputs["subnet"].known
+    assert "acme/network/prod" in " ".join(evaluation.unanswered)

@@ -30,6 +30,9 @@ def declare():
 
 def thing(name, properties=None, opts=None, **more):
     return pulumi.CustomResource("kubernetes:core/v1:ConfigMap", name, {{**(properties or {{}}), **more}}, opts)
+
+def was_run():
+    return True
 """
 
 
@@ -51,6 +54,7 @@ def make_tree(root: Path, body: str, stacks: Mapping[str, Mapping[str, object]] 
     files = {
         "Pulumi.yaml": "name: slipway\nruntime: python\nstackConfigDir: stacks\n",
         f"{PACKAGE}/__init__.py": "",
+        "__main__.py": "from slipway.infra.program import declare\n\ndeclare()\n",
         "infra/program.py": PROGRAM.format(body=body.strip().replace("\n", "\n    ")),
     }
     for name, config in (stacks or {"dev": {}}).items():
