@@ -453,6 +453,8 @@ class Platform:
     input_volume: "Callable[[Data], k8s.core.v1.VolumeArgs] | None" = None
     """The volume, named `Data.volume`, that mounts data of a bucket read-only in a pod that has the store mounted.
     None: the cluster mounts no bucket but that of the store."""
+    identity: "pulumi.Output[str] | None" = None
+    """What the cloud calls the pods of Jobs where it gives them rights; None: it gives them none."""
     store_beside: "Callable[[int], Store] | None" = None
     """The store as a pod has it that mounts so many of these volumes, too: with the annotations and sidecar that
     all of them need. None: the pod needs no more for them."""

@@ -11,6 +11,7 @@ from types import FrameType
 
 import pulumi
 
+from slipway.infra.declared import Declared, declared
 from slipway.infra.kubernetes import app, job, ownership
 from slipway.infra.kubernetes.job import StepJob
 from slipway.infra.kubernetes.results import Outputs
@@ -42,7 +43,7 @@ from slipway.infra.stack.placed_stack import (
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredStack:
     """What the program declared: platforms and workspaces by cluster, Jobs by name (``<pipeline>-<step>``)."""
 
     settings: Settings
@@ -59,8 +60,12 @@ def was_run() -> bool:
     return _ran.get()
 
 
-def run() -> None:
-    """Declares the stack for the Pulumi CLI, which prints a `pulumi.RunError` as it is, without a traceback."""
+def run() -> Declared:
+    """Declares all that the stack file asks for, and returns what the rest of the program may refer to.
+
+    Raises `pulumi.RunError`, which the Pulumi CLI prints without a traceback: for wrong settings, with every
+    problem found and before anything is declared, and where it is called a second time.
+    """
     if _ran.get():
         raise pulumi.RunError("slipway.run() is called a second time: one call declares the whole stack")
     _ran.set(True)
@@ -69,9 +74,10 @@ def run() -> None:
     if in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
     try:
-        declare(PROJECT)
+        stack = declare(PROJECT)
     except SettingsError as error:
         raise pulumi.RunError(str(error)) from error
+    return declared(stack.workspaces, stack.jobs)
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> None:
@@ -83,16 +89,17 @@ def _leave(_signal: int, _frame: FrameType | None) -> None:
     os._exit(1)
 
 
-def declare(root: Path = PROJECT) -> Declared:
+def declare(root: Path = PROJECT) -> DeclaredStack:
     """Declares everything that the stack's settings ask for, and exports the stack's outputs.
 
     ``root`` is the project whose files the steps ship. Raises SettingsError, with every problem found, before
     anything is declared.
     """
     settings, clouds = checked(configured(), root)
-    ownership.enforce(settings.namespace, preview=pulumi.runtime.is_dry_run())
+    guard = ownership.enforce(settings.namespace, preview=pulumi.runtime.is_dry_run())
 
     platforms = declare_platforms(settings, clouds)
+    guard.complete = True
     stack = place_pipelines(settings, platforms, root)
 
     images = declare_images(stack, root)
@@ -113,4 +120,4 @@ def declare(root: Path = PROJECT) -> Declared:
     if settings.teams:
         declare_team_readers(stack)
         export_platform(stack, queues)
-    return Declared(settings, platforms, workspaces, jobs)
+    return DeclaredStack(settings, platforms, workspaces, jobs)

@@ -67,7 +67,8 @@ class _Cluster:
 class Ownership:
     """Labels the Kubernetes objects of a stack, and refuses those that are there already and not the stack's.
 
-    ``owner`` is the stack as `INSTANCE` names it, ``namespace`` the one of its settings. In a ``preview``, where
+    ``owner`` is the stack as `INSTANCE` names it, ``namespace`` the one of its settings. Once it is ``complete``,
+    a provider is the project's own, and so is what happens there. In a ``preview``, where
     nothing is created yet, it passes over a cluster that cannot be read, and objects of Slipway without that
     label, which `pulumi up` may be about to replace.
     """
@@ -75,22 +76,39 @@ class Ownership:
     owner: str
     namespace: str
     preview: bool
+    complete: bool = False
     _clusters: dict[Any, _Cluster] = field(default_factory=dict[Any, _Cluster])
 
     def apply(self, args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         """The transformation of every resource of the stack."""
         if args.type_ == PROVIDER:
-            kubeconfig = pulumi.Output.from_input(args.props["kubeconfig"])
-            context = cast("str | None", args.props.get("context"))
-            self._clusters[args.resource] = _Cluster(args.name, kubeconfig, context)
+            if not self.complete:
+                kubeconfig = pulumi.Output.from_input(args.props["kubeconfig"])
+                context = cast("str | None", args.props.get("context"))
+                self._clusters[args.resource] = _Cluster(args.name, kubeconfig, context)
             return None
-        cluster = self._clusters.get(args.opts.provider)
+        if args.opts.id is not None or args.type_.endswith("Patch"):
+            return None
+        parent = args.opts.parent
+        provider = args.opts.provider or (parent.get_provider(args.type_) if parent else None)
+        cluster = self._clusters.get(provider)
         metadata: Any = args.props.get("metadata")
-        if cluster is None or metadata is None or args.opts.id is not None or args.type_.endswith("Patch"):
+        if cluster is None or metadata is None or isinstance(metadata, pulumi.Output):
             return None
-        metadata.labels = {**PART_OF, **(metadata.labels or {}), INSTANCE: self.owner}
+        if isinstance(metadata, Mapping):
+            # As a project's own program may write it.
+            given = cast("Mapping[str, Any]", metadata)
+            props = cast("dict[str, Any]", args.props)
+            props["metadata"] = {**given, "labels": self._labels(given.get("labels"))}
+        else:
+            metadata.labels = self._labels(metadata.labels)
         guarded = pulumi.ResourceOptions(hooks=pulumi.ResourceHookBinding(before_create=[self._hook(cluster)]))
         return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, guarded))
+
+    def _labels(self, given: Any) -> Any:
+        if isinstance(given, pulumi.Output):
+            return cast("pulumi.Output[Any]", given).apply(self._labels)
+        return {**PART_OF, **cast("Mapping[str, Any]", given or {}), INSTANCE: self.owner}
 
     def _hook(self, cluster: _Cluster) -> pulumi.ResourceHook:
         if cluster.hook is None:
@@ -109,7 +127,10 @@ class Ownership:
             # The cluster is not there yet.
             return
         metadata = cast("Mapping[str, Any]", inputs["metadata"])
-        kind, name, namespace = inputs["kind"], metadata["name"], metadata.get("namespace", "")
+        kind, name, namespace = inputs["kind"], metadata.get("name"), metadata.get("namespace") or ""
+        if not isinstance(name, str) or not isinstance(namespace, str):
+            # Another resource of the project's own has it, and is not there yet.
+            return
         try:
             live = await cluster.find(kubeconfig, inputs["apiVersion"], kind, name, namespace)
         except UnreadableError as error:
@@ -164,7 +185,12 @@ def _owner(labels: Mapping[str, str]) -> str:
     return f"{manager} manages it" if manager else f"it is nobody's: no label {INSTANCE} names an owner"
 
 
-def enforce(namespace: str, *, preview: bool) -> None:
-    """Labels and guards every Kubernetes object that the program declares after this, as `Ownership` says."""
+def enforce(namespace: str, *, preview: bool) -> Ownership:
+    """Labels and guards every Kubernetes object that the program declares after this, as `Ownership` says.
+
+    It is `complete` once the clusters of the settings are declared.
+    """
     stack = instance(pulumi.get_organization(), pulumi.get_project(), pulumi.get_stack())
-    pulumi.runtime.register_stack_transformation(Ownership(stack, namespace, preview).apply)
+    ownership = Ownership(stack, namespace, preview)
+    pulumi.runtime.register_stack_transformation(ownership.apply)
+    return ownership

@@ -252,8 +252,8 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         tags=declared.tags,
         statements=store.statements,
     )
-    if store.statements:
-        ready.extend(pod_identity("run", stacks).ready)
+    run = pod_identity("run", stacks) if store.statements else None
+    ready.extend(run.ready if run else ())
     for team, access in request.teams.items():
         if statements := store.teams[team].statements:
             theirs = replace(
@@ -285,6 +285,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
             pools=_pools(name, declared, cluster),
             store=store.store,
             service_account_annotations={},
+            identity=run.role.arn if run else None,
             ready=ready,
             registry=registry(images, BuildsArgs(declared, pushed)) if images and builds else None,
             connect=(

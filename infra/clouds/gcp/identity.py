@@ -55,10 +55,12 @@ class WorkloadIdentity:
     """What lets pods of one Kubernetes service account at the bucket.
 
     ``annotations`` belong on that service account; ``grants`` are to be waited for before its first pod.
+    ``member`` is what IAM calls the pods; None where they need no rights.
     """
 
     annotations: Mapping[str, pulumi.Input[str]]
     grants: Sequence[pulumi.Resource]
+    member: pulumi.Output[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ def workload_identity(args: WorkloadIdentityArgs) -> WorkloadIdentity:
             f"/locations/global/workloadIdentityPools/{workload_pool(args.project)}",
             f"/subject/ns/{args.namespace}/sa/{args.service_account}",
         )
-        return WorkloadIdentity({}, [*_store_grants(args, principal), *_input_grants(args, principal)])
+        return WorkloadIdentity({}, [*_store_grants(args, principal), *_input_grants(args, principal)], principal)
     account = gcp.serviceaccount.Account(
         args.named("workload", *(["app"] if args.app else [])),
         account_id=resource_name(SERVICE_ACCOUNT_LIMIT, args.named(args.account)),
@@ -166,6 +168,7 @@ def workload_identity(args: WorkloadIdentityArgs) -> WorkloadIdentity:
     return WorkloadIdentity(
         {IMPERSONATION_ANNOTATION: account.email},
         [*impersonations, *_store_grants(args, account.member), *_input_grants(args, account.member)],
+        account.member,
     )
 
 

@@ -476,6 +476,7 @@ def _platform(
         },
         store=access.store,
         service_account_annotations=access.identity.annotations,
+        identity=access.identity.member,
         ready=[
             *access.identity.grants,
             *access.volumes,

@@ -2,6 +2,7 @@
 beside it."""
 
 import textwrap
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ from slipway.infra import program
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.schema.yaml_files import ConfigError
 from slipway.offline.evaluation.__main__ import evaluate_stack
+from slipway.offline.evaluation.decoding import decode
 from slipway.offline.evaluation.encoding import Secrets
 from slipway.offline.evaluation.worker import evaluate_or_fail
+from slipway.offline.policies.check import check
 from tests.support.project import PROJECT_FILE, STACK
 from tests.support.tree import write_tree
 
+TODAY = date(2026, 11, 24)
 RUN = "from slipway import run\n\ndeclared = run()\n"
 CLUSTERS = STACK.partition("  slipway:pipelines")[0]
 
@@ -69,3 +73,90 @@ def test_an_error_of_the_program_says_where_it_is(project: Path, main: str, mess
     failed = failure(project, main)
     assert message in failed["message"]
     assert failed["where"] == line
+
+
+BESIDE = """
+    import pulumi
+    import pulumi_aws as aws
+    import pulumi_kubernetes as k8s
+    import pulumi_random as random
+
+    from slipway import run
+
+    before = random.RandomPassword("before", length=20)
+    image = aws.ec2.get_ami(owners=["amazon"], most_recent=True)
+
+    declared = run()
+    here = declared.clusters["here"]
+    on_cluster = pulumi.ResourceOptions(provider=here.provider)
+    settings = k8s.core.v1.ConfigMap(
+        "settings",
+        metadata={"name": "settings", "namespace": here.namespace},
+        data={"image": image.id, "store": declared.store.url},
+        opts=on_cluster,
+    )
+
+    class Reader(pulumi.ComponentResource):
+        def __init__(self, name, opts):
+            super().__init__("acme:index:Reader", name, {}, opts)
+            labels = {"app": name}
+            k8s.apps.v1.Deployment(
+                name,
+                metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace=here.namespace, labels=labels),
+                spec={
+                    "selector": {"matchLabels": labels},
+                    "template": {
+                        "metadata": {"labels": labels},
+                        "spec": {
+                            "serviceAccountName": here.service_account,
+                            "volumes": [here.volume],
+                            "containers": [
+                                {
+                                    "name": name,
+                                    "image": "nginx",
+                                    "securityContext": {"privileged": True},
+                                    "volumeMounts": [{"name": here.volume.name, "mountPath": "/store"}],
+                                }
+                            ],
+                        },
+                    },
+                },
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+
+    Reader("reader", pulumi.ResourceOptions(providers=[here.provider], depends_on=[*declared.jobs.values()]))
+    logs = aws.s3.Bucket("logs")
+    aws.s3.BucketPublicAccessBlock("logs", bucket=logs.id, block_public_acls=False)
+    elsewhere = k8s.Provider("elsewhere")
+    k8s.core.v1.Namespace("mine", metadata={"name": "mine"}, opts=pulumi.ResourceOptions(provider=elsewhere))
+    pulumi.export("password", before.result)
+"""
+
+
+def test_resources_beside_it_are_the_stack_s_and_keep_the_policies(project: Path) -> None:
+    document = evaluated(project, BESIDE)
+    declared = {resource["name"]: resource for resource in document["resources"] if resource["custom"]}
+    assert "unknown" in str(declared["settings"]["properties"]["data"]["image"])
+    namespace = declared["here-namespace"]["urn"]
+    for name in ("settings", "reader"):
+        # What is in the namespace waits for it, and belongs to the stack.
+        metadata = declared[name]["properties"]["metadata"]
+        assert namespace in declared[name]["dependencies"]
+        assert metadata["namespace"] == "slipway"
+        assert metadata["labels"]["app.kubernetes.io/instance"].endswith("acme.here")
+    # What another cluster has is the project's own business.
+    assert "labels" not in declared["mine"]["properties"]["metadata"]
+    (volume,) = declared["reader"]["properties"]["spec"]["template"]["spec"]["volumes"]
+    assert volume["persistentVolumeClaim"]["claimName"].startswith("store-")
+
+    stack = decode("here", document | {"remarks": []}).stack
+    assert stack is not None
+    found = {(finding.policy, finding.name) for finding in check(stack, {}, TODAY)[0]}
+    assert ("host-access", "reader (Deployment)") in found
+
+
+def test_an_object_in_no_cluster_is_refused(project: Path) -> None:
+    main = f"import pulumi_kubernetes as k8s\n{RUN}k8s.core.v1.ConfigMap('lost', data={{}})\n"
+    failed = failure(project, main)
+    assert "lost" in failed["message"]
+    assert "provider" in failed["message"]
