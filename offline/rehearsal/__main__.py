@@ -7,6 +7,7 @@ import typer
 from slipway.infra.places import PROJECT
 from slipway.offline.engine.project import SlipwayProject
 from slipway.offline.rehearsal import session
+from slipway.offline.rehearsal.beside import is_beside
 from slipway.offline.rehearsal.output import outcome
 from slipway.offline.rehearsal.output.outcome import Options, console_for
 from slipway.offline.rehearsal.session import Session
@@ -48,7 +49,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
         configuration = session.configure(stack, PROJECT, config_file, all_pipelines=all_pipelines)
         project = SlipwayProject.read(PROJECT)
         with project.in_folder():
-            return Session(project.run, configuration, options, console_for()).run().exit_code
+            return Session(project.run, configuration, options, console_for(), is_beside=is_beside).run().exit_code
 
     raise typer.Exit(outcome.exit_code(run))
 

@@ -18,6 +18,7 @@ from slipway.infra.schema.problems import Problem, SettingsError, printable
 from slipway.infra.stack.configuration import pipelines_of
 from slipway.offline.engine.project import SlipwayProject
 from slipway.offline.rehearsal import session
+from slipway.offline.rehearsal.beside import is_beside
 from slipway.offline.rehearsal.cluster.cluster_objects import contents
 from slipway.offline.rehearsal.cluster.server_specs import first_page
 from slipway.offline.rehearsal.cluster.services import Server
@@ -183,7 +184,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
         options = Options(stack, PROJECT, outcome.folder_for(stack, output), config_file, fresh)
         project = SlipwayProject.read(PROJECT)
         with project.in_folder():
-            kept = Session(project.run, configuration, options, console, Demo(console, seconds).keep)
+            kept = Session(project.run, configuration, options, console, Demo(console, seconds).keep, is_beside)
             return kept.run().exit_code
 
     raise typer.Exit(outcome.exit_code(run))

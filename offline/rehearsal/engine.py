@@ -18,6 +18,7 @@ from slipway.offline.evaluated.queues import AdmittedJob, QueuedJob, Queues, dec
 from slipway.offline.evaluated.scheduling import PodRequest, Toleration, add
 from slipway.offline.evaluated.workloads import STATEFUL_SET, Workload
 from slipway.offline.policies.pods import built_image
+from slipway.offline.rehearsal.beside import NOT_RUN
 from slipway.offline.rehearsal.cluster import job_controller
 from slipway.offline.rehearsal.cluster.cluster_objects import (
     ApiServer,
@@ -225,6 +226,8 @@ class Engine(Observer):
     containers: Containers | None = None
     keeps: bool = False
     """Whether the apps stay when the Jobs are through. They then have their own ports where these are free."""
+    is_beside: Callable[[Resource], bool] = lambda _: False
+    """Whether the program declares a resource beside `slipway.run`."""
     notes: Notes | None = None
     backoff: float = job_controller.BACKOFF
     scheduler: Scheduler = field(default_factory=lambda: Scheduler(most=PODS))
@@ -284,6 +287,9 @@ class Engine(Observer):
     def registering(self, resource: Resource) -> None:
         if resource.type == JOB:
             self._record(resource)
+        if self.is_beside(resource):
+            # Its cluster may have namespaces and accounts of which nothing here knows.
+            return
         try:
             self.objects.admit(resource)
             if resource.type == STATEFUL_SET or app_of(resource):
@@ -327,6 +333,10 @@ class Engine(Observer):
 
     def run_job(self, resource: Resource) -> None:
         record = self._record(resource)
+        if self.is_beside(resource):
+            record.started = time.time()
+            self._finish(record, Phase.SKIPPED, NOT_RUN)
+            return
         record.identity = job_controller.identity(resource)
         if self._keep(resource, record):
             return

@@ -24,7 +24,7 @@ from slipway.infra.clouds.registry import emulators
 from slipway.infra.pipelines.discovery import pipeline
 from slipway.infra.places import in_package
 from slipway.infra.program import declare
-from slipway.infra.review.stack import JOB, mapping, strings
+from slipway.infra.review.stack import JOB, Resource, mapping, strings
 from slipway.infra.schema.problems import PREFIX, Problem, SettingsError, without_prefix
 from slipway.infra.schema.secret_values import MASK
 from slipway.infra.schema.yaml_files import ConfigError
@@ -39,11 +39,12 @@ from slipway.offline.engine.monitor import EvaluationError
 from slipway.offline.engine.other_stacks import OtherStacks
 from slipway.offline.engine.stack_config import load_stack, project_name, references
 from slipway.offline.evaluated.workloads import STATEFUL_SET
+from slipway.offline.evaluation.any_program import remarks_on_unknown
 from slipway.offline.evaluation.worker import message, where, with_stand_ins
 from slipway.offline.rehearsal import state as store_files
 from slipway.offline.rehearsal.cluster.cluster_objects import cluster_of
 from slipway.offline.rehearsal.cluster.containers import Containers
-from slipway.offline.rehearsal.cluster.server_specs import app_of, only_said
+from slipway.offline.rehearsal.cluster.server_specs import app_of
 from slipway.offline.rehearsal.engine import Engine
 from slipway.offline.rehearsal.history import Notes
 from slipway.offline.rehearsal.machine import boxes, launch, programs
@@ -213,6 +214,7 @@ class Session:
     """A rehearsal of ``program``, shown on ``console``.
 
     With ``keep`` its apps stay until that returns. It is called where all went well, after the report was written.
+    ``is_beside`` says which resources are declared beside `slipway.run`: none of these is run.
     """
 
     program: Callable[[], object]
@@ -220,6 +222,7 @@ class Session:
     options: Options
     console: Console
     keep: Callable[[Engine], None] | None = None
+    is_beside: Callable[[Resource], bool] = lambda _: False
 
     def run(self) -> Outcome:
         """Runs it, shows it and writes the report. Raises BusyError, FolderError, and what the program raises."""
@@ -282,6 +285,7 @@ class Session:
         engine = Engine(
             place, state, results, emulated, reaper, display, options.disrupt, containers, self.keep is not None
         )
+        engine.is_beside = self.is_beside
         engine.notes = Notes(place.store, options.stack, options.root)
         for reference in references(without_prefix(configuration.values)):
             for resource in configuration.others.find(reference.reference).evaluation.resources.values():
@@ -327,6 +331,8 @@ class Session:
             finally:
                 if not self.keep:
                     engine.close()
+        for text in remarks_on_unknown(evaluation, options.root):
+            display.say(text)
         declared_services = {
             resource.name for resource in evaluation.resources.values() if resource.type == STATEFUL_SET
         }
@@ -365,6 +371,9 @@ class Session:
             results=collected,
             comparisons=compare(jobs, engine.records, collected, order),
             executed=frozenset(engine.executed),
+            beside=frozenset(
+                resource.urn for resource in evaluation.resources.values() if self.is_beside(resource)
+            ),
             began=began,
             ended=time.time(),
             interrupted=engine.interrupted,
@@ -413,9 +422,8 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         apps = [resources[urn].name for urn in outcome.evaluation.skipped if app_of(resources[urn])]
         terminal.failures(console, records, logs, refused, apps)
     if not quiet:
-        scheduled = only_said(outcome.evaluation.resources.values())
         terminal.idle(console, idle_gpus_of(outcome))
-        terminal.print_jobs(console, records, outcome.services, scheduled, outcome.used)
+        terminal.print_jobs(console, records, outcome.services, outcome.only_said, outcome.used)
         terminal.results(console, outcome.results, outcome.comparisons)
         terminal.stack_outputs(console, outcome.evaluation.outputs, outcome.results)
         console.print()

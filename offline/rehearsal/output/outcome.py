@@ -20,6 +20,8 @@ from slipway.offline.engine.monitor import EvaluationError
 from slipway.offline.engine.other_stacks import OtherStacks
 from slipway.offline.engine.stack_config import ConfigError, StackConfig
 from slipway.offline.evaluation.worker import where
+from slipway.offline.rehearsal.beside import not_run
+from slipway.offline.rehearsal.cluster.server_specs import only_said
 from slipway.offline.rehearsal.machine.programs import Program
 from slipway.offline.rehearsal.output.charts import UsedBy
 from slipway.offline.rehearsal.output.comparison import Comparison
@@ -68,6 +70,7 @@ class Outcome:
 
     ``comparisons`` are those of steps with variants. ``executed`` are the URNs of the Jobs that ran. ``began`` and
     ``ended`` are seconds since the epoch. ``used`` is what Jobs used that are measured.
+    ``beside`` are the URNs of what the program declares beside `slipway.run`.
     """
 
     options: Options
@@ -82,6 +85,14 @@ class Outcome:
     interrupted: bool
     services: Sequence[ServiceRecord] = ()
     used: Sequence[UsedBy] = ()
+    beside: frozenset[str] = frozenset()
+
+    @property
+    def only_said(self) -> list[str]:
+        """What a rehearsal does not run and says: schedules, sizes of apps, addresses, and what is ``beside``."""
+        resources = self.evaluation.resources.values()
+        ours = [resource for resource in resources if resource.urn not in self.beside]
+        return [*only_said(ours), *not_run(resource for resource in resources if resource.urn in self.beside)]
 
     @property
     def exit_code(self) -> int:

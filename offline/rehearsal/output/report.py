@@ -30,7 +30,6 @@ from slipway.offline.evaluated.scheduling import pool_of_nodes
 from slipway.offline.evaluated.timeline import JobDuration
 from slipway.offline.picture.scene import about, scene
 from slipway.offline.picture.svg import picture
-from slipway.offline.rehearsal.cluster.server_specs import only_said
 from slipway.offline.rehearsal.output import charts
 from slipway.offline.rehearsal.output.charts import IdleGpus, idle_gpus
 from slipway.offline.rehearsal.output.comparison import Comparison, shown_whole
@@ -128,7 +127,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "problems": outcome.results.problems,
         "shares": {record.urn: shares(record) for record in (*outcome.records, *outcome.services)},
         "amounts": NAMES,
-        "remarks": [*outcome.configuration.remarks, *only_said(resources.values())],
+        "remarks": [*outcome.configuration.remarks, *outcome.only_said],
         "overlay": _yaml(outcome.configuration.overlay),
         "outputs": {
             name: dedent(format_output(output.shown)).strip()
