@@ -366,11 +366,23 @@ class StackPreview(Model):
     picture: str = Field(default="", description="Where the architecture picture is, if one was asked for.")
 
 
+class PackageVersions(Model):
+    """A package of which the base pins another version. Each revision was evaluated by its own."""
+
+    package: str
+    base: str = Field(description="The version that evaluated the base.")
+    here: str = Field(description="The version that evaluated this revision; empty where it has none.")
+
+
 class Preview(Model):
     """All stacks of the project, those that a change does most to first."""
 
     format: Literal[2] = FORMAT
     base: str = Field(default="", description="The revision that was compared with; empty without one.")
+    versions: list[PackageVersions] = Field(
+        default_factory=list[PackageVersions],
+        description="Slipway, Pulumi's SDK and those of providers, where the base has another version.",
+    )
     basis: Literal["measured", "rehearsed", "limit"] = Field(
         default="limit",
         description="What all costs of Jobs are counted by: the times of the stacks' last runs, those of "

@@ -20,6 +20,7 @@ from slipway.offline.evaluated.model import (
     Failure,
     Finding,
     Outcome,
+    PackageVersions,
     Preview,
     QuotaNeed,
     StackPreview,
@@ -190,13 +191,15 @@ class Options:
     """What a preview is made of beside the evaluations.
 
     ``today`` decides which prices are old and which suppressions have expired. ``base`` is the title of the
-    revision that is compared with, empty without one. ``configuration`` reads a stack's file, for stacks whose
-    program fails; ``measured`` gives the times of a stack's Jobs. ``policies_only`` leaves out all but findings.
+    revision that is compared with, empty without one; ``versions`` are the packages of which it has another one.
+    ``configuration`` reads a stack's file, for stacks whose program fails; ``measured`` gives the times of a
+    stack's Jobs. ``policies_only`` leaves out all but findings.
     """
 
     today: date
     configuration: Callable[[str], Mapping[str, Any]]
     base: str = ""
+    versions: Sequence[PackageVersions] = ()
     measured: Callable[[str], Mapping[str, JobDuration]] = _none
     policies_only: bool = False
 
@@ -233,6 +236,7 @@ def build(evaluations: Evaluations, options: Options) -> Preview:
     dates = [line.as_of for line in lines if line.as_of[:1].isdigit()]
     return Preview(
         base=options.base,
+        versions=[*options.versions],
         basis=basis,
         prices_as_of=min(dates, default=""),
         stacks=sorted(stacks, key=impact),

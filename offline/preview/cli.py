@@ -9,11 +9,12 @@ from contextlib import contextmanager, nullcontext
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from slipway.infra.places import PROJECT
 from slipway.infra.review.contract import Severity
@@ -23,6 +24,7 @@ from slipway.offline.engine.stack_config import ConfigError, find_referring, loa
 from slipway.offline.evaluated.model import Preview
 from slipway.offline.evaluated.timeline import JobDuration
 from slipway.offline.preview.revisions import (
+    Checkout,
     Evaluations,
     FormatError,
     TreeError,
@@ -31,6 +33,9 @@ from slipway.offline.preview.revisions import (
     stacks_of,
 )
 from slipway.offline.rehearsal.state import Place, State
+
+if TYPE_CHECKING:
+    from slipway.offline.preview.base_software import BaseSoftware
 
 # How long Jobs took before: in rehearsals on this machine, and in real runs.
 
@@ -138,7 +143,10 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
             named = stack and [*stack, *(_find_referring(trees, stack) if checkout else ())]
             if times and last_runs.keys().isdisjoint(concerned := named or stacks_of(PROJECT)):
                 raise TimesError(f"{times} has the times of no Job of {', '.join(sorted(concerned))}")
-            evaluations = evaluate_trees(PROJECT, checkout.path if checkout else None, named or ())
+            software = _base_software(checkout)
+            evaluations = evaluate_trees(
+                PROJECT, checkout.path if checkout else None, named or (), base_python=software.python
+            )
             title = checkout.title if checkout else ""
     except (OutputError, TreeError, FormatError, TimesError) as error:
         raise _refuse(error) from None
@@ -150,7 +158,14 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
 
     preview = build(
         evaluations,
-        Options(today=today(), configuration=_configuration, base=title, measured=measured, policies_only=check),
+        Options(
+            today=today(),
+            configuration=_configuration,
+            base=title,
+            versions=software.versions,
+            measured=measured,
+            policies_only=check,
+        ),
     )
     try:
         if pictures is not None:
@@ -163,6 +178,17 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     except OutputError as error:
         raise _refuse(error) from None
     raise typer.Exit(exit_code(preview, fail_on))
+
+
+def _base_software(checkout: Checkout | None) -> "BaseSoftware":
+    """What evaluates the base. Raises TreeError."""
+    # Nobody else needs what makes environments.
+    from slipway.offline.preview.base_software import AT_HAND, provide  # noqa: PLC0415
+
+    console = Console(stderr=True, highlight=False)
+    return (
+        provide(checkout, PROJECT, lambda text: console.print(Text(text), soft_wrap=True)) if checkout else AT_HAND
+    )
 
 
 def _check(output: Path | None, json: Path | None, pictures: Path | None) -> None:

@@ -162,6 +162,8 @@ def title(preview: Preview) -> Words:
 
 def beginning(preview: Preview, named: int) -> Iterator[Block]:
     """The verdict, and the table of all stacks, which names up to ``named`` Jobs of each."""
+    if preview.versions:
+        yield Paragraph(_versions(preview))
     items = verdict_items(preview)
     if more := len(verdict(preview)) - len(items):
         items.append([words(f"and {phrasing.many(more, 'warning')} more, with their stacks below")])
@@ -175,6 +177,13 @@ def beginning(preview: Preview, named: int) -> Iterator[Block]:
         ]
         yield Table(list(columns), table_rows, tables.numeric(preview), names=True)
     yield from (Paragraph(words(note)) for note in tables.notes(preview))
+
+
+def _versions(preview: Preview) -> Words:
+    """``base: slipway 0.1.0; here: slipway 0.2.0``."""
+    base = [f"{package.package} {package.base}" for package in preview.versions]
+    here = [f"{package.package} {package.here}" for package in preview.versions if package.here]
+    return words(f"base: {', '.join(base)}; here: {', '.join(here) or 'none of them'}")
 
 
 def sections(preview: Preview) -> list[Section]:

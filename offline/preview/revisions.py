@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
-from slipway.infra.places import GIT_OVERRIDES, PACKAGE, PROJECT_FILE, VARIABLE
+from slipway.infra.places import GIT_OVERRIDES, LIBRARY, PACKAGE, PROJECT, PROJECT_FILE, VARIABLE
 from slipway.offline.engine.stack_config import ConfigError, stack_names
 from slipway.offline.evaluation.encoding import FORMAT
 from slipway.offline.evaluation.worker import KEY, OUT_OF_MEMORY
@@ -229,6 +229,14 @@ class Evaluations:
 
 
 @dataclass(frozen=True)
+class _Tree:
+    """A checked-out revision, and the interpreter that evaluates it where that is not the one at hand."""
+
+    path: Path
+    python: Path | None = None
+
+
+@dataclass(frozen=True)
 class _Worker:
     stacks: Sequence[str]
     process: subprocess.Popen[bytes]
@@ -237,17 +245,24 @@ class _Worker:
 
 
 def evaluate_trees(
-    head: Path, base: Path | None, stacks: Sequence[str] = (), limits: Limits = DEFAULT
+    head: Path,
+    base: Path | None,
+    stacks: Sequence[str] = (),
+    limits: Limits = DEFAULT,
+    base_python: Path | None = None,
 ) -> Evaluations:
     """Evaluates ``stacks`` (default: all) at ``head`` and, if it is given, at ``base``.
 
-    Starts as many processes as there are cores, at least one for each tree, and ends them in any case. A stack
-    that exceeds ``limits`` or ends its process fails; another process continues with the stacks after it. Raises
-    FormatError.
+    ``base_python`` is the interpreter that evaluates the base, where that is not the one at hand. Starts as many
+    processes as there are cores, at least one for each tree, and ends them in any case. A stack that exceeds
+    ``limits`` or ends its process fails; another process continues with the stacks after it. Raises FormatError.
     """
-    trees = [head] if base is None else [head, base]
+    trees = [_Tree(head)] if base is None else [_Tree(head), _Tree(base, base_python)]
     key = secrets.token_hex()
-    dealt = [_deal(names, max(1, _cores() // len(trees))) for names in _stacks_by_tree(trees, stacks)]
+    dealt = [
+        _deal(names, max(1, _cores() // len(trees)))
+        for names in _stacks_by_tree([tree.path for tree in trees], stacks)
+    ]
     with terminating(), contextlib.ExitStack() as stack:
         started = [
             [stack.enter_context(_start_worker(tree, head, share, key, limits)) for share in shares]
@@ -256,12 +271,11 @@ def evaluate_trees(
         # This import takes less time than the workers, so it costs nothing here.
         from slipway.offline.evaluation.decoding import decode  # noqa: PLC0415
 
-        def documents(tree: Path, evaluating: _Worker) -> dict[str, Any]:
+        def documents(tree: _Tree, evaluating: _Worker) -> dict[str, Any]:
             documents_by_stack = _documents(evaluating, limits)
             if left := [name for name in evaluating.stacks if name not in documents_by_stack]:
-                documents_by_stack |= documents(
-                    tree, stack.enter_context(_start_worker(tree, head, left, key, limits))
-                )
+                worker = stack.enter_context(_start_worker(tree, head, left, key, limits))
+                documents_by_stack |= documents(tree, worker)
             return documents_by_stack
 
         evaluations = [
@@ -308,21 +322,25 @@ def _cores() -> int:
 
 @contextlib.contextmanager
 def _start_worker(
-    tree: Path, checkout: Path, stacks: Sequence[str], key: str, limits: Limits
+    tree: _Tree, checkout: Path, stacks: Sequence[str], key: str, limits: Limits
 ) -> Generator[_Worker]:
-    before_package = (tree / "offline" / "evaluation").is_dir() and not (tree / PACKAGE).is_dir()
-    command = [sys.executable, "-m", EVALUATION_BEFORE_PACKAGE if before_package else EVALUATION]
+    before_package = (tree.path / "offline" / "evaluation").is_dir() and not (tree.path / PACKAGE).is_dir()
+    command = [
+        str(tree.python or sys.executable),
+        "-m",
+        EVALUATION_BEFORE_PACKAGE if before_package else EVALUATION,
+    ]
     command += ["--cpu", str(limits.cpu), "--time", str(limits.time), "--memory", str(limits.memory)]
     for name in stacks:
         command += ["--stack", name]
     with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
             command,
-            cwd=tree,
+            cwd=tree.path,
             stdin=subprocess.DEVNULL,
             stdout=answer,
             stderr=complaints,
-            env={**os.environ, KEY: key, VARIABLE: str(checkout), "PYTHONHASHSEED": "0"},
+            env={**_variables(tree), KEY: key, VARIABLE: str(checkout), "PYTHONHASHSEED": "0"},
             # Ctrl-C goes to this process only, which ends the workers below.
             start_new_session=True,
         )
@@ -333,6 +351,16 @@ def _start_worker(
             process.wait()
 
 
+def _variables(tree: _Tree) -> dict[str, str]:
+    """Those of a worker: under another interpreter without the package at hand, whose path would come first."""
+    variables = dict(os.environ)
+    if tree.python is not None:
+        folders = variables.pop("PYTHONPATH", "").split(os.pathsep)
+        others = [folder for folder in folders if folder and Path(folder).resolve() != LIBRARY]
+        variables |= {"PYTHONPATH": os.pathsep.join(others)} if others else {}
+    return variables
+
+
 def _documents(worker: _Worker, limits: Limits) -> dict[str, Any]:
     """The documents that a worker printed, and the failure of the stack at which it ended. Later stacks are
     missing."""
@@ -341,9 +369,15 @@ def _documents(worker: _Worker, limits: Limits) -> dict[str, Any]:
     # A line that is cut off is of the stack at which the worker ended.
     lines: list[dict[str, Any]] = [json.loads(line) for line in worker.answer if line.endswith(b"\n")]
     if other := {line["format"] for line in lines} - {FORMAT}:
+        way_out = (
+            "merge the base into this branch, or rebase onto it"
+            if LIBRARY == PROJECT
+            else "update by way of the versions between them, each in a commit, or see by `pulumi preview` what "
+            "this one changes"
+        )
         raise FormatError(
             f"the base prints what its stacks declare in format {max(other)}, and this revision reads format "
-            f"{FORMAT}: merge the base into this branch, or rebase onto it"
+            f"{FORMAT}: {way_out}"
         )
     by_stack = {line["stack"]: line["document"] for line in lines if "stack" in line}
     if by_stack.keys() >= set(worker.stacks):

@@ -48,7 +48,7 @@ from slipway.offline.rehearsal.cluster.server_specs import app_of
 from slipway.offline.rehearsal.engine import Engine
 from slipway.offline.rehearsal.history import Notes
 from slipway.offline.rehearsal.machine import boxes, launch, programs
-from slipway.offline.rehearsal.machine.environments import Environments
+from slipway.offline.rehearsal.machine.environments import ENVIRONMENTS, Environments
 from slipway.offline.rehearsal.machine.processes import Reaper
 from slipway.offline.rehearsal.output import terminal
 from slipway.offline.rehearsal.output.charts import usage_of
@@ -119,9 +119,6 @@ def secrets_laid_over(values: Mapping[str, Any], available: Mapping[str, SecretS
 
 
 OVERLAY = f"{PREFIX}rehearsal"
-
-ENVIRONMENTS = Path("build", "environments")
-"""Where the environments of all stacks are, below the repository."""
 
 WRITES = (
     "warning: steps and apps may write wherever you may: this machine cannot keep them to where they may write in "

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slipway.offline.rehearsal.session import ENVIRONMENTS
+from slipway.offline.rehearsal.machine.environments import ENVIRONMENTS
 from tests.support.tree import write_tree
 
 ROOT = Path(__file__).parents[2]

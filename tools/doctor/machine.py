@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from packaging.requirements import InvalidRequirement, Requirement
 
 from slipway.infra.review.facts import STACK, Observation, State, fine, unknown, wrong
 from slipway.infra.review.stack import mapping, mappings, text
+from slipway.infra.schema.requirement_files import read
 from slipway.tools import pulumi_cli
 from slipway.tools.pulumi_cli import CliError
 
@@ -29,17 +28,8 @@ IGNORE_AMBIENT = "PULUMI_IGNORE_AMBIENT_PLUGINS"
 
 def pins(requirements: Path) -> Mapping[str, str]:
     """The pinned version of each package that this Python needs, by its name."""
-    versions: dict[str, str] = {}
-    for line in requirements.read_text(encoding="utf-8").splitlines():
-        if not re.match(r"[A-Za-z0-9]", line):
-            continue
-        try:
-            requirement = Requirement(line.rstrip("\\ "))
-        except InvalidRequirement:
-            continue
-        if requirement.marker is None or requirement.marker.evaluate():
-            versions[requirement.name] = str(requirement.specifier).removeprefix("==")
-    return versions
+    entries = read(requirements.read_text(encoding="utf-8")).entries
+    return {entry.name: entry.version for entry in entries if entry.applies}
 
 
 def packages(requirements: Path) -> Iterator[Observation]:

@@ -13,7 +13,6 @@ import re
 import shutil
 import sys
 import sysconfig
-import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +21,9 @@ from importlib import metadata
 from importlib.metadata import Distribution
 from pathlib import Path, PurePosixPath
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from slipway.infra.schema.requirement_files import parse, read
 from slipway.offline import files
 from slipway.offline.rehearsal.machine import processes
 from slipway.offline.rehearsal.machine.processes import CancelledError, Launch, Reaper, Stop
@@ -34,9 +33,6 @@ from slipway.offline.rehearsal.machine.processes import CancelledError, Launch, 
 
 TENSORFLOW = ("tensorflow", "tensorflow-cpu")
 """The distributions that are TensorFlow; the project installs one of them, as the platform has it."""
-
-
-_parsing = threading.Lock()
 
 
 def closure(roots: Iterable[str]) -> Mapping[str, metadata.Distribution]:
@@ -59,7 +55,7 @@ def _closure(roots: Sequence[str]) -> Mapping[str, metadata.Distribution]:
         except metadata.PackageNotFoundError:
             continue
         for line in distribution.requires or ():
-            needed = _requirement(line)
+            needed = parse(line)
             if needed.marker is None or needed.marker.evaluate({"extra": extra}):
                 left += [(canonicalize_name(needed.name), wanted_extra) for wanted_extra in ("", *needed.extras)]
     return dict(sorted(distributions.items()))
@@ -96,30 +92,10 @@ def link(packages: Mapping[str, metadata.Distribution], folder: Path) -> None:
 def has_all_of(lock: Path) -> bool:
     """Whether the project's own environment has every package that ``lock`` pins, at its version."""
     try:
-        text = lock.read_text(encoding="utf-8")
+        entries = read(lock.read_text(encoding="utf-8")).entries
     except OSError:
         return False
-    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
-        content = re.split(r"(?:^|\s)(?:#|--hash=)", line)[0].strip()
-        if not content:
-            continue
-        try:
-            wanted = _requirement(content)
-            if wanted.marker is not None and not wanted.marker.evaluate():
-                continue
-            if not wanted.specifier.contains(metadata.version(wanted.name), prereleases=True):
-                return False
-        except (InvalidRequirement, metadata.PackageNotFoundError):
-            return False
-    return True
-
-
-def _requirement(text: str) -> Requirement:
-    """Raises InvalidRequirement."""
-    # Markers are parsed by `ast`, in which threads disturb one another: "AST constructor recursion depth mismatch"
-    # (github.com/python/cpython/issues/106905; seen with CPython 3.11.7 in November 2026).
-    with _parsing:
-        return Requirement(text)
+    return all(entry.name and (entry.met or not entry.applies) for entry in entries)
 
 
 def _package_files(distribution: metadata.Distribution) -> Iterator[str]:
@@ -129,6 +105,9 @@ def _package_files(distribution: metadata.Distribution) -> Iterator[str]:
         if not path.startswith(("../", "/")):
             yield path
 
+
+ENVIRONMENTS = Path("build", "environments")
+"""Where the environments are, of all stacks and of earlier versions of Slipway, below the project."""
 
 FORMAT = 3
 """Part of every digest. Raise it when environments are made in another way."""
@@ -141,8 +120,8 @@ KEPT = 10
 RECENT = 24 * 3600.0
 """How many environments are kept. Beyond these, one goes that no rehearsal used for this many seconds."""
 
-INSTALLING = ("pip", "sync", "--require-hashes", "--no-progress")
-"""How uv installs a lock file."""
+INSTALLING = ("pip", "sync", "--no-progress")
+"""How uv installs a lock file: these packages, and nothing that they depend on."""
 
 COMPILING = ("-m", "compileall", "-qq", "-j", "0", "-x")
 """How Python compiles what is installed. Pods write no bytecode, and every one of them would compile it anew.
@@ -164,13 +143,20 @@ class Software:
     """What a step's container has beside its own files: pip, and what the lock files ``locks`` pin.
 
     With ``tensorflow`` also TensorFlow and what it depends on, as TensorFlow's image has them.
+
+    With ``over`` it is no container's: it has the packages in these folders, as far as the lock files pin no other
+    version, and nothing is compiled beforehand. ``hashed``: all that the lock files pin has digests.
     """
 
     locks: tuple[Path, ...] = ()
     tensorflow: bool = False
+    over: tuple[Path, ...] = ()
+    hashed: bool = True
 
     def image_packages(self) -> Mapping[str, Distribution]:
         """What the image has, as far as the project's own environment has it."""
+        if self.over:
+            return {}
         return closure(("pip", *TENSORFLOW) if self.tensorflow else ("pip",))
 
     def __str__(self) -> str:
@@ -241,6 +227,7 @@ class Environments:
                 {name: distribution.version for name, distribution in image.items()},
             ],
             "locks": [_content(lock) for lock in software.locks],
+            **({"over": [str(folder) for folder in software.over]} if software.over else {}),
         }
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -281,8 +268,14 @@ class Environments:
         if software.locks:
             python = str(folder / "bin" / "python")
             # Without files of the project's: their settings are for its own lock files.
-            self._uv([uv, *INSTALLING, "--python", python, *map(str, software.locks)], stop, write)
-            self._compile(python, site, stop)
+            words = [*INSTALLING, *(["--require-hashes"] if software.hashed else [])]
+            self._uv([uv, *words, "--python", python, *map(str, software.locks)], stop, write)
+            if not software.over:
+                self._compile(python, site, stop)
+        if software.over:
+            # As Python adds a folder of packages itself: those that are linked there by `.pth` files come with it.
+            lines = [f"import site; site.addsitedir({str(below)!r})\n" for below in software.over]
+            (site / "over.pth").write_text("".join(lines), encoding="utf-8")
         image = folder / "image"
         link(software.image_packages(), image)
         # Comes last in Python's path, so that a package of the lock file hides the image's, as on a cluster.
