@@ -68,7 +68,7 @@ define INSTALL
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r $<
 @PYTHONDONTWRITEBYTECODE= $(BIN)/python -m slipway.tools.progress "Compiling what a rehearsal imports" sh -c '\
 $(BIN)/python -c "import tensorflow, keras, tensorflow_datasets, sklearn.datasets, PIL.Image" >/dev/null 2>&1 & \
-$(BIN)/python -c "import slipway.offline.rehearsal.__main__, slipway.offline.rehearsal.output.report; \
+$(BIN)/python -c "import slipway.offline.rehearsal.cli, slipway.offline.rehearsal.output.report; \
 from slipway.infra.clouds.registry import CLOUDS; \
 [__import__(f\"slipway.infra.clouds.{cloud}.{part}\") for cloud in CLOUDS for part in (\"platforms\", \"emulator\")]"; wait'
 endef
@@ -162,7 +162,7 @@ refresh-prices: $(VENV)/.runtime ## Write today's prices and zones of accelerato
 
 pictures: $(VENV)/.dev ## Redraw the pictures that the pages show: of the stacks, and of the page of the demo
 	@mkdir -p build/preview
-	@$(BIN)/python -m slipway.offline.preview --pictures docs/images/stacks --output build/preview/pictures.txt; test $$? -le 1
+	@$(BIN)/python -m slipway preview --pictures docs/images/stacks --output build/preview/pictures.txt; test $$? -le 1
 	@$(BIN)/python -m slipway.tools.page_picture docs/images/demo.png
 
 # Tests start hundreds of processes, each of which would else compile the project anew under PYTHONDONTWRITEBYTECODE.

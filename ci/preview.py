@@ -17,7 +17,7 @@ from ci.forge import append
 FOLDER = Path("build/ci/preview")
 
 CLEAN, FINDINGS, NOT_EVALUATED = 0, 1, 2
-"""The exit codes of ``python -m slipway.offline.preview``."""
+"""The exit codes of `slipway preview`."""
 
 EXPOSED = (
     "GITLAB_TOKEN is visible in the pipeline of a merge request, whose code can read it. Revoke the token, make a "
@@ -52,7 +52,7 @@ def main() -> int:
     FOLDER.mkdir(parents=True)
     (FOLDER / "number").write_text(os.environ.get("NUMBER", ""), encoding="utf-8")
     markdown = FOLDER / "preview.md"
-    command = [sys.executable, "-m", "slipway.offline.preview", "--format", "markdown", "--output", str(markdown)]
+    command = [sys.executable, "-m", "slipway", "preview", "--format", "markdown", "--output", str(markdown)]
     command += ["--json", str(FOLDER / "preview.json"), "--pictures", str(FOLDER / "pictures")]
     try:
         if compared := base():

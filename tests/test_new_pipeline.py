@@ -136,7 +136,7 @@ def test_a_stack_without_it_says_nothing_of_it(root: Path) -> None:
 
 @pytest.mark.slow
 def test_it_is_rehearsed_twice_under_two_names(root: Path) -> None:
-    said = python(root, "-m", "slipway.offline.rehearsal", "--stack", "local")
+    said = python(root, "-m", "slipway", "rehearse", "--stack", "local")
     assert "lines-count" in said
     assert "again-count" in said
     folder = root / "build" / "rehearsal" / "local"
@@ -215,7 +215,7 @@ def test_both_kinds_are_in_the_reference_and_the_mistakes_of_one_in_yaml_in_the_
 
 @pytest.mark.slow
 def test_a_preview_says_that_it_is_added_and_which_of_its_jobs_a_change_runs_again(root: Path) -> None:
-    preview = ("-m", "slipway.offline.preview", "--stack", "local", "--base", "HEAD")
+    preview = ("-m", "slipway", "preview", "--stack", "local", "--base", "HEAD")
     added = python(root, *preview)
     assert "+ again-count  Job, lines-count  Job  runs  on pool cpu: it is new" in added
     git(root, "add", ".")
@@ -268,7 +268,7 @@ def test_a_preview_of_one_in_yaml_follows_its_scripts_and_its_matrix(words: Path
     write_stack(words, sections)
     git(words, "add", ".")
     git(words, "commit", "-q", "-m", "words")
-    preview = ("-m", "slipway.offline.preview", "--stack", "local", "--base", "HEAD")
+    preview = ("-m", "slipway", "preview", "--stack", "local", "--base", "HEAD")
     assert "Job  runs" not in python(words, *preview)
     for folder in (words / "workloads" / "words", words.parent / "elsewhere"):
         (folder / "show.py").write_text("import os\n", encoding="utf-8")
@@ -300,7 +300,7 @@ def test_a_stack_is_not_the_same_where_files_outside_of_the_repository_may_have_
     write_stack(words, {"more": {**section, "uses": "../elsewhere"}, "linked": section})
     git(words, "add", ".")
     git(words, "commit", "-q", "-m", "outside")
-    preview = ("-m", "slipway.offline.preview", "--stack", "local", "--base", "HEAD")
+    preview = ("-m", "slipway", "preview", "--stack", "local", "--base", "HEAD")
     (words.parent / "elsewhere" / "show.py").write_text("import sys\n", encoding="utf-8")
     text = python(words, *preview)
     assert "No changes in" not in text

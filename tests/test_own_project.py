@@ -50,8 +50,8 @@ def project(upstream: Path, tmp_path: Path) -> Path:
     git(tmp_path, "clone", "-q", "--origin", "upstream", str(upstream), "project")
     project = tmp_path / "project"
     git(project, "reset", "-q", "--hard", "begun")
-    python(project, "-m", "slipway.tools.new", f"--pipeline={PIPELINE}")
-    python(project, "-m", "slipway.tools.new", f"--stack={STACK}", "--cloud=gcp", f"--uses={PIPELINE}")
+    python(project, "-m", "slipway", "new", f"--pipeline={PIPELINE}")
+    python(project, "-m", "slipway", "new", f"--stack={STACK}", "--cloud=gcp", f"--uses={PIPELINE}")
     write_tree(project, {"docs/own/how-we-work.md": "# How we work\n"})
     git(project, "add", ".")
     git(project, "commit", "-q", "-m", "ours")
@@ -93,6 +93,6 @@ def test_a_shipped_stack_that_was_deleted_is_deleted_again(project: Path, upstre
 @pytest.mark.long
 def test_the_pages_and_stacks_of_upstream_stay_as_they_are_beside_those_of_the_user(project: Path) -> None:
     python(project, "-m", "slipway.tools.reference.settings", "--check")
-    printed = python(project, "-m", "slipway.offline.preview", "--check", "--stack", STACK, "--stack", "gcp-dev")
+    printed = python(project, "-m", "slipway", "check", "--stack", STACK, "--stack", "gcp-dev")
     assert STACK in printed
     assert "error" not in printed

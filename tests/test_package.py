@@ -173,13 +173,13 @@ def test_a_project_is_not_written_under_a_name_that_clusters_cannot_carry_or_ove
 
 @pytest.mark.slow
 def test_a_project_elsewhere_is_rehearsed_and_previewed(installed: Path, project: Path) -> None:
-    rehearsed = python(installed, project, "-m", "slipway.offline.rehearsal", "--stack", "here")
+    rehearsed = python(installed, project, "-m", "slipway", "rehearse", "--stack", "here")
     assert rehearsed.returncode == 0, rehearsed.stdout + rehearsed.stderr
     [lines] = (project / "build" / "rehearsal" / "here" / "store").glob("lines/count/*/lines.txt")
     assert lines.read_text() == "3"
     assert git(project, "status", "--porcelain") == "?? build/\n"
 
-    preview = ("-m", "slipway.offline.preview", "--stack", "here", "--base", "HEAD")
+    preview = ("-m", "slipway", "preview", "--stack", "here", "--base", "HEAD")
     same = python(installed, project, *preview)
     assert same.returncode == 0, same.stdout + same.stderr
     assert "lines-count" not in same.stdout

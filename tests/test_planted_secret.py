@@ -65,8 +65,8 @@ def stacks(*names: str) -> list[str]:
 
 def test_previews_and_pictures_are_without_it(clone: Path, tmp_path: Path) -> None:
     files = ("--json", str(tmp_path / "preview.json"), "--pictures", str(tmp_path / "pictures"))
-    printed = run(clone, "-m", "slipway.offline.preview", *stacks(*STACKS))
-    printed += run(clone, "-m", "slipway.offline.preview", "--format", "markdown", *files, *stacks(*STACKS))
+    printed = run(clone, "-m", "slipway", "preview", *stacks(*STACKS))
+    printed += run(clone, "-m", "slipway", "preview", "--format", "markdown", *files, *stacks(*STACKS))
 
     assert PLANTED not in printed
     assert printed.count("pulumi config set --secret --path 'slipway:secrets.own-key'") >= 2
@@ -83,7 +83,7 @@ def test_evaluations_are_without_it(clone: Path) -> None:
 
 
 def test_a_refused_rehearsal_is_without_it(clone: Path) -> None:
-    printed = run(clone, "-m", "slipway.offline.rehearsal", "--stack", "mixed")
+    printed = run(clone, "-m", "slipway", "rehearse", "--stack", "mixed")
 
     assert "slipway:secrets.other" in printed
     assert PLANTED not in printed

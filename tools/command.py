@@ -33,17 +33,17 @@ class Verb:
 
 VERBS: Mapping[str, Verb] = {
     "new": Verb(
-        "slipway.tools.new.__main__",
+        "slipway.tools.new.cli",
         "Write a project, a pipeline, or a stack that runs it.",
         ("new acme", "new --pipeline churn", "new --stack dev --cloud existing --uses churn"),
     ),
     "import": Verb(
-        "slipway.tools.importing.__main__",
+        "slipway.tools.importing.cli",
         "Write a pipeline from a TFJob, a Job and the like.",
         ("import tfjob.yaml --name churn --code ../churn",),
     ),
     "rehearse": Verb(
-        "slipway.offline.rehearsal.__main__",
+        "slipway.offline.rehearsal.cli",
         "Run a stack on this machine, on the CPU.",
         ("rehearse", "rehearse --stack dev --fresh"),
         one_stack=True,
@@ -83,12 +83,12 @@ VERBS: Mapping[str, Verb] = {
         one_stack=True,
     ),
     "doctor": Verb(
-        "slipway.tools.doctor.__main__",
+        "slipway.tools.doctor.cli",
         "Say what is missing before the first `pulumi up`, and what mends it.",
         ("doctor --stack dev", "doctor --format json"),
     ),
     "watch": Verb(
-        "slipway.tools.watch.__main__",
+        "slipway.tools.watch.cli",
         "Show what the Jobs of a stack do, and why they wait.",
         ("watch --stack dev", "watch --stack dev --once"),
         one_stack=True,
@@ -111,14 +111,14 @@ VERBS: Mapping[str, Verb] = {
         one_stack=True,
     ),
     "put": Verb(
-        "slipway.tools.transfer.__main__",
+        "slipway.tools.transfer.cli",
         "Copy files into the store of a stack that is up.",
         ("put --stack dev --from scans --to data/scans",),
         preset=("put",),
         one_stack=True,
     ),
     "get": Verb(
-        "slipway.tools.transfer.__main__",
+        "slipway.tools.transfer.cli",
         "Copy files out of the store of a stack that is up.",
         ("get --stack dev --from data/scans --to scans",),
         preset=("get",),
@@ -141,7 +141,7 @@ VERBS: Mapping[str, Verb] = {
 }
 """By its word, in the order of the help."""
 
-HISTORY = Verb("slipway.tools.history.__main__", VERBS["show"].summary, VERBS["show"].examples, one_stack=True)
+HISTORY = Verb("slipway.tools.history.cli", VERBS["show"].summary, VERBS["show"].examples, one_stack=True)
 OF_HISTORY = frozenset({"runs", "compare", "retention"})
 """What `show` has of the history of a stack, by the first of its words."""
 

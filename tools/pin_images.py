@@ -74,7 +74,3 @@ def main(file: Path = DATA, pins: Path | None = None if LIBRARY == PROJECT else 
 def pin_images() -> None:
     """Name the default images by the digests that their registries have; exits with 1 where one has none."""
     sys.exit(main())
-
-
-if __name__ == "__main__":
-    pin_images()

@@ -179,9 +179,3 @@ def _changed(
     if failures:
         raise TransferError("\n".join([f"{config.file.name} stays as it is:", *failures]))
     return changed
-
-
-if __name__ == "__main__":
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(main)
-    app(prog_name="python -m slipway.tools.pin_inputs")

@@ -19,7 +19,7 @@ from slipway.infra.commands import command
 from slipway.infra.kubernetes.labels import RUNS_ANNOTATION
 from slipway.infra.placed import CLUSTER_RUN
 from slipway.infra.review.stack import Properties, at, mapping, mappings
-from slipway.tools.watch.__main__ import WatchError, load_plan
+from slipway.tools.watch.cli import WatchError, load_plan
 from slipway.tools.watch.observed import (
     AccessError,
     Clusters,
@@ -162,17 +162,12 @@ Stack = Annotated[str, typer.Option("--stack", "-s", help="The stack.")]
 KubeconfigFile = Annotated[Path | None, typer.Option(help="A kubeconfig, in place of the one that the stack has.")]
 Context = Annotated[str, typer.Option(help="Its context.")]
 
-# Typer's own tracebacks print the values of variables, which include secrets.
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-
-@app.command()
 def run(stack: Stack = "", kubeconfig: KubeconfigFile = None, context: Context = "") -> None:
     """Go on with a run that was stopped or failed; what is done is not run again."""
     _each_namespace(stack, kubeconfig, context, Namespace.run)
 
 
-@app.command()
 def stop(stack: Stack = "", kubeconfig: KubeconfigFile = None, context: Context = "") -> None:
     """Stop a run: its pods end, and what they saved stays."""
     _each_namespace(stack, kubeconfig, context, Namespace.stop)
@@ -202,7 +197,3 @@ def runners(plan: Plan) -> Mapping[str, str]:
     if not namespaces:
         raise RunError(f"no pipeline of the stack {plan.stack} has `runs: cluster`: `pulumi up` itself runs them")
     return namespaces
-
-
-if __name__ == "__main__":
-    app()

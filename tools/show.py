@@ -325,9 +325,3 @@ def _kubectl(described: Described, arguments: Sequence[str], given: str | None =
     if done.returncode:
         raise ShowError(f"{shlex.join(command)}: {done.stderr.strip()}")
     return done.stdout
-
-
-if __name__ == "__main__":
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(main)
-    app(prog_name="python -m slipway.tools.show")

@@ -1,4 +1,4 @@
-"""The command line: ``python -m slipway.offline.preview --base origin/main``."""
+"""The command line of `slipway preview` and `slipway check`."""
 
 import io
 import json
@@ -90,9 +90,6 @@ def _epoch(time: object) -> float | None:
 def _seconds_between(begun: float | None, ended: float | None) -> float | None:
     """Seconds between the two; None if one is missing or they are in the wrong order."""
     return ended - begun if begun is not None and ended is not None and ended > begun else None
-
-
-# The command line: ``python -m slipway.offline.preview --base origin/main``.
 
 
 WIDTH = 140
@@ -285,8 +282,3 @@ def _report_write_errors(file: Path) -> Generator[None]:
         yield
     except OSError as error:
         raise OutputError(f"{file} cannot be written: {error.strerror}") from error
-
-
-# Typer's own tracebacks print the values of variables, which include secrets.
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-app.command()(main)

@@ -1,4 +1,4 @@
-"""The command line of a demo: ``python -m slipway.offline.rehearsal.demo --stack demo``."""
+"""The command line of `slipway demo`."""
 
 import contextlib
 import time
@@ -188,7 +188,3 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
             return kept.run().exit_code
 
     raise typer.Exit(outcome.exit_code(run))
-
-
-if __name__ == "__main__":
-    outcome.run_command(main, "slipway.offline.rehearsal.demo")

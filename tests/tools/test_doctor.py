@@ -222,7 +222,7 @@ def test_a_secret_that_is_not_set_is_missing_before_the_first_up() -> None:
 def test_a_machine_without_anything_is_told_what_is_missing(tmp_path: Path) -> None:
     # The network is not asked: nobody answers at that address.
     env = {**os.environ, "NO_GCE_CHECK": "true", "AWS_EC2_METADATA_DISABLED": "true"}
-    command = [sys.executable, "-m", "slipway.tools.doctor", "--format", "json"]
+    command = [sys.executable, "-m", "slipway", "doctor", "--format", "json"]
     command += ["--stack", "local", "--stack", "gcp-dev", "--stack", "aws-dev"]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, env=env)
     assert done.returncode == 1, done.stderr
@@ -240,7 +240,7 @@ def test_a_machine_without_anything_is_told_what_is_missing(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_a_stack_file_with_a_mistake_is_told_in_one_line(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "slipway.tools.doctor", "--stack", "no-such-stack"],
+        [sys.executable, "-m", "slipway", "doctor", "--stack", "no-such-stack"],
         cwd=ROOT,
         check=False,
         capture_output=True,

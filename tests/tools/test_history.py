@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from slipway.infra.review.stack import Resource, Stack
-from slipway.tools.history import __main__ as command
+from slipway.tools.history import cli as command
 from slipway.tools.history import live
 from slipway.tools.history.comparison import Difference, History, HistoryError, compare, pairs
 from slipway.tools.history.live import rehearsed

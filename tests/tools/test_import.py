@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from slipway.infra.pipelines.file.reading import Folder
 from slipway.infra.pipelines.file.reading import read as read_pipeline
-from slipway.tools.importing.__main__ import main
+from slipway.tools.importing.cli import main
 from slipway.tools.importing.conversion import STEP, Imported, convert
 from slipway.tools.importing.document import rules
 from slipway.tools.importing.folder import draft

@@ -138,7 +138,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make(copy: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [ROOT / ".venv/bin/python", "-m", "slipway.tools.new", "--example=mnist", *options]
+    command = [ROOT / ".venv/bin/python", "-m", "slipway", "new", "--example=mnist", *options]
     return subprocess.run(command, cwd=copy, check=False, capture_output=True, text=True)
 
 

@@ -110,7 +110,7 @@ def test_the_stacks_preview_without_findings_that_the_shipped_ones_do_not_have(t
         made = drafted(cloud, name, GPU="nvidia-l4")
         (copy / made.target.relative_to(ROOT)).write_text(str(made.files), encoding="utf-8")
     stacks = [word for name in [*names.values(), "gcp-dev"] for word in ("--stack", name)]
-    command = [ROOT / ".venv/bin/python", "-m", "slipway.offline.preview", "--format", "json", *stacks]
+    command = [ROOT / ".venv/bin/python", "-m", "slipway", "preview", "--format", "json", *stacks]
     done = subprocess.run(command, cwd=copy, check=True, capture_output=True, text=True)
     found = {stack["stack"]: stack["findings"] for stack in json.loads(done.stdout)["stacks"]}
     rules = {name: sorted({finding["policy"] for finding in each}) for name, each in found.items()}
@@ -213,7 +213,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(copy: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [ROOT / ".venv/bin/python", "-m", "slipway.tools.new", "--example=mnist", *options]
+    command = [ROOT / ".venv/bin/python", "-m", "slipway", "new", "--example=mnist", *options]
     return subprocess.run(command, cwd=copy, check=False, capture_output=True, text=True)
 
 

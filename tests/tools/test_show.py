@@ -146,7 +146,7 @@ def a_cluster(tmp_path: Path) -> Cluster:
 
 @pytest.mark.slow
 def test_predictions_are_a_table_and_the_pod_goes_again(cluster: Cluster) -> None:
-    command = [sys.executable, "-m", "slipway.tools.show", *cluster.arguments("--stack", "local", "predictions")]
+    command = [sys.executable, "-m", "slipway", "show", *cluster.arguments("--stack", "local", "predictions")]
     done = subprocess.run(command, check=False, cwd=ROOT, env=cluster.environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "3.png" in done.stdout

@@ -22,7 +22,7 @@ from slipway.infra.clouds.aws import doctor
 from slipway.infra.clouds.contract import StoredObject
 from slipway.infra.clouds.gcp import google_api
 from slipway.tools import pulumi_cli
-from slipway.tools.transfer import __main__ as command
+from slipway.tools.transfer import cli as command
 from slipway.tools.transfer.buckets import bucket_of
 from tests.tools.test_show import KUBECTL, READER
 

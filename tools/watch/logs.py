@@ -15,7 +15,7 @@ from rich.markup import escape
 from slipway.infra.api_server import UnreadableError
 from slipway.infra.commands import command
 from slipway.infra.schema.problems import printable_lines
-from slipway.tools.watch.__main__ import FAILED, OK, UNREADABLE, WatchError, open_session
+from slipway.tools.watch.cli import FAILED, OK, UNREADABLE, WatchError, open_session
 from slipway.tools.watch.observed import AccessError, explain
 from slipway.tools.watch.plan import Expected, Plan, PlanError
 from slipway.tools.watch.session import Line, Session, lines
@@ -165,10 +165,3 @@ class Printer:
     def _remark(words: str) -> None:
         """What is no line of a log goes to stderr, so that the log can be piped."""
         print(f"# {printable_lines(words)}", file=sys.stderr, flush=True)
-
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-app.command()(main)
-
-if __name__ == "__main__":
-    app(prog_name="python -m slipway.tools.watch.logs")

@@ -123,14 +123,6 @@ def folder_for(stack: str, output: Path | None) -> Path:
     return (output or PROJECT / "build" / "rehearsal" / stack).resolve()
 
 
-def run_command(main: Callable[..., None], module: str) -> None:
-    """Runs ``python -m MODULE``."""
-    # Typer's own tracebacks print the values of variables, and there are secrets among them.
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(main)
-    app(prog_name=f"python -m {module}")
-
-
 COLLECTIONS = (200_000, 50, 100)
 """New objects until a collection of garbage, and collections of one generation until one of the next."""
 

@@ -1,4 +1,4 @@
-"""``python -m slipway.offline.preview`` in the folder of a project that is not Slipway's."""
+"""`slipway preview` in the folder of a project that is not Slipway's."""
 
 import json
 import os
@@ -23,7 +23,7 @@ aws.ec2.Instance("web", ami=image.id, instance_type="t3.micro")
 
 def preview(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "slipway.offline.preview", "--format", "json", *arguments],
+        [sys.executable, "-m", "slipway", "preview", "--format", "json", *arguments],
         cwd=folder,
         check=False,
         capture_output=True,

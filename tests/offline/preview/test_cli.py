@@ -27,7 +27,7 @@ from tests.support.exports import last_runs
 
 def preview(clone: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "slipway.offline.preview", *arguments],
+        [sys.executable, "-m", "slipway", "preview", *arguments],
         cwd=clone,
         check=False,
         capture_output=True,

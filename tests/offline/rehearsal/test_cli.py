@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from slipway.infra.schema.problems import SettingsError
-from slipway.offline.rehearsal.__main__ import main
+from slipway.offline.rehearsal.cli import main
 from slipway.offline.rehearsal.session import configure
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import stack_file
@@ -17,7 +17,7 @@ from workloads.mnist.pipeline import Mnist
 
 
 def rehearsal(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "slipway.offline.rehearsal", *arguments]
+    command = [sys.executable, "-m", "slipway", "rehearse", *arguments]
     return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
 
 

@@ -23,7 +23,7 @@ class Demo(Running):
     """`make demo` with a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__("-m", "slipway.offline.rehearsal.demo", "--stack", "demo", "--output", str(folder))
+        super().__init__("-m", "slipway", "demo", "--stack", "demo", "--output", str(folder))
         self.folder = folder
 
     def url(self, title: str) -> str:

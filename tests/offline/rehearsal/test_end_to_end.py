@@ -21,7 +21,7 @@ PREDICTIONS = "results/mnist-predict/predictions.json"
 
 
 def rehearse(stack: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "slipway.offline.rehearsal", "-s", stack, "--output", str(folder), *arguments]
+    command = [sys.executable, "-m", "slipway", "rehearse", "-s", stack, "--output", str(folder), *arguments]
     return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
 
 

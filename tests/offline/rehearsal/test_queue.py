@@ -81,7 +81,7 @@ class Pipeline:
         pipelines = {"toy": {**section, "services": {"queue": SMALL}}}
         file = stack_file(self.folder / "stack.yaml", pipelines=pipelines)
         arguments = ("--stack", "local", "--config-file", str(file), "--output", str(self.out), *options)
-        return Running("-m", "slipway.offline.rehearsal", *arguments, PATH=self.path)
+        return Running("-m", "slipway", "rehearse", *arguments, PATH=self.path)
 
     def rehearse(self, *options: str, code: int = 0, **parameters: Any) -> str:
         return self.start(*options, **parameters).end(code)
@@ -101,7 +101,8 @@ class Pipeline:
             line = " ".join(process.info["cmdline"] or [])
             # The server replaces its command line; it works in the folder of its data.
             here = str(self.out) in line or (process.info["cwd"] or "").startswith(str(self.out))
-            if here and "slipway.offline.rehearsal" not in line and all(word in line for word in words):
+            ours = "slipway rehearse" in line or "slipway.offline.rehearsal" in line
+            if here and not ours and all(word in line for word in words):
                 processes.append(process)
         return processes
 

@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from slipway.infra.review.stack import Stack
-from slipway.tools.watch import __main__ as watch
+from slipway.tools.command import app
+from slipway.tools.watch import cli as watch
 from slipway.tools.watch import logs
 from slipway.tools.watch.plan import Plan, plan_of
 from tests.tools.watch.cluster import TAKEN, Cluster, condition, ended, job, pod, running, serving, stamped
@@ -33,8 +34,8 @@ def a_cluster(tmp_path: Path, local: Plan, monkeypatch: pytest.MonkeyPatch) -> I
         yield cluster
 
 
-def call(module: object, cluster: Cluster, *words: str) -> tuple[int, str, str]:
-    done = CliRunner().invoke(module.app, [*words, "--kubeconfig", cluster.logs["kubeconfig"]])  # type: ignore[attr-defined]
+def call(cluster: Cluster, *words: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, [*words, "--kubeconfig", cluster.logs["kubeconfig"]])
     return done.exit_code, done.stdout, done.stderr
 
 
@@ -69,7 +70,7 @@ def test_the_plan_is_what_the_program_declares(local: Plan) -> None:
 
 def test_once_prints_a_table_and_ends(cluster: Cluster, local: Plan) -> None:
     train(cluster, local)
-    code, out, _ = call(watch, cluster, "--stack", "local", "--once")
+    code, out, _ = call(cluster, "watch", "--stack", "local", "--once")
     assert code == 0
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert any(line.startswith("✔ mnist-prepare cpu done") for line in lines)
@@ -79,7 +80,7 @@ def test_once_prints_a_table_and_ends(cluster: Cluster, local: Plan) -> None:
 
 def test_without_a_terminal_it_ends_once_a_step_failed(cluster: Cluster, local: Plan) -> None:
     train(cluster, local, code=3)
-    code, out, _ = call(watch, cluster, "--stack", "local")
+    code, out, _ = call(cluster, "watch", "--stack", "local")
     assert code == 1
     assert "mnist-train: failed: error: no (exit code 3)" in out
     assert "no node" in out.splitlines()[-1]
@@ -88,36 +89,36 @@ def test_without_a_terminal_it_ends_once_a_step_failed(cluster: Cluster, local: 
 @pytest.mark.slow
 def test_a_cluster_that_does_not_answer_is_an_exit_code(cluster: Cluster) -> None:
     cluster.refused["/apis/batch/v1/namespaces/slipway/jobs"] = (403, "jobs.batch is forbidden")
-    code, out, _ = call(watch, cluster, "--stack", "local", "--once")
+    code, out, _ = call(cluster, "watch", "--stack", "local", "--once")
     assert code == 2
     assert "jobs.batch is forbidden" in out
 
 
 @pytest.mark.slow
 def test_a_stack_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    done = CliRunner().invoke(watch.app, ["--stack", "nonsense", "--once"])
+    done = CliRunner().invoke(app, ["watch", "--stack", "nonsense", "--once"])
     assert done.exit_code == 2
     assert "there is no stack 'nonsense'" in done.stderr
     assert "Traceback" not in done.stderr
-    assert CliRunner().invoke(watch.app, []).exit_code == 2
+    assert CliRunner().invoke(app, ["watch"]).exit_code == 2
 
 
 def test_who_names_no_step_is_told_the_command_for_the_stack_that_was_named() -> None:
-    done = CliRunner().invoke(logs.app, ["--stack", "gcp-dev"])
+    done = CliRunner().invoke(app, ["logs", "--stack", "gcp-dev"])
     assert done.exit_code == 2
     assert "STACK=gcp-dev STEP=" in done.stderr
 
 
 def test_the_log_of_the_newest_pod_is_printed(cluster: Cluster, local: Plan) -> None:
     train(cluster, local)
-    code, out, err = call(logs, cluster, "--stack", "local", "--step", "train")
+    code, out, err = call(cluster, "logs", "--stack", "local", "--step", "train")
     assert (code, out) == (0, "Resuming, pod 0\n")
     assert "attempt 2 of 2, rank 0, pod" in err
 
 
 def test_the_logs_of_replaced_pods_come_first(cluster: Cluster, local: Plan) -> None:
     train(cluster, local)
-    code, out, err = call(logs, cluster, "--stack", "local", "--step", "mnist.train", "--attempts")
+    code, out, err = call(cluster, "logs", "--stack", "local", "--step", "mnist.train", "--attempts")
     assert code == 0
     assert out.splitlines()[0] == "Training"
     assert out.splitlines()[-1] == "Resuming, pod 0"
@@ -127,14 +128,14 @@ def test_the_logs_of_replaced_pods_come_first(cluster: Cluster, local: Plan) -> 
 
 def test_lines_of_several_pods_have_their_rank(cluster: Cluster, local: Plan) -> None:
     train(cluster, local, pods=2)
-    _, out, _ = call(logs, cluster, "--stack", "local", "--step", "mnist-train")
+    _, out, _ = call(cluster, "logs", "--stack", "local", "--step", "mnist-train")
     assert out.splitlines() == ["0 | Resuming, pod 0", "1 | Resuming, pod 1"]
 
 
 def test_following_ends_with_the_step(cluster: Cluster, local: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "STATE_PAUSE", 0.1)
     train(cluster, local, code=3)
-    code, out, err = call(logs, cluster, "--stack", "local", "--step", "train", "--follow")
+    code, out, err = call(cluster, "logs", "--stack", "local", "--step", "train", "--follow")
     assert (code, out) == (1, "Resuming, pod 0\n")
     assert "mnist-train: failed: error: no (exit code 3)" in err
 
@@ -149,13 +150,13 @@ def test_following_ends_with_the_step(cluster: Cluster, local: Plan, monkeypatch
 )
 def test_a_step_without_a_log_is_one_line(cluster: Cluster, local: Plan, step: str, says: str) -> None:
     train(cluster, local)
-    code, out, err = call(logs, cluster, "--stack", "local", "--step", step)
+    code, out, err = call(cluster, "logs", "--stack", "local", "--step", step)
     assert (code, out) == (2, "")
     assert says in " ".join(err.split())
 
 
 def test_a_log_that_is_gone_is_told_so(cluster: Cluster, local: Plan) -> None:
     del cluster.logs[f"{local.steps[1].job}-a"]
-    code, _, err = call(logs, cluster, "--stack", "local", "--step", "prepare")
+    code, _, err = call(cluster, "logs", "--stack", "local", "--step", "prepare")
     assert code == 2
     assert "the cluster has no log of pod" in err

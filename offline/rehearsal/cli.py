@@ -1,4 +1,4 @@
-"""The command line: ``python -m slipway.offline.rehearsal --stack gcp-dev``."""
+"""The command line of `slipway rehearse`."""
 
 from typing import Annotated
 
@@ -52,7 +52,3 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
             return Session(project.run, configuration, options, console_for(), is_beside=is_beside).run().exit_code
 
     raise typer.Exit(outcome.exit_code(run))
-
-
-if __name__ == "__main__":
-    outcome.run_command(main, "slipway.offline.rehearsal")

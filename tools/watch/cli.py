@@ -160,11 +160,3 @@ def _most_important(view: View) -> int:
     waiting = [number for number in numbers if not view.steps[number].phase.over]
     active = [number for number in waiting if view.steps[number].began]
     return (failed or active or waiting or [max(len(view.steps) - 1, 0)])[0]
-
-
-# Typer's own tracebacks print the values of variables, which include secrets.
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-app.command()(main)
-
-if __name__ == "__main__":
-    app(prog_name="python -m slipway.tools.watch")

@@ -1,5 +1,4 @@
-"""The command line: ``python -m slipway.tools.new --stack mine --cloud existing``, for `make new STACK=…
-CLOUD=…`."""
+"""The command line of `slipway new`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,10 +64,3 @@ def _draft(pipeline: str, stack: str, given: Mapping[str, str], example: str) ->
 
 def _new_stack(given: Mapping[str, str]) -> str:
     return command("new", stack="mine", **{key.lower(): value for key, value in given.items()})
-
-
-if __name__ == "__main__":
-    # Typer's own tracebacks print the values of variables.
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(main)
-    app(prog_name="python -m slipway.tools.new")

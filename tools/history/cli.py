@@ -58,9 +58,3 @@ def _history(stack: str, *, rehearsal: bool) -> Generator[History]:
         return
     with history_of(stack, PROJECT) as history:
         yield history
-
-
-if __name__ == "__main__":
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(main)
-    app(prog_name="python -m slipway.tools.history")

@@ -151,9 +151,3 @@ def _report(console: Console, files: Mapping[str, File], names: Sequence[str], w
     size = decimal(sum(files[name].size for name in names))
     same = f"; {len(files) - len(names)} were there already" if len(files) > len(names) else ""
     console.print(f"{len(names)} files ({size}) copied to {where}{same}", markup=False, soft_wrap=True)
-
-
-if __name__ == "__main__":
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(main)
-    app(prog_name="python -m slipway.tools.transfer")

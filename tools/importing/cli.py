@@ -1,4 +1,4 @@
-"""The command line: ``python -m slipway.tools.importing tfjob.yaml``, for `make import MANIFEST=…`."""
+"""The command line of `slipway import`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -34,10 +34,3 @@ def main(
         return draft(document, convert(document), name, Path(code).expanduser() if code else None)
 
     carry_out(make, PROJECT)
-
-
-if __name__ == "__main__":
-    # Typer's own tracebacks print the values of variables.
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(main)
-    app(prog_name="python -m slipway.tools.importing")

@@ -1,4 +1,4 @@
-"""The command line: ``python -m slipway.tools.doctor --stack gcp-dev``, for `make doctor STACK=gcp-dev`."""
+"""The command line of `slipway doctor`."""
 
 import logging
 import sys
@@ -43,10 +43,3 @@ def main(
         show(examined, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
     if any(observation.state is State.WRONG for one in examined for observation in one.observations):
         raise typer.Exit(1)
-
-
-if __name__ == "__main__":
-    # Typer's own tracebacks print the values of variables.
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(main)
-    app(prog_name="python -m slipway.tools.doctor")
