@@ -77,12 +77,8 @@ def where(error: BaseException, tree: Path) -> str:
             return f"{file.relative_to(tree)}:{link.lineno}"
         for frame in reversed(traceback.extract_tb(getattr(link, TRACEBACK, link.__traceback__))):
             file = Path(frame.filename).resolve()
-            # A module of Python itself has no file: `<frozen runpy>`.
-            if (
-                frame.filename[0] != "<"
-                and file.is_relative_to(tree)
-                and not _of_engine(path := file.relative_to(tree))
-            ):
+            # Python names its own code `<frozen …>`, which is no file.
+            if file.is_file() and file.is_relative_to(tree) and not _of_engine(path := file.relative_to(tree)):
                 return f"{path}:{frame.lineno}"
     return ""
 
