@@ -22,6 +22,7 @@ from slipway.offline.engine.provider_outputs import (
     mark,
     marked_name,
     number_mark,
+    object_name,
     physical_id,
     unmark,
 )
@@ -444,6 +445,17 @@ class Monitor(mocks.MockMonitor):
         return list(self.GetDeploymentInfo(None).supportedFeatures)
 
 
+class NamedInputs(dict[str, Any]):
+    """The inputs of a resource, with a name in place of each that it lacks: providers make up such names."""
+
+    def __init__(self, resource: Resource) -> None:
+        super().__init__(resource.inputs)
+        self._name = object_name(resource)
+
+    def __missing__(self, key: str) -> str:
+        return self._name
+
+
 class Cloud(mocks.Mocks):
     """Asks the emulators for what a cloud would answer."""
 
@@ -508,7 +520,18 @@ class Cloud(mocks.Mocks):
         return any(token in emulator.computed_calls for emulator in self._emulators)
 
     def _emulated_outputs(self, resource: Resource) -> Mapping[str, Any]:
-        answers = (emulator.outputs(resource.type, resource.name, resource.inputs) for emulator in self._emulators)
+        try:
+            return self._ask_emulators(resource, resource.inputs)
+        except LookupError:
+            # A project's own resource may lack inputs that those of the stack file always have.
+            pass
+        try:
+            return self._ask_emulators(resource, NamedInputs(resource))
+        except (LookupError, TypeError, ValueError, AttributeError):
+            return {}
+
+    def _ask_emulators(self, resource: Resource, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        answers = (emulator.outputs(resource.type, resource.name, inputs) for emulator in self._emulators)
         return next((answer for answer in answers if answer is not None), dict[str, Any]())
 
     def _call_emulators(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from slipway.infra import program
+from slipway.infra.review.stack import Resource, Stack
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.schema.yaml_files import ConfigError
 from slipway.offline.evaluation.__main__ import evaluate_stack
@@ -16,6 +18,7 @@ from slipway.offline.evaluation.decoding import decode
 from slipway.offline.evaluation.encoding import Secrets
 from slipway.offline.evaluation.worker import evaluate_or_fail
 from slipway.offline.policies.check import check
+from tests.support.checkout import ROOT
 from tests.support.project import PROJECT_FILE, STACK
 from tests.support.tree import write_tree
 
@@ -160,3 +163,93 @@ def test_an_object_in_no_cluster_is_refused(project: Path) -> None:
     failed = failure(project, main)
     assert "lost" in failed["message"]
     assert "provider" in failed["message"]
+
+
+AWS = """
+    import json
+
+    import pulumi
+    import pulumi_aws as aws
+
+    from slipway import run
+
+    image = aws.ec2.get_ami(owners=["amazon"], most_recent=True)
+    declared = run()
+    (cluster,) = declared.clusters.values()
+    models = aws.s3.Bucket("models")
+    aws.s3.BucketPolicy(
+        "models",
+        bucket=models.id,
+        policy=pulumi.Output.json_dumps({
+            "Version": "2012-10-17",
+            "Statement": [
+                {"Effect": "Allow", "Principal": {"AWS": cluster.identity}, "Action": ["s3:GetObject"],
+                 "Resource": [pulumi.Output.concat(models.arn, "/*")]},
+            ],
+        }),
+    )
+    public = aws.s3.Bucket("public")
+    aws.s3.BucketPolicy(
+        "public",
+        bucket=public.id,
+        policy=pulumi.Output.json_dumps({
+            "Version": "2012-10-17",
+            "Statement": [
+                {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject"],
+                 "Resource": [pulumi.Output.concat(public.arn, "/*")]},
+            ],
+        }),
+    )
+    aws.ec2.Instance("bastion", ami=image.id, instance_type="t3.micro")
+    assert declared.store.bucket is not None
+"""
+
+GCP = """
+    import pulumi_gcp as gcp
+
+    from slipway import run
+
+    declared = run()
+    cluster = next(iter(declared.clusters.values()))
+    topic = gcp.pubsub.Topic("trained")
+    gcp.pubsub.TopicIAMMember(
+        "trained", topic=topic.name, role="roles/pubsub.publisher", member=cluster.identity
+    )
+    public = gcp.storage.Bucket("public", location="EU")
+    gcp.storage.BucketIAMMember("public", bucket=public.name, role="roles/storage.objectViewer", member="allUsers")
+    assert declared.store.bucket is not None
+"""
+
+
+def shipped(project: Path, stack: str, main: str) -> Stack:
+    config = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())
+    config["config"].pop("slipway:pipelines", None)
+    write_tree(project, {"stacks/Pulumi.here.yaml": yaml.safe_dump(config)})
+    evaluation = decode("here", evaluated(project, main) | {"remarks": []}).stack
+    assert evaluation is not None
+    return evaluation
+
+
+def of_name(stack: Stack, type_: str, name: str) -> Resource:
+    (resource,) = [
+        resource for resource in stack.resources.values() if (resource.type, resource.name) == (type_, name)
+    ]
+    return resource
+
+
+def test_aws_resources_know_the_role_of_the_pods_and_are_held_to_its_policies(project: Path) -> None:
+    stack = shipped(project, "aws-dev", AWS)
+    policy = of_name(stack, "aws:s3/bucketPolicy:BucketPolicy", "models").properties["policy"]
+    assert "[run.arn]" in policy
+    assert ("aws-public-bucket", "public (BucketPolicy)") in {
+        (finding.policy, finding.name) for finding in check(stack, {}, TODAY)[0]
+    }
+
+
+def test_google_resources_know_the_member_of_the_pods_and_are_held_to_its_policies(project: Path) -> None:
+    stack = shipped(project, "gcp-dev", GCP)
+    member = of_name(stack, "gcp:pubsub/topicIAMMember:TopicIAMMember", "trained").properties["member"]
+    assert member.endswith("/subject/ns/slipway/sa/runner")
+    assert ("gcp-public-bucket", "public (BucketIAMMember)") in {
+        (finding.policy, finding.name) for finding in check(stack, {}, TODAY)[0]
+    }
