@@ -4,12 +4,11 @@ import os
 import sys
 import traceback
 
+from slipway.infra.exits import Exit
 from slipway.offline import end_quietly
 
-FAILED = 2
-
 TRACEBACK = "SLIPWAY_TRACEBACK"
-"""The environment variable that has the whole traceback printed where the command itself fails."""
+"""The environment variable that has the traceback printed where the command itself fails. It may quote values."""
 
 
 def main() -> None:
@@ -28,15 +27,11 @@ def main() -> None:
         from slipway.offline.evaluation.worker import message, where  # noqa: PLC0415
 
         place = where(error, PROJECT) or where(error, LIBRARY)
-        print(f"error: slipway itself failed: {message(error)}" + f" ({place})" * bool(place), file=sys.stderr)
         if os.environ.get(TRACEBACK):
             traceback.print_exc()
-        else:
-            print(
-                f"{TRACEBACK}=1 prints the whole traceback, which may quote values of a stack file",
-                file=sys.stderr,
-            )
-        sys.exit(FAILED)
+        told = f"{message(error)}" + f" ({place})" * bool(place)
+        print(f"error: slipway itself failed: {told}; {TRACEBACK}=1 prints the traceback", file=sys.stderr)
+        sys.exit(Exit.REFUSED)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``make pin-images``: writes the digests that the registries have for the default images to the data file.
+"""`slipway pin-images`: writes the digests that the registries have for the default images to the data file.
 
 A digest of an image for several architectures is that of its index.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from slipway.infra.commands import command
 from slipway.infra.container_registry import DOCKER_HUB, RegistryError, digest_of
+from slipway.infra.exits import Exit, report_error
 from slipway.infra.pipelines.images import DATA, DIGESTS, pinned, read
 from slipway.infra.places import LIBRARY, PROJECT
 from slipway.offline import files
@@ -47,18 +48,18 @@ def write_pins(digests: Mapping[str, str], file: Path) -> None:
     files.write(file, "\n".join([source, *(f'"{image}" = "{digest}"' for image, digest in digests.items()), ""]))
 
 
-def main(file: Path = DATA, pins: Path | None = None if LIBRARY == PROJECT else DIGESTS) -> int:
+def main(file: Path = DATA, pins: Path | None = None if LIBRARY == PROJECT else DIGESTS) -> Exit:
     """Pins the images of the package's data ``file`` in it, or in the project's file ``pins``.
 
-    Exits with 1, and changes nothing, where a digest cannot be had.
+    Changes nothing where a digest cannot be had.
     """
     known = {image: digest for images in read(file).values() for image, digest in images.items()}
     known |= pinned(pins) if pins else {}
     try:
         digests = {image: digest_of(with_registry(image)) for images in read(file).values() for image in images}
     except RegistryError as error:
-        print(f"error: {error}; {(pins or file).name} stays as it is", file=sys.stderr)
-        return 1
+        report_error(f"{error}; {(pins or file).name} stays as it is")
+        return Exit.FAILED
     if pins:
         write_pins(digests, pins)
     else:
@@ -68,9 +69,4 @@ def main(file: Path = DATA, pins: Path | None = None if LIBRARY == PROJECT else 
             print(f"warning: the publisher has moved {image}: it was {known[image]}", file=sys.stderr)
         print(f"{image}@{digest}")
     print("What runs in an image that has another digest now runs again with the next `pulumi up`.")
-    return 0
-
-
-def pin_images() -> None:
-    """Name the default images by the digests that their registries have; exits with 1 where one has none."""
-    sys.exit(main())
+    return Exit.DONE

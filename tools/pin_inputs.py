@@ -1,4 +1,4 @@
-"""``make pin-inputs STACK=local``: writes into a stack file what the data is that its pipelines read as inputs.
+"""`slipway pin-inputs`: writes into a stack file what the data is that its pipelines read as inputs.
 
 A digest is of names, sizes and versions of files, as a bucket or a volume lists them: no file is read.
 """
@@ -6,14 +6,13 @@ A digest is of names, sizes and versions of files, as a bucket or a volume lists
 import contextlib
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.filesize import decimal
-from rich.markup import escape
 
 from slipway.infra.commands import command
+from slipway.infra.exits import Exit, report_error
 from slipway.infra.pipelines.inputs import INPUTS, data_of
 from slipway.infra.places import PROJECT
 from slipway.infra.platform import Data
@@ -114,16 +113,10 @@ def listings(stack: str, configuration: Mapping[str, Any]) -> Generator[Listings
         yield Listings(stack, configuration, pods)
 
 
-def main(
-    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack.")] = "",
-    pipeline: Annotated[str, typer.Option(help="Its inputs alone; without it, those of all pipelines.")] = "",
-    check: Annotated[bool, typer.Option(help="Write nothing; exit with 1 where data is not as pinned.")] = False,
-) -> None:
-    """Write into a stack file what the data is that its pipelines read. Changed data then runs steps again."""
+def main(stack: str, pipeline: str, *, check: bool) -> Exit:
+    """Pins the inputs of the stack, of one pipeline where that is named; with ``check`` only says which differ."""
     console = Console(highlight=False)
     try:
-        if not stack:
-            raise ConfigError(f"name the stack: {command('pin-inputs', stack='local')}")
         config = load_stack(stack, PROJECT)
         changed = _changed(console, config, stack, _chosen(config, stack, pipeline))
         if changed and not check:
@@ -132,16 +125,17 @@ def main(
                 raise ConfigError(f"{config.file.name} was changed meanwhile, and stays as it is: run it again")
             stack_file.change(config.file, {keys: {"digest": value} for keys, value in changed.items()})
     except (ConfigError, TransferError) as error:
-        Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(1) from None
+        report_error(error)
+        return Exit.FAILED
     if changed and check:
         pin = command("pin-inputs", stack=stack, **({"pipeline": pipeline} if pipeline else {}))
         console.print(f"{many(len(changed), 'input')} not as pinned: {pin}", markup=False)
-        raise typer.Exit(1)
+        return Exit.FAILED
     if changed:
         again = "the steps that read it run again with the next `pulumi up`"
         words = f"{config.file.name}: {many(len(changed), 'digest')} written; {again}"
         console.print(words, markup=False, soft_wrap=True)
+    return Exit.DONE
 
 
 def _chosen(config: StackConfig, stack: str, pipeline: str) -> list[PipelineInput]:

@@ -1,4 +1,4 @@
-"""``make run STACK=…`` and ``make stop STACK=…``: go on with Jobs that `up` does not wait for, or hold them.
+"""`slipway run` and `slipway stop`: go on with Jobs that `up` does not wait for, or hold them.
 
 Both need a login to the cluster, and no Pulumi CLI where the stack file names its kubeconfig.
 """
@@ -8,14 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
-from rich.console import Console
-from rich.markup import escape
+from typing import Any
 
 from slipway.infra.api_server import ApiServer, UnreadableError
-from slipway.infra.commands import command
+from slipway.infra.exits import Exit, report_error
 from slipway.infra.kubernetes.labels import RUNS_ANNOTATION
 from slipway.infra.placed import CLUSTER_RUN
 from slipway.infra.review.stack import Properties, at, mapping, mappings
@@ -158,37 +154,21 @@ def _is_suspended(job: Properties) -> bool:
     return at(job, "spec", "suspend") is True
 
 
-Stack = Annotated[str, typer.Option("--stack", "-s", help="The stack.")]
-KubeconfigFile = Annotated[Path | None, typer.Option(help="A kubeconfig, in place of the one that the stack has.")]
-Context = Annotated[str, typer.Option(help="Its context.")]
-
-
-def run(stack: Stack = "", kubeconfig: KubeconfigFile = None, context: Context = "") -> None:
-    """Go on with a run that was stopped or failed; what is done is not run again."""
-    _each_namespace(stack, kubeconfig, context, Namespace.run)
-
-
-def stop(stack: Stack = "", kubeconfig: KubeconfigFile = None, context: Context = "") -> None:
-    """Stop a run: its pods end, and what they saved stays."""
-    _each_namespace(stack, kubeconfig, context, Namespace.stop)
-
-
-def _each_namespace(
+def act_on_runs(
     stack: str, kubeconfig: Path | None, context: str, act: Callable[[Namespace], Iterator[str]]
-) -> None:
+) -> Exit:
+    """Does ``act`` in each namespace of the stack with such Jobs, and prints its lines."""
     logging.getLogger().addHandler(logging.NullHandler())
     try:
-        if not stack:
-            raise RunError(f"name the stack: {command('run', stack='local')}, {command('stop', stack='local')}")
         plan = load_plan(stack)
         clusters = Clusters(stack, {place.name: place for place in plan.places}, kubeconfig, context or None)
         for cluster, namespace in runners(plan).items():
             for line in act(Namespace(clusters.server(cluster), namespace)):
                 print(line, flush=True)
     except (RunError, WatchError, PlanError, AccessError, UnreadableError) as error:
-        words = explain(error) if isinstance(error, UnreadableError) else str(error)
-        Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(words)}", soft_wrap=True)
-        raise typer.Exit(1) from None
+        report_error(explain(error) if isinstance(error, UnreadableError) else error)
+        return Exit.FAILED
+    return Exit.DONE
 
 
 def runners(plan: Plan) -> Mapping[str, str]:

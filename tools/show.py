@@ -1,4 +1,4 @@
-"""``make show STACK=local predictions``: a result of a stack that `pulumi up` has run, read from its store.
+"""`slipway show`: a result of a stack that `pulumi up` has run, read from its store.
 
 Where the store is a volume, only a pod can see into it. So a pod is made for the time of reading, from the
 template of a Job of the stack that mounts the store and needs no GPU: it has everything that the namespace demands
@@ -18,15 +18,14 @@ import tempfile
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Annotated, Any, NoReturn
+from typing import IO, Any, NoReturn
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from slipway.infra.commands import command
+from slipway.infra.exits import Exit, report_error
 from slipway.infra.kubernetes.results import infinite, selected
 from slipway.infra.pipelines.results import SHOW, STACK_OUTPUTS
 from slipway.infra.places import PROJECT
@@ -64,24 +63,19 @@ class Described:
     job: str
 
 
-def main(
-    names: Annotated[list[str] | None, typer.Argument(help="What to show; without it, what there is.")] = None,
-    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack.")] = "",
-    output: Annotated[Path | None, typer.Option(help="Folder for copies; default: build/show/<stack>.")] = None,
-) -> None:
-    """Show results of a stack that `pulumi up` has run: tables and numbers here, files and folders as copies."""
+def main(names: Sequence[str], stack: str, output: Path | None) -> Exit:
+    """Shows the results of these names, without any what there is; copies go to the folder ``output``."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     try:
-        if not stack:
-            raise ShowError(f"name the stack: {command('show', 'predictions', stack='local')}")
         outputs = outputs_of(stack)
         if not names:
             print_names(console, stack, outputs)
-        for name in names or ():
+        for name in names:
             show(name, stack, outputs, output or PROJECT / "build" / "show" / stack, console)
     except ShowError as error:
-        Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(1) from None
+        report_error(error)
+        return Exit.FAILED
+    return Exit.DONE
 
 
 def outputs_of(stack: str) -> Mapping[str, Any]:

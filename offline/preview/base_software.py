@@ -143,7 +143,8 @@ def _make(checkout: Checkout, project: Path, base: RequirementFile, note: Note) 
         for one in metadata.distributions(path=[str(environment.packages)])
     }
     versions = [
-        PackageVersions(package=entry.name, base=there[canonicalize_name(entry.name)], here=entry.installed) for entry in changed
+        PackageVersions(package=entry.name, base=there[canonicalize_name(entry.name)], here=entry.installed)
+        for entry in changed
     ]
     return BaseSoftware(environment.bin / "python", versions)
 

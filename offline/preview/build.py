@@ -6,6 +6,7 @@ from datetime import date
 from functools import partial
 from typing import Any, Literal
 
+from slipway.infra.exits import Exit
 from slipway.infra.kubernetes.labels import NAME
 from slipway.infra.placed import GATES
 from slipway.infra.places import PROJECT
@@ -178,10 +179,6 @@ def _describe_image(image: BuiltImage) -> str:
     return f"from {image.context}/{image.dockerfile} ({many(image.files, 'file')}, {size})"
 
 
-CLEAN, FINDINGS, NOT_EVALUATED = 0, 1, 2
-"""Exit codes."""
-
-
 def _none(_: str) -> Mapping[str, JobDuration]:
     return {}
 
@@ -243,19 +240,17 @@ def build(evaluations: Evaluations, options: Options) -> Preview:
     )
 
 
-def exit_code(preview: Preview, fail_on: Severity) -> int:
-    """2 if a stack cannot be evaluated at this revision, 1 if a finding is as bad as ``fail_on``, else 0.
+def exit_code(preview: Preview, fail_on: Severity) -> Exit:
+    """`Exit.REFUSED` if a stack cannot be evaluated at this revision, `Exit.FAILED` if a finding is as bad as
+    ``fail_on``.
 
     A base that cannot be evaluated does not count, because a change that repairs it would be refused.
     """
     if any(_has_failed(stack) for stack in preview.stacks):
-        return NOT_EVALUATED
+        return Exit.REFUSED
     failing = {Severity.ERROR} if fail_on is Severity.ERROR else set(Severity)
-    return (
-        FINDINGS
-        if any(finding.severity in failing for stack in preview.stacks for finding in stack.findings)
-        else CLEAN
-    )
+    fails = any(finding.severity in failing for stack in preview.stacks for finding in stack.findings)
+    return Exit.FAILED if fails else Exit.DONE
 
 
 def _has_failed(preview: StackPreview) -> bool:

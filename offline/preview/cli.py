@@ -1,4 +1,4 @@
-"""The command line of `slipway preview` and `slipway check`."""
+"""One preview of stacks, from their evaluation to what is written and the exit code."""
 
 import io
 import json
@@ -6,16 +6,15 @@ import os
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.text import Text
 
+from slipway.infra.exits import Exit, report_error
 from slipway.infra.places import PROJECT
 from slipway.infra.review.contract import Severity
 from slipway.infra.review.stack import JOB, Properties, mapping, mappings
@@ -96,57 +95,55 @@ WIDTH = 140
 """Columns of output that does not go to a terminal; the default of 80 would cut tables."""
 
 
-class Format(StrEnum):
-    """Output formats."""
+@dataclass(frozen=True)
+class Files:
+    """Where a preview is written to, and as what: ``text``, ``markdown`` or ``json``."""
 
-    TEXT = "text"
-    MARKDOWN = "markdown"
-    JSON = "json"
+    format: str = "text"
+    output: Path | None = None
+    json: Path | None = None
+    pictures: Path | None = None
+    pictures_at: str = ""
 
 
 class OutputError(Exception):
     """A file cannot be written. The message has its path and the reason."""
 
 
-def main(  # noqa: PLR0917  # One parameter per option of the command line.
-    stack: Annotated[list[str] | None, typer.Option("--stack", "-s", help="A stack; all without it.")] = None,
-    base: Annotated[str, typer.Option(help="Revision to compare with: where this one and it parted.")] = "",
-    format: Annotated[Format, typer.Option(help="What to write.")] = Format.TEXT,
-    fail_on: Annotated[Severity, typer.Option(help="The least severity that fails.")] = Severity.ERROR,
-    output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
-    json: Annotated[Path | None, typer.Option(help="File for the JSON, beside the output.")] = None,
-    pictures: Annotated[Path | None, typer.Option(help="Folder for the stacks' architecture pictures.")] = None,
-    pictures_at: Annotated[str, typer.Option(help="Address of a folder with the pictures, to link to.")] = "",
-    times: Annotated[
-        Path | None, typer.Option(help="What `pulumi stack export` wrote: the times of that stack's last run.")
-    ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only hold the stacks to the policies.")] = False,
-) -> None:
-    """Say what a change would do to each stack, what it costs, and what is wrong with it.
+def main(
+    stacks: Sequence[str],
+    base: str,
+    fail_on: str,
+    written: Files,
+    times: Path | None = None,
+    *,
+    policies_only: bool = False,
+) -> Exit:
+    """Previews ``stacks``, all without, against ``base``, where there is one.
 
-    Needs no cloud, no credentials and no Pulumi CLI. Exits with 0 where all is well, 1 for findings at or above
-    --fail-on, 2 where a stack cannot be evaluated or this fails, 130 when interrupted.
+    ``times`` is a file with what the Jobs of a stack took. With ``policies_only`` no costs and no times are told.
     """
     try:
         # Whatever can be wrong without them is told before the stacks are evaluated.
-        _check(output, json, pictures)
+        _check(written)
         last_runs = read_export(times) if times else {}
         with check_out(PROJECT, base) if base else nullcontext() as checkout:
             trees = [PROJECT] if checkout is None else [PROJECT, checkout.path]
-            if not stack and not any(map(stacks_of, trees)):
+            if not stacks and not any(map(stacks_of, trees)):
                 raise TreeError(
                     f"{PROJECT} has no stack file; `pulumi stack init dev` and `pulumi config set` write one"
                 )
-            named = stack and [*stack, *(_find_referring(trees, stack) if checkout else ())]
+            named = stacks and [*stacks, *(_find_referring(trees, stacks) if checkout else ())]
             if times and last_runs.keys().isdisjoint(concerned := named or stacks_of(PROJECT)):
                 raise TimesError(f"{times} has the times of no Job of {', '.join(sorted(concerned))}")
             software = _base_software(checkout)
             evaluations = evaluate_trees(
-                PROJECT, checkout.path if checkout else None, named or (), base_python=software.python
+                PROJECT, checkout.path if checkout else None, named, base_python=software.python
             )
             title = checkout.title if checkout else ""
     except (OutputError, TreeError, FormatError, TimesError) as error:
-        raise _refuse(error) from None
+        report_error(error)
+        return Exit.REFUSED
     # `evaluate_trees` imports most of this while the workers run.
     from slipway.offline.preview.build import Options, build, exit_code  # noqa: PLC0415
 
@@ -161,20 +158,21 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
             base=title,
             versions=software.versions,
             measured=measured,
-            policies_only=check,
+            policies_only=policies_only,
         ),
     )
     try:
-        if pictures is not None:
-            _draw(evaluations, pictures)
-        if place := pictures_at or str(pictures or ""):
+        if written.pictures is not None:
+            _draw(evaluations, written.pictures)
+        if place := written.pictures_at or str(written.pictures or ""):
             preview = _add_pictures(preview, place)
-        _write(preview, format, output)
-        if json is not None:
-            _write(preview, Format.JSON, json)
+        _write(preview, written.format, written.output)
+        if written.json is not None:
+            _write(preview, "json", written.json)
     except OutputError as error:
-        raise _refuse(error) from None
-    raise typer.Exit(exit_code(preview, fail_on))
+        report_error(error)
+        return Exit.REFUSED
+    return exit_code(preview, Severity(fail_on))
 
 
 def _base_software(checkout: Checkout | None) -> "BaseSoftware":
@@ -188,9 +186,14 @@ def _base_software(checkout: Checkout | None) -> "BaseSoftware":
     )
 
 
-def _check(output: Path | None, json: Path | None, pictures: Path | None) -> None:
+def _check(written: Files) -> None:
     """Raises OutputError for a file that cannot be written."""
-    for named, file in ((output, output), (json, json), (pictures, pictures and pictures / "any.svg")):
+    pictures = written.pictures
+    for named, file in (
+        (written.output, written.output),
+        (written.json, written.json),
+        (pictures, pictures and pictures / "any.svg"),
+    ):
         if named is not None and file is not None:
             with _report_write_errors(named):
                 files.check(file)
@@ -199,11 +202,6 @@ def _check(output: Path | None, json: Path | None, pictures: Path | None) -> Non
 def _find_referring(trees: Sequence[Path], stacks: Sequence[str]) -> list[str]:
     """The stacks that use clusters of ``stacks``, which a change of these concerns."""
     return list(dict.fromkeys(name for tree in trees for name in find_referring(tree, stacks)))
-
-
-def _refuse(error: Exception) -> typer.Exit:
-    Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
-    return typer.Exit(2)
 
 
 def today() -> date:
@@ -237,8 +235,8 @@ def _add_pictures(preview: Preview, place: str) -> Preview:
     return preview.model_copy(update={"stacks": stacks})
 
 
-def _write(preview: Preview, format: Format, file: Path | None) -> None:
-    if format is Format.TEXT:
+def _write(preview: Preview, format: str, file: Path | None) -> None:
+    if format == "text":
         from slipway.offline.preview.terminal import show  # noqa: PLC0415
 
         if file is None:
@@ -249,7 +247,7 @@ def _write(preview: Preview, format: Format, file: Path | None) -> None:
         show(preview, console)
         assert isinstance(console.file, io.StringIO)
         text = console.file.getvalue()
-    elif format is Format.MARKDOWN:
+    elif format == "markdown":
         from slipway.offline.preview.markdown import comment  # noqa: PLC0415
 
         text = comment(preview)

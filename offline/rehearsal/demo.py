@@ -1,17 +1,17 @@
-"""The command line of `slipway demo`."""
+"""A demo: a rehearsal whose apps stay up until Ctrl-C."""
 
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
 
 import psutil
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from slipway.infra.exits import Exit
 from slipway.infra.places import PROJECT
 from slipway.infra.review.stack import mapping
 from slipway.infra.schema.problems import Problem, SettingsError, printable
@@ -161,24 +161,19 @@ def _no_apps(stack: str, pipelines: Sequence[str]) -> Iterator[Problem]:
         )
 
 
-def main(  # noqa: PLR0917  # One parameter per option of the command line.
-    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack to show.")] = "",
-    fresh: outcome.Fresh = False,
-    seconds: Annotated[
-        float | None, typer.Option("--for", metavar="SECONDS", min=0, help="End the apps after so long by itself.")
-    ] = None,
-    all_pipelines: outcome.AllPipelines = False,
-    config_file: outcome.ConfigFile = None,
-    output: outcome.Output = None,
-) -> None:
-    """Rehearse a stack on this machine, then keep its apps here until Ctrl-C.
-
-    Exits with 0 where the apps were kept as long as asked, 1 where a Job or an app failed, 2 for wrong settings,
-    130 when the rehearsal before was interrupted.
-    """
+def show(
+    stack: str,
+    output: Path | None,
+    config_file: Path | None,
+    seconds: float | None,
+    *,
+    fresh: bool,
+    all_pipelines: bool,
+) -> Exit:
+    """Rehearses the stack in the folder ``output``, then keeps its apps for ``seconds``, or until Ctrl-C."""
     console = console_for()
 
-    def run() -> int:
+    def run() -> Exit:
         configuration = session.configure(stack, PROJECT, config_file, all_pipelines=all_pipelines)
         require_apps(stack, configuration)
         options = Options(stack, PROJECT, outcome.folder_for(stack, output), config_file, fresh)
@@ -187,4 +182,4 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
             kept = Session(project.run, configuration, options, console, Demo(console, seconds).keep, is_beside)
             return kept.run().exit_code
 
-    raise typer.Exit(outcome.exit_code(run))
+    return outcome.exit_code(run)

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from slipway.infra.clouds.registry import emulators
+from slipway.infra.exits import Exit
 from slipway.infra.pipelines.discovery import pipeline
 from slipway.infra.places import in_package
 from slipway.infra.program import declare
@@ -53,7 +54,7 @@ from slipway.offline.rehearsal.machine.processes import Reaper
 from slipway.offline.rehearsal.output import terminal
 from slipway.offline.rehearsal.output.charts import usage_of
 from slipway.offline.rehearsal.output.comparison import compare
-from slipway.offline.rehearsal.output.outcome import OK, Configuration, Options, Outcome
+from slipway.offline.rehearsal.output.outcome import Configuration, Options, Outcome
 from slipway.offline.rehearsal.output.results import ITEMS_FAILED, collect
 from slipway.offline.rehearsal.output.terminal import LiveDisplay, PlainDisplay
 from slipway.offline.rehearsal.state import OUTPUTS, RESULTS, Lock, Phase, Place, Results, State, kept
@@ -254,7 +255,7 @@ class Session:
             try:
                 outcome = self._evaluate(place, state, engine, display)
                 self._show(place, outcome)
-                if self.keep and outcome.exit_code == OK:
+                if self.keep and outcome.exit_code is Exit.DONE:
                     self.keep(engine)
                 return outcome
             finally:
@@ -411,7 +412,7 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
     file = write_report(place, outcome)
     quiet = outcome.options.quiet
     records = outcome.records
-    if outcome.exit_code != OK or quiet < 2:
+    if outcome.exit_code is not Exit.DONE or quiet < 2:
         logs = {record.name: place.log(record.name) for record in records}
         jobs = {record.urn for record in records}
         resources, failed = outcome.evaluation.resources, outcome.evaluation.failed

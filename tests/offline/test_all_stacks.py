@@ -27,11 +27,12 @@ from slipway.offline.evaluated.operations import Replacing
 from slipway.offline.evaluated.timeline import JobDuration
 from slipway.offline.evaluation.decoding import EvaluatedStack
 from slipway.offline.preview.build import CLEAN, FINDINGS, NOT_EVALUATED, Options, build, exit_code
-from slipway.offline.preview.cli import WIDTH, Format, read_export
+from slipway.offline.preview.cli import WIDTH, read_export
 from slipway.offline.preview.markdown import comment
 from slipway.offline.preview.revisions import Evaluations, check_out, evaluate_trees, stacks_of
 from slipway.offline.preview.terminal import show
 from slipway.tools.reference import pictures
+from slipway.tools.verbs.preview import Format
 from tests.support.checkout import ROOT
 from tests.support.clones import LOCAL, committed, configure, edit
 from tests.support.exports import last_runs

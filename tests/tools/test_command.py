@@ -1,6 +1,5 @@
 """The command `slipway`: its verbs, its help, where it may be called, and the stack that goes without a name."""
 
-import importlib
 import re
 import subprocess
 import sys
@@ -10,7 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from slipway.infra import commands
-from slipway.tools.command import HISTORY, VERBS, app, load
+from slipway.infra.exits import Exit
+from slipway.infra.pipelines.discovery import pipeline_names
+from slipway.offline import INTERRUPTED
+from slipway.offline.engine.stack_config import stack_names
+from slipway.tools.command import VERBS, app
+from slipway.tools.verbs import names
 from tests.support.checkout import ROOT
 from tests.support.project import PROJECT_FILE, STACK
 from tests.support.tree import write_tree
@@ -35,12 +39,14 @@ def slipway(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_verb_is_a_command_of_its_module_with_examples() -> None:
-    for name, verb in {**VERBS, "history": HISTORY}.items():
-        assert callable(getattr(importlib.import_module(verb.module), verb.function)), name
-        assert verb.examples
-        assert all(example.split()[0] == name for example in verb.examples if verb is not HISTORY)
-        assert load(name, verb).params is not None
+def test_every_verb_is_a_command_with_examples_that_a_terminal_shows_whole() -> None:
+    for name, verb in VERBS.items():
+        help = CliRunner().invoke(app, [name, "--help"], terminal_width=80)
+        assert help.exit_code == 0, name
+        for example in verb.examples:
+            assert example.split()[0] == name
+            assert f"    slipway {example}\n" in help.stdout
+        assert all(len(line) <= 80 for line in help.stdout.splitlines()), name
 
 
 def test_the_page_and_the_makefile_have_every_verb() -> None:
@@ -50,13 +56,51 @@ def test_the_page_and_the_makefile_have_every_verb() -> None:
     assert [verb for verb in VERBS if not re.search(rf"^{verb}:", makefile, re.MULTILINE)] == []
 
 
-def test_its_help_imports_no_verb() -> None:
-    done = CliRunner().invoke(app, ["--help"])
-    assert done.exit_code == 0
-    assert all(verb in done.stdout for verb in VERBS)
-    code = "import sys; from slipway.tools import command; print([m for m in sys.modules if 'pulumi' in m])"
+def test_help_and_completion_import_nothing_that_a_verb_works_with() -> None:
+    """A shell waits for them: Pydantic alone takes longer to import than all that they need."""
+    code = (
+        "import sys; from slipway.tools.command import VERBS, load; [load(*verb) for verb in VERBS.items()]\n"
+        "heavy = {'pulumi', 'pydantic', 'tensorflow', 'kubernetes', 'jinja2', 'asyncio'}\n"
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"
+
+
+def test_the_page_has_the_exit_codes() -> None:
+    page = (ROOT / "docs/commands.md").read_text("utf-8").partition("## Exit codes")[2]
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)] == [*Exit]
+    assert Exit.INTERRUPTED == INTERRUPTED
+    printed = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
+    assert all(f"{code.value} {code.meaning}" in printed for code in Exit)
+
+
+def test_names_are_those_that_the_verbs_know() -> None:
+    assert names.stacks() == stack_names(ROOT)
+    assert names.pipelines() == [*pipeline_names()]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("pre", ["preview"]),
+        ("rehearse --stack gcp-d", ["gcp-dev", "gcp-distributed"]),
+        ("preview -s gcp-d", ["gcp-dev", "gcp-distributed"]),
+        ("lock --pipeline mni", ["mnist"]),
+        ("preview --format m", ["markdown"]),
+    ],
+)
+def test_a_shell_completes_verbs_stacks_and_pipelines(words: str, expected: list[str]) -> None:
+    environment = {"_SLIPWAY_COMPLETE": "complete_bash", "COMP_WORDS": f"slipway {words}"}
+    environment["COMP_CWORD"] = str(len(words.split()))
+    done = CliRunner().invoke(app, prog_name="slipway", env=environment)
+    assert done.output.split() == expected
+
+
+def test_a_verb_that_is_nearly_one_is_answered_with_it() -> None:
+    done = CliRunner().invoke(app, ["preveiw"])
+    assert done.exit_code == Exit.REFUSED
+    assert "'preview'" in done.stderr
 
 
 @pytest.mark.slow
@@ -79,7 +123,7 @@ def test_the_only_stack_goes_without_its_name_and_messages_name_the_command(tmp_
     two = slipway(project, "rehearse")
     assert two.returncode == 2
     assert "dev, prod" in two.stderr
-    assert "slipway show runs --stack local" in slipway(project, "show", "runs").stderr
+    assert "slipway rehearse --stack dev" in two.stderr
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from slipway.infra.review.stack import Resource, Stack
-from slipway.tools.history import cli as command
+from slipway.tools.command import app
 from slipway.tools.history import live
 from slipway.tools.history.comparison import Difference, History, HistoryError, compare, pairs
 from slipway.tools.history.live import rehearsed
@@ -157,9 +156,7 @@ def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*words: str) -> Result:
-    app = typer.Typer()
-    app.command()(command.main)
-    return CliRunner().invoke(app, ["--stack", "local", *words])
+    return CliRunner().invoke(app, ["show", "--stack", "local", *words])
 
 
 def test_a_stack_that_is_up_shows_its_runs_and_those_by_the_clock(up: Path) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import typer
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slipway.infra.exits import Exit
 from slipway.infra.pipelines.file.reading import Folder
 from slipway.infra.pipelines.file.reading import read as read_pipeline
-from slipway.tools.importing.cli import main
+from slipway.tools.importing.cli import write_imported
 from slipway.tools.importing.conversion import STEP, Imported, convert
 from slipway.tools.importing.document import rules
 from slipway.tools.importing.folder import draft
@@ -380,7 +380,5 @@ def test_the_page_lists_all_fields() -> None:
 
 
 def test_who_names_no_manifest_is_told_how_to(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as ended:
-        main(manifest="")
-    assert ended.value.exit_code == 2
+    assert write_imported("", "", None) is Exit.REFUSED
     assert "make import MANIFEST=" in capsys.readouterr().err

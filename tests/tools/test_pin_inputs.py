@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from slipway.infra.clouds.contract import ListingError, StoredObject
@@ -16,6 +15,7 @@ from slipway.infra.review.stack import mapping
 from slipway.infra.schema.yaml_files import read_yaml
 from slipway.offline.engine.stack_config import load_stack
 from slipway.tools import pin_inputs, pulumi_cli
+from slipway.tools.command import app
 from slipway.tools.doctor import inputs as doctor
 from tests.support.gcp import BASE
 from tests.tools.test_transfer import GATE, answer, machine
@@ -83,9 +83,7 @@ def project(folder: Path, monkeypatch: pytest.MonkeyPatch, labels: str = "gs://p
 
 
 def run(*words: str) -> Result:
-    app = typer.Typer()
-    app.command()(pin_inputs.main)
-    return CliRunner().invoke(app, ["--stack", "dev", *words])
+    return CliRunner().invoke(app, ["pin-inputs", "--stack", "dev", *words])
 
 
 def digests(file: Path) -> dict[str, str | None]:
@@ -219,8 +217,5 @@ def test_a_stack_without_inputs_is_told_so(monkeypatch: pytest.MonkeyPatch) -> N
         raise AssertionError
 
     monkeypatch.setattr(pulumi_cli, "outputs_of", unasked)
-    app = typer.Typer()
-    app.command()(pin_inputs.main)
-    assert CliRunner().invoke(app, ["--stack", "local"]).exit_code == 1
-    assert CliRunner().invoke(app, []).exit_code == 1
+    assert CliRunner().invoke(app, ["pin-inputs", "--stack", "local"]).exit_code == 1
     assert list(doctor.probes("local", load_stack("local", pin_inputs.PROJECT).values)) == []

@@ -14,7 +14,6 @@ from typing import Any
 
 import botocore.session
 import pytest
-import typer
 from botocore.stub import Stubber
 from typer.testing import CliRunner, Result
 
@@ -22,7 +21,7 @@ from slipway.infra.clouds.aws import doctor
 from slipway.infra.clouds.contract import StoredObject
 from slipway.infra.clouds.gcp import google_api
 from slipway.tools import pulumi_cli
-from slipway.tools.transfer import cli as command
+from slipway.tools.command import app
 from slipway.tools.transfer.buckets import bucket_of
 from tests.tools.test_show import KUBECTL, READER
 
@@ -60,8 +59,6 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def run(*words: str) -> Result:
-    app = typer.Typer()
-    app.command()(command.main)
     return CliRunner().invoke(app, [*words, "--stack", "local"])
 
 
@@ -175,9 +172,6 @@ def test_a_bucket_is_copied_to_by_its_clouds_tool(
     monkeypatch.setattr(doctor, "objects", listing)
     scans = folder_of(machine / "scans", {"a.csv": "1", "b.csv": "2"})
     words = ["put", "--from", str(scans), "--to", "data", "--stack", stack]
-    app = typer.Typer()
-    app.command()(command.main)
-
     monkeypatch.setenv("PATH", "/nowhere")
     missing = CliRunner().invoke(app, words)
     assert missing.exit_code == 1

@@ -1,16 +1,14 @@
-"""``make show STACK=local runs`` and ``make show STACK=local compare RUN1 RUN2``: the history of a stack."""
+"""`slipway show runs`, `compare` and `retention`: the history of a stack."""
 
 import contextlib
 import sys
 import time
-from collections.abc import Generator
-from typing import Annotated
+from collections.abc import Generator, Sequence
 
-import typer
 from rich.console import Console
-from rich.markup import escape
 
 from slipway.infra.commands import command
+from slipway.infra.exits import Exit, report_error
 from slipway.infra.places import PROJECT
 from slipway.tools.history.comparison import History, HistoryError
 from slipway.tools.history.listing import print_comparison, print_retention, print_runs
@@ -20,23 +18,18 @@ from slipway.workloads.runtime.exits import StepError
 RUNS, COMPARE, RETENTION = "runs", "compare", "retention"
 
 
-def main(
-    words: Annotated[list[str], typer.Argument(help="runs [PIPELINE/STEP], compare RUN1 RUN2, or retention.")],
-    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack.")] = "",
-    rehearsal: Annotated[bool, typer.Option(help="The runs of its rehearsals on this machine.")] = False,
-) -> None:
-    """List the results that the store of a stack has, say what two of them differ in, or which of them go."""
+def main(words: Sequence[str], stack: str, *, rehearsal: bool) -> Exit:
+    """Shows what the ``words`` name: of the store of the stack, or of its rehearsals on this machine."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
-    what, *names = words
+    what, *names = words or [""]
+    if (what, len(names)) not in {(RUNS, 0), (RUNS, 1), (COMPARE, 2), (RETENTION, 0)}:
+        usage = (
+            f"`{command('show', 'runs', stack=stack)}`, `… runs PIPELINE/STEP`, `… compare RUN1 RUN2`, "
+            "or `… retention`"
+        )
+        report_error(f"{' '.join(words) or 'nothing'} is none of {usage}")
+        return Exit.REFUSED
     try:
-        if not stack:
-            raise HistoryError(f"name the stack: {command('show', what, stack='local')}")
-        if (what, len(names)) not in {(RUNS, 0), (RUNS, 1), (COMPARE, 2), (RETENTION, 0)}:
-            usage = (
-                f"`{command('show', 'runs', stack='local')}`, `… runs PIPELINE/STEP`, `… compare RUN1 RUN2`, "
-                "or `… retention`"
-            )
-            raise HistoryError(f"{' '.join(words)} is none of {usage}")
         if what == RETENTION and rehearsal:
             raise HistoryError("a rehearsal runs nothing by the clock, so it has no results of old runs")
         with _history(stack, rehearsal=rehearsal) as history:
@@ -47,8 +40,9 @@ def main(
             else:
                 print_comparison(console, history, *names)
     except (HistoryError, StepError) as error:
-        Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(1) from None
+        report_error(error)
+        return Exit.FAILED
+    return Exit.DONE
 
 
 @contextlib.contextmanager

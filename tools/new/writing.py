@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
 from slipway.infra.commands import command
+from slipway.infra.exits import Exit, report_error
 from slipway.infra.pipelines.discovery import WORKLOADS
 from slipway.infra.places import PROJECT, PROJECT_FILE
 from slipway.infra.schema.problems import Problem
@@ -68,32 +68,29 @@ def write(draft: Draft, root: Path) -> None:
         made.rename(draft.target)
 
 
-def carry_out(make: Callable[[], Draft], root: Path) -> None:
-    """Writes what ``make`` returns below ``root``, and says so on the terminal.
-
-    Raises typer.Exit with 2 where ``make`` or a target refuses, and with 1 where it cannot be written.
-    """
-    errors = Console(stderr=True, highlight=False)
+def carry_out(make: Callable[[], Draft], root: Path) -> Exit:
+    """Writes what ``make`` returns below ``root``, and says so on the terminal."""
     try:
         draft = make()
         write(draft, root)
     except RefusedError as refused:
         refuse(refused)
-        raise typer.Exit(2) from None
+        return Exit.REFUSED
     except OSError as error:
-        errors.print(f"[red]error:[/] it could not be written: {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(1) from None
+        report_error(f"it could not be written: {error}")
+        return Exit.FAILED
     console = Console(highlight=False)
     for line in draft.said:
         console.print(Text(line), soft_wrap=True)
+    return Exit.DONE
 
 
 def refuse(error: Exception) -> None:
     """Prints why nothing was written, on stderr; of a RefusedError every problem with its reason and fix."""
-    console = Console(stderr=True, highlight=False)
     if not isinstance(error, RefusedError):
-        console.print(f"[red]error:[/] nothing was written: {escape(str(error))}", soft_wrap=True)
+        report_error(f"nothing was written: {error}")
         return
+    console = Console(stderr=True, highlight=False)
     problems = error.problems
     count = len(problems)
     console.print(f"[red]error:[/] {count} problem{'s' if count != 1 else ''}; nothing was written")

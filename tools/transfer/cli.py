@@ -1,18 +1,16 @@
-"""``make put`` and ``make get``: files of this machine into the store of a stack that is up, and out of it."""
+"""`slipway put` and `slipway get`: files of this machine into the store of a stack that is up, and out of it."""
 
 import contextlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.filesize import decimal
-from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from slipway.infra.commands import command
+from slipway.infra.exits import Exit, report_error
 from slipway.infra.pipelines.discovery import pipeline_names
 from slipway.infra.places import PROJECT
 from slipway.offline.engine.stack_config import ConfigError, stack_config
@@ -24,37 +22,28 @@ from slipway.tools.transfer.files import File, TransferError, local_files, to_co
 from slipway.tools.transfer.pods import Transfer
 from slipway.tools.transfer.stores import mounted, url_of
 
+PUT, GET = "put", "get"
+"""Into the store, and out of it."""
 
-def main(
-    way: Annotated[str, typer.Argument(help="put: into the store; get: out of it.")],
-    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack.")] = "",
-    source: Annotated[str, typer.Option("--from", help="What is copied: a file or a folder.")] = "",
-    target: Annotated[str, typer.Option("--to", help="What it is there; with `/` at its end a folder.")] = "",
-    force: Annotated[bool, typer.Option(help="Overwrite files that are there with another content.")] = False,
-) -> None:
-    """Copy files into or out of the store of a stack that is up. What is there is not copied again."""
+
+def main(way: str, stack: str, source: str, target: str, *, force: bool) -> Exit:
+    """Copies ``source`` to ``target``, one of which is in the store of the stack."""
+    if missing := [name for name, value in (("--from", source), ("--to", target)) if not value]:
+        first, second = ("scans", "data/scans") if way == PUT else ("data/scans", "scans")
+        example = command(way, **{"stack": stack, "from": first, "to": second})
+        report_error(f"{' and '.join(missing)} is missing: {example}")
+        return Exit.REFUSED
     console = Console(highlight=False)
     try:
-        _check(way, stack, source, target)
         outputs = pulumi_cli.outputs_of(stack)
         store = url_of(stack, outputs)
-        transfer = _put if way == "put" else _get
         again = command(way, **{"stack": stack, "from": source, "to": target, "force": True})
-        transfer(console, _Request(stack, store, source, target, force, again), [*outputs, *pipeline_names()])
+        request = _Request(stack, store, source, target, force, again)
+        (_put if way == PUT else _get)(console, request, [*outputs, *pipeline_names()])
     except (TransferError, HistoryError, ShowError, ConfigError, pulumi_cli.CliError) as error:
-        Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(1) from None
-
-
-def _check(way: str, stack: str, source: str, target: str) -> None:
-    """Raises TransferError where the command line is not whole."""
-    put = command("put", **{"stack": "local", "from": "scans", "to": "data/scans"})
-    get = command("get", **{"stack": "local", "from": "data/scans", "to": "scans"})
-    example = f"{put}, or {get}"
-    if way not in ("put", "get"):
-        raise TransferError(f"{way!r} is neither `put` nor `get`: {example}")
-    if missing := [name for name, value in (("STACK", stack), ("FROM", source), ("TO", target)) if not value]:
-        raise TransferError(f"{' and '.join(missing)} is missing: {example}")
+        report_error(error)
+        return Exit.FAILED
+    return Exit.DONE
 
 
 @dataclass(frozen=True)
@@ -142,7 +131,7 @@ def _progress(
     console: Console, files: Mapping[str, File], names: Sequence[str]
 ) -> Generator[Callable[[int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(f"{len(names)} files", total=sum(files[name].size for name in names))
         yield lambda size: progress.advance(task, size)
 

@@ -1,4 +1,4 @@
-"""``make watch STACK=gcp-dev``: what the stack's Jobs do right now, and why those that wait do."""
+"""`slipway watch`: what the stack's Jobs do right now, and why those that wait do."""
 
 import logging
 import queue
@@ -8,14 +8,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 
-from slipway.infra.commands import command
+from slipway.infra.exits import Exit, report_error
 from slipway.infra.places import PROJECT
 from slipway.tools.pulumi_cli import unfinished_jobs
 from slipway.tools.watch.observed import Clusters
@@ -30,42 +28,27 @@ PAUSE = 2.0
 WIDTH = 140
 """Columns of output that does not go to a terminal."""
 
-OK, FAILED, UNREADABLE = 0, 1, 2
-"""Exit codes: a step failed and none goes on; a cluster or the stack could not be read."""
-
 
 class WatchError(Exception):
     """What keeps a stack from being watched. The text says why, and what to do about it."""
 
 
-def main(
-    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack.")] = "",
-    once: Annotated[bool, typer.Option("--once", help="Print one table, and end.")] = False,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="A kubeconfig, in place of the one that the stack has.")
-    ] = None,
-    context: Annotated[str, typer.Option(help="Its context.")] = "",
-) -> None:
-    """Show what the Jobs of a stack do: queued, waiting and why, running and how far, done, failed and why.
-
-    On a terminal it goes on until q is pressed; elsewhere it prints a line for each change, and ends with 0 once
-    all steps are done, with 1 once one failed and none goes on. With --once it ends with 2 where a cluster cannot
-    be read.
-    """
+def main(stack: str, kubeconfig: Path | None, context: str, *, once: bool) -> Exit:
+    """Shows the stack: one table with ``once``, a screen on a terminal, elsewhere a line for each change."""
     # What the Kubernetes client logs of a login that failed would be drawn across the screen.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         session = open_session(stack, kubeconfig, context)
         if once:
-            raise typer.Exit(print_once(session))
-        if sys.stdout.isatty():
-            raise typer.Exit(show(session))
-        raise typer.Exit(follow(session, lambda: time.sleep(PAUSE)))
+            return print_once(session)
+        # A terminal that moves no cursor gets lines.
+        console = Console(highlight=False)
+        if console.is_terminal and not console.is_dumb_terminal:
+            return show(session, console)
+        return follow(session, lambda: time.sleep(PAUSE))
     except (WatchError, PlanError) as error:
-        Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(UNREADABLE) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        report_error(error)
+        return Exit.REFUSED
 
 
 def open_session(stack: str, kubeconfig: Path | None = None, context: str = "") -> Session:
@@ -77,25 +60,23 @@ def open_session(stack: str, kubeconfig: Path | None = None, context: str = "") 
 
 def load_plan(stack: str) -> Plan:
     """What the program declares for the stack. Raises WatchError, PlanError."""
-    if not stack:
-        raise WatchError(f"name the stack: {command('watch', stack='local')}")
     declared = plan_of(evaluate(stack, PROJECT))
     if not declared.steps:
         raise WatchError(f"the stack {stack} declares no Job")
     return declared
 
 
-def print_once(session: Session) -> int:
+def print_once(session: Session) -> Exit:
     """Prints the steps as they are now."""
     view = session.look()
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     console.print(screen(view, _most_important(view), len(view.steps) + 40, console.width, keys=False))
     if view.earlier:
         console.print(f"[dim]{view.earlier} finished Jobs of earlier runs are still there[/]")
-    return UNREADABLE if view.trouble else FAILED if view.failed else OK
+    return Exit.REFUSED if view.trouble else Exit.FAILED if view.failed else Exit.DONE
 
 
-def follow(session: Session, pause: Callable[[], None]) -> int:
+def follow(session: Session, pause: Callable[[], None]) -> Exit:
     """Prints a line for each change until nothing goes on any more."""
     changes = Changes()
     while True:
@@ -104,13 +85,12 @@ def follow(session: Session, pause: Callable[[], None]) -> int:
             print(line, flush=True)
         if not view.trouble and (view.done or view.failed):
             print(f"{view.at.astimezone():%H:%M:%S}  {summary(view)}", flush=True)
-            return FAILED if view.failed else OK
+            return Exit.FAILED if view.failed else Exit.DONE
         pause()
 
 
-def show(session: Session) -> int:
+def show(session: Session, console: Console) -> Exit:
     """Draws the screen until somebody leaves it."""
-    console = Console(highlight=False)
     views: queue.Queue[View | Exception] = queue.Queue()
     end = threading.Event()
 
@@ -150,7 +130,7 @@ def show(session: Session) -> int:
             view = newest(view)
     end.set()
     console.print(f"{session.plan.stack}: {summary(view)}", markup=False)
-    return FAILED if view.failed else OK
+    return Exit.FAILED if view.failed else Exit.DONE
 
 
 def _most_important(view: View) -> int:

@@ -1,4 +1,4 @@
-"""``make logs STACK=gcp-dev STEP=train``: the logs of a step's pods, as long as the cluster has them."""
+"""`slipway logs`: the logs of a step's pods, as long as the cluster has them."""
 
 import logging
 import sys
@@ -6,16 +6,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
-
-import typer
-from rich.console import Console
-from rich.markup import escape
 
 from slipway.infra.api_server import UnreadableError
 from slipway.infra.commands import command
+from slipway.infra.exits import Exit, report_error
 from slipway.infra.schema.problems import printable_lines
-from slipway.tools.watch.cli import FAILED, OK, UNREADABLE, WatchError, open_session
+from slipway.tools.watch.cli import WatchError, open_session
 from slipway.tools.watch.observed import AccessError, explain
 from slipway.tools.watch.plan import Expected, Plan, PlanError
 from slipway.tools.watch.session import Line, Session, lines
@@ -28,35 +24,19 @@ STATE_PAUSE = 3.0
 """Seconds between two looks for new pods."""
 
 
-def main(  # noqa: PLR0917  # One parameter per option of the command line.
-    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack.")] = "",
-    step: Annotated[str, typer.Option(help="The step: train, or pipeline.train.")] = "",
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until the step is over.")] = False,
-    attempts: Annotated[bool, typer.Option("--attempts", help="Also of pods that were replaced.")] = False,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="A kubeconfig, in place of the one that the stack has.")
-    ] = None,
-    context: Annotated[str, typer.Option(help="Its context.")] = "",
-) -> None:
-    """Print the logs of a step's pods, each line with the pod's rank where there are several.
-
-    Of a pod that was replaced after an eviction the newest is printed; --attempts prints those before it, too, as
-    far as the cluster still has them. Ends with 1 where the step failed, with 2 where there is no log.
-    """
+def main(stack: str, step: str, kubeconfig: Path | None, context: str, *, follow: bool, attempts: bool) -> Exit:
+    """Prints the logs of the ``step`` as they are, or with ``follow`` as they come."""
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         if not step:
-            raise WatchError(f"name the step: {command('logs', stack=stack or 'local', step='train')}")
+            raise WatchError(f"name the step: {command('logs', stack=stack, step='train')}")
         session = open_session(stack, kubeconfig, context)
         session.logs = False
         printer = Printer(session, choose(step, session.plan))
-        raise typer.Exit(printer.follow() if follow else printer.print_once(attempts))
+        return printer.follow() if follow else printer.print_once(attempts)
     except (WatchError, PlanError, AccessError, UnreadableError) as error:
-        words = explain(error) if isinstance(error, UnreadableError) else str(error)
-        Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(words)}", soft_wrap=True)
-        raise typer.Exit(UNREADABLE) from None
-    except (KeyboardInterrupt, BrokenPipeError):
-        raise typer.Exit(130) from None
+        report_error(explain(error) if isinstance(error, UnreadableError) else error)
+        return Exit.REFUSED
 
 
 def choose(name: str, plan: Plan) -> Expected:
@@ -81,7 +61,7 @@ class Printer:
     step: Expected
     _printed: dict[str, str] = field(default_factory=dict[str, str])
 
-    def print_once(self, attempts: bool) -> int:
+    def print_once(self, attempts: bool) -> Exit:
         """Prints what there is now; returns the exit code."""
         state = self._look()
         every = self.session.pods_of(self.step)
@@ -100,10 +80,10 @@ class Printer:
             else:
                 self._print_lines(log, pod, state)
         if not self._printed:
-            return UNREADABLE
-        return FAILED if state.phase is Phase.FAILED else OK
+            return Exit.REFUSED
+        return Exit.FAILED if state.phase is Phase.FAILED else Exit.DONE
 
-    def follow(self) -> int:
+    def follow(self) -> Exit:
         """Prints what comes, of new pods too, until the step is over; returns the exit code."""
         known: dict[str, PodState] = {}
         gone: set[str] = set()
@@ -122,7 +102,7 @@ class Printer:
                 gone |= {uid for uid, pod in known.items() if uid not in gone and not self._print_new(pod, state)}
                 if state.phase.over:
                     self._remark(f"{self.step.name}: {state.says}")
-                    return FAILED if state.phase is Phase.FAILED else OK
+                    return Exit.FAILED if state.phase is Phase.FAILED else Exit.DONE
                 if time.monotonic() >= end:
                     break
                 time.sleep(min(PAUSE, STATE_PAUSE))

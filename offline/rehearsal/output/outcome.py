@@ -5,15 +5,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from pydantic import SecretStr
 from rich.console import Console
 from rich.markup import escape
 
+from slipway.infra.exits import Exit, report_error
 from slipway.infra.places import PROJECT
-from slipway.infra.schema.problems import SettingsError, printable_lines
+from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.model import Settings
 from slipway.offline.engine.evaluate import Evaluation
 from slipway.offline.engine.monitor import EvaluationError
@@ -27,9 +27,6 @@ from slipway.offline.rehearsal.output.charts import UsedBy
 from slipway.offline.rehearsal.output.comparison import Comparison
 from slipway.offline.rehearsal.output.results import CollectedResults
 from slipway.offline.rehearsal.state import BusyError, FolderError, JobRecord, ServiceRecord
-
-OK, FAILED, WRONG_SETTINGS, INTERRUPTED = 0, 1, 2, 130
-"""Exit codes of the command."""
 
 
 @dataclass(frozen=True)
@@ -95,27 +92,14 @@ class Outcome:
         return [*only_said(ours), *not_run(resource for resource in resources if resource.urn in self.beside)]
 
     @property
-    def exit_code(self) -> int:
-        """`OK` where every resource was created and every Job succeeded."""
+    def exit_code(self) -> Exit:
+        """`Exit.DONE` where every resource was created and every Job succeeded."""
         if self.interrupted:
-            return INTERRUPTED
-        return FAILED if self.evaluation.failed else OK
+            return Exit.INTERRUPTED
+        return Exit.FAILED if self.evaluation.failed else Exit.DONE
 
 
-# What the commands `rehearse` and `demo` share: options, their console, and how they print problems.
-
-
-Fresh = Annotated[bool, typer.Option(help="Forget what earlier rehearsals of the stack did.")]
-AllPipelines = Annotated[
-    bool,
-    typer.Option("--benchmark", help="Run pipelines that measure accelerators, too; on a CPU they take long."),
-]
-ConfigFile = Annotated[
-    Path | None, typer.Option(help="Use the configuration in this file instead of the stack's own.")
-]
-Output = Annotated[
-    Path | None, typer.Option(help="Folder for all that it makes; default: build/rehearsal/<stack>.")
-]
+# What `rehearse` and `demo` share: their console, and how they print problems.
 
 
 def folder_for(stack: str, output: Path | None) -> Path:
@@ -133,31 +117,30 @@ def console_for() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
-def exit_code(run: Callable[[], int]) -> int:
+def exit_code(run: Callable[[], Exit]) -> Exit:
     """The exit code of ``run``, or of what it raises, which is said on standard error."""
-    errors = Console(stderr=True, highlight=False)
     # What is imported and declared from here on is in use until the end. Looking for garbage in it, as Python does
     # every 700 objects and once more at the end, is two fifths of a rehearsal that finds nothing to do.
     gc.set_threshold(*COLLECTIONS)
     try:
         return run()
     except SettingsError as error:
-        show_problems(error, errors)
-        return WRONG_SETTINGS
+        show_problems(error, Console(stderr=True, highlight=False))
+        return Exit.REFUSED
     except ConfigError as error:
-        errors.print(f"[red]error:[/] {escape(printable_lines(str(error)))}", soft_wrap=True)
-        return WRONG_SETTINGS
+        report_error(error)
+        return Exit.REFUSED
     except (BusyError, FolderError, EvaluationError) as error:
-        errors.print(f"[red]error:[/] {escape(printable_lines(str(error)))}", soft_wrap=True)
-        return FAILED
+        report_error(error)
+        return Exit.FAILED
     except Exception as error:
         # Its text may quote a value of the stack file, as a traceback may.
         place = where(error, PROJECT) or "Python"
-        errors.print(f"[red]error:[/] the rehearsal failed with {type(error).__name__} in {escape(place)}")
-        return FAILED
+        report_error(f"the rehearsal failed with {type(error).__name__} in {place}")
+        return Exit.FAILED
     except KeyboardInterrupt:
         # Before the Jobs or after them; while they run, the session handles it.
-        return INTERRUPTED
+        return Exit.INTERRUPTED
     finally:
         gc.freeze()
 

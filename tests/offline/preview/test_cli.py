@@ -25,9 +25,9 @@ from tests.support.clones import LOCAL, committed, configure, edit, git
 from tests.support.exports import last_runs
 
 
-def preview(clone: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def slipway(clone: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "slipway", "preview", *arguments],
+        [sys.executable, "-m", "slipway", *arguments],
         cwd=clone,
         check=False,
         capture_output=True,
@@ -35,6 +35,10 @@ def preview(clone: Path, *arguments: str, **environment: str) -> subprocess.Comp
         timeout=500,
         env={**os.environ, "SOURCE_DATE_EPOCH": "1795000000", **environment},
     )
+
+
+def preview(clone: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return slipway(clone, "preview", *arguments, **environment)
 
 
 def document(clone: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
@@ -157,7 +161,7 @@ def test_each_unreadable_stack_file_is_one_error_and_keeps_the_other_previews(cl
         file.unlink()
     os.mkfifo(bad["onprem"])
     bad["openshift"].mkdir()
-    done = preview(clone, "--format", "json", "--check")
+    done = slipway(clone, "check", "--format", "json")
     assert done.returncode == 2
     assert "Traceback" not in done.stdout + done.stderr
     stacks = {stack["stack"]: stack for stack in json.loads(done.stdout)["stacks"]}
@@ -382,4 +386,4 @@ def test_a_secret_that_nobody_has_set_gives_a_warning_and_a_placeholder(clone: P
     created = {resource["name"] for resource in stack["changes"]["resources"] if resource["operation"] == "create"}
     assert "feed-read" in created
     assert any(name.endswith("feed-secrets") for name in created)
-    assert preview(clone, "-s", "local", "--check", "--fail-on", "warning").returncode == 1
+    assert slipway(clone, "check", "-s", "local", "--fail-on", "warning").returncode == 1

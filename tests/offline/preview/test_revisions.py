@@ -10,11 +10,10 @@ from pathlib import Path
 from textwrap import indent
 
 import pytest
-import typer
 
+from slipway.infra.exits import Exit
 from slipway.infra.review.stack import UNKNOWN, Secret, Stack
 from slipway.offline.preview import cli
-from slipway.offline.preview.build import NOT_EVALUATED
 from slipway.offline.preview.revisions import Checkout, Evaluations, Limits, evaluate_trees
 from tests.offline.preview.tree import ROOT, make_tree
 from tests.support.tree import write_tree
@@ -199,9 +198,7 @@ def test_a_base_of_a_later_format_is_refused_with_one_sentence(
     checkout = Checkout(base, "main", "a" * 40, "a" * 40)
     monkeypatch.setattr(cli, "PROJECT", make_tree(tmp_path / "head", 'thing("a")'))
     monkeypatch.setattr(cli, "check_out", lambda *_: contextlib.nullcontext(checkout))
-    with pytest.raises(typer.Exit) as left:
-        cli.main(base="main")
-    assert left.value.exit_code == NOT_EVALUATED
+    assert cli.main([], "main", "error", cli.Files()) is Exit.REFUSED
     out, err = capsys.readouterr()
     assert out == ""
     assert err == (

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
+from slipway.infra.exits import Exit
 from slipway.infra.schema.problems import SettingsError
-from slipway.offline.rehearsal.cli import main
+from slipway.offline.rehearsal.cli import rehearse
 from slipway.offline.rehearsal.session import configure
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import stack_file
@@ -61,9 +61,8 @@ def test_an_error_of_the_program_is_told_with_its_place_and_without_values(
         raise LookupError("password-of-somebody")
 
     monkeypatch.setattr("slipway.offline.rehearsal.session.load_stack", broken)
-    with pytest.raises(typer.Exit) as left:
-        main("local", output=tmp_path)
-    assert left.value.exit_code == 1
+    code = rehearse("local", tmp_path, None, fresh=False, disrupt=None, quiet=0, all_pipelines=False)
+    assert code is Exit.FAILED
     printed = capsys.readouterr().err
     assert "the rehearsal failed with LookupError in " in printed
     assert "password" not in printed

@@ -1,0 +1,20 @@
+"""`slipway doctor`."""
+
+from typing import Annotated
+
+import typer
+
+from slipway.tools.verbs.options import Format, Stacks
+
+
+def doctor(
+    stack: Stacks = None, format: Annotated[Format, typer.Option(help="What to write.")] = Format.TEXT
+) -> None:
+    """Say what is missing before the first `pulumi up` of each stack, with the command that mends it.
+
+    Changes nothing, and asks clouds and clusters only for what they have. Exits with 0 where all that could be
+    checked is fine, and with 1 where something is missing or wrong.
+    """
+    from slipway.tools.doctor.cli import main
+
+    raise typer.Exit(main(stack or [], as_json=format is Format.JSON))

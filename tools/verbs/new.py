@@ -1,0 +1,44 @@
+"""`slipway new`."""
+
+from typing import Annotated
+
+import typer
+
+from slipway.tools.verbs.names import complete_pipelines
+from slipway.tools.verbs.options import enter_project
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Of a project to write, as a folder here.")]
+
+
+def new(
+    project: Name = "",
+    pipeline: Annotated[str, typer.Option(metavar="NAME", help="Of a pipeline to write.")] = "",
+    stack: Annotated[str, typer.Option(metavar="NAME", help="Of a stack to write.")] = "",
+    cloud: Annotated[str, typer.Option(metavar="CLOUD", help="Where the stack runs.")] = "",
+    uses: Annotated[
+        str,
+        typer.Option(
+            metavar="PIPELINE",
+            help="What the stack runs: a folder below workloads/, or a path.",
+            autocompletion=complete_pipelines,
+        ),
+    ] = "",
+    region: Annotated[
+        str, typer.Option(metavar="REGION", help="Of the stack's cluster; default: the cloud's first choice.")
+    ] = "",
+    gpu: Annotated[str, typer.Option(metavar="ACCELERATOR", help="Of the stack's GPU pool.")] = "",
+    example: Annotated[
+        str, typer.Option(metavar="PIPELINE", help="What a stack runs that names no pipeline.")
+    ] = "",
+) -> None:
+    """Write a project, a pipeline's folder or a stack file that can be rehearsed at once.
+
+    Asks nothing, and overwrites nothing: all of it is written, or nothing.
+    """
+    # A project is made where none is.
+    if not project:
+        enter_project()
+    from slipway.tools.new.cli import write_new
+
+    given = {"CLOUD": cloud, "USES": uses, "REGION": region, "GPU": gpu}
+    raise typer.Exit(write_new(project, pipeline, stack, given, example))

@@ -1,0 +1,44 @@
+"""`slipway rehearse`."""
+
+from typing import Annotated
+
+import typer
+
+from slipway.tools.verbs.options import AllPipelines, ConfigFile, Fresh, RehearsalFolder, Stack
+
+
+def _parse_disrupt(value: str | None) -> str | None:
+    """Raises BadParameter for an index that is no number."""
+    _, colon, index = (value or "").partition(":")
+    if colon and not (index.isascii() and index.isdigit()):
+        raise typer.BadParameter(f"{index!r} is no index of a pod: a number from 0")
+    return value
+
+
+def rehearse(
+    stack: Stack = "",
+    fresh: Fresh = False,
+    quiet: Annotated[
+        int, typer.Option("--quiet", "-q", count=True, help="Say less: failures and the report; twice: failures.")
+    ] = 0,
+    disrupt: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JOB[:INDEX]",
+            callback=_parse_disrupt,
+            help="Evict this training's pod once, as a Spot node's end does; of several the one with this index.",
+        ),
+    ] = None,
+    all_pipelines: AllPipelines = False,
+    config_file: ConfigFile = None,
+    output: RehearsalFolder = None,
+) -> None:
+    """Run a stack on this machine: no cluster is created, and its Jobs run as local processes on the CPU.
+
+    Exits with 0 where every Job succeeded, 1 where one failed, 2 for wrong settings, 130 when interrupted.
+    """
+    from slipway.offline.rehearsal.cli import rehearse as run
+
+    raise typer.Exit(
+        run(stack, output, config_file, fresh=fresh, disrupt=disrupt, quiet=quiet, all_pipelines=all_pipelines)
+    )
