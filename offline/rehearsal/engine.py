@@ -1,5 +1,6 @@
 """The engine of a rehearsal: it creates most resources at once, and Jobs by running them on this machine."""
 
+import contextlib
 import itertools
 import os
 import threading
@@ -315,9 +316,12 @@ class Engine(Observer):
     def created(self, resource: Resource) -> None:
         self.objects.add(resource)
         self.plugins.add(resource)
-        for emulator in self.emulators:
-            if nodes := emulator.nodes(resource.type, resource.name, resource.inputs):
-                self.scheduler.add(nodes)
+        # A node pool of the project's own brings nodes for pods that do not run here. It may lack inputs that the
+        # emulators expect.
+        with contextlib.suppress(LookupError) if self.is_beside(resource) else contextlib.nullcontext():
+            for emulator in self.emulators:
+                if nodes := emulator.nodes(resource.type, resource.name, resource.inputs):
+                    self.scheduler.add(nodes)
         self.display.resource(resource)
 
     def failed(self, resource: Resource, reason: str) -> None:
