@@ -189,11 +189,11 @@ def words(root: Path) -> Path:
 def test_both_kinds_are_in_the_reference_and_the_mistakes_of_one_in_yaml_in_the_list(words: Path) -> None:
     page = python(words, "-c", "from slipway.tools.reference.settings import page; print(page())")
     assert "## `pipelines.lines`\n\nCount the lines of a file.\n" in page
-    assert "`pipelines.lines.count`" in page
+    assert "| `count` | [keys of every step](#keys-of-every-step) |" in page
     assert "## `pipelines.words`\n\nCount the words of a file.\n" in page
     assert "| `file` | text | **required** | The file's path in the store. |" in page
     assert "| `shortest` | whole number, 1 to 9 | `1` |  |" in page
-    assert "`pipelines.words.steps.count.matrix`" in page
+    assert " Its `matrix` may have `" in page
     wrong = {
         "words": {"shortest": 10, "steps": {"count": {"pool": "cqu", "matrix": {"shortest": [0]}}, "show": {}}},
         "other": {"uses": "../elsewere", "steps": PLACED},

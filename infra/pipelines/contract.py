@@ -133,7 +133,7 @@ class Schedule(Model):
 
 
 class PipelineSettings(Model):
-    """A pipeline's section of a stack file. Each pipeline adds its own keys in a subclass."""
+    """A pipeline's section of a stack file. Each pipeline has keys of its own beside these."""
 
     uses: str | None = Field(
         default=None,

@@ -5,7 +5,7 @@ python -m slipway.tools.reference.settings --check    # exit 1 where it is out o
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
+from slipway.infra.pipelines import apps, contract, matrix, mlflow
 from slipway.infra.pipelines.discovery import pipeline_names
 from slipway.infra.pipelines.file import shape
 from slipway.infra.places import LIBRARY
@@ -45,6 +46,20 @@ sections and lists inside one another; what an alias (`*name`) repeats counts ea
 `!!int`, `!!float`, `!!bool`, `!!null`, `!!map` and `!!seq` are known. Control characters are refused, but for line
 breaks below `policies`.
 """
+SHARED: Mapping[type[BaseModel], str] = {
+    contract.PipelineSettings: "Keys of every pipeline",
+    contract.StepSettings: "Keys of every step",
+    matrix.MatrixStepSettings: "Keys of a step with a matrix",
+    matrix.Axes: "Keys of a matrix",
+    contract.MultiNodeSettings: "Keys of a step on several nodes",
+    matrix.MatrixNodesSettings: "Keys of a step on several nodes, with a matrix",
+    contract.ServiceSettings: "Keys of every service",
+    apps.AppSettings: "Keys of every app",
+    apps.KeptAppSettings: "Keys of an app with a volume",
+    mlflow.MlflowSettings: "Keys of MLflow",
+}
+"""Models that sections of many pipelines have in common, described once, and the heading of each."""
+
 TABLE = "| key | value | default | what it is |\n| --- | --- | --- | --- |\n"
 
 # The kinds of text and how each is written. All are annotated str, told apart by their last validator.
@@ -107,21 +122,116 @@ def page(pipelines: Sequence[str] = ()) -> str:
 
 
 def describe(top: Section) -> str:
-    """The keys of a file: each model once, under all places that it describes."""
+    """The keys of a file: each model once, under all places that it describes, and before them what many share."""
     places: dict[type[BaseModel], list[Section]] = {}
     for section in (top, *top.below()):
         places.setdefault(section.model, []).append(section)
-    return "".join(_describe(model, sections) for model, sections in places.items())
+    used = {base for model in places for base in model.__mro__}
+    text = ""
+    shared = "".join(_describe(model, title) for model, title in SHARED.items() if model in used)
+    for model, sections in places.items():
+        if sections[0].path.startswith("pipelines."):
+            text, shared = text + shared, ""
+        if not _is_told_by_its_row(model):
+            text += _describe(model, _heading(sections))
+    return text
 
 
-def _describe(model: type[BaseModel], sections: Sequence[Section]) -> str:
-    """The places of a model, what it is, and a table of its keys."""
-    paths = ", ".join(f"`{path}`" for path in dict.fromkeys(section.path for section in sections))
+def _heading(sections: Sequence[Section]) -> str:
+    """The places of a model, and the condition that all of them have."""
+    paths = ", ".join(f"`{path}`" for path in _folded(section.path for section in sections))
     conditions = {section.where for section in sections}
-    where = f", {conditions.pop()}" if conditions != {""} and len(conditions) == 1 else ""
+    return paths + (f", {conditions.pop()}" if conditions != {""} and len(conditions) == 1 else "")
+
+
+def _folded(paths: Iterable[str]) -> Iterator[str]:
+    """The paths, of which those of several pipelines and equally deep are one, with `<name>` where they differ."""
+    alike: dict[object, list[list[str]]] = {}
+    for path in dict.fromkeys(paths):
+        parts = path.split(".")
+        alike.setdefault(len(parts) if parts[0] == "pipelines" else path, []).append(parts)
+    for group in alike.values():
+        yield ".".join(parts[0] if len(set(parts)) == 1 else "<name>" for parts in zip(*group, strict=True))
+
+
+def _describe(model: type[BaseModel], heading: str) -> str:
+    """What a model is, and a table of the keys that it does not share with the model that it extends."""
     about = " ".join((model.__doc__ or "").split()).replace("``", "`")
-    rows = "".join(_row(name, field) for name, field in _keys(model))
-    return f"\n## {paths}{where}\n\n{about}\n\n{TABLE}{rows}"
+    base = _shared_base(model)
+    fields = list(_keys(model))
+    if base:
+        about += f"\n\nIt has the {_link(base)}.{_differences(model, base)}"
+        fields = [(name, field) for name, field in fields if not _is_like(name, field, dict(_keys(base)))]
+    rows = "".join(_row(name, field) for name, field in fields)
+    return f"\n## {heading}\n\n{about}\n" + (f"\n{TABLE}{rows}" if rows else "")
+
+
+def _shared_base(model: type[BaseModel]) -> type[BaseModel] | None:
+    """The nearest of the shared models that a model extends."""
+    return next((base for base in model.__mro__[1:] if base in SHARED), None)
+
+
+def _link(model: type[BaseModel]) -> str:
+    title = SHARED[model]
+    return f"[{title[0].lower()}{title[1:]}](#{title.lower().replace(',', '').replace(' ', '-')})"
+
+
+def _is_like(name: str, field: FieldInfo, shared: Mapping[str, FieldInfo]) -> bool:
+    """Whether a key is a shared one, at most with another default."""
+    if name not in shared:
+        return False
+    other = shared[name]
+    return field.is_required() == other.is_required() and _value(field) == _value(other)
+
+
+def _is_told_by_its_row(model: type[BaseModel]) -> bool:
+    """Whether a model is a shared one, or has its keys with other defaults: then it needs no table."""
+    if model in SHARED or issubclass(model, matrix.Axes):
+        return True
+    base = _shared_base(model)
+    return (
+        base is not None
+        and base is not contract.PipelineSettings
+        and {*dict(_keys(model))} == {*dict(_keys(base))}
+    )
+
+
+def _shared_keys(field: FieldInfo) -> tuple[str, str]:
+    """Of a key that holds a shared model: the link to it, and in which defaults and axes its own differs."""
+    models = [model for _, model in _models(field.annotation)]
+    if len(models) != 1 or not _is_told_by_its_row(models[0]) or issubclass(models[0], matrix.Axes):
+        return "", ""
+    model = models[0]
+    base = model if model in SHARED else _shared_base(model)
+    assert base is not None
+    return _link(base), _differences(model, base)
+
+
+def _differences(model: type[BaseModel], base: type[BaseModel]) -> str:
+    """The defaults that are others than those of a shared model, and the axes of a matrix, as sentences."""
+    shared = dict(_keys(base))
+    words = [
+        f"`{name}: {_default(field).strip('`')}`"
+        for name, field in _keys(model)
+        if _is_like(name, field, shared) and _default(field) != _default(shared[name])
+    ]
+    return (f" Defaults: {', '.join(words)}." if words else "") + _axes(model)
+
+
+def _axes(model: type[BaseModel]) -> str:
+    """The parameters that the matrix of a step may have beside its pool, with those values that it has already."""
+    axes = next((inner for _, inner in _inner(model) if issubclass(inner, matrix.Axes)), matrix.Axes)
+    names = [
+        f"`{name}`" + (f" (default {_default(field)})" if field.get_default(call_default_factory=True) else "")
+        for name, field in _keys(axes)
+        if name not in matrix.Axes.model_fields
+    ]
+    return f" Its `matrix` may have {', '.join(names)}." if names else ""
+
+
+def _inner(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+    for _, field in _keys(model):
+        yield from _models(field.annotation)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -165,7 +275,8 @@ def _tag(model: type[BaseModel]) -> str:
 
 
 def _row(name: str, field: FieldInfo) -> str:
-    cells = (f"`{name}`", _value(field), _default(field), field.description or "")
+    link, differences = _shared_keys(field)
+    cells = (f"`{name}`", link or _value(field), _default(field), (field.description or "") + differences)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
 
 
