@@ -17,7 +17,7 @@ from tests.docs.fences import Block
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-PAGES = ("rehearsal", "demo", "performance", "benchmark", "onprem", "openshift", "stacks", "teams")
+PAGES = ("rehearsal", "demo", "performance", "benchmark", "onprem", "stacks", "teams")
 """Pages whose stacks have the pipeline `mnist`, in the order in which they are read here."""
 
 PIPELINE = "mnist"

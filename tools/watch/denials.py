@@ -31,7 +31,7 @@ def fix_of_denial(pod: Properties, container: str, words: str) -> str:
     return (
         f"where the mode of {path} allows it, SELinux does not: its files need the type container_file_t and the "
         f"level {level} or s0. `oc debug node/{node} -- chroot /host grep denied /var/log/audit/audit.log` shows "
-        "what was refused (docs/openshift.md)"
+        "what was refused (docs/onprem.md)"
     )
 
 
