@@ -16,6 +16,7 @@ from slipway.tools.command import app
 from tests.support.checkout import ROOT, copy_checkout
 from tests.support.clones import git
 from tests.support.project import PROJECT_FILE, STACK
+from tests.support.releases import build
 from tests.support.tree import write_tree
 
 VERSION = "97.5.3"
@@ -37,14 +38,6 @@ steps:
         "(pathlib.Path(sys.argv[2]) / 'lines.txt').write_text(str(lines))\n"
     ),
 }
-
-
-def build(checkout: Path, into: Path) -> dict[str, Path]:
-    """The wheel and the source distribution of a checkout, by their suffixes."""
-    words = ["build", "--quiet", "--python", sys.executable, "--no-build-isolation", "--out-dir", into]
-    command = [ROOT / ".venv/bin/uv", *words]
-    subprocess.run(command, cwd=checkout, check=True)
-    return {path.suffix: path for path in into.iterdir() if path.suffix in {".whl", ".gz"}}
 
 
 @pytest.fixture(scope="module")

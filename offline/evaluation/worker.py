@@ -6,6 +6,9 @@ missing, the stack ended the process: it exceeded a limit (SIGPROF, SIGALRM, or 
 its program exited. Secrets are printed as digests under the key in ``SLIPWAY_PREVIEW_KEY``, which has to be the
 same for all trees that are compared.
 
+Other versions of Slipway start it, too, as ``python -m slipway.offline.evaluation`` in an environment with the
+version that a project's base pins. So this name, the options and the variable stay as they are.
+
 Like `slipway.offline.evaluation.encoding`, this module imports nothing of the project that an older revision
 lacks.
 """

@@ -90,7 +90,7 @@ def _read(folder: Path) -> RequirementFile:
             lines = read(file.read_text(encoding="utf-8")).entries if file.is_file() else ()
         except (OSError, UnicodeDecodeError) as error:
             raise TreeError(f"{file} cannot be read: {error}") from error
-        included = [file.parent / found[1] for line in lines if (found := INCLUDED.fullmatch(line.words))]
+        included = [file.parent / match[1] for line in lines if (match := INCLUDED.fullmatch(line.words))]
         files += [path for path in included if path not in files]
         entries += lines
     return RequirementFile(entries)
@@ -138,13 +138,12 @@ def _make(checkout: Checkout, project: Path, base: RequirementFile, note: Note) 
     note(f"installing what evaluates {checkout.title}: {', '.join(map(_named, lacking))}")
     lines = "".join(f"{words}\n" for words in [*options, *(entry.words for entry in lacking)])
     environment = _install(checkout, project, lines, lacking)
-    there = {
-        canonicalize_name(one.name): one.version
+    provided = {
+        str(canonicalize_name(one.name)): one.version
         for one in metadata.distributions(path=[str(environment.packages)])
     }
     versions = [
-        PackageVersions(package=entry.name, base=there[canonicalize_name(entry.name)], here=entry.installed)
-        for entry in changed
+        PackageVersions(package=entry.name, base=provided[entry.name], here=entry.installed) for entry in changed
     ]
     return BaseSoftware(environment.bin / "python", versions)
 
