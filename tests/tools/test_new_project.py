@@ -82,3 +82,24 @@ def test_a_build_has_an_index_and_the_template_as_a_folder_and_as_an_archive(bui
     package = build / "slipway-1.2.3.tar.gz"
     assert f"../../{package.name}#sha256={sha256(package.read_bytes()).hexdigest()}" in page
     assert ".gitignore" not in page
+
+
+def test_a_lock_keeps_the_extras_beside_the_digests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "slipway"
+    folder.mkdir()
+    name = "slipway-1.2.3-py3-none-any.whl"
+    metadata = "Metadata-Version: 2.1\nName: slipway\nVersion: 1.2.3\nProvides-Extra: rehearse\n"
+    with zipfile.ZipFile(folder / name, "w") as wheel:
+        wheel.writestr("slipway-1.2.3.dist-info/METADATA", metadata)
+        wheel.writestr("slipway-1.2.3.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr("slipway-1.2.3.dist-info/RECORD", "")
+    digest = sha256((folder / name).read_bytes()).hexdigest()
+    (folder / "index.html").write_text(f'<a href="{name}#sha256={digest}">{name}</a>')
+    monkeypatch.setattr(project, "version", lambda: "1.2.3")
+    monkeypatch.setenv("UV_DEFAULT_INDEX", tmp_path.as_uri())
+
+    requirements, warning = project.lock(["rehearse"])
+
+    assert warning == ""
+    assert "slipway[rehearse]==1.2.3" in requirements.splitlines()[1]
+    assert f"--hash=sha256:{digest}" in requirements

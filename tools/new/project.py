@@ -85,11 +85,13 @@ def lock(extras: Sequence[str], index: str = "") -> tuple[str, str]:
     ``index`` is the address of one that has this version, beside that of all other packages.
     """
     pin = f"{PACKAGE}[{','.join(extras)}]=={version()}"
-    words = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"]
-    words += ["--generate-hashes", "--no-annotate", "--no-header", "--constraints", str(TESTED)]
+    # Without extras nobody could tell from the file which of its lines they asked for.
+    options = ["--universal", "--no-strip-extras", "--generate-hashes"]
+    words = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--python-version", "3.11", *options]
+    words += ["--no-annotate", "--no-header", "--constraints", str(TESTED)]
     words += [*(["--index", index] if index else []), "-"]
     done = subprocess.run(words, check=False, capture_output=True, text=True, input=pin)
-    how = f"# `echo '{pin}' | uv pip compile --universal --generate-hashes -` pins what it needs by digests.\n"
+    how = f"# `echo '{pin}' | uv pip compile {' '.join(options)} -` pins what it needs by digests.\n"
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or ["uv failed"]
         return f"{how}{pin}\n", f"no package index answered for {pin}: {last[0].strip()}"
