@@ -4,7 +4,6 @@ import os
 import sys
 import traceback
 
-from slipway.infra.exits import Exit
 from slipway.offline import end_quietly
 
 TRACEBACK = "SLIPWAY_TRACEBACK"
@@ -23,6 +22,7 @@ def main() -> None:
 
         app(prog_name="slipway")
     except Exception as error:
+        from slipway.infra.exits import Exit  # noqa: PLC0415
         from slipway.infra.places import LIBRARY, PROJECT  # noqa: PLC0415
         from slipway.offline.evaluation.worker import message, where  # noqa: PLC0415
 

@@ -376,12 +376,13 @@ def _written(case: Case, tree: Path) -> Generator[None]:
 
 def wrong(case: Case, tree: Path) -> tuple[str, str]:
     """What became of the file, ``accepted`` or the error's kind, and what is wrong with that."""
+    from slipway.infra.exits import Exit
     from slipway.infra.review.contract import Severity
     from slipway.offline.evaluated.model import document
     from slipway.offline.evaluation.__main__ import evaluate_stack, other_stacks
     from slipway.offline.evaluation.decoding import decode
     from slipway.offline.evaluation.worker import evaluate_or_fail as printed
-    from slipway.offline.preview.build import NOT_EVALUATED, Options, build, exit_code
+    from slipway.offline.preview.build import Options, build, exit_code
     from slipway.offline.preview.markdown import comment
     from slipway.offline.preview.revisions import Evaluations
 
@@ -395,7 +396,7 @@ def wrong(case: Case, tree: Path) -> tuple[str, str]:
         return kind, complaint
     options = Options(date(2026, 11, 22), lambda _: {})
     preview = build(Evaluations({stack: decode(stack, decoded)}, {}), options)
-    if not failure and exit_code(preview, Severity.ERROR) == NOT_EVALUATED:
+    if not failure and exit_code(preview, Severity.ERROR) == Exit.REFUSED:
         return kind, preview.stacks[0].failures[0].message
     shown = document(preview) + comment(preview)
     return kind, "a control character in the preview" if re.search(r"[\0-\x08\x0b-\x1f\x7f]", shown) else ""

@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 
 from slipway.infra.clouds.registry import reviews
+from slipway.infra.exits import Exit
 from slipway.infra.kubernetes.labels import NAME
 from slipway.infra.pipelines.discovery import supplements
 from slipway.infra.placed import CLUSTER_RUN, OWN_NAMES
@@ -26,7 +27,7 @@ from slipway.offline.evaluated.model import Preview, document
 from slipway.offline.evaluated.operations import Replacing
 from slipway.offline.evaluated.timeline import JobDuration
 from slipway.offline.evaluation.decoding import EvaluatedStack
-from slipway.offline.preview.build import CLEAN, FINDINGS, NOT_EVALUATED, Options, build, exit_code
+from slipway.offline.preview.build import Options, build, exit_code
 from slipway.offline.preview.cli import WIDTH, read_export
 from slipway.offline.preview.markdown import comment
 from slipway.offline.preview.revisions import Evaluations, check_out, evaluate_trees, stacks_of
@@ -189,7 +190,7 @@ def test_all_stacks_are_clean(commented: Evaluations, clone: Path) -> None:
     options = Options(TODAY, lambda name: load_stack(name, clone).values, policies_only=True)
     preview = build(Evaluations(commented.base, {}), options)
     assert {each.stack: each.findings for each in preview.stacks if each.findings} == {}
-    assert exit_code(preview, Severity.WARNING) == CLEAN
+    assert exit_code(preview, Severity.WARNING) == Exit.DONE
     assert {each.stack for each in preview.stacks} == set(stacks_of(ROOT))
     assert {each.finding.policy for stack in preview.stacks for each in stack.suppressed} <= SUPPRESSED
 
@@ -252,7 +253,7 @@ def before_first_fold(markdown: str) -> list[str]:
 
 def test_a_changed_comment_in_a_workload_gives_a_short_preview(commented: Evaluations, clone: Path) -> None:
     preview = previewed(commented, clone)
-    assert exit_code(preview, Severity.ERROR) == CLEAN
+    assert exit_code(preview, Severity.ERROR) == Exit.DONE
     for format in (Format.TEXT, Format.MARKDOWN):
         text = said(preview, format)
         lines = text.splitlines()
@@ -277,7 +278,7 @@ def test_a_small_change_fits_on_a_screen_with_data_loss_first(
 ) -> None:
     """A moved bucket, a larger pool and a workload: in one stack, one stack, and all of them."""
     preview = previewed(replaced(commented, configured, "gcp-dev"), clone)
-    assert exit_code(preview, Severity.ERROR) == FINDINGS
+    assert exit_code(preview, Severity.ERROR) == Exit.FAILED
     (moved,) = (stack for stack in preview.stacks if stack.stack == "gcp-dev")
     (lost,) = (finding for finding in moved.findings if finding.policy == "deletes-data")
     assert (lost.name, lost.severity, lost.harm) == ("store (Bucket)", Severity.ERROR, True)
@@ -304,7 +305,7 @@ def test_an_invalid_stack_file_is_reported_first_without_secrets(
     commented: Evaluations, configured: Evaluations, clone: Path
 ) -> None:
     preview = previewed(replaced(commented, configured, "local"), clone)
-    assert exit_code(preview, Severity.ERROR) == NOT_EVALUATED
+    assert exit_code(preview, Severity.ERROR) == Exit.REFUSED
     for format in Format:
         text = said(preview, format)
         assert TOKEN not in text

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from datetime import date
 
+from slipway.infra.exits import Exit
 from slipway.infra.review.contract import Severity
 from slipway.infra.review.stack import Stack
 from slipway.offline.evaluated.timeline import JobDuration
 from slipway.offline.evaluation.decoding import EvaluatedStack
-from slipway.offline.preview.build import NOT_EVALUATED, Options, build, exit_code
+from slipway.offline.preview.build import Options, build, exit_code
 from slipway.offline.preview.revisions import Evaluations
 
 
@@ -23,4 +24,4 @@ def test_a_failed_preview_of_one_stack_shows_no_values_and_keeps_the_others() ->
     assert [stack.cost is None for stack in found.stacks] == [True, False, False]
     (failure,) = found.stacks[0].failures
     assert failure.message.startswith("its preview failed with LookupError in ")
-    assert exit_code(found, Severity.ERROR) == NOT_EVALUATED
+    assert exit_code(found, Severity.ERROR) == Exit.REFUSED

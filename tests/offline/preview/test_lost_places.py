@@ -8,13 +8,14 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from slipway.infra.exits import Exit
 from slipway.infra.platform import GPU_RESOURCE, Resources, Taint
 from slipway.infra.review.contract import Severity
 from slipway.infra.review.stack import JOB, KUBERNETES_PROVIDER, NodePool, Resource, Stack
 from slipway.offline.evaluated.model import Preview, StackPreview
 from slipway.offline.evaluated.workloads import STATEFUL_SET
 from slipway.offline.evaluation.decoding import ClusterElsewhere, EvaluatedStack, FailedEvaluation
-from slipway.offline.preview.build import NOT_EVALUATED, Options, build, exit_code, lost_places
+from slipway.offline.preview.build import Options, build, exit_code, lost_places
 from slipway.offline.preview.markdown import comment
 from slipway.offline.preview.revisions import Evaluations
 from slipway.offline.preview.terminal import show
@@ -116,7 +117,7 @@ def test_a_pool_that_another_stack_deletes_is_told_first_with_the_jobs_that_lose
     assert "which the change of platform causes" in said
     written = comment(found)
     assert written.index("no longer has the pool") < written.index("cannot be evaluated")
-    assert exit_code(found, Severity.ERROR) == NOT_EVALUATED
+    assert exit_code(found, Severity.ERROR) == Exit.REFUSED
 
 
 @pytest.mark.parametrize(
