@@ -5,17 +5,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
-def write_wheel(folder: Path, name: str, version: str, content: Mapping[str, bytes]) -> Path:
-    """Write the wheel of a package with the files of ``content``, by path."""
+def write_wheel(
+    folder: Path, name: str, version: str, content: Mapping[str, bytes], metadata: Sequence[str] = ()
+) -> Path:
+    """Write the wheel of a package with the files of ``content``, by path, and further lines of metadata."""
     stem = f"{name.replace('-', '_')}-{version}"
     info = f"{stem}.dist-info"
+    head = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *metadata]
     files = {
         **content,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode(),
+        f"{info}/METADATA": "".join(f"{line}\n" for line in head).encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     record = ""

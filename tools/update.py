@@ -1,0 +1,182 @@
+"""`slipway update`: another version of the package, with all that it needs, in a project's requirements.txt."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+from rich.console import Console
+from rich.text import Text
+
+from slipway.infra.exits import Exit, report_error
+from slipway.infra.places import LIBRARY, PACKAGE, PROJECT
+from slipway.infra.schema.requirement_files import NAME, Entry, RequirementFile, read
+from slipway.offline import files
+from slipway.offline.preview.base_software import installing
+
+
+class UpdateError(Exception):
+    """No update can be made. The message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """Another version of the package: the text of requirements.txt with it.
+
+    ``versions`` are those before and after by the names of all packages whose version changes; empty where it has
+    none. Without any, nothing changes.
+    """
+
+    text: str
+    versions: Mapping[str, tuple[str, str]]
+
+
+def main(wanted: str, *, check: bool = False) -> Exit:
+    """Writes requirements.txt with the version ``wanted``, or with the newest; installs nothing.
+
+    With ``check`` it writes nothing, and fails where there is another version.
+    """
+    console = Console(highlight=False)
+    try:
+        if PROJECT == LIBRARY:
+            raise UpdateError("this is a clone of Slipway, which takes updates with `git merge upstream/main`")
+        file = PROJECT / NAME
+        update = find(PROJECT, wanted)
+        if update.versions and not check:
+            files.write(file, update.text)
+    except (UpdateError, OSError) as error:
+        report_error(error)
+        return Exit.REFUSED
+    if not update.versions:
+        console.print(Text(f"{NAME} has it already: nothing to update"))
+        return Exit.DONE
+    console.print(Text("There is an update:" if check else f"Wrote {file}:"))
+    for name, (before, after) in update.versions.items():
+        console.print(Text(f"  {name} {before or '(none)'} → {after or '(none)'}"), soft_wrap=True)
+    if check:
+        return Exit.FAILED
+    console.print(Text("Next:"))
+    for command, reason in (
+        (installing(), "install it"),
+        (f"{PACKAGE} preview --base HEAD", "see what it does to your stacks"),
+        (f"git commit {NAME}", "keep it"),
+    ):
+        console.print(Text(f"  {command}    {reason}"), soft_wrap=True)
+    return Exit.DONE
+
+
+def find(project: Path, wanted: str = "") -> Update:
+    """The update of the project's requirements.txt to the version ``wanted``, or to the newest that an index has.
+
+    A newer version is asked of the indexes that the file, uv's settings and its variables name. Versions of other
+    packages change only where the new one needs it, and what the project added stays as it is. Raises UpdateError.
+    """
+    path = project / NAME
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UpdateError(f"{path} cannot be read: {error}") from error
+    file = read(text)
+    pin = _pin(file)
+    try:
+        bound = f"=={Version(wanted)}" if wanted else f">={pin.version}"
+    except InvalidVersion as error:
+        raise UpdateError(f"{wanted!r} is no version: write for example 0.2.0") from error
+    assert pin.requirement is not None
+    extras = f"[{','.join(sorted(pin.requirement.extras))}]" if pin.requirement.extras else ""
+    options = [entry.words for entry in file.entries if not entry.name]
+    package = f"{PACKAGE}{extras}"
+    if pin.hashed:
+        # The file does not say which of its lines the package asked for.
+        needed = {entry.name for entry in _compile(project, file, [*options, f"{package}=={pin.version}"]).entries}
+    else:
+        needed = {PACKAGE}
+    others = [entry.pin for entry in file.entries if entry.name and entry.name not in needed]
+    compiled = _compile(project, file, [*options, f"{package}{bound}", *others])
+    version = compiled.of(PACKAGE)[0].version
+    if version == pin.version:
+        return Update(text, {})
+    if not pin.hashed:
+        return Update(_renumbered(text, pin, version), {PACKAGE: (pin.version, version)})
+    return Update(_merged(file, compiled, pin.version, version), _changes(file, compiled))
+
+
+def _pin(file: RequirementFile) -> Entry:
+    """The line that pins the package. Raises UpdateError."""
+    lines = file.of(PACKAGE)
+    example = f"`{PACKAGE}[rehearse]==0.1.0`"
+    if len(lines) != 1:
+        count = f"{len(lines)} lines of {NAME} are" if lines else f"no line of {NAME} is"
+        raise UpdateError(f"{count} for {PACKAGE}: write one, such as {example}")
+    [pin] = lines
+    if pin.address:
+        raise UpdateError(
+            f"{NAME}:{pin.line} takes {PACKAGE} from {pin.address}: write the address of the other version there, "
+            f"or name a version, such as {example}, and the folder of its wheel by `--find-links <folder>`"
+        )
+    if not pin.version:
+        raise UpdateError(
+            f"{NAME}:{pin.line} pins no version of {PACKAGE}: {pin.pin}; write one, such as {example}"
+        )
+    return pin
+
+
+def _compile(project: Path, file: RequirementFile, lines: Sequence[str]) -> RequirementFile:
+    """What uv resolves ``lines`` to, by the versions that ``file`` has but for that of the package itself."""
+    lock = "".join(f"{entry.text}\n" for entry in file.entries if entry.version and not entry.address)
+    words = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"]
+    words += ["--no-strip-extras", "--generate-hashes", "--no-annotate", "--no-header"]
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / NAME
+        copy.write_text(lock, encoding="utf-8")
+        words += ["--upgrade-package", PACKAGE, "--output-file", str(copy), "-"]
+        # In the project, where relative paths of options begin and uv's settings are.
+        done = subprocess.run(
+            words, check=False, capture_output=True, text=True, input="\n".join(lines), cwd=project
+        )
+        if done.returncode:
+            reason = " ".join(done.stderr.split()) or "uv failed"
+            wanted = next(line for line in lines if line.startswith(PACKAGE))
+            raise UpdateError(
+                f"{wanted} cannot be had: {reason}. Have the package index reachable, or the wheel in a folder: "
+                f"`--find-links <folder>` in {NAME}, or UV_FIND_LINKS"
+            )
+        return read(copy.read_text(encoding="utf-8"))
+
+
+def _renumbered(text: str, pin: Entry, version: str) -> str:
+    """The text with ``version`` in the line of the package."""
+    lines = text.splitlines(keepends=True)
+    lines[pin.line - 1] = lines[pin.line - 1].replace(pin.version, version, 1)
+    return "".join(lines)
+
+
+def _merged(file: RequirementFile, compiled: RequirementFile, before: str, after: str) -> str:
+    """The text of ``compiled``, with the options and comments of ``file`` and those of its lines that stay."""
+    earlier = {(entry.name, entry.pin): entry.text for entry in file.entries}
+    # Comments at the top are about the file, whatever stands below them.
+    head, *_ = (entry.comments for entry in file.entries)
+    comments = {entry.name: entry.comments for entry in file.entries[1:] if entry.name}
+    lines = [*head]
+    for index, entry in enumerate(file.entries):
+        if not entry.name:
+            lines += [*(entry.comments if index else ()), entry.text]
+    for entry in compiled.entries:
+        if entry.name:
+            lines += [*comments.pop(entry.name, ()), earlier.get((entry.name, entry.pin), entry.text)]
+    # The head says how the file was made, with the version.
+    lines = [line.replace(f"=={before}", f"=={after}") if line.startswith("#") else line for line in lines]
+    return "\n".join([*lines, *file.end]) + "\n"
+
+
+def _changes(file: RequirementFile, compiled: RequirementFile) -> Mapping[str, tuple[str, str]]:
+    """The versions before and after of each package whose version changes; that of Slipway first."""
+    before, after = (
+        {entry.name: entry.version for entry in one.entries if entry.name} for one in (file, compiled)
+    )
+    names = sorted({*before, *after}, key=lambda name: (name != PACKAGE, name))
+    pairs = {name: (before.get(name, ""), after.get(name, "")) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
