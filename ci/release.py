@@ -63,7 +63,7 @@ def problems(tag: str, changelog: str, packages: Sequence[str]) -> Iterator[str]
         yield f"TAG={tag}: not a release's; name it v1.2.3"
         return
     version = match[1]
-    expected = {f"slipway-{version}-py3-none-any.whl", f"slipway-{version}.tar.gz"}
+    expected = {f"slipway_ml-{version}-py3-none-any.whl", f"slipway_ml-{version}.tar.gz"}
     if set(packages) != expected:
         yield (
             f"{DIST}: has {', '.join(sorted(packages)) or 'nothing'} in place of {', '.join(sorted(expected))}; "

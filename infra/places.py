@@ -13,6 +13,9 @@ import slipway
 PACKAGE = "slipway"
 """The package, and what paths of its files begin with, on this machine and in pods."""
 
+DISTRIBUTION = "slipway-ml"
+"""The package by its name in an index. PyPI has `slipway` of another project (0.14.0, seen 2026-11-26)."""
+
 LIBRARY = Path(slipway.__file__).resolve().parents[1]
 """The folder that has the package: this repository, or where the package is installed."""
 

@@ -10,7 +10,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from slipway.infra.places import GIT_OVERRIDES, LIBRARY, PACKAGE
+from slipway.infra.places import DISTRIBUTION, GIT_OVERRIDES, LIBRARY
 
 FIRST = "0.1.0"
 """The version that is worked on before anything is released."""
@@ -31,7 +31,7 @@ def version() -> str:
     copied without their metadata."""
     if (LIBRARY / "pyproject.toml").is_file():
         return checkout_version(LIBRARY)
-    return importlib.metadata.version(PACKAGE)
+    return importlib.metadata.version(DISTRIBUTION)
 
 
 def checkout_version(root: Path) -> str:

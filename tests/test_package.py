@@ -101,7 +101,7 @@ def test_the_package_imports_nothing_until_a_name_is_asked_for() -> None:
 @pytest.mark.slow
 def test_a_build_has_the_program_and_what_pods_ship_and_no_tests(built: dict[str, Path]) -> None:
     names = zipfile.ZipFile(built[".whl"]).namelist()
-    assert {name.partition("/")[0] for name in names} == {"slipway", f"slipway-{VERSION}.dist-info"}
+    assert {name.partition("/")[0] for name in names} == {"slipway", f"slipway_ml-{VERSION}.dist-info"}
     assert {
         "slipway/py.typed",
         "slipway/infra/program.py",
@@ -133,7 +133,7 @@ def test_a_new_project_reads_ten_digits_and_none_of_its_files_changes(installed:
     assert [path.name for path in tmp_path.iterdir()] == ["acme"], "nothing is left beside it"
     files = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
     assert len(files) == 12
-    assert f"slipway[rehearse]=={VERSION}".encode() in files[project / "requirements.txt"]
+    assert f"slipway-ml[rehearse]=={VERSION}".encode() in files[project / "requirements.txt"]
 
     rehearsed = python(installed, project, "-m", "slipway", "rehearse")
     assert rehearsed.returncode == 0, rehearsed.stdout + rehearsed.stderr

@@ -49,8 +49,8 @@ class Releases:
     installed: Path
 
     def requirements(self, version: str) -> str:
-        wheel = self.wheels / f"slipway-{version}-py3-none-any.whl"
-        return f"--no-index\n--find-links ./wheels\n{pin('slipway', version, wheel)}"
+        wheel = self.wheels / f"slipway_ml-{version}-py3-none-any.whl"
+        return f"--no-index\n--find-links ./wheels\n{pin('slipway-ml', version, wheel)}"
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_it_shows_what_the_update_changes_forth_and_back_and_none_where_it_chang
     releases: Releases, project: Path
 ) -> None:
     forth = document(releases, project, CHANGED)
-    assert forth["versions"] == [{"package": "slipway", "base": FIRST, "here": CHANGED}]
+    assert forth["versions"] == [{"package": "slipway-ml", "base": FIRST, "here": CHANGED}]
     [stack] = forth["stacks"]
     runs = {run["name"]: run["because"] for run in stack["changes"]["runs"]}
     assert [*runs] == ["store-gate-here", "lines-count"]
@@ -118,11 +118,11 @@ def test_it_shows_what_the_update_changes_forth_and_back_and_none_where_it_chang
     git(project, "commit", "--quiet", "--all", "--message", "update")
 
     same = document(releases, project, SAME)
-    assert same["versions"] == [{"package": "slipway", "base": CHANGED, "here": SAME}]
+    assert same["versions"] == [{"package": "slipway-ml", "base": CHANGED, "here": SAME}]
     assert [stack["changes"]["resources"] for stack in same["stacks"]] == [[]]
 
     back = document(releases, project, FIRST)
-    assert back["versions"] == [{"package": "slipway", "base": CHANGED, "here": FIRST}]
+    assert back["versions"] == [{"package": "slipway-ml", "base": CHANGED, "here": FIRST}]
     [again] = back["stacks"]
     assert [run["name"] for run in again["changes"]["runs"]] == [*runs]
     environments = [path for path in (project / ENVIRONMENTS).iterdir() if path.is_dir()]
@@ -139,11 +139,11 @@ def test_it_compares_no_version_that_is_not_the_pinned_one(releases: Releases, p
     (project / "requirements.txt").write_text(releases.requirements(CHANGED), encoding="utf-8")
     not_installed = preview(releases, project, FIRST)
     assert not_installed.returncode == 2
-    assert f"slipway {CHANGED} (installed: {FIRST})" in not_installed.stderr
+    assert f"slipway-ml {CHANGED} (installed: {FIRST})" in not_installed.stderr
     assert "install -r requirements.txt" in not_installed.stderr
 
     (project / "wheels").unlink()
     unreachable = preview(releases, project, CHANGED)
     assert (unreachable.returncode, unreachable.stdout) == (2, "")
-    assert f"slipway {FIRST}" in unreachable.stderr
+    assert f"slipway-ml {FIRST}" in unreachable.stderr
     assert "--find-links" in unreachable.stderr

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from slipway.infra.exits import Exit, report_error
-from slipway.infra.places import LIBRARY, PACKAGE, PROJECT
+from slipway.infra.places import DISTRIBUTION, LIBRARY, PACKAGE, PROJECT
 from slipway.infra.schema.requirement_files import NAME, Entry, RequirementFile, read
 from slipway.offline import files
 from slipway.offline.preview.base_software import installing
@@ -88,38 +88,38 @@ def find(project: Path, wanted: str = "") -> Update:
     assert pin.requirement is not None
     extras = f"[{','.join(sorted(pin.requirement.extras))}]" if pin.requirement.extras else ""
     options = [entry.words for entry in file.entries if not entry.name]
-    package = f"{PACKAGE}{extras}"
+    package = f"{DISTRIBUTION}{extras}"
     if pin.hashed:
         # The file does not say which of its lines the package asked for.
         needed = {entry.name for entry in _compile(project, file, [*options, f"{package}=={pin.version}"]).entries}
     else:
-        needed = {PACKAGE}
+        needed = {DISTRIBUTION}
     others = [entry.pin for entry in file.entries if entry.name and entry.name not in needed]
     compiled = _compile(project, file, [*options, f"{package}{bound}", *others])
-    version = compiled.of(PACKAGE)[0].version
+    version = compiled.of(DISTRIBUTION)[0].version
     if version == pin.version:
         return Update(text, {})
     if not pin.hashed:
-        return Update(_renumbered(text, pin, version), {PACKAGE: (pin.version, version)})
+        return Update(_renumbered(text, pin, version), {DISTRIBUTION: (pin.version, version)})
     return Update(_merged(file, compiled, pin.version, version), _changes(file, compiled))
 
 
 def _pin(file: RequirementFile) -> Entry:
     """The line that pins the package. Raises UpdateError."""
-    lines = file.of(PACKAGE)
-    example = f"`{PACKAGE}[rehearse]==0.1.0`"
+    lines = file.of(DISTRIBUTION)
+    example = f"`{DISTRIBUTION}[rehearse]==0.1.0`"
     if len(lines) != 1:
         count = f"{len(lines)} lines of {NAME} are" if lines else f"no line of {NAME} is"
-        raise UpdateError(f"{count} for {PACKAGE}: write one, such as {example}")
+        raise UpdateError(f"{count} for {DISTRIBUTION}: write one, such as {example}")
     [pin] = lines
     if pin.address:
         raise UpdateError(
-            f"{NAME}:{pin.line} takes {PACKAGE} from {pin.address}: write the address of the other version there, "
-            f"or name a version, such as {example}, and the folder of its wheel by `--find-links <folder>`"
+            f"{NAME}:{pin.line} takes {DISTRIBUTION} from {pin.address}: write the address of the other version "
+            f"there, or name a version, such as {example}, and the folder of its wheel by `--find-links <folder>`"
         )
     if not pin.version:
         raise UpdateError(
-            f"{NAME}:{pin.line} pins no version of {PACKAGE}: {pin.pin}; write one, such as {example}"
+            f"{NAME}:{pin.line} pins no version of {DISTRIBUTION}: {pin.pin}; write one, such as {example}"
         )
     return pin
 
@@ -132,14 +132,14 @@ def _compile(project: Path, file: RequirementFile, lines: Sequence[str]) -> Requ
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / NAME
         copy.write_text(lock, encoding="utf-8")
-        words += ["--upgrade-package", PACKAGE, "--output-file", str(copy), "-"]
+        words += ["--upgrade-package", DISTRIBUTION, "--output-file", str(copy), "-"]
         # In the project, where relative paths of options begin and uv's settings are.
         done = subprocess.run(
             words, check=False, capture_output=True, text=True, input="\n".join(lines), cwd=project
         )
         if done.returncode:
             reason = " ".join(done.stderr.split()) or "uv failed"
-            wanted = next(line for line in lines if line.startswith(PACKAGE))
+            wanted = next(line for line in lines if line.startswith(DISTRIBUTION))
             raise UpdateError(
                 f"{wanted} cannot be had: {reason}. Have the package index reachable, or the wheel in a folder: "
                 f"`--find-links <folder>` in {NAME}, or UV_FIND_LINKS"
@@ -177,6 +177,6 @@ def _changes(file: RequirementFile, compiled: RequirementFile) -> Mapping[str, t
     before, after = (
         {entry.name: entry.version for entry in one.entries if entry.name} for one in (file, compiled)
     )
-    names = sorted({*before, *after}, key=lambda name: (name != PACKAGE, name))
+    names = sorted({*before, *after}, key=lambda name: (name != DISTRIBUTION, name))
     pairs = {name: (before.get(name, ""), after.get(name, "")) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

@@ -15,6 +15,7 @@ from slipway.infra.clouds.existing import ExistingClusters
 from slipway.infra.clouds.gcp import GoogleCloud
 from slipway.infra.clouds.other_stack import OtherStack
 from slipway.infra.emulator import Emulator
+from slipway.infra.places import DISTRIBUTION
 from slipway.infra.review.contract import Review
 from slipway.infra.schema.base import ClusterSettings, StoreSettings
 from slipway.infra.schema.problems import Problem, SettingsError, key_of
@@ -58,7 +59,7 @@ def require_packages(names: Collection[str]) -> None:
         if name in names and cloud.sdk and not find_spec(cloud.sdk.replace("-", "_"))
     }
     if missing:
-        extras = f"`slipway[{','.join(missing)}]`, beside the extras that stand there"
+        extras = f"`{DISTRIBUTION}[{','.join(missing)}]`, beside the extras that stand there"
         fix = f"write {extras}, into requirements.txt, and install that again"
         raise SettingsError(
             [Problem(key_of(("clusters",)), name, f"{sdk} is not installed", fix) for name, sdk in missing.items()]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from slipway.infra.places import LIBRARY, PACKAGE
+from slipway.infra.places import DISTRIBUTION, LIBRARY, PACKAGE
 from slipway.infra.schema.requirement_files import NAME, Entry, RequirementFile, parse, read
 from slipway.offline.evaluated.model import PackageVersions
 from slipway.offline.preview.revisions import Checkout, TreeError
@@ -65,16 +65,16 @@ def provide(checkout: Checkout, project: Path, note: Note) -> BaseSoftware:
     own version, and where this revision would not be either, because what it pins is not installed.
     """
     here, base = _read(project), _read(checkout.path)
-    if (checkout.path / PACKAGE).is_dir() or not (here.of(PACKAGE) or base.of(PACKAGE)):
+    if (checkout.path / PACKAGE).is_dir() or not (here.of(DISTRIBUTION) or base.of(DISTRIBUTION)):
         return AT_HAND
     if (LIBRARY / "pyproject.toml").is_file():
         note(f"both revisions are evaluated by the checkout {LIBRARY}, whatever their {NAME} pins")
         return AT_HAND
     if missing := [entry for entry in here.entries if _matters(entry) and not entry.met]:
         raise TreeError(_not_installed(missing))
-    if not any(entry.version or entry.address for entry in base.of(PACKAGE)):
-        installed = metadata.version(PACKAGE)
-        note(f"{NAME} of {checkout.title} pins no {PACKAGE}: the installed {installed} evaluates it, too")
+    if not any(entry.version or entry.address for entry in base.of(DISTRIBUTION)):
+        installed = metadata.version(DISTRIBUTION)
+        note(f"{NAME} of {checkout.title} pins no {DISTRIBUTION}: the installed {installed} evaluates it, too")
         return AT_HAND
     if _is_met(base):
         return AT_HAND
@@ -98,7 +98,7 @@ def _read(folder: Path) -> RequirementFile:
 
 def _matters(entry: Entry) -> bool:
     """Whether it is a package that decides what a stack declares: Slipway, Pulumi's SDK, or one of a provider."""
-    return entry.applies and entry.name.split("-")[0] in {PACKAGE, "pulumi"}
+    return entry.applies and (entry.name == DISTRIBUTION or entry.name.split("-")[0] == "pulumi")
 
 
 def _is_met(file: RequirementFile) -> bool:
@@ -217,7 +217,7 @@ def _only_rehearsed() -> frozenset[str]:
     """The packages that are here for rehearsals alone. An evaluation imports none of them."""
     rehearsed: list[str] = []
     others: list[str] = []
-    for line in metadata.requires(PACKAGE) or ():
+    for line in metadata.requires(DISTRIBUTION) or ():
         requirement = parse(line)
         marker = str(requirement.marker or "")
         (rehearsed if f'extra == "{REHEARSAL}"' in marker else others).append(canonicalize_name(requirement.name))

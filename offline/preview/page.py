@@ -180,7 +180,7 @@ def beginning(preview: Preview, named: int) -> Iterator[Block]:
 
 
 def _versions(preview: Preview) -> Words:
-    """``base: slipway 0.1.0; here: slipway 0.2.0``."""
+    """``base: slipway-ml 0.1.0; here: slipway-ml 0.2.0``."""
     base = [f"{package.package} {package.base}" for package in preview.versions]
     here = [f"{package.package} {package.here}" for package in preview.versions if package.here]
     return words(f"base: {', '.join(base)}; here: {', '.join(here) or 'none of them'}")

@@ -13,7 +13,7 @@ from tests.support.tree import write_tree
 CHANGELOG = (
     "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-12-01\n\nNew.\n\n## [0.1.0] - 2026-11-01\n\nOld.\n"
 )
-PACKAGES = ("slipway-0.2.0-py3-none-any.whl", "slipway-0.2.0.tar.gz")
+PACKAGES = ("slipway_ml-0.2.0-py3-none-any.whl", "slipway_ml-0.2.0.tar.gz")
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ PACKAGES = ("slipway-0.2.0-py3-none-any.whl", "slipway-0.2.0.tar.gz")
         ("v0.2.0", CHANGELOG, PACKAGES, []),
         ("v0.2.0rc1", CHANGELOG, PACKAGES, ["TAG=v0.2.0rc1"]),
         ("v0.3.0", CHANGELOG, (), ["dist", "CHANGELOG.md"]),
-        ("v0.2.0", CHANGELOG, ("slipway-0.2.0.dev0+g1234567890.dirty-py3-none-any.whl",), ["dist"]),
+        ("v0.2.0", CHANGELOG, ("slipway_ml-0.2.0.dev0+g1234567890.dirty-py3-none-any.whl",), ["dist"]),
         ("v0.2.0", CHANGELOG.replace(" - 2026-12-01", ""), PACKAGES, ["CHANGELOG.md"]),
         ("v0.2.0", CHANGELOG.replace("New.", ""), PACKAGES, ["CHANGELOG.md"]),
         ("v0.2.0", CHANGELOG.replace("[0.1.0]", "[0.3.0]"), PACKAGES, []),

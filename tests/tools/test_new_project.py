@@ -13,14 +13,14 @@ import yaml
 from slipway.tools.new import project, publishing
 from tests.support.tree import write_tree
 
-LOCK = "slipway==1.2.3\n"
+LOCK = "slipway-ml==1.2.3\n"
 
 
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a build, with what is published beside the package."""
     monkeypatch.setattr(publishing, "lock", lambda *_: (LOCK, ""))
-    folder = write_tree(tmp_path / "dist", {"slipway-1.2.3.tar.gz": "sources", ".gitignore": "*"})
+    folder = write_tree(tmp_path / "dist", {"slipway_ml-1.2.3.tar.gz": "sources", ".gitignore": "*"})
     publishing.main(folder)
     return folder
 
@@ -78,21 +78,21 @@ def test_a_build_has_an_index_and_the_template_as_a_folder_and_as_an_archive(bui
     before = (build / publishing.ARCHIVE).read_bytes()
     publishing.main(build)
     assert (build / publishing.ARCHIVE).read_bytes() == before
-    page = (build / publishing.INDEX / "slipway/index.html").read_text()
-    package = build / "slipway-1.2.3.tar.gz"
+    page = (build / publishing.INDEX / "slipway-ml/index.html").read_text()
+    package = build / "slipway_ml-1.2.3.tar.gz"
     assert f"../../{package.name}#sha256={sha256(package.read_bytes()).hexdigest()}" in page
     assert ".gitignore" not in page
 
 
 def test_a_lock_keeps_the_extras_beside_the_digests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "slipway"
+    folder = tmp_path / "slipway-ml"
     folder.mkdir()
-    name = "slipway-1.2.3-py3-none-any.whl"
-    metadata = "Metadata-Version: 2.1\nName: slipway\nVersion: 1.2.3\nProvides-Extra: rehearse\n"
+    name = "slipway_ml-1.2.3-py3-none-any.whl"
+    metadata = "Metadata-Version: 2.1\nName: slipway-ml\nVersion: 1.2.3\nProvides-Extra: rehearse\n"
     with zipfile.ZipFile(folder / name, "w") as wheel:
-        wheel.writestr("slipway-1.2.3.dist-info/METADATA", metadata)
-        wheel.writestr("slipway-1.2.3.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        wheel.writestr("slipway-1.2.3.dist-info/RECORD", "")
+        wheel.writestr("slipway_ml-1.2.3.dist-info/METADATA", metadata)
+        wheel.writestr("slipway_ml-1.2.3.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr("slipway_ml-1.2.3.dist-info/RECORD", "")
     digest = sha256((folder / name).read_bytes()).hexdigest()
     (folder / "index.html").write_text(f'<a href="{name}#sha256={digest}">{name}</a>')
     monkeypatch.setattr(project, "version", lambda: "1.2.3")
@@ -101,5 +101,5 @@ def test_a_lock_keeps_the_extras_beside_the_digests(tmp_path: Path, monkeypatch:
     requirements, warning = project.lock(["rehearse"])
 
     assert warning == ""
-    assert "slipway[rehearse]==1.2.3" in requirements.splitlines()[1]
+    assert "slipway-ml[rehearse]==1.2.3" in requirements.splitlines()[1]
     assert f"--hash=sha256:{digest}" in requirements

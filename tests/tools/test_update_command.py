@@ -11,7 +11,7 @@ from slipway.tools import update
 from slipway.tools.update import UpdateError, find
 from tests.workloads.wheels import pin, write_wheel
 
-HEAD = "# Compiled from slipway[rehearse]==1.0.0.\n--no-index\n--find-links ./wheels\n"
+HEAD = "# Compiled from slipway-ml[rehearse]==1.0.0.\n--no-index\n--find-links ./wheels\n"
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def project(tmp_path: Path) -> Path:
     for version, engine in (("1.0.0", "1"), ("1.1.0", "2"), ("1.2.0", "2")):
         needs = [f"Requires-Dist: engine=={engine}", 'Requires-Dist: trainer; extra == "rehearse"']
         more = [*needs, *(["Requires-Dist: added"] if version == "1.2.0" else [])]
-        write_wheel(wheels, "slipway", version, {}, ["Provides-Extra: rehearse", *more])
+        write_wheel(wheels, "slipway-ml", version, {}, ["Provides-Extra: rehearse", *more])
     write_wheel(wheels, "reports", "1", {}, ["Requires-Dist: engine<2"])
     for name, versions in (("engine", "12"), ("trainer", "12"), ("added", "1"), ("pandas", "12")):
         for version in versions:
@@ -33,11 +33,11 @@ def project(tmp_path: Path) -> Path:
 def locked(project: Path, extras: str = "[rehearse]") -> str:
     wheels = project / "wheels"
     lines = {
-        name: pin(name, version, wheels / f"{name}-{version}-py3-none-any.whl")
-        for name, version in (("engine", "1"), ("pandas", "1"), ("slipway", "1.0.0"), ("trainer", "1"))
+        name: pin(name, version, wheels / f"{name.replace('-', '_')}-{version}-py3-none-any.whl")
+        for name, version in (("engine", "1"), ("pandas", "1"), ("slipway-ml", "1.0.0"), ("trainer", "1"))
     }
     lines["pandas"] = f"# for reports\n{lines['pandas'].strip()}  # ours\n"
-    return HEAD + "".join(lines.values()).replace("slipway==", f"slipway{extras}==")
+    return HEAD + "".join(lines.values()).replace("slipway-ml==", f"slipway-ml{extras}==")
 
 
 def write(project: Path, text: str) -> Path:
@@ -50,24 +50,24 @@ def test_the_newest_version_takes_what_it_needs_and_keeps_all_else(project: Path
     write(project, locked(project))
     newest = find(project)
 
-    assert dict(newest.versions) == {"slipway": ("1.0.0", "1.2.0"), "added": ("", "1"), "engine": ("1", "2")}
+    assert dict(newest.versions) == {"slipway-ml": ("1.0.0", "1.2.0"), "added": ("", "1"), "engine": ("1", "2")}
     assert newest.text.startswith(HEAD.replace("1.0.0", "1.2.0")), "the head and the options stay"
-    kept = locked(project).partition("# for reports")[2].partition("slipway")[0]
+    kept = locked(project).partition("# for reports")[2].partition("slipway-ml")[0]
     assert f"# for reports{kept}" in newest.text, "a line of the project's own stays as it is written"
-    for name, version in (("slipway", "1.2.0"), ("engine", "2"), ("trainer", "1"), ("added", "1")):
-        wheel = project / "wheels" / f"{name}-{version}-py3-none-any.whl"
+    for name, version in (("slipway-ml", "1.2.0"), ("engine", "2"), ("trainer", "1"), ("added", "1")):
+        wheel = project / "wheels" / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
         assert pin(name, version, wheel).split("--hash=")[1].strip() in newest.text
 
     write(project, newest.text)
     assert find(project).versions == {}, "what is written is what it then finds"
     back = find(project, "1.0.0")
-    assert dict(back.versions) == {"slipway": ("1.2.0", "1.0.0"), "added": ("1", ""), "engine": ("2", "1")}
+    assert dict(back.versions) == {"slipway-ml": ("1.2.0", "1.0.0"), "added": ("1", ""), "engine": ("2", "1")}
     write(project, back.text)
     assert find(project, "1.2.0").text == newest.text
 
 
 def test_a_file_without_digests_gets_the_number_alone(project: Path) -> None:
-    text = f"{HEAD}pandas  # any\nslipway[rehearse]==1.0.0  # the platform\n"
+    text = f"{HEAD}pandas  # any\nslipway-ml[rehearse]==1.0.0  # the platform\n"
     write(project, text)
     assert find(project, "1.1.0").text == text.replace("==1.0.0  #", "==1.1.0  #")
 
@@ -87,10 +87,10 @@ def test_check_writes_nothing_and_fails_where_there_is_an_update(
 @pytest.mark.parametrize(
     ("text", "wanted", "words"),
     [
-        (lambda _: "", "", "slipway[rehearse]==0.1.0"),
-        (lambda _: "slipway>=1.0.0\n", "", "requirements.txt:1"),
-        (lambda _: "./wheels/slipway-1.0.0-py3-none-any.whl\n", "", "--find-links"),
-        (locked, "1.9.0", "slipway[rehearse]==1.9.0"),
+        (lambda _: "", "", "slipway-ml[rehearse]==0.1.0"),
+        (lambda _: "slipway-ml>=1.0.0\n", "", "requirements.txt:1"),
+        (lambda _: "./wheels/slipway_ml-1.0.0-py3-none-any.whl\n", "", "--find-links"),
+        (locked, "1.9.0", "slipway-ml[rehearse]==1.9.0"),
         (locked, "latest", "latest"),
         (lambda project: f"{locked(project)}reports==1 --hash=sha256:{'0' * 64}\n", "1.1.0", "engine"),
     ],

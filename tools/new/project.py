@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from slipway.infra.places import LIBRARY, PACKAGE, PROJECT_FILE
+from slipway.infra.places import DISTRIBUTION, LIBRARY, PACKAGE, PROJECT_FILE
 from slipway.infra.schema.names import DNS_LABEL
 from slipway.infra.schema.problems import Problem
 from slipway.infra.version import version
@@ -84,7 +84,7 @@ def lock(extras: Sequence[str], index: str = "") -> tuple[str, str]:
 
     ``index`` is the address of one that has this version, beside that of all other packages.
     """
-    pin = f"{PACKAGE}[{','.join(extras)}]=={version()}"
+    pin = f"{DISTRIBUTION}[{','.join(extras)}]=={version()}"
     # Without extras nobody could tell from the file which of its lines they asked for.
     options = ["--universal", "--no-strip-extras", "--generate-hashes"]
     words = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--python-version", "3.11", *options]

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from slipway.infra.places import PACKAGE
+from slipway.infra.places import DISTRIBUTION
 from slipway.offline import files
 from slipway.tools.new.project import EXTRAS, REQUIREMENTS, lock, template
 
@@ -26,8 +26,9 @@ BEGINNING = (1980, 1, 1, 0, 0, 0)
 
 def main(folder: Annotated[Path, typer.Argument(help="Where the built package is.")]) -> None:
     """Write an index and the template beside the package; exits with 1 where a digest cannot be had."""
-    packages = sorted(path for path in folder.iterdir() if path.name.startswith(f"{PACKAGE}-") and path.is_file())
-    files.write(folder / INDEX / PACKAGE / "index.html", _index(packages))
+    built = f"{DISTRIBUTION.replace('-', '_')}-"
+    packages = sorted(path for path in folder.iterdir() if path.name.startswith(built) and path.is_file())
+    files.write(folder / INDEX / DISTRIBUTION / "index.html", _index(packages))
     requirements, problem = lock(EXTRAS, (folder / INDEX).resolve().as_uri())
     if problem:
         print(f"error: there is no template beside the package in {folder}: {problem}", file=sys.stderr)
@@ -47,7 +48,7 @@ def _index(packages: Iterable[Path]) -> str:
         f'<a href="../../{html.escape(name)}#sha256={digest}">{html.escape(name)}</a><br>'
         for name, digest in digests.items()
     ]
-    return "\n".join(["<!DOCTYPE html>", f"<title>{PACKAGE}</title>", *links, ""])
+    return "\n".join(["<!DOCTYPE html>", f"<title>{DISTRIBUTION}</title>", *links, ""])
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def test_a_cloud_whose_package_is_not_installed_is_named_with_the_extra(monkeypa
         registry.require_packages(CLOUDS)
     [problem] = raised.value.problems
     assert (problem.key, problem.value) == ("slipway:clusters", "aws")
-    assert "slipway[aws]" in problem.fix
+    assert "slipway-ml[aws]" in problem.fix
 
 
 def test_the_settings_of_all_clouds_import_no_sdk_and_no_other_part() -> None:
