@@ -43,13 +43,20 @@ class PulumiProject:
         return cls(root, str(content.get("name", "")), str(content.get("main") or "."))
 
     def run(self) -> None:
-        """Runs the program as the CLI's language host does, in the folder of its ``main`` (see `in_folder`)."""
+        """Runs the program as the CLI's language host does, in the folder of its ``main`` (see `in_folder`).
+
+        Raises ConfigError where there is none, and what the program raises.
+        """
         main, arguments = self.root / self.main, sys.argv
+        file = main / "__main__.py" if main.is_dir() else main
+        if not file.is_file():
+            raise ConfigError(f"{file}: there is no such file; the program of the project stands in it")
         sys.path.insert(0, str(self._folder))
         sys.argv = [str(main)]
         self._forget_modules()
         try:
-            runpy.run_path(str(main), run_name="__main__")
+            # The file and not its folder, of which Python would keep the bytecode in the project.
+            runpy.run_path(str(file), run_name="__main__")
         finally:
             sys.path.remove(str(self._folder))
             sys.argv = arguments

@@ -22,6 +22,7 @@ from tests.support.tree import write_tree
 PIPELINE = "description: Counts.\nsteps: {count: {description: Counts., run: 'bash -c \"echo > {output}/x\"'}}\n"
 FILES = {
     "Pulumi.yaml": PROJECT_FILE,
+    "__main__.py": "from slipway import run\n\nrun()\n",
     "stacks/Pulumi.dev.yaml": STACK,
     "workloads/lines/pipeline.yaml": PIPELINE,
 }

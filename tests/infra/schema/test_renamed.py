@@ -108,7 +108,8 @@ def test_a_preview_has_each_as_a_finding_and_not_as_a_remark_too(
 ) -> None:
     pipeline = folder(tmp_path, COUNT)
     config = {f"slipway:{key}": value for key, value in stack(pipeline).items()}
-    write_tree(tmp_path, {"Pulumi.yaml": PROJECT_FILE, "stacks/Pulumi.here.yaml": json.dumps({"config": config})})
+    project = {"Pulumi.yaml": PROJECT_FILE, "__main__.py": "from slipway import run\n\nrun()\n"}
+    write_tree(tmp_path, {**project, "stacks/Pulumi.here.yaml": json.dumps({"config": config})})
     document = evaluate_stack("here", tmp_path, Secrets(b"k"), lambda _: None)
     messages = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert sum("pools.cpu.labels" in message for message in messages) == 1, "what `pulumi up` says"

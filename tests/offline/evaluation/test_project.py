@@ -64,6 +64,11 @@ def test_a_program_that_never_calls_run_is_refused(project: Path) -> None:
         evaluated(project, "import slipway\n")
 
 
+def test_a_project_without_a_program_is_refused_and_runs_no_other(project: Path) -> None:
+    with pytest.raises(ConfigError, match=r"__main__\.py"):
+        evaluate_stack("here", project, Secrets(b"k"), lambda _: None)
+
+
 @pytest.mark.parametrize(
     ("main", "message", "line"),
     [

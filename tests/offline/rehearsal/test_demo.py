@@ -104,7 +104,8 @@ def test_a_stack_without_apps_is_refused_before_anything_runs(tmp_path: Path) ->
     command = [
         sys.executable,
         "-m",
-        "slipway.offline.rehearsal.demo",
+        "slipway",
+        "demo",
         "--stack",
         "local",
         "--output",
