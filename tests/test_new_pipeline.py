@@ -56,12 +56,12 @@ def write_stack(root: Path, pipelines: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The copy; its one commit is without the pipeline, which docs/workloads.md shows."""
+    """The copy; its one commit is without the pipeline, which docs/steps.md shows."""
     copy = copy_checkout(tmp_path_factory.mktemp("clone") / "slipway")
     git(copy, "init", "-q")
     git(copy, "add", ".")
     git(copy, "commit", "-q", "-m", "before")
-    shown = [block for block in blocks(ROOT) if block.page == "docs/workloads.md" and block.info == "python"]
+    shown = [block for block in blocks(ROOT) if block.page == "docs/steps.md" and block.info == "python"]
     (declaration,) = (block.body for block in shown if "PIPELINE = " in block.body)
     files = {"workloads/lines/pipeline.py": declaration, "workloads/lines/count.py": MODULE}
     write_tree(copy, {**files, "words.txt": "one\ntwo\nthree\n", "more.txt": "four\n" * 4})

@@ -11,7 +11,7 @@ from tests.docs.fences import blocks
 from tests.support.checkout import ROOT, copy_checkout
 from tests.support.clones import bash, git
 
-PAGE, PIPELINE, STACK = "docs/your-script.md", "churn", "churn-dev"
+PAGE, PIPELINE, STACK = "docs/your-program.md", "churn", "churn-dev"
 """The page that a newcomer follows, and what it has them make."""
 
 BESIDE = {"gcp-dev"}

@@ -122,7 +122,7 @@ class Idle:
     """When an app with a volume is stopped because nobody uses it: its pod goes, and its node with it.
 
     From a pod of its own ``module`` looks every few minutes, and scales the app to no pod once it was unused for
-    ``after`` seconds. It is given the app's address and token; docs/notebook.md says how the app comes back.
+    ``after`` seconds. It is given the app's address and token; docs/apps.md says how the app comes back.
     """
 
     module: str

@@ -139,9 +139,7 @@ def declaration_error(file: str, reason: str) -> SettingsError:
 
 def problem(file: str, reason: str) -> Problem:
     """What is wrong with the declaration in ``file``."""
-    return Problem(
-        file, Path(file).stem.upper(), reason, "correct the file; docs/workloads.md says what it declares"
-    )
+    return Problem(file, Path(file).stem.upper(), reason, "correct the file; docs/steps.md says what it declares")
 
 
 # What keeps steps from being those of one pipeline, however it declares them.

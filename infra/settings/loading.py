@@ -81,7 +81,7 @@ def _nothing(raw: Mapping[str, Any]) -> list[Problem]:
     if raw:
         return []
     reason = "no key of the stack's configuration begins with `slipway:`"
-    fix = "write `slipway:clusters`, `slipway:store` and `slipway:pipelines`, as docs/stacks.md shows"
+    fix = "write `slipway:clusters`, `slipway:store` and `slipway:pipelines`, as docs/your-project.md shows"
     return [Problem("slipway", None, reason, fix)]
 
 

@@ -115,7 +115,7 @@ def _names(folder: Path) -> list[str]:
 def _find_misplaced(content: Mapping[str, Any]) -> Iterator[str]:
     """What the CLI would leave out of a stack file without a word."""
     if not content:
-        yield "the file is empty; write the settings below `config:`, as docs/stacks.md shows"
+        yield "the file is empty; write the settings below `config:`, as docs/your-project.md shows"
     for key in content:
         if key in KEYS:
             continue

@@ -120,7 +120,7 @@ def test_a_dead_link_and_a_missing_anchor_end_the_build(clone: Path, built: Path
 @pytest.mark.slow
 def test_a_page_leads_to_where_it_is_edited_and_shows_no_token(built: Path) -> None:
     page = next(built.glob("*/stacks/index.html")).read_text(encoding="utf-8")
-    assert 'href="https://github.com/acme/slipway/edit/main/docs/stacks.md"' in page
+    assert 'href="https://github.com/acme/slipway/edit/main/docs/your-project.md"' in page
     assert not [path for path in built.rglob("*.html") if "token-of-ci" in path.read_text(encoding="utf-8")]
 
 

@@ -182,7 +182,7 @@ def test_what_is_there_stays_as_it_is(copy: Path) -> None:
 
 
 def test_the_page_shows_the_files_that_it_writes() -> None:
-    page = (ROOT / "docs" / "your-script.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "your-program.md").read_text(encoding="utf-8")
     named = draft(NAME).files
     assert not isinstance(named, str)
     for name in ("train.py", "prepare.py", "pipeline.yaml"):

@@ -15,9 +15,9 @@ def test_all_that_ships_is_there() -> None:
 
 
 def test_the_page_of_stacks_shows_each_that_ships() -> None:
-    text = (ROOT / "docs" / "stacks.md").read_text(encoding="utf-8")
-    shown = text.partition("\n## What each stack declares\n")[2]
-    headings = re.findall(r"^### (.+)$", shown, flags=re.MULTILINE)
+    text = (ROOT / "docs" / "your-project.md").read_text(encoding="utf-8")
+    shown = re.split(r"^### ", text.partition("\n### What each stack declares\n")[2], flags=re.MULTILINE)[0]
+    headings = re.findall(r"^#### (.+)$", shown, flags=re.MULTILINE)
     assert sorted(name for heading in headings for name in re.split(", | and ", heading)) == list(shipped.stacks())
 
 

@@ -386,7 +386,7 @@ def _section(uses: str, gpu: str | None) -> Section:
         settings = run.settings
     except ValidationError as error:
         keys = listed(sorted({".".join(map(str, problem["loc"])) for problem in error.errors()}), "and")
-        fix = "write the stack file by hand, as docs/stacks.md shows"
+        fix = "write the stack file by hand, as docs/your-project.md shows"
         raise RefusedError([Problem("USES", uses, f"{keys} of it have no default", fix)]) from error
     return on_gpus(run) if gpu and most_needed(settings, gpus=True) is None else run
 

@@ -129,7 +129,7 @@ def draft(name: str) -> Draft:
         "Next:",
         f"  {command('new', stack='mine', cloud='existing', uses=name)}    or another cloud",
         f"  {command('rehearse', stack='mine')}",
-        "docs/your-script.md says how your own programs take the place of prepare.py and train.py",
+        "docs/your-program.md says how your own programs take the place of prepare.py and train.py",
     )
     return Draft(target, files, said)
 

@@ -152,7 +152,7 @@ def why_waiting(words: str, around: Around) -> Reason:
         return Reason(
             f"Kueue admitted it for the flavor {around.flavor}, and added the labels of that to what it selects "
             f"({labels}): no node has these and those of its own pool",
-            "give the labels of all flavors of the queue one key with different values (docs/kueue.md): this wait "
+            "give the labels of all flavors of the queue one key with different values (docs/teams.md): this wait "
             "has no end",
             words,
             "flavor",

@@ -1,4 +1,4 @@
-"""The pipelines that docs/workloads.md shows, and the reference of pipeline.yaml."""
+"""The pipelines that docs/steps.md shows, and the reference of pipeline.yaml."""
 
 import json
 from pathlib import Path
@@ -17,11 +17,11 @@ from tests.docs.fences import blocks
 from tests.support.checkout import ROOT
 from tests.support.stack_values import GCP, changed
 
-SHOWN = [block for block in blocks(ROOT) if block.page == "docs/workloads.md"]
+SHOWN = [block for block in blocks(ROOT) if block.page == "docs/steps.md"]
 
 
 def test_the_yaml_that_is_shown_is_a_pipeline_and_its_section(tmp_path: Path) -> None:
-    declaration, section = (block.body for block in SHOWN if block.info == "yaml")
+    declaration, section, *_ = (block.body for block in SHOWN if block.info == "yaml")
     (tmp_path / "pipeline.yaml").write_text(declaration, encoding="utf-8")
     shown = yaml.safe_load(section)["config"]["slipway:pipelines"]["lines"]
     settings = load(changed(GCP, {"pipelines.lines": {**shown, "uses": str(tmp_path)}})).pipelines["lines"]

@@ -200,7 +200,7 @@ def test_numbers_stand_for_quantities_as_yaml_reads_them() -> None:
 def test_a_stack_without_any_setting_is_one_problem() -> None:
     problem = the_problem({})
     assert "begins with `slipway:`" in problem.reason
-    assert "docs/stacks.md" in problem.fix
+    assert "docs/your-project.md" in problem.fix
 
 
 def test_an_overlay_that_makes_another_key_wrong_is_named_for_it() -> None:
