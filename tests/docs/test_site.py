@@ -104,7 +104,7 @@ def test_a_dead_link_and_a_missing_anchor_end_the_build(clone: Path, built: Path
     shutil.move(built / site.NEXT, built / "0.0.9")
     page = clone / site.PAGES / "index.md"
     text = page.read_text(encoding="utf-8")
-    page.write_text(f"[gone](two.md)\n\n[no such heading](stacks.md#moon)\n\n{text}", encoding="utf-8")
+    page.write_text(f"[gone](two.md)\n\n[no such heading](your-project.md#moon)\n\n{text}", encoding="utf-8")
     failed = make_docs(clone)
     page.write_text(text, encoding="utf-8")
     lines = [line for line in failed.stderr.splitlines() if line.startswith(f"{site.PAGES}/")]
@@ -119,7 +119,7 @@ def test_a_dead_link_and_a_missing_anchor_end_the_build(clone: Path, built: Path
 
 @pytest.mark.slow
 def test_a_page_leads_to_where_it_is_edited_and_shows_no_token(built: Path) -> None:
-    page = next(built.glob("*/stacks/index.html")).read_text(encoding="utf-8")
+    page = next(built.glob("*/your-project/index.html")).read_text(encoding="utf-8")
     assert 'href="https://github.com/acme/slipway/edit/main/docs/your-project.md"' in page
     assert not [path for path in built.rglob("*.html") if "token-of-ci" in path.read_text(encoding="utf-8")]
 

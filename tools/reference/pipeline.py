@@ -20,7 +20,7 @@ PAGE, SCHEMA = SETTINGS.with_name("pipeline.md"), SETTINGS.with_name("pipeline.s
 
 HEAD = f"""# Keys of pipeline.yaml
 
-Every key that a [`pipeline.yaml`](workloads.md#add-a-pipeline) may have. Keys that are not listed are refused;
+Every key that a [`pipeline.yaml`](steps.md#add-a-pipeline) may have. Keys that are not listed are refused;
 all problems of the file are listed at once, with those of the stack file. Names in `<>` are yours to choose. This
 page is written by `python -m slipway.tools.reference.pipeline` from `infra/pipelines/file/shape.py`; change them
 there.

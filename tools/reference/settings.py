@@ -34,7 +34,7 @@ HEAD = f"""# Settings
 
 Every key that a stack file (`stacks/Pulumi.<stack>.yaml`) may have under `slipway:`. Keys that are not listed are
 refused, and so is what could not work on the cloud named; all problems of a file are listed at once, before
-anything is created. [Stacks](stacks.md) says how to change a stack and write a new one.
+anything is created. [Your project](your-project.md#write-a-stack-of-your-own) says how to write a stack.
 
 Names in `<>` are yours to choose. This page is written by `python -m slipway.tools.reference.settings` from the
 settings models in `infra`; change them there.
