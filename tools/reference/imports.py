@@ -19,8 +19,8 @@ TEXT = DATA.with_name("page.md")
 
 FIELDS = "<fields>\n"
 
-CARRIED_OVER = """| field | becomes | else, or in addition |
-| --- | --- | --- |
+CARRIED_OVER = """| field | becomes |
+| --- | --- |
 """
 
 NOT_CARRIED_OVER = """| not carried over | instead |
@@ -40,11 +40,11 @@ def page() -> str:
 
 def _rows(fields: Iterator[Rule]) -> Iterator[str]:
     """A row for all fields of which the same is said, in the order of the first of them."""
-    alike = defaultdict[tuple[str, ...], list[str]](list)
+    alike = defaultdict[str, list[str]](list)
     for rule in fields:
-        alike[(rule.becomes, rule.why) if rule.becomes else (rule.why,)].append(f"`{rule.at}`")
+        alike["; ".join(filter(None, (rule.becomes, rule.why)))].append(f"`{rule.at}`")
     for said, names in alike.items():
-        yield f"| {' | '.join([', '.join(names), *said])} |\n"
+        yield f"| {', '.join(names)} | {said} |\n"
 
 
 def main(arguments: Sequence[str]) -> int:
