@@ -93,15 +93,26 @@ CATEGORIES: Mapping[str, re.Pattern[str]] = {
 }
 """What may differ: by kind and name of the object and the field. The first that matches takes it."""
 
-HEAD = """# The same run on every cloud
+OF_POOLS = ("GPUs", "Capacity")
+"""The categories in which a stack has what its pools have and take."""
 
-Every stack runs the same pipelines: the same steps, code, arguments and images, in the same order. What a cloud
-changes is below the platform contract (`infra/platform.py`), and only what is listed here of it shows in a
-pipeline's Kubernetes objects. A stack that differed anywhere else would fail a test.
+HEAD = """# Differences between clouds
 
-Stacks are compared that run the same pipelines, each on pools of its own. Digests are left out, as are the
-namespaces that a platform's stack gives to those of its teams, and what all of the stacks have alike.
+A pipeline runs the same way on every cloud: the same steps, code, arguments and images, in the same order. This
+page is for whoever moves a pipeline to another cloud, or doubts that it can be moved: it lists every field of the
+pipeline's Kubernetes objects that differs between the stacks that come with Slipway. A test fails where any other
+field differs.
+
+Stacks are compared that run the same pipelines, each on pools of its own. What all have alike is left out, as are
+digests, and the namespaces of teams. Of a node selector the labels are shown, of a long value its beginning.
 `python -m slipway.tools.reference.clouds` writes this page.
+"""
+
+NEXT = """
+## Next
+
+- [Write a stack of your own](your-project.md#write-a-stack-of-your-own)
+- [How Slipway is built](architecture.md), and how to [add a cloud](development.md#add-a-cloud)
 """
 
 PART = """
@@ -192,7 +203,7 @@ def _values_that_differ(by_stack: Mapping[str, Any]) -> dict[str, tuple[str, ...
 
 def page(compared: Sequence[Comparison]) -> str:
     """The whole page."""
-    return HEAD + "".join(map(_part, compared))
+    return HEAD + "".join(map(_part, compared)) + NEXT
 
 
 def _part(comparison: Comparison) -> str:
@@ -203,12 +214,80 @@ def _part(comparison: Comparison) -> str:
         pipelines=listed(comparison.pipelines, "and"),
         stacks=listed(comparison.stacks, "and"),
     )
+    of_pools: list[Difference] = []
     for category in CATEGORIES:
         rows = [difference for difference in comparison.differences if difference.category == category]
-        if rows:
-            text += f"\n### {category}\n\n| objects | field | value | stacks |\n| --- | --- | --- | --- |\n"
-            text += "".join(_rows(row, comparison.stacks) for row in rows)
-    return text
+        if category in OF_POOLS:
+            of_pools += rows
+        elif rows:
+            text += f"\n### {category}\n\n| objects | field | value |\n| --- | --- | --- |\n"
+            text += "".join(_row(row, comparison.stacks) for row in _merge(rows))
+    return text + _list_of_pools(of_pools)
+
+
+@dataclass
+class _Row:
+    """What several differences have in common: of which objects which fields, and what each stack shows there."""
+
+    objects: list[str]
+    fields: list[str]
+    shown: dict[str, str]
+
+
+def _merge(differences: Sequence[Difference]) -> list[_Row]:
+    """The differences as rows: one field of objects that no stack has different values on, then fields alike."""
+    by_field: list[_Row] = []
+    for difference in differences:
+        shown = {
+            stack: show(difference.field, value) for value, having in difference.values.items() for stack in having
+        }
+        for row in by_field:
+            if row.fields == [difference.field] and all(
+                row.shown.get(stack, shown[stack]) == shown[stack] for stack in shown
+            ):
+                row.objects += difference.objects
+                row.shown |= shown
+                break
+        else:
+            by_field.append(_Row([*difference.objects], [difference.field], shown))
+    rows: list[_Row] = []
+    for row in by_field:
+        for other in rows:
+            if (other.objects, other.shown) == (row.objects, row.shown):
+                other.fields += row.fields
+                break
+        else:
+            rows.append(row)
+    return rows
+
+
+def show(field: str, value: str) -> str:
+    """A value as the page shows it, of a node selector its labels."""
+    if value in {ABSENT, PRESENT}:
+        return value
+    if not value:
+        return '`""`'
+    if field.endswith("nodeSelector"):
+        # A stack with two clusters has a list with the selector of each.
+        read = json.loads(value)
+        selectors = cast("list[dict[str, str]]", read if isinstance(read, list) else [read])
+        labels = sorted({label for selector in selectors for label in selector})
+        return ", ".join(f'`"{label}"`' for label in labels)
+    return f"`{_short(value)}`"
+
+
+def _list_of_pools(differences: Sequence[Difference]) -> str:
+    """The fields whose values follow from the pools of the stack file, without these."""
+    if not differences:
+        return ""
+    by_objects: dict[str, list[str]] = {}
+    for difference in differences:
+        by_objects.setdefault(_list_objects(difference.objects), []).append(_name_field(difference.field))
+    lines = "".join(f"| {objects} | {', '.join(fields)} |\n" for objects, fields in by_objects.items())
+    return (
+        "\n### What the pools have\n\nValues that follow from the pools of the stack file.\n\n"
+        f"| objects | fields |\n| --- | --- |\n{lines}"
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -336,16 +415,20 @@ def _category(thing: str, field: str) -> str | None:
     return next((name for name, pattern in CATEGORIES.items() if pattern.fullmatch(f"{thing} {field}")), None)
 
 
-def _rows(difference: Difference, stacks: Sequence[str]) -> str:
-    lines: list[str] = []
-    first = (_list_objects(difference.objects), f"`{difference.field}`" if difference.field else "the object")
-    for value, having in difference.values.items():
-        shown = value if value in {ABSENT, PRESENT} else f"`{_short(value)}`"
-        lines.append(
-            f"| {first[0]} | {first[1]} | {shown.replace('|', chr(92) + '|')} | {_name_stacks(having, stacks)} |\n"
-        )
-        first = ("", "")
-    return "".join(lines)
+def _row(row: _Row, stacks: Sequence[str]) -> str:
+    by_value: dict[str, list[str]] = {}
+    for stack in stacks:
+        if stack in row.shown:
+            by_value.setdefault(row.shown[stack], []).append(stack)
+    if by_value.keys() == {PRESENT, ABSENT}:
+        del by_value[ABSENT]
+    values = "<br>".join(f"{value}: {_name_stacks(having, stacks)}" for value, having in by_value.items())
+    fields = ", ".join(map(_name_field, row.fields))
+    return f"| {_list_objects(row.objects)} | {fields} | {values.replace('|', chr(92) + '|')} |\n"
+
+
+def _name_field(field: str) -> str:
+    return f"`{field}`" if field else "the object"
 
 
 def _list_objects(objects: Iterable[str]) -> str:
@@ -363,7 +446,7 @@ def _name_stacks(having: Sequence[str], stacks: Sequence[str]) -> str:
     return ", ".join(having)
 
 
-def _short(value: str, limit: int = 200) -> str:
+def _short(value: str, limit: int = 100) -> str:
     return value if len(value) <= limit else f"{value[: limit - 1]}…"
 
 
