@@ -16,10 +16,11 @@ from slipway.infra.pipelines.contract import (
     Search,
     Variant,
     service_variables,
+    total,
 )
 from slipway.infra.pipelines.pods import ProgramMount
 from slipway.infra.pipelines.results import Result
-from slipway.infra.platform import Data, Platform, Pool, Priority, Resources, Store
+from slipway.infra.platform import Data, Platform, Pool, Priority, Rate, Resources, Store
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 # A service of a pipeline: what runs beside its steps, where, with what, and who may connect to it.
@@ -108,6 +109,9 @@ RETENTION = "retention"
 CLUSTER_RUN = "cluster-run"
 """What stands in front of the cluster's name in the names of what starts Jobs that `up` does not wait for."""
 
+MOVER = "mover"
+"""What stands in front of a step's name in the names of what decides at which of its places the step runs."""
+
 IDLE_WATCH = "idle-watch"
 """What stands in front of an app's name in the names of what stops it while nobody uses it."""
 
@@ -142,6 +146,7 @@ OWN_NAMES: Mapping[str, str] = {
     SCHEDULED_RUN: "Jobs of that name run other pipelines by the clock",
     RETENTION: "Jobs of that name delete results of old runs",
     CLUSTER_RUN: "Jobs of that name start the Jobs of pipelines that run in the cluster",
+    MOVER: "Jobs of that name move steps from one place to another",
     IDLE_WATCH: "Jobs of that name stop apps that nobody uses",
     IMAGE_BUILD: "Jobs of that name build images",
     PACKAGES: f"`{PACKAGES}/` of the store has the packages that images lack",
@@ -193,6 +198,39 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class DeviceTest:
+    """What tests the GPUs of a pod before its program starts: ``python -m <module>`` with ``arguments``, which may
+    hold the references of a step's arguments."""
+
+    module: str
+    arguments: Sequence[str]
+    interpreter: str = "python"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a step may run: ``steps`` are the step on each of its places, the first to be tried first.
+
+    These differ in platform, pool and resources only, and have no places themselves. Without nodes for
+    ``next_after`` seconds the next one is tried; with ``returns`` the step goes back to an earlier one at a
+    checkpoint. ``deadline`` is in seconds from the first try, ``work`` in seconds of computing. ``max_price`` is
+    in US dollars.
+    """
+
+    steps: Sequence["Step"]
+    next_after: int
+    returns: bool = True
+    deadline: int | None = None
+    work: int | None = None
+    max_price: float | None = None
+
+    @property
+    def hardware(self) -> list[tuple[str, int]]:
+        """The accelerators that the result may be made on, each with the number in a pod."""
+        return sorted({(step.pool.accelerator or "", step.resources.gpus) for step in self.steps})
+
+
+@dataclass(frozen=True)
 class Step:
     """What one Job runs.
 
@@ -213,7 +251,9 @@ class Step:
     them others read. ``connects`` are the services that its pods may connect to, by their names in the pipeline.
     With ``items``, ``workers`` pods of it run at once; with ``nodes``, as many as those say, which is never one.
     With ``search`` its items are trials. ``priority`` decides which Job comes first where they wait for one
-    another. ``data`` are folders that are there, which it reads by the references ``{<name>}``.
+    another. ``data`` are folders that are there, which it reads by the references ``{<name>}``. With ``places``,
+    ``platform``, ``pool`` and ``resources`` are those of the first, and one Job at a time runs it. ``test`` runs
+    in its own pods before its program.
     """
 
     pipeline: str
@@ -250,6 +290,8 @@ class Step:
     search: Search | None = None
     priority: Priority = "normal"
     data: Mapping[str, Data] = field(default_factory=dict[str, Data])
+    places: Places | None = None
+    test: DeviceTest | None = None
 
     @property
     def store(self) -> Store:
@@ -265,6 +307,12 @@ class Step:
     def requests(self) -> Resources:
         """What its pod asks for: its resources as the pool's cluster takes them."""
         return self.pool.admitted(self.resources)
+
+    @property
+    def rate(self) -> Rate | None:
+        """What an hour of one of its pods costs: of the node that it holds or, where pods are billed, of the pod."""
+        sidecar = self.store.sidecar if self.uses_store else Resources(cpu=0, memory=0)
+        return self.pool.rate(total([self.requests, sidecar]))
 
     @property
     def job(self) -> str:

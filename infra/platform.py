@@ -21,6 +21,10 @@ TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 MigStrategy = Literal["none", "single"]
 
+Sale = Literal["on-demand", "spot", "queued"]
+"""How a pool's nodes are bought. On demand (or reserved, or one's own) they stay until they are given back. Of
+`spot` they may be taken back at any time. `queued` ones (flex-start, a block of capacity) come some time."""
+
 GPU_RESOURCE = "nvidia.com/gpu"
 """The extended resource the NVIDIA device plugin advertises."""
 
@@ -122,8 +126,8 @@ class Pool:
     where the cluster has any. ``movable`` says that pods cannot ask to be left on their node. ``interconnect`` is
     what pods of one step use that run on several of its nodes, where that is known. ``provisioning`` is the
     class of `ProvisioningRequest` by which the cluster's autoscaler brings all nodes of a Job at once or none.
-    ``rate`` is the price of one node or, where pods are billed, of a pod that asks for so much; None where no
-    source says it.
+    ``sale`` says how its nodes are bought. ``rate`` is the price of one node or, where pods are billed, of a pod
+    that asks for so much; None where no source says it.
     """
 
     name: str
@@ -143,6 +147,7 @@ class Pool:
     movable: bool = False
     interconnect: Interconnect | None = None
     provisioning: str = ""
+    sale: Sale = "on-demand"
     rate: "Callable[[Resources], Rate | None]" = field(default=_unpriced, repr=False, compare=False)
 
     def admitted(self, requests: Resources) -> Resources:

@@ -17,7 +17,6 @@ import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes.run import Run
 from slipway.infra.pipelines.apps import RUNS
-from slipway.infra.pipelines.contract import total
 from slipway.infra.pipelines.file.shape import NAMES
 from slipway.infra.placed import CODE, Step
 from slipway.infra.places import LIBRARY, PACKAGE, PROJECT
@@ -93,8 +92,7 @@ def runs_volume(name: str) -> k8s.core.v1.VolumeArgs:
 
 def _price(step: Step) -> dict[str, Any]:
     """What an hour of one of its pods costs: of the node that it holds or, where pods are billed, of the pod."""
-    requests = total([step.requests, *([step.store.sidecar] if step.uses_store else [])])
-    rate = step.pool.rate(requests)
+    rate = step.rate
     return {} if rate is None else {"rate": rate.dollars, "prices": rate.day}
 
 

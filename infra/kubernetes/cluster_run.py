@@ -19,7 +19,7 @@ from slipway.infra.kubernetes.bundle import config_map
 from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
 from slipway.infra.kubernetes.job import StepJob, disruptions_ignored
 from slipway.infra.kubernetes.labels import step_labels
-from slipway.infra.kubernetes.network_policy import network_policy, select
+from slipway.infra.kubernetes.network_policy import everywhere
 from slipway.infra.kubernetes.pod import bundle_map, template
 from slipway.infra.kubernetes.run import plan
 from slipway.infra.kubernetes.schedule import RUNNER, identity
@@ -223,13 +223,4 @@ def _policies(
     metadata = k8s.meta.v1.ObjectMetaArgs(
         name=f"{CLUSTER_RUN}-egress", namespace=workspace.namespace, labels=dict(labels)
     )
-    return [
-        network_policy(
-            f"{name}-egress",
-            metadata,
-            select(labels),
-            ["Egress"],
-            opts,
-            egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs()],
-        )
-    ]
+    return [everywhere(f"{name}-egress", metadata, labels, opts)]

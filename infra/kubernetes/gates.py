@@ -5,7 +5,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from slipway.infra.kubernetes.device_plugin import fingerprint, gpu_pools
-from slipway.infra.placed import ACCELERATOR_GATE, DEVICES_GATE, GATES_FOLDER, NETWORK_GATE, STORE_GATE, App, Step
+from slipway.infra.placed import (
+    ACCELERATOR_GATE,
+    DEVICES_GATE,
+    GATES_FOLDER,
+    NETWORK_GATE,
+    STORE_GATE,
+    App,
+    DeviceTest,
+    Places,
+    Step,
+)
 from slipway.infra.platform import GPU_RESOURCE, Interconnect, Platform, Pool, Resources
 
 STORE_PROPAGATION = 600
@@ -74,6 +84,22 @@ class Gates:
             if step.nodes is not None:
                 gates.append(self._network_gate(step, gates[-1], tensorflow=tensorflow))
         return replace(step, after=(*step.after, *gates))
+
+    def guard_places(self, step: Step, places: Places, *, tensorflow: bool = True) -> Step:
+        """``step``, which runs at ``places``, with the gates of the clusters of all of them.
+
+        Its GPUs are tested in its own pods: a gate for each pool would ask for a node of each before the first
+        place is tried.
+        """
+        platforms = {place.platform.name: place.platform for place in places.steps}.values()
+        gates = [self._store_gate(platform) for platform in platforms]
+        if any(place.resources.gpus for place in places.steps):
+            gates += [self._devices_gate(platform) for platform in platforms if platform.reads_nodes]
+        after = (*step.after, *gates)
+        tested = [
+            replace(place, after=after, test=_test_of(place, tensorflow=tensorflow)) for place in places.steps
+        ]
+        return replace(step, after=after, test=tested[0].test, places=replace(places, steps=tested))
 
     def before(self, app: App, *, tensorflow: bool = False, fits: Callable[[Resources], bool]) -> App:
         """``app`` with the gates that it has to wait for.
@@ -187,6 +213,18 @@ class Gates:
                 fingerprint=" ".join([pool.fingerprint, _describe(network)]),
             )
         return self._made[key]
+
+
+def _test_of(step: Step, *, tensorflow: bool) -> DeviceTest | None:
+    """What tests the GPUs that a pod of ``step`` has; None where it has none."""
+    if not step.resources.gpus:
+        return None
+    supplements = [name for name, source in step.inputs.items() if source.supplements]
+    return DeviceTest(
+        "slipway.workloads.gates.accelerator" if tensorflow else "slipway.workloads.gates.driver",
+        ["--model", step.pool.accelerator or "", "--count", str(step.resources.gpus), *reading(supplements)],
+        "python" if tensorflow else "python3",
+    )
 
 
 def _gate_resources(pool: Pool) -> Resources:

@@ -1,7 +1,7 @@
 """From a step to a ``batch/v1`` Job, in the one shape that Pulumi's engine handles as a pipeline needs it."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -122,71 +122,130 @@ class StepJob(pulumi.ComponentResource):
     def __init__(self, name: str, args: StepJobArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slipway:kubernetes:StepJob", name, {}, opts)
         run, workspace = args.run, args.workspace
-        step = run.step
-        labels = step_labels(step.pipeline, step.name)
-        on_cluster = pulumi.ResourceOptions(
-            parent=self, provider=workspace.platform.provider, depends_on=[*workspace.ready]
-        )
-        maps = [config_map(bundle_map(run), run.bundle, workspace.namespace, labels, on_cluster)]
-        maps += [
-            config_map(folder_map(run, folder), files, workspace.namespace, labels, on_cluster)
-            for folder, files in run.folders.items()
-        ]
-        group = _declare_group(run, workspace, on_cluster)
         self.run = run
         self.priority: Priority = args.priority
         self.after = args.after
         self.held = args.attempts is not None
         self.job_name = run.held_job_name if self.held else run.job_name
-        limit = f"{step.time_limit + PATIENCE + workspace.wait}s"
-        self.job = k8s.batch.v1.Job(
-            name,
-            metadata=k8s.meta.v1.ObjectMetaArgs(
-                # A fixed name: after a killed `pulumi up` the next one adopts the running Job, not a second one.
-                name=self.job_name,
-                namespace=workspace.namespace,
-                labels=job_labels(
-                    step.pipeline, step.name, workspace.queue, workspace.priorities.get(args.priority)
-                ),
+        objects = declare_objects(run, workspace, self)
+        self.job = (
+            declare_job(
+                name,
+                args,
+                job_name=self.job_name,
+                objects=objects,
                 # Without it the next `up` would repeat the old failure instead of running the Job again.
-                annotations={
-                    **(
-                        {**DECLARED_ALONE, RUNS_ANNOTATION: CLUSTER_RUN}
-                        if self.held
-                        else {"pulumi.com/replaceUnready": "true"}
-                    ),
-                    **job_annotations(run),
-                },
-            ),
-            spec=job_spec(run, workspace) if args.attempts is None else _held_spec(run, workspace, args.attempts),
-            opts=pulumi.ResourceOptions(
-                parent=HeldJob(name, pulumi.ResourceOptions(parent=self)) if self.held else self,
-                provider=workspace.platform.provider,
-                depends_on=[
-                    *workspace.ready,
-                    *step.pool.resources,
-                    *_devices(step, workspace),
-                    *maps,
-                    *args.code,
-                    *group,
-                    *([args.secret] if args.secret else []),
-                    *(resource for service in args.services for resource in service.ready),
-                    *([workspace.images[step.image].built] if step.image in workspace.images else []),
-                    *(step_job.job for step_job in args.after),
-                ],
-                # The successor would wait for the GPU that its predecessor holds.
-                delete_before_replace=True,
-                # Who lets it run changes it.
-                ignore_changes=["spec.suspend"] if self.held else None,
-                # Its result is gone with the store, and its pods, even when they are done, hold the claim.
-                replace_with=[*step.platform.store.replaced_with] if step.uses_store else None,
-                # Kueue refuses to put a Job into a queue, or to take it out, that it does not hold back
-                # (pkg/controller/jobframework/validation.go): one that is done, for one.
-                replace_on_changes=[f'metadata.labels["{QUEUE_LABEL}"]'],
-                custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
-            ),
+                annotations={"pulumi.com/replaceUnready": "true", **job_annotations(run)},
+                parent=self,
+            )
+            if args.attempts is None
+            else declare_held(
+                name,
+                args,
+                job_name=self.job_name,
+                objects=objects,
+                by=CLUSTER_RUN,
+                more=job_annotations(run),
+                parent=self,
+            )
         )
         self.register_outputs({"job": self.job_name, "path": run.path})
+
+
+def declare_objects(run: Run, workspace: Workspace, parent: pulumi.Resource) -> list[pulumi.Resource]:
+    """Declares what the pods of ``run`` need on the cluster of ``workspace`` beside its Job."""
+    labels = step_labels(run.step.pipeline, run.step.name)
+    opts = pulumi.ResourceOptions(
+        parent=parent, provider=workspace.platform.provider, depends_on=[*workspace.ready]
+    )
+    return [
+        config_map(bundle_map(run), run.bundle, workspace.namespace, labels, opts),
+        *(
+            config_map(folder_map(run, folder), files, workspace.namespace, labels, opts)
+            for folder, files in run.folders.items()
+        ),
+        *_declare_group(run, workspace, opts),
+    ]
+
+
+def declare_held(
+    name: str,
+    args: StepJobArgs,
+    *,
+    job_name: str,
+    objects: Sequence[pulumi.Resource],
+    by: str,
+    parent: pulumi.Resource,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> k8s.batch.v1.Job:
+    """Declares the Job of ``args``, which have `attempts`, suspended: ``by`` lets it run, and nobody waits for it.
+
+    It has ``more`` annotations.
+    """
+    assert args.attempts is not None
+    return declare_job(
+        name,
+        args,
+        job_name=job_name,
+        objects=objects,
+        annotations={**DECLARED_ALONE, RUNS_ANNOTATION: by, **more},
+        parent=HeldJob(name, pulumi.ResourceOptions(parent=parent)),
+        spec=_held_spec(job_name, args.run, args.workspace, args.attempts),
+        # Who lets it run changes it.
+        ignore_changes=["spec.suspend"],
+    )
+
+
+def declare_job(
+    name: str,
+    args: StepJobArgs,
+    *,
+    job_name: str,
+    objects: Sequence[pulumi.Resource],
+    annotations: Mapping[str, str],
+    parent: pulumi.Resource,
+    spec: k8s.batch.v1.JobSpecArgs | None = None,
+    ignore_changes: list[str] | None = None,
+) -> k8s.batch.v1.Job:
+    """Declares the Job of ``args``, which needs ``objects`` on its cluster, with its own ``spec`` or that one."""
+    run, workspace = args.run, args.workspace
+    step = run.step
+    limit = f"{step.time_limit + PATIENCE + workspace.wait}s"
+    return k8s.batch.v1.Job(
+        name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            # A fixed name: after a killed `pulumi up` the next one adopts the running Job, not a second one.
+            name=job_name,
+            namespace=workspace.namespace,
+            labels=job_labels(step.pipeline, step.name, workspace.queue, workspace.priorities.get(args.priority)),
+            annotations=dict(annotations),
+        ),
+        spec=spec or job_spec(run, workspace),
+        opts=pulumi.ResourceOptions(
+            parent=parent,
+            provider=workspace.platform.provider,
+            depends_on=[
+                *workspace.ready,
+                *step.pool.resources,
+                *_devices(step, workspace),
+                *objects,
+                *args.code,
+                *([args.secret] if args.secret else []),
+                *(resource for service in args.services for resource in service.ready),
+                *([workspace.images[step.image].built] if step.image in workspace.images else []),
+                *(step_job.job for step_job in args.after),
+            ],
+            # The successor would wait for the GPU that its predecessor holds.
+            delete_before_replace=True,
+            ignore_changes=ignore_changes,
+            # Its result is gone with the store, and its pods, even when they are done, hold the claim.
+            replace_with=[*step.platform.store.replaced_with] if step.uses_store else None,
+            # Kueue refuses to put a Job into a queue, or to take it out, that it does not hold back
+            # (pkg/controller/jobframework/validation.go): one that is done, for one.
+            replace_on_changes=[f'metadata.labels["{QUEUE_LABEL}"]'],
+            custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
+        ),
+    )
 
 
 def job_spec(run: Run, workspace: Workspace) -> k8s.batch.v1.JobSpecArgs:
@@ -215,7 +274,7 @@ def job_spec(run: Run, workspace: Workspace) -> k8s.batch.v1.JobSpecArgs:
 
 
 def _held_spec(
-    run: Run, workspace: Workspace, attempts: pulumi.Output[Mapping[str, str]]
+    job_name: str, run: Run, workspace: Workspace, attempts: pulumi.Output[Mapping[str, str]]
 ) -> k8s.batch.v1.JobSpecArgs:
     """The Job that runs ``run`` once somebody lets it. Another attempt is another pod, and so replaces the Job."""
     spec = job_spec(run, workspace)
@@ -227,8 +286,7 @@ def _held_spec(
 
     def with_attempt(values: Sequence[Mapping[str, str] | None]) -> dict[str, str]:
         declared, due = (dict(value or {}) for value in values)
-        name = run.held_job_name
-        attempt = {ATTEMPT_ANNOTATION: due[name]} if name in due else {}
+        attempt = {ATTEMPT_ANNOTATION: due[job_name]} if job_name in due else {}
         return {**declared, **attempt}
 
     pod.metadata.annotations = pulumi.Output.all(annotations, attempts).apply(with_attempt)
@@ -372,13 +430,16 @@ def declare(
     root: Path,
     secrets: Mapping[str, SecretStr] = MappingProxyType({}),
     attempts: Mapping[str, pulumi.Output[Mapping[str, str]]] = MappingProxyType({}),
+    *,
+    moved: Callable[[str, StepJobArgs], StepJob] | None = None,
 ) -> dict[str, StepJob]:
     """Declares the Jobs of ``steps`` and of all the steps that these need, each once, by their run's name, and the
     services that ``steps`` connect to.
 
     ``workspaces`` are by platform, ``root`` is the repository whose files the steps ship, and ``secrets`` are the
     stack's by name. ``attempts`` are those of `StepJobArgs`, by the lasting names of the steps that `up` does not
-    wait for. Raises ShippingError.
+    wait for. ``moved`` declares a step with places (`slipway.infra.kubernetes.places.declare`). Raises
+    ShippingError.
     """
     declared: dict[str, StepJob] = {}
     known = Known(
@@ -400,12 +461,10 @@ def declare(
             )
             workspace = workspaces[step.platform.name]
             code = _declare_code(run, workspace, archives)
-            declared[run.name] = StepJob(
-                run.name,
-                StepJobArgs(
-                    run, workspace, unique, secret, connected, priorities[step.job], code, attempts.get(step.job)
-                ),
+            job_args = StepJobArgs(
+                run, workspace, unique, secret, connected, priorities[step.job], code, attempts.get(step.job)
             )
+            declared[run.name] = (moved if moved and step.places else StepJob)(run.name, job_args)
         return declared[run.name]
 
     for step in steps:

@@ -49,7 +49,16 @@ VARIANT_ANNOTATION = "slipway/variant"
 best of them: with ``by``, the name of a result, and ``of``, ``max`` or ``min``."""
 
 RUNS_ANNOTATION = "slipway/runs"
-"""The annotation of a Job that is created suspended, with who lets it run: `slipway.infra.placed.CLUSTER_RUN`."""
+"""The annotation of a Job that is created suspended, with who lets it run: `slipway.infra.placed.CLUSTER_RUN` or
+`MOVER`."""
+
+PLACE_ANNOTATION = "slipway/place"
+"""The annotation of a Job that runs a step at one of its places: JSON. ``of`` is the Job of the step, ``index``
+counts its places from 0, and ``pool`` is that of the place. What people learn of the run is at that Job."""
+
+MOVES_ANNOTATION = "slipway/moves"
+"""The annotation of the Job of a step with places: JSON, its ``places`` by their pools, and when it goes from one
+to the next."""
 
 USAGE_ANNOTATION = "slipway/usage"
 """The annotation of a Job with the folder below the store's root in which its pods keep what they use

@@ -95,6 +95,21 @@ def peer(pods: k8s.meta.v1.LabelSelectorArgs) -> k8s.networking.v1.NetworkPolicy
     return k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=pods)
 
 
+def everywhere(
+    name: str, metadata: k8s.meta.v1.ObjectMetaArgs, labels: Mapping[str, str], opts: pulumi.ResourceOptions
+) -> k8s.networking.v1.NetworkPolicy:
+    """Declares that pods with ``labels`` may connect to everything, whatever other policies limit: policies add
+    up. Who talks to the Kubernetes API needs it, which no policy can name."""
+    return network_policy(
+        name,
+        metadata,
+        select(labels),
+        ["Egress"],
+        opts,
+        egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs()],
+    )
+
+
 def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
     """Declares that nothing may connect to a pod, and that pods may connect only to ``args.egress``."""
     policies: list[pulumi.Resource] = [

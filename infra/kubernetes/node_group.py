@@ -1,5 +1,7 @@
 """A step on several nodes: the names by which its pods reach one another, and the flags of their launchers."""
 
+from collections.abc import Mapping
+
 import pulumi
 import pulumi_kubernetes as k8s
 
@@ -66,15 +68,16 @@ def launcher_flags(step: Step) -> list[str]:
     return flags
 
 
-def one_a_node(step: Step) -> k8s.core.v1.AffinityArgs:
-    """Keeps two pods of ``step`` from one node: each would have the network and the disk of half a node."""
+def one_a_node(step: Step, labels: Mapping[str, str] | None = None) -> k8s.core.v1.AffinityArgs:
+    """Keeps two pods of ``step``, or two with ``labels``, from one node: each would have the network and the disk
+    of half a node."""
     return k8s.core.v1.AffinityArgs(
         pod_anti_affinity=k8s.core.v1.PodAntiAffinityArgs(
             required_during_scheduling_ignored_during_execution=[
                 k8s.core.v1.PodAffinityTermArgs(
                     topology_key=HOSTNAME,
                     label_selector=k8s.meta.v1.LabelSelectorArgs(
-                        match_labels=step_labels(step.pipeline, step.name)
+                        match_labels=labels or step_labels(step.pipeline, step.name)
                     ),
                 )
             ]

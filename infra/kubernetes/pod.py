@@ -43,7 +43,7 @@ from slipway.infra.kubernetes.run import (
     record,
     runner,
 )
-from slipway.infra.placed import CODE, FOLDERS, PACKAGES, PASSWORD, SAMPLER, Service, Step
+from slipway.infra.placed import ACCELERATOR_GATE, CODE, FOLDERS, PACKAGES, PASSWORD, SAMPLER, Service, Step
 from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Resources
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from slipway.infra.schema.quantities import cpu_quantity, size_quantity
@@ -362,7 +362,29 @@ def _before(run: Run) -> list[k8s.core.v1.ContainerArgs]:
     """What has to end well before the step's container starts."""
     installing = [_installer(run)] if run.step.requirements else []
     unpacking = [_unpacker(run, run.archive)] if run.archive else []
-    return [*installing, *unpacking, *_folders(run)]
+    return [*installing, *unpacking, *_folders(run), *_device_test(run)]
+
+
+def _device_test(run: Run) -> list[k8s.core.v1.ContainerArgs]:
+    """What tests the GPUs of the pod, where the step has that."""
+    step, test = run.step, run.step.test
+    if test is None:
+        return []
+    mounts = [mount("bundle", BUNDLE, read_only=True), mount("tmp", TEMPORARY)]
+    if step.uses_store:
+        mounts.append(k8s.core.v1.VolumeMountArgs(name=step.platform.store.volume.name, mount_path=STORE))
+    values = places(run)
+    container = _python(
+        ACCELERATOR_GATE,
+        test.module,
+        [in_pod(argument, values) for argument in test.arguments],
+        run,
+        step.requests,
+        environment=python_environment(),
+        mounts=mounts,
+    )
+    container.command = [test.interpreter, "-m", test.module]
+    return [container]
 
 
 def _folders(run: Run) -> list[k8s.core.v1.ContainerArgs]:

@@ -214,6 +214,7 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     shipped = _with_files_of(LAUNCHER, bundle, root) if step.nodes else bundle
     if any(data.in_store for data in step.data.values()):
         shipped = _with_files_of(FOLDERS, shipped, root)
+    shipped = _with_files_of(step.test.module, shipped, root) if step.test else shipped
     usage = known.usage if step.is_own else None
     shipped = _with_files_of(MEASURE, shipped, root) if usage else shipped
     shipped, archive = _in_config_map(shipped, root)
@@ -244,6 +245,9 @@ def _surroundings(step: Step, folders: Mapping[str, Files]) -> dict[str, object]
         "gpus": step.resources.gpus,
         "fingerprint": step.fingerprint,
     }
+    if step.places:
+        del decisive["accelerator"], decisive["gpus"]
+        decisive["hardware"] = step.places.hardware
     if nodes := step.nodes:
         # How long pods wait for one another, and at which port, decides nothing.
         decisive["nodes"] = {"launcher": LAUNCHER_FORMAT, "count": nodes.count, "roles": list(nodes.roles.items())}

@@ -292,11 +292,20 @@ def identity(
     labels: Mapping[str, str],
     rules: Sequence[k8s.rbac.v1.PolicyRuleArgs],
     opts: pulumi.ResourceOptions,
+    annotations: Mapping[str, pulumi.Input[str]] | None = None,
 ) -> pulumi.Resource:
-    """Declares a service account with the right to ``rules`` in its ``namespace``; returns what gives it that."""
+    """Declares a service account with the right to ``rules`` in its ``namespace``; returns what gives it that.
+
+    ``annotations`` are the account's, by which a cloud gives it rights of its own.
+    """
     metadata = k8s.meta.v1.ObjectMetaArgs(name=called, namespace=namespace, labels=labels)
     account = k8s.core.v1.ServiceAccount(
-        f"{name}-account", metadata=metadata, automount_service_account_token=False, opts=opts
+        f"{name}-account",
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=called, namespace=namespace, labels=labels, annotations=annotations
+        ),
+        automount_service_account_token=False,
+        opts=opts,
     )
     role = k8s.rbac.v1.Role(f"{name}-role", metadata=metadata, rules=list(rules), opts=opts)
     return k8s.rbac.v1.RoleBinding(

@@ -13,10 +13,11 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from slipway.infra.pipelines.apps import AppDeclaration, object_name
 from slipway.infra.pipelines.images import ImageBuild
+from slipway.infra.pipelines.places import PLACES, Places, with_first_pool
 from slipway.infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
 from slipway.infra.pipelines.results import Result
 from slipway.infra.platform import Data, Pool, Priority, Resources
-from slipway.infra.schema.base import Duration, Int, Model, PoolSettings, Size, refuse
+from slipway.infra.schema.base import Duration, Float, Int, Model, PoolSettings, Size, refuse
 from slipway.infra.schema.cron import Cron, TimeZone
 from slipway.infra.schema.names import Image
 from slipway.infra.schema.paths import STORED
@@ -49,11 +50,50 @@ class StepSettings(PodSettings):
         description="Which Job comes first where several wait in a queue; default: `normal`. Only with "
         "`slipway:kueue`, whose `preemption` says whether it stops others.",
     )
+    places: Places | None = Field(
+        default=None,
+        description="In place of `pool`: pools in the order in which they are tried, each a name, or a section "
+        "with `pool` and other `gpus`, `cpu` and `memory`. The step has one result, wherever it ran.",
+    )
+    next_after: Duration = Field(
+        default="15m", description="With `places`: without nodes for so long, the next place is tried."
+    )
+    returns: Literal["at-checkpoint", "never"] = Field(
+        default="at-checkpoint",
+        description="With `places`: whether the step goes back to an earlier one that has nodes again, once it "
+        "has saved a checkpoint.",
+    )
+    deadline: Duration | None = Field(
+        default=None,
+        description="With `places`: the step should be done so long after its first try. While it is ahead, it "
+        "waits for cheap places; when it falls behind, it takes one whose nodes are sure. Needs `work`.",
+    )
+    work: Duration | None = Field(
+        default=None, description="How long its program computes in all, without interruption; for `deadline`."
+    )
+    max_price: Float | None = Field(
+        default=None,
+        gt=0,
+        description="With `places`: US dollars for the nodes of the step, at list prices. Before they are spent "
+        "it ends at a checkpoint, and fails.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_pool(cls, values: Any) -> Any:
+        return with_first_pool(values)
 
     @property
     def asked_gpus(self) -> int:
         """The GPUs (or shares of one) that it asks for."""
         return self.gpus
+
+    def _on_pools(self) -> Iterator[tuple[Path, Self]]:
+        if self.places is None:
+            yield from super()._on_pools()
+            return
+        for index, place in enumerate(self.places):
+            yield (PLACES, index), self.model_copy(update={PLACES: None, **place.changes})
 
 
 class MultiNodeSettings(StepSettings):

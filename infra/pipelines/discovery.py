@@ -306,7 +306,9 @@ class DeclaredPipeline:
         places = (
             at
             for at, settings in sections
-            if any(placed_by is declared.placed_by for _, placed_by in settings.on_pools)
+            if any(
+                placed_by is declared.placed_by for placed_by in (settings, *(on for _, on in settings.on_pools))
+            )
         )
         return self.setting(*next(places, ()))
 

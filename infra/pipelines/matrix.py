@@ -109,7 +109,7 @@ class MatrixStepSettings(StepSettings):
 
     def _on_pools(self) -> Iterator[tuple[Path, Self]]:
         if self.matrix.pool is None:
-            yield (POOL,), self
+            yield from super()._on_pools()
             return
         rest = self.matrix.model_copy(update={POOL: None})
         for index, pool in enumerate(self.matrix.pool):
@@ -135,7 +135,9 @@ def variants(
     if isinstance(settings, MatrixStepSettings):
         parameters = {name: values for name, values in settings.matrix.axes.items() if name != POOL}
     steps: list[StepDeclaration] = []
-    for place, on_pool in settings.on_pools:
+    # A step with places is one step, wherever it runs.
+    on_pools = [((POOL,), settings)] if settings.places else settings.on_pools
+    for place, on_pool in on_pools:
         pool: dict[str, Value] = {POOL: on_pool.pool} if place != (POOL,) else {}
         for combination in itertools.product(*parameters.values()):
             chosen = dict(zip(parameters, combination, strict=True))

@@ -30,7 +30,7 @@ from slipway.infra.pipelines.discovery import DeclaredPipeline, supplements
 from slipway.infra.pipelines.images import has_tensorflow, tensorflow_image
 from slipway.infra.pipelines.inputs import INPUTS, data_of
 from slipway.infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
-from slipway.infra.placed import PACKAGES, SAMPLER, App, Choice, Service, Step
+from slipway.infra.placed import PACKAGES, SAMPLER, App, Choice, Places, Service, Step
 from slipway.infra.placement.shipping import (
     Packages,
     command_of,
@@ -207,7 +207,26 @@ class _Placement:
                     arguments=[*step.arguments, *([] if step.command else reading([supplement.name]))],
                     inputs={**step.inputs, supplement.name: self.published[folder]},
                 )
-        return self.gates.guard(step, tensorflow=tensorflow and (not step.command or has_tensorflow(step.image)))
+        tested = tensorflow and (not step.command or has_tensorflow(step.image))
+        if declared.placed_by.places:
+            return self.gates.guard_places(step, self._places(declared, step), tensorflow=tested)
+        return self.gates.guard(step, tensorflow=tested)
+
+    def _places(self, declared: StepDeclaration, step: Step) -> Places:
+        """Where ``step`` may run, as its settings say it."""
+        settings = declared.placed_by
+        steps: list[Step] = []
+        for _, at_place in settings.on_pools:
+            platform, pool = pool_of(at_place.pool, self.platforms)
+            steps.append(replace(step, platform=platform, pool=pool, resources=at_place.asked))
+        return Places(
+            steps,
+            next_after=seconds(settings.next_after),
+            returns=settings.returns == "at-checkpoint",
+            deadline=seconds(settings.deadline) if settings.deadline else None,
+            work=seconds(settings.work) if settings.work else None,
+            max_price=settings.max_price,
+        )
 
     def _with_tensorflow(self, declared: StepDeclaration, step: Step) -> bool:
         """Whether TensorFlow may use its GPUs. Several nodes sum by it, or by a library that its image lacks."""

@@ -374,6 +374,11 @@ class Rehearsal(Model):
         description="Files and folders of this machine, by the path in the store that they are copied to before "
         "the Jobs run. A relative one is below the repository.",
     )
+    capacity: LocalPath | None = Field(
+        default=None,
+        description="A JSON file of this machine: how many nodes pools can have, and for how long. Steps with "
+        "`places` then wait and move as they would, on a fast clock.",
+    )
 
 
 class Settings(Model):

@@ -22,6 +22,7 @@ from slipway.infra.pipelines.discovery import (
     steps_of,
 )
 from slipway.infra.pipelines.inputs import INPUTS, data_of
+from slipway.infra.pipelines.places import PLACES, mover_account
 from slipway.infra.platform_output import OUTPUT, VERSION, PlatformFacts, Resolve, UnreadableStackError
 from slipway.infra.schema.base import Team
 from slipway.infra.schema.problems import Finding, Path, SettingsError, did_you_mean, key_of, listed
@@ -313,8 +314,20 @@ def apps_if_any(name: str, settings: PipelineSettings) -> Sequence[AppDeclaratio
 
 
 def apps_with_store(sections: Mapping[str, PipelineSettings]) -> tuple[AppAccess, ...]:
-    """The apps of the pipelines that the section `pipelines` runs which have the store mounted."""
-    return tuple(
+    """The apps of the pipelines that the section `pipelines` runs which have the store mounted, and what reads the
+    checkpoints of steps with places."""
+    movers = tuple(
+        AppAccess(
+            account := mover_account(name, step.name),
+            step.placed_by.pool,
+            account,
+            at=(*place_of(name, settings, step), PLACES),
+        )
+        for name, settings in sections.items()
+        for step in steps_if_any(name, settings)
+        if step.placed_by.places
+    )
+    return movers + tuple(
         AppAccess(
             f"{name}-{app.name}",
             app.placed_by.pool,

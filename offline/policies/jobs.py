@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from slipway.infra.kubernetes.labels import NAME
-from slipway.infra.placed import GATES, SCHEDULED_RUN
+from slipway.infra.placed import GATES, MOVER, SCHEDULED_RUN
 from slipway.infra.review.contract import Policy, Severity, Violation
 from slipway.infra.review.stack import (
     CONFIG_MAP,
@@ -107,7 +107,7 @@ def _find_without_checkpoints(stack: Stack) -> Iterator[Violation]:
         limit = number(workload.job.get("activeDeadlineSeconds"))
         labels = mapping(mapping(workload.template.get("metadata")).get("labels"))
         short = limit is not None and limit <= SHORT
-        if short or labels.get(NAME) in {*GATES, SCHEDULED_RUN} or _saves(workload):
+        if short or labels.get(NAME) in {*GATES, SCHEDULED_RUN, MOVER} or _saves(workload):
             continue
         yield Violation(
             workload.resource.urn,

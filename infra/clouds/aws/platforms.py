@@ -330,5 +330,6 @@ def _pool(cluster: str, name: str, pool: AwsPool, settings: AwsCluster, eks: Eks
         min_nodes=pool.least_nodes,
         gpu_clients=pool.gpu_sharing.clients if pool.gpu_sharing else 1,
         interconnect=interconnect(pool),
+        sale=pool.sale,
         rate=lambda _: node_rate(settings, pool),
     )

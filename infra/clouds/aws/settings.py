@@ -19,7 +19,7 @@ from slipway.infra.clouds.aws.catalogue import (
     region_of,
     regions,
 )
-from slipway.infra.platform import Resources
+from slipway.infra.platform import Resources, Sale
 from slipway.infra.schema.base import (
     ChartSettings,
     Cidr,
@@ -138,6 +138,11 @@ class AwsPool(PoolSettings):
     def has_gpus(self) -> bool:
         """Whether its nodes have GPUs."""
         return self.gpu_type is not None
+
+    @property
+    def sale(self) -> Sale:
+        """How its nodes are bought."""
+        return "spot" if self.spot else "queued" if self.capacity_block else "on-demand"
 
     @property
     def shares_gpus(self) -> bool:

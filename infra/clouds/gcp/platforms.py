@@ -511,6 +511,7 @@ def _pool(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: Gke
         shared_gpus=bool(pool.gpu_sharing or pool.gpu_partition),
         interconnect=interconnect(pool),
         provisioning=QUEUED_PROVISIONING if pool.queued_provisioning else "",
+        sale=pool.sale,
         rate=lambda _: node_rate(settings, pool),
     )
 
@@ -534,5 +535,6 @@ def _way(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: GkeC
         # A Spot pod cannot ask to be left alone; another one can, for up to seven days
         # (https://cloud.google.com/kubernetes-engine/docs/how-to/extended-duration-pods, read on 2026-11-22).
         movable=pool.spot,
+        sale=pool.sale,
         rate=partial(pod_rate, settings, pool),
     )

@@ -22,7 +22,7 @@ from slipway.infra.clouds.gcp.catalogue import (
     region_of,
     regions,
 )
-from slipway.infra.platform import Resources
+from slipway.infra.platform import Resources, Sale
 from slipway.infra.schema.base import (
     Cidr,
     ClusterSettings,
@@ -272,6 +272,13 @@ class GcpPool(PoolSettings):
             gpu_partition=self.gpu_partition,
             gpu_clients=self.gpu_sharing.clients if self.gpu_sharing else 1,
         )
+
+    @property
+    def sale(self) -> Sale:
+        """How its nodes are bought."""
+        if self.spot or self.preemptible:
+            return "spot"
+        return "queued" if self.flex_start else "on-demand"
 
     @property
     def way(self) -> Way:
