@@ -21,12 +21,15 @@ def rehearse(
     disrupt: str | None,
     quiet: int,
     all_pipelines: bool,
+    capacity: str | None,
 ) -> Exit:
     """Runs the stack in the folder ``output``, and prints how it went."""
     options = Options(stack, PROJECT, outcome.folder_for(stack, output), config_file, fresh, disrupt, quiet)
 
     def run() -> Exit:
-        configuration = session.configure(stack, PROJECT, config_file, all_pipelines=all_pipelines)
+        configuration = session.configure(
+            stack, PROJECT, config_file, all_pipelines=all_pipelines, capacity=capacity
+        )
         project = SlipwayProject.read(PROJECT)
         with project.in_folder():
             return Session(project.run, configuration, options, console_for(), is_beside=is_beside).run().exit_code

@@ -1,25 +1,26 @@
 """The engine of a rehearsal: it creates most resources at once, and Jobs by running them on this machine."""
 
 import contextlib
-import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import IO, Protocol
 
 from slipway.infra.emulator import Emulator
-from slipway.infra.kubernetes.labels import PRIORITY_LABEL, RUN_ANNOTATION, RUNS_ANNOTATION, inputs_of
+from slipway.infra.kubernetes.labels import RUN_ANNOTATION, RUNS_ANNOTATION, inputs_of
 from slipway.infra.placed import PACKAGES
-from slipway.infra.review.stack import JOB, Properties, Resource, mapping, strings
+from slipway.infra.review.stack import JOB, Resource, strings
 from slipway.offline.engine.monitor import NotCreatedError, Observer
-from slipway.offline.evaluated.queues import AdmittedJob, QueuedJob, Queues, decide, queued_job, queues_of
-from slipway.offline.evaluated.scheduling import PodRequest, Toleration, add
+from slipway.offline.engine.provider_outputs import namespace_of, object_name
+from slipway.offline.evaluated.scheduling import PodRequest, add
 from slipway.offline.evaluated.workloads import STATEFUL_SET, Workload
 from slipway.offline.policies.pods import built_image
+from slipway.offline.rehearsal import moves
 from slipway.offline.rehearsal.beside import NOT_RUN
+from slipway.offline.rehearsal.capacity import Capacity, Trace
 from slipway.offline.rehearsal.cluster import job_controller
 from slipway.offline.rehearsal.cluster.cluster_objects import (
     ApiServer,
@@ -34,6 +35,7 @@ from slipway.offline.rehearsal.cluster.cluster_objects import (
 from slipway.offline.rehearsal.cluster.containers import Containers
 from slipway.offline.rehearsal.cluster.job_controller import Disruption, JobResult, JobSpec, LinkedStop, keep_apart
 from slipway.offline.rehearsal.cluster.job_pods import JobPods, pod_addresses
+from slipway.offline.rehearsal.cluster.job_queues import JobQueues, Ticket
 from slipway.offline.rehearsal.cluster.kubelet import Kubelet, Prepare
 from slipway.offline.rehearsal.cluster.pods import PodSpec, UnsupportedError
 from slipway.offline.rehearsal.cluster.scheduler import Scheduler, UnschedulableError
@@ -42,134 +44,6 @@ from slipway.offline.rehearsal.cluster.services import Services, Surroundings
 from slipway.offline.rehearsal.history import Notes
 from slipway.offline.rehearsal.machine.processes import CancelledError, Reaper, Stop, as_declared, free_ports
 from slipway.offline.rehearsal.state import JobRecord, Phase, Place, Results, ServiceRecord, State
-
-# Kueue in a rehearsal: Jobs with a queue's name wait until there is quota for all of their pods.
-
-
-POLL = 0.1
-"""Seconds between two looks at whether a Job that waits was given up."""
-
-
-@dataclass
-class Ticket:
-    """A Job in a queue, from its creation to its end. ``preempt`` stops its pods, and gets the name of the Job
-    that replaces it."""
-
-    cluster: str
-    job: QueuedJob
-    preempt: Callable[[str], None]
-    admitted: AdmittedJob | None = None
-    reason: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Labels of its flavor: Kueue adds them to the pods' node selector."""
-    tolerations: Sequence[Toleration] = ()
-    """Tolerations of its flavor, which Kueue adds, too."""
-
-    @property
-    def quota(self) -> str:
-        """The flavor that it was given, and the resources that it has of it."""
-        resources = ", ".join(name for name, value in self.job.amounts.items() if value)
-        return f"{self.admitted.flavor}: {resources}" if self.admitted else ""
-
-
-@dataclass
-class JobQueues:
-    """The queues of all clusters. Usable from several threads."""
-
-    objects: Objects
-    _tickets: list[Ticket] = field(default_factory=list[Ticket])
-    _count: Iterator[int] = field(default_factory=itertools.count)
-    _changed: threading.Condition = field(default_factory=threading.Condition)
-
-    def take(self, resource: Resource, job: JobSpec, preempt: Callable[[str], None]) -> Ticket | None:
-        """Puts a Job into its queue; None where it names none, so that it starts at once.
-
-        Raises RefusedError where it would wait for ever.
-        """
-        labels = strings(resource.metadata.get("labels"))
-        try:
-            queues = self._queues(job.cluster)
-            spec = mapping(job.template.get("spec"))
-            queued = queued_job(
-                resource.name, job.namespace, labels, pods=job.workers, spec=spec, priorities=queues.priorities
-            )
-        except ValueError as error:
-            raise RefusedError(str(error)) from error
-        if queued is None:
-            return None
-        priority = labels.get(PRIORITY_LABEL)
-        if priority is not None and priority not in queues.priorities:
-            raise RefusedError(f'workloadpriorityclasses.kueue.x-k8s.io "{priority}" not found')
-        namespace = self.objects.find(job.cluster, "Namespace", "", job.namespace)
-        named = strings(namespace.metadata.get("labels")) if namespace else {}
-        if reason := queues.obstacle(queued, named) or queues.never(queued):
-            raise RefusedError(f"Kueue never admits it: {reason}")
-        with self._changed:
-            ticket = Ticket(job.cluster, replace(queued, order=next(self._count)), preempt)
-            self._tickets.append(ticket)
-        return ticket
-
-    def wait(self, ticket: Ticket, cancelled: Callable[[], bool], waits: Callable[[str], None]) -> None:
-        """Returns once the Job is admitted. ``waits`` gets each new reason why it is not.
-
-        Raises CancelledError; the Job is in its queue no more then.
-        """
-        last_reason = ""
-        with self._changed:
-            self._look(ticket.cluster)
-            while ticket.admitted is None:
-                if cancelled():
-                    self._tickets.remove(ticket)
-                    raise CancelledError
-                if ticket.reason != last_reason:
-                    last_reason = ticket.reason
-                    waits(last_reason)
-                self._changed.wait(POLL)
-
-    def back(self, ticket: Ticket) -> None:
-        """The pods of a Job that was stopped for another are gone: it waits again, in its old place."""
-        with self._changed:
-            ticket.admitted, ticket.reason = None, ""
-            self._look(ticket.cluster)
-
-    def leave(self, ticket: Ticket) -> None:
-        """The Job is over: what it had is free."""
-        with self._changed:
-            if ticket in self._tickets:
-                self._tickets.remove(ticket)
-                self._look(ticket.cluster)
-
-    def _look(self, cluster: str) -> None:
-        """Admits whom there is quota for."""
-        here = [entry for entry in self._tickets if entry.cluster == cluster]
-        running = [entry.admitted for entry in here if entry.admitted is not None]
-        waiting = [entry for entry in here if entry.admitted is None]
-        queues = self._queues(cluster)
-        decision = decide(queues, [entry.job for entry in waiting], running)
-        by_order = {entry.job.order: entry for entry in here}
-        for admitted_job, flavor in decision.admitted:
-            self._admit(by_order[admitted_job.order], flavor, queues)
-        for waiting_ticket in waiting:
-            waiting_ticket.reason = decision.reasons.get(waiting_ticket.job.order, "")
-        for stopped, preemptor in decision.stopped:
-            ticket = by_order[stopped.job.order]
-            ticket.admitted = replace(stopped, stopping=True)
-            ticket.preempt(preemptor.name)
-        self._changed.notify_all()
-
-    def _admit(self, ticket: Ticket, flavor: str, queues: Queues) -> None:
-        # As `PodSetInfo.Merge` does it (pkg/podset/podset.go of Kueue v0.19.2).
-        ticket.labels = queues.flavors[flavor].labels
-        ticket.tolerations = queues.flavors[flavor].tolerations
-        ticket.admitted = AdmittedJob(ticket.job, flavor, next(self._count))
-
-    def _queues(self, cluster: str) -> Queues:
-        def cluster_wide(kind: str) -> list[tuple[str, Properties]]:
-            return [(name, entry.inputs) for name, entry in self.objects.all_of(cluster, kind, "")]
-
-        local = self.objects.in_all_namespaces(cluster, "LocalQueue")
-        return queues_of(cluster_wide, [(namespace, name, entry.inputs) for namespace, name, entry in local])
-
 
 REPLACE_UNREADY = "pulumi.com/replaceUnready"
 """The annotation with which `pulumi up` runs a failed Job again instead of repeating its failure."""
@@ -231,6 +105,8 @@ class Engine(Observer):
     """Whether the program declares a resource beside `slipway.run`."""
     notes: Notes | None = None
     backoff: float = job_controller.BACKOFF
+    capacity: Capacity | None = None
+    """How many nodes pools have, where a trace says it."""
     scheduler: Scheduler = field(default_factory=lambda: Scheduler(most=PODS))
     objects: Objects = field(default_factory=Objects)
     plugins: DevicePlugins = field(default_factory=DevicePlugins)
@@ -244,6 +120,8 @@ class Engine(Observer):
     _closing: bool = False
     _listening: set[str] = field(default_factory=set[str])
     _active: dict[str, Stop] = field(default_factory=dict[str, Stop])
+    _held: dict[tuple[str, str], Resource] = field(default_factory=dict[tuple[str, str], Resource])
+    """The Jobs that a mover lets run, by cluster and name."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -267,6 +145,12 @@ class Engine(Observer):
             for cluster, namespace in emulator.standing_namespaces():
                 self.objects.stands(cluster, namespace)
 
+    def follow(self, trace: Trace | None) -> None:
+        """Gives pools the nodes that the ``trace`` says, from now on."""
+        if trace is not None:
+            self.capacity = capacity = Capacity.begin(trace)
+            self.scheduler.capacity, capacity.take_back = capacity.nodes, self.scheduler.take_back
+
     def interrupt(self, grace: float = PATIENCE) -> None:
         """Stops the running Jobs and starts no other. Safe in a signal handler; a second call cuts the grace.
 
@@ -286,7 +170,7 @@ class Engine(Observer):
         self.services.close(self._patience)
 
     def registering(self, resource: Resource) -> None:
-        if resource.type == JOB:
+        if resource.type == JOB and not moves.is_held(resource):
             self._record(resource)
         if self.is_beside(resource):
             # Its cluster may have namespaces and accounts of which nothing here knows.
@@ -325,17 +209,22 @@ class Engine(Observer):
         self.display.resource(resource)
 
     def failed(self, resource: Resource, reason: str) -> None:
+        if moves.is_held(resource):
+            return
         if resource.type == JOB and not (record := self._record(resource)).phase.over:
             self._finish(record, Phase.FAILED, reason)
 
     def skipped(self, resource: Resource, because: Resource) -> None:
-        if resource.type == JOB:
+        if resource.type == JOB and not moves.is_held(resource):
             record = self._record(resource)
             record.phase = Phase.NOT_RUN
             record.reason = f"needs {because.name}"
             self.display.job(record)
 
     def run_job(self, resource: Resource) -> None:
+        if moves.is_held(resource):
+            self._held[cluster_of(resource), object_name(resource)] = resource
+            return
         record = self._record(resource)
         if self.is_beside(resource):
             record.started = time.time()
@@ -395,10 +284,11 @@ class Engine(Observer):
         self.executed.add(resource.urn)
         with self.place.log(resource.name).open("wb") as log:
             try:
-                job = job_controller.job_spec(resource)
-                pods = self._pods(resource, job, record, log, stop)
-                self.display.job(record)
-                result = self._run(resource, job, pods, record, stop)
+                result = (
+                    self._move(resource, record, log, stop)
+                    if moves.is_moved(resource)
+                    else self._run_alone(resource, record, log, stop)
+                )
             except (UnsupportedError, RefusedError, UnschedulableError) as error:
                 log.write(f"{error}\n".encode())
                 raise self._end_job(record, Phase.FAILED, str(error)) from error
@@ -420,6 +310,28 @@ class Engine(Observer):
             raise self._end_job(record, Phase.INTERRUPTED, "the rehearsal was interrupted")
         else:
             raise self._end_job(record, Phase.FAILED, f"{result.reason}: {result.message}")
+
+    def _run_alone(self, resource: Resource, record: JobRecord, log: IO[bytes], stop: Stop) -> JobResult:
+        job = job_controller.job_spec(resource)
+        pods = self._pods(resource, job, record, log, stop)
+        self.display.job(record)
+        return self._run(resource, job, pods, record, stop)
+
+    def _move(self, resource: Resource, record: JobRecord, log: IO[bytes], stop: Stop) -> JobResult:
+        """Runs a step with places, at one of them at a time."""
+
+        def run(held: moves.HeldJob, held_stop: Stop) -> JobResult:
+            job = job_controller.job_spec(held.resource)
+            whose = JobRecord(held.resource.urn, held.name) if moves.is_probe(held.resource) else record
+            pods = self._pods(held.resource, job, whose, log, held_stop)
+            held.placed = lambda: pods.placed
+            return self._run(held.resource, job, pods, whose, held_stop)
+
+        namespace = Namespace(self.objects, cluster_of(resource), namespace_of(resource))
+        plan = moves.plan_of(resource, namespace)
+        jobs = [moves.HeldJob(self._held[namespace.cluster, name], run) for name in plan["jobs"]]
+        say = partial(self.note, record)
+        return moves.move(plan, jobs, stop, store=self.place.store, capacity=self.capacity, say=say)
 
     def _run(self, resource: Resource, job: JobSpec, pods: JobPods, record: JobRecord, stop: Stop) -> JobResult:
         """Runs a Job as soon as its queue admits it, and again where it is stopped for another."""

@@ -42,6 +42,7 @@ from slipway.offline.engine.stack_config import load_stack, project_name, refere
 from slipway.offline.evaluated.workloads import STATEFUL_SET
 from slipway.offline.evaluation.any_program import remarks_on_unknown
 from slipway.offline.evaluation.worker import message, where, with_stand_ins
+from slipway.offline.rehearsal import capacity as capacities
 from slipway.offline.rehearsal import state as store_files
 from slipway.offline.rehearsal.cluster.cluster_objects import cluster_of
 from slipway.offline.rehearsal.cluster.containers import Containers
@@ -51,6 +52,7 @@ from slipway.offline.rehearsal.history import Notes
 from slipway.offline.rehearsal.machine import boxes, launch, programs
 from slipway.offline.rehearsal.machine.environments import ENVIRONMENTS, Environments
 from slipway.offline.rehearsal.machine.processes import Reaper
+from slipway.offline.rehearsal.moves import is_held
 from slipway.offline.rehearsal.output import terminal
 from slipway.offline.rehearsal.output.charts import usage_of
 from slipway.offline.rehearsal.output.comparison import compare
@@ -133,10 +135,18 @@ SHARED_TMP = (
 )
 
 
-def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines: bool = False) -> Configuration:
+def configure(
+    stack: str,
+    root: Path,
+    file: Path | None = None,
+    *,
+    all_pipelines: bool = False,
+    capacity: str | None = None,
+) -> Configuration:
     """The stack's configuration with its rehearsal overlay. Raises ConfigError and SettingsError.
 
-    Without ``all_pipelines``, those that measure accelerators are left out, unless the stack has no others.
+    ``capacity`` is the path of a trace, in place of that of the overlay. Without ``all_pipelines``, those that
+    measure accelerators are left out, unless the stack has no others.
     """
     config = load_stack(stack, root, file)
     values = dict(config.values)
@@ -161,6 +171,9 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
         values[KEY] = {**mapping(values.get(KEY)), **placeholders}
     missing = store_files.problems(settings.rehearsal.store_files, root, settings.pipelines)
     missing += store_files.input_problems(settings.request.inputs)
+    trace = _trace(capacity or settings.rehearsal.capacity, root, settings)
+    if isinstance(trace, Problem):
+        missing.append(trace)
     # What was checked and laid over would be laid over what is left out below.
     values.pop(OVERLAY, None)
     if not all_pipelines and (left_out := _measuring(settings)):
@@ -184,7 +197,16 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
     remarks += secret_remarks(set_secrets, placeholders)
     for name in others.asked:
         remarks.append(f"clusters of the stack {name} are as its file in this checkout declares them")
-    return Configuration(config, values, settings, overlay, tuple(remarks), others, programs_by_name, set_secrets)
+    assert not isinstance(trace, Problem)
+    return Configuration(
+        config, values, settings, overlay, tuple(remarks), others, programs_by_name, set_secrets, trace
+    )
+
+
+def _trace(file: str | None, root: Path, settings: Settings) -> capacities.Trace | Problem | None:
+    """How many nodes the pools of the stack can have, as ``file`` says it; None where it has no such file."""
+    pools = [pool for cluster in settings.clusters.values() for pool in cluster.pools]
+    return capacities.read(root / file, pools) if file else None
 
 
 def _may_stand_in(raw: Mapping[str, Any], secret: str) -> bool:
@@ -284,6 +306,7 @@ class Session:
             place, state, results, emulated, reaper, display, options.disrupt, containers, self.keep is not None
         )
         engine.is_beside = self.is_beside
+        engine.follow(configuration.trace)
         engine.notes = Notes(place.store, options.stack, options.root)
         for reference in references(without_prefix(configuration.values)):
             for resource in configuration.others.find(reference.reference).evaluation.resources.values():
@@ -344,7 +367,12 @@ class Session:
                 f"--disrupt {options.disrupt}: nothing was evicted; it takes a Job that runs and prints epochs "
                 f"or has several pods, of which there was {trained or 'none'}"
             )
-        jobs = [resource for resource in evaluation.resources.values() if resource.type == JOB]
+        # A Job at a place of a step, and what asks for nodes there, are parts of that step's own.
+        jobs = [
+            resource
+            for resource in evaluation.resources.values()
+            if resource.type == JOB and not is_held(resource)
+        ]
         for gone in state.jobs.keys() - {job.urn for job in jobs}:
             del state.jobs[gone]
         state.save()

@@ -82,6 +82,12 @@ ConfigFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Use the configuration in this file instead of the stack's own."),
 ]
+Capacity = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Give pools nodes when this trace says so, on a fast clock, in place of at once."
+    ),
+]
 RehearsalFolder = Annotated[
     Path | None,
     typer.Option("--output", metavar="FOLDER", help="For all that it makes; default: build/rehearsal/<stack>."),

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from slipway.tools.verbs.options import AllPipelines, ConfigFile, Fresh, RehearsalFolder, Stack
+from slipway.tools.verbs.options import AllPipelines, Capacity, ConfigFile, Fresh, RehearsalFolder, Stack
 
 
 def _parse_disrupt(value: str | None) -> str | None:
@@ -30,6 +30,7 @@ def rehearse(
         ),
     ] = None,
     all_pipelines: AllPipelines = False,
+    capacity: Capacity = None,
     config_file: ConfigFile = None,
     output: RehearsalFolder = None,
 ) -> None:
@@ -40,5 +41,14 @@ def rehearse(
     from slipway.offline.rehearsal.cli import rehearse as run
 
     raise typer.Exit(
-        run(stack, output, config_file, fresh=fresh, disrupt=disrupt, quiet=quiet, all_pipelines=all_pipelines)
+        run(
+            stack,
+            output,
+            config_file,
+            fresh=fresh,
+            disrupt=disrupt,
+            quiet=quiet,
+            all_pipelines=all_pipelines,
+            capacity=capacity,
+        )
     )

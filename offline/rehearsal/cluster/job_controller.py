@@ -51,6 +51,9 @@ INTERRUPTED = "Interrupted"
 PREEMPTED = "Preempted"
 """Reason of a Job that its queue stopped for another, and of its pods' end. It starts again once admitted."""
 
+SUSPENDED = "Suspended"
+"""Reason of a Job that was suspended while it ran, and of its pods' end. It starts again once it is let run."""
+
 JOB_FAILED = "job failed"
 """Why the other pods of a Job that has failed are stopped."""
 
@@ -359,7 +362,7 @@ def _at_deadline(job: JobSpec, stop: Stop) -> threading.Timer:
 
 
 def _stopped_result(job: JobSpec, stop: Stop, pod: PodResult | None) -> JobResult:
-    if reason := {"interrupted": INTERRUPTED, PREEMPTED: PREEMPTED}.get(stop.kind):
+    if reason := {"interrupted": INTERRUPTED, PREEMPTED: PREEMPTED, SUSPENDED: SUSPENDED}.get(stop.kind):
         return JobResult(False, reason, "", 0, pod)
     return JobResult(False, "DeadlineExceeded", f"it was active longer than its {job.deadline} s", 0, pod)
 

@@ -76,6 +76,11 @@ class JobPods:
     def __post_init__(self) -> None:
         self._disruption = self.engine.disruption(self.record, self.job)
 
+    @property
+    def placed(self) -> int:
+        """How many pods of it are on nodes."""
+        return len(self._placed)
+
     def run(self, number: int, index: int, stop: Stop) -> PodResult:
         """The pod of this index with this number, from 1, from Pending to its end."""
         record, engine, several = self.record, self.engine, self.job.workers > 1
@@ -154,6 +159,7 @@ class JobPods:
                 apart=spec.apart,
                 gang=record.urn if self.job.together else "",
             ),
+            evict=lambda: stop.request("evicted", spec.grace_period),
         )
         with self._lock:
             # The Job waits as long as none of its pods runs.

@@ -67,6 +67,8 @@ class Placement:
     resources: Resources
     stays: bool = False
     affinity: PodAffinity = ANYWHERE
+    evict: Callable[[], None] = lambda: None
+    """Ends the pod as the loss of its node does."""
 
     @property
     def node_name(self) -> str:
@@ -111,6 +113,8 @@ class Scheduler:
     count, and those of a gang count as one: pods that need them would wait for ever."""
     no_devices: Callable[[Node], str] = lambda _: ""
     """Why a node's GPUs cannot be given to pods; empty where they can."""
+    capacity: Callable[[str], int | None] = lambda _: None
+    """How many nodes a pool can have now; None: as many as it declares."""
     _nodes: list[Node] = field(default_factory=list[Node])
     _taken: list[Placement] = field(default_factory=list[Placement])
     _waiting: list[PodAffinity] = field(default_factory=list[PodAffinity])
@@ -143,11 +147,12 @@ class Scheduler:
         *,
         stays: bool = False,
         affinity: PodAffinity = ANYWHERE,
+        evict: Callable[[], None] = lambda: None,
     ) -> Placement:
         """Waits for a node with room and takes it. ``pending`` gets each new reason why there is none yet.
 
-        ``stays`` and ``affinity`` are those of the `Placement`. Raises UnschedulableError where none of the
-        nodes can take the pod although all the others that do not stay were gone, and CancelledError.
+        ``stays``, ``affinity`` and ``evict`` are those of the `Placement`. Raises UnschedulableError where none
+        of the nodes can take the pod although all the others that do not stay were gone, and CancelledError.
         """
         at_most = f"there is room on the nodes, but this machine runs {self.most} pods at a time"
         last_reason = ""
@@ -159,7 +164,7 @@ class Scheduler:
                 full = not stays and self._is_full(affinity.gang)
                 free = self._free(suitable, pod.resources, affinity)
                 if free is not None and not full:
-                    placement = Placement(*free, pod.resources, stays, affinity)
+                    placement = Placement(*free, pod.resources, stays, affinity, evict)
                     self._taken.append(placement)
                     return placement
                 if not suitable and time.monotonic() - self._newest >= self.settle:
@@ -200,6 +205,18 @@ class Scheduler:
                     raise TooFewNodesError(count, places, others) if places else UnschedulableError(reasons)
                 self._changed.wait(self.poll)
         raise CancelledError
+
+    def _there(self, node: Node) -> int:
+        """How many of the nodes like ``node`` there can be now."""
+        capacity = self.capacity(node.pool)
+        return node.count if capacity is None else min(node.count, capacity)
+
+    def take_back(self) -> None:
+        """Evicts the pods on nodes that can no longer be there."""
+        with self._changed:
+            lost = [entry for entry in self._taken if entry.number >= self._there(entry.node)]
+        for placement in lost:
+            placement.evict()
 
     def release(self, placement: Placement) -> None:
         """Frees the resources of a pod that has ended."""
@@ -244,7 +261,7 @@ class Scheduler:
         free = [
             (node, number)
             for node in nodes
-            for number in range(node.count)
+            for number in range(self._there(node))
             if not self._is_refused(node, number, affinity)
             and not find_shortages(wanted, self._rest(node, number, self._taken))
         ]
@@ -295,6 +312,9 @@ class Scheduler:
     def _shortage(self, suitable: Sequence[Node], wanted: Resources, affinity: PodAffinity) -> str:
         parts: list[str] = []
         for node in suitable:
+            if not self._there(node):
+                parts.append(f"{node.pool}: no capacity")
+                continue
             open_to = [number for number in range(node.count) if not self._is_refused(node, number, affinity)]
             closed = node.count - len(open_to)
             short = [f"Insufficient {name}" for name in self._lacking(node, wanted, self._taken, open_to)]

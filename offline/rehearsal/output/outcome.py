@@ -21,6 +21,7 @@ from slipway.offline.engine.other_stacks import OtherStacks
 from slipway.offline.engine.stack_config import ConfigError, StackConfig
 from slipway.offline.evaluation.worker import where
 from slipway.offline.rehearsal.beside import not_run
+from slipway.offline.rehearsal.capacity import Trace
 from slipway.offline.rehearsal.cluster.server_specs import only_said
 from slipway.offline.rehearsal.machine.programs import Program
 from slipway.offline.rehearsal.output.charts import UsedBy
@@ -49,6 +50,7 @@ class Configuration:
     ``others`` are the stacks whose clusters it names.
     ``programs`` are those of the steps that are no modules of the project's, by the name of the step's Job.
     ``secrets`` are values of the stack's secrets by name; ``values`` have placeholders in their place.
+    ``trace`` says how many nodes pools can have, where anything does.
     """
 
     config: StackConfig
@@ -59,6 +61,7 @@ class Configuration:
     others: OtherStacks
     programs: Mapping[str, Program] = field(default_factory=dict[str, Program])
     secrets: Mapping[str, SecretStr] = field(default_factory=dict[str, SecretStr])
+    trace: Trace | None = None
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,9 @@ def test_an_error_of_the_program_is_told_with_its_place_and_without_values(
         raise LookupError("password-of-somebody")
 
     monkeypatch.setattr("slipway.offline.rehearsal.session.load_stack", broken)
-    code = rehearse("local", tmp_path, None, fresh=False, disrupt=None, quiet=0, all_pipelines=False)
+    code = rehearse(
+        "local", tmp_path, None, fresh=False, disrupt=None, quiet=0, all_pipelines=False, capacity=None
+    )
     assert code is Exit.FAILED
     printed = capsys.readouterr().err
     assert "the rehearsal failed with LookupError in " in printed

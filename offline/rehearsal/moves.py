@@ -1,0 +1,218 @@
+"""Steps with places in a rehearsal: their Jobs run and stop as the mover says, on the clock of the trace.
+
+The mover is `slipway.workloads.places.move.Mover` itself. What is stood in for is the API server: which Jobs are
+suspended, and which of their pods have nodes.
+"""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from slipway.infra.kubernetes.labels import MOVES_ANNOTATION, PLACE_ANNOTATION, RUNS_ANNOTATION
+from slipway.infra.placed import MOVER
+from slipway.infra.review.stack import Resource, strings
+from slipway.offline.engine.provider_outputs import object_name
+from slipway.offline.rehearsal.capacity import Capacity, Clock
+from slipway.offline.rehearsal.cluster.cluster_objects import Namespace
+from slipway.offline.rehearsal.cluster.job_controller import SUSPENDED, JobResult, LinkedStop
+from slipway.offline.rehearsal.machine.processes import CancelledError, Stop
+from slipway.workloads.places.jobs import PlaceJobs, Seen, read_places
+from slipway.workloads.places.move import Mover, newest_file, rules_of
+from slipway.workloads.runtime.exits import StepError
+from slipway.workloads.runtime.kubernetes_api import Api
+
+PAUSE = 0.1
+"""Seconds between two looks of the mover."""
+
+GRACE = 10.0
+"""Seconds that the program of a step has to end when its Job is suspended."""
+
+FRESH = 1.0
+"""Seconds since a checkpoint after which next to nothing is lost: the programs of a rehearsal are short."""
+
+QUIET = 0.3
+"""Seconds without a further file after which those that are there are taken for a checkpoint."""
+
+
+def is_held(resource: Resource) -> bool:
+    """Whether ``resource`` is a Job that a mover lets run: at a place of a step, or a probe."""
+    return strings(resource.metadata.get("annotations")).get(RUNS_ANNOTATION) == MOVER
+
+
+def is_probe(resource: Resource) -> bool:
+    """Whether ``resource`` is a Job that asks for nodes and does nothing on them."""
+    return is_held(resource) and PLACE_ANNOTATION not in strings(resource.metadata.get("annotations"))
+
+
+def is_moved(resource: Resource) -> bool:
+    """Whether ``resource`` is the Job of a step with places: that of its mover."""
+    return MOVES_ANNOTATION in strings(resource.metadata.get("annotations"))
+
+
+def plan_of(resource: Resource, namespace: Namespace) -> dict[str, Any]:
+    """What the mover of ``resource`` reads: its places, their Jobs, and the rules."""
+    rules: dict[str, Any] = json.loads(strings(resource.metadata.get("annotations"))[MOVES_ANNOTATION])
+    config_map = namespace.find("ConfigMap", str(rules["plan"]))
+    data = strings(config_map.inputs.get("data")) if config_map else {}
+    return json.loads(data["plan.json"])
+
+
+@dataclass
+class HeldJob:
+    """A Job that is suspended until somebody lets it run. ``run`` does that until it ends or is told to stop, and
+    ``placed`` says how many of its pods are on nodes.
+    """
+
+    resource: Resource
+    run: Callable[["HeldJob", Stop], JobResult]
+    suspended: bool = True
+    placed: Callable[[], int] = lambda: 0
+    result: JobResult | None = None
+    error: Exception | None = None
+    _stop: Stop | None = None
+    _thread: threading.Thread | None = None
+
+    @property
+    def name(self) -> str:
+        """The Kubernetes name of the Job."""
+        return object_name(self.resource)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has pods."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def outcome(self) -> str | None:
+        """Empty where it is complete, the reason where it failed, None where it has not ended."""
+        if self.error is not None:
+            return str(self.error)
+        if self.result is None or self.is_alive:
+            return None
+        return "" if self.result.succeeded else f"{self.result.reason}: {self.result.message}"
+
+    def release(self, stop: Stop) -> None:
+        """Lets it run; ``stop`` ends it, too."""
+        self.suspended = False
+        linked = LinkedStop(stop)
+        thread = threading.Thread(target=self._follow, args=(linked, self._thread), daemon=True)
+        self._stop, self._thread = linked, thread
+        thread.start()
+
+    def suspend(self, grace: float) -> None:
+        """Takes its pods from it."""
+        self.suspended = True
+        if self._stop is not None:
+            self._stop.request(SUSPENDED, grace)
+
+    def _follow(self, stop: Stop, before: threading.Thread | None) -> None:
+        if before is not None:
+            before.join()
+        try:
+            result = self.run(self, stop)
+        except Exception as error:
+            self.error = error
+            return
+        if stop.kind != SUSPENDED or result.succeeded:
+            self.result = result
+
+
+@dataclass
+class RehearsedJobs(PlaceJobs):
+    """The Jobs of the places of one step, by their Kubernetes names; ``stop`` ends all of them."""
+
+    held: Mapping[str, HeldJob] = field(default_factory=dict[str, HeldJob])
+    stop: Stop = field(default_factory=Stop)
+    state: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def look(self, name: str) -> Seen:
+        """The Job of that name and its pods."""
+        job = self.held[name]
+        on_nodes = job.placed() if job.is_alive else 0
+        return Seen(job.suspended, max(on_nodes, int(job.is_alive)), on_nodes, on_nodes, job.outcome)
+
+    def suspend(self, name: str, suspended: bool) -> None:
+        job = self.held[name]
+        if suspended:
+            job.suspend(0.0 if is_probe(job.resource) else GRACE)
+        else:
+            job.release(self.stop)
+
+    def stockout(self, name: str) -> str:
+        """Nobody says it here."""
+        del name
+        return ""
+
+    def why(self, name: str) -> str:
+        result = self.held[name].result
+        return result.pod.ending if result and result.pod else ""
+
+    def read(self) -> dict[str, Any]:
+        return dict(self.state)
+
+    def _note(self, data: Mapping[str, str]) -> None:
+        self.state = json.loads(data.get("state", "{}"))
+
+    def _require_hold(self) -> None:
+        """Nobody else moves the step."""
+
+
+def move(
+    plan: Mapping[str, Any],
+    jobs: Sequence[HeldJob],
+    stop: Stop,
+    *,
+    store: Path,
+    capacity: Capacity | None,
+    say: Callable[[str], None],
+) -> JobResult:
+    """Moves a step by its ``plan`` until it is done or has failed; its result comes into the ``store``.
+
+    Raises CancelledError where ``stop`` is requested.
+    """
+    clock = capacity.clock if capacity else Clock()
+    began = time.time() - clock.now() / clock.speed
+    said = [""]
+
+    def now() -> float:
+        return began + clock.now()
+
+    def newest() -> float:
+        written = newest_file(store / plan["directory"], QUIET)
+        return began + (written - began) * clock.speed if written > began else 0.0
+
+    def pause(_: float) -> None:
+        if capacity:
+            capacity.take_back()
+        stop.wait(PAUSE)
+        if stop.requested:
+            raise CancelledError
+
+    def tell(sentence: str) -> None:
+        # How many minutes it waited is a new sentence several times a second.
+        words = re.sub(r"\d+", "", sentence)
+        if words != said[0]:
+            said[0] = words
+            say(sentence)
+
+    held = {job.name: job for job in jobs}
+    cluster = RehearsedJobs(NO_API, "", pause, read_places(plan), held=held, stop=stop)
+    rules = replace(rules_of(plan), fresh=FRESH * clock.speed, start=clock.speed, interval=clock.speed)
+    try:
+        Mover(cluster, rules, plan["time_limit"], newest, now, tell).follow()
+    except StepError as error:
+        failed = next((job.result for job in jobs if job.result is not None and not job.result.succeeded), None)
+        return JobResult(False, "Failed", str(error), 0, failed.pod if failed else None)
+    finally:
+        for job in jobs:
+            job.suspend(0.0)
+    return next(job.result for job in jobs if job.result is not None and job.result.succeeded)
+
+
+NO_API = Api("", Path())
+"""A rehearsal has no API server."""
