@@ -310,7 +310,7 @@ class Step:
 
     @property
     def rate(self) -> Rate | None:
-        """What an hour of one of its pods costs: of the node that it holds or, where pods are billed, of the pod."""
+        """What an hour of one of its pods costs: of its node or, where pods are billed, of the pod."""
         sidecar = self.store.sidecar if self.uses_store else Resources(cpu=0, memory=0)
         return self.pool.rate(total([self.requests, sidecar]))
 

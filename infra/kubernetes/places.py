@@ -2,8 +2,8 @@
 
 Autoscalers bring nodes and Kubernetes schedules pods, as for any Job. What none of them can express is when to
 stop waiting for one kind of node and to take another: an order with times, a deadline, a price, and a move at a
-checkpoint only. `slipway.workloads.places.move` decides that and nothing else, by `spec.suspend` of Jobs that are
-there.
+checkpoint only. `slipway.workloads.schedule.places.move` decides that and nothing else, by `spec.suspend` of Jobs
+that are there.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ from slipway.infra.placed import MOVER, Places, Step
 from slipway.infra.platform import DECLARED_ALONE
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 
-MODULE = "slipway.workloads.places.move"
+MODULE = "slipway.workloads.schedule.places.move"
 
 RETRIES = 100
 """Pods of the mover that may fail, killed ones included, before its Job does."""

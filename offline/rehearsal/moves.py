@@ -1,7 +1,7 @@
 """Steps with places in a rehearsal: their Jobs run and stop as the mover says, on the clock of the trace.
 
-The mover is `slipway.workloads.places.move.Mover` itself. What is stood in for is the API server: which Jobs are
-suspended, and which of their pods have nodes.
+The mover is `slipway.workloads.schedule.places.move.Mover` itself. What is stood in for is the API server: which
+Jobs are suspended, and which of their pods have nodes.
 """
 
 import json
@@ -21,10 +21,10 @@ from slipway.offline.rehearsal.capacity import Capacity, Clock
 from slipway.offline.rehearsal.cluster.cluster_objects import Namespace
 from slipway.offline.rehearsal.cluster.job_controller import SUSPENDED, JobResult, LinkedStop
 from slipway.offline.rehearsal.machine.processes import CancelledError, Stop
-from slipway.workloads.places.jobs import PlaceJobs, Seen, read_places
-from slipway.workloads.places.move import Mover, newest_file, rules_of
 from slipway.workloads.runtime.exits import StepError
 from slipway.workloads.runtime.kubernetes_api import Api
+from slipway.workloads.schedule.places.jobs import PlaceJobs, Seen, read_places
+from slipway.workloads.schedule.places.move import Mover, newest_file, rules_of
 
 PAUSE = 0.1
 """Seconds between two looks of the mover."""

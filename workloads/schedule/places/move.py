@@ -3,8 +3,8 @@
 The pod of the step's own Job starts it. All that it knows is in the cluster: which Jobs run, and in its notes
 where the step is on its way. A pod that takes the place of a lost one goes on with these. It ends when the step
 has its result, or cannot have one, and leaves no pod of the step behind. Run as `python -m
-slipway.workloads.places.move --namespace slipway --plan mnist-train-mover --notes mnist-train-mover-notes`.
-Standard library only, Python 3.9.
+slipway.workloads.schedule.places.move --namespace slipway --plan mnist-train-mover --notes
+mnist-train-mover-notes`. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from slipway.workloads.places.jobs import PlaceJobs, Seen, read_places
-from slipway.workloads.places.policy import STOP, Look, Place, Rules, State, decide
 from slipway.workloads.runtime.exits import OK, StepError, run, stop_on_sigterm
 from slipway.workloads.runtime.kubernetes_api import add_options, api_of
+from slipway.workloads.schedule.places.jobs import PlaceJobs, Seen, read_places
+from slipway.workloads.schedule.places.policy import STOP, Look, Place, Rules, State, decide
 from slipway.workloads.schedule.run import JOB_FAILED, PAUSE
 
 TOO_LATE = 18
@@ -166,7 +166,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.places.move", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.schedule.places.move", description=__doc__)
     add_options(parser)
     parser.add_argument("--namespace", required=True, help="where the Jobs are")
     parser.add_argument(
