@@ -1,27 +1,30 @@
 """`slipway lock`: pins what the programs of a pipeline import, by digests."""
 
-import subprocess
-import sys
+from pathlib import Path
 
 from slipway.infra.commands import command
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.pipelines.discovery import WORKLOADS
 from slipway.infra.places import PROJECT
+from slipway.infra.schema.requirement_files import REQUIREMENTS
+from slipway.infra.schema.uv import BY_DIGESTS, FOR_ALL_PLATFORMS, UvError, compile_pins
 
-PACKAGES, LOCK = "requirements.in", "requirements.txt"
+PACKAGES = "requirements.in"
 
 
-def compile_lock(pipeline: str) -> int:
-    """Compiles the lock file of a pipeline; the exit code is that of `uv pip compile`."""
+def compile_lock(pipeline: str) -> Exit:
+    """Compiles the lock file of a pipeline."""
     folder = f"{WORKLOADS}/{pipeline}"
     if not pipeline or not (PROJECT / folder / PACKAGES).is_file():
         fix = "write into it what the pipeline's programs import, a package on each line"
         reason = f"there is no {folder}/{PACKAGES}: {fix}" if pipeline else "name the pipeline"
         report_error(f"{reason}; {command('lock', pipeline=pipeline or 'churn')}")
         return Exit.REFUSED
-    words = [
-        *(sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"),
-        *("--generate-hashes", "--no-annotate", "--custom-compile-command", command("lock", pipeline=pipeline)),
-        *(f"{folder}/{PACKAGES}", "-o", f"{folder}/{LOCK}"),
-    ]
-    return subprocess.run(words, cwd=PROJECT, check=False).returncode
+    shown = ("--custom-compile-command", command("lock", pipeline=pipeline))
+    options = (*FOR_ALL_PLATFORMS, BY_DIGESTS, *shown, "--output-file", f"{folder}/{REQUIREMENTS}")
+    try:
+        compile_pins(Path(folder, PACKAGES), *options, folder=PROJECT)
+    except UvError as error:
+        report_error(error)
+        return Exit.FAILED
+    return Exit.DONE

@@ -1,7 +1,5 @@
 """`slipway update`: another version of the package, with all that it needs, in a project's requirements.txt."""
 
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +11,8 @@ from rich.text import Text
 
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.places import DISTRIBUTION, LIBRARY, PACKAGE, PROJECT
-from slipway.infra.schema.requirement_files import NAME, Entry, RequirementFile, read
+from slipway.infra.schema.requirement_files import REQUIREMENTS, Entry, RequirementFile, read
+from slipway.infra.schema.uv import BY_DIGESTS, FOR_ALL_PLATFORMS, UvError, compile_pins
 from slipway.offline import files
 from slipway.offline.preview.base_software import installing
 
@@ -43,7 +42,7 @@ def main(wanted: str, *, check: bool = False) -> Exit:
     try:
         if PROJECT == LIBRARY:
             raise UpdateError("this is a clone of Slipway, which takes updates with `git merge upstream/main`")
-        file = PROJECT / NAME
+        file = PROJECT / REQUIREMENTS
         update = find(PROJECT, wanted)
         if update.versions and not check:
             files.write(file, update.text)
@@ -51,7 +50,7 @@ def main(wanted: str, *, check: bool = False) -> Exit:
         report_error(error)
         return Exit.REFUSED
     if not update.versions:
-        console.print(Text(f"{NAME} has it already: nothing to update"))
+        console.print(Text(f"{REQUIREMENTS} has it already: nothing to update"))
         return Exit.DONE
     console.print(Text("There is an update:" if check else f"Wrote {file}:"))
     for name, (before, after) in update.versions.items():
@@ -62,7 +61,7 @@ def main(wanted: str, *, check: bool = False) -> Exit:
     for command, reason in (
         (installing(), "install it"),
         (f"{PACKAGE} preview --base HEAD", "see what it does to your stacks"),
-        (f"git commit {NAME}", "keep it"),
+        (f"git commit {REQUIREMENTS}", "keep it"),
     ):
         console.print(Text(f"  {command}    {reason}"), soft_wrap=True)
     return Exit.DONE
@@ -74,7 +73,7 @@ def find(project: Path, wanted: str = "") -> Update:
     A newer version is asked of the indexes that the file, uv's settings and its variables name. Versions of other
     packages change only where the new one needs it, and what the project added stays as it is. Raises UpdateError.
     """
-    path = project / NAME
+    path = project / REQUIREMENTS
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -109,17 +108,18 @@ def _pin(file: RequirementFile) -> Entry:
     lines = file.of(DISTRIBUTION)
     example = f"`{DISTRIBUTION}[rehearse]==0.1.0`"
     if len(lines) != 1:
-        count = f"{len(lines)} lines of {NAME} are" if lines else f"no line of {NAME} is"
+        count = f"{len(lines)} lines of {REQUIREMENTS} are" if lines else f"no line of {REQUIREMENTS} is"
         raise UpdateError(f"{count} for {DISTRIBUTION}: write one, such as {example}")
     [pin] = lines
     if pin.address:
         raise UpdateError(
-            f"{NAME}:{pin.line} takes {DISTRIBUTION} from {pin.address}: write the address of the other version "
-            f"there, or name a version, such as {example}, and the folder of its wheel by `--find-links <folder>`"
+            f"{REQUIREMENTS}:{pin.line} takes {DISTRIBUTION} from {pin.address}: write the address of the other "
+            f"version there, or name a version, such as {example}, and the folder of its wheel by "
+            "`--find-links <folder>`"
         )
     if not pin.version:
         raise UpdateError(
-            f"{NAME}:{pin.line} pins no version of {DISTRIBUTION}: {pin.pin}; write one, such as {example}"
+            f"{REQUIREMENTS}:{pin.line} pins no version of {DISTRIBUTION}: {pin.pin}; write one, such as {example}"
         )
     return pin
 
@@ -127,23 +127,20 @@ def _pin(file: RequirementFile) -> Entry:
 def _compile(project: Path, file: RequirementFile, lines: Sequence[str]) -> RequirementFile:
     """What uv resolves ``lines`` to, by the versions that ``file`` has but for that of the package itself."""
     lock = "".join(f"{entry.text}\n" for entry in file.entries if entry.version and not entry.address)
-    words = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"]
-    words += ["--no-strip-extras", "--generate-hashes", "--no-annotate", "--no-header"]
+    options = [*FOR_ALL_PLATFORMS, "--no-strip-extras", BY_DIGESTS, "--no-header"]
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / NAME
+        copy = Path(folder) / REQUIREMENTS
         copy.write_text(lock, encoding="utf-8")
-        words += ["--upgrade-package", DISTRIBUTION, "--output-file", str(copy), "-"]
-        # In the project, where relative paths of options begin and uv's settings are.
-        done = subprocess.run(
-            words, check=False, capture_output=True, text=True, input="\n".join(lines), cwd=project
-        )
-        if done.returncode:
-            reason = " ".join(done.stderr.split()) or "uv failed"
+        options += ["--upgrade-package", DISTRIBUTION, "--output-file", str(copy)]
+        try:
+            # In the project, where relative paths of options begin and uv's settings are.
+            compile_pins(lines, *options, folder=project)
+        except UvError as error:
             wanted = next(line for line in lines if line.startswith(DISTRIBUTION))
             raise UpdateError(
-                f"{wanted} cannot be had: {reason}. Have the package index reachable, or the wheel in a folder: "
-                f"`--find-links <folder>` in {NAME}, or UV_FIND_LINKS"
-            )
+                f"{wanted} cannot be had: {error}. Have the package index reachable, or the wheel in a folder: "
+                f"`--find-links <folder>` in {REQUIREMENTS}, or UV_FIND_LINKS"
+            ) from error
         return read(copy.read_text(encoding="utf-8"))
 
 

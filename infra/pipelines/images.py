@@ -9,6 +9,7 @@ from pathlib import Path
 from slipway.infra.commands import command
 from slipway.infra.places import PROJECT
 from slipway.infra.platform import Pool
+from slipway.infra.schema.requirement_files import REQUIREMENTS
 
 DATA = Path(__file__).parents[1] / "data" / "images.toml"
 
@@ -74,13 +75,11 @@ def has_tensorflow(image: str) -> bool:
 HASH = re.compile(r"\s--hash=[a-z0-9]+:[0-9a-f]+")
 PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[^\]]*\])?\s*==\s*[A-Za-z0-9][A-Za-z0-9.!+_-]*\s*(;.*)?")
 
-NAME = "requirements.txt"
-
 
 def compiling(lock: Path, root: Path) -> str:
     """The command that compiles ``lock`` of the list of packages beside it, to be run in the folder ``root``."""
     path = lock.relative_to(root) if lock.is_relative_to(root) else lock
-    if path.parts[:1] == ("workloads",) and len(path.parts) == 3 and path.name == NAME:
+    if path.parts[:1] == ("workloads",) and len(path.parts) == 3 and path.name == REQUIREMENTS:
         return command("lock", pipeline=path.parts[1])
     packages = path.with_suffix(".in")
     files = f"{packages} --output-file {path}"

@@ -16,7 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-NAME = "requirements.txt"
+REQUIREMENTS = "requirements.txt"
 
 _OF_REQUIREMENT = re.compile(r"\s+--")
 """Where the options of a single requirement begin, such as its digests."""

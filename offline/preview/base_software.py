@@ -7,7 +7,6 @@ base pins differently, and all else from here. It is kept with those of rehearsa
 
 import re
 import site
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,8 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from slipway.infra.places import DISTRIBUTION, LIBRARY, PACKAGE
-from slipway.infra.schema.requirement_files import NAME, Entry, RequirementFile, parse, read
+from slipway.infra.schema.requirement_files import REQUIREMENTS, Entry, RequirementFile, parse, read
+from slipway.infra.schema.uv import UvError, compile_pins
 from slipway.offline.evaluated.model import PackageVersions
 from slipway.offline.preview.revisions import Checkout, TreeError
 from slipway.offline.rehearsal.machine.environments import (
@@ -68,13 +68,14 @@ def provide(checkout: Checkout, project: Path, note: Note) -> BaseSoftware:
     if (checkout.path / PACKAGE).is_dir() or not (here.of(DISTRIBUTION) or base.of(DISTRIBUTION)):
         return AT_HAND
     if (LIBRARY / "pyproject.toml").is_file():
-        note(f"both revisions are evaluated by the checkout {LIBRARY}, whatever their {NAME} pins")
+        note(f"both revisions are evaluated by the checkout {LIBRARY}, whatever their {REQUIREMENTS} pins")
         return AT_HAND
     if missing := [entry for entry in here.entries if _matters(entry) and not entry.met]:
         raise TreeError(_not_installed(missing))
     if not any(entry.version or entry.address for entry in base.of(DISTRIBUTION)):
         installed = metadata.version(DISTRIBUTION)
-        note(f"{NAME} of {checkout.title} pins no {DISTRIBUTION}: the installed {installed} evaluates it, too")
+        unpinned = f"{REQUIREMENTS} of {checkout.title} pins no {DISTRIBUTION}"
+        note(f"{unpinned}: the installed {installed} evaluates it, too")
         return AT_HAND
     if _is_met(base):
         return AT_HAND
@@ -84,7 +85,7 @@ def provide(checkout: Checkout, project: Path, note: Note) -> BaseSoftware:
 def _read(folder: Path) -> RequirementFile:
     """The requirements of the project in ``folder``, with those of the files that its file includes."""
     entries: list[Entry] = []
-    files = [folder / NAME]
+    files = [folder / REQUIREMENTS]
     for file in files:
         try:
             lines = read(file.read_text(encoding="utf-8")).entries if file.is_file() else ()
@@ -107,7 +108,9 @@ def _is_met(file: RequirementFile) -> bool:
 
 def _not_installed(missing: Sequence[Entry]) -> str:
     said = ", ".join(f"{_named(entry)} (installed: {entry.installed or 'none'})" for entry in missing)
-    return f"this revision would not be evaluated by what its {NAME} pins: {said}. Install it: {installing()}"
+    return (
+        f"this revision would not be evaluated by what its {REQUIREMENTS} pins: {said}. Install it: {installing()}"
+    )
 
 
 def installing() -> str:
@@ -115,7 +118,7 @@ def installing() -> str:
     program = Path(sys.executable)
     shown = program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program
     installer = "pip" if closure(("pip",)) else "uv pip"
-    return f"{shown} -m {installer} install -r {NAME}"
+    return f"{shown} -m {installer} install -r {REQUIREMENTS}"
 
 
 def _make(checkout: Checkout, project: Path, base: RequirementFile, note: Note) -> BaseSoftware:
@@ -158,7 +161,7 @@ def _install(checkout: Checkout, project: Path, lines: str, lacking: Sequence[En
     reaper = Reaper()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            lock = Path(folder) / NAME
+            lock = Path(folder) / REQUIREMENTS
             lock.write_text(lines, encoding="utf-8")
             environments = Environments((project / ENVIRONMENTS).resolve(), reaper)
             software = Software((lock,), over=tuple(_package_folders()), hashed=hashed)
@@ -173,21 +176,20 @@ def _not_to_be_had(checkout: Checkout, wanted: Sequence[Entry], reason: str) -> 
     said = ", ".join(_named(entry) for entry in wanted if _matters(entry))
     return (
         f"{checkout.title} has to be evaluated by {said}, which cannot be installed: {reason}. Have the package "
-        f"index reachable, or the wheel in a folder: `--find-links <folder>` in {NAME}, or the variable "
+        f"index reachable, or the wheel in a folder: `--find-links <folder>` in {REQUIREMENTS}, or the variable "
         "UV_FIND_LINKS. To see your other changes alone, commit the update first and name that commit as the base"
     )
 
 
 def _resolve(checkout: Checkout, options: Sequence[str], pins: Sequence[Entry]) -> Sequence[Entry]:
     """What is installed where a file without digests asks for ``pins``: these and what they depend on."""
-    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "-"]
-    text = "".join(f"{words}\n" for words in [*options, *(entry.words for entry in pins)])
-    # In the root folder: uv would take up the settings of a project around it.
-    done = subprocess.run(command, check=False, capture_output=True, text=True, input=text, cwd=Path("/"))
-    if done.returncode:
-        lines = [line.partition(": ")[2] for line in done.stderr.splitlines() if ": " in line]
-        raise TreeError(_not_to_be_had(checkout, pins, ": ".join(lines) or "uv failed"))
-    return [entry for entry in read(done.stdout).entries if entry.name]
+    lines = [*options, *(entry.words for entry in pins)]
+    try:
+        # In the root folder: uv would take up the settings of a project around it.
+        text = compile_pins(lines, "--no-header", folder=Path("/"))
+    except UvError as error:
+        raise TreeError(_not_to_be_had(checkout, pins, str(error))) from error
+    return [entry for entry in read(text).entries if entry.name]
 
 
 def _absolute(option: str, value: str, folders: Sequence[Path]) -> str:

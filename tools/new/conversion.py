@@ -23,13 +23,14 @@ from slipway.infra.pipelines.images import DATA, DIGESTS, IMAGES
 from slipway.infra.places import LIBRARY, PACKAGE, PROJECT, PROJECT_FILE
 from slipway.infra.review.stack import mapping
 from slipway.infra.schema.problems import Problem, without_prefix
+from slipway.infra.schema.requirement_files import REQUIREMENTS
 from slipway.infra.schema.yaml_files import read_yaml
 from slipway.infra.settings.loading import clouds_of
 from slipway.offline.engine.stack_config import ConfigError, load_stack, references, stack_names
 from slipway.offline.preview.build import Options, build
 from slipway.offline.preview.revisions import evaluate_trees
 from slipway.tools import pin_images
-from slipway.tools.new.project import EXTRAS, REQUIREMENTS, lock, named, template
+from slipway.tools.new.project import EXTRAS, lock, named, template
 from slipway.tools.new.publishing import INDEX
 from slipway.tools.new.writing import RefusedError, refuse
 

@@ -1,7 +1,5 @@
 """``slipway new acme``: the folder of a project that uses the package, which can be rehearsed at once."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +8,8 @@ import yaml
 from slipway.infra.places import DISTRIBUTION, LIBRARY, PACKAGE, PROJECT_FILE
 from slipway.infra.schema.names import DNS_LABEL
 from slipway.infra.schema.problems import Problem
+from slipway.infra.schema.requirement_files import REQUIREMENTS
+from slipway.infra.schema.uv import BY_DIGESTS, FOR_ALL_PLATFORMS, UvError, compile_pins
 from slipway.infra.version import version
 from slipway.tools.new.writing import Draft, RefusedError, name_clashes
 
@@ -18,8 +18,6 @@ TEMPLATE = Path(__file__).parent / "templates" / "project"
 
 NAME = "${PROJECT}"
 """What stands in the template's files for the name of the project."""
-
-REQUIREMENTS = "requirements.txt"
 
 TESTED = next(path for folder in (LIBRARY / PACKAGE, LIBRARY) if (path := folder / REQUIREMENTS).is_file())
 """The versions that this version of the package was tested with, of all that it may need."""
@@ -86,13 +84,10 @@ def lock(extras: Sequence[str], index: str = "") -> tuple[str, str]:
     """
     pin = f"{DISTRIBUTION}[{','.join(extras)}]=={version()}"
     # Without extras nobody could tell from the file which of its lines they asked for.
-    options = ["--universal", "--no-strip-extras", "--generate-hashes"]
-    words = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--python-version", "3.11", *options]
-    words += ["--no-annotate", "--no-header", "--constraints", str(TESTED)]
-    words += [*(["--index", index] if index else []), "-"]
-    done = subprocess.run(words, check=False, capture_output=True, text=True, input=pin)
+    options = [*FOR_ALL_PLATFORMS, "--no-strip-extras", BY_DIGESTS]
     how = f"# `echo '{pin}' | uv pip compile {' '.join(options)} -` pins what it needs by digests.\n"
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or ["uv failed"]
-        return f"{how}{pin}\n", f"no package index answered for {pin}: {last[0].strip()}"
-    return how + done.stdout, ""
+    options += ["--no-header", "--constraints", str(TESTED), *(["--index", index] if index else [])]
+    try:
+        return how + compile_pins([pin], *options, folder=Path()), ""
+    except UvError as error:
+        return f"{how}{pin}\n", f"no package index answered for {pin}: {error}"

@@ -15,8 +15,9 @@ from typing import Annotated
 import typer
 
 from slipway.infra.places import DISTRIBUTION
+from slipway.infra.schema.requirement_files import REQUIREMENTS
 from slipway.offline import files
-from slipway.tools.new.project import EXTRAS, REQUIREMENTS, lock, template
+from slipway.tools.new.project import EXTRAS, lock, template
 
 INDEX, TEMPLATE, ARCHIVE = "simple", "template", "slipway-template.zip"
 

@@ -24,6 +24,7 @@ from pathlib import Path, PurePosixPath
 from packaging.utils import canonicalize_name
 
 from slipway.infra.schema.requirement_files import parse, read
+from slipway.infra.schema.uv import reason
 from slipway.offline import files
 from slipway.offline.rehearsal.machine import processes
 from slipway.offline.rehearsal.machine.processes import CancelledError, Launch, Reaper, Stop
@@ -290,7 +291,7 @@ class Environments:
             write(line)
 
         if code := self._run(command, stop, note):
-            raise EnvironmentFailedError(_reason(output) or f"uv ended with exit code {code}")
+            raise EnvironmentFailedError(reason(output) or f"uv ended with exit code {code}")
 
     def _compile(self, python: str, site: Path, stop: Stop) -> None:
         """A file that Python cannot compile, such as a template, is left as it is."""
@@ -364,10 +365,3 @@ def _content(lock: Path) -> str:
         return hashlib.sha256(lock.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
     except OSError as error:
         raise EnvironmentFailedError(f"{lock} cannot be read: {error.strerror}") from error
-
-
-def _reason(output: Sequence[str]) -> str:
-    """The reason that uv prints, as one line: its ``error:`` and ``cause:`` lines, or its last lines."""
-    lines = [line.strip() for line in output]
-    reasons = [line.partition(": ")[2] for line in lines if line.startswith(("error: ", "cause: "))]
-    return ": ".join(reasons or filter(None, lines[-3:]))

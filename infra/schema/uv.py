@@ -1,0 +1,46 @@
+"""What uv makes of requirements: the versions of all that they need, and installed packages."""
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+FOR_ALL_PLATFORMS = ("--universal", "--python-version", "3.11")
+"""Options for a file that holds on every platform and from the package's oldest Python on."""
+
+BY_DIGESTS = "--generate-hashes"
+
+
+class UvError(Exception):
+    """uv failed. The message is its reason, on one line."""
+
+
+def compile_pins(requirements: Path | Iterable[str], *options: str, folder: Path) -> str:
+    """What `uv pip compile` writes for ``requirements``, a file or its lines: a line for each package.
+
+    ``options`` are uv's own. uv runs in ``folder``, where it reads its settings and where relative paths of the
+    lines begin; in the root folder there are no settings. Raises UvError.
+    """
+    source, text = (str(requirements), "") if isinstance(requirements, Path) else ("-", "\n".join(requirements))
+    return _run(["pip", "compile", "--no-annotate", *options, source], text, folder)
+
+
+def install_alone(requirements: Iterable[str], target: Path, folder: Path) -> None:
+    """Installs what the lines ``requirements`` name into ``target``, and nothing that it needs; else as above."""
+    words = ["pip", "install", "--no-deps", "--target", str(target), "--requirements", "-"]
+    _run(words, "\n".join(requirements), folder)
+
+
+def _run(words: Iterable[str], text: str, folder: Path) -> str:
+    command = [sys.executable, "-m", "uv", "--quiet", *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, input=text, cwd=folder)
+    if done.returncode:
+        raise UvError(reason(done.stderr.splitlines()) or f"uv ended with exit code {done.returncode}")
+    return done.stdout
+
+
+def reason(output: Iterable[str]) -> str:
+    """Why uv failed, on one line: its ``error:`` and ``cause:`` lines, or the last ones of its ``output``."""
+    lines = [line.strip() for line in output]
+    reasons = [line.partition(": ")[2] for line in lines if line.startswith(("error: ", "cause: "))]
+    return ": ".join(reasons or filter(None, lines[-3:]))
