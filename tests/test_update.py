@@ -7,6 +7,7 @@ import sys
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -127,6 +128,46 @@ def test_it_shows_what_the_update_changes_forth_and_back_and_none_where_it_chang
     assert [run["name"] for run in again["changes"]["runs"]] == [*runs]
     environments = [path for path in (project / ENVIRONMENTS).iterdir() if path.is_dir()]
     assert len(environments) == 2, "the base's was made once for both"
+
+
+BACKEND = """import pathlib, shutil
+
+def build_wheel(folder, settings=None, metadata=None):
+    [wheel] = pathlib.Path().glob("*.whl")
+    shutil.copy(wheel, folder)
+    return wheel.name
+"""
+"""Builds a package of the wheel that lies beside it, with nothing from an index."""
+
+
+@pytest.mark.slow
+def test_a_base_that_pins_a_commit_in_a_file_which_its_own_includes(
+    releases: Releases, project: Path, tmp_path: Path
+) -> None:
+    repository = tmp_path / "repository"
+    building = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    write_tree(repository, {"pyproject.toml": building, "backend.py": BACKEND})
+    name = f"slipway_ml-{FIRST}-py3-none-any.whl"
+    (repository / name).write_bytes((releases.wheels / name).read_bytes())
+    git(repository, "init", "--quiet")
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "--message", "first")
+    commit = git(repository, "rev-parse", "HEAD").strip()
+    address = f"git+file://{repository}@{commit}"
+    included = {"requirements.txt": "-r pins/ours.txt\n", "pins/ours.txt": f"slipway-ml @ {address}\n"}
+    write_tree(project, included)
+    git(project, "add", "--all")
+    git(project, "commit", "--quiet", "--message", "by its commit")
+
+    forth = document(releases, project, CHANGED)
+    assert forth["versions"] == [{"package": "slipway-ml", "base": FIRST, "here": CHANGED}]
+    assert "lines-count" in [run["name"] for run in forth["stacks"][0]["changes"]["runs"]]
+
+    repository.rename(tmp_path / "away")
+    rmtree(project / "build")
+    unreachable = preview(releases, project, CHANGED)
+    assert (unreachable.returncode, unreachable.stdout) == (2, "")
+    assert f"Have {address} reachable" in unreachable.stderr
 
 
 @pytest.mark.slow

@@ -5,12 +5,13 @@ or an option on each line, `\\` at its end continues it, `#` begins a comment.
 """
 
 import json
+import os
 import re
 import threading
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from importlib import metadata
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
@@ -20,6 +21,9 @@ REQUIREMENTS = "requirements.txt"
 
 _OF_REQUIREMENT = re.compile(r"\s+--")
 """Where the options of a single requirement begin, such as its digests."""
+
+_FILE = re.compile(r"(-r|--requirement|-c|--constraint)(?:\s*=\s*|\s+)(\S+)")
+"""An option that names another requirements file."""
 
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _WHEEL = re.compile(r"(?P<path>[^\s;\[]+\.whl)(?P<rest>(?:\[[^\]]*\])?\s*(?:;.*)?)")
@@ -86,16 +90,54 @@ class Entry:
         return self.address in _addresses(self.name)
 
 
+class RequirementFileError(Exception):
+    """A requirements file cannot be read. The message says which and why."""
+
+
 @dataclass(frozen=True)
 class RequirementFile:
-    """What a requirements file has, in its order; ``end`` are the comments behind all that."""
+    """What a requirements file has, in its order; ``end`` are the comments behind all that.
+
+    ``constraints`` are the files that limit versions, as far as `read_project` read it.
+    """
 
     entries: Sequence[Entry]
     end: Sequence[str] = ()
+    constraints: Sequence[Path] = ()
 
     def of(self, name: str) -> list[Entry]:
         """The requirements of the package with this normalized name, those of other platforms included."""
         return [entry for entry in self.entries if entry.name == name]
+
+
+def read_project(folder: Path) -> RequirementFile:
+    """The requirements of the project in ``folder``, with those of the files that its file includes (`-r`).
+
+    None where the project has no such file. Raises RequirementFileError.
+    """
+    path = folder / REQUIREMENTS
+    entries: list[Entry] = []
+    files, constraints = [path] if path.is_file() else [], list[Path]()
+    for file in files:
+        try:
+            lines = read(file.read_text(encoding="utf-8")).entries
+        except (OSError, UnicodeDecodeError) as error:
+            raise RequirementFileError(f"{file} cannot be read: {error}") from error
+        for included, limits in _included(file, lines):
+            others = constraints if limits else files
+            others += [included] if included not in others else []
+        entries += lines
+    return RequirementFile(entries, constraints=constraints)
+
+
+def _included(file: Path, lines: Sequence[Entry]) -> Iterator[tuple[Path, bool]]:
+    """The files that ``lines`` of ``file`` name, and whether they limit versions. Raises RequirementFileError."""
+    for line in lines:
+        if match := _FILE.fullmatch(line.words):
+            if "://" in match[2]:
+                fix = "write what it has into a file of the project"
+                raise RequirementFileError(f"{file}:{line.line}: {match[2]} is no file of the project: {fix}")
+            yield Path(os.path.normpath(file.parent / match[2])), match[1] in {"-c", "--constraint"}
 
 
 def read(text: str) -> RequirementFile:

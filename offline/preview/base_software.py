@@ -17,7 +17,15 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from slipway.infra.places import DISTRIBUTION, LIBRARY, PACKAGE
-from slipway.infra.schema.requirement_files import REQUIREMENTS, Entry, RequirementFile, parse, read
+from slipway.infra.schema.requirement_files import (
+    REQUIREMENTS,
+    Entry,
+    RequirementFile,
+    RequirementFileError,
+    parse,
+    read,
+    read_project,
+)
 from slipway.infra.schema.uv import UvError, compile_pins
 from slipway.offline.evaluated.model import PackageVersions
 from slipway.offline.preview.revisions import Checkout, TreeError
@@ -34,7 +42,6 @@ from slipway.offline.rehearsal.machine.processes import Reaper, Stop
 REHEARSAL = "rehearse"
 """The extra of the package with what only rehearsals import: TensorFlow, which has more than a gigabyte."""
 
-INCLUDED = re.compile(r"(?:-r|--requirement)[= ]\s*(\S+)")
 OF_INDEX = re.compile(
     r"(-f|--find-links|-i|--index-url|--extra-index-url|--no-index|--pre|--no-binary|--only-binary|--trusted-host)"
     r"(?:[= ]\s*(\S+))?"
@@ -64,7 +71,10 @@ def provide(checkout: Checkout, project: Path, note: Note) -> BaseSoftware:
     ``note`` gets what the user should know meanwhile. Raises TreeError where the base cannot be evaluated by its
     own version, and where this revision would not be either, because what it pins is not installed.
     """
-    here, base = _read(project), _read(checkout.path)
+    try:
+        here, base = read_project(project), read_project(checkout.path)
+    except RequirementFileError as error:
+        raise TreeError(str(error)) from error
     if (checkout.path / PACKAGE).is_dir() or not (here.of(DISTRIBUTION) or base.of(DISTRIBUTION)):
         return AT_HAND
     if (LIBRARY / "pyproject.toml").is_file():
@@ -80,21 +90,6 @@ def provide(checkout: Checkout, project: Path, note: Note) -> BaseSoftware:
     if _is_met(base):
         return AT_HAND
     return _make(checkout, project, base, note)
-
-
-def _read(folder: Path) -> RequirementFile:
-    """The requirements of the project in ``folder``, with those of the files that its file includes."""
-    entries: list[Entry] = []
-    files = [folder / REQUIREMENTS]
-    for file in files:
-        try:
-            lines = read(file.read_text(encoding="utf-8")).entries if file.is_file() else ()
-        except (OSError, UnicodeDecodeError) as error:
-            raise TreeError(f"{file} cannot be read: {error}") from error
-        included = [file.parent / match[1] for line in lines if (match := INCLUDED.fullmatch(line.words))]
-        files += [path for path in included if path not in files]
-        entries += lines
-    return RequirementFile(entries)
 
 
 def _matters(entry: Entry) -> bool:
@@ -132,7 +127,7 @@ def _make(checkout: Checkout, project: Path, base: RequirementFile, note: Note) 
     pins = [replace(entry, text=_absolute_wheel(entry, folders)) for entry in base.entries if entry.name]
     if not all(entry.hashed for entry in pins):
         # It need not list what those that it has depend on.
-        pins = _resolve(checkout, options, pins)
+        pins = _resolve(checkout, [*options, *(f"-c {path}" for path in base.constraints)], pins)
     heavy = _only_rehearsed()
     lacking = [entry for entry in pins if entry.applies and not entry.met and entry.name not in heavy]
     changed = [entry for entry in lacking if _matters(entry)]
@@ -173,11 +168,14 @@ def _install(checkout: Checkout, project: Path, lines: str, lacking: Sequence[En
 
 
 def _not_to_be_had(checkout: Checkout, wanted: Sequence[Entry], reason: str) -> str:
-    said = ", ".join(_named(entry) for entry in wanted if _matters(entry))
+    changed = [entry for entry in wanted if _matters(entry)]
+    said = ", ".join(map(_named, changed))
+    place = next((entry.address for entry in changed if "://" in entry.address), "")
+    index = "the package index reachable, or the wheel in a folder: `--find-links <folder>` in "
+    fix = f"{place} reachable" if place else f"{index}{REQUIREMENTS}, or the variable UV_FIND_LINKS"
     return (
-        f"{checkout.title} has to be evaluated by {said}, which cannot be installed: {reason}. Have the package "
-        f"index reachable, or the wheel in a folder: `--find-links <folder>` in {REQUIREMENTS}, or the variable "
-        "UV_FIND_LINKS. To see your other changes alone, commit the update first and name that commit as the base"
+        f"{checkout.title} has to be evaluated by {said}, which cannot be installed: {reason}. Have {fix}. To see "
+        "your other changes alone, commit the update first and name that commit as the base"
     )
 
 
