@@ -104,6 +104,7 @@ def test_a_build_has_the_program_and_what_pods_ship_and_no_tests(built: dict[str
     assert {name.partition("/")[0] for name in names} == {"slipway", f"slipway_ml-{VERSION}.dist-info"}
     assert {
         "slipway/py.typed",
+        "slipway/CHANGELOG.md",
         "slipway/infra/program.py",
         "slipway/infra/data/images.toml",
         "slipway/workloads/runtime/search/requirements.txt",

@@ -1,7 +1,7 @@
 """`slipway update`: another version of the package, with all that it needs, in a project's requirements.txt."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +11,19 @@ from rich.text import Text
 
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.places import DISTRIBUTION, LIBRARY, PACKAGE, PROJECT
-from slipway.infra.schema.requirement_files import REQUIREMENTS, Entry, RequirementFile, read
-from slipway.infra.schema.uv import BY_DIGESTS, FOR_ALL_PLATFORMS, UvError, compile_pins
+from slipway.infra.schema.requirement_files import (
+    REQUIREMENTS,
+    Entry,
+    RequirementFile,
+    RequirementFileError,
+    read,
+    read_project,
+)
+from slipway.infra.schema.uv import BY_DIGESTS, FOR_ALL_PLATFORMS, UvError, compile_pins, install_alone
+from slipway.infra.version import CHANGELOG
 from slipway.offline import files
 from slipway.offline.preview.base_software import installing
+from slipway.tools.changelog import Part, between
 
 
 class UpdateError(Exception):
@@ -26,11 +35,14 @@ class Update:
     """Another version of the package: the text of requirements.txt with it.
 
     ``versions`` are those before and after by the names of all packages whose version changes; empty where it has
-    none. Without any, nothing changes.
+    none. Without any, nothing changes. ``changes`` is what the changelog says of it, and ``unknown`` why it says
+    nothing.
     """
 
     text: str
     versions: Mapping[str, tuple[str, str]]
+    changes: Sequence[Part] = ()
+    unknown: str = ""
 
 
 def main(wanted: str, *, check: bool = False) -> Exit:
@@ -52,6 +64,8 @@ def main(wanted: str, *, check: bool = False) -> Exit:
     if not update.versions:
         console.print(Text(f"{REQUIREMENTS} has it already: nothing to update"))
         return Exit.DONE
+    for line in _described(update):
+        console.print(Text(line), soft_wrap=True)
     console.print(Text("There is an update:" if check else f"Wrote {file}:"))
     for name, (before, after) in update.versions.items():
         console.print(Text(f"  {name} {before or '(none)'} → {after or '(none)'}"), soft_wrap=True)
@@ -67,6 +81,20 @@ def main(wanted: str, *, check: bool = False) -> Exit:
     return Exit.DONE
 
 
+def _described(update: Update) -> Iterator[str]:
+    """What the changelog says of an update, line by line."""
+    before, after = update.versions[DISTRIBUTION]
+    if update.unknown:
+        yield f"What changes from {before} to {after} is unknown: {update.unknown}"
+    elif not update.changes:
+        yield f"The changelog says nothing of {before} to {after}."
+    elif Version(before) > Version(after):
+        yield f"The way back to {after} takes this away, and runs again what this ran again:"
+    for part in update.changes:
+        yield f"{part.title}, {part.release}:" if part.title else f"{part.release}:"
+        yield f"{part.text}\n"
+
+
 def find(project: Path, wanted: str = "") -> Update:
     """The update of the project's requirements.txt to the version ``wanted``, or to the newest that an index has.
 
@@ -79,7 +107,7 @@ def find(project: Path, wanted: str = "") -> Update:
     except (OSError, UnicodeDecodeError) as error:
         raise UpdateError(f"{path} cannot be read: {error}") from error
     file = read(text)
-    pin = _pin(file)
+    pin = _pin(project, file)
     try:
         bound = f"=={Version(wanted)}" if wanted else f">={pin.version}"
     except InvalidVersion as error:
@@ -95,17 +123,34 @@ def find(project: Path, wanted: str = "") -> Update:
         needed = {DISTRIBUTION}
     others = [entry.pin for entry in file.entries if entry.name and entry.name not in needed]
     compiled = _compile(project, file, [*options, f"{package}{bound}", *others])
-    version = compiled.of(DISTRIBUTION)[0].version
+    wanted_pin = compiled.of(DISTRIBUTION)[0]
+    version = wanted_pin.version
     if version == pin.version:
         return Update(text, {})
-    if not pin.hashed:
-        return Update(_renumbered(text, pin, version), {DISTRIBUTION: (pin.version, version)})
-    return Update(_merged(file, compiled, pin.version, version), _changes(file, compiled))
+    newer = max(pin, wanted_pin, key=lambda entry: Version(entry.version))
+    try:
+        changes, unknown = between(_changelog(project, [*options, newer.words]), pin.version, version), ""
+    except UvError as error:
+        changes, unknown = (), str(error)
+    if pin.hashed:
+        text, versions = _merged(file, compiled, pin.version, version), _changes(file, compiled)
+    else:
+        text, versions = _renumbered(text, pin, version), {DISTRIBUTION: (pin.version, version)}
+    return Update(text, versions, changes, unknown)
 
 
-def _pin(file: RequirementFile) -> Entry:
+def _pin(project: Path, file: RequirementFile) -> Entry:
     """The line that pins the package. Raises UpdateError."""
     lines = file.of(DISTRIBUTION)
+    try:
+        included = not lines and read_project(project).of(DISTRIBUTION)
+    except RequirementFileError as error:
+        raise UpdateError(str(error)) from error
+    if included:
+        raise UpdateError(
+            f"{DISTRIBUTION} is in a file that {REQUIREMENTS} includes: write the number of the other version "
+            f"there, or move the line into {REQUIREMENTS}"
+        )
     example = f"`{DISTRIBUTION}[rehearse]==0.1.0`"
     if len(lines) != 1:
         count = f"{len(lines)} lines of {REQUIREMENTS} are" if lines else f"no line of {REQUIREMENTS} is"
@@ -142,6 +187,14 @@ def _compile(project: Path, file: RequirementFile, lines: Sequence[str]) -> Requ
                 f"`--find-links <folder>` in {REQUIREMENTS}, or UV_FIND_LINKS"
             ) from error
         return read(copy.read_text(encoding="utf-8"))
+
+
+def _changelog(project: Path, lines: Sequence[str]) -> str:
+    """The changelog of the package that ``lines`` name; empty where it has none. Raises UvError."""
+    with tempfile.TemporaryDirectory() as folder:
+        install_alone(lines, Path(folder), project)
+        path = Path(folder, PACKAGE, CHANGELOG)
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def _renumbered(text: str, pin: Entry, version: str) -> str:

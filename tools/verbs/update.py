@@ -15,8 +15,9 @@ def update(
 ) -> None:
     """Write another version of the package into requirements.txt, with the digests of all that it needs.
 
-    Installs nothing: `slipway preview --base HEAD` then says what the new version does to each stack, before
-    anything is up. What the project pins for itself stays. Exits with 2 where there is no such version.
+    Prints what the releases between change, harm first. Installs nothing: `slipway preview --base HEAD` then says
+    what the new version does to each stack, before anything is up. What the project pins for itself stays. Exits
+    with 2 where there is no such version.
     """
     from slipway.tools.update import main
 
