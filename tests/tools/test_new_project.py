@@ -4,8 +4,12 @@ import os
 import shutil
 import subprocess
 import zipfile
+from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
-from pathlib import Path
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path, PurePosixPath
+from threading import Thread
 
 import pytest
 import yaml
@@ -37,16 +41,29 @@ def drafted(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[st
     return {path: text.encode() for path, text in draft.files.items()}
 
 
-@pytest.mark.parametrize("name", ["acme", "123", "true"])
+@pytest.fixture
+def address(build: Path) -> Iterator[str]:
+    """The address under which the files of the build are."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(build))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(("name", "archived"), [("acme", False), ("123", False), ("true", False), ("acme", True)])
 def test_pulumi_new_and_slipway_new_write_the_same(
-    name: str, build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, archived: bool, build: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if shutil.which("pulumi") is None:
         pytest.skip("the Pulumi CLI is not on PATH")
-    template = build / publishing.TEMPLATE
+    template = f"{address}/{publishing.ARCHIVE}" if archived else build / publishing.TEMPLATE
+    settings = {"PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_DISABLE_REGISTRY_RESOLVE": "true"}
     done = subprocess.run(
         ["pulumi", "new", template, "--generate-only", "--yes", "--name", name, "--dir", tmp_path / "project"],
-        env={**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_HOME": str(tmp_path / "home")},
+        env={**os.environ, **settings, "PULUMI_HOME": str(tmp_path / "home")},
         check=False,
         capture_output=True,
         text=True,
@@ -74,7 +91,11 @@ def test_a_build_has_an_index_and_the_template_as_a_folder_and_as_an_archive(bui
     assert content["requirements.txt"] == LOCK.encode()
     assert len(content) == 12
     with zipfile.ZipFile(build / publishing.ARCHIVE) as archive:
-        assert {name: archive.read(name) for name in archive.namelist()} == content
+        names = archive.namelist()
+        assert {name: archive.read(name) for name in names if not name.endswith("/")} == content
+    # As Pulumi's CLI unpacks it, which creates no folder that is not listed.
+    for at, name in enumerate(names):
+        assert {f"{parent.as_posix()}/" for parent in PurePosixPath(name).parents[:-1]} <= {*names[:at]}, name
     before = (build / publishing.ARCHIVE).read_bytes()
     publishing.main(build)
     assert (build / publishing.ARCHIVE).read_bytes() == before

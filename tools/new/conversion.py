@@ -37,6 +37,9 @@ from slipway.tools.new.writing import RefusedError, refuse
 ROOMS = ("infra", "offline", "tools", PACKAGE, "ci", "policy-pack", *(f"{WORKLOADS}/{name}" for name in RESERVED))
 """Folders whose files the package brings: a file that was added to one is not read in a project."""
 
+DIST = LIBRARY / "dist"
+"""Where `make package` writes."""
+
 PROGRAM = "__main__.py"
 BACKEND = "PULUMI_BACKEND_URL"
 UPSTREAM = "upstream/main"
@@ -115,10 +118,9 @@ def main(
         print(f"Not pinned by digests: {warning}")
     changed = compare(clone.root, target, made.stacks)
     print("\n".join(changed or [f"Nothing changes in {', '.join(made.stacks)}"]))
-    index = (LIBRARY / "dist" / INDEX).as_uri()
     print(
         f"Next:\n  cd {target} && git init\n"
-        f"  python3 -m venv .venv && .venv/bin/pip install --extra-index-url {index} -r {REQUIREMENTS}\n"
+        f"  python3 -m venv .venv && .venv/bin/pip install --find-links {DIST} -r {REQUIREMENTS}\n"
         "  pulumi stack ls    the same stacks as here; else log in to the same backend first\n"
         f"  pulumi preview -s {made.stacks[0]}    no resource changes\n"
         "From the first `pulumi up` there, do not run it here any more: both have the same state."
@@ -175,7 +177,7 @@ def plan(clone: Clone, target: Path, names: Sequence[str]) -> Plan:
 
 def write(clone: Clone, made: Plan, target: Path) -> str:
     """Writes the project, all or nothing. Returns what keeps its lock file from having digests, if anything."""
-    index = LIBRARY / "dist" / INDEX
+    index = DIST / INDEX
     requirements, warning = lock(made.extras, index.as_uri() if index.is_dir() else "")
     texts = {path: named(path, text, target.name) for path, text in template().items() if not _is_ours(path)}
     target.parent.mkdir(parents=True, exist_ok=True)

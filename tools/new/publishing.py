@@ -9,7 +9,7 @@ import html
 import sys
 import zipfile
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 import typer
@@ -37,8 +37,11 @@ def main(folder: Annotated[Path, typer.Argument(help="Where the built package is
     contents = {**template(), REQUIREMENTS: requirements}
     for name, text in contents.items():
         files.write(folder / TEMPLATE / name, text)
+    folders = {f"{parent.as_posix()}/": "" for name in contents for parent in PurePosixPath(name).parents[:-1]}
     with files.replacing(folder / ARCHIVE) as path, zipfile.ZipFile(path, "w") as archive:
-        for name, text in sorted(contents.items()):
+        # Pulumi's CLI creates the folders that the archive lists before their files, and no others
+        # (`extractZipFile` in pkg/cmd/pulumi/templates/zip.go of pulumi/pulumi 3.260, read 2026-11-26).
+        for name, text in sorted({**contents, **folders}.items()):
             archive.writestr(zipfile.ZipInfo(name, BEGINNING), text, zipfile.ZIP_DEFLATED)
 
 
