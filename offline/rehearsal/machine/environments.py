@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 
 from packaging.utils import canonicalize_name
 
+from slipway.infra.places import DISTRIBUTION
 from slipway.infra.schema.requirement_files import parse, read
 from slipway.infra.schema.uv import reason
 from slipway.offline import files
@@ -34,6 +35,10 @@ from slipway.offline.rehearsal.machine.processes import CancelledError, Launch, 
 
 TENSORFLOW = ("tensorflow", "tensorflow-cpu")
 """The distributions that are TensorFlow; the project installs one of them, as the platform has it."""
+
+
+REHEARSING = f"{DISTRIBUTION}[rehearse]"
+"""What a project asks for that rehearses steps in TensorFlow's image."""
 
 
 def closure(roots: Iterable[str]) -> Mapping[str, metadata.Distribution]:
@@ -161,7 +166,10 @@ class Software:
         return closure(("pip", *TENSORFLOW) if self.tensorflow else ("pip",))
 
     def __str__(self) -> str:
-        parts = [lock.name for lock in self.locks] + ["TensorFlow's packages"] * self.tensorflow
+        parts = [lock.name for lock in self.locks]
+        if self.tensorflow:
+            lacks = self.image_packages().keys().isdisjoint(TENSORFLOW)
+            parts.append(f"no TensorFlow ({REHEARSING} brings it)" if lacks else "TensorFlow's packages")
         return " and ".join(parts) or "no packages"
 
 

@@ -266,3 +266,10 @@ def test_a_user_s_own_settings_for_python_do_not_reach_it(
     monkeypatch.setenv("PYTHONPATH", str(Path(sys.executable).parent))
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
     assert imports(provide(place, lock(tmp_path, "shout")), "shout", "pulumi") == [True, False]
+
+
+def test_it_is_said_where_the_tensorflow_of_an_image_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert str(Software(tensorflow=True)) == "TensorFlow's packages"
+    monkeypatch.setattr(environments, "TENSORFLOW", ("no-such-package",))
+    assert "slipway-ml[rehearse]" in str(Software((Path("requirements.txt"),), tensorflow=True))
+    assert "TensorFlow" not in str(Software((Path("requirements.txt"),)))
