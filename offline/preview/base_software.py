@@ -133,7 +133,9 @@ def _make(checkout: Checkout, project: Path, base: RequirementFile, note: Note) 
     changed = [entry for entry in lacking if _matters(entry)]
     if not changed:
         return AT_HAND
-    note(f"installing what evaluates {checkout.title}: {', '.join(map(_named, lacking))}")
+    others = len(lacking) - len(changed)
+    more = f" and {others} other{'s' if others > 1 else ''}" if others else ""
+    note(f"installing what evaluates {checkout.title}: {', '.join(map(_named, changed))}{more}")
     lines = "".join(f"{words}\n" for words in [*options, *(entry.words for entry in lacking)])
     environment = _install(checkout, project, lines, lacking)
     provided = {
