@@ -112,8 +112,8 @@ def installing() -> str:
     """The command that installs what requirements.txt pins into the environment at hand."""
     program = Path(sys.executable)
     shown = program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program
-    installer = "pip" if closure(("pip",)) else "uv pip"
-    return f"{shown} -m {installer} install -r {REQUIREMENTS}"
+    # uv is always there, and asks the same index that the file was compiled with: it does not read pip's settings.
+    return f"{shown} -m uv pip install -r {REQUIREMENTS}"
 
 
 def _make(checkout: Checkout, project: Path, base: RequirementFile, note: Note) -> BaseSoftware:
