@@ -12,7 +12,7 @@ from packaging.version import Version
 
 UNRELEASED, FIRST, LAST = "Unreleased", "Harm first", "What to do"
 
-_RELEASE = re.compile(r"^## \[(?P<name>[^\]]+)\].*$", re.MULTILINE)
+_RELEASE = re.compile(r"^## \[(?P<name>Unreleased|\d+\.\d+\.\d+)\].*$", re.MULTILINE)
 _PART = re.compile(r"^### (.+)$", re.MULTILINE)
 
 
