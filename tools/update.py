@@ -171,22 +171,24 @@ def _pin(project: Path, file: RequirementFile) -> Entry:
 
 def _compile(project: Path, file: RequirementFile, lines: Sequence[str]) -> RequirementFile:
     """What uv resolves ``lines`` to, by the versions that ``file`` has but for that of the package itself."""
-    lock = "".join(f"{entry.text}\n" for entry in file.entries if entry.version and not entry.address)
-    options = [*FOR_ALL_PLATFORMS, "--no-strip-extras", BY_DIGESTS, "--no-header"]
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / REQUIREMENTS
-        copy.write_text(lock, encoding="utf-8")
-        options += ["--upgrade-package", DISTRIBUTION, "--output-file", str(copy)]
-        try:
-            # In the project, where relative paths of options begin and uv's settings are.
-            compile_pins(lines, *options, folder=project)
-        except UvError as error:
-            wanted = next(line for line in lines if line.startswith(DISTRIBUTION))
-            raise UpdateError(
-                f"{wanted} cannot be had: {error}. Have the package index reachable, or the wheel in a folder: "
-                f"`--find-links <folder>` in {REQUIREMENTS}, or UV_FIND_LINKS"
-            ) from error
-        return read(copy.read_text(encoding="utf-8"))
+    pins = [entry.text for entry in file.entries if entry.version and not entry.address]
+    options = [
+        *FOR_ALL_PLATFORMS,
+        "--no-strip-extras",
+        BY_DIGESTS,
+        "--no-header",
+        "--upgrade-package",
+        DISTRIBUTION,
+    ]
+    try:
+        # In the project, where relative paths of options begin and uv's settings are.
+        return read(compile_pins(lines, *options, folder=project, preferred=pins))
+    except UvError as error:
+        wanted = next(line for line in lines if line.startswith(DISTRIBUTION))
+        raise UpdateError(
+            f"{wanted} cannot be had: {error}. Have the package index reachable, or the wheel in a folder: "
+            f"`--find-links <folder>` in {REQUIREMENTS}, or UV_FIND_LINKS"
+        ) from error
 
 
 def _changelog(project: Path, lines: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,14 +16,25 @@ class UvError(Exception):
     """uv failed. The message is its reason, on one line."""
 
 
-def compile_pins(requirements: Path | Iterable[str], *options: str, folder: Path) -> str:
+def compile_pins(
+    requirements: Path | Iterable[str], *options: str, folder: Path, preferred: Iterable[str] = ()
+) -> str:
     """What `uv pip compile` writes for ``requirements``, a file or its lines: a line for each package.
 
-    ``options`` are uv's own. uv runs in ``folder``, where it reads its settings and where relative paths of the
-    lines begin; in the root folder there are no settings. Raises UvError.
+    ``options`` are uv's own, and ``preferred`` the pins that stay where they fit. uv runs in ``folder``, where it
+    reads its settings and where relative paths of the lines begin; in the root folder there are no settings.
+    Raises UvError.
     """
     source, text = (str(requirements), "") if isinstance(requirements, Path) else ("-", "\n".join(requirements))
-    return _run(["pip", "compile", "--no-annotate", *options, source], text, folder)
+    words = ["pip", "compile", "--no-annotate", *options, source]
+    if not (pins := "\n".join(preferred)):
+        return _run(words, text, folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        # uv keeps to what the file that it writes has already.
+        file = Path(scratch) / "pins.txt"
+        file.write_text(pins, encoding="utf-8")
+        _run([*words, "--output-file", str(file)], text, folder)
+        return file.read_text(encoding="utf-8")
 
 
 def install_alone(requirements: Iterable[str], target: Path, folder: Path) -> None:
@@ -43,4 +55,4 @@ def reason(output: Iterable[str]) -> str:
     """Why uv failed, on one line: its ``error:`` and ``cause:`` lines, or the last ones of its ``output``."""
     lines = [line.strip() for line in output]
     reasons = [line.partition(": ")[2] for line in lines if line.startswith(("error: ", "cause: "))]
-    return ": ".join(reasons or filter(None, lines[-3:]))
+    return ": ".join(reasons or filter(None, lines[-3:])).removesuffix(".")

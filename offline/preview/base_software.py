@@ -182,11 +182,15 @@ def _not_to_be_had(checkout: Checkout, wanted: Sequence[Entry], reason: str) -> 
 
 
 def _resolve(checkout: Checkout, options: Sequence[str], pins: Sequence[Entry]) -> Sequence[Entry]:
-    """What is installed where a file without digests asks for ``pins``: these and what they depend on."""
+    """What is installed where a file without digests asks for ``pins``: these and what they depend on.
+
+    What is installed here stays as far as they take it.
+    """
     lines = [*options, *(entry.words for entry in pins)]
+    here = [f"{package.name}=={package.version}" for package in metadata.distributions()]
     try:
         # In the root folder: uv would take up the settings of a project around it.
-        text = compile_pins(lines, "--no-header", folder=Path("/"))
+        text = compile_pins(lines, "--no-header", folder=Path("/"), preferred=here)
     except UvError as error:
         raise TreeError(_not_to_be_had(checkout, pins, str(error))) from error
     return [entry for entry in read(text).entries if entry.name]
