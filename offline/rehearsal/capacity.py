@@ -7,7 +7,7 @@ has a list of `[nodes, ticks]` for each pool that is not always there. After its
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -51,34 +51,32 @@ class Trace(BaseModel):
         return runs[-1][0]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Clock:
-    """Seconds that pass ``speed`` times as fast as they do."""
+    """Seconds that pass ``speed`` times as fast as they do, from when it is started."""
 
     speed: float = 1.0
-    began: float = field(default_factory=time.monotonic)
+    began: float | None = None
+
+    def start(self) -> None:
+        """Starts it, unless it was started."""
+        if self.began is None:
+            self.began = time.monotonic()
 
     def now(self) -> float:
-        """Seconds since it began."""
-        return (time.monotonic() - self.began) * self.speed
-
-    def real(self, seconds: float) -> float:
-        """How long ``seconds`` of it take."""
-        return seconds / self.speed
+        """Seconds since it was started; none before."""
+        return 0.0 if self.began is None else (time.monotonic() - self.began) * self.speed
 
 
 @dataclass
 class Capacity:
-    """A trace that has begun. ``take_back`` evicts the pods on nodes that can no longer be there."""
+    """A trace and its clock, which the first step with places starts: what comes before it takes as long as it
+    takes. ``take_back`` evicts the pods on nodes that can no longer be there.
+    """
 
     trace: Trace
     clock: Clock
     take_back: Callable[[], None] = lambda: None
-
-    @classmethod
-    def begin(cls, trace: Trace) -> "Capacity":
-        """Begins the trace now."""
-        return cls(trace, Clock(trace.speed))
 
     def nodes(self, pool: str) -> int | None:
         """How many nodes the pool can have now; None: as many as it declares."""

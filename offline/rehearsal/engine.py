@@ -20,7 +20,7 @@ from slipway.offline.evaluated.workloads import STATEFUL_SET, Workload
 from slipway.offline.policies.pods import built_image
 from slipway.offline.rehearsal import moves
 from slipway.offline.rehearsal.beside import NOT_RUN
-from slipway.offline.rehearsal.capacity import Capacity, Trace
+from slipway.offline.rehearsal.capacity import Capacity, Clock, Trace
 from slipway.offline.rehearsal.cluster import job_controller
 from slipway.offline.rehearsal.cluster.cluster_objects import (
     ApiServer,
@@ -148,7 +148,7 @@ class Engine(Observer):
     def follow(self, trace: Trace | None) -> None:
         """Gives pools the nodes that the ``trace`` says, from now on."""
         if trace is not None:
-            self.capacity = capacity = Capacity.begin(trace)
+            self.capacity = capacity = Capacity(trace, Clock(trace.speed))
             self.scheduler.capacity, capacity.take_back = capacity.nodes, self.scheduler.take_back
 
     def interrupt(self, grace: float = PATIENCE) -> None:
