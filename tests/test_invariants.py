@@ -173,7 +173,7 @@ def test_every_pod_selects_a_pool_of_its_cluster_tolerates_it_and_fits_on_its_no
         assert selected, f"{job.name} tolerates no node that it selects"
         assert len({node.pool for node in selected}) == 1
         need, beside = requested_by(job), Resources(0, 0)
-        if any(volume["name"] == "store" for volume in pod(job)["volumes"]):
+        if any(volume["name"] == "store" for volume in pod(job).get("volumes", ())):
             beside = sidecars[provider_of(job)]
         for node in selected:
             assert need.cpu + beside.cpu <= node.allocatable.cpu, job.name
@@ -311,8 +311,8 @@ def test_every_cluster_waits_for_its_own_workspace(recording: Recording) -> None
                 for resource in recording.of(f"kubernetes:core/v1:{token}")
                 if provider_of(resource) == provider_of(job)
                 and in_namespace(resource) == in_namespace(job)
-                # Those of what begins when Jobs are done: scheduled runs and apps.
-                and not any(word in resource.parent for word in ("PipelineSchedule", "PipelineApp"))
+                # Those of scheduled runs and apps, and of what moves one step.
+                and not any(word in resource.parent for word in ("PipelineSchedule", "PipelineApp", "MovedStep"))
             ]
             assert workspace
             assert {resource.urn for resource in workspace} <= waits
@@ -334,7 +334,8 @@ def test_every_pod_is_restricted(recording: Recording) -> None:
             assert security["capabilities"] == {"drop": ["ALL"]}
             # A cluster that assigns users sets one above zero.
             assert security.get("runAsUser", spec["securityContext"].get("runAsUser", 1)) > 0
-        assert spec["automountServiceAccountToken"] is job.name.startswith("devices-gate")
+        asks = job.name.startswith("devices-gate") or "slipway/moves" in job.metadata.get("annotations", {})
+        assert spec["automountServiceAccountToken"] is asks
 
 
 def test_what_holds_data_is_protected_in_protected_stacks_and_only_there(recording: Recording) -> None:

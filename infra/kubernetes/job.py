@@ -227,7 +227,7 @@ def declare_job(
             depends_on=[
                 *workspace.ready,
                 *step.pool.resources,
-                *_devices(step, workspace),
+                *devices_of(step, workspace),
                 *objects,
                 *args.code,
                 *([args.secret] if args.secret else []),
@@ -354,7 +354,7 @@ def job_annotations(run: Run) -> dict[str, str]:
     return annotations
 
 
-def _devices(step: Step, workspace: Workspace) -> list[pulumi.Resource]:
+def devices_of(step: Step, workspace: Workspace) -> list[pulumi.Resource]:
     """What makes GPUs allocatable where ``step`` uses them; of the whole cluster where it looks at its nodes."""
     if step.reads_nodes:
         nodes = [resource for pool in step.platform.pools.values() for resource in pool.resources]

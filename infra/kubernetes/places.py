@@ -24,6 +24,7 @@ from slipway.infra.kubernetes.job import (
     StepJobArgs,
     declare_held,
     declare_objects,
+    devices_of,
     disruptions_ignored,
     job_annotations,
 )
@@ -295,7 +296,12 @@ def _declare_probe(
         opts=pulumi.ResourceOptions(
             parent=HeldJob(name, pulumi.ResourceOptions(parent=parent)),
             provider=workspace.platform.provider,
-            depends_on=[*workspace.ready, *step.pool.resources],
+            depends_on=[
+                *workspace.ready,
+                *step.pool.resources,
+                *devices_of(step, workspace),
+                *(before.job for before in args.job.after),
+            ],
             delete_before_replace=True,
             ignore_changes=["spec.suspend"],
         ),

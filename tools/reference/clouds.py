@@ -19,6 +19,7 @@ from typing import Any, cast
 from slipway.infra.clouds.registry import emulators
 from slipway.infra.pipelines.contract import StepSettings, placements
 from slipway.infra.pipelines.discovery import DeclaredPipeline, supplements
+from slipway.infra.pipelines.places import with_first_pool
 from slipway.infra.placed import ACCELERATOR_GATE, DEVICES_GATE, NETWORK_GATE
 from slipway.infra.places import LIBRARY
 from slipway.infra.platform import GPU_RESOURCE
@@ -308,7 +309,8 @@ def _objects(
     pools: dict[str, str] = {}
     for pipeline in pipelines:
         for place, pod in placements(pipeline.settings, (pipeline.name,)):
-            of_stack, placed = _at(values[PIPELINES], place), _at(sections, place)
+            # Of several places the first: what they differ in is the same on every cloud.
+            of_stack, placed = with_first_pool(_at(values[PIPELINES], place)), _at(sections, place)
             no_gpu = {"gpus": 0} if isinstance(pod, StepSettings) else {}
             placed.update({**no_gpu, **{key: of_stack[key] for key in OWN if key in of_stack}})
             pools.setdefault(str(placed["pool"]), f"<pool of {place[-1]}>")

@@ -75,7 +75,10 @@ def test_an_unknown_stack_is_answered_with_the_stacks_there_are(tmp_path: Path) 
     done = rehearsal("-s", "nowhere", "--output", str(tmp_path))
     assert done.returncode == 2
     assert "there is no stack 'nowhere'" in done.stderr
-    assert "gcp-dev, gcp-distributed, gcp-platform, gcp-prod, gcp-serving, gcp-team, local" in done.stderr
+    assert (
+        "gcp-anywhere, gcp-batch, gcp-dev, gcp-distributed, gcp-platform, gcp-prod, gcp-serving, gcp-team, local"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize("stack", ["gcp-dev", "gcp-prod"])
