@@ -20,53 +20,63 @@ PAGE, SCHEMA = SETTINGS.with_name("pipeline.md"), SETTINGS.with_name("pipeline.s
 
 HEAD = f"""# Keys of pipeline.yaml
 
-Every key that a [`pipeline.yaml`](steps.md#add-a-pipeline) may have. Keys that are not listed are refused;
-all problems of the file are listed at once, with those of the stack file. Names in `<>` are yours to choose. This
-page is written by `python -m slipway.tools.reference.pipeline` from `infra/pipelines/file/shape.py`; change them
-there.
+Every key of a `pipeline.yaml`, the file by which a folder declares a pipeline without Python.
+[Steps](steps.md#add-a-pipeline) shows one. A key that is not listed is refused; all problems of the file are
+listed at once, with those of the stack file. Names in `<>` are yours to choose;
+[values](settings.md#how-values-are-written) are written as in a stack file.
 
 An editor that knows JSON Schema completes and checks the file by [pipeline.schema.json](pipeline.schema.json):
 begin it with `# yaml-language-server: $schema=../../docs/pipeline.schema.json`.
 
-- Paths are below the folder of the file; those of results below `{{output}}`.
-- A step's name has at most {NAME_LIMIT} characters: lower-case letters, digits and hyphens. A parameter's name has
-  letters, digits, `_` and `-`, and is neither a step's nor {listed(SECTION_KEYS)}.
-- The steps that a matrix makes are called `<step>-<value>-<value>`, such as `train-t4-100`, with a digest where
-  that would be too long or could mean two things. A step becomes at most {MOST_VARIANTS}.
-- The words of `run`, of `rehearsal.run` and the values of `environment` may hold references: `{{output}}`,
-  `{{store}}`, `{{<step>}}`, `{{<input>}}`, `{{<parameter>}}`. A boolean is written `true` or `false`.
-- An input's name is as a step's, and no step's, parameter's or service's. [Data that is
-  there](your-program.md#data-that-is-there) says what a stack file has of it, below `inputs`: an address, or a
-  section with `url`, `digest` and `grants`.
-- A service's name has letters, digits and hyphens after a letter, and is no step's. Steps that name it in
-  `connects`, or as `queue` of their `items`, find host and port in `<SERVICE>_ADDRESS` and the password in
-  `<SERVICE>_PASSWORD`: `FEATURE_CACHE_ADDRESS` for `feature-cache`.
-- The program of a step with `items` runs once for each item, and its words may hold `{{item}}` (the file),
-  `{{output}}` (a directory of the item's own), and with `mode: ordered` `{{previous}}` (the directory of the
-  result of the item before; an empty one for the first, and for each where a stack file says `parallel`). It
-  knows nothing of workers and queues. The step's
-  directory has `{ITEMS_FILE}`: a row for each item, with its state, attempts and seconds, the directory `path`
-  of its result, and the plain values of the `summary.json` that the program leaves there. Later steps read that
-  file.
-- A step with `nodes` runs on several nodes at once, a pod on each: `nodes: 2`, or a section with `count`, `roles`,
-  `wait` and `port`. In a stack file it has the keys `nodes` and `wait` beside its pool. With another number there,
-  the pods with the role `worker` become more or fewer. Another number of nodes is another result, and the step
-  runs again. It has neither `items` nor `workers`.
-- In a stack file a step with `items` has the keys `workers`, `mode` and `assignment` (`queue`, or `static` for
-  shares without a queue) beside its pool, and each service a section below `services`. A service to which no step
-  connects with these settings is not there.
-- An app's name is as a service's, and no step's or service's either. An app runs where the stack file's section
-  names it below `apps`, with the keys `pool`, `cpu`, `memory`, `gpus`, `replicas`, `autoscale`, `image` and
-  `ingress`. Apps that name it in `connects` find host and port in `<APP>_ADDRESS`, and its other ports in
-  `<APP>_<PORT>_ADDRESS`. [Apps](apps.md) says how they run.
-- The words of an app may hold `{{port}}`, `{{token}}`, `{{data}}` and `{{pipeline}}`. A reference to a step with a
-  matrix stands alone, as `{{train}}`, and becomes a word for each of its variants.
+**Names.** Those of steps, inputs, services and apps differ from one another. A step's has at most {NAME_LIMIT}
+characters: lower-case letters, digits and hyphens. A parameter's has letters, digits, `_` and `-`, and is none
+of {listed(SECTION_KEYS)}.
+
+**Paths** are below the folder of the file; those of results below `{{output}}`.
+
+**References** stand in `run`, `rehearsal.run` and the values of `environment`: `{{output}}`, `{{store}}`,
+`{{<step>}}`, `{{<input>}}`, `{{<parameter>}}`; those of an app also `{{port}}`, `{{token}}`, `{{data}}` and
+`{{pipeline}}`. A boolean becomes `true` or `false`. In an app, a reference to a step with a matrix stands alone
+and becomes a word for each variant.
+
+**A matrix** makes steps called `<step>-<value>-<value>`, such as `train-t4-100`, with a digest where that would
+be too long or ambiguous; at most {MOST_VARIANTS}.
+
+**Items.** The program of a step with `items` runs once for each, and knows nothing of workers and queues. The
+step's directory has `{ITEMS_FILE}`, which later steps read. [A step that works on
+items](steps.md#a-step-that-works-on-items) says the rest.
+
+**Addresses.** Whoever names a service or an app in `connects` finds its host and port in `<NAME>_ADDRESS`
+(`FEATURE_CACHE_ADDRESS` for `feature-cache`), a service's password in `<SERVICE>_PASSWORD`, and an app's other
+ports in `<APP>_<PORT>_ADDRESS`.
+
+**In the stack file** the pipeline's section has a key for each parameter, and:
+
+| declared here | there |
+|---|---|
+| a step | [the keys of every step](settings.md#keys-of-every-step) below `steps` |
+| with `items` | also `workers`, `mode`, and `assignment`: `queue`, or `static` for shares without a queue |
+| with `nodes` | also `nodes`, of which another number runs the step again, and `wait`; no `workers` |
+| an input | [its address](your-program.md#data-that-is-there), or `url`, `digest` and `grants`, below `inputs` |
+| a service | [its keys](settings.md#keys-of-every-service) below `services`; not created where no step connects |
+| an [app](apps.md) | [its keys](settings.md#keys-of-every-app) below `apps`; it runs only where named there |
+
+The tables below are written by `python -m slipway.tools.reference.pipeline` from
+`infra/pipelines/file/shape.py`.
+"""
+
+NEXT = """
+## Next
+
+- [Steps](steps.md): what a program finds when it starts, and what counts as its result
+- [Settings](settings.md): where the stack file says where steps run
+- [Your program](your-program.md): from a script to a pipeline
 """
 
 
 def page() -> str:
     """The whole page."""
-    return HEAD + describe(Section("pipeline.yaml", "", PipelineFile, top=True))
+    return HEAD + describe(Section("pipeline.yaml", "", PipelineFile, top=True)) + NEXT
 
 
 def schema() -> str:

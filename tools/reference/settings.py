@@ -5,7 +5,7 @@ python -m slipway.tools.reference.settings --check    # exit 1 where it is out o
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
-from slipway.infra.pipelines import apps, contract, matrix, mlflow
+from slipway.infra.pipelines import app_kind, apps, contract, matrix, mlflow
 from slipway.infra.pipelines.discovery import pipeline_names
 from slipway.infra.pipelines.file import shape
 from slipway.infra.places import LIBRARY
@@ -32,50 +32,82 @@ PAGE = LIBRARY / "docs" / "settings.md"
 
 HEAD = f"""# Settings
 
-Every key that a stack file (`stacks/Pulumi.<stack>.yaml`) may have under `slipway:`. Keys that are not listed are
-refused, and so is what could not work on the cloud named; all problems of a file are listed at once, before
-anything is created. [Your project](your-project.md#write-a-stack-of-your-own) says how to write a stack.
+Every key of a stack file (`stacks/Pulumi.<stack>.yaml`), which stands there under `slipway:`, for whoever
+writes or reads one. [Your project](your-project.md#write-a-stack-of-your-own) says how to write a stack. A key
+that is not listed is refused, and so is what cannot work on the cloud that is named: all problems of a file are
+listed at once, before anything is created. This page is written by `python -m
+slipway.tools.reference.settings`.
 
-Names in `<>` are yours to choose. This page is written by `python -m slipway.tools.reference.settings` from the
-settings models in `infra`; change them there.
+Names in `<>` are yours to choose. `nodes.min` is the key `min` of the section `nodes`. A key without a default
+is optional, and what it describes is not there without it. Sections that several keys have in common stand
+once, under "Keys of …".
 
-A stack file is YAML as the Pulumi CLI reads it: a key is text, stands once, and needs quotes where it is a number.
-It has at most {yaml_files.FILE_BYTES // 1024} KiB, {yaml_files.VALUES:,} values,
-{yaml_files.CHARACTERS:,} characters in each and {yaml_files.TOTAL_CHARACTERS:,} in all, and {yaml_files.DEPTH}
-sections and lists inside one another; what an alias (`*name`) repeats counts each time. Of YAML's tags, `!!str`,
-`!!int`, `!!float`, `!!bool`, `!!null`, `!!map` and `!!seq` are known. Control characters are refused, but for line
-breaks below `policies`.
+## How values are written
+
+| value | written |
+|---|---|
+| boolean | `true` or `false` |
+| CPU, size | as Kubernetes quantities: `500m`, `2`; `512Mi`, `4Gi` |
+| duration | `30m`, `12h`, `7d` |
+| image by digest | `<image>@sha256:…` |
+| cron, time zone | `"0 3 * * *"`: minute, hour, day, month, day of the week; `Europe/Berlin` |
+| time in UTC, day | `"2026-01-03T02:00:00Z"`, `"2027-03-31"`, in quotes |
+| path in the store | relative to its top, the folder or bucket that all steps share: `uploads/words.txt` |
+
+A stack file is YAML as the Pulumi CLI reads it: a key is text, stands once, and needs quotes where it is a
+number. It has at most {yaml_files.FILE_BYTES // 1024} KiB, {yaml_files.VALUES:,} values of at most
+{yaml_files.CHARACTERS:,} characters ({yaml_files.TOTAL_CHARACTERS:,} in all) and {yaml_files.DEPTH} levels;
+what an alias (`*name`) repeats counts each time. Tags are `!!str`, `!!int`, `!!float`, `!!bool`, `!!null`,
+`!!map` and `!!seq`. Control characters are refused, but for line breaks below `policies`.
 """
-SHARED: Mapping[type[BaseModel], str] = {
-    contract.PipelineSettings: "Keys of every pipeline",
-    contract.StepSettings: "Keys of every step",
-    matrix.MatrixStepSettings: "Keys of a step with a matrix",
-    matrix.Axes: "Keys of a matrix",
-    contract.MultiNodeSettings: "Keys of a step on several nodes",
-    matrix.MatrixNodesSettings: "Keys of a step on several nodes, with a matrix",
-    contract.ServiceSettings: "Keys of every service",
-    apps.AppSettings: "Keys of every app",
-    apps.KeptAppSettings: "Keys of an app with a volume",
-    mlflow.MlflowSettings: "Keys of MLflow",
-}
-"""Models that sections of many pipelines have in common, described once, and the heading of each."""
+NEXT = """
+## Next
 
-TABLE = "| key | value | default | what it is |\n| --- | --- | --- | --- |\n"
+- [Your project](your-project.md): write a stack and change it
+- [Keys of pipeline.yaml](pipeline.md): declare a pipeline
+- [Policies](policies.md): what is refused, and how to suppress a finding
+"""
 
-# The kinds of text and how each is written. All are annotated str, told apart by their last validator.
+GROUPS: Sequence[Mapping[type[BaseModel], str]] = (
+    {base.ChartSettings: "Keys of a Helm chart", base.ClusterSettings: "Keys of every cluster"},
+    {
+        contract.PipelineSettings: "Keys of every pipeline",
+        contract.StepSettings: "Keys of every step",
+        matrix.MatrixStepSettings: "Keys of a step with a matrix",
+        matrix.Axes: "Keys of a matrix",
+        contract.MultiNodeSettings: "Keys of a step on several nodes",
+        matrix.MatrixNodesSettings: "Keys of a step on several nodes, with a matrix",
+        contract.ServiceSettings: "Keys of every service",
+        apps.AppSettings: "Keys of every app",
+        apps.KeptAppSettings: "Keys of an app with a volume",
+        mlflow.MlflowSettings: "Keys of MLflow",
+    },
+    {app_kind.AppKind: "Keys of an app of any kind"},
+)
+"""Models that several sections have in common, described once, before the first section that has one of its group,
+and the heading of each."""
+
+SHARED: Mapping[type[BaseModel], str] = {model: title for group in GROUPS for model, title in group.items()}
+
+MOST_INLINE = 6
+"""Keys of a section that stand in the table of the section around it, as `nodes.min`."""
+
+TABLE = "| key | value | default | what it is |\n|---|---|---|---|\n"
+
+# The kinds of text and what each is called. All are annotated str, told apart by their last validator.
 KINDS: Mapping[Any, str] = {
     get_args(kind)[-1]: words
     for kind, words in (
-        (base.Cpu, "CPU: `500m`, `2`"),
-        (base.Memory, "size: `512Mi`, `4Gi`"),
-        (base.Size, "size: `512Mi`, `4Gi`"),
-        (base.Duration, "duration: `30m`, `12h`, `7d`"),
+        (base.Cpu, "CPU"),
+        (base.Memory, "size"),
+        (base.Size, "size"),
+        (base.Duration, "duration"),
         (base.Cidr, "CIDR block"),
-        (base.UtcTime, "time in UTC, in quotes"),
-        (cron.Cron, 'five fields: `"0 3 * * *"`'),
-        (cron.TimeZone, "time zone: `Europe/Berlin`"),
+        (base.UtcTime, "time in UTC"),
+        (cron.Cron, "cron"),
+        (cron.TimeZone, "time zone"),
         (images.Image, "image by digest"),
-        (suppressions.Day, 'day: `"2027-03-31"`'),
+        (suppressions.Day, "day"),
         (paths.StorePath, "path in the store"),
         (paths.LocalPath, "path on this machine"),
         (paths.Folder, "path in the repository, or `store:<path>`"),
@@ -85,12 +117,11 @@ KINDS: Mapping[Any, str] = {
         (kubernetes_names.NamespaceName, "name of a namespace"),
         (shape.Word, "text"),
         (shape.Words, "list of words"),
-        (shape.Scalar, "text, number, `true` or `false`"),
+        (shape.Scalar, "text, number or boolean"),
         (shape.Bound, "number"),
     )
 }
-PLAIN: Mapping[Any, str] = {str: "text", int: "whole number", float: "number", bool: "`true` or `false`"}
-NONE = "none"
+PLAIN: Mapping[Any, str] = {str: "text", int: "whole number", float: "number", bool: "boolean"}
 
 
 @dataclass(frozen=True)
@@ -118,7 +149,7 @@ class Section:
 def page(pipelines: Sequence[str] = ()) -> str:
     """The whole page, with the settings of ``pipelines``, or else of all that are here."""
     names = pipelines or pipeline_names()
-    return HEAD + describe(Section("slipway:", "", with_pipelines(each_of(names)), top=True))
+    return HEAD + describe(Section("slipway:", "", with_pipelines(each_of(names)), top=True)) + NEXT
 
 
 def describe(top: Section) -> str:
@@ -126,15 +157,55 @@ def describe(top: Section) -> str:
     places: dict[type[BaseModel], list[Section]] = {}
     for section in (top, *top.below()):
         places.setdefault(section.model, []).append(section)
+    inline = set(_inline(places, top.model))
     used = {base for model in places for base in model.__mro__}
+    groups = [{model: title for model, title in group.items() if model in used} for group in GROUPS]
     text = ""
-    shared = "".join(_describe(model, title) for model, title in SHARED.items() if model in used)
     for model, sections in places.items():
-        if sections[0].path.startswith("pipelines."):
-            text, shared = text + shared, ""
-        if not _is_told_by_its_row(model):
-            text += _describe(model, _heading(sections))
+        for group in [group for group in groups if not group.keys().isdisjoint(model.__mro__)]:
+            text += "".join(_describe(shared, title, inline) for shared, title in group.items())
+            group.clear()
+        if model not in inline and not _is_told_by_its_row(model):
+            text += _describe(model, _heading(sections), inline)
     return text
+
+
+def _inline(models: Iterable[type[BaseModel]], top: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """The models with few keys that only one key has as its value: their keys stand in the table of that one."""
+    holders: dict[type[BaseModel], set[tuple[type[BaseModel], str]]] = {}
+    unions: set[type[BaseModel]] = set()
+    for model in models:
+        for name, field in _keys(model):
+            inner = [held for _, held in _models(field.annotation)]
+            for held in inner:
+                holders.setdefault(held, set()).add((_declaring(model, name), name))
+            unions.update(inner if len(inner) > 1 else ())
+    sizes: dict[type[BaseModel], int] = {}
+
+    def is_inline(model: type[BaseModel]) -> bool:
+        return (
+            len(holders[model]) == 1
+            and not any(issubclass(top, holder) for holder, _ in holders[model])
+            and model not in unions
+            and _shared_base(model) is None
+            and not _is_told_by_its_row(model)
+            and size(model) <= MOST_INLINE
+        )
+
+    def size(model: type[BaseModel]) -> int:
+        if model not in sizes:
+            inner = [held for held in _inner(model) if is_inline(held)]
+            sizes[model] = len(list(_keys(model))) + sum(map(size, inner))
+        return sizes[model]
+
+    yield from filter(is_inline, holders)
+
+
+def _declaring(model: type[BaseModel], name: str) -> type[BaseModel]:
+    """The class of which ``model`` has the key ``name``: the farthest base that has it with the same type."""
+    annotation = model.model_fields[name].annotation
+    bases = [base for base in model.__mro__ if issubclass(base, BaseModel) and name in base.model_fields]
+    return [base for base in bases if base.model_fields[name].annotation == annotation][-1]
 
 
 def _heading(sections: Sequence[Section]) -> str:
@@ -154,16 +225,32 @@ def _folded(paths: Iterable[str]) -> Iterator[str]:
         yield ".".join(parts[0] if len(set(parts)) == 1 else "<name>" for parts in zip(*group, strict=True))
 
 
-def _describe(model: type[BaseModel], heading: str) -> str:
+def _describe(model: type[BaseModel], heading: str, inline: Collection[type[BaseModel]]) -> str:
     """What a model is, and a table of the keys that it does not share with the model that it extends."""
-    about = " ".join((model.__doc__ or "").split()).replace("``", "`")
+    about = _about(model)
     base = _shared_base(model)
-    fields = list(_keys(model))
     if base:
         about += f"\n\nIt has the {_link(base)}.{_differences(model, base)}"
-        fields = [(name, field) for name, field in fields if not _is_like(name, field, dict(_keys(base)))]
-    rows = "".join(_row(name, field) for name, field in fields)
+    rows = "".join(_rows(model, "", inline))
     return f"\n## {heading}\n\n{about}\n" + (f"\n{TABLE}{rows}" if rows else "")
+
+
+def _about(model: type[BaseModel]) -> str:
+    return " ".join((model.__doc__ or "").split()).replace("``", "`")
+
+
+def _rows(model: type[BaseModel], prefix: str, inline: Collection[type[BaseModel]]) -> Iterator[str]:
+    """A row for each key, followed by those of a section that has no table of its own."""
+    base = _shared_base(model)
+    shared = dict(_keys(base)) if base else {}
+    for name, field in _keys(model):
+        if _is_like(name, field, shared):
+            continue
+        inner = [(suffix, held) for suffix, held in _models(field.annotation) if held in inline]
+        # Its first sentence says what the description of the key says.
+        yield _row(prefix + name, field, *(_about(held).partition(". ")[2] for _, held in inner))
+        for suffix, held in inner:
+            yield from _rows(held, f"{prefix}{name}{suffix}.", inline)
 
 
 def _shared_base(model: type[BaseModel]) -> type[BaseModel] | None:
@@ -220,7 +307,7 @@ def _differences(model: type[BaseModel], base: type[BaseModel]) -> str:
 
 def _axes(model: type[BaseModel]) -> str:
     """The parameters that the matrix of a step may have beside its pool, with those values that it has already."""
-    axes = next((inner for _, inner in _inner(model) if issubclass(inner, matrix.Axes)), matrix.Axes)
+    axes = next((inner for inner in _inner(model) if issubclass(inner, matrix.Axes)), matrix.Axes)
     names = [
         f"`{name}`" + (f" (default {_default(field)})" if field.get_default(call_default_factory=True) else "")
         for name, field in _keys(axes)
@@ -229,9 +316,9 @@ def _axes(model: type[BaseModel]) -> str:
     return f" Its `matrix` may have {', '.join(names)}." if names else ""
 
 
-def _inner(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+def _inner(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
     for _, field in _keys(model):
-        yield from _models(field.annotation)
+        yield from (inner for _, inner in _models(field.annotation))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -274,9 +361,10 @@ def _tag(model: type[BaseModel]) -> str:
     return f"{name}: {get_args(model.model_fields[name].annotation)[0]}"
 
 
-def _row(name: str, field: FieldInfo) -> str:
+def _row(name: str, field: FieldInfo, *more: str) -> str:
     link, differences = _shared_keys(field)
-    cells = (f"`{name}`", link or _value(field), _default(field), (field.description or "") + differences)
+    about = " ".join(filter(None, [(field.description or "") + differences, *more]))
+    cells = (f"`{name}`", link or _value(field), _default(field), about)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
 
 
@@ -320,7 +408,7 @@ def _default(field: FieldInfo) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if value is None or isinstance(value, BaseModel) or value in ({}, [], ""):
-        return NONE if value is None else ""
+        return ""
     if isinstance(value, dict):
         items = cast("dict[object, object]", value).items()
         return f"`{{{', '.join(f'{key}: {item}' for key, item in items)}}}`"
