@@ -117,7 +117,7 @@ class AppResources(Model):
     kind of the app asks for; a program of your own gets one CPU, 4Gi of memory and 4Gi of scratch space.
     """
 
-    cpu: Cpu | None = Field(default=None, description="CPU asked for, as a Kubernetes quantity.")
+    cpu: Cpu | None = Field(default=None, description="CPU asked for.")
     memory: Memory | None = Field(default=None, description="Memory asked for, and its limit.")
     ephemeral_storage: Size | None = Field(default=None, description="Scratch space for temporary files.")
     gpus: Int | None = Field(default=None, ge=0, description="GPUs, or shares of one.")

@@ -108,7 +108,7 @@ class DatabaseSettings(Model):
 class MlflowSettings(KeptAppSettings):
     """Where MLflow runs, and where its database is."""
 
-    cpu: Cpu = Field(default="500m", description="CPU asked for, as a Kubernetes quantity.")
+    cpu: Cpu = Field(default="500m", description="CPU asked for.")
     # 600 MB with a few runs, of which two processes have half each.
     memory: Memory = Field(default="2Gi", description="Memory asked for, and its limit.")
     ephemeral_storage: Size = Field(default="3Gi", description="Scratch space, with the packages.")

@@ -34,7 +34,7 @@ OTHER_PORTS: Mapping[str, int] = {METRICS: METRICS_PORT}
 class PageSettings(AppSettings):
     """Where a page runs, and how much its visitors may ask of it."""
 
-    cpu: Cpu = Field(default="500m", description="CPU asked for, as a Kubernetes quantity.")
+    cpu: Cpu = Field(default="500m", description="CPU asked for.")
     memory: Memory = Field(default="512Mi", description="Memory asked for, and its limit.")
     ephemeral_storage: Size = Field(default="1Gi", description="Scratch space for temporary files.")
     rate: Float = Field(

@@ -25,7 +25,7 @@ class PodSettings(Model):
     """Where a pod runs and what it may use."""
 
     pool: str = Field(description="Name of a pool of any of the stack's clusters.")
-    cpu: Cpu = Field(default="1", description="CPU asked for, as a Kubernetes quantity.")
+    cpu: Cpu = Field(default="1", description="CPU asked for.")
     memory: Memory = Field(default="4Gi", description="Memory asked for, and its limit.")
     ephemeral_storage: Size = Field(default="4Gi", description="Scratch space for temporary files.")
 

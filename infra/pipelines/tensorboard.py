@@ -26,7 +26,7 @@ PORT = 6006
 class TensorBoardSettings(AppSettings):
     """Where TensorBoard runs."""
 
-    cpu: Cpu = Field(default="250m", description="CPU asked for, as a Kubernetes quantity.")
+    cpu: Cpu = Field(default="250m", description="CPU asked for.")
     # 120 MB with a hundred runs of a thousand points.
     memory: Memory = Field(default="1Gi", description="Memory asked for, and its limit.")
     ephemeral_storage: Size = Field(default="1Gi", description="Scratch space, with the packages.")

@@ -77,7 +77,7 @@ class Batching(Model):
 class ServingSettings(AppSettings):
     """Where a model is served, which of its versions answers, and how many stay."""
 
-    cpu: Cpu = Field(default="500m", description="CPU asked for, as a Kubernetes quantity.")
+    cpu: Cpu = Field(default="500m", description="CPU asked for.")
     memory: Memory = Field(
         default="1Gi",
         description="Memory asked for, and its limit: a new version is loaded before the old one goes.",

@@ -202,8 +202,8 @@ class ChartSettings(Model):
 
     chart: str | None = Field(
         default=None,
-        description="Where Helm finds the chart, in place of its public repository: a folder or file of this "
-        "machine, a URL, or an `oci://` reference.",
+        description="In place of its public repository: a folder or file of this machine, a URL, or an `oci://` "
+        "reference.",
     )
     version: str | None = Field(default=None, description="Version of the chart there; default: the pinned one.")
 
@@ -264,8 +264,8 @@ class ClusterSettings(Model):
 
     creates_namespace: bool = Field(
         default=True,
-        description="`false`: the namespace is there already, and the stack neither changes nor deletes it. "
-        "Default: the stack creates it, and refuses one that is there and not its own.",
+        description="The stack creates the namespace, and refuses one that is there and not its own. `false`: it "
+        "is there, and the stack neither changes nor deletes it.",
     )
 
     def node_of(self, pool: PoolSettings) -> Resources | None:

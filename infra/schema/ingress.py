@@ -183,8 +183,8 @@ class IapSettings(Model):
     )
     client_id: Word | None = Field(
         default=None,
-        description="An OAuth client of your own, which lets people in who are not of the project's organization; "
-        "default: the one that the cloud manages, for its people alone.",
+        description="An OAuth client of your own, for people outside of the project's organization; default: the "
+        "cloud's, for its people alone.",
     )
     client_secret: SecretName | None = Field(
         default=None, description="Its secret, by the name that it has in `slipway:secrets`."
@@ -216,8 +216,8 @@ class OidcSettings(Model):
     )
     authorization_endpoint: HttpsUrl | None = Field(
         default=None,
-        description="Where the provider asks people to log in, as its `/.well-known/openid-configuration` says. "
-        "With it, the next two and `everyone`, a load balancer that can does so itself; default: a proxy does.",
+        description="Of the provider's `/.well-known/openid-configuration`. With it, the next two and `everyone`, "
+        "a load balancer that can asks people itself; default: a proxy does.",
     )
     token_endpoint: HttpsUrl | None = Field(default=None, description="Where it gives tokens; likewise.")
     user_info_endpoint: HttpsUrl | None = Field(
@@ -320,6 +320,6 @@ class ControllerSettings(Model):
     )
     networks: list[Cidr] = Field(
         default_factory=list[str],
-        description="The addresses that its pods connect from, in place of `namespace` where they use the network "
-        "of their nodes, for which no rule about pods holds.",
+        description="In place of `namespace`, where its pods use their nodes' network: the addresses that they "
+        "connect from.",
     )

@@ -136,8 +136,8 @@ class RegistrySettings(PodSettings):
     )
     login: str | None = Field(
         default=None,
-        description="The secret, below `slipway:secrets`, with the login that pushes to it: a Docker "
-        "configuration, JSON, as `docker login` leaves it. Default: it wants none.",
+        description="Name of the secret (`slipway:secrets`) with the login that pushes to it: the JSON that "
+        "`docker login` leaves.",
     )
     pull_login: str | None = Field(
         default=None, description="The secret with the login that pulls from it; default: that of `login`."
@@ -171,8 +171,8 @@ class KueueSettings(ChartSettings):
     namespace: str = Field(default="kueue-system", description="Namespace of Kueue's own pods.")
     namespaces: list[str] = Field(
         default_factory=list[str],
-        description="More namespaces whose Jobs Kueue looks after, beside those of this stack and its teams: of "
-        "stacks with `install: false`. It does not touch Jobs of other namespaces.",
+        description="Namespaces of stacks with `install: false`, whose Jobs Kueue looks after, too. It touches "
+        "Jobs of no others but this stack's and its teams'.",
     )
     local_queue: str | None = Field(
         default=None,
@@ -181,20 +181,19 @@ class KueueSettings(ChartSettings):
     )
     shares: dict[str, Int] = Field(
         default_factory=dict[str, Int],
-        description="How the pools are divided between namespaces: this stack's own and its teams'. One with 2 "
-        "may have twice as much at all times as one with 1, one with 0 only what the others leave. Default: 1 "
-        "each; for the stack's own, 0 where it runs no pipeline.",
+        description="Shares of the pools by namespace, this stack's and its teams': 2 is twice as much as 1, and "
+        "0 is what the others leave. Default: 1; for the stack's own, 0 where it runs no pipeline.",
     )
     preemption: Literal["never", "lower-priority", "shares"] = Field(
         default="never",
-        description="Which running Jobs a waiting one may stop; a Job that was stopped waits again, and starts "
-        "from its newest checkpoint. `lower-priority`: those with a lower `priority`, of its own namespace, and "
-        "of others beyond their shares. `shares`: also any of another namespace that uses more than its share.",
+        description="Which running Jobs a waiting one may stop; they wait again, and resume from their newest "
+        "checkpoint. `lower-priority`: those with a lower `priority`, of its namespace, and of others "
+        "beyond their shares. `shares`: also any of a namespace that uses more than its share.",
     )
     ready_within: Duration = Field(
         default="30m",
-        description="A Job whose pods are not all running so long after it was let in is stopped, frees its "
-        "nodes, and waits again. For clusters where nodes or images take longer, write more.",
+        description="A Job whose pods do not all run so long after it was let in is stopped, and waits again. "
+        "Write more where nodes or images take longer.",
     )
     wait: Duration = Field(
         default="24h",
@@ -270,8 +269,8 @@ class PrometheusSettings(ChartSettings):
     retention: Duration = Field(default="15d", description="How long Prometheus keeps what it read.")
     storage: Size = Field(
         default="20Gi",
-        description="Size of the volume that it keeps it on. The oldest goes before the volume is full. A volume "
-        "that is there keeps its size.",
+        description="Size of its volume; the oldest data goes before it is full. A volume that is there keeps its "
+        "size.",
     )
 
 
@@ -290,8 +289,8 @@ class MetricsSettings(Model):
     idle: IdleSettings = Field(default_factory=IdleSettings, description="When an idle GPU is worth a word.")
     collect: bool = Field(
         default=True,
-        description="Have metrics read: by what the cloud reads them with, else by the Prometheus of "
-        "`prometheus`. Who reads them is let in to their ports, and nobody else.",
+        description="Have metrics read, by the cloud's own service or else by `prometheus`, which alone may "
+        "connect to their ports.",
     )
     interval: Duration = Field(default="30s", description="Time between two readings, 5 s to 2 min.")
     dashboards: bool = Field(
@@ -371,13 +370,13 @@ class Rehearsal(Model):
 
     store_files: dict[StorePath, LocalPath] = Field(
         default_factory=dict[str, str],
-        description="Files and folders of this machine, by the path in the store that they are copied to before "
-        "the Jobs run. A relative one is below the repository.",
+        description="Files and folders of this machine, relative to the repository, by the path in the store to "
+        "which they are copied first.",
     )
     capacity: LocalPath | None = Field(
         default=None,
-        description="A JSON file of this machine: how many nodes pools can have, and for how long. Steps with "
-        "`places` then wait and move as they would, on a fast clock.",
+        description="A JSON file: how many nodes pools can have, and for how long. Steps with `places` wait and "
+        "move by it, on a fast clock.",
     )
 
 
@@ -401,29 +400,28 @@ class Settings(Model):
     )
     teams: dict[str, Team] = Field(
         default_factory=dict[str, Team],
-        description="Teams whose own stacks run Jobs on this stack's clusters, by the name of their folder in the "
-        "store. With them the stack has the output `platform`.",
+        description="Teams whose own stacks run Jobs on these clusters, by their folder in the store. The stack "
+        "then has the output `platform`.",
     )
     kueue: KueueSettings | None = Field(
         default=None,
-        description="Kueue holds each Job back until there is room for all of its pods. Default: none; for a "
-        "team's stack, that of the stack that has the clusters.",
+        description="Holds each Job back until there is room for all of its pods. A team's stack has that of the "
+        "stack with the clusters.",
     )
     metrics: MetricsSettings | None = Field(
         default=None,
-        description="What is measured of Jobs, apps, queues and GPUs, and who reads it. Default: nothing is. "
-        "Switched on or off, it changes the pods of all steps: their Jobs start again, and find the results that "
-        "are there.",
+        description="What is measured of Jobs, apps, queues and GPUs. Switched on or off, all Jobs start again, "
+        "and find their results.",
     )
     pipelines: dict[str, PipelineSettings] = Field(
         default_factory=dict[str, PipelineSettings],
-        description="The pipelines to run, each by a name: that of a folder below `workloads/`, or one of your "
-        "choice with `uses`. Jobs, folders in the store and stack outputs have the name.",
+        description="The pipelines to run, by name: a folder below `workloads/`, or one of your choice with "
+        "`uses`. Jobs, folders in the store and stack outputs have the name.",
     )
     secrets: dict[str, SecretText] = Field(
         default_factory=dict[str, SecretStr],
-        description="What steps are given as environment variables and nobody else may read, by name. "
-        "`pulumi config set --secret --path 'slipway:secrets.<name>'` encrypts a value; one in clear is refused.",
+        description="Secret environment variables of steps. `pulumi config set --secret --path "
+        "'slipway:secrets.<name>'` encrypts a value; one in clear is refused.",
     )
     registry: RegistrySettings | None = Field(
         default=None,
@@ -432,8 +430,8 @@ class Settings(Model):
     policies: Policies = Field(default_factory=Policies, description="What the policies may find in this stack.")
     rehearsal: Rehearsal = Field(
         default_factory=Rehearsal,
-        description="Settings that a rehearsal lays over the ones above, for what needs a network, and files "
-        "for its store; `pulumi up` checks and ignores it.",
+        description="Settings that a rehearsal lays over the ones above, and files for its store; `pulumi up` "
+        "checks and ignores it.",
     )
 
     @property

@@ -96,8 +96,8 @@ class AwsPool(PoolSettings):
     )
     efa: bool = Field(
         default=False,
-        description="An EFA interface on every network card, which a pod of a step with `nodes` has all of, and "
-        "nodes that stand close together. One zone only.",
+        description="An EFA interface on every network card, for the pods of steps with `nodes`, and nodes close "
+        "together. One zone only.",
     )
     ami_type: AmiType | None = Field(
         default=None,
@@ -176,7 +176,7 @@ class ControlPlane(Model):
     public_endpoint: bool = Field(
         default=True,
         description="An endpoint on the Internet, open to `authorized_networks` only. Without it `pulumi up` and "
-        "kubectl have to run in the VPC or a network joined to it.",
+        "kubectl run in the VPC or a network joined to it.",
     )
     authorized_networks: dict[str, Cidr] = Field(
         default_factory=dict, description="Name to CIDR block of each network that may reach the public endpoint."
@@ -188,8 +188,8 @@ class ControlPlane(Model):
     log_days: LogDays = Field(default=30, description="Days after which CloudWatch deletes these logs.")
     secrets_key: str | None = Field(
         default=None,
-        description="ARN of the KMS key that encrypts Kubernetes Secrets; default: one that the stack creates, "
-        "which is there in any case. EKS keeps the key of a cluster that exists, so a change is refused.",
+        description="ARN of the KMS key that encrypts Kubernetes Secrets; default: one that the stack creates in "
+        "any case. A change is refused: EKS keeps the key.",
     )
 
 
@@ -232,21 +232,20 @@ class AwsCluster(ClusterSettings):
     cloud: Literal["aws"] = Field(description="`aws`: a cluster that Slipway creates on EKS.")
     region: str = Field(description="Region of the cluster and the store: `us-east-1`.")
     zones: list[str] = Field(
-        description="Availability zones of the VPC, two or three: EKS places the control plane in at least two, "
-        "and refuses others once the cluster exists. By their ids (`use1-az1`), which are the same in every "
-        "account, or by their names (`us-east-1a`)."
+        description="Two or three availability zones of the VPC, by id (`use1-az1`, the same in every account) or "
+        "name (`us-east-1a`). EKS refuses others once the cluster exists."
     )
     kubernetes_version: str = Field(default="1.36", description="Kubernetes version of control plane and nodes.")
     support: Literal["STANDARD", "EXTENDED"] = Field(
         default="STANDARD",
-        description="What happens when the version's standard support ends: STANDARD has EKS upgrade the cluster, "
-        "EXTENDED keeps the version a year longer, for a higher fee by the hour.",
+        description="When the version's standard support ends, STANDARD has EKS upgrade the cluster; EXTENDED "
+        "keeps it a year longer, for a higher hourly fee.",
     )
     control_plane: ControlPlane = Field(default_factory=ControlPlane, description="Who reaches its API.")
     admins: list[str] = Field(
         default_factory=list,
-        description="ARNs of IAM roles and users that administer the cluster, beside whoever creates it, to whom "
-        "EKS gives access by itself and refuses a second entry.",
+        description="ARNs of IAM roles and users that administer the cluster. Not whoever creates it: EKS refuses "
+        "a second entry.",
     )
     network: Network = Field(default_factory=Network, description="Its VPC.")
     flow_logs: bool = Field(
@@ -309,8 +308,8 @@ class ExistingS3Store(StoreSettings):
         "versions, which S3 Files needs."
     )
     folder: str = Field(
-        description="Its folder that pods may read and write, and nothing beside it: `vision/slipway`. The "
-        "store is the folder `store` in it. Two stacks need two folders."
+        description="The folder that pods may read and write: `vision/slipway`. The store is `store` in it. Two "
+        "stacks need two."
     )
     cache_days: Int = Field(
         default=30,

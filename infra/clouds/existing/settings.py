@@ -76,18 +76,17 @@ class ExistingPool(PoolSettings):
     nodes: Int = Field(default=1, ge=1, le=5_000, description="How many such nodes there are.")
     autoscaled: bool = Field(
         default=False,
-        description="An autoscaler adds the nodes when pods wait, so that none has to be there before. Default: "
-        "`pulumi up` refuses a pool without a node.",
+        description="An autoscaler adds nodes when pods wait. Else `pulumi up` refuses a pool without a node.",
     )
     label_nodes: list[str] = Field(
         default_factory=list,
-        description="Names of all nodes of the pool. The stack gives them the labels of `selector`, and takes "
-        "these away when it is destroyed. Default: the nodes have them already.",
+        description="Names of all nodes of the pool, to which the stack gives the labels of `selector` until it "
+        "is destroyed. Default: they have them.",
     )
     taint_nodes: bool = Field(
         default=False,
-        description="Gives the nodes in `label_nodes` the pool's `taints`, too. Refused by the cluster where "
-        "someone else has tainted them: all taints of a node have one owner.",
+        description="Gives the nodes in `label_nodes` the pool's `taints`, too. The cluster refuses nodes that "
+        "someone else has tainted.",
     )
     gpu_sharing: TimeSlicing | None = Field(
         default=None, description="Share each GPU between pods; only with the stack's own device plugin."
@@ -134,8 +133,8 @@ class DevicePluginSettings(ChartSettings):
 
     declare: bool = Field(
         default=False,
-        description="Declare the plugin on all nodes of pools with GPUs. It leaves out nodes on which the GPU "
-        "Operator runs its own. Default: the cluster has one.",
+        description="Declare the plugin on all nodes of GPU pools, but those where the GPU Operator runs its own. "
+        "Default: the cluster has one.",
     )
 
 
@@ -153,7 +152,7 @@ class ExistingCluster(ClusterSettings):
     access: Literal["cluster", "namespace"] = Field(
         default="cluster",
         description="What the kubeconfig's user may do. `namespace`: what the role `admin` of the namespace (on "
-        "OpenShift, of the project) allows. The namespace has to be there then, with its quota, and the stack "
+        "OpenShift, of the project) allows. The namespace must exist, with its quota; the stack "
         "declares nothing outside it.",
     )
     device_plugin: DevicePluginSettings = Field(

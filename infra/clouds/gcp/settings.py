@@ -53,10 +53,10 @@ class ControlPlane(Model):
     )
     secrets_key: str | None = Field(
         default=None,
-        description="Cloud KMS key that encrypts Kubernetes Secrets in the cluster's database: `own` for one that "
-        "the stack creates, or the name of yours in the cluster's region "
-        "(`projects/…/locations/…/keyRings/…/cryptoKeys/…`), which GKE's service agent has to be allowed to use. "
-        "Changed in place: GKE writes every Secret again. Removed, GKE goes on with the key that it has.",
+        description="Cloud KMS key that encrypts Kubernetes Secrets: `own` for one that the stack creates, or "
+        "yours in the cluster's region (`projects/…/locations/…/keyRings/…/cryptoKeys/…`), which "
+        "GKE's service agent must be allowed to use. Changed in place: GKE writes every Secret again. "
+        "Removed, GKE keeps the old key.",
     )
 
 
@@ -170,8 +170,8 @@ class GcpPool(PoolSettings):
         default=None,
         ge=1,
         le=1000,
-        description="Only on Autopilot, which has no limit of its own: pods of the largest size that there may be "
-        "at once, by which the namespace's quota is measured. Default: 10, or 1 with an `accelerator`.",
+        description="Only on Autopilot: pods of the largest size at once, the namespace's quota. Default: 10, or "
+        "1 with an `accelerator`.",
     )
     accelerator: str | None = Field(
         default=None, description="GKE accelerator type, for example `nvidia-tesla-t4`; none for a CPU pool."
@@ -199,8 +199,8 @@ class GcpPool(PoolSettings):
     flex_start: bool = Field(default=False, description="Dynamic Workload Scheduler flex-start: queued capacity.")
     queued_provisioning: bool = Field(
         default=False,
-        description="All nodes of a Job come together, or none does: only Kueue can ask for them "
-        "(`slipway:kueue`), and pods of no queue get none. With `flex_start`. Changed, it replaces the pool.",
+        description="All nodes of a Job come together, or none does. With `flex_start` and `slipway:kueue`; pods "
+        "of no queue get none. Changed, it replaces the pool.",
     )
     max_run_duration: Duration | None = Field(default=None, description="Nodes are deleted after this time.")
     disk_type: Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"] = Field(
@@ -220,8 +220,8 @@ class GcpPool(PoolSettings):
     )
     placement: Literal["compact"] | None = Field(
         default=None,
-        description="`compact`: nodes that stand close together, for steps on several of them. One zone only, and "
-        "not on N1, E2 and N4. Changed, it replaces the pool.",
+        description="`compact`: nodes close together, for steps on several. One zone; not on N1, E2 and N4. "
+        "Changed, it replaces the pool.",
     )
     max_pods_per_node: Int = Field(
         default=64,
@@ -420,15 +420,15 @@ class GcsStore(StoreSettings):
     old_version_days: Int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
     kms_key: str | None = Field(
         default=None,
-        description="Cloud KMS key that encrypts new objects: `own` for one that the stack creates, or the name "
-        "of yours in the bucket's region (`projects/…/locations/…/keyRings/…/cryptoKeys/…`), which Cloud "
-        "Storage's service agent has to be allowed to use. Default: Google's own keys.",
+        description="Cloud KMS key that encrypts new objects: `own`, or yours in the bucket's region "
+        "(`projects/…/locations/…/keyRings/…/cryptoKeys/…`), which Cloud Storage's service agent must "
+        "be allowed to use. Default: Google's own keys.",
     )
     access_logs: bool = Field(
         default=False,
-        description="Log who reads and writes objects, with Data Access audit logs. They are switched on for "
-        "Cloud Storage in the whole project, in place of what was set for it there, are billed by volume, "
-        "and stay on when the stack is destroyed.",
+        description="Data Access audit logs of who reads and writes objects: switched on for Cloud Storage in the "
+        "whole project, in place of what was set there; billed by volume; and left on when the stack "
+        "is destroyed.",
     )
     impersonation: Impersonation | None = Field(
         default=None,
@@ -446,8 +446,8 @@ class ExistingGcsStore(StoreSettings):
     kind: Literal["existing-gcs"] = Field(description="`existing-gcs`: a Cloud Storage bucket that you have.")
     bucket: str = Field(description="Its name, without `gs://`. It may be another project's.")
     folder: str = Field(
-        description="Its folder that is the store, and all of it that pods may read and write: `vision/slipway`. "
-        "Two stacks need two folders. `/` is the whole bucket."
+        description="The folder that is the store, which pods may read and write: `vision/slipway`. Two stacks "
+        "need two. `/` is the whole bucket."
     )
     impersonation: Impersonation | None = Field(
         default=None,

@@ -139,7 +139,7 @@ class ServiceResources(Model):
     memory and 4Gi of scratch space; a Valkey server gets 250m of CPU and 256Mi of memory.
     """
 
-    cpu: Cpu | None = Field(default=None, description="CPU asked for, as a Kubernetes quantity.")
+    cpu: Cpu | None = Field(default=None, description="CPU asked for.")
     memory: Memory | None = Field(default=None, description="Memory asked for, and its limit.")
     ephemeral_storage: Size | None = Field(default=None, description="Scratch space for temporary files.")
 
