@@ -289,7 +289,7 @@ class MetricsSettings(Model):
     idle: IdleSettings = Field(default_factory=IdleSettings, description="When an idle GPU is worth a word.")
     collect: bool = Field(
         default=True,
-        description="Have metrics read, by the cloud's own service or else by `prometheus`, which alone may "
+        description="Have metrics read, by the cloud's own service or else by `prometheus`. Only that reader may "
         "connect to their ports.",
     )
     interval: Duration = Field(default="30s", description="Time between two readings, 5 s to 2 min.")
