@@ -148,8 +148,8 @@ class Notify(Model):
 
 
 class Retention(Model):
-    """Which runs by the clock keep their results. All others lose them at the end of each run, unless something
-    refers to them."""
+    """Which runs by the clock keep their results. Those that `runs` and `days` do not keep lose them at the end of
+    each run, unless something refers to them."""
 
     runs: Int = Field(
         ge=10, description="Good runs that stay, the newest, and all that came after the oldest of them."

@@ -252,7 +252,7 @@ class PoolSettings(Model, ABC):
 
 
 class ClusterSettings(Model):
-    """A cluster of any cloud. Each cloud's own model has ``cloud``, which tells it apart, and its ``pools``."""
+    """A cluster of any kind, which its ``cloud`` or ``stack`` tells apart."""
 
     if TYPE_CHECKING:
         # A type checker lets a subclass narrow the type of a field only where it is Any.

@@ -28,7 +28,7 @@ listed at once, with those of the stack file. Names in `<>` are yours to choose;
 An editor that knows JSON Schema completes and checks the file by [pipeline.schema.json](pipeline.schema.json):
 begin it with `# yaml-language-server: $schema=../../docs/pipeline.schema.json`.
 
-**Names.** Those of steps, inputs, services and apps differ from one another. A step's has at most {NAME_LIMIT}
+**Names.** Give steps, parameters, inputs, services and apps different names. A step's has at most {NAME_LIMIT}
 characters: lower-case letters, digits and hyphens. A parameter's has letters, digits, `_` and `-`, and is none
 of {listed(SECTION_KEYS)}.
 
@@ -56,7 +56,7 @@ ports in `<APP>_<PORT>_ADDRESS`.
 |---|---|
 | a step | [the keys of every step](settings.md#keys-of-every-step) below `steps` |
 | with `items` | also `workers`, `mode`, and `assignment`: `queue`, or `static` for shares without a queue |
-| with `nodes` | also `nodes`, of which another number runs the step again, and `wait`; no `workers` |
+| with `nodes` | also `nodes`, of which another number runs the step again, and `wait`; no `items` |
 | an input | [its address](your-program.md#data-that-is-there), or `url`, `digest` and `grants`, below `inputs` |
 | a service | [its keys](settings.md#keys-of-every-service) below `services`; not created where no step connects |
 | an [app](apps.md) | [its keys](settings.md#keys-of-every-app) below `apps`; it runs only where named there |

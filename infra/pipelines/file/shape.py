@@ -165,9 +165,8 @@ class PipelineStep(Model):
         default_factory=list[str],
         description="The command: its program and its arguments, or a text that bash reads. `{output}` is the "
         "directory that it writes, `{<step>}` the output of an earlier step, `{<parameter>}` a parameter's value, "
-        "`{store}` the store; `{{` and `}}` are braces. Of a step with `items`, `{item}` is the path of the "
-        "item's file, `{output}` a directory of the item's own, and `{previous}` the directory of the result of "
-        "the item before. Required, unless there is a `notebook`.",
+        "`{store}` the store; `{{` and `}}` are braces. With `items`, `{item}` is the item's file, `{output}` a "
+        "directory of its own, `{previous}` the result before it. Required without a `notebook`.",
     )
     notebook: str | None = Field(
         default=None,
@@ -189,8 +188,7 @@ class PipelineStep(Model):
     directory: str | None = Field(
         default=None,
         description="Where the program starts in place of `code`, where it cannot write: `{output}`, `{scratch}` "
-        "(a folder below `$TMPDIR`), a folder below one of them, or a path of `mounts`. Words of `run` that name "
-        "files of `code` are still found there, and so are its modules.",
+        "(a folder below `$TMPDIR`), a folder below one of them, or a path of `mounts`.",
     )
     mounts: dict[str, Mounted] = Field(
         default_factory=dict[str, Mount],
@@ -240,13 +238,11 @@ class PipelineStep(Model):
     )
     nodes: DeclaredNodes | None = Field(
         default=None,
-        description="Runs it on several nodes at once, as one training whose pods know one another: a number, "
-        "or a section; default: it runs in one pod.",
+        description="Runs it on several nodes at once, as one training: a number, or a section.",
     )
     connects: list[str] = Field(
         default_factory=list[str],
-        description="Services that its program connects to. It has their host and port as `<SERVICE>_ADDRESS` in "
-        "its environment, and their password as `<SERVICE>_PASSWORD`. That of `items` need not be here.",
+        description="Services that its program connects to; that of `items` need not be here.",
     )
     results: dict[str, DeclaredResult] = Field(
         default_factory=dict[str, StepResult],
@@ -301,8 +297,7 @@ class PipelineFile(Model):
     )
     build: Built | None = Field(
         default=None,
-        description="Builds an image in the cluster for the steps, services and apps that are programs of your "
-        "own and have neither an `image` nor a `build`.",
+        description="Builds an image in the cluster for all programs of your own without an `image` or a `build`.",
     )
     inputs: dict[str, Input] = Field(
         default_factory=dict[str, Input],
