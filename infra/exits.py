@@ -2,6 +2,8 @@
 
 from enum import IntEnum
 
+from slipway.infra.terminal import new_console
+
 
 class Exit(IntEnum):
     """The exit codes of all verbs, with what they mean: docs/commands.md has them as a table."""
@@ -22,11 +24,10 @@ class Exit(IntEnum):
 
 def report_error(error: object) -> None:
     """Prints what went wrong on standard error, without what a terminal would obey."""
-    # The help of a verb imports this module, and does without these.
-    from rich.console import Console  # noqa: PLC0415
+    # The help of a verb imports this module, and does without them.
     from rich.markup import escape  # noqa: PLC0415
 
     from slipway.infra.schema.problems import printable_lines  # noqa: PLC0415
 
     text = escape(printable_lines(str(error)))
-    Console(stderr=True, highlight=False).print(f"[red]error:[/] {text}", soft_wrap=True)
+    new_console(stderr=True).print(f"[red]error:[/] {text}", soft_wrap=True)

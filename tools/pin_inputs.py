@@ -21,6 +21,7 @@ from slipway.infra.schema.names import short_digest
 from slipway.infra.schema.problems import PREFIX, did_you_mean, without_prefix
 from slipway.infra.settings.loading import pipelines_in
 from slipway.infra.settings.pipelines import KEY
+from slipway.infra.terminal import new_console
 from slipway.offline.engine.stack_config import ConfigError, StackConfig, load_stack
 from slipway.offline.evaluated.phrasing import many
 from slipway.tools import pulumi_cli, stack_file
@@ -115,7 +116,7 @@ def listings(stack: str, configuration: Mapping[str, Any]) -> Generator[Listings
 
 def main(stack: str, pipeline: str, *, check: bool) -> Exit:
     """Pins the inputs of the stack, of one pipeline where that is named; with ``check`` only says which differ."""
-    console = Console(highlight=False)
+    console = new_console()
     try:
         config = load_stack(stack, PROJECT)
         changed = _changed(console, config, stack, _chosen(config, stack, pipeline))

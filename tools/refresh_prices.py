@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import requests
-from rich.console import Console
 from rich.table import Table
 
 from slipway.infra.accelerators import AcceleratorFiles, RefreshError
 from slipway.infra.clouds.registry import CLOUDS
 from slipway.infra.places import LIBRARY
+from slipway.infra.terminal import new_console
 from slipway.offline import files
 
 
@@ -38,10 +38,10 @@ def main(root: Path = LIBRARY) -> int:
     table = Table("fact", "before", "after", title=f"{len(data.changes)} facts about accelerators changed")
     for change in data.changes:
         table.add_row(*change)
-    console = Console()
+    console = new_console()
     console.print(table)
     for sentence in data.left:
-        console.print(f"left as it is: {sentence}", highlight=False)
+        console.print(f"left as it is: {sentence}")
     return 0
 
 

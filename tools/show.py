@@ -12,7 +12,6 @@ import secrets
 import shlex
 import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Collection, Generator, Mapping, Sequence
@@ -30,6 +29,7 @@ from slipway.infra.kubernetes.results import infinite, selected
 from slipway.infra.pipelines.results import SHOW, STACK_OUTPUTS
 from slipway.infra.places import PROJECT
 from slipway.infra.review.stack import mapping, mappings
+from slipway.infra.terminal import new_console
 from slipway.tools import pulumi_cli
 
 STORE = "store"
@@ -65,7 +65,7 @@ class Described:
 
 def main(names: Sequence[str], stack: str, output: Path | None) -> Exit:
     """Shows the results of these names, without any what there is; copies go to the folder ``output``."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console = new_console()
     try:
         outputs = outputs_of(stack)
         if not names:

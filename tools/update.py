@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
-from rich.console import Console
 from rich.text import Text
 
 from slipway.infra.exits import Exit, report_error
@@ -20,6 +19,7 @@ from slipway.infra.schema.requirement_files import (
     read_project,
 )
 from slipway.infra.schema.uv import BY_DIGESTS, FOR_ALL_PLATFORMS, UvError, compile_pins, install_alone
+from slipway.infra.terminal import new_console
 from slipway.infra.version import CHANGELOG
 from slipway.offline import files
 from slipway.offline.preview.base_software import installing
@@ -50,7 +50,7 @@ def main(wanted: str, *, check: bool = False) -> Exit:
 
     With ``check`` it writes nothing, and fails where there is another version.
     """
-    console = Console(highlight=False)
+    console = new_console()
     try:
         if PROJECT == LIBRARY:
             raise UpdateError("this is a clone of Slipway, which takes updates with `git merge upstream/main`")

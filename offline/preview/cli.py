@@ -18,6 +18,7 @@ from slipway.infra.exits import Exit, report_error
 from slipway.infra.places import PROJECT
 from slipway.infra.review.contract import Severity
 from slipway.infra.review.stack import JOB, Properties, mapping, mappings
+from slipway.infra.terminal import new_console
 from slipway.offline import files
 from slipway.offline.engine.stack_config import ConfigError, find_referring, load_stack
 from slipway.offline.evaluated.model import Preview
@@ -180,7 +181,7 @@ def _base_software(checkout: Checkout | None) -> "BaseSoftware":
     # Nobody else needs what makes environments.
     from slipway.offline.preview.base_software import AT_HAND, provide  # noqa: PLC0415
 
-    console = Console(stderr=True, highlight=False)
+    console = new_console(stderr=True)
     return (
         provide(checkout, PROJECT, lambda text: console.print(Text(text), soft_wrap=True)) if checkout else AT_HAND
     )
@@ -241,9 +242,9 @@ def _write(preview: Preview, format: str, file: Path | None) -> None:
 
         if file is None:
             _speak(sys.stdout.encoding)
-            show(preview, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+            show(preview, new_console(WIDTH))
             return
-        console = Console(file=io.StringIO(), highlight=False, width=WIDTH)
+        console = Console(file=io.StringIO(), force_terminal=False, highlight=False, width=WIDTH)
         show(preview, console)
         assert isinstance(console.file, io.StringIO)
         text = console.file.getvalue()

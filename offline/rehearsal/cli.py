@@ -4,11 +4,12 @@ from pathlib import Path
 
 from slipway.infra.exits import Exit
 from slipway.infra.places import PROJECT
+from slipway.infra.terminal import new_console
 from slipway.offline.engine.project import SlipwayProject
 from slipway.offline.rehearsal import session
 from slipway.offline.rehearsal.beside import is_beside
 from slipway.offline.rehearsal.output import outcome
-from slipway.offline.rehearsal.output.outcome import Options, console_for
+from slipway.offline.rehearsal.output.outcome import Options
 from slipway.offline.rehearsal.session import Session
 
 
@@ -32,6 +33,6 @@ def rehearse(
         )
         project = SlipwayProject.read(PROJECT)
         with project.in_folder():
-            return Session(project.run, configuration, options, console_for(), is_beside=is_beside).run().exit_code
+            return Session(project.run, configuration, options, new_console(), is_beside=is_beside).run().exit_code
 
     return outcome.exit_code(run)

@@ -16,6 +16,7 @@ from slipway.infra.places import PROJECT
 from slipway.infra.review.stack import mapping
 from slipway.infra.schema.problems import Problem, SettingsError, printable
 from slipway.infra.stack.configuration import pipelines_of
+from slipway.infra.terminal import new_console
 from slipway.offline.engine.project import SlipwayProject
 from slipway.offline.rehearsal import session
 from slipway.offline.rehearsal.beside import is_beside
@@ -25,7 +26,7 @@ from slipway.offline.rehearsal.cluster.services import Server
 from slipway.offline.rehearsal.engine import Engine
 from slipway.offline.rehearsal.machine.processes import LOOPBACK
 from slipway.offline.rehearsal.output import outcome
-from slipway.offline.rehearsal.output.outcome import Configuration, Options, console_for
+from slipway.offline.rehearsal.output.outcome import Configuration, Options
 from slipway.offline.rehearsal.session import Session
 from slipway.offline.rehearsal.state import ServicePhase
 
@@ -171,7 +172,7 @@ def show(
     all_pipelines: bool,
 ) -> Exit:
     """Rehearses the stack in the folder ``output``, then keeps its apps for ``seconds``, or until Ctrl-C."""
-    console = console_for()
+    console = new_console()
 
     def run() -> Exit:
         configuration = session.configure(stack, PROJECT, config_file, all_pipelines=all_pipelines)

@@ -268,7 +268,7 @@ class Session:
 
     def _rehearse(self, place: Place, state: State, reaper: Reaper, remarks: Iterable[str]) -> Outcome:
         display: LiveDisplay | PlainDisplay = PlainDisplay(self.console, self.options.quiet)
-        if self.console.is_terminal and self.console.is_interactive and not self.options.quiet:
+        if self.console.is_interactive and not self.options.quiet:
             display = LiveDisplay(self.console, self.options.stack)
         engine = self._engine(place, state, reaper, display)
         for remark in (*self.configuration.remarks, *remarks):

@@ -5,11 +5,10 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from rich.console import Console
-
 from slipway.infra.exits import Exit
 from slipway.infra.places import PROJECT
 from slipway.infra.review.facts import State
+from slipway.infra.terminal import new_console
 from slipway.tools.doctor.examination import document, examine, show
 
 WIDTH = 100
@@ -25,6 +24,6 @@ def main(stacks: Sequence[str], *, as_json: bool) -> Exit:
     if as_json:
         sys.stdout.write(document(examined))
     else:
-        show(examined, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+        show(examined, new_console(WIDTH))
     wrong = any(observation.state is State.WRONG for one in examined for observation in one.observations)
     return Exit.FAILED if wrong else Exit.DONE

@@ -1,26 +1,27 @@
 """`slipway show runs`, `compare` and `retention`: the history of a stack."""
 
 import contextlib
-import sys
 import time
 from collections.abc import Generator, Sequence
-
-from rich.console import Console
 
 from slipway.infra.commands import command
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.places import PROJECT
+from slipway.infra.terminal import new_console
 from slipway.tools.history.comparison import History, HistoryError
 from slipway.tools.history.listing import print_comparison, print_retention, print_runs
 from slipway.tools.history.live import history_of, rehearsed
 from slipway.workloads.runtime.exits import StepError
+
+WIDTH = 200
+"""Columns of output that does not go to a terminal: a run has many."""
 
 RUNS, COMPARE, RETENTION = "runs", "compare", "retention"
 
 
 def main(words: Sequence[str], stack: str, *, rehearsal: bool) -> Exit:
     """Shows what the ``words`` name: of the store of the stack, or of its rehearsals on this machine."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    console = new_console(WIDTH)
     what, *names = words or [""]
     if (what, len(names)) not in {(RUNS, 0), (RUNS, 1), (COMPARE, 2), (RETENTION, 0)}:
         usage = (

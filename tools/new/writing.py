@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
-from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
@@ -17,6 +16,7 @@ from slipway.infra.pipelines.discovery import WORKLOADS
 from slipway.infra.places import PROJECT, PROJECT_FILE
 from slipway.infra.schema.problems import Problem
 from slipway.infra.settings.checks.pipelines import section_name_findings
+from slipway.infra.terminal import new_console
 
 
 class RefusedError(Exception):
@@ -79,7 +79,7 @@ def carry_out(make: Callable[[], Draft], root: Path) -> Exit:
     except OSError as error:
         report_error(f"it could not be written: {error}")
         return Exit.FAILED
-    console = Console(highlight=False)
+    console = new_console()
     for line in draft.said:
         console.print(Text(line), soft_wrap=True)
     return Exit.DONE
@@ -90,7 +90,7 @@ def refuse(error: Exception) -> None:
     if not isinstance(error, RefusedError):
         report_error(f"nothing was written: {error}")
         return
-    console = Console(stderr=True, highlight=False)
+    console = new_console(stderr=True)
     problems = error.problems
     count = len(problems)
     console.print(f"[red]error:[/] {count} problem{'s' if count != 1 else ''}; nothing was written")

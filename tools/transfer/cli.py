@@ -13,6 +13,7 @@ from slipway.infra.commands import command
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.pipelines.discovery import pipeline_names
 from slipway.infra.places import PROJECT
+from slipway.infra.terminal import new_console
 from slipway.offline.engine.stack_config import ConfigError, stack_config
 from slipway.tools import pulumi_cli
 from slipway.tools.history.comparison import HistoryError
@@ -33,7 +34,7 @@ def main(way: str, stack: str, source: str, target: str, *, force: bool) -> Exit
         example = command(way, **{"stack": stack, "from": first, "to": second})
         report_error(f"{' and '.join(missing)} is missing: {example}")
         return Exit.REFUSED
-    console = Console(highlight=False)
+    console = new_console()
     try:
         outputs = pulumi_cli.outputs_of(stack)
         store = url_of(stack, outputs)
@@ -131,7 +132,9 @@ def _progress(
     console: Console, files: Mapping[str, File], names: Sequence[str]
 ) -> Generator[Callable[[int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as progress:
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, disable=not console.is_interactive
+    ) as progress:
         task = progress.add_task(f"{len(names)} files", total=sum(files[name].size for name in names))
         yield lambda size: progress.advance(task, size)
 

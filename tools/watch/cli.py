@@ -2,7 +2,6 @@
 
 import logging
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from rich.markup import escape
 
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.places import PROJECT
+from slipway.infra.terminal import new_console
 from slipway.tools.pulumi_cli import unfinished_jobs
 from slipway.tools.watch.observed import Clusters
 from slipway.tools.watch.plan import Plan, PlanError, evaluate, plan_of
@@ -42,8 +42,8 @@ def main(stack: str, kubeconfig: Path | None, context: str, *, once: bool) -> Ex
         if once:
             return print_once(session)
         # A terminal that moves no cursor gets lines.
-        console = Console(highlight=False)
-        if console.is_terminal and not console.is_dumb_terminal:
+        console = new_console()
+        if console.is_interactive:
             return show(session, console)
         return follow(session, lambda: time.sleep(PAUSE))
     except (WatchError, PlanError) as error:
@@ -69,7 +69,7 @@ def load_plan(stack: str) -> Plan:
 def print_once(session: Session) -> Exit:
     """Prints the steps as they are now."""
     view = session.look()
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    console = new_console(WIDTH)
     console.print(screen(view, _most_important(view), len(view.steps) + 40, console.width, keys=False))
     if view.earlier:
         console.print(f"[dim]{view.earlier} finished Jobs of earlier runs are still there[/]")

@@ -1,7 +1,6 @@
 """The options of a rehearsal and its outcome, for the summary, the report and the exit code."""
 
 import gc
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from slipway.infra.exits import Exit, report_error
 from slipway.infra.places import PROJECT
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.model import Settings
+from slipway.infra.terminal import new_console
 from slipway.offline.engine.evaluate import Evaluation
 from slipway.offline.engine.monitor import EvaluationError
 from slipway.offline.engine.other_stacks import OtherStacks
@@ -114,12 +114,6 @@ COLLECTIONS = (200_000, 50, 100)
 """New objects until a collection of garbage, and collections of one generation until one of the next."""
 
 
-def console_for() -> Console:
-    """Where a command prints."""
-    # Logs and pipes have no width; 80 columns would cut tables for nothing.
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-
-
 def exit_code(run: Callable[[], Exit]) -> Exit:
     """The exit code of ``run``, or of what it raises, which is said on standard error."""
     # What is imported and declared from here on is in use until the end. Looking for garbage in it, as Python does
@@ -128,7 +122,7 @@ def exit_code(run: Callable[[], Exit]) -> Exit:
     try:
         return run()
     except SettingsError as error:
-        show_problems(error, Console(stderr=True, highlight=False))
+        show_problems(error, new_console(stderr=True))
         return Exit.REFUSED
     except ConfigError as error:
         report_error(error)
