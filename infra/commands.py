@@ -19,12 +19,20 @@ def command(verb: str, *words: str, **options: str | bool) -> str:
     """
     given = {name: value for name, value in options.items() if value is not False}
     if LIBRARY == PROJECT:
-        values = {name: "1" if value is True else str(value) for name, value in given.items()}
-        variables = [f"{VARIABLES.get(name, name.upper())}={shown(value)}" for name, value in values.items()]
+        variables = [option(name, "1" if value is True else str(value)) for name, value in given.items()]
         return " ".join(["make", verb, *variables, *words])
     words = (*words, *(str(given.pop(name)) for name in POSITIONAL & given.keys()))
-    parts = [f"--{name}" if value is True else f"--{name} {shown(str(value))}" for name, value in given.items()]
+    parts = [option(name, None if value is True else str(value)) for name, value in given.items()]
     return " ".join([PACKAGE, verb, *words, *parts])
+
+
+def option(name: str, value: str | None = None) -> str:
+    """An option as it is typed there, alone or with its value: `--from scans`, or `FROM=scans`."""
+    if LIBRARY == PROJECT:
+        typed, between = VARIABLES.get(name, name.upper()), "="
+    else:
+        typed, between = name.upper() if name in POSITIONAL else f"--{name}", " "
+    return typed if value is None else f"{typed}{between}{shown(value)}"
 
 
 def shown(value: str) -> str:

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -191,6 +192,20 @@ class Verbs(TyperGroup):
         super().__init__(**attributes)
         for name, verb in VERBS.items():
             self.add_command(TyperCommand(name, help=verb.summary, short_help=verb.summary))
+
+    def main(self, *arguments: Any, standalone_mode: bool = True, **options: Any) -> Any:
+        """Runs a verb. Wrong words are reported as every other error is, in one line."""
+        if not standalone_mode:
+            return super().main(*arguments, standalone_mode=False, **options)
+        try:
+            # The number is that of an Exit; a verb that ends without one returns nothing.
+            sys.exit(super().main(*arguments, standalone_mode=False, **options))
+        except typer.TyperException as error:
+            # No verb that goes well needs what knows the words of errors.
+            from slipway.tools.wrong_words import report  # noqa: PLC0415
+
+            report(error)
+            sys.exit(error.exit_code)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The name, the command and the words after it."""

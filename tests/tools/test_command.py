@@ -105,6 +105,28 @@ def test_a_verb_that_is_nearly_one_is_answered_with_it() -> None:
     assert "'preview'" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["preview", "--stak", "dev"], "--stak"),
+        (["doctor", "--format", "yaml"], "'yaml'"),
+        (["demo", "--for", "soon"], "'soon' is not a number"),
+        (["demo", "--for", "-1"], "below 0"),
+        (["rehearse", "--disrupt", "train:x"], "'x'"),
+        (["put", "--from", "scans"], "--to"),
+        (["import"], "manifest"),
+    ],
+)
+def test_wrong_words_are_reported_as_every_error_in_one_line(words: list[str], wrong: str) -> None:
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stdout) == (Exit.REFUSED, "")
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert wrong in done.stderr
+    assert "Value error" not in done.stderr
+    assert f"slipway {words[0]} --help" in done.stderr
+
+
 @pytest.mark.slow
 def test_outside_of_a_project_it_says_so(tmp_path: Path) -> None:
     done = slipway(tmp_path, "rehearse")
@@ -137,6 +159,8 @@ def test_the_only_stack_goes_without_its_name_and_messages_name_the_command(tmp_
                 "make put STACK=a FROM='b c' FORCE=1",
                 "make import MANIFEST=x.yaml",
                 "make show STACK=a predictions",
+                "FROM",
+                "CLOUD=gcp",
             ],
         ),
         (
@@ -145,6 +169,8 @@ def test_the_only_stack_goes_without_its_name_and_messages_name_the_command(tmp_
                 "slipway put --stack a --from 'b c' --force",
                 "slipway import x.yaml",
                 "slipway show predictions --stack a",
+                "--from",
+                "--cloud gcp",
             ],
         ),
     ],
@@ -157,4 +183,6 @@ def test_a_command_is_named_as_it_is_typed_there(
         commands.command("put", **{"stack": "a", "from": "b c", "force": True}),
         commands.command("import", manifest="x.yaml"),
         commands.command("show", "predictions", stack="a"),
+        commands.option("from"),
+        commands.option("cloud", "gcp"),
     ] == expected

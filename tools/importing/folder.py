@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 import yaml
 
-from slipway.infra.commands import command
+from slipway.infra.commands import command, option
 from slipway.infra.kubernetes.bundle import left_out
 from slipway.infra.pipelines.discovery import WORKLOADS
 from slipway.infra.places import PROJECT
@@ -35,10 +35,10 @@ def draft(manifest: Manifest, imported: Imported, name: str, code: Path | None) 
     name = name or re.sub(r"[^a-z0-9-]+", "-", manifest.name.lower()).strip("-") or "imported"
     target = PROJECT / WORKLOADS / name
     problems = [
-        Problem("NAME", name, finding.reason, finding.fix.partition(", and write")[0])
+        Problem(option("name"), name, finding.reason, finding.fix.partition(", and write")[0])
         for finding in section_name_findings((), name)
     ]
-    if problems := problems or name_clashes("NAME", name, target, PROJECT):
+    if problems := problems or name_clashes(option("name"), name, target, PROJECT):
         raise RefusedError(problems)
     files = _program(manifest, imported, code)
     if "nodes" in imported.pipeline["steps"][STEP]:
@@ -62,7 +62,7 @@ def _program(manifest: Manifest, imported: Imported, code: Path | None) -> dict[
     if code is not None:
         if not code.is_dir():
             raise RefusedError(
-                [Problem("CODE", str(code), "there is no such folder", "name the program's folder")]
+                [Problem(option("code"), str(code), "there is no such folder", "name the program's folder")]
             )
         files = dict(_texts(code))
     else:
@@ -99,14 +99,16 @@ def _texts(code: Path) -> Iterator[tuple[str, str]]:
         size += len(content)
         if size > MOST_BYTES:
             reason = "its files are more than 1 MiB, the most that a step ships"
-            raise RefusedError([Problem("CODE", str(code), reason, "name the folder of the program alone")])
+            raise RefusedError([_wrong_code(code, reason)])
         try:
             yield "/".join(parts), content.decode()
         except UnicodeDecodeError:
             reason = f"{'/'.join(parts)} is no text; data belongs into the store"
-            raise RefusedError(
-                [Problem("CODE", str(code), reason, "name the folder of the program alone")]
-            ) from None
+            raise RefusedError([_wrong_code(code, reason)]) from None
+
+
+def _wrong_code(code: Path, reason: str) -> Problem:
+    return Problem(option("code"), str(code), reason, "name the folder of the program alone")
 
 
 def _pipeline(imported: Imported, manifest: Manifest) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from slipway.infra.commands import command
+from slipway.infra.commands import command, option
 from slipway.infra.exits import Exit
 from slipway.infra.places import PROJECT
 from slipway.infra.schema.problems import Problem
@@ -28,7 +28,8 @@ def _draft(pipeline: str, stack: str, given: Mapping[str, str], example: str) ->
     """What the options ask for; raises `RefusedError`."""
     if pipeline and stack:
         reason = "a pipeline and a stack are made one after the other"
-        raise RefusedError([Problem("PIPELINE and STACK", f"{pipeline} and {stack}", reason, f"first {WAYS}")])
+        both = f"{option('pipeline')} and {option('stack')}"
+        raise RefusedError([Problem(both, f"{pipeline} and {stack}", reason, f"first {WAYS}")])
     if stack:
         return stacks.draft(stack, given, example)
     if pipeline and not given:
@@ -39,8 +40,11 @@ def _draft(pipeline: str, stack: str, given: Mapping[str, str], example: str) ->
     elif given:
         reason, fix = "of a stack, whose name is missing", f"write `{_new_stack(given)}`"
     else:
-        raise RefusedError([Problem("PIPELINE or STACK", None, "nothing says what to make", f"write {WAYS}")])
-    raise RefusedError([Problem(" and ".join(given), " and ".join(given.values()), reason, fix)])
+        either = f"{option('pipeline')} or {option('stack')}"
+        raise RefusedError([Problem(either, None, "nothing says what to make", f"write {WAYS}")])
+    raise RefusedError(
+        [Problem(" and ".join(option(key.lower()) for key in given), " and ".join(given.values()), reason, fix)]
+    )
 
 
 def _new_stack(given: Mapping[str, str]) -> str:

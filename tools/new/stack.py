@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from slipway.infra.clouds.registry import CLOUDS
-from slipway.infra.commands import command
+from slipway.infra.commands import command, option
 from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
 from slipway.infra.pipelines.contract import (
     AnyPipeline,
@@ -321,7 +321,7 @@ def draft(stack: str, given: Mapping[str, str], example: str) -> Draft:
         problems += refused.problems
     starter = PLACES[cloud].starter(_wish(run, region, gpu)) if cloud is not None and cloud in PLACES else None
     if starter is not None and not isinstance(starter, Starter):
-        problems += starter
+        problems += [replace(problem, key=option(problem.key.lower())) for problem in starter]
     if problems or run is None or not isinstance(starter, Starter):
         raise RefusedError(problems)
     chosen = run if starter.gpu_pool else on_cpus(run)
@@ -339,25 +339,25 @@ def draft(stack: str, given: Mapping[str, str], example: str) -> Draft:
 def _name_problems(stack: str, target: Path) -> Iterator[Problem]:
     if len(stack) > NAME_LIMIT:
         reason = f"{len(stack)} characters, and the name of a Pulumi stack has at most {NAME_LIMIT}"
-        yield Problem("STACK", stack, reason, "shorten it")
+        yield Problem(option("stack"), stack, reason, "shorten it")
     elif "/" in stack:
         name = stack.rpartition("/")[2] or "mine"
-        fix = f"write the stack's own name, STACK={name}, and the rest of it in `pulumi stack init`"
-        yield Problem("STACK", stack, "the name of a file, which has no organization in it", fix)
+        fix = f"write the stack's own name, {option('stack', name)}, and the rest of it in `pulumi stack init`"
+        yield Problem(option("stack"), stack, "the name of a file, which has no organization in it", fix)
     elif not NAME.fullmatch(stack):
         reason = "not the name of a Pulumi stack: letters, digits, `-`, `_` and `.`, and no hyphen in front"
-        yield Problem("STACK", stack, reason, "choose one such as `team-a`")
+        yield Problem(option("stack"), stack, reason, "choose one such as `team-a`")
     else:
-        yield from name_clashes("STACK", stack, target, PROJECT)
+        yield from name_clashes(option("stack"), stack, target, PROJECT)
 
 
 def _cloud_problems(cloud: str | None) -> Iterator[Problem]:
-    places = ", ".join(f"CLOUD={name} ({place.title})" for name, place in PLACES.items())
+    places = ", ".join(f"{option('cloud', name)} ({place.title})" for name, place in PLACES.items())
     if cloud is None:
-        yield Problem("CLOUD", None, "a stack runs somewhere", f"write one of {places}")
+        yield Problem(option("cloud"), None, "a stack runs somewhere", f"write one of {places}")
     elif cloud not in PLACES:
         yield Problem(
-            "CLOUD", cloud, "no cloud of that name", did_you_mean(cloud, PLACES, f"write one of {places}")
+            option("cloud"), cloud, "no cloud of that name", did_you_mean(cloud, PLACES, f"write one of {places}")
         )
 
 
@@ -368,7 +368,7 @@ def _section(uses: str, gpu: str | None) -> Section:
         raise RefusedError([_unknown_pipeline(uses)])
     problems = [
         Problem(
-            "USES",
+            option("uses"),
             uses,
             f"the section would be called `{name}`: {finding.reason}",
             finding.fix,
@@ -387,17 +387,19 @@ def _section(uses: str, gpu: str | None) -> Section:
     except ValidationError as error:
         keys = listed(sorted({".".join(map(str, problem["loc"])) for problem in error.errors()}), "and")
         fix = "write the stack file by hand, as docs/your-project.md shows"
-        raise RefusedError([Problem("USES", uses, f"{keys} of it have no default", fix)]) from error
+        raise RefusedError([Problem(option("uses"), uses, f"{keys} of it have no default", fix)]) from error
     return on_gpus(run) if gpu and most_needed(settings, gpus=True) is None else run
 
 
 def _unknown_pipeline(uses: str) -> Problem:
     if is_path(uses):
         reason = f"there is no pipeline.yaml in {location(uses).path}"
-        return Problem("USES", uses, reason, "write the path of a pipeline's folder, relative to the repository")
+        return Problem(
+            option("uses"), uses, reason, "write the path of a pipeline's folder, relative to the repository"
+        )
     names = pipeline_names()
     fix = did_you_mean(uses, names, f"write {listed(names)}, or make it: {command('new', pipeline=uses)}")
-    return Problem("USES", uses, "no folder of that name below `workloads/` declares a pipeline", fix)
+    return Problem(option("uses"), uses, "no folder of that name below `workloads/` declares a pipeline", fix)
 
 
 def _wish(section: Section | None, region: str | None, gpu: str | None) -> Wish:

@@ -10,7 +10,7 @@ import jinja2
 from rich.markup import escape
 from rich.text import Text
 
-from slipway.infra.commands import command
+from slipway.infra.commands import command, option
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.pipelines.discovery import WORKLOADS
 from slipway.infra.places import PROJECT, PROJECT_FILE
@@ -114,10 +114,10 @@ def draft(name: str) -> Draft:
     target = PROJECT / WORKLOADS / name
     # The name of the folder is that of the section in stack files.
     problems = [
-        Problem("PIPELINE", name, finding.reason, finding.fix.partition(", and write")[0])
+        Problem(option("pipeline"), name, finding.reason, finding.fix.partition(", and write")[0])
         for finding in section_name_findings((), name)
     ]
-    if problems := problems or name_clashes("PIPELINE", name, target, PROJECT):
+    if problems := problems or name_clashes(option("pipeline"), name, target, PROJECT):
         raise RefusedError(problems)
     files = {
         path.name.removesuffix(RENDERED): _text(path, name)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from slipway.infra.commands import command
+from slipway.infra.commands import command, option
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.pipelines.discovery import pipeline_names
 from slipway.infra.places import PROJECT
@@ -29,10 +29,10 @@ PUT, GET = "put", "get"
 
 def main(way: str, stack: str, source: str, target: str, *, force: bool) -> Exit:
     """Copies ``source`` to ``target``, one of which is in the store of the stack."""
-    if missing := [name for name, value in (("--from", source), ("--to", target)) if not value]:
+    if missing := [option(name) for name, value in (("from", source), ("to", target)) if not value]:
         first, second = ("scans", "data/scans") if way == PUT else ("data/scans", "scans")
         example = command(way, **{"stack": stack, "from": first, "to": second})
-        report_error(f"{' and '.join(missing)} is missing: {example}")
+        report_error(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing: {example}")
         return Exit.REFUSED
     console = new_console()
     try:
@@ -66,8 +66,8 @@ def _put(console: Console, request: _Request, taken: Sequence[str]) -> None:
     path = _path_in_store(request.target, place.name if place.is_file() else "")
     if path.split("/")[0] in taken or path.startswith("."):
         raise TransferError(
-            f"TO={request.target}: `{path.split('/')[0]}/` of the store has results of steps, which stay as "
-            "they were checked; name another folder, such as `data`"
+            f"{option('to', request.target)}: `{path.split('/')[0]}/` of the store has results of steps, "
+            "which stay as they were checked; name another folder, such as `data`"
         )
     files = local_files(place)
     if not files:

@@ -16,6 +16,7 @@ from slipway.infra.api_server import (
     UnreadableError,
     read_kubeconfig,
 )
+from slipway.infra.commands import option
 from slipway.infra.kubernetes.labels import PART_OF
 from slipway.infra.platform import GPU_RESOURCE
 from slipway.infra.review.stack import KUBERNETES_PROVIDER, Properties, at, mapping, mappings, strings, text, whole
@@ -77,7 +78,7 @@ class Clusters:
         try:
             resources = pulumi_cli.resources_of(self.stack)
         except pulumi_cli.CliError as error:
-            raise AccessError(f"{error}; or name a kubeconfig: KUBECONFIG_FILE=…") from error
+            raise AccessError(f"{error}; or name a kubeconfig: {option('kubeconfig', '…')}") from error
         for resource in resources:
             if resource.get("type") != KUBERNETES_PROVIDER or resource.get("delete"):
                 continue
@@ -93,7 +94,9 @@ def _server(kubeconfig: str, context: str | None) -> ApiServer:
     try:
         command, hint = known.logins[known.context(context)]
     except KubeconfigError as error:
-        fix = "`context` of the cluster in the stack file, or KUBECONFIG_FILE=… KUBE_CONTEXT=…"
+        fix = (
+            f"`context` of the cluster in the stack file, or {option('kubeconfig', '…')} {option('context', '…')}"
+        )
         raise AccessError(f"{error}. Name one of them: {fix}") from error
     if command and shutil.which(command) is None:
         # The client would ask without a token, and be refused for a reason that is none.
