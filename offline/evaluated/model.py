@@ -7,10 +7,10 @@
 import json
 import sys
 from collections.abc import Mapping
-from enum import IntEnum, StrEnum
-from typing import Any, Literal
+from enum import Enum, IntEnum, StrEnum
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from slipway.infra.places import LIBRARY
 from slipway.infra.review.contract import Harm, Severity
@@ -25,6 +25,14 @@ class Model(BaseModel):
     """Immutable, and without keys that it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _name(value: object) -> object:
+    return value.name.lower() if isinstance(value, Enum) else value
+
+
+EnumName = Annotated[str, BeforeValidator(_name)]
+"""A member of an enumeration by the name that it has in code: what people read for it may change."""
 
 
 class Operation(StrEnum):
@@ -392,9 +400,9 @@ class Preview(Model):
     stacks: list[StackPreview]
 
 
-def document(preview: Preview) -> str:
-    """The preview as JSON, with a line break at its end."""
-    return preview.model_dump_json(indent=2) + "\n"
+def document(content: Model) -> str:
+    """What a verb says as JSON, with a line break at its end."""
+    return content.model_dump_json(indent=2) + "\n"
 
 
 def schema() -> str:

@@ -187,7 +187,7 @@ def answers(probes: Sequence[Probe], seconds: float) -> list[list[Observation]]:
 # What a doctor shows: what is missing first, then what could not be checked, then how much is fine.
 
 
-VERSION = 1
+FORMAT = 2
 """Of the JSON; it is raised where a key goes or means something else."""
 
 TITLES: Mapping[State, tuple[str, str]] = {
@@ -272,4 +272,4 @@ def document(examined: Sequence[Examined]) -> str:
         }
         for one in examined
     ]
-    return json.dumps({"version": VERSION, "stacks": stacks}, indent=2) + "\n"
+    return json.dumps({"format": FORMAT, "stacks": stacks}, indent=2) + "\n"

@@ -1,15 +1,11 @@
 """`slipway doctor`."""
 
-from typing import Annotated
-
 import typer
 
-from slipway.tools.verbs.options import Format, Stacks
+from slipway.tools.verbs.options import Format, FormatOption, Stacks
 
 
-def doctor(
-    stack: Stacks = None, format: Annotated[Format, typer.Option(help="What to write.")] = Format.TEXT
-) -> None:
+def doctor(stack: Stacks = None, format: FormatOption = Format.TEXT) -> None:
     """Say what is missing before the first `pulumi up` of each stack, with the command that mends it.
 
     Changes nothing, and asks clouds and clusters only for what they have. Exits with 0 where all that could be

@@ -73,6 +73,8 @@ Kubeconfig = Annotated[
 ]
 Context = Annotated[str, typer.Option(metavar="NAME", help="Its context.")]
 
+FormatOption = Annotated[Format, typer.Option("--format", help="What to write; JSON is for programs.")]
+
 Fresh = Annotated[bool, typer.Option("--fresh", help="Forget what earlier rehearsals of the stack did.")]
 AllPipelines = Annotated[
     bool,

@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
-from slipway.tools.verbs.options import Context, Kubeconfig, Stack
+from slipway.tools.verbs.options import Context, Format, FormatOption, Kubeconfig, Stack
 
 
 def watch(
     stack: Stack = "",
     once: Annotated[bool, typer.Option("--once", help="Print one table, and end.")] = False,
+    format: FormatOption = Format.TEXT,
     kubeconfig: Kubeconfig = None,
     context: Context = "",
 ) -> None:
@@ -19,9 +20,12 @@ def watch(
     all steps are done, with 1 once one failed and none goes on. With --once it ends with 2 where a cluster cannot
     be read.
     """
+    as_json = format is Format.JSON
+    if as_json and not once:
+        raise typer.BadParameter("JSON is of one moment: add --once", param_hint="'--format'")
     from slipway.tools.watch.cli import main
 
-    raise typer.Exit(main(stack, kubeconfig, context, once=once))
+    raise typer.Exit(main(stack, kubeconfig, context, once=once, as_json=as_json))
 
 
 def logs(

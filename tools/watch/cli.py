@@ -2,6 +2,7 @@
 
 import logging
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +16,9 @@ from rich.markup import escape
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.places import PROJECT
 from slipway.infra.terminal import new_console
+from slipway.offline.evaluated.model import document
 from slipway.tools.pulumi_cli import unfinished_jobs
+from slipway.tools.watch.document import watched
 from slipway.tools.watch.observed import Clusters
 from slipway.tools.watch.plan import Plan, PlanError, evaluate, plan_of
 from slipway.tools.watch.screen import Changes, Key, keyboard, screen, summary
@@ -33,14 +36,14 @@ class WatchError(Exception):
     """What keeps a stack from being watched. The text says why, and what to do about it."""
 
 
-def main(stack: str, kubeconfig: Path | None, context: str, *, once: bool) -> Exit:
+def main(stack: str, kubeconfig: Path | None, context: str, *, once: bool, as_json: bool = False) -> Exit:
     """Shows the stack: one table with ``once``, a screen on a terminal, elsewhere a line for each change."""
     # What the Kubernetes client logs of a login that failed would be drawn across the screen.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         session = open_session(stack, kubeconfig, context)
         if once:
-            return print_once(session)
+            return print_once(session, as_json=as_json)
         # A terminal that moves no cursor gets lines.
         console = new_console()
         if console.is_interactive:
@@ -66,14 +69,18 @@ def load_plan(stack: str) -> Plan:
     return declared
 
 
-def print_once(session: Session) -> Exit:
+def print_once(session: Session, *, as_json: bool = False) -> Exit:
     """Prints the steps as they are now."""
     view = session.look()
+    code = Exit.REFUSED if view.trouble else Exit.FAILED if view.failed else Exit.DONE
+    if as_json:
+        sys.stdout.write(document(watched(view)))
+        return code
     console = new_console(WIDTH)
     console.print(screen(view, _most_important(view), len(view.steps) + 40, console.width, keys=False))
     if view.earlier:
         console.print(f"[dim]{view.earlier} finished Jobs of earlier runs are still there[/]")
-    return Exit.REFUSED if view.trouble else Exit.FAILED if view.failed else Exit.DONE
+    return code
 
 
 def follow(session: Session, pause: Callable[[], None]) -> Exit:

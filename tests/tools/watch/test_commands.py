@@ -1,5 +1,6 @@
 """`make watch` and `make logs` as somebody calls them, against a stack of this checkout."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +71,10 @@ def test_the_plan_is_what_the_program_declares(local: Plan) -> None:
 
 def test_once_prints_a_table_and_ends(cluster: Cluster, local: Plan) -> None:
     train(cluster, local)
+    code, out, _ = call(cluster, "watch", "--stack", "local", "--once", "--format", "json")
+    content = json.loads(out)
+    phases = {step["name"]: step["phase"] for step in content["steps"]}
+    assert (code, content["format"], phases["mnist-prepare"], phases["mnist-train"]) == (0, 1, "done", "running")
     code, out, _ = call(cluster, "watch", "--stack", "local", "--once")
     assert code == 0
     lines = [" ".join(line.split()) for line in out.splitlines()]

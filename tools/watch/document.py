@@ -1,0 +1,105 @@
+"""`slipway watch --once --format json`: a stack at one moment, as data."""
+
+from datetime import datetime
+from typing import Literal
+
+from slipway.offline.evaluated.model import EnumName, Model
+from slipway.tools.watch.states import View
+
+FORMAT = 1
+
+
+class Reason(Model):
+    """Why something is as it is, as `slipway.tools.watch.states.Reason`."""
+
+    says: str
+    fix: str
+    words: str
+    kind: str
+
+
+class Pod(Model):
+    """A pod, as `slipway.tools.watch.states.PodState`."""
+
+    name: str
+    phase: EnumName
+    reason: Reason
+    index: int | None
+    node: str
+    gpus: int
+    created: datetime | None
+    began: datetime | None
+    ended: datetime | None
+    code: int | None
+    disrupted: str
+
+
+class Progress(Model):
+    """How far a program is, as `slipway.tools.watch.states.Progress`; ``share`` is from 0 to 1."""
+
+    says: str
+    share: float | None
+    epoch: float | None
+    epochs: int | None
+    step: int | None
+    steps: int | None
+    items: int | None
+    failed: int
+    of: int | None
+
+
+class Cost(Model):
+    """List prices in dollars, as `slipway.tools.watch.states.Cost`."""
+
+    dollars: float | None
+    hourly: float
+    least: bool
+
+
+class Step(Model):
+    """A step, or a Job that the program does not declare, as `slipway.tools.watch.states.StepState`."""
+
+    name: str
+    job: str
+    cluster: str
+    pool: str
+    planned: bool
+    phase: EnumName
+    reason: Reason
+    since: datetime | None
+    began: datetime | None
+    ended: datetime | None
+    deadline: datetime | None
+    pods: list[Pod]
+    running: int
+    wanted: int
+    retries: int
+    retried: str
+    remark: str
+    progress: Progress | None
+    cost: Cost
+
+
+class Watched(Model):
+    """A stack, as `slipway.tools.watch.states.View`."""
+
+    format: Literal[1] = FORMAT
+    stack: str
+    at: datetime
+    done: bool
+    failed: bool
+    trouble: list[str]
+    steps: list[Step]
+    alarms: list[str]
+    waiting: list[str]
+    earlier: int
+    gpus: int
+    hourly: float
+    dollars: float | None
+    least: bool
+    unpriced: list[str]
+
+
+def watched(view: View) -> Watched:
+    """The stack as data."""
+    return Watched.model_validate(view, from_attributes=True)
