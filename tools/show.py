@@ -12,12 +12,13 @@ import secrets
 import shlex
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, Literal, NoReturn
 
 from rich.console import Console
 from rich.markup import escape
@@ -30,6 +31,7 @@ from slipway.infra.pipelines.results import SHOW, STACK_OUTPUTS
 from slipway.infra.places import PROJECT
 from slipway.infra.review.stack import mapping, mappings
 from slipway.infra.terminal import new_console
+from slipway.offline.evaluated.model import Model, document
 from slipway.tools import pulumi_cli
 
 STORE = "store"
@@ -63,11 +65,29 @@ class Described:
     job: str
 
 
-def main(names: Sequence[str], stack: str, output: Path | None) -> Exit:
+@dataclass(frozen=True)
+class Copy:
+    """A file or a folder that was copied here, and the command that opens it; as text both."""
+
+    copy: str
+    then: str
+
+    def __str__(self) -> str:
+        return "\n".join(filter(None, (self.copy, self.then)))
+
+
+FORMAT = 1
+"""Of `Shown`; it is raised where a key goes or means something else."""
+
+
+def main(names: Sequence[str], stack: str, output: Path | None, *, as_json: bool = False) -> Exit:
     """Shows the results of these names, without any what there is; copies go to the folder ``output``."""
     console = new_console()
     try:
         outputs = outputs_of(stack)
+        if as_json:
+            sys.stdout.write(document(shown(names, stack, outputs, output or PROJECT / "build" / "show" / stack)))
+            return Exit.DONE
         if not names:
             print_names(console, stack, outputs)
         for name in names:
@@ -119,21 +139,44 @@ def show(name: str, stack: str, outputs: Mapping[str, Any], folder: Path, consol
 
     It is read from the outputs where it is there, else from the store.
     """
-    values = results_of(outputs)
-    full = resolve(name, stack, values)
-    stored = mapping(outputs.get(SHOW))
-    steps = [step for step in mapping(values[full]) if f"{full}.{step}" in stored]
-    if not steps and full not in stored:
-        print_value(console, name, values[full])
-        return
-    places = {step: _parse(stored[f"{full}.{step}"]) for step in steps} or {"": _parse(stored[full])}
-    copies = fetch(places, stack, folder)
-    contents = {step: _content(full, copies[step], place, stack) for step, place in places.items()}
-    if steps and not any(isinstance(content, (list, dict)) for content in contents.values()):
+    full = resolve(name, stack, results_of(outputs))
+    read = contents_of(full, stack, outputs, folder)
+    contents = {step: str(content) if isinstance(content, Copy) else content for step, content in read.items()}
+    if "" not in contents and not any(isinstance(content, (list, dict)) for content in contents.values()):
         print_value(console, name, contents)
         return
     for step, content in contents.items():
         print_value(console, " ".join(filter(None, (name, step))), content)
+
+
+def contents_of(name: str, stack: str, outputs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A result by the steps that have it; by the empty name where it is of none of them. Raises ShowError."""
+    value = results_of(outputs)[name]
+    stored = mapping(outputs.get(SHOW))
+    steps = [step for step in mapping(value) if f"{name}.{step}" in stored]
+    if not steps and name not in stored:
+        return {"": value}
+    places = {step: _parse(stored[f"{name}.{step}"]) for step in steps} or {"": _parse(stored[name])}
+    copies = fetch(places, stack, folder)
+    return {step: _content(name, copies[step], place, stack) for step, place in places.items()}
+
+
+class Shown(Model):
+    """What a stack has to show. ``results`` are those that were named, by step where several have one."""
+
+    format: Literal[1] = FORMAT
+    stack: str
+    names: list[str]
+    results: dict[str, Any]
+
+
+def shown(names: Sequence[str], stack: str, outputs: Mapping[str, Any], folder: Path) -> Shown:
+    """The results as data. Raises ShowError."""
+    known = results_of(outputs)
+    full = [resolve(name, stack, known) for name in names]
+    read = {name: contents_of(name, stack, outputs, folder) for name in full}
+    results = {name: contents.get("", contents) for name, contents in read.items()}
+    return Shown(stack=stack, names=sorted(known), results=results)
 
 
 def _parse(place: object) -> Described:
@@ -150,8 +193,7 @@ def _content(name: str, copied: Path, described: Described, stack: str) -> Any:
             step = described.job.rpartition("::")[2]
             return f"result {name} of step {step} is {number} in {described.path}"
         return content
-    then = f"\n{described.then.format(copy=shlex.quote(str(copied)))}" if described.then else ""
-    return f"{copied}{then}"
+    return Copy(str(copied), described.then.format(copy=shlex.quote(str(copied))))
 
 
 def words(command: str) -> list[str]:

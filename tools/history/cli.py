@@ -1,6 +1,7 @@
 """`slipway show runs`, `compare` and `retention`: the history of a stack."""
 
 import contextlib
+import sys
 import time
 from collections.abc import Generator, Sequence
 
@@ -19,7 +20,7 @@ WIDTH = 200
 RUNS, COMPARE, RETENTION = "runs", "compare", "retention"
 
 
-def main(words: Sequence[str], stack: str, *, rehearsal: bool) -> Exit:
+def main(words: Sequence[str], stack: str, *, rehearsal: bool, as_json: bool = False) -> Exit:
     """Shows what the ``words`` name: of the store of the stack, or of its rehearsals on this machine."""
     console = new_console(WIDTH)
     what, *names = words or [""]
@@ -34,7 +35,9 @@ def main(words: Sequence[str], stack: str, *, rehearsal: bool) -> Exit:
         if what == RETENTION and rehearsal:
             raise HistoryError("a rehearsal runs nothing by the clock, so it has no results of old runs")
         with _history(stack, rehearsal=rehearsal) as history:
-            if what == RUNS:
+            if as_json:
+                sys.stdout.write(_document(what, stack, history, names))
+            elif what == RUNS:
                 print_runs(console, history, *names)
             elif what == RETENTION:
                 print_retention(console, history, time.time())
@@ -44,6 +47,18 @@ def main(words: Sequence[str], stack: str, *, rehearsal: bool) -> Exit:
         report_error(error)
         return Exit.FAILED
     return Exit.DONE
+
+
+def _document(what: str, stack: str, history: History, names: Sequence[str]) -> str:
+    # Tables need none of it.
+    from slipway.offline.evaluated.model import document  # noqa: PLC0415
+    from slipway.tools.history import document as documents  # noqa: PLC0415
+
+    if what == RUNS:
+        return document(documents.runs(stack, history, *names))
+    if what == RETENTION:
+        return document(documents.retention(stack, history, time.time()))
+    return document(documents.comparison(stack, history, *names))
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from slipway.tools.history.comparison import (
     when,
 )
 from slipway.workloads.runtime.history import Result
-from slipway.workloads.schedule.retention import describe, make_plan
+from slipway.workloads.schedule.retention import Plan, Rule, describe, make_plan
 
 NEWEST = 10
 """Results of each step that are listed where nobody names a step."""
@@ -28,11 +28,8 @@ WORD = 40
 """Characters of a parameter that are listed."""
 
 
-def print_runs(console: Console, history: History, only: str = "") -> None:
-    """A table for each step with a line for each result, the newest first; ``only`` names a pipeline or a step.
-
-    Raises HistoryError where there is none.
-    """
+def runs_of(history: History, only: str = "") -> list[Result]:
+    """The results, the newest first; ``only`` names a pipeline or a step. Raises HistoryError without any."""
     wanted = only.replace(".", "/").strip("/")
     results = [
         result for result in history.results if f"{result.path}/".startswith(f"{wanted}/" if wanted else "")
@@ -44,11 +41,17 @@ def print_runs(console: Console, history: History, only: str = "") -> None:
             if steps
             else "the store has no result yet"
         )
+    return results
+
+
+def print_runs(console: Console, history: History, only: str = "") -> None:
+    """A table for each step with a line for each of its results. Raises HistoryError where there is none."""
+    results = runs_of(history, only)
     # In the order in which they were first made, as a run does.
     for step in dict.fromkeys((result.pipeline, result.step) for result in reversed(results)):
         of_step = [result for result in results if (result.pipeline, result.step) == step]
-        console.print(_table(history, of_step if wanted else of_step[:NEWEST]))
-        if len(of_step) > NEWEST and not wanted:
+        console.print(_table(history, of_step if only else of_step[:NEWEST]))
+        if len(of_step) > NEWEST and not only:
             name = "/".join(step)
             console.print(f"and {len(of_step) - NEWEST} more: {command('show', 'runs', name)}", soft_wrap=True)
 
@@ -97,13 +100,20 @@ def print_comparison(console: Console, history: History, first: str, second: str
         console.print(table)
 
 
-def print_retention(console: Console, history: History, now: float) -> None:
-    """What the next run of each pipeline deletes by the rule of the stack file. Raises HistoryError."""
+def plans(history: History, now: float) -> dict[str, tuple[Rule, Plan]]:
+    """What the next run of each pipeline deletes, and by which rule of the stack file. Raises HistoryError."""
     if not history.rules:
         raise HistoryError("no pipeline of the stack file has a `retention` in its `schedule`: nothing is deleted")
+    made: dict[str, tuple[Rule, Plan]] = {}
     for pipeline, rule in history.rules.items():
         folders = [path.relative_to(history.store).as_posix() for path in history.store.glob(f"{pipeline}/*/*")]
-        plan = make_plan(rule, pipeline, history.results, folders, now)
+        made[pipeline] = rule, make_plan(rule, pipeline, history.results, folders, now)
+    return made
+
+
+def print_retention(console: Console, history: History, now: float) -> None:
+    """The same as text. Raises HistoryError."""
+    for pipeline, (rule, plan) in plans(history, now).items():
         console.print(Text(f"The next run of {pipeline} by the clock:", "bold"))
         for line in describe(plan, rule):
             console.print(Text(line), soft_wrap=True)

@@ -1,0 +1,134 @@
+"""`slipway show runs`, `compare` and `retention` with `--format json`, as data."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Literal
+
+from slipway.infra.review.stack import text
+from slipway.offline.evaluated.model import Model
+from slipway.tools.history.comparison import History, compare, pairs, parameters
+from slipway.tools.history.listing import plans, runs_of
+from slipway.workloads.runtime.history import Result
+
+FORMAT = 1
+
+
+class Run(Model):
+    """A result of a step. ``run`` is its directory below the store, ``commit`` and ``update`` null where unknown.
+
+    ``dollars`` are list prices of the nodes for as long as its pods ran.
+    """
+
+    run: str
+    pipeline: str
+    step: str
+    made: datetime
+    commit: str | None
+    changed: bool
+    update: str | None
+    pool: str | None
+    parameters: Mapping[str, str]
+    numbers: Mapping[str, float]
+    seconds: float | None
+    dollars: float | None
+
+
+class Runs(Model):
+    """The results that a store has, the newest first."""
+
+    format: Literal[1] = FORMAT
+    stack: str
+    runs: list[Run]
+
+
+class Difference(Model):
+    """One thing that two results differ in, or a number that both have, as people read it."""
+
+    what: str
+    one: str
+    other: str
+    change: str
+
+
+class Pair(Model):
+    """Two results of a step."""
+
+    one: Run
+    other: Run
+    differences: list[Difference]
+
+
+class Comparison(Model):
+    """What two runs differ in, by the steps that both have."""
+
+    format: Literal[1] = FORMAT
+    stack: str
+    steps: list[Pair]
+
+
+class Retained(Model):
+    """What the next run of a pipeline by the clock deletes: directories below the store, in their order.
+
+    ``referred`` are results of old runs that stay, each with what refers to it.
+    """
+
+    deletes: list[str]
+    referred: Mapping[str, str]
+
+
+class Retention(Model):
+    """What goes, by pipeline."""
+
+    format: Literal[1] = FORMAT
+    stack: str
+    pipelines: dict[str, Retained]
+
+
+def runs(stack: str, history: History, only: str = "") -> Runs:
+    """The runs, or those of the pipeline or step ``only``. Raises HistoryError where there is none."""
+    return Runs(stack=stack, runs=[_run(history, result) for result in runs_of(history, only)])
+
+
+def comparison(stack: str, history: History, first: str, second: str) -> Comparison:
+    """What the two differ in. Raises HistoryError."""
+    steps = [
+        Pair(
+            one=_run(history, one),
+            other=_run(history, other),
+            differences=[
+                Difference.model_validate(difference, from_attributes=True)
+                for difference in compare(history, one, other)
+            ],
+        )
+        for one, other in pairs(history, first, second)
+    ]
+    return Comparison(stack=stack, steps=steps)
+
+
+def retention(stack: str, history: History, now: float) -> Retention:
+    """What goes at ``now``, in seconds since the epoch. Raises HistoryError."""
+    return Retention(
+        stack=stack,
+        pipelines={
+            pipeline: Retained(deletes=plan.paths, referred=plan.referred)
+            for pipeline, (_, plan) in plans(history, now).items()
+        },
+    )
+
+
+def _run(history: History, result: Result) -> Run:
+    update = result.facts.get("update")
+    return Run(
+        run=result.path,
+        pipeline=result.pipeline,
+        step=result.step,
+        made=datetime.fromtimestamp(result.made, UTC),
+        commit=text(result.facts.get("commit")) or None,
+        changed=bool(result.facts.get("changed")),
+        update=None if update is None else str(update),
+        pool=text(result.facts.get("pool")) or None,
+        parameters=parameters(result),
+        numbers=history.numbers(result),
+        seconds=result.seconds,
+        dollars=result.dollars,
+    )
