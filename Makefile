@@ -91,7 +91,8 @@ import: $(VENV)/.runtime ## Write a pipeline from a TFJob, a Job and the like, M
 	@$(BIN)/python -m slipway import $${NAME:+--name="$$NAME"} $${CODE:+--code="$$CODE"} -- "$$MANIFEST"
 
 rehearse: $(VENV)/.runtime ## Run a stack here, on the CPU [STACK=gcp-dev] [FRESH=1] [BENCHMARK=1]
-	@$(BIN)/python -m slipway rehearse --stack "$${STACK:-gcp-dev}" $${FRESH:+--fresh} $${BENCHMARK:+--benchmark}
+	@$(BIN)/python -m slipway rehearse --stack "$${STACK:-gcp-dev}" $${FRESH:+--fresh} $${BENCHMARK:+--benchmark} \
+		$${FORMAT:+--format "$$FORMAT"}
 
 demo: $(VENV)/.runtime ## Rehearse a stack, then keep its page and other apps here until Ctrl-C [STACK=demo] [FRESH=1] [FOR=60]
 	@$(BIN)/python -m slipway demo --stack "$${STACK:-demo}" $${FRESH:+--fresh} $${FOR:+--for "$$FOR"} \
@@ -125,7 +126,7 @@ $(SHOWN):
 endif
 
 show: $(VENV)/.runtime ## Show results of a stack that is up: make show STACK=local predictions, runs, compare … [REHEARSAL=1]
-	@$(BIN)/python -m slipway show $${STACK:+--stack "$$STACK"} $${REHEARSAL:+--rehearsal} $(foreach word,$(SHOWN),'$(subst ','\'',$(word))')
+	@$(BIN)/python -m slipway show $${STACK:+--stack "$$STACK"} $${REHEARSAL:+--rehearsal} $${FORMAT:+--format "$$FORMAT"} $(foreach word,$(SHOWN),'$(subst ','\'',$(word))')
 
 put: $(VENV)/.runtime ## Copy files into the store of a stack that is up: STACK=local FROM=scans TO=data/scans [FORCE=1]
 	@$(BIN)/python -m slipway put --stack="$$STACK" --from="$$FROM" --to="$$TO" $${FORCE:+--force}
@@ -135,7 +136,7 @@ get: $(VENV)/.runtime ## Copy files out of the store of a stack that is up: STAC
 
 # A step that failed, and a stack that cannot be read, are exit codes of their own, which make turns into 2.
 watch: $(VENV)/.runtime ## Show what the Jobs of a stack do, and why they wait: STACK=gcp-dev [ONCE=1] [KUBECONFIG_FILE=…]
-	@$(BIN)/python -m slipway watch $${STACK:+--stack="$$STACK"} $${ONCE:+--once} \
+	@$(BIN)/python -m slipway watch $${STACK:+--stack="$$STACK"} $${ONCE:+--once} $${FORMAT:+--format "$$FORMAT"} \
 		$${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} $${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
 
 run: $(VENV)/.runtime ## Go on with a run that `pulumi up` does not wait for: STACK=gcp-dev [KUBECONFIG_FILE=…]

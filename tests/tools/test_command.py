@@ -1,5 +1,6 @@
 """The command `slipway`: its verbs, its help, where it may be called, and the stack that goes without a name."""
 
+import json
 import re
 import subprocess
 import sys
@@ -141,6 +142,14 @@ def test_the_only_stack_goes_without_its_name_and_messages_name_the_command(tmp_
     done = slipway(project / "workloads", "rehearse")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (project / "build" / "rehearsal" / "dev" / "report.html").is_file()
+    listed = json.loads(slipway(project, "show", "runs", "--rehearsal", "--format", "json").stdout)
+    assert [(run["pipeline"], run["step"]) for run in listed["runs"]] == [("lines", "count")]
+    loud = write_tree(project, {"__main__.py": f"{FILES['__main__.py']}print('said by the program')\n"})
+    again = slipway(loud, "rehearse", "--format", "json")
+    content = json.loads(again.stdout)
+    assert (again.returncode, content["format"], content["stack"]) == (0, 1, "dev")
+    assert "unchanged" in {job["phase"] for job in content["jobs"] if job["name"] == "lines-count"}
+    assert "said by the program" in again.stderr
     shown = slipway(project, "show", "runs", "nothing/there", "--rehearsal")
     assert "lines/count" in shown.stderr
     write_tree(project, {"stacks/Pulumi.prod.yaml": STACK})

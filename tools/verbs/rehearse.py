@@ -4,7 +4,16 @@ from typing import Annotated
 
 import typer
 
-from slipway.tools.verbs.options import AllPipelines, Capacity, ConfigFile, Fresh, RehearsalFolder, Stack
+from slipway.tools.verbs.options import (
+    AllPipelines,
+    Capacity,
+    ConfigFile,
+    Format,
+    FormatOption,
+    Fresh,
+    RehearsalFolder,
+    Stack,
+)
 
 
 def _parse_disrupt(value: str | None) -> str | None:
@@ -33,6 +42,7 @@ def rehearse(
     capacity: Capacity = None,
     config_file: ConfigFile = None,
     output: RehearsalFolder = None,
+    format: FormatOption = Format.TEXT,
 ) -> None:
     """Run a stack on this machine: no cluster is created, and its Jobs run as local processes on the CPU.
 
@@ -50,5 +60,6 @@ def rehearse(
             quiet=quiet,
             all_pipelines=all_pipelines,
             capacity=capacity,
+            as_json=format is Format.JSON,
         )
     )
