@@ -34,7 +34,8 @@ class Resource:
 
     ``parent`` and ``provider`` are URNs, empty where there is none (for ``provider``: the default one).
     ``property_dependencies`` are URNs by property. ``create_timeout`` is text such as ``45m``, empty without one.
-    ``read`` says that it is looked up, not managed.
+    ``read`` says that it is looked up, not managed. ``place`` is the line of the program that declares it
+    (``__main__.py:12``), empty for what a stack file asks for.
     """
 
     urn: str
@@ -55,6 +56,7 @@ class Resource:
     aliases: Sequence[str] = ()
     create_timeout: str = ""
     read: bool = False
+    place: str = ""
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
 

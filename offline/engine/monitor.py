@@ -26,6 +26,8 @@ from slipway.offline.engine.provider_outputs import (
     physical_id,
     unmark,
 )
+from slipway.offline.engine.secret_outputs import as_secrets, hide, names_of
+from slipway.offline.engine.source_positions import place_of
 from slipway.offline.engine.unknown_results import short_name
 
 SIGNATURE = "4dabf18193072939515e22adb298388d"
@@ -51,6 +53,7 @@ def read_request(urn: str, request: Any) -> Resource:
     """The resource of a RegisterResource or ReadResource request, which Pulumi's protocol leaves untyped."""
     read = not hasattr(request, "object")
     inputs: Any = _read_marks(rpc.deserialize_properties(request.properties if read else request.object))
+    inputs = as_secrets(inputs, names_of(request))
     if request.type.startswith(DYNAMIC):
         # The pickled provider has the path of its file in it, and differs between two checkouts of the same code.
         inputs.pop(PROVIDER_KEY, None)
@@ -79,6 +82,7 @@ def read_request(urn: str, request: Any) -> Resource:
         aliases=tuple(alias.spec.name or alias.urn for alias in getattr(request, "aliases", ())),
         create_timeout=request.customTimeouts.create if hasattr(request, "customTimeouts") else "",
         read=read,
+        place=place_of(request.sourcePosition),
         inputs=plain(inputs),
     )
 
@@ -181,6 +185,10 @@ def _is_unknown(value: Any) -> bool:
     if isinstance(value, list):
         return any(_is_unknown(element) for element in cast("list[Any]", value))
     return isinstance(value, Unknown) or is_marked(value)
+
+
+def _declared_at(resource: Resource) -> str:
+    return f"at {resource.place}" if resource.place else "by the stack file"
 
 
 # The engine's side of Pulumi's resource protocol, with emulators in place of providers.
@@ -338,11 +346,13 @@ class Monitor(mocks.MockMonitor):
             )
         if self._preview:
             known = self._cloud.foresee(request.properties, resource)
+            hide(known, names_of(request))
             if resource.type == CONFIG_MAP:
                 # As in a new cluster: nobody has written into it.
                 known.update({"data": {}})
             return resource_pb2.ReadResourceResponse(urn=resource.urn, properties=known)
         self._cloud.answering.resource = resource
+        self._cloud.answering.secret = names_of(request)
         return super().ReadResource(request)
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
@@ -394,8 +404,9 @@ class Monitor(mocks.MockMonitor):
                 f"Default provider for {package!r} disabled. {resource.name!r} must use an explicit provider."
             )
         with self._lock:
-            if urn in self._evaluation.resources:
-                raise EvaluationError(f"Duplicate resource URN {urn!r}; try giving it a unique name")
+            if (other := self._evaluation.resources.get(urn)) is not None:
+                places = f"{_declared_at(other)}, and again {_declared_at(resource)}"
+                raise EvaluationError(f"Duplicate resource URN {urn!r}; try giving it a unique name ({places})")
             self._evaluation.resources[urn] = resource
         return resource
 
@@ -421,10 +432,12 @@ class Monitor(mocks.MockMonitor):
             return resource_pb2.RegisterResourceResponse(urn=resource.urn)
         if self._preview:
             known = self._cloud.foresee(request.object, resource)
+            hide(known, names_of(request))
             return resource_pb2.RegisterResourceResponse(
                 urn=resource.urn, id=mark(f"{resource.name}.id") if resource.custom else "", object=known
             )
         self._cloud.answering.resource = resource
+        self._cloud.answering.secret = names_of(request)
         response: Any = super().RegisterResource(request)
         # Callbacks that need what nothing here computes are not called; the SDK would call them with None.
         response.unknown = self._cloud.answering.partial
@@ -467,8 +480,8 @@ class Cloud(mocks.Mocks):
         self._store = store
         self._unanswered = {} if unanswered is None else unanswered
         self.answering = threading.local()
-        """``resource`` is the one whose request a thread answers: Pulumi tells mocks too little of it. ``partial``
-        says of the answer that it has the inputs alone."""
+        """``resource`` is the one whose request a thread answers: Pulumi tells mocks too little of it. ``secret``
+        are the names of outputs that it hides. ``partial`` says of the answer that it has the inputs alone."""
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
         resource: Resource = self.answering.resource
@@ -476,6 +489,7 @@ class Cloud(mocks.Mocks):
         self.answering.partial = not computed
         outputs: dict[str, Any] = {**args.inputs, **computed}
         identity = outputs.pop("id", None) or args.resource_id or physical_id(resource, outputs)
+        outputs = as_secrets(outputs, self.answering.secret)
         resource.outputs = mask(outputs)
         return str(identity), outputs
 

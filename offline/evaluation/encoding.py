@@ -8,6 +8,7 @@ revisions, too.
 import hashlib
 import hmac
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -109,6 +110,7 @@ class Encoder:
             **{key: sorted(getattr(resource, key)) for key in SETS},
             # Revisions from before November 2026 do not have it.
             "retain_on_delete": getattr(resource, "retain_on_delete", False),
+            "place": getattr(resource, "place", "").replace(f"{self._tree}{os.sep}", ""),
             "type": resource.type,
             "properties": self._value(resource.inputs, resource.properties),
             "property_dependencies": {key: sorted(urns) for key, urns in resource.property_dependencies.items()},

@@ -7,7 +7,9 @@ from typing import Any
 import pulumi
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
+import pulumi_random as random
 import pytest
+from pulumi import ResourceOptions
 from pulumi.output import Unknown
 
 from slipway.infra.emulator import Emulator, StoreFiles
@@ -105,13 +107,38 @@ def test_an_error_in_apply_is_one_error() -> None:
         evaluation(program)
 
 
-def test_two_resources_with_one_name_are_refused() -> None:
+def test_two_resources_with_one_name_are_refused_by_their_lines() -> None:
     def program() -> None:
-        for _ in range(2):
-            gcp.storage.Bucket("store", name="bucket", location="US")
+        pulumi.ComponentResource("slipway:test:Group", "group")
+        pulumi.ComponentResource("slipway:test:Group", "group")
 
-    with pytest.raises(EvaluationError, match="Duplicate resource URN"):
+    line = program.__code__.co_firstlineno
+    with pytest.raises(EvaluationError, match="Duplicate resource URN") as caught:
         evaluation(program)
+    assert all(f"{__file__}:{line + number}" in str(caught.value) for number in (1, 2))
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_outputs_that_a_provider_declares_secret_are_hidden(preview: bool) -> None:
+    def program() -> None:
+        password = random.RandomPassword("password", length=20)
+        url = pulumi.Output.concat("postgres://", password.result)
+        k8s.core.v1.ConfigMap("settings", data={"url": url})
+        label = random.RandomPet("pet", prefix="web", opts=ResourceOptions(additional_secret_outputs=["prefix"]))
+        pulumi.export("password", password.result)
+        pulumi.export("login", {"user": "web", "url": url})
+        pulumi.export("prefix", label.prefix)
+
+    result = evaluation(program, preview)
+    by_name = {resource.name: resource for resource in result.resources.values()}
+    assert {name: output.shown for name, output in result.outputs.items()} == {
+        "password": "[secret]",
+        "login": "[secret]" if preview else {"user": "web", "url": "[secret]"},
+        "prefix": "[secret]",
+    }
+    assert isinstance(by_name["settings"].properties["data"], Secret)
+    assert isinstance(by_name["pet"].properties["prefix"], Secret)
+    assert by_name["password"].outputs.get("result") == (None if preview else "[secret]")
 
 
 def test_a_disabled_default_provider_is_refused() -> None:
