@@ -154,7 +154,7 @@ def evaluate_or_fail(name: str, tree: Path, hiding: Secrets, evaluate: Evaluate)
         return hiding.without_secrets(text).replace(f"{tree}{os.sep}", "").replace(str(tree), ".")
 
     try:
-        _watch(hiding)
+        watch(hiding)
         result = evaluate(name, tree, hiding, handler.remark)
     except (Exception, SystemExit) as error:
         if isinstance(error.__cause__ or error, MemoryError):
@@ -180,7 +180,7 @@ class _Remarks(logging.Handler):
 
 
 @cache
-def _watch(hiding: Secrets) -> None:
+def watch(hiding: Secrets) -> None:
     """Hides each value that the program makes a secret, and keeps the traceback of an error in an `apply`.
 
     The error may be raised before a resource has the secret, and asyncio drops the traceback.

@@ -41,7 +41,8 @@ from slipway.offline.engine.other_stacks import OtherStacks
 from slipway.offline.engine.stack_config import load_stack, project_name, references
 from slipway.offline.evaluated.workloads import STATEFUL_SET
 from slipway.offline.evaluation.any_program import remarks_on_unknown
-from slipway.offline.evaluation.worker import message, where, with_stand_ins
+from slipway.offline.evaluation.encoding import Secrets
+from slipway.offline.evaluation.worker import message, watch, where, with_stand_ins
 from slipway.offline.rehearsal import capacity as capacities
 from slipway.offline.rehearsal import state as store_files
 from slipway.offline.rehearsal.cluster.cluster_objects import cluster_of
@@ -67,6 +68,9 @@ from slipway.offline.rehearsal.trials import few_trials
 
 KEY = f"{PREFIX}secrets"
 
+
+_SECRETS = Secrets(b"")
+"""The texts that the program makes secret, of all sessions of this process: its errors do not repeat them."""
 
 VARIABLES = "SLIPWAY_SECRET_"
 
@@ -321,14 +325,20 @@ class Session:
         except pulumi.ConfigMissingError as error:
             raise SettingsError([missing_value(error.key, secret=error.secret)]) from None
         except Exception as error:
-            place = where(error, self.options.root)
-            file = str(self.options.root / place.rpartition(":")[0])
-            if isinstance(error, SettingsError | ConfigError | EvaluationError) or not place or in_package(file):
+            if isinstance(error, SettingsError | ConfigError | EvaluationError):
                 raise
-            text = message(error)
-            for secret in self.configuration.secrets.values():
-                text = text.replace(secret.get_secret_value(), MASK)
-            raise EvaluationError(f"{place}: {text}") from error
+            self._raise_with_place(error)
+            raise
+
+    def _raise_with_place(self, error: BaseException) -> None:
+        """Raises an EvaluationError with the text and the line of ``error`` where the project's code raised it."""
+        place = where(error, self.options.root)
+        if not place or in_package(str(self.options.root / place.rpartition(":")[0])):
+            return
+        text = _SECRETS.without_secrets(message(error))
+        for secret in self.configuration.secrets.values():
+            text = text.replace(secret.get_secret_value(), MASK)
+        raise EvaluationError(f"{place}: {text}") from error
 
     def _evaluate(
         self, place: Place, state: State, engine: Engine, display: "LiveDisplay | PlainDisplay"
@@ -336,6 +346,7 @@ class Session:
         """Runs the Jobs and the apps. The apps end with it, unless they are kept."""
         began = time.time()
         options, configuration = self.options, self.configuration
+        watch(_SECRETS)
         with display:
             try:
                 evaluation = evaluate(
@@ -349,6 +360,11 @@ class Session:
                     observer=engine,
                     stacks=configuration.others.exported,
                 )
+            except EvaluationError as error:
+                # What a callback raised comes by way of the SDK.
+                if error.__cause__ is not None and not isinstance(error.__cause__, EvaluationError):
+                    self._raise_with_place(error.__cause__)
+                raise
             finally:
                 if not self.keep:
                     engine.close()

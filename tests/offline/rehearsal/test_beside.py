@@ -81,6 +81,9 @@ def test_pods_beside_it_are_declared_and_not_run(project: Path) -> None:
 def test_an_error_beside_it_says_its_line_and_its_words(project: Path) -> None:
     with pytest.raises(EvaluationError, match=r"__main__\.py:9: LookupError: no such subnet"):
         rehearsed(project, f"{RUN}raise LookupError('no such subnet')\n")
+    later = "here.namespace.apply(lambda name: int(name))"
+    with pytest.raises(EvaluationError, match=r"__main__\.py:9: ValueError: .*'"):
+        rehearsed(project, f"{RUN}pulumi.export('number', {later})\n")
     with pytest.raises(SettingsError) as caught:
         rehearsed(project, f"{RUN}pulumi.Config().require('owner')\n")
     assert [problem.key for problem in caught.value.problems] == ["acme:owner"]
