@@ -276,6 +276,49 @@ def test_aws_bills_a_network_by_its_gateways_and_addresses() -> None:
     }
 
 
+def test_machines_and_disks_of_a_program_are_priced_in_the_region_of_their_provider() -> None:
+    provider = declared("pulumi:providers:aws", "north", {"region": "us-east-1"})
+    stack = stack_of(
+        provider,
+        declared(
+            "aws:ec2/instance:Instance",
+            "web",
+            {"instanceType": "t3.medium", "rootBlockDevice": {"volumeType": "gp3", "volumeSize": 30}},
+            provider=provider.urn,
+        ),
+        declared("aws:ebs/volume:Volume", "data", {"type": "gp3", "size": 100}),
+        declared("aws:lb/loadBalancer:LoadBalancer", "front", {}),
+        declared("aws:lb/loadBalancer:LoadBalancer", "raw", {"loadBalancerType": "network"}),
+        declared("aws:rds/instance:Instance", "database", {}),
+    )
+    billed = told(aws_charges(replace(stack, configuration={"aws:region": "us-east-1"})))
+    assert {what: amount for what, (amount, *_) in billed.items()} == {
+        "t3.medium, on demand": 0.0416,
+        "root disk, 30 GiB gp3": 0.08,
+        "disk, 100 GiB gp3": 0.08,
+        "application load balancer": 0.0225,
+        "capacity units that it uses": 0.008,
+        "network load balancer in us-east-1": None,
+        "Instance, whose price is not recorded in us-east-1": None,
+    }
+
+
+def test_machines_and_disks_of_a_program_are_priced_in_the_zone_of_their_provider() -> None:
+    boot = {"initializeParams": {"type": "pd-ssd", "size": 50}}
+    stack = stack_of(
+        declared("gcp:compute/instance:Instance", "web", {"machineType": "e2-medium", "bootDisk": boot}),
+        declared("gcp:compute/disk:Disk", "data", {"type": "pd-ssd", "size": 100, "zone": "us-central1-b"}),
+        declared("gcp:sql/databaseInstance:DatabaseInstance", "database", {}),
+    )
+    billed = told(gcp_charges(replace(stack, configuration={"gcp:zone": "us-central1-a"})))
+    assert {what: amount is not None for what, (amount, *_) in billed.items()} == {
+        "e2-medium, on demand": True,
+        "boot disk, 50 GiB pd-ssd": True,
+        "disk, 100 GiB pd-ssd": True,
+        "DatabaseInstance, whose price is not recorded": False,
+    }
+
+
 @pytest.mark.parametrize("region", sorted(aws_regions()))
 def test_a_nat_gateway_and_a_disk_have_a_price_in_every_region_of_aws(region: str) -> None:
     gateway = declared("aws:ec2/natGateway:NatGateway", properties={"region": region})

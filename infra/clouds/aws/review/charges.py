@@ -17,7 +17,7 @@ from slipway.infra.clouds.aws.nodes import CLUSTER, template
 from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool
 from slipway.infra.platform import Rate
 from slipway.infra.review.facts import Balancer, Charge, Disk, Price, Quota
-from slipway.infra.review.stack import Properties, Resource, Stack, at, items, mappings, text, whole
+from slipway.infra.review.stack import Properties, Resource, Stack, at, items, mapping, mappings, text, whole
 from slipway.infra.review.tables import RESERVED, price_table, priced_in, rate_of, scaled
 
 # What a node costs, part by part, from plain values: for previews and for the program.
@@ -119,10 +119,19 @@ def charges(stack: Stack) -> Sequence[Charge]:
     """
     return [
         priced_in(charge, _region(resource))
-        for resource in stack.resources.values()
+        for resource in (_in_region(stack, declared) for declared in stack.resources.values())
         if resource.custom and not resource.read and resource.package == "aws"
         for charge in _charges(stack, resource)
     ]
+
+
+def _in_region(stack: Stack, resource: Resource) -> Resource:
+    """``resource`` with the region of its provider, where a program sets none of its own."""
+    if resource.package != "aws" or resource.properties.get("region") is not None:
+        return resource
+    provider = stack.resources.get(resource.provider)
+    region = at(provider.properties, "region") if provider is not None else stack.configuration.get("aws:region")
+    return replace(resource, properties={**resource.properties, "region": region})
 
 
 def disk_price(disk: Disk, stack: Stack) -> Price | None:
@@ -205,6 +214,36 @@ def _endpoint(_: Stack, resource: Resource) -> Iterator[Charge]:
         yield Charge(resource.urn, f"{kind} endpoint in {zones} zones", price, quantity=zones)
 
 
+def _instance(_: Stack, resource: Resource) -> Iterator[Charge]:
+    """A root disk without a size has that of its image, which only AWS knows."""
+    machine = resource.properties
+    spot = at(machine, "instanceMarketOptions", "marketType") == "spot"
+    disks = [mapping(machine.get("rootBlockDevice")), *mappings(machine.get("ebsBlockDevices"))]
+    node = PricedNode(
+        machine=text(machine.get("instanceType")),
+        region=_region(resource),
+        way=SPOT if spot else ON_DEMAND,
+        disks=[(text(disk.get("volumeType")), whole(disk.get("volumeSize"))) for disk in disks],
+    )
+    yield from (replace(charge, urn=resource.urn) for charge, _ in node_charges(node))
+
+
+def _volume(_: Stack, resource: Resource) -> Iterator[Charge]:
+    """One without a type is gp2. Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateVolume.html,
+    as documented in 2025."""
+    kind, gib = text(resource.properties.get("type")) or "gp2", whole(resource.properties.get("size"))
+    price = TABLE.price("disks", kind, _region(resource), "per_gib_month") if gib else None
+    yield Charge(resource.urn, f"disk, {gib or 'unknown'} GiB {kind}", price, quantity=gib or 1)
+
+
+def _balancer(_: Stack, resource: Resource) -> Iterator[Charge]:
+    kind = text(resource.properties.get("loadBalancerType")) or "application"
+    price = TABLE.price("fixed", f"{kind}-load-balancer", _region(resource), "per_hour")
+    yield Charge(resource.urn, f"{kind} load balancer", price)
+    if (used := TABLE.price("fixed", f"{kind}-load-balancer", _region(resource), "per_lcu_hour")) is not None:
+        yield Charge(resource.urn, "capacity units that it uses", used, metered=True)
+
+
 def _key(_: Stack, resource: Resource) -> Iterator[Charge]:
     yield Charge(resource.urn, "KMS key", TABLE.price("fixed", "kms-key", _region(resource), "per_month"))
 
@@ -227,6 +266,10 @@ _BILLED: Mapping[str, Callable[[Stack, Resource], Iterator[Charge]]] = {
     "aws:ec2/eip:Eip": _address,
     "aws:ec2/vpcEndpoint:VpcEndpoint": _endpoint,
     "aws:kms/key:Key": _key,
+    "aws:ec2/instance:Instance": _instance,
+    "aws:ebs/volume:Volume": _volume,
+    "aws:lb/loadBalancer:LoadBalancer": _balancer,
+    "aws:alb/loadBalancer:LoadBalancer": _balancer,
     "aws:s3/bucket:Bucket": _metered("storage", "s3-standard", {"per_gib_month": "S3 Standard storage"}),
     "aws:s3/filesFileSystem:FilesFileSystem": _metered(
         "storage", "s3-files", {"per_gib_month": "S3 Files storage", "per_gib_written": "data into S3 Files"}

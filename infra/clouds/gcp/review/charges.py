@@ -30,6 +30,7 @@ from slipway.infra.review.stack import (
     Unknown,
     at,
     is_true,
+    items,
     mapping,
     mappings,
     strings,
@@ -285,6 +286,8 @@ def _machine(name: str, region: str, column: str) -> Price | None:
 # What resources are billed for.
 
 
+INSTANCE, DISK = "gcp:compute/instance:Instance", "gcp:compute/disk:Disk"
+
 MOST_NAT_VMS = 32
 """From so many VMs on, Cloud NAT costs no more. Source: https://cloud.google.com/nat/pricing, as documented in
 2025."""
@@ -340,7 +343,7 @@ def charges(stack: Stack) -> Sequence[Charge]:
     declared = Declared(declared_pools(stack), [*declared_ways(stack)])
     of_resources = [
         priced_in(charge, _region(resource.properties))
-        for resource in stack.resources.values()
+        for resource in (_in_region(stack, declared_resource) for declared_resource in stack.resources.values())
         if resource.custom and not resource.read and resource.package == "gcp"
         for charge in _charges(declared, resource)
     ]
@@ -351,6 +354,18 @@ def charges(stack: Stack) -> Sequence[Charge]:
         for charge in _pod(pod, region)
     ]
     return [*of_resources, *of_pods]
+
+
+def _in_region(stack: Stack, resource: Resource) -> Resource:
+    """A resource of `_PLACED` with the place of its provider, where a program sets none of its own."""
+    if resource.type not in _PLACED or any(resource.properties.get(key) is not None for key in ("zone", "region")):
+        return resource
+    provider = stack.resources.get(resource.provider)
+    zone, region = (
+        at(provider.properties, key) if provider is not None else stack.configuration.get(f"gcp:{key}")
+        for key in ("zone", "region")
+    )
+    return replace(resource, properties={**resource.properties, "zone": zone, "region": region})
 
 
 def disk_price(disk: Disk, stack: Stack) -> Price | None:
@@ -427,6 +442,32 @@ def _nodes(pool: DeclaredPool) -> Iterator[Charge]:
         yield replace(charge, urn=urn, idle=idle, most=most, pool=urn)
 
 
+def _instance(_: Declared, resource: Resource) -> Iterator[Charge]:
+    """A boot disk without a size has that of its image, which only Google Cloud knows."""
+    machine = resource.properties
+    boot = mapping(at(machine, "bootDisk", "initializeParams"))
+    scheduling = mapping(machine.get("scheduling"))
+    spot = text(scheduling.get("provisioningModel")) == "SPOT"
+    preemptible = is_true(scheduling.get("preemptible"))
+    guests = mappings(machine.get("guestAccelerators"))
+    node = PricedNode(
+        machine=text(machine.get("machineType")),
+        region=_region(machine),
+        way=SPOT if spot else PREEMPTIBLE if preemptible else ON_DEMAND,
+        gpus=[(text(guest.get("type")), whole(guest.get("count"), 1)) for guest in guests],
+        disk_type=text(boot.get("type")) or DEFAULT_DISK,
+        disk_gib=whole(boot.get("size")),
+        local_ssds=len(items(machine.get("scratchDisks"))),
+    )
+    yield from (replace(charge, urn=resource.urn) for charge, _ in node_charges(node))
+
+
+def _disk(_: Declared, resource: Resource) -> Iterator[Charge]:
+    kind, gib = text(resource.properties.get("type")) or DEFAULT_DISK, whole(resource.properties.get("size"))
+    price = TABLE.price("disks", kind, _region(resource.properties), "per_gib_month") if gib else None
+    yield Charge(resource.urn, f"disk, {gib or 'unknown'} GiB {kind}", price, quantity=gib or 1)
+
+
 def _pod(pod: DeclaredPod, region: str) -> Iterator[Charge]:
     """What pods on Autopilot cost while they run."""
     billed = [Charge("", "a pod on Autopilot that the stack file has no pool for", None)]
@@ -501,12 +542,18 @@ _BILLED: Mapping[str, Callable[[Declared, Resource], Iterator[Charge]]] = {
     CLUSTER: _cluster,
     "gcp:compute/routerNat:RouterNat": _nat,
     "gcp:compute/subnetwork:Subnetwork": _subnet,
+    INSTANCE: _instance,
+    DISK: _disk,
     "gcp:kms/cryptoKey:CryptoKey": _key,
     "gcp:projects/iAMAuditConfig:IAMAuditConfig": _audit_logs,
     "gcp:filestore/instance:Instance": _filestore,
     "gcp:artifactregistry/repository:Repository": _images,
     "gcp:storage/bucket:Bucket": _bucket,
 }
+
+
+_PLACED = frozenset({INSTANCE, DISK, "gcp:compute/routerNat:RouterNat"})
+"""Types that a program may declare without a place."""
 
 
 def _way(config: object) -> str:
@@ -522,4 +569,5 @@ def _way(config: object) -> str:
 
 def _region(inputs: Properties) -> str:
     zones = texts(inputs.get("nodeLocations"))
-    return region_of((zones[0] if zones else text(inputs.get("location"))) or text(inputs.get("region")))
+    places = (*zones[:1], *(text(inputs.get(key)) for key in ("location", "zone", "region")))
+    return region_of(next(filter(None, places), ""))
