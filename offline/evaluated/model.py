@@ -72,6 +72,10 @@ class ResourceChange(Model):
     urn: str
     type: str
     name: str
+    place: str = Field(
+        default="",
+        description="The line of the program that declares it; empty for what a stack file asks for.",
+    )
     operation: Operation
     properties: list[PropertyChange] = Field(default_factory=list)
     because: str = Field(
@@ -297,6 +301,7 @@ class Finding(Model):
     severity: Severity
     resource: str = Field(description="A URN, or a configuration key.")
     name: str = Field(description="The resource's name and kind, or the key, for people.")
+    place: str = Field(default="", description="The line of the program that declares the resource.")
     reason: str
     fix: str
     new: bool = Field(default=True, description="Whether the base did not have it; true without a base.")

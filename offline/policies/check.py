@@ -145,7 +145,7 @@ def check(
     suppressed: list[Suppressed] = []
     used: dict[str, set[str]] = {}
     for policy in policies():
-        bad, lived_with, covered = judge(policy, policy.check(stack), suppressions.get(policy.id), today)
+        bad, lived_with, covered = judge(policy, policy.check(stack), suppressions.get(policy.id), today, stack)
         findings.extend(bad)
         suppressed.extend(lived_with)
         if covered:
@@ -168,7 +168,8 @@ def check_change(
     for policy in CHANGE_POLICIES:
         suppression = suppressions.get(policy.id)
         spent = suppression is not None and suppression.until is None and suppression == earlier.get(policy.id)
-        bad, lived_with, _ = judge(policy, policy.check(change), None if spent else suppression, today)
+        suppression = None if spent else suppression
+        bad, lived_with, _ = judge(policy, policy.check(change), suppression, today, change.after, change.before)
         if spent:
             bad = [_with_note(violation, "its suppression was for an earlier change") for violation in bad]
         findings.extend(bad)
@@ -177,14 +178,21 @@ def check_change(
 
 
 def judge(
-    policy: Policy | ChangePolicy, violations: Iterable[Violation], suppression: Suppression | None, today: date
+    policy: Policy | ChangePolicy,
+    violations: Iterable[Violation],
+    suppression: Suppression | None,
+    today: date,
+    *stacks: Stack,
 ) -> tuple[list[Finding], list[Suppressed], set[str]]:
-    """The findings of one policy, the suppressed ones among them, and the names that the suppression covers."""
+    """The findings of one policy, the suppressed ones among them, and the names that the suppression covers.
+
+    The first of ``stacks`` that has a resource says which line declares it.
+    """
     findings: list[Finding] = []
     suppressed: list[Suppressed] = []
     covered: set[str] = set()
     for violation in violations:
-        finding = _finding(policy, violation)
+        finding = _finding(policy, violation, stacks)
         if suppression is None or not _covers(suppression, finding):
             findings.append(finding)
             continue
@@ -289,12 +297,14 @@ def _place(finding: Finding) -> tuple[tuple[int, ...], str, str, str]:
     return finding.rank, finding.policy, finding.resource, finding.reason
 
 
-def _finding(policy: Policy | ChangePolicy, violation: Violation) -> Finding:
+def _finding(policy: Policy | ChangePolicy, violation: Violation, stacks: Iterable[Stack]) -> Finding:
+    declared = (stack.resources.get(violation.resource) for stack in stacks)
     return Finding(
         policy=policy.id,
         severity=policy.severity,
         resource=violation.resource,
         name=name_of(violation.resource),
+        place=next((resource.place for resource in declared if resource is not None), ""),
         reason=violation.reason,
         fix=violation.fix,
         harm=policy.harm is not None,

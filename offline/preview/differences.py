@@ -78,6 +78,7 @@ def _change(change: ResourceDiff, files: MovedFiles) -> ResourceChange:
         urn=resource.urn,
         type=resource.type,
         name=resource.name,
+        place=resource.place,
         operation=change.operation,
         properties=properties,
         because=MOVED if moved else _because(change),
@@ -229,6 +230,7 @@ def _singles(changes: Changes) -> Iterator[Row]:
                 # Those that changed have rows of their own.
                 properties = [change for change in properties if not change.path.startswith(listing)]
                 why = why or "it lists Jobs that change"
+            why = "; ".join(filter(None, [why, resource_change.place]))
             yield Row(phrasing.DONE[resource_change.operation], resource_change.operation, [name], why, properties)
     changed = {resource.urn: resource for resource in changes.resources}
     for outcome in Outcome:

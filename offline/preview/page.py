@@ -244,7 +244,9 @@ def _finding(line: Line, of: Sequence[Part] = (), *, brief: bool = False) -> lis
 def _policy(line: Line) -> Words:
     finding = line.finding
     assert isinstance(finding, Finding)
-    return words(f"{phrasing.severity(finding)}: ", Code(finding.policy), " ", *_resources(line))
+    alone = len({name for names in line.names.values() for name in names}) == 1
+    place = f", {finding.place}" if finding.place and alone else ""
+    return words(f"{phrasing.severity(finding)}: ", Code(finding.policy), " ", *_resources(line), place)
 
 
 def _resources(line: Line) -> list[Part]:

@@ -53,6 +53,9 @@ def test_a_project_of_anyone_is_compared_with_its_base(tmp_path: Path) -> None:
     (stack,) = json.loads(done.stdout)["stacks"]
     operations = {resource["name"]: resource["operation"] for resource in stack["changes"]["resources"]}
     assert operations == {"data": "replace", "web": "update"}
+    places = {resource["name"]: resource["place"] for resource in stack["changes"]["resources"]}
+    assert places == {"data": "src/__main__.py:5", "web": "src/__main__.py:6"}
+    assert {finding["place"] for finding in stack["findings"] if finding["new"]} == {"src/__main__.py:5"}
     assert {finding["policy"] for finding in stack["findings"] if finding["new"]} == {"deletion-refused"}
     assert any("aws:ec2/getAmi" in remark for remark in stack["remarks"])
 
