@@ -8,6 +8,7 @@ import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes.job import StepJob
 from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.platform import ClusterNetwork
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Cluster:
     service account and the claim of the store. ``identity`` is what the cloud calls these pods where it gives
     them rights: a member in IAM's form, or the ARN of a role; None elsewhere. ``volume`` mounts the store in a
     pod of the namespace that has the ``pod_annotations`` and the service account. ``kubeconfig`` is a secret:
-    the text of a kubeconfig, or the path of one.
+    the text of a kubeconfig, or the path of one. ``network`` is what the stack declares for the cluster; None
+    where the cluster was there before it.
     """
 
     provider: k8s.Provider
@@ -41,6 +43,7 @@ class Cluster:
     volume: k8s.core.v1.VolumeArgs
     pod_annotations: Mapping[str, str]
     kubeconfig: pulumi.Output[str]
+    network: ClusterNetwork | None
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ def _cluster(workspace: Workspace) -> Cluster:
         volume=platform.store.volume,
         pod_annotations=dict(platform.store.pod_annotations),
         kubeconfig=pulumi.Output.secret(platform.kubeconfig),
+        network=platform.network,
     )
 
 

@@ -404,6 +404,18 @@ class Collector:
 
 
 @dataclass(frozen=True)
+class ClusterNetwork:
+    """The network that the stack declares for a cluster.
+
+    ``id`` is what the cloud's resources take for it: of a network of Compute Engine, or of a VPC. ``subnets`` are
+    the ids of those that the nodes are in.
+    """
+
+    id: "pulumi.Output[str]"
+    subnets: "Sequence[pulumi.Output[str]]"
+
+
+@dataclass(frozen=True)
 class Platform:
     """One cluster, ready for pipelines."""
 
@@ -460,6 +472,8 @@ class Platform:
     None: the cluster mounts no bucket but that of the store."""
     identity: "pulumi.Output[str] | None" = None
     """What the cloud calls the pods of Jobs where it gives them rights; None: it gives them none."""
+    network: ClusterNetwork | None = None
+    """Its network; None where the stack declares none for it."""
     store_beside: "Callable[[int], Store] | None" = None
     """The store as a pod has it that mounts so many of these volumes, too: with the annotations and sidecar that
     all of them need. None: the pod needs no more for them."""

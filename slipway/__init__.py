@@ -31,9 +31,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from slipway.infra.declared import Cluster, Declared, Store
+    from slipway.infra.platform import ClusterNetwork
     from slipway.infra.program import run
 
-__all__ = ["Cluster", "Declared", "Store", "run"]
+__all__ = ["Cluster", "ClusterNetwork", "Declared", "Store", "run"]
 
 
 def __getattr__(name: str) -> Any:

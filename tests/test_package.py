@@ -86,7 +86,7 @@ def python(installed: Path, project: Path, *words: str) -> subprocess.CompletedP
 
 
 def test_the_public_names_are_these() -> None:
-    assert slipway.__all__ == ["Cluster", "Declared", "Store", "run"]
+    assert slipway.__all__ == ["Cluster", "ClusterNetwork", "Declared", "Store", "run"]
     assert all(callable(getattr(slipway, name)) for name in slipway.__all__)
     with pytest.raises(AttributeError):
         _ = slipway.walk

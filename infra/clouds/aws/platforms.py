@@ -40,6 +40,7 @@ from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool, EfsStore, Exi
 from slipway.infra.clouds.aws.store import MountArgs, efs_store, s3_store
 from slipway.infra.platform import (
     BUILDER,
+    ClusterNetwork,
     DevicePlugin,
     Egress,
     Platform,
@@ -302,6 +303,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
             },
             volume_class=DISK_CLASS if disks else None,
             ingress_controller=controller,
+            network=ClusterNetwork(network.vpc.id, [subnet.id for subnet in network.private.values()]),
         )
     }
 

@@ -55,6 +55,7 @@ from slipway.infra.clouds.gcp.store import (
 )
 from slipway.infra.platform import (
     BUILDER,
+    ClusterNetwork,
     Collector,
     Egress,
     Platform,
@@ -361,6 +362,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         name: replace(
             _platform(name, ours[name], cluster, project_id=project_id, access=access[name]),
             ingress_controller=controllers.get(name),
+            network=ClusterNetwork(network.network.id, [network.subnets[name].id]),
         )
         for name, cluster in made.items()
     }

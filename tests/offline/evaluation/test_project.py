@@ -206,6 +206,9 @@ AWS = """
         }),
     )
     aws.ec2.Instance("bastion", ami=image.id, instance_type="t3.micro")
+    assert cluster.network is not None
+    aws.ec2.SecurityGroup("database", vpc_id=cluster.network.id)
+    aws.rds.SubnetGroup("database", subnet_ids=cluster.network.subnets)
     assert declared.store.bucket is not None
 """
 
@@ -222,6 +225,9 @@ GCP = """
     )
     public = gcp.storage.Bucket("public", location="EU")
     gcp.storage.BucketIAMMember("public", bucket=public.name, role="roles/storage.objectViewer", member="allUsers")
+    assert cluster.network is not None
+    gcp.compute.Firewall("database", network=cluster.network.id, allows=[{"protocol": "tcp", "ports": ["5432"]}])
+    gcp.compute.Address("database", subnetwork=cluster.network.subnets[0], address_type="INTERNAL")
     assert declared.store.bucket is not None
 """
 
@@ -246,6 +252,11 @@ def test_aws_resources_know_the_role_of_the_pods_and_are_held_to_its_policies(pr
     stack = shipped(project, "aws-dev", AWS)
     policy = of_name(stack, "aws:s3/bucketPolicy:BucketPolicy", "models").properties["policy"]
     assert "[run.arn]" in policy
+    group = of_name(stack, "aws:ec2/securityGroup:SecurityGroup", "database")
+    assert stack.source(group, "vpcId", "aws:ec2/vpc:Vpc") is not None
+    subnets = of_name(stack, "aws:rds/subnetGroup:SubnetGroup", "database")
+    assert stack.source(subnets, "subnetIds", "aws:ec2/subnet:Subnet") is not None
+    assert group.place.startswith("__main__.py:")
     assert ("aws-public-bucket", "public (BucketPolicy)") in {
         (finding.policy, finding.name) for finding in check(stack, {}, TODAY)[0]
     }
@@ -255,6 +266,15 @@ def test_google_resources_know_the_member_of_the_pods_and_are_held_to_its_polici
     stack = shipped(project, "gcp-dev", GCP)
     member = of_name(stack, "gcp:pubsub/topicIAMMember:TopicIAMMember", "trained").properties["member"]
     assert member.endswith("/subject/ns/slipway/sa/runner")
+    firewall = of_name(stack, "gcp:compute/firewall:Firewall", "database")
+    assert stack.source(firewall, "network", "gcp:compute/network:Network") is not None
+    address = of_name(stack, "gcp:compute/address:Address", "database")
+    assert stack.source(address, "subnetwork", "gcp:compute/subnetwork:Subnetwork") is not None
+    assert {resource.name for resource in stack.resources.values() if resource.place} == {
+        "database",
+        "public",
+        "trained",
+    }
     assert ("gcp-public-bucket", "public (BucketIAMMember)") in {
         (finding.policy, finding.name) for finding in check(stack, {}, TODAY)[0]
     }
