@@ -72,9 +72,9 @@ def test_an_error_of_the_program_is_told_with_its_place_and_without_values(
 
 @pytest.mark.slow
 def test_an_unknown_stack_is_answered_with_the_stacks_there_are(tmp_path: Path) -> None:
-    done = rehearsal("-s", "nowhere", "--output", str(tmp_path))
+    done = rehearsal("-s", "missing", "--output", str(tmp_path))
     assert done.returncode == 2
-    assert "there is no stack 'nowhere'" in done.stderr
+    assert "there is no stack 'missing'" in done.stderr
     assert (
         "gcp-anywhere, gcp-batch, gcp-dev, gcp-distributed, gcp-platform, gcp-prod, gcp-serving, gcp-team, local"
         in done.stderr
