@@ -99,7 +99,7 @@ class Namespace:
         runner = next((job for job in jobs if name_of(job) == CLUSTER_RUN), None)
         if runner is None:
             raise RunError(f"namespace {self.name} has no Job {CLUSTER_RUN}: `pulumi up` makes it")
-        return runner, [job for job in jobs if RUNS_ANNOTATION in annotations_of(job)]
+        return runner, [job for job in jobs if annotations_of(job).get(RUNS_ANNOTATION) == CLUSTER_RUN]
 
     def _suspend(self, job: Properties, *, value: bool) -> None:
         self.server.send("PATCH", self._path(job), {"spec": {"suspend": value}}, MERGE)
