@@ -59,8 +59,8 @@ PLACE_ANNOTATION = "slipway/place"
 counts its places from 0, and ``pool`` is that of the place. What people learn of the run is at that Job."""
 
 MOVES_ANNOTATION = "slipway/moves"
-"""The annotation of the Job of a step with places: JSON, its ``places`` by their pools, and when it goes from one
-to the next."""
+"""The annotation of the Job of a step with places: JSON, its ``places`` by their pools, whether the nodes of each
+are ``sure``, the ConfigMap with the ``notes`` of what moves it, and when it goes from one to the next."""
 
 USAGE_ANNOTATION = "slipway/usage"
 """The annotation of a Job with the folder below the store's root in which its pods keep what they use

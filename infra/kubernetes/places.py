@@ -171,7 +171,13 @@ class MovedStep(StepJob):
                     "pulumi.com/replaceUnready": "true",
                     **job_annotations(run),
                     MOVES_ANNOTATION: json.dumps(
-                        {**rules, "plan": called, "places": [entry["pool"] for entry in entries]}
+                        {
+                            **rules,
+                            "plan": called,
+                            "notes": notes_name(called),
+                            "places": [entry["pool"] for entry in entries],
+                            "sure": [entry["sure"] for entry in entries],
+                        }
                     ),
                 },
             ),

@@ -9,8 +9,8 @@ from typing import Literal
 
 from slipway.infra.kubernetes.review import SCALE_DOWN
 from slipway.infra.review.facts import Charge, Price
-from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, text
-from slipway.infra.review.tables import HOURS_A_MONTH, hourly, node_price
+from slipway.infra.review.stack import JOB, NodePool, Stack, at, text
+from slipway.infra.review.tables import HOURS_A_MONTH, node_price
 from slipway.infra.schema.cron import times_a_month
 from slipway.offline.evaluated.model import (
     Cost,
@@ -22,7 +22,9 @@ from slipway.offline.evaluated.model import (
     ScheduledCost,
     StepCost,
 )
-from slipway.offline.evaluated.timeline import JobDuration, Schedule, Work, schedule
+from slipway.offline.evaluated.places import step_range
+from slipway.offline.evaluated.rates import hourly_of
+from slipway.offline.evaluated.timeline import JobDuration, Schedule, Work, known_time, schedule
 from slipway.offline.evaluated.workloads import CRON_JOB, PoolRoom, pool_rooms
 
 # The cost of the Jobs that an update runs: the cost of the nodes that they hold.
@@ -42,10 +44,10 @@ def run_cost(
     ``charges`` are those by the hour of the stack and of the other stacks whose pools it uses, ``measured`` the
     times of its Jobs, by name.
     """
-    expected = _Run(stack, charges, schedule(stack, measured, jobs))
+    expected = _Run(stack, charges, schedule(stack, measured, jobs), measured)
     if not (expected.schedule.work or expected.schedule.homeless or expected.schedule.unplaced):
         return None
-    longest = _Run(stack, charges, schedule(stack, {}, jobs)) if measured else expected
+    longest = _Run(stack, charges, schedule(stack, {}, jobs), {}) if measured else expected
     amounts = [amount for amount, _ in expected.amounts]
     return RunCost(
         dollars=sum(amounts) if amounts else None,
@@ -67,30 +69,12 @@ def common_basis(times: Mapping[str, Mapping[str, JobDuration]], jobs: Mapping[s
     return "rehearsed" if known == {"rehearsed"} else "limit"
 
 
-def hourly_of(charge: Charge) -> float | None:
-    """The price for an hour; None if it is not known."""
-    known = hourly(charge.price) if charge.price is not None else None
-    return None if known is None else known * charge.quantity
-
-
-def node_rate(stack: Stack, pool: NodePool | None) -> float | None:
-    """What one node of the pool costs for an hour; None where several pools share one resource's charges."""
-    if pool is None or not pool.urn or sum(other.urn == pool.urn for other in stack.pools) > 1:
-        return None
-    return node_price([*stack.charges, *stack.charges_elsewhere], pool.urn)
-
-
-def pod_rate(stack: Stack, job: Resource) -> float | None:
-    """What one pod of the Job costs for an hour, where pods are billed."""
-    rates = [hourly_of(charge) for charge in stack.charges if charge.urn == job.urn]
-    return None if not rates or None in rates else sum(rate for rate in rates if rate is not None)
-
-
 @dataclass(frozen=True)
 class _Run:
     stack: Stack
     charges: Sequence[Charge]
     schedule: Schedule
+    measured: Mapping[str, JobDuration]
 
     @property
     def most(self) -> float | None:
@@ -121,7 +105,9 @@ class _Run:
         for entry in self.schedule.work:
             if entry.basis == "unknown":
                 yield f"a time limit of {entry.resource.name}"
-        for pool, number, _ in self._held():
+        held = [(pool, number) for pool, number, _ in self._held()]
+        held += [(pool, 0) for pool in self._places() if pool not in [of for of, _ in held]]
+        for pool, number in held:
             charges = self._charges(pool, number)
             if not charges or all(hourly_of(charge) is None for charge in charges):
                 yield f"the price of pool {pool.name}"
@@ -138,13 +124,16 @@ class _Run:
     @property
     def steps(self) -> list[StepCost]:
         """The cost of each Job for the time that it holds its nodes."""
-        return [
-            self._step(list(works)) for _, works in groupby(self.schedule.work, lambda work: work.resource.urn)
-        ]
+        # A mover's own pod costs next to nothing beside the step.
+        works = [work for work in self.schedule.work if work.resource.urn not in self.schedule.moved]
+        return [self._step(list(group)) for _, group in groupby(works, lambda work: work.resource.urn)]
 
     def _step(self, works: Sequence[Work]) -> StepCost:
         """The cost of a Job. ``works`` are its parts, one for each of its nodes."""
         first = works[0]
+        moved = self.schedule.moved.get(first.of)
+        known_before = known_time(self.measured.get(moved.job.name)) if moved else None
+        range_ = step_range(self.stack, moved, known_before) if moved else None
         known = [
             rate * work.seconds / 3600
             for work in works
@@ -153,7 +142,7 @@ class _Run:
         ]
         known += [amount for work in works for amount in self._of_pods(work)]
         return StepCost(
-            job=first.resource.name,
+            job=moved.job.name if moved else first.resource.name,
             pool=first.pool.name,
             seconds=max(work.ends for work in works) - min(work.begins for work in works),
             basis=first.basis,
@@ -162,7 +151,13 @@ class _Run:
             stack=first.pool.stack,
             nodes=len(works),
             by_pod=first.pool.bills_pods,
+            range=range_,
         )
+
+    def _places(self) -> list[NodePool]:
+        """The pools of which one runs a step with places, those whose nodes are billed."""
+        places = [place.pool(self.stack) for step in self.schedule.moved.values() for place in step.places]
+        return [pool for pool in places if pool is not None and not pool.bills_pods]
 
     def _held(self) -> Iterator[tuple[NodePool, int, float]]:
         """Each node with the seconds that it is held; one that boots is held until the autoscaler removes it."""

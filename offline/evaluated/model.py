@@ -105,6 +105,10 @@ class JobRun(Model):
     accelerator: str = ""
     gpus: int = Field(default=0, description="GPUs of each of its pods.")
     nodes: int = Field(default=1, description="On how many nodes its pods work together, one on each.")
+    places: list[str] = Field(
+        default_factory=list,
+        description="The pools of which one at a time runs it, in their order; `pool` is the first.",
+    )
     because: str = Field(description="What changed for it.")
     items: Literal["", "all", "changed"] = Field(
         default="",
@@ -150,15 +154,36 @@ class CostLine(Model):
     )
 
 
+class StepRange(Model):
+    """What a step with places costs and takes: from the cheapest place to the dearest, without waiting for nodes.
+
+    Prices that are not known are left out; ``least`` and ``most`` are null where none is known.
+    """
+
+    places: list[str] = Field(description="The pools of which one at a time runs it, in their order.")
+    least: float | None
+    most: float | None
+    least_seconds: float
+    most_seconds: float
+    least_place: str
+    most_place: str
+    least_basis: Literal["work", "measured", "rehearsed", "limit"] = Field(
+        description="Of `least_seconds`: `work` where the stack file says it, else as in `StepCost`."
+    )
+    most_basis: Literal["deadline", "limit"]
+    max_price: float | None = Field(default=None, description="At which it ends, in US dollars.")
+    unpriced: list[str] = Field(default_factory=list, description="Places whose price is not known.")
+
+
 class StepCost(Model):
-    """What one Job costs."""
+    """What one Job costs. Of a step with places it is at the dearest, for as long as it may take."""
 
     job: str
     pool: str
     seconds: float = Field(description="How long it holds its nodes, boot included.")
-    basis: Literal["measured", "rehearsed", "limit", "found", "unknown"] = Field(
-        description="`measured` in a run of the stack, `rehearsed` on a CPU, the Job's time `limit`, `found` for "
-        "one that finds its result and ends at once, or `unknown`."
+    basis: Literal["measured", "rehearsed", "deadline", "limit", "found", "unknown"] = Field(
+        description="`measured` in a run of the stack, `rehearsed` on a CPU, the `deadline` or the time "
+        "`limit`, `found` for one that finds its result and ends at once, or `unknown`."
     )
     dollars: float | None = Field(
         description="What its nodes cost in that time, be it paid anyway or not; null where no price is known."
@@ -171,6 +196,7 @@ class StepCost(Model):
     by_pod: bool = Field(
         default=False, description="Whether its pods are billed, for as long as they run, and not their nodes."
     )
+    range: StepRange | None = Field(default=None, description="Of a step with places; null for any other.")
 
 
 class KeptNodes(Model):
@@ -261,7 +287,7 @@ class Leg(Model):
     type: str
     begins: float = Field(description="Seconds after the update begins.")
     seconds: float
-    basis: str = Field(description="`measured`, `rehearsed`, `limit`, or the source of the estimate.")
+    basis: str = Field(description="`measured`, `rehearsed`, `deadline`, `limit`, or the source of the estimate.")
     pods: int = Field(default=1, description="How many pods a Job has.")
     at_once: int = Field(default=1, description="How many of them its pool has room for at the same time.")
     together: bool = Field(default=False, description="Whether they work together, each on a node of its own.")

@@ -128,11 +128,15 @@ def place(run: JobRun) -> str:
     gpus = f", {run.gpus} {run.accelerator}{quantity}" if run.gpus and run.accelerator else ""
     if not run.known:
         return "on a pool that this preview cannot tell"
+    if run.places:
+        return f"at whichever of {join(run.places)} has nodes"
     nodes = f"{run.nodes} nodes of " if run.nodes > 1 else ""
     return f"on {nodes}pool {run.pool}{gpus}" if run.pool else "on no pool, for none can take it"
 
 
 def _pool(run: JobRun) -> str:
+    if run.places:
+        return f"{run.pool} or {many(len(run.places) - 1, 'other place')}"
     return run.pool or ("no pool" if run.known else "an unknown pool")
 
 

@@ -2,161 +2,21 @@
 
 import heapq
 import math
-from bisect import insort
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
 from slipway.infra.kubernetes.labels import NAME
-from slipway.infra.kubernetes.review import SCALE_DOWN, pull
+from slipway.infra.kubernetes.review import pull
 from slipway.infra.placed import CLUSTER_RUN
-from slipway.infra.platform import Resources
 from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, strings, whole
 from slipway.offline.evaluated.model import Leg, Outcome, Timeline
-from slipway.offline.evaluated.phrasing import duration
-from slipway.offline.evaluated.scheduling import add, find_shortages, subtract
+from slipway.offline.evaluated.nodes import PoolNodes, Seat, Stay
+from slipway.offline.evaluated.phrasing import duration, join
+from slipway.offline.evaluated.places import MovedStep, is_held, moved_steps, step_range
 from slipway.offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET, Workload, awaited, pool_rooms, workloads
-
-# The nodes of a pool during an update: which node runs a Job, and when.
-
-
-@dataclass
-class Stay:
-    """A node from being asked for until its last Job ends, in seconds after the update begins.
-
-    ``number`` counts the nodes of the pool from 0. ``booted`` is False for a node that is there at all times.
-    """
-
-    pool: NodePool
-    number: int
-    since: float
-    until: float
-    booted: bool
-
-
-@dataclass(frozen=True)
-class Seat:
-    """A place for a pod: a node, a time, and the Job on that node that it waits for, if any.
-
-    ``begins`` is infinite where there is never room: what is there stays.
-    """
-
-    node: "Node"
-    begins: float
-    after: str = ""
-    boots: bool = False
-
-
-@dataclass
-class Node:
-    """One node of a pool. ``kept`` says that a pod is there that stays."""
-
-    pool: NodePool
-    number: int
-    kept: bool = False
-    stay: Stay | None = None
-    images: set[str] = field(default_factory=set[str])
-    _running: list[tuple[float, str, Resources]] = field(default_factory=list[tuple[float, str, Resources]])
-    """Sorted by end. No Job begins before one that was placed earlier, so Jobs that ended by then are removed."""
-    _newest: float = 0.0
-
-    @property
-    def always(self) -> bool:
-        """Whether the node is there without any Job."""
-        return self.kept or self.number < self.pool.min_nodes
-
-    def is_up(self, time: float) -> bool:
-        """Whether the node exists at ``time``."""
-        if self.stay is None:
-            return self.always
-        return self.always or self.stay.until + SCALE_DOWN.amount >= time
-
-    def seat(self, time: float, wanted: Resources) -> Seat:
-        """The earliest place on this node from ``time`` on."""
-        begins = max(time, self._newest)
-        after = ""
-        staying = [seat for seat in self._running if seat[0] > begins]
-        free = subtract(self.pool.allocatable, add(*(resources for _, _, resources in staying)))
-        for ends, job, resources in staying:
-            if not find_shortages(wanted, free):
-                break
-            free = add(free, resources)
-            begins, after = ends, job
-        return Seat(self, begins, after)
-
-    def take(self, seat: Seat, job: str, wanted: Resources, ends: float) -> None:
-        """Runs a Job in its seat until ``ends``."""
-        if seat.boots:
-            self.images.clear()
-            self._running.clear()
-        self._newest = seat.begins
-        self._running = [running for running in self._running if running[0] > seat.begins]
-        insort(self._running, (ends, job, wanted), key=lambda entry: entry[0])
-        if self.stay is None or seat.boots:
-            self.stay = Stay(self.pool, self.number, seat.begins, ends, booted=not self.always)
-        self.stay.until = max(self.stay.until, ends)
-
-    def keep(self, seat: Seat, wanted: Resources) -> None:
-        """Runs a pod in its seat from then on."""
-        if seat.boots:
-            self.images.clear()
-            self._running.clear()
-        self.kept = True
-        self._newest = seat.begins
-        self._running.append((math.inf, "", wanted))
-
-
-class PoolNodes:
-    """All nodes of one pool."""
-
-    def __init__(self, pool: NodePool) -> None:
-        self.pool = pool
-        self.stays: list[Stay] = []
-        self._nodes: list[Node] = []
-
-    def seat(self, time: float, wanted: Resources, without: Collection[int] = ()) -> Seat:
-        """The earliest place for a Job that can run from ``time`` on: on an existing node or on a new one.
-
-        It is on none of the nodes that ``without`` has the numbers of.
-        """
-        seats = [node.seat(time, wanted) for node in self._up(time) if node.number not in without]
-        first = min(seats, key=lambda seat: seat.begins, default=None)
-        boot = self.pool.boot.amount if self.pool.boot else 0.0
-        if (new := self._down(time, without)) is not None and (first is None or first.begins > time + boot):
-            return Seat(new, time, boots=True)
-        if first is None:
-            raise ValueError(f"pool {self.pool.name} has no nodes")
-        return first
-
-    def take(self, seat: Seat, job: str, wanted: Resources, ends: float) -> None:
-        """Runs a Job in its seat until ``ends``."""
-        before = seat.node.stay
-        seat.node.take(seat, job, wanted, ends)
-        if (stay := seat.node.stay) is not None and stay is not before:
-            self.stays.append(stay)
-
-    @property
-    def kept(self) -> frozenset[int]:
-        """The numbers of the nodes on which pods stay."""
-        return frozenset(node.number for node in self._nodes if node.kept)
-
-    def _up(self, time: float) -> Sequence[Node]:
-        while len(self._nodes) < self.pool.min_nodes:
-            self._nodes.append(Node(self.pool, len(self._nodes)))
-        return [node for node in self._nodes if node.is_up(time)]
-
-    def _down(self, time: float, without: Collection[int]) -> Node | None:
-        """A node that can be added, ``without`` those of these numbers; None if the pool has its largest size."""
-        down = (node for node in self._nodes if not node.is_up(time) and node.number not in without)
-        if gone := next(down, None):
-            return gone
-        if len(self._nodes) >= self.pool.max_nodes:
-            return None
-        self._nodes.append(Node(self.pool, len(self._nodes)))
-        return self._nodes[-1]
-
 
 # When an update that creates everything begins and ends each resource, and which nodes its Jobs hold.
 #
@@ -167,7 +27,7 @@ class PoolNodes:
 
 NODE, IMAGE = "node", "image"
 
-Basis = Literal["measured", "rehearsed", "limit", "found", "unknown"]
+Basis = Literal["measured", "rehearsed", "deadline", "limit", "found", "unknown"]
 
 WORK_ALONE: frozenset[Basis] = frozenset({"rehearsed", "found", "unknown"})
 """Times that include neither the boot of a node nor the pull of an image."""
@@ -183,6 +43,11 @@ class JobDuration:
 
     seconds: float
     basis: Literal["measured", "rehearsed"]
+
+
+def known_time(job: JobDuration | None) -> tuple[float, Literal["measured", "rehearsed"]] | None:
+    """The time of a Job with where it is from; None where it is not known."""
+    return None if job is None else (job.seconds, job.basis)
 
 
 @dataclass(frozen=True)
@@ -227,6 +92,8 @@ class Work:
     basis: Basis
     kept: bool = False
     pods: int = 1
+    of: str = ""
+    """The URN of the Job of the step with places of which this is one; empty for any other."""
 
     @property
     def seconds(self) -> float:
@@ -250,6 +117,8 @@ class Schedule:
     """The names of the Jobs of which it cannot be told which pools can take them."""
     kept: set[tuple[str, str, int]] = field(default_factory=set[tuple[str, str, int]])
     """The nodes on which services stay: by cluster, pool and number."""
+    moved: dict[str, MovedStep] = field(default_factory=dict[str, MovedStep])
+    """The steps with places that run, by the URN of their Job."""
 
 
 def schedule(
@@ -273,6 +142,7 @@ class _Scheduler:
         self._workloads = {
             workload.resource.urn: workload for workload in workloads(stack, JOB, STATEFUL_SET, DEPLOYMENT)
         }
+        self._moved = moved_steps(stack)
         self._held = {(pool_room.pool.cluster, pool_room.pool.name): pool_room for pool_room in pool_rooms(stack)}
         self._pools: dict[tuple[str, str], PoolNodes] = {}
         self._found = Schedule()
@@ -309,11 +179,16 @@ class _Scheduler:
 
     def _span(self, resource: Resource, time: float, after: str) -> Span:
         workload = self._workloads.get(resource.urn)
+        if is_held(resource):
+            # Its time is that of the step.
+            return Span(resource, time, time, after)
         if self._jobs is not None and resource.urn not in self._jobs:
             if workload is not None and workload.stays:
                 self._service(workload, time, after)
             return Span(resource, time, time, after)
         if workload is not None:
+            if step := self._moved.get(resource.urn):
+                return self._moved_step(step, workload, time, after)
             place = self._service if workload.stays else self._job
             return place(workload, time, after)
         if not resource.custom or resource.read or resource.package == "pulumi":
@@ -331,7 +206,10 @@ class _Scheduler:
 
     def _runner(self, workload: Workload, time: float, after: str) -> Span:
         """What lets Jobs run is there from before the first until after the last, ``time``, on one node."""
-        nodes, work = self._nodes(workload), [work for work in self._found.work if not awaited(work.resource)]
+        nodes, work = (
+            self._nodes(workload),
+            [work for work in self._found.work if not (work.of or awaited(work.resource))],
+        )
         if nodes is None or not work:
             return Span(workload.resource, time, time, after)
         begins, on_pool = (
@@ -348,11 +226,39 @@ class _Scheduler:
         ]
         return Span(workload.resource, begins, time, after)
 
-    def _job(self, workload: Workload, time: float, after: str) -> Span:
+    def _moved_step(self, step: MovedStep, mover: Workload, time: float, after: str) -> Span:
+        """A step with places, as if it were at the dearest all the time; what moves it is on a node of its own."""
+        resource, place = step.job, step.dearest(self._stack)
+        self._found.moved[resource.urn] = step
+        seconds, basis = self._time_of_moved(step)
+        count = len(self._found.work)
+        paid = min(seconds, step.paid_seconds(self._stack))
+        span = self._job(place, time, after, (paid, basis))
+        self._found.work[count:] = [replace(work, of=resource.urn) for work in self._found.work[count:]]
+        ends = span.ends + seconds - paid
+        parts = [*span.parts[:-1], replace(span.parts[-1], name=resource.name, seconds=seconds)]
+        nodes = self._nodes(mover)
+        if nodes is not None and mover.requests is not None:
+            seat = nodes.seat(time, mover.requests)
+            kept = seat.node.always
+            nodes.take(seat, resource.urn, mover.requests, max(ends, seat.begins))
+            self._found.work.append(
+                Work(resource, nodes.pool, seat.node.number, seat.begins, max(ends, seat.begins), basis, kept)
+            )
+        return Span(resource, span.begins, ends, span.after, parts)
+
+    def _time_of_moved(self, step: MovedStep) -> tuple[float, Basis]:
+        if self._jobs is not None and self._jobs[step.job.urn] is Outcome.RESUMES:
+            return 0.0, "found"
+        if self._measured and step.deadline is not None:
+            return step.deadline, "deadline"
+        return step.time_limit, "limit"
+
+    def _job(self, workload: Workload, time: float, after: str, takes: tuple[float, Basis] | None = None) -> Span:
         resource, nodes, wanted = workload.resource, self._nodes(workload), workload.requests
         if strings(at(resource.properties, "metadata", "labels")).get(NAME) == CLUSTER_RUN:
             return self._runner(workload, time, after)
-        seconds, basis = self._time(resource)
+        seconds, basis = takes or self._time(resource)
         if basis == "unknown":
             self._found.unknown[resource.urn] = "Job without a time limit"
         alone = Span(resource, time, time + seconds, after, [Part(resource.name, JOB, seconds, basis)])
@@ -368,7 +274,7 @@ class _Scheduler:
         # whole Job, and a rehearsal places pods on the same nodes.
         whole_job = Part(resource.name, JOB, seconds, basis, workload.pods, at_once, workload.together)
         if workload.together:
-            return self._together(workload, time, after, nodes, whole_job)
+            return self._together(workload, time, after, nodes, whole_job, basis=basis)
         pods: list[Span] = []
         work: dict[int, Work] = {}
         for _ in range(at_once):
@@ -391,9 +297,11 @@ class _Scheduler:
         waited = last.after if last.after != resource.urn else ""
         return Span(resource, last.begins, last.ends, waited or after, last.parts)
 
-    def _together(self, workload: Workload, time: float, after: str, nodes: PoolNodes, work: Part) -> Span:
+    def _together(
+        self, workload: Workload, time: float, after: str, nodes: PoolNodes, work: Part, *, basis: Basis
+    ) -> Span:
         """The pods of a Job that work together: each on a node of its own, from when the last of them is there."""
-        resource, wanted, basis = workload.resource, workload.requests, self._time(workload.resource)[1]
+        resource, wanted = workload.resource, workload.requests
         assert wanted is not None
         seats: list[Seat] = []
         for _ in range(workload.pods):
@@ -494,8 +402,22 @@ def timeline(stack: Stack, measured: Mapping[str, JobDuration] | None = None) ->
         seconds=_end(result),
         limit=None if any(work.basis == "unknown" for work in longest.work) else _end(longest),
         critical=[leg for span in spans for leg in _legs(span)],
-        remarks=[*_remarks(result, spans), *([_held_words(held, ended)] if held else [])],
+        remarks=[
+            *_remarks(result, spans),
+            *_moved_words(stack, result, measured or {}),
+            *([_held_words(held, ended)] if held else []),
+        ],
     )
+
+
+def _moved_words(stack: Stack, result: Schedule, measured: Mapping[str, JobDuration]) -> Iterator[str]:
+    """How long each step with places may take, since the critical path has the longest time alone."""
+    for step in result.moved.values():
+        took = step_range(stack, step, known_time(measured.get(step.job.name)))
+        yield (
+            f"{step.job.name} takes {duration(took.least_seconds)} to {duration(took.most_seconds)}, at whichever "
+            f"of {join(took.places)} has nodes."
+        )
 
 
 def _held_words(count: int, ended: float) -> str:
@@ -511,7 +433,9 @@ def _leave_out_held(result: Schedule) -> int:
     """
     held: set[str] = set()
     for urn, span in result.spans.items():
-        if _needs(span.resource) & held or (span.resource.type == JOB and not awaited(span.resource)):
+        job = span.resource
+        # A step with places is awaited by the Job that moves it.
+        if _needs(job) & held or (job.type == JOB and not awaited(job) and not is_held(job)):
             held.add(urn)
     jobs = sum(result.spans[urn].resource.type == JOB for urn in held)
     for urn in held:

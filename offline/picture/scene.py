@@ -1,8 +1,8 @@
 """The content of the picture of a stack: clusters, pools, Jobs, services, identities and the store."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from slipway.infra.clouds.registry import CLOUDS
@@ -26,6 +26,7 @@ from slipway.infra.review.stack import (
 )
 from slipway.infra.schema.problems import PREFIX
 from slipway.offline.evaluated.phrasing import duration, many
+from slipway.offline.evaluated.places import is_held, moved_steps
 from slipway.offline.evaluated.scheduling import has_gpus, pools_of
 from slipway.offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, Workload, workloads
 from slipway.offline.policies.services import list_servers
@@ -247,7 +248,7 @@ class Scene:
 
 def scene(stack: Stack, phases: Mapping[str, str] | None = None) -> Scene:
     """What is to be drawn of ``stack``. ``phases`` says of Jobs that were run, by their URNs, how they ended."""
-    jobs = list(workloads(stack, *KINDS))
+    jobs = list(_drawn(stack))
     declared = mapping(stack.configuration.get(f"{PREFIX}clusters"))
     names = dict.fromkeys(
         [*(pool.cluster for pool in stack.pools), *declared, *(job.cluster for job in jobs)], None
@@ -267,6 +268,17 @@ def scene(stack: Stack, phases: Mapping[str, str] | None = None) -> Scene:
         store=_about_store(stack),
         connections=_connections(stack, jobs),
     )
+
+
+def _drawn(stack: Stack) -> Iterator[Workload]:
+    """What is drawn: of a step with places one Job, at the first of them."""
+    steps = moved_steps(stack)
+    for workload in workloads(stack, *KINDS):
+        if step := steps.get(workload.resource.urn):
+            first = step.places[0]
+            yield replace(first, resource=replace(step.job, properties=first.resource.properties))
+        elif not is_held(workload.resource):
+            yield workload
 
 
 def _about_cluster(settings: object, endpoint: str | None) -> list[str]:

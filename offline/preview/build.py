@@ -29,6 +29,7 @@ from slipway.offline.evaluated.model import (
 )
 from slipway.offline.evaluated.operations import ResourceDiff, compare_resources
 from slipway.offline.evaluated.phrasing import many
+from slipway.offline.evaluated.places import is_held
 from slipway.offline.evaluated.scheduling import obstacle, pool_obstacle
 from slipway.offline.evaluated.timeline import JobDuration, timeline
 from slipway.offline.evaluated.workloads import CRON_JOB, STATEFUL_SET, Workload, workloads
@@ -354,7 +355,7 @@ def _list_running(head: EvaluatedStack, preview: StackPreview) -> list[str]:
     """The names of the Jobs that the next update runs."""
     if preview.changes is not None:
         return [run.name for run in preview.changes.runs if run.outcome is Outcome.RUNS]
-    return [job.name for job in head.stack.of_type(JOB)] if head.stack is not None else []
+    return [job.name for job in head.stack.of_type(JOB) if not is_held(job)] if head.stack is not None else []
 
 
 def _add_cost(

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import PurePosixPath
 from typing import Any
@@ -26,6 +27,7 @@ from slipway.infra.review.stack import (
 )
 from slipway.offline.evaluated.model import JobRun, Operation, Outcome
 from slipway.offline.evaluated.operations import ResourceDiff
+from slipway.offline.evaluated.places import MovedStep, is_held, moved_steps
 from slipway.offline.evaluated.property_diff import Difference, Path
 from slipway.offline.evaluated.workloads import gpus_of, workload_of, workloads
 from slipway.offline.preview import run_changes
@@ -191,6 +193,7 @@ class _Runs:
         self._before = before
         self._after = after
         self._moved = moved
+        self._steps = moved_steps(after)
         self._compared = compared
         self._operations = {comparison.resource.urn: comparison.operation for comparison in compared}
         self._claims = after.of_type(CLAIM)
@@ -203,12 +206,26 @@ class _Runs:
     def list_runs(self) -> list[JobRun]:
         made: list[JobRun] = []
         for comparison in self._compared:
-            if comparison.after is not None and comparison.after.type == JOB and comparison.operation in COMES:
-                outcome = self._outcome(comparison.after)
-                made.append(self._job_run(comparison, comparison.after, outcome))
-                if outcome is Outcome.RUNS and (result := _result(comparison.after)):
-                    self._computing[result] = comparison.after
+            job = comparison.after
+            if job is not None and job.type == JOB and comparison.operation in COMES and not is_held(job):
+                outcome = self._outcome(job)
+                step = self._steps.get(job.urn)
+                made.append(
+                    self._moved_run(comparison, step, outcome) if step else self._job_run(comparison, job, outcome)
+                )
+                if outcome is Outcome.RUNS and (result := _result(job)):
+                    self._computing[result] = job
         return made
+
+    def _moved_run(self, compared: ResourceDiff, step: MovedStep, outcome: Outcome) -> JobRun:
+        """The run of a step with places, once: what changes is in the Job at its first place."""
+        first = step.places[0].resource
+        at_first = next(entry for entry in self._compared if entry.resource.urn == first.urn)
+        changed = at_first if at_first.operation in COMES and at_first.before is not None else compared
+        run = self._job_run(replace(changed, after=first), first, outcome)
+        return run.model_copy(
+            update={"urn": step.job.urn, "name": step.job.name, "places": step.pools(self._after)}
+        )
 
     def _job_run(self, compared: ResourceDiff, job: Resource, outcome: Outcome) -> JobRun:
         workload = workload_of(job, self._after)

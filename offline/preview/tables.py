@@ -18,6 +18,7 @@ from slipway.offline.evaluated.model import (
     Timeline,
 )
 from slipway.offline.evaluated.phrasing import UNKNOWN, duration, join, many, money
+from slipway.offline.evaluated.places import range_words
 
 IDLE, MOST, NODES = "Idle a month", "At most an hour", "Nodes"
 
@@ -182,6 +183,12 @@ def elsewhere_words(preview: StackPreview) -> list[str]:
         f"pool{'s' * (len(names) > 1)} {join(names)}."
         for stack, names in pools.items()
     ]
+
+
+def places_words(preview: StackPreview) -> list[str]:
+    """What the steps with places that run cost and take, a sentence for each."""
+    run = preview.cost.run if preview.cost is not None else None
+    return [range_words(step.job, step.range) for step in run.steps if step.range] if run is not None else []
 
 
 def unknown_words(preview: StackPreview) -> str:

@@ -15,6 +15,7 @@ from slipway.infra.placed import PACKAGES
 from slipway.infra.review.stack import JOB, Resource, strings
 from slipway.offline.engine.monitor import NotCreatedError, Observer
 from slipway.offline.engine.provider_outputs import namespace_of, object_name
+from slipway.offline.evaluated.places import is_held, is_moved, is_probe
 from slipway.offline.evaluated.scheduling import PodRequest, add
 from slipway.offline.evaluated.workloads import STATEFUL_SET, Workload
 from slipway.offline.policies.pods import built_image
@@ -170,7 +171,7 @@ class Engine(Observer):
         self.services.close(self._patience)
 
     def registering(self, resource: Resource) -> None:
-        if resource.type == JOB and not moves.is_held(resource):
+        if resource.type == JOB and not is_held(resource):
             self._record(resource)
         if self.is_beside(resource):
             # Its cluster may have namespaces and accounts of which nothing here knows.
@@ -209,20 +210,20 @@ class Engine(Observer):
         self.display.resource(resource)
 
     def failed(self, resource: Resource, reason: str) -> None:
-        if moves.is_held(resource):
+        if is_held(resource):
             return
         if resource.type == JOB and not (record := self._record(resource)).phase.over:
             self._finish(record, Phase.FAILED, reason)
 
     def skipped(self, resource: Resource, because: Resource) -> None:
-        if resource.type == JOB and not moves.is_held(resource):
+        if resource.type == JOB and not is_held(resource):
             record = self._record(resource)
             record.phase = Phase.NOT_RUN
             record.reason = f"needs {because.name}"
             self.display.job(record)
 
     def run_job(self, resource: Resource) -> None:
-        if moves.is_held(resource):
+        if is_held(resource):
             self._held[cluster_of(resource), object_name(resource)] = resource
             return
         record = self._record(resource)
@@ -286,7 +287,7 @@ class Engine(Observer):
             try:
                 result = (
                     self._move(resource, record, log, stop)
-                    if moves.is_moved(resource)
+                    if is_moved(resource)
                     else self._run_alone(resource, record, log, stop)
                 )
             except (UnsupportedError, RefusedError, UnschedulableError) as error:
@@ -322,7 +323,7 @@ class Engine(Observer):
 
         def run(held: moves.HeldJob, held_stop: Stop) -> JobResult:
             job = job_controller.job_spec(held.resource)
-            whose = JobRecord(held.resource.urn, held.name) if moves.is_probe(held.resource) else record
+            whose = JobRecord(held.resource.urn, held.name) if is_probe(held.resource) else record
             pods = self._pods(held.resource, job, whose, log, held_stop)
             held.placed = lambda: pods.placed
             return self._run(held.resource, job, pods, whose, held_stop)

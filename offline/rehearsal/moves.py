@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from slipway.infra.kubernetes.labels import MOVES_ANNOTATION, PLACE_ANNOTATION, RUNS_ANNOTATION
-from slipway.infra.placed import MOVER
 from slipway.infra.review.stack import Resource, strings
 from slipway.offline.engine.provider_outputs import object_name
+from slipway.offline.evaluated.places import is_probe, moves_of
 from slipway.offline.rehearsal.capacity import Capacity, Clock
 from slipway.offline.rehearsal.cluster.cluster_objects import Namespace
 from slipway.offline.rehearsal.cluster.job_controller import SUSPENDED, JobResult, LinkedStop
@@ -40,25 +39,9 @@ QUIET = 0.3
 """Seconds without a further file after which those that are there are taken for a checkpoint."""
 
 
-def is_held(resource: Resource) -> bool:
-    """Whether ``resource`` is a Job that a mover lets run: at a place of a step, or a probe."""
-    return strings(resource.metadata.get("annotations")).get(RUNS_ANNOTATION) == MOVER
-
-
-def is_probe(resource: Resource) -> bool:
-    """Whether ``resource`` is a Job that asks for nodes and does nothing on them."""
-    return is_held(resource) and PLACE_ANNOTATION not in strings(resource.metadata.get("annotations"))
-
-
-def is_moved(resource: Resource) -> bool:
-    """Whether ``resource`` is the Job of a step with places: that of its mover."""
-    return MOVES_ANNOTATION in strings(resource.metadata.get("annotations"))
-
-
 def plan_of(resource: Resource, namespace: Namespace) -> dict[str, Any]:
     """What the mover of ``resource`` reads: its places, their Jobs, and the rules."""
-    rules: dict[str, Any] = json.loads(strings(resource.metadata.get("annotations"))[MOVES_ANNOTATION])
-    config_map = namespace.find("ConfigMap", str(rules["plan"]))
+    config_map = namespace.find("ConfigMap", str(moves_of(resource)["plan"]))
     data = strings(config_map.inputs.get("data")) if config_map else {}
     return json.loads(data["plan.json"])
 

@@ -39,6 +39,7 @@ from slipway.offline.engine.evaluate import evaluate, load_with_placeholders
 from slipway.offline.engine.monitor import EvaluationError
 from slipway.offline.engine.other_stacks import OtherStacks
 from slipway.offline.engine.stack_config import load_stack, project_name, references
+from slipway.offline.evaluated.places import is_held
 from slipway.offline.evaluated.workloads import STATEFUL_SET
 from slipway.offline.evaluation.any_program import remarks_on_unknown
 from slipway.offline.evaluation.encoding import Secrets
@@ -53,7 +54,6 @@ from slipway.offline.rehearsal.history import Notes
 from slipway.offline.rehearsal.machine import boxes, launch, programs
 from slipway.offline.rehearsal.machine.environments import ENVIRONMENTS, Environments
 from slipway.offline.rehearsal.machine.processes import Reaper
-from slipway.offline.rehearsal.moves import is_held
 from slipway.offline.rehearsal.output import terminal
 from slipway.offline.rehearsal.output.charts import usage_of
 from slipway.offline.rehearsal.output.comparison import compare

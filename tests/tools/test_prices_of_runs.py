@@ -16,7 +16,7 @@ from slipway.infra.kubernetes.app_runs import FILE
 from slipway.infra.platform import Rate
 from slipway.infra.review.stack import Stack, at, mapping
 from slipway.offline.engine.stack_config import stack_config
-from slipway.offline.evaluated.cost import node_rate
+from slipway.offline.evaluated.rates import node_rate
 from slipway.tools.history.comparison import price
 from slipway.tools.watch.plan import plan_of
 from slipway.workloads.apps.mlflow.records import record

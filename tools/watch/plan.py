@@ -10,7 +10,7 @@ from pathlib import Path
 from slipway.infra.kubernetes.labels import COMPONENT, INSTANCE, NAME, VARIANT_ANNOTATION
 from slipway.infra.review.stack import JOB, KUBERNETES_PROVIDER, Resource, Stack, at, mapping, strings, text, texts
 from slipway.infra.schema.problems import key_of
-from slipway.offline.evaluated.cost import node_rate, pod_rate
+from slipway.offline.evaluated.rates import node_rate, pod_rate
 from slipway.offline.evaluated.workloads import Workload, gpus_of, workload_of
 from slipway.offline.preview.revisions import evaluate_trees
 from slipway.tools.watch.states import Cost, PodState

@@ -10,8 +10,8 @@ from typing import Any, cast
 from slipway.infra.kubernetes.labels import USAGE_ANNOTATION
 from slipway.infra.pipelines.results import heading
 from slipway.infra.review.stack import JOB, Resource, Stack, strings
-from slipway.offline.evaluated.cost import node_rate, pod_rate
 from slipway.offline.evaluated.phrasing import money
+from slipway.offline.evaluated.rates import node_rate, pod_rate
 from slipway.offline.evaluated.workloads import workload_of
 from slipway.offline.picture.svg import Style, fit
 from slipway.offline.rehearsal.output.comparison import ComparedVariant, Comparison

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.offline.evaluated.cost import node_rate
 from slipway.offline.evaluated.phrasing import money
+from slipway.offline.evaluated.rates import node_rate
 from slipway.offline.rehearsal.output.charts import GpuTime, UsedBy, idle_gpus
 from tests.offline.rehearsal.toy import Toys
 from tests.support.previewing import previewed

@@ -1,0 +1,87 @@
+"""What a step with places costs and takes: one Job, at any of them."""
+
+import re
+from typing import Any
+
+import pytest
+
+from slipway.infra.review.stack import Stack
+from slipway.offline.evaluated.cost import cost
+from slipway.offline.evaluated.model import RunCost
+from slipway.offline.evaluated.places import range_words
+from slipway.offline.evaluated.timeline import JobDuration, timeline
+from slipway.offline.picture.scene import scene
+from tests.support.costing import TODAY, Pool, job, stack
+from tests.support.places import with_places
+
+CPU = Pool("cpu", least=1, most=1, hourly=0.2)
+SPOT = Pool("spot", least=0, most=1, hourly=1.0, gpus=1)
+FLEX = Pool("flex", least=0, most=1, hourly=None, gpus=1)
+BOUGHT = Pool("own", least=0, most=1, hourly=4.0, gpus=1)
+POOLS = [CPU, SPOT, FLEX, BOUGHT]
+
+
+def moved(pools: list[Pool] = POOLS, **rules: Any) -> Stack:
+    """A step at one of the pools with GPUs, with a Job before it and one behind it."""
+    prepare = job("prepare", "cpu", limit=600)
+    places = [job(f"train-at-{pool.name}", pool.name, prepare, gpus=1, limit=7200) for pool in pools[1:]]
+    probes = [job(f"probe-of-{pool.name}", pool.name, gpus=1) for pool in pools[1:-1]]
+    known: dict[str, Any] = {"time_limit": 7200, **rules}
+    jobs = with_places(job("train", "cpu", limit=8100, cpu="50m"), places, *probes, **known)
+    return stack(pools, prepare, *jobs, job("predict", "cpu", jobs[-1], limit=60))
+
+
+def run_of(found: Stack, **measured: JobDuration) -> RunCost:
+    run = cost(found, today=TODAY, measured=measured).run
+    assert run is not None
+    return run
+
+
+def test_an_update_waits_for_the_step_once_and_not_for_its_other_jobs() -> None:
+    found = timeline(moved(deadline=5400, work=1800))
+    assert [leg.name for leg in found.critical] == ["prepare", "train", "predict"]
+    assert found.seconds == 600 + 7200 + 60
+    words = " ".join(found.remarks)
+    assert "does not wait" not in words
+    assert "train takes" in words
+
+
+def test_it_costs_what_the_cheapest_place_does_to_what_the_dearest_does() -> None:
+    run = run_of(moved(deadline=5400, work=1800))
+    step = next(entry for entry in run.steps if entry.job == "train")
+    assert [entry.job for entry in run.steps] == ["prepare", "train", "predict"]
+    took = step.range
+    assert took is not None
+    assert (took.least_place, took.most_place, took.unpriced) == ("spot", "own", ["flex"])
+    assert took.least == pytest.approx(1.0 * (300 + 245 + 1800) / 3600)
+    assert took.most == pytest.approx(4.0 * 5400 / 3600)
+    # The sum of all Jobs is that of the longest time at the dearest place, and says what it does not know.
+    assert step.dollars == pytest.approx(8.0)
+    assert run.dollars is not None
+    assert run.dollars > 8.0
+    assert any("flex" in entry for entry in run.unknown)
+    words = range_words(step.job, took)
+    assert re.search(r"\$0\.65 .*spot.* to \$6\.00 .*own.*flex", words)
+
+
+def test_nothing_is_paid_above_its_max_price() -> None:
+    known = [CPU, SPOT, BOUGHT]
+    capped = run_of(moved(known, max_price=2.0))
+    step = next(entry for entry in capped.steps if entry.job == "train")
+    assert step.range is not None
+    assert step.range.most == pytest.approx(2.0)
+    assert step.dollars == pytest.approx(2.0)
+    # Where a price is not known, nobody can count up to it.
+    assert next(entry for entry in run_of(moved(max_price=2.0)).steps if entry.job == "train").dollars == 8.0
+
+
+def test_a_time_from_a_run_is_the_least() -> None:
+    run = run_of(moved(), train=JobDuration(720, "measured"))
+    took = next(entry.range for entry in run.steps if entry.range)
+    assert (took.least_seconds, took.least_basis, took.most_seconds) == (720, "measured", 7200)
+
+
+def test_it_is_drawn_once_at_its_first_place() -> None:
+    columns = {column.title: [work.name for work in column.jobs] for column in scene(moved()).zones[0].columns}
+    assert columns["spot"] == ["train"]
+    assert columns["flex"] == columns["own"] == []
