@@ -27,6 +27,7 @@ from slipway.infra.review.stack import (
     whole,
 )
 from slipway.offline.evaluated.phrasing import duration
+from slipway.offline.evaluated.places import MovedStep, is_held, is_moved, moved_steps, section_of
 from slipway.offline.evaluated.workloads import CRON_JOB, Workload, awaited, gpus_of, workloads
 
 SHORT = 1800
@@ -103,7 +104,7 @@ def _find_without_retries(stack: Stack) -> Iterator[Violation]:
 
 
 def _find_without_checkpoints(stack: Stack) -> Iterator[Violation]:
-    for workload, pools in _on_spot(stack):
+    for workload, pools in _on_spot_alone(stack):
         limit = number(workload.job.get("activeDeadlineSeconds"))
         labels = mapping(mapping(workload.template.get("metadata")).get("labels"))
         short = limit is not None and limit <= SHORT
@@ -118,7 +119,7 @@ def _find_without_checkpoints(stack: Stack) -> Iterator[Violation]:
 
 
 def _find_together_on_spot(stack: Stack) -> Iterator[Violation]:
-    for workload, pools in _on_spot(stack):
+    for workload, pools in _on_spot_alone(stack):
         if workload.together and workload.labels.get(NAME) not in GATES:
             pods = workload.pods
             yield Violation(
@@ -135,6 +136,36 @@ def _on_spot(stack: Stack) -> Iterator[tuple[Workload, Sequence[NodePool]]]:
     for workload in workloads(stack):
         if workload.job and (pools := workload.suitable_pools(stack)) and all(pool.spot for pool in pools):
             yield workload, pools
+
+
+def _on_spot_alone(stack: Stack) -> Iterator[tuple[Workload, Sequence[NodePool]]]:
+    """The same without Jobs of steps that have another place, and of those that have none the first Job only."""
+    alone = {
+        step.places[0].resource.urn
+        for step in moved_steps(stack).values()
+        if all(pools and all(pool.spot for pool in pools) for pools in _pools_of(step, stack))
+    }
+    for workload, pools in _on_spot(stack):
+        if not is_held(workload.resource) or workload.resource.urn in alone:
+            yield workload, pools
+
+
+def _pools_of(step: MovedStep, stack: Stack) -> Iterator[Sequence[NodePool]]:
+    return (place.suitable_pools(stack) for place in step.places)
+
+
+def _find_never_sure(stack: Stack) -> Iterator[Violation]:
+    for step in moved_steps(stack).values():
+        if not step.sure[-1]:
+            key, names = section_of(step.job), step.pools(stack)
+            bought = next((name for name, sure in zip(names, step.sure, strict=False) if sure), "")
+            late = ", and nothing keeps its deadline" if step.deadline is not None and not any(step.sure) else ""
+            yield Violation(
+                step.job.urn,
+                f"its last place, {names[-1] if names else 'the last'}, is not bought on demand: with no nodes at "
+                f"any place the step waits until its time limit{late}",
+                f"write `{bought}` last in `{key}`" if bought else f"add a pool on demand at the end of `{key}`",
+            )
 
 
 def _on_disruption(job: Properties) -> str | None:
@@ -173,14 +204,16 @@ def _find_outlasting(stack: Stack) -> Iterator[Violation]:
         # What a gate may take is no more than the step behind it, of which this is said.
         waits = awaited(workload.resource) and labels.get(NAME) not in GATES
         if limit is not None and limit > LOGIN and waits:
+            # A step with places has no other choice.
+            moved = is_moved(workload.resource)
+            in_cluster = "" if moved else "write `runs: cluster` for its pipeline, so that nobody waits; or "
             yield Violation(
                 workload.resource.urn,
                 f"it may run for {duration(limit)}, and the login of the deploy pipeline ends after "
                 f"{duration(LOGIN)}: the state then does not learn how the Job ends, and may stay locked, while "
                 "the Job goes on",
-                "write `runs: cluster` for its pipeline, so that nobody waits; or shorten its time_limit; or "
-                "deploy from a runner of your own, whose login renews itself, and suppress this (docs/ci.md, "
-                "Longer than a login)",
+                f"{in_cluster}shorten its time_limit; or deploy from a runner of your own, whose login renews "
+                "itself, and suppress this (docs/ci.md, Longer than a login)",
             )
 
 
@@ -238,6 +271,13 @@ POLICIES = (
         "A Job whose pods work together is on nodes that nobody takes away.",
         _find_together_on_spot,
         "Use a pool that is not Spot, or save checkpoints every few minutes.",
+    ),
+    Policy(
+        "last-place-not-sure",
+        Severity.WARNING,
+        "The last place of a step with places is one whose nodes are bought on demand.",
+        _find_never_sure,
+        "Add a pool that is bought on demand at the end of the step's places.",
     ),
     Policy(
         "schedule-overlaps",

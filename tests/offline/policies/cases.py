@@ -35,6 +35,7 @@ from tests.offline.policies.samples import (
     worker,
     workload,
 )
+from tests.support.places import with_places
 
 ZONE = "topology.kubernetes.io/zone"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
@@ -67,6 +68,19 @@ def long_job(*mounts: Mapping[str, Any], args: Sequence[Any] = (), **changes: An
     """A Job of five hours on a Spot GPU."""
     main = container(resources=GPU_RESOURCES, volumeMounts=list(mounts), args=list(args))
     return stack(job(gpu_pod(main, **{**STORE, **changes}), activeDeadlineSeconds=18000), pools=SPOT)
+
+
+def moved(*spot: bool, sure: Sequence[bool]) -> Stack:
+    """A step on two nodes of one of several pools, of which these are Spot, and these `sure`."""
+    pools = [pool(f"t4-{index}", gpus=1, spot=is_spot, max_nodes=2) for index, is_spot in enumerate(spot)]
+    places = [job(at(entry.name, **APART), f"at-{entry.name}", **TOGETHER) for entry in pools]
+    probe = job(at("t4-0"), "probe", backoffLimit=0, podFailurePolicy=IGNORED)
+    return stack(*with_places(job(pod()), places, probe, sure=sure), pools=[pool("cpu"), *pools])
+
+
+def at(pool_name: str, **changes: Any) -> dict[str, Any]:
+    """A pod with a GPU for the pool of that name."""
+    return gpu_pod(nodeSelector={"pool": pool_name}, **changes)
 
 
 LOGIN_IMAGE = "quay.io/oauth2-proxy/oauth2-proxy:v7.15.5"
@@ -526,7 +540,9 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
     ],
     "spot-job-on-several-nodes": [
         stack(job(gpu_pod(**APART), **TOGETHER), pools=[pool("t4", gpus=1, spot=True, max_nodes=2)]),
+        moved(True, True, sure=[False, True]),
     ],
+    "last-place-not-sure": [moved(True, False, sure=[False, False]), moved(False, True, sure=[True, False])],
     "more-workers-than-room": [
         # Four CPUs, of which the service has half a one.
         stack(job(pod(container(resources=asking(cpu="2"))), parallelism=3, completions=3)),
@@ -808,7 +824,9 @@ PASSES: Mapping[str, Sequence[Stack]] = {
     "spot-job-on-several-nodes": [
         stack(job(gpu_pod(**APART), **TOGETHER), pools=[pool("t4", gpus=1, max_nodes=2)]),
         stack(job(gpu_pod(**APART)), pools=[pool("t4", gpus=1, spot=True, max_nodes=2)]),
+        moved(True, False, sure=[False, True]),
     ],
+    "last-place-not-sure": [moved(True, False, sure=[False, True])],
     "more-workers-than-room": [
         stack(job(pod(container(resources=asking(cpu="2"))), parallelism=2, completions=2)),
         stack(job(pod(container(resources=asking(cpu="2"))), parallelism=3, completions=2)),
