@@ -342,6 +342,11 @@ class Namespace:
             self._pauses[path] = self.clock() + pause
         return answer
 
+    def config_map(self, name: str) -> dict[str, str]:
+        """What a ConfigMap has; nothing where it is not there, or this login may not read it."""
+        path = f"/api/v1/namespaces/{self.name}/configmaps/{name}"
+        return strings((self._ask(path, when_missing=0.0) or {}).get("data")) if name else {}
+
     def _gone_nodes(self, pods: Sequence[Properties]) -> frozenset[str]:
         """The nodes of pods that go on, as far as they are not there any more; nobody needs to be allowed to read
         them."""

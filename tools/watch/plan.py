@@ -3,13 +3,14 @@
 import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
 from slipway.infra.kubernetes.labels import COMPONENT, INSTANCE, NAME, VARIANT_ANNOTATION
 from slipway.infra.review.stack import JOB, KUBERNETES_PROVIDER, Resource, Stack, at, mapping, strings, text, texts
 from slipway.infra.schema.problems import key_of
+from slipway.offline.evaluated.places import MovedStep, is_held, moved_steps, moves_of
 from slipway.offline.evaluated.rates import node_rate, pod_rate
 from slipway.offline.evaluated.workloads import Workload, gpus_of, workload_of
 from slipway.offline.preview.revisions import evaluate_trees
@@ -30,7 +31,9 @@ class Expected:
     ``name`` is ``<pipeline>-<step>``, ``job`` its Job's Kubernetes name, which ends in the digest of the run.
     ``pods`` run at once, ``gpus`` is what each asks for. ``after`` are the names of the steps that it waits for.
     ``section`` is the key of its settings in the stack file, empty where it has none. ``rate`` is the list price
-    of an hour of one node of its pool, of a pod with ``by_pod``; None where none is known.
+    of an hour of one node of its pool, of a pod with ``by_pod``; None where none is known. ``places`` are the Jobs
+    of which one at a time runs it, ``probes`` those that ask for their nodes, and ``notes`` is the ConfigMap with
+    what their mover says.
     """
 
     name: str
@@ -47,6 +50,9 @@ class Expected:
     section: str = ""
     rate: float | None = None
     by_pod: bool = False
+    places: Sequence["Expected"] = ()
+    probes: Sequence["Expected"] = ()
+    notes: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,13 @@ def plan_of(stack: Stack) -> Plan:
     """What is to be seen in the clusters of ``stack``."""
     jobs = stack.of_type(JOB)
     names = {job.urn: job.name for job in jobs}
-    steps = [_step(workload_of(job, stack), stack, names) for job in jobs]
+    every = {job.urn: _step(workload_of(job, stack), stack, names) for job in jobs}
+    moved, held = moved_steps(stack), [job for job in jobs if is_held(job)]
+    steps = [
+        _moved(every[job.urn], moved[job.urn], every, held) if job.urn in moved else every[job.urn]
+        for job in jobs
+        if not is_held(job)
+    ]
     namespaces = {step.cluster: step.namespace for step in steps}
     providers = [resource for resource in stack.resources.values() if resource.type == KUBERNETES_PROVIDER]
     instances = {strings(at(job.properties, "metadata", "labels")).get(INSTANCE, "") for job in jobs}
@@ -128,6 +140,22 @@ def _step(workload: Workload, stack: Stack, names: Mapping[str, str]) -> Expecte
         after=[names[urn] for urn in names if urn in job.dependencies],
         rate=pod_rate(stack, job) if by_pod else node_rate(stack, pool),
         by_pod=by_pod,
+    )
+
+
+def _moved(mover: Expected, step: MovedStep, every: Mapping[str, Expected], held: Sequence[Resource]) -> Expected:
+    """A step with places, which waits for what its Jobs wait for; ``held`` are those of all such steps."""
+    at_places = {place.resource.urn for place in step.places}
+    places = [every[place.resource.urn] for place in step.places]
+    after = dict.fromkeys(name for job in (mover, *places) for name in job.after)
+    for job in held:
+        after.pop(job.name, None)
+    return replace(
+        mover,
+        places=places,
+        probes=[every[job.urn] for job in held if job.urn in step.job.dependencies - at_places],
+        notes=text(moves_of(step.job).get("notes")),
+        after=[*after],
     )
 
 

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from slipway.infra.schema.problems import printable
 from slipway.offline.evaluated.phrasing import many
+from slipway.tools.watch.moved import MOVED
 from slipway.tools.watch.states import Phase, StepState, View, ago, dollars, duration, times
 
 MARKS = {
@@ -286,7 +287,11 @@ class Changes:
         return [f"{view.at.astimezone():%H:%M:%S}  {line}" for line in lines]
 
     def _is_new(self, step: StepState, now: datetime) -> bool:
-        key = (step.phase, step.reason.says, step.retries, step.remark, step.running)
+        says = step.reason.says
+        if step.reason.kind == MOVED:
+            # How many minutes it has waited is said with the rest.
+            says = says.partition(" of ")[2]
+        key = (step.phase, says, step.retries, step.remark, step.running)
         first, changed = step.name not in self._printed, self._printed.get(step.name) != key
         moved = step.phase is Phase.RUNNING and step.progress is not None and step.progress.share is not None
         last = self._times.get(step.name)

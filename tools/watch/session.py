@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from slipway.infra.api_server import ApiServer, UnreadableError
-from slipway.infra.kubernetes.labels import COMPONENT, INSTANCE, NAME
-from slipway.infra.review.stack import Properties
+from slipway.infra.kubernetes.labels import COMPONENT, INSTANCE, NAME, RUNS_ANNOTATION
+from slipway.infra.placed import MOVER
+from slipway.infra.review.stack import Properties, at
 from slipway.tools.pulumi_cli import CliError
 from slipway.tools.watch.apps import waiting_apps
 from slipway.tools.watch.job_states import (
@@ -22,6 +23,7 @@ from slipway.tools.watch.job_states import (
     pod_of,
     step_state,
 )
+from slipway.tools.watch.moved import at_its_place
 from slipway.tools.watch.observed import (
     LONG_AGO,
     AccessError,
@@ -29,6 +31,7 @@ from slipway.tools.watch.observed import (
     Namespace,
     NotCreatedError,
     Observed,
+    annotations_of,
     conditions,
     explain,
     holds,
@@ -237,13 +240,32 @@ class Session:
         cluster = self._clusters.get(step.cluster, _Cluster())
         if cluster.observed is not None:
             job = next((job for job in cluster.observed.jobs if name_of(job) == step.job), None)
-            return self._job_state(step, job, cluster.observed, now)
+            state = self._job_state(step, job, cluster.observed, now)
+            return self._at_its_place(step, state, cluster, cluster.observed, now) if step.places else state
         phase, what = Phase.UNKNOWN, f"its cluster {step.cluster} cannot be read"
         if isinstance(cluster.error, NotCreatedError):
             phase, what = Phase.ABSENT, f"its cluster {step.cluster} is not there yet"
         words = explain(cluster.error) if cluster.error else ""
         reason = Reason(what, words=words, kind="cluster")
         return StepState(step.name, step.job, step.cluster, step.pool, phase, reason, wanted=step.pods)
+
+    def _at_its_place(
+        self, step: Expected, mover: StepState, cluster: _Cluster, observed: Observed, now: datetime
+    ) -> StepState:
+        """The state of a step with places, as one step; ``mover`` is that of the Job that moves it."""
+        jobs = {name_of(job): job for job in observed.jobs}
+        held = [*step.places, *step.probes]
+        states = [self._job_state(other, jobs.get(other.job), observed, now) for other in held]
+        notes = cluster.namespace.config_map(step.notes) if cluster.namespace and not mover.phase.over else {}
+        places = states[: len(step.places)]
+        state = at_its_place(mover, places, [place.pool for place in step.places], notes)
+        for place, at_place in zip(step.places, places, strict=True):
+            # Its log is that of the place where it is, or was last.
+            if at_place.pool == state.pool and place.name in self._jobs:
+                self._jobs[step.name] = self._jobs[place.name]
+        uids = [self._jobs[other.name] for other in held if other.name in self._jobs]
+        stays = [stay for uid in uids for stay in self._memories[uid].stays.values()]
+        return replace(state, cost=cost(stays, now, least=any(other.cost.least for other in states)))
 
     def _job_state(self, step: Expected, job: Properties | None, observed: Observed, now: datetime) -> StepState:
         if job is None:
@@ -305,13 +327,18 @@ class Session:
     def _other_jobs(self, now: datetime) -> tuple[list[StepState], int]:
         """Jobs of the stack that are none of the plan's: those of another revision, or by the clock; and how many
         more of them have ended."""
-        planned = {(step.cluster, step.job) for step in self.plan.steps}
+        planned = {
+            (step.cluster, job.job) for step in self.plan.steps for job in (step, *step.places, *step.probes)
+        }
         states: list[StepState] = []
         earlier = 0
         for cluster, observed in self._observations():
             newest = newest_runs(observed.jobs)
             for job in observed.jobs:
                 if (cluster, name_of(job)) in planned or not self._is_ours(job):
+                    continue
+                if annotations_of(job).get(RUNS_ANNOTATION) == MOVER and at(job, "spec", "suspend") is True:
+                    # A place or a probe of an earlier run, which nothing lets run again.
                     continue
                 by_clock = bool(owners(job) & newest) or uid_of(job) in newest
                 over = holds(conditions(job), "Complete") or holds(conditions(job), "Failed")
@@ -407,5 +434,12 @@ def _join(names: Sequence[str]) -> str:
 def _pools_without_price(steps: Sequence[Expected], states: Sequence[StepState]) -> list[str]:
     """The pools whose price is not known and that were used."""
     used = {state.name for state in states if state.began is not None}
-    pools = [step.pool for step in steps if step.rate is None and step.name in used]
+    at_pools = {state.pool for state in states}
+    places = [
+        place
+        for step in steps
+        if step.name in used
+        for place in [entry for entry in step.places if entry.pool in at_pools] or [step]
+    ]
+    pools = [place.pool for place in places if place.rate is None]
     return list(dict.fromkeys(filter(None, pools)))

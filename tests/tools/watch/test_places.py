@@ -1,0 +1,128 @@
+"""A step with places in a cluster: one step, at the place where it is, with what its mover says."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slipway.tools.runs import Namespace
+from slipway.tools.watch.observed import Clusters
+from slipway.tools.watch.plan import Expected, Place, Plan, plan_of
+from slipway.tools.watch.screen import Changes
+from slipway.tools.watch.session import Session
+from slipway.tools.watch.states import Phase, StepState, View
+from tests.offline.evaluated.test_places import moved
+from tests.tools.watch.cluster import NOW, Cluster, condition, job, pod, running, serving, unschedulable
+
+HELD = {"annotations": {"slipway/runs": "mover"}}
+NOTES = "/api/v1/namespaces/slipway/configmaps/mnist-train-mover-notes"
+
+
+def expected(name: str, pool: str, rate: float, pipeline: str = "mnist", **more: Any) -> Expected:
+    where = (pipeline, "train", "dev", "slipway", pool)
+    return Expected(f"mnist-{name}", f"mnist-{name}-1", *where, rate=rate, **more)
+
+
+SPOT, OWN = expected("train-at-spot", "spot", 1.0), expected("train-at-own", "own", 4.0)
+PROBE = expected("train-probe", "spot", 1.0, "mover")
+TRAIN = expected("train", "cpu", 0.2, places=[SPOT, OWN], probes=[PROBE], notes="mnist-train-mover-notes")
+
+
+class Watched:
+    """A cluster with such a step, and the session that looks at it."""
+
+    def __init__(self, cluster: Cluster, kubeconfig: Path) -> None:
+        self.cluster = cluster
+        place = Place("dev", str(kubeconfig))
+        plan = Plan("gcp-dev", [TRAIN], [place], {"dev": "slipway"}, instance="slipway.gcp-dev")
+        self.session = Session(plan, Clusters("gcp-dev", {"dev": place}), clock=lambda: NOW)
+        self.mover = job(TRAIN.job)
+        cluster.put(self.mover, pod(self.mover, phase="Running", node="cpu-1", state=running()))
+        for other in (SPOT, OWN, PROBE):
+            self.suspend(other)
+
+    def suspend(self, other: Expected, *, value: bool = True) -> dict[str, Any]:
+        made = job(
+            other.job, step="mover.mnist-train" if other is PROBE else "mnist.train", suspend=value, metadata=HELD
+        )
+        self.cluster.put(made)
+        return made
+
+    def runs_at_own(self) -> None:
+        made = self.suspend(OWN, value=False)
+        self.cluster.put(pod(made, "b", phase="Running", node="gpu-1", state=running()))
+
+    def note(self, said: str, **state: Any) -> None:
+        self.cluster.single[NOTES] = {"kind": "ConfigMap", "data": {"said": said, "state": json.dumps(state)}}
+
+    def look(self) -> tuple[View, StepState]:
+        view = self.session.look()
+        (state,) = view.steps
+        return view, state
+
+
+@pytest.fixture(name="watched")
+def a_watched_cluster(tmp_path: Path) -> Iterator[Watched]:
+    with serving(Cluster(), tmp_path / "kubeconfig") as cluster:
+        yield Watched(cluster, tmp_path / "kubeconfig")
+
+
+def test_it_says_which_place_it_waits_for_and_which_is_next(watched: Watched) -> None:
+    watched.cluster.put(pod(watched.suspend(SPOT, value=False), "a", unschedulable("0/1 nodes are available")))
+    watched.note("3 of 15 minutes for spot (out of resources); next: own", probed=-1)
+    changes = Changes()
+    view, state = watched.look()
+    assert (state.phase, state.pool) == (Phase.WAITING, "spot")
+    assert "3 of 15 minutes for spot (out of resources); next: own" in state.says
+    assert len(changes.lines(view)) == 1
+    # A further minute of the same wait is no news.
+    watched.note("4 of 15 minutes for spot (out of resources); next: own", probed=-1)
+    assert changes.lines(watched.look()[0]) == []
+
+
+def test_at_a_place_it_is_as_any_step_with_what_it_costs_there(watched: Watched) -> None:
+    watched.cluster.put(
+        pod(watched.suspend(OWN, value=False), "b", phase="Running", node="gpu-1", state=running())
+    )
+    watched.note("at own; asks for spot", probed=0)
+    view, state = watched.look()
+    assert (state.name, state.phase, state.pool) == ("mnist-train", Phase.RUNNING, "own")
+    assert "spot" in state.remark
+    assert [seen.name for seen in watched.session.pods_of(TRAIN)] == [f"{OWN.job}-b"]
+    assert state.cost.hourly == pytest.approx(4.0)
+    assert view.hourly == pytest.approx(4.0)
+
+
+def test_it_is_done_when_its_mover_is(watched: Watched) -> None:
+    done = condition("Complete")
+    watched.cluster.put(job(OWN.job, done, metadata=HELD), job(TRAIN.job, done))
+    view, state = watched.look()
+    assert (state.phase, state.pool) == (Phase.DONE, "own")
+    assert view.done
+
+
+def test_a_mover_that_is_not_there_is_said(watched: Watched) -> None:
+    watched.cluster.drop("pods", f"{TRAIN.job}-a")
+    watched.cluster.put(
+        pod(watched.suspend(OWN, value=False), "b", phase="Running", node="gpu-1", state=running())
+    )
+    _, state = watched.look()
+    assert state.phase is Phase.RUNNING
+    assert "mover" in state.remark
+
+
+def test_the_plan_has_it_once_behind_what_its_jobs_wait_for() -> None:
+    steps = {step.name: step for step in plan_of(moved()).steps}
+    assert [*steps] == ["prepare", "train", "predict"]
+    assert steps["train"].after == ["prepare"]
+    assert [place.pool for place in steps["train"].places] == ["spot", "flex", "own"]
+    assert len(steps["train"].probes) == 2
+
+
+def test_slipway_run_and_stop_leave_its_jobs_to_the_mover(watched: Watched) -> None:
+    watched.cluster.put(job("cluster-run", condition("Complete"), step="cluster-run.dev"))
+    watched.suspend(OWN, value=False)
+    server = watched.session.clusters.server("dev")
+    assert list(Namespace(server, "slipway").stop()) == ["nothing runs"]
