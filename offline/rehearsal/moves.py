@@ -16,6 +16,7 @@ from typing import Any
 
 from slipway.infra.review.stack import Resource, strings
 from slipway.offline.engine.provider_outputs import object_name
+from slipway.offline.evaluated.phrasing import duration, join, money
 from slipway.offline.evaluated.places import is_probe, moves_of
 from slipway.offline.rehearsal.capacity import Capacity, Clock
 from slipway.offline.rehearsal.cluster.cluster_objects import Namespace
@@ -25,6 +26,7 @@ from slipway.workloads.runtime.exits import StepError
 from slipway.workloads.runtime.kubernetes_api import Api
 from slipway.workloads.schedule.places.jobs import PlaceJobs, Seen, read_places
 from slipway.workloads.schedule.places.move import Mover, newest_file, rules_of
+from slipway.workloads.schedule.places.policy import Rules, State, paid
 
 PAUSE = 0.1
 """Seconds between two looks of the mover."""
@@ -191,6 +193,7 @@ def move(
     try:
         # How long a program takes on this machine says nothing of a time limit on the clock of the trace.
         Mover(cluster, rules, math.inf if capacity else plan["time_limit"], newest, now, tell).follow()
+        say(way_words(rules, State.read(cluster.state, rules, now()), now()))
     except StepError as error:
         failed = next((job.result for job in jobs if job.result is not None and not job.result.succeeded), None)
         return JobResult(False, "Failed", str(error), 0, failed.pod if failed else None)
@@ -198,6 +201,21 @@ def move(
         for job in jobs:
             job.suspend(0.0)
     return next(job.result for job in jobs if job.result is not None and job.result.succeeded)
+
+
+def way_words(rules: Rules, state: State, now: float) -> str:
+    """The way that a step took until ``now``: how long it was at each place, and the nodes that it had there."""
+    ends = [*(entry[1] for entry in state.way[1:]), now]
+    stays = [
+        f"{rules.places[int(index)].name} {duration(end - since)}"
+        for (index, since, _), end in zip(state.way, ends, strict=True)
+    ]
+    had = [
+        f"{place.name} {duration(seconds)} ({money(place.price and place.price * seconds / 3600)})"
+        for place, seconds in zip(rules.places, state.spent, strict=True)
+        if seconds
+    ]
+    return f"its way: {' → '.join(stays)}; nodes: {join(had)}; {money(paid(rules, state))} in all"
 
 
 NO_API = Api("", Path())
