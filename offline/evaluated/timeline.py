@@ -414,10 +414,11 @@ def _moved_words(stack: Stack, result: Schedule, measured: Mapping[str, JobDurat
     """How long each step with places may take, since the critical path has the longest time alone."""
     for step in result.moved.values():
         took = step_range(stack, step, known_time(measured.get(step.job.name)))
-        yield (
-            f"{step.job.name} takes {duration(took.least_seconds)} to {duration(took.most_seconds)}, at whichever "
-            f"of {join(took.places)} has nodes."
-        )
+        if took.least_seconds < took.most_seconds:
+            yield (
+                f"{step.job.name} takes {duration(took.least_seconds)} to {duration(took.most_seconds)}, at "
+                f"whichever of {join(took.places)} has nodes."
+            )
 
 
 def _held_words(count: int, ended: float) -> str:
