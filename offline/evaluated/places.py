@@ -61,7 +61,8 @@ def _annotations(resource: Resource) -> dict[str, str]:
 class MovedStep:
     """A step with places: the ``job`` of its mover, and its Jobs at its ``places``, in their order.
 
-    ``sure`` says of each place whether its nodes stay. Times are in seconds, ``max_price`` in US dollars.
+    ``sure`` says of each place whether its nodes stay, empty where nothing says it. Times are in seconds,
+    ``max_price`` is in US dollars.
     """
 
     job: Resource
@@ -126,7 +127,8 @@ def moved_steps(stack: Stack) -> dict[str, MovedStep]:
             steps[job.urn] = MovedStep(
                 job,
                 [ordered[index] for index in sorted(ordered)],
-                rules["sure"],
+                # A base of before it has no such key.
+                rules.get("sure", ()),
                 rules["time_limit"],
                 rules["deadline"],
                 rules["work"],

@@ -156,7 +156,7 @@ def _pools_of(step: MovedStep, stack: Stack) -> Iterator[Sequence[NodePool]]:
 
 def _find_never_sure(stack: Stack) -> Iterator[Violation]:
     for step in moved_steps(stack).values():
-        if not step.sure[-1]:
+        if step.sure and not step.sure[-1]:
             key, names = section_of(step.job), step.pools(stack)
             bought = next((name for name, sure in zip(names, step.sure, strict=False) if sure), "")
             late = ", and nothing keeps its deadline" if step.deadline is not None and not any(step.sure) else ""

@@ -221,8 +221,10 @@ class _Runs:
         """The run of a step with places, once: what changes is in the Job at its first place."""
         first = step.places[0].resource
         at_first = next(entry for entry in self._compared if entry.resource.urn == first.urn)
-        changed = at_first if at_first.operation in COMES and at_first.before is not None else compared
-        run = self._job_run(replace(changed, after=first), first, outcome)
+        job, changed = _with_run_of(step.job, first), compared
+        if at_first.operation in COMES and at_first.before is not None and compared.before is not None:
+            changed = replace(at_first, before=_with_run_of(compared.before, at_first.before), after=job)
+        run = self._job_run(changed, job, outcome)
         return run.model_copy(
             update={"urn": step.job.urn, "name": step.job.name, "places": step.pools(self._after)}
         )
@@ -356,6 +358,13 @@ class _Runs:
                     if at(volume.properties, "spec", "hostPath"):
                         origins.add(volume.provider)
         return any(self._operations.get(urn) in COMES for urn in origins)
+
+
+def _with_run_of(mover: Resource, place: Resource) -> Resource:
+    """The Job at a place with what the annotations of its mover say of the run: its result and its inputs."""
+    metadata = mapping(place.properties.get("metadata"))
+    annotations = {**_annotations(mover), **strings(metadata.get("annotations"))}
+    return replace(place, properties={**place.properties, "metadata": {**metadata, "annotations": annotations}})
 
 
 def _parts(compared: ResourceDiff, job: Resource, moved: MovedFiles) -> list[str]:

@@ -1,17 +1,23 @@
 """What a step with places costs and takes: one Job, at any of them."""
 
+import json
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from slipway.infra.review.stack import Stack
+from slipway.infra.kubernetes.labels import MOVES_ANNOTATION
+from slipway.infra.review.stack import Resource, Stack
 from slipway.offline.evaluated.cost import cost
-from slipway.offline.evaluated.model import RunCost
-from slipway.offline.evaluated.places import range_words
+from slipway.offline.evaluated.model import Operation, RunCost
+from slipway.offline.evaluated.operations import ResourceDiff
+from slipway.offline.evaluated.places import moved_steps, range_words
 from slipway.offline.evaluated.timeline import JobDuration, timeline
 from slipway.offline.picture.scene import scene
-from tests.support.costing import TODAY, Pool, job, stack
+from slipway.offline.preview.reruns import MovedFiles, ShippedFiles, runs
+from tests.support.costing import JOB, TODAY, Pool, job, stack
 from tests.support.places import with_places
 
 CPU = Pool("cpu", least=1, most=1, hourly=0.2)
@@ -85,3 +91,39 @@ def test_it_is_drawn_once_at_its_first_place() -> None:
     columns = {column.title: [work.name for work in column.jobs] for column in scene(moved()).zones[0].columns}
     assert columns["spot"] == ["train"]
     assert columns["flex"] == columns["own"] == []
+
+
+def test_a_base_of_before_sure_places_were_noted_is_read() -> None:
+    old = moved()
+    before = {
+        urn: replace(entry, properties=without_sure(entry.properties)) for urn, entry in old.resources.items()
+    }
+    steps = moved_steps(replace(old, resources=before))
+    assert [len(step.places) for step in steps.values()] == [3]
+    assert not any(step.sure for step in steps.values())
+
+
+def without_sure(properties: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = dict(properties.get("metadata", {}))
+    annotations = dict(metadata.get("annotations", {}))
+    if moves := annotations.get(MOVES_ANNOTATION):
+        rules = json.loads(moves)
+        annotations[MOVES_ANNOTATION] = json.dumps({key: rules[key] for key in rules if key != "sure"})
+    return {**properties, "metadata": {**metadata, "annotations": annotations}}
+
+
+def test_a_change_of_its_image_is_one_run() -> None:
+    before = moved()
+    after = replace(before, resources={urn: with_image(entry) for urn, entry in before.resources.items()})
+    compared = [
+        ResourceDiff(before.resources[urn], entry, Operation.REPLACE if entry.type == JOB else None)
+        for urn, entry in after.resources.items()
+    ]
+    files = MovedFiles(ShippedFiles(before), ShippedFiles(after))
+    found = {run.name: run.places for run in runs(before, after, compared, files)}
+    assert found == {"prepare": [], "train": ["spot", "flex", "own"], "predict": []}
+
+
+def with_image(resource: Resource) -> Resource:
+    properties: dict[str, Any] = json.loads(json.dumps(resource.properties).replace("work:1", "work:2"))
+    return replace(resource, properties=properties)
