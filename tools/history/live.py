@@ -13,14 +13,21 @@ import os
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from slipway.infra.commands import command
-from slipway.infra.kubernetes.labels import COMPONENT, NAME, RESULTS_ANNOTATION, RUN_ANNOTATION
+from slipway.infra.kubernetes.labels import (
+    COMPONENT,
+    MOVES_ANNOTATION,
+    NAME,
+    PLACE_ANNOTATION,
+    RESULTS_ANNOTATION,
+    RUN_ANNOTATION,
+)
 from slipway.infra.pipelines.apps import NEWEST
 from slipway.infra.placed import STORE_GATE
 from slipway.infra.review.stack import (
@@ -149,7 +156,11 @@ def _known(
     for step in expected:
         if (step.pipeline, step.step) == (result.pipeline, result.step) and step.job.endswith(result.digest):
             facts |= {"pool": step.pool, "pods": step.pods}
-            facts |= {"rate": step.rate} if step.rate is not None else {}
+            if step.places:
+                # What it had at which place is not in the price of one pool.
+                facts |= {"pool": "", "pods": step.places[0].pods}
+            elif step.rate is not None:
+                facts["rate"] = step.rate
     return facts
 
 
@@ -244,17 +255,33 @@ def _jobs(place: Described) -> list[Properties]:
 def _facts(jobs: Iterable[Properties]) -> dict[str, dict[str, Any]]:
     """What the Jobs that are still there say of their results, by the result's path."""
     facts: dict[str, dict[str, Any]] = {}
-    for job in jobs:
+    every = list(jobs)
+    ended_at = dict(_ends(every))
+    for job in every:
         containers = mappings(at(job, "spec", "template", "spec", "containers"))
-        path = strings(at(job, "metadata", "annotations")).get(RUN_ANNOTATION)
+        annotations = strings(at(job, "metadata", "annotations"))
+        path = annotations.get(RUN_ANNOTATION)
+        times = [_seconds(text(at(job, "status", key))) for key in ("startTime", "completionTime")]
         if path is None:
             continue
         known: dict[str, Any] = {"image": text(containers[0].get("image")) if containers else ""}
-        times = [_seconds(text(at(job, "status", key))) for key in ("startTime", "completionTime")]
+        if MOVES_ANNOTATION in annotations:
+            # The Job of a step with places is that of its mover: another one made the result.
+            known = ended_at.get(text(at(job, "metadata", "name")), {"image": ""})
         if None not in times:
             known |= dict(zip(("began", "ended"), times, strict=True))
         facts[path] = known
     return facts
+
+
+def _ends(jobs: Iterable[Properties]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Of the Job of each step with places, where it ended: its pool and its image."""
+    for job in jobs:
+        place = strings(at(job, "metadata", "annotations")).get(PLACE_ANNOTATION)
+        if place is not None and at(job, "status", "completionTime"):
+            containers = mappings(at(job, "spec", "template", "spec", "containers"))
+            image = text(containers[0].get("image")) if containers else ""
+            yield json.loads(place)["of"], {"image": image, "pool": json.loads(place)["pool"]}
 
 
 def _copy(command: Sequence[str], folder: Path) -> None:
