@@ -24,7 +24,7 @@ from slipway.offline.rehearsal.cluster.job_controller import SUSPENDED, JobResul
 from slipway.offline.rehearsal.machine.processes import CancelledError, Stop
 from slipway.workloads.runtime.exits import StepError
 from slipway.workloads.runtime.kubernetes_api import Api
-from slipway.workloads.schedule.places.jobs import PlaceJobs, Seen, read_places
+from slipway.workloads.schedule.places.jobs import Ending, PlaceJobs, Seen, read_places
 from slipway.workloads.schedule.places.move import Mover, newest_file, rules_of
 from slipway.workloads.schedule.places.policy import Rules, State, paid
 
@@ -138,14 +138,16 @@ class RehearsedJobs(PlaceJobs):
         result = self.held[name].result
         return result.pod.ending if result and result.pod else ""
 
-    def read(self) -> dict[str, Any]:
-        return dict(self.state)
+    def read(self) -> tuple[dict[str, Any], Ending | None]:
+        return dict(self.state), None
 
-    def _note(self, data: Mapping[str, str]) -> None:
-        self.state = json.loads(data.get("state", "{}"))
+    def due(self, name: str) -> int:
+        """Another rehearsal runs all anew."""
+        del name
+        return 1
 
-    def _require_hold(self) -> None:
-        """Nobody else moves the step."""
+    def _note(self, data: Mapping[str, str | None]) -> None:
+        self.state = json.loads(data.get("state") or "{}")
 
 
 def move(

@@ -3,6 +3,9 @@
 Each place has a Job, and each but the last one a probe: a Job that asks for the same nodes and does nothing on
 them. All are there, suspended. At any time one place at most may run, and one probe. A Job that is suspended loses
 its pods, and another one is let run only when those of all others are gone.
+
+A pod of the mover may be replaced while it still runs, on a node that was lost. So each one writes its name on all
+Jobs before the first change, and changes a Job only as it has seen it: an earlier pod's change is refused then.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slipway.workloads.runtime.exits import StepError
+from slipway.workloads.runtime.exits import OK, StepError
+from slipway.workloads.runtime.kubernetes_api import ExistsError
 from slipway.workloads.schedule.release import verdict
-from slipway.workloads.schedule.run import NO_API, Cluster, of_pods
+from slipway.workloads.schedule.run import NO_API, Cluster, of_pods, own_job
 
 NO_NODES = ("FailedScaleUp", "NotTriggerScaleUp")
 """Reasons of events by which the Cluster Autoscaler says that a pod gets no node (cluster-autoscaler,
@@ -31,8 +35,11 @@ STOCKOUT_WORDS = (
 """What the messages of such events have where the cloud has no such machine now, in lower case: Compute Engine's
 `ZONE_RESOURCE_POOL_EXHAUSTED` and EC2's `InsufficientInstanceCapacity`, and the autoscaler's pause after one."""
 
-HOLDER = "holder"
-"""The key of the notes with the pod that may let Jobs run."""
+HOLDER_ANNOTATION = "slipway/holder"
+"""The annotation of Jobs with the pod that may change them."""
+
+ATTEMPT_ANNOTATION = "slipway/attempt"
+"""That of the pods of a Job with the number of its attempt, from 2 on (infra/kubernetes/job.py)."""
 
 KEEP = 60.0
 """Seconds after which the state is kept again where nothing but its counts changed."""
@@ -44,7 +51,10 @@ LAST = "last"
 """The key of the notes with where the step was when it last ended."""
 
 STATE = "state"
-"""The key of the notes with where the step is on its way."""
+"""The key of the notes with where the step is on its way, and with its Jobs and their prices."""
+
+ENDED = "ended"
+"""The key of the notes with how a Job of the mover ended: its UID, the exit code, and why."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,7 @@ class Seen:
     """A Job now: whether it is suspended, and how many of its pods are there, have a node, and run.
 
     `outcome` is empty for one that is complete, the reason for one that failed, None for one that has not ended.
+    `obeyed` says that the Job controller knows whether it is suspended: until then, it may still create pods.
     """
 
     suspended: bool
@@ -71,26 +82,36 @@ class Seen:
     on_nodes: int
     running: int
     outcome: str | None
+    obeyed: bool = True
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing of it runs, nor will by itself."""
-        return (self.suspended or self.outcome is not None) and self.pods == 0
+        return (self.outcome is not None or (self.suspended and self.obeyed)) and self.pods == 0
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a Job of the mover ended: the exit code, and why."""
+
+    code: int
+    why: str
 
 
 @dataclass
 class PlaceJobs(Cluster):
     """The Jobs of the places of one step; `notes` is the ConfigMap in which the mover keeps what it knows.
 
-    `attempts` are the numbers of the attempts that are due of Jobs that failed. All methods raise StepError with
-    NO_API.
+    `holder` is the mover's pod, and `mover` the UID of its Job. All methods raise StepError with NO_API, also
+    where another pod moves the step by now.
     """
 
     places: Sequence[PlannedPlace] = ()
     notes: str = ""
     holder: str = ""
-    attempts: dict[str, int] = field(default_factory=dict[str, int])
+    mover: str = ""
     now: Callable[[], float] = time.monotonic
+    _versions: dict[str, str] = field(default_factory=dict[str, str])
     _written: dict[str, Any] = field(default_factory=dict[str, Any])
     _kept_at: float | None = None
 
@@ -99,23 +120,49 @@ class PlaceJobs(Cluster):
         """The names of all Jobs, probes included."""
         return [name for place in self.places for name in (place.job, place.probe) if name]
 
+    def claim(self, holder: str) -> None:
+        """From now on the pod `holder` changes the Jobs, and no other one does."""
+        pods = {pod["metadata"]["name"]: pod["metadata"] for pod in self.pods(own_job(holder))}
+        if holder not in pods:
+            raise StepError(NO_API, f"pod {holder} is no more")
+        self.holder, self.mover = holder, pods[holder]["ownerReferences"][0]["uid"]
+        for name in self.names:
+            self._change(name, {"metadata": {"annotations": {HOLDER_ANNOTATION: holder}}})
+
     def look(self, name: str) -> Seen:
         """The Job of that name and its pods."""
         job = self.job(name)
+        metadata = job["metadata"]
+        holder = metadata.get("annotations", {}).get(HOLDER_ANNOTATION, "")
+        if holder != self.holder:
+            raise StepError(NO_API, f"pod {holder} moves the step now" if holder else f"Job {name} is another one")
+        self._versions[name] = metadata["resourceVersion"]
         pods = [
             pod for pod in self.pods(name) if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
         ]
+        suspended = bool(job.get("spec", {}).get("suspend"))
         return Seen(
-            bool(job.get("spec", {}).get("suspend")),
+            suspended,
             len(pods),
             sum(1 for pod in pods if pod.get("spec", {}).get("nodeName")),
             sum(1 for pod in pods if pod.get("status", {}).get("phase") == "Running"),
             verdict(job),
+            _is_held(job) == suspended,
         )
 
     def suspend(self, name: str, suspended: bool) -> None:
-        """Let the Job run, or take its pods from it."""
-        self._persist(lambda: self.api.patch(f"{self._jobs}/{name}", {"spec": {"suspend": suspended}}))
+        """Let the Job run, or take its pods from it, unless it has changed since the last look."""
+        self._change(name, {"metadata": {"resourceVersion": self._versions[name]}, "spec": {"suspend": suspended}})
+
+    def _change(self, name: str, changes: dict[str, Any]) -> None:
+        def change() -> dict[str, Any]:
+            try:
+                return self.api.patch(f"{self._jobs}/{name}", changes)
+            except ExistsError:
+                # It is looked at again.
+                return {}
+
+        self._persist(change)
 
     def stockout(self, name: str) -> str:
         """Why the pods of the Job get no node, in the autoscaler's words; empty where it says nothing of that."""
@@ -136,55 +183,77 @@ class PlaceJobs(Cluster):
         code, words = of_pods(self.pods(name))
         return f"exit code {code}: {words}" if code is not None else ""
 
-    def read(self) -> dict[str, Any]:
-        """The state that was kept last; empty where none was."""
-        data: dict[str, str] = self.config_map(self.notes).get("data") or {}
-        self.attempts = {name: int(data[name]) for name in self.names if data.get(name, "").isdigit()}
-        return json.loads(data.get(STATE, "{}"))
+    def due(self, name: str) -> int:
+        """The number of the attempt that is due of the Job, which failed."""
+        template = self.job(name)["spec"]["template"]
+        annotations: dict[str, str] = template.get("metadata", {}).get("annotations") or {}
+        return int(annotations.get(ATTEMPT_ANNOTATION, 1)) + 1
 
-    def claim(self, holder: str) -> None:
-        """From now on `holder`, a pod, lets Jobs run, and no other one does."""
-        self.holder = holder
-        self._note({HOLDER: holder})
+    def read(self) -> tuple[dict[str, Any], Ending | None]:
+        """The state that was kept last, and how this Job of the mover ended.
+
+        The state is empty where none was kept, or an earlier Job ended with it.
+        """
+        notes = self.config_map(self.notes)
+        self._versions[self.notes] = notes["metadata"]["resourceVersion"]
+        data: dict[str, str] = notes.get("data") or {}
+        ended: dict[str, Any] = json.loads(data.get(ENDED, "{}"))
+        if not ended:
+            return json.loads(data.get(STATE, "{}")), None
+        return {}, Ending(ended["code"], ended["why"]) if ended["mover"] == self.mover else None
 
     def keep(self, state: Mapping[str, Any], **more: str) -> None:
         """Keep the state and `more` keys beside it, where that is due."""
         due = self._kept_at is None or self.now() - self._kept_at >= KEEP
         whereabouts = {key: value for key, value in state.items() if key not in COUNTED} | more
         if due or whereabouts != self._written:
-            self._note({STATE: json.dumps(state, sort_keys=True), **more})
+            self._note({STATE: json.dumps(state, sort_keys=True), ENDED: None, **more})
             self._kept_at, self._written = self.now(), whereabouts
 
-    def end(self, state: Mapping[str, Any], *, good: bool, **more: str) -> None:
-        """Keep the way that the step took. After one that was not good the next one begins anew."""
-        way = json.dumps(state, sort_keys=True)
-        self._note({LAST: way, STATE: way if good else "{}", **more})
+    def end(self, state: Mapping[str, Any], ending: Ending, **more: str) -> None:
+        """Keep the way that the step took, and that the mover ended: its next Job begins anew."""
+        ended = {"mover": self.mover, "code": ending.code, "why": ending.why}
+        # A step that was done before keeps the way that it took then.
+        way = {LAST: json.dumps(state, sort_keys=True)} if ending.code != OK or any(state["spent"]) else {}
+        self._note({ENDED: json.dumps(ended), **way, **more})
 
-    def _note(self, data: Mapping[str, str]) -> None:
+    def _note(self, data: Mapping[str, str | None]) -> None:
         path = f"/api/v1/namespaces/{self.namespace}/configmaps/{self.notes}"
-        self._persist(lambda: self.api.patch(path, {"data": dict(data)}))
+        content = {"metadata": {"resourceVersion": self._versions[self.notes]}, "data": dict(data)}
 
-    def _require_hold(self) -> None:
-        data: dict[str, str] = self.config_map(self.notes).get("data") or {}
-        if data.get(HOLDER) != self.holder:
-            raise StepError(NO_API, f"pod {data.get(HOLDER)} moves the step now")
+        def note() -> dict[str, Any]:
+            try:
+                return self.api.patch(path, content)
+            except ExistsError as error:
+                raise StepError(NO_API, f"ConfigMap {self.notes} was changed by another one") from error
+
+        self._versions[self.notes] = self._persist(note)["metadata"]["resourceVersion"]
 
     def settle(self, wanted: Sequence[str]) -> dict[str, Seen]:
         """Suspend all Jobs but the `wanted` ones, and let these run once no pod of another is left.
 
-        Returns what each Job is now, by its name. Safe to repeat: what a lost mover began goes on.
+        Once the Job of a place has ended, none is let run. Returns what each Job is now, by its name. Safe to
+        repeat: what a lost mover began goes on.
         """
         seen = {name: self.look(name) for name in self.names}
         for name, job in seen.items():
-            if name not in wanted and not job.suspended and job.outcome is None:
+            # Before the Job controller knows that it may run, it would not notice that it may no more.
+            if name not in wanted and not job.suspended and job.obeyed and job.outcome is None:
                 self.suspend(name, True)
         jobs = {place.job for place in self.places}
-        others_quiet = all(job.is_quiet for name, job in seen.items() if name in jobs and name not in wanted)
+        if any(seen[name].outcome is not None for name in jobs):
+            return seen
+        others_quiet = all(seen[name].is_quiet for name in jobs if name not in wanted)
         for name in wanted:
             if seen[name].suspended and seen[name].outcome is None and (others_quiet or name not in jobs):
-                self._require_hold()
                 self.suspend(name, False)
         return seen
+
+
+def _is_held(job: Mapping[str, Any]) -> bool | None:
+    """Whether the Job controller holds it back; None while it has not said so."""
+    conditions: list[dict[str, str]] = job.get("status", {}).get("conditions") or []
+    return next((entry["status"] == "True" for entry in conditions if entry["type"] == "Suspended"), None)
 
 
 def read_places(plan: Mapping[str, Any]) -> list[PlannedPlace]:

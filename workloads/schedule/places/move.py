@@ -20,7 +20,8 @@ from typing import Any
 
 from slipway.workloads.runtime.exits import OK, StepError, run, stop_on_sigterm
 from slipway.workloads.runtime.kubernetes_api import add_options, api_of
-from slipway.workloads.schedule.places.jobs import PlaceJobs, Seen, read_places
+from slipway.workloads.schedule.places.jobs import Ending, PlaceJobs, Seen, read_places
+from slipway.workloads.schedule.places.kept import restore, written
 from slipway.workloads.schedule.places.policy import STOP, Look, Place, Rules, State, decide
 from slipway.workloads.schedule.run import JOB_FAILED, PAUSE
 
@@ -57,27 +58,32 @@ class Mover:
         Raises:
             StepError: with JOB_FAILED where the step failed, TOO_LATE, TOO_DEAR, or NO_API.
         """
-        state = State.read(self.jobs.read(), self.rules, self.now())
+        content, ending = self.jobs.read()
+        if ending is not None:
+            # A pod of the same Job ended, and was lost before Kubernetes saw it.
+            self._stop_all()
+            return _end_with(ending)
+        state = restore(content, self.jobs.places, self.rules, self.now())
+        self._keep(state)
         while True:
             seen = self.jobs.settle(self._wanted(state))
             done = next((place for place in self.jobs.places if seen[place.job].outcome == ""), None)
             if done is not None:
                 self._tell(f"done at {done.pool}")
-                self._end(state, good=True)
-                return OK
+                return self._end(state, Ending(OK, self._said))
             if failed := next((place for place in self.jobs.places if seen[place.job].outcome), None):
                 why = self.jobs.why(failed.job) or str(seen[failed.job].outcome)
-                self._end(state, failed=failed.job)
-                raise StepError(JOB_FAILED, f"failed at {failed.pool}: {why}")
+                due = {failed.job: str(self.jobs.due(failed.job))}
+                return self._end(state, Ending(JOB_FAILED, f"failed at {failed.pool}: {why}"), **due)
             if self.now() - state.began >= self.time_limit:
-                self._end(state)
-                raise StepError(TOO_LATE, f"not done after {self.time_limit:.0f} s, its time limit")
+                why = f"not done after {self.time_limit:.0f} s, its time limit"
+                return self._end(state, Ending(TOO_LATE, why))
             decision = decide(self.rules, state, self._look(state, seen))
             self._tell(decision.sentence)
             if decision.what == STOP:
-                self._end(state)
-                raise StepError(TOO_DEAR, f"{decision.sentence}; what is done is kept at its newest checkpoint")
-            self.jobs.keep(state.write(), said=decision.sentence)
+                why = f"{decision.sentence}; what is done is kept at its newest checkpoint"
+                return self._end(state, Ending(TOO_DEAR, why))
+            self._keep(state)
             self.jobs.sleep(PAUSE)
 
     def _wanted(self, state: State) -> list[str]:
@@ -99,18 +105,30 @@ class Mover:
             stockout="" if nodes or job.suspended else self.jobs.stockout(place.job),
         )
 
-    def _end(self, state: State, *, good: bool = False, failed: str = "") -> None:
-        """Suspend all Jobs, and note the way that the step took, and which Job `failed`: it is to be made anew."""
+    def _keep(self, state: State) -> None:
+        self.jobs.keep(written(state, self.jobs.places), said=self._said)
+
+    def _end(self, state: State, ending: Ending, **due: str) -> int:
+        """Suspend all Jobs, note the way that the step took and what is `due`, and end."""
         # What is noted last is not noted at all where this pod is lost before: the next one ends in the same way.
+        self._stop_all()
+        self.jobs.end(written(state, self.jobs.places), ending, said=self._said, **due)
+        return _end_with(ending)
+
+    def _stop_all(self) -> None:
         while not all(job.is_quiet for job in self.jobs.settle([]).values()):
             self.jobs.sleep(PAUSE)
-        attempts = {failed: str(self.jobs.attempts.get(failed, 1) + 1)} if failed else {}
-        self.jobs.end(state.write(), good=good, said=self._said, **attempts)
 
     def _tell(self, sentence: str) -> None:
         if sentence != self._said:
             self.say(sentence)
             self._said = sentence
+
+
+def _end_with(ending: Ending) -> int:
+    if ending.code == OK:
+        return OK
+    raise StepError(ending.code, ending.why)
 
 
 def newest_file(directory: Path, quiet: float = QUIET) -> float:

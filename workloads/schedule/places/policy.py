@@ -72,7 +72,8 @@ class State:
     `place` is the one that may run, since `since`; `probed` the earlier one of which nodes are asked for beside,
     since `probe_since`, -1 for none. The program computes since `computes`, 0 while it does not, and had computed
     for `done` seconds at its newest checkpoint, of the time `saved`. `held` says that it had nodes. `spent` are
-    seconds of nodes by place up to `counted`. `way` has an entry for each place it was at: the place, since when,
+    seconds of nodes by place up to `counted`, and `paid_before` US dollars for nodes of places that the step no
+    longer has. `way` has an entry for each place it was at: the place, since when,
     and how much was done when it left.
     """
 
@@ -88,6 +89,7 @@ class State:
     held: bool = False
     spent: list[float] = field(default_factory=list)
     way: list[list[float]] = field(default_factory=list)
+    paid_before: float = 0.0
 
     @classmethod
     def begin(cls, rules: Rules, now: float) -> State:
@@ -148,7 +150,7 @@ def decide(rules: Rules, state: State, look: Look) -> Decision:
 def paid(rules: Rules, state: State) -> float:
     """What the nodes of the step cost so far, in US dollars, without places whose price is not known."""
     prices = [place.price or 0.0 for place in rules.places]
-    return sum(price * state.spent[index] / 3600 for index, price in enumerate(prices))
+    return state.paid_before + sum(price * state.spent[index] / 3600 for index, price in enumerate(prices))
 
 
 def left(rules: Rules, state: State, now: float) -> float:

@@ -1,0 +1,164 @@
+"""What moves a step between its places, with everything lost that can be lost, at any moment."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from slipway.workloads.runtime.exits import OK
+from slipway.workloads.schedule.places import move
+from slipway.workloads.schedule.run import JOB_FAILED, NO_API
+from tests.workloads.places.world import Actor, World
+
+RULES = {"directory": "d", "time_limit": 14_400.0, "next_after": 120.0}
+FINAL = (OK, JOB_FAILED, move.TOO_LATE, move.TOO_DEAR)
+LONGEST = 40_000
+"""Turns after which a run counts as endless."""
+
+
+def start(world: World) -> Actor:
+    name = f"mnist-train-{len(world.movers)}"
+    world.movers[name] = world.mover_uid
+    return Actor(world, name)
+
+
+def run_to_its_end(world: World, loses: float = 0.0, zombies: float = 0.0) -> int:
+    """The exit code of the mover's Job. Pods are lost at a request with the likelihood ``loses``, and with
+    ``zombies`` one is replaced while it still runs.
+    """
+    chance, actors, began = world.chance, [start(world)], None
+    for _ in range(LONGEST):
+        state = json.loads(world.notes["data"].get("state", "{}"))
+        if state and "ended" not in world.notes["data"]:
+            began = began or state["began"]
+            assert state["began"] == began, "the time of the first try is kept"
+        ready = [actor for actor in actors if actor.ready_at <= world.now]
+        if not ready:
+            world.pass_time(max(1.0, min(actor.ready_at for actor in actors) - world.now))
+            continue
+        actor = chance.choice(ready)
+        actor.lost = actor.lost or chance.random() < (loses if actor is actors[-1] else 5 * loses + 0.01)
+        actor.step()
+        world.pass_time(chance.random())
+        if actor.is_over:
+            if actor.error is not None and actor.code is None:
+                raise actor.error
+            actors.remove(actor)
+            seen = chance.random() >= 10 * loses
+            if actor.code in FINAL and seen and (not actors or actor.name == list(world.movers)[-1]):
+                for other in actors:
+                    other.lost = True
+                    other.step()
+                return actor.code
+            if not actors:
+                actors.append(start(world))
+        elif chance.random() < zombies:
+            actors.append(start(world))
+            if chance.random() < 0.5:
+                actor.ready_at = world.now + chance.random() * 300
+    raise AssertionError(f"no end: {world.notes}, {world.jobs}, {world.pods}")
+
+
+def test_a_step_goes_to_a_place_with_nodes_and_ends() -> None:
+    world = World(random.Random(1), RULES)
+    assert run_to_its_end(world) == OK
+    assert len(world.published) == 1
+    assert world.wrong == []
+    assert world.is_quiet
+
+
+def test_a_mover_that_was_replaced_lets_nothing_run_even_late() -> None:
+    world = World(random.Random(2), RULES)
+    world.capacity = dict.fromkeys(world.capacity, False)
+    late = start(world)
+    while not late.releases:
+        late.step()
+        world.pass_time(1.0)
+    mover = start(world)
+    while not any(pod.pool == "flex" for pod in world.pods.values()):
+        mover.step()
+        world.pass_time(3.0)
+    before = world.live
+    late.step()
+    while not late.is_over:
+        late.step()
+    assert late.code == NO_API
+    assert world.live == before
+    mover.lost = True
+    mover.step()
+
+
+def test_a_job_controller_that_is_slow_starts_no_second_place() -> None:
+    for seed in range(5):
+        world = World(random.Random(seed), RULES, lag=400.0)
+        assert run_to_its_end(world) == OK
+        assert world.wrong == []
+
+
+@pytest.mark.parametrize(
+    ("rules", "code"),
+    [({"max_price": 0.01}, move.TOO_DEAR), ({"time_limit": 300.0}, move.TOO_LATE), ({}, JOB_FAILED)],
+)
+def test_a_pod_of_a_mover_that_has_ended_ends_alike_and_the_next_mover_begins_anew(
+    rules: dict[str, Any], code: int
+) -> None:
+    world = World(random.Random(3), {**RULES, **rules}, fails=code == JOB_FAILED)
+    assert run_to_its_end(world) == code
+    before, way = world.live, json.loads(world.notes["data"]["last"])
+    assert way["began"] > 0
+    assert run_to_its_end(world) == code
+    assert world.live == before
+    assert json.loads(world.notes["data"]["last"]) == way
+    world.fails, world.rules = False, RULES
+    world.update()
+    assert run_to_its_end(world) == OK
+    assert json.loads(world.notes["data"]["last"])["began"] > way["began"]
+    assert world.wrong == []
+
+
+def chaos(seed: int) -> None:
+    chance = random.Random(seed)
+    timed = {"deadline": 3000.0, "work": 600.0} if chance.random() < 0.5 else {}
+    dear = {"max_price": chance.choice([0.2, 1.0])} if chance.random() < 0.2 else {}
+    late = {"time_limit": 600.0} if chance.random() < 0.2 else {}
+    world = World(
+        chance,
+        {**RULES, **timed, **dear, **late},
+        fails=chance.random() < 0.2,
+        pods_each=chance.choice([1, 1, 3]),
+        refuses=chance.choice([0.0, 0.02]),
+        lag=chance.choice([1.0, 5.0, 20.0]),
+    )
+    code = JOB_FAILED
+    loses, zombies = chance.choice([0.0, 0.005, 0.05]), chance.choice([0.0, 0.005, 0.02])
+    for _ in range(12):
+        code = run_to_its_end(world, loses, zombies)
+        assert world.wrong == []
+        assert world.is_quiet
+        said: dict[str, Any] = json.loads(world.notes["data"]["ended"])
+        assert said["code"] == code
+        assert said["why"]
+        if code == OK:
+            break
+        # The cause is mended, and the next `up` begins anew.
+        world.fails, world.rules = False, {**RULES, **timed}
+        world.update()
+    assert code == OK
+    assert len(world.published) == 1
+    # So does one that only changed how it moves: nothing runs again.
+    world.update()
+    assert run_to_its_end(world) == OK
+    assert len(world.published) == 1
+    assert world.wrong == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_runs_at_two_places_and_nothing_is_left(seed: int) -> None:
+    chaos(seed)
+
+
+@pytest.mark.long
+def test_nothing_runs_at_two_places_over_many_seeds() -> None:
+    for seed in range(100, 300):
+        chaos(seed)

@@ -1,0 +1,406 @@
+"""A cluster in which a step with places runs, on a clock of its own: Jobs, their controller, nodes, and programs.
+
+What it keeps to of Kubernetes 1.34 (pkg/controller/job): the Job controller acts on what a Job was seconds ago,
+creates pods before it says so in the Job's status, and does not count those of a suspended Job that it deletes; a
+deleted pod runs on for its grace period; a merge patch with another `resourceVersion` is refused. Movers run in
+threads, one at a time, each up to its next request.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import random
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from slipway.workloads.runtime.exits import StepError
+from slipway.workloads.runtime.kubernetes_api import Api, ExistsError
+from slipway.workloads.schedule.places.jobs import PlaceJobs, read_places
+from slipway.workloads.schedule.places.move import Mover, rules_of
+
+JOBS, MAPS = "/apis/batch/v1/namespaces/ml/jobs", "/api/v1/namespaces/ml/configmaps"
+PODS, EVENTS = "/api/v1/namespaces/ml/pods", "/api/v1/namespaces/ml/events"
+MOVER_JOB = "mnist-train"
+POOLS = ("spot", "flex", "bought")
+BOOT, GRACE = 40.0, 30.0
+NOTES = "notes"
+
+
+class LostError(BaseException):
+    """The mover's process is gone."""
+
+
+@dataclass
+class Pod:
+    name: str
+    job: str
+    pool: str
+    created: float
+    on_node: bool = False
+    runs_since: float | None = None
+    deleted_at: float | None = None
+    disrupted: bool = False
+
+
+@dataclass
+class Job:
+    """``is_probe``: its program never ends. ``versions`` are what it was, with the times since when, of which the
+    Job controller knows those up to ``seen_until``.
+    """
+
+    name: str
+    pool: str
+    is_probe: bool
+    content: dict[str, Any]
+    versions: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+    seen_until: float = 0.0
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        return {entry["type"]: entry["status"] for entry in self.content["status"].get("conditions", [])}
+
+    @property
+    def has_ended(self) -> bool:
+        return "True" in (self.conditions.get("Complete"), self.conditions.get("Failed"))
+
+
+@dataclass
+class World:
+    """``rates`` say how likely things are: a lost mover, a refused request, an eviction, each a second or request.
+
+    ``work`` are seconds that the program computes in all, ``checkpoint`` those from one checkpoint to the next.
+    """
+
+    chance: random.Random
+    rules: dict[str, Any]
+    work: float = 600.0
+    checkpoint: float = 60.0
+    fails: bool = False
+    lag: float = 3.0
+    pods_each: int = 1
+    now: float = 1_000_000.0
+    jobs: dict[str, Job] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+    capacity: dict[str, bool] = field(default_factory=dict)
+    saved: float = 0.0
+    saved_at: float = 0.0
+    published: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    mover_uid: str = "first"
+    movers: dict[str, str] = field(default_factory=dict)
+    refuses: float = 0.0
+    ticked: float = 0.0
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        for index, pool in enumerate(POOLS):
+            self._make(f"train-{pool}", pool, is_probe=False)
+            if index < len(POOLS) - 1:
+                self._make(f"train-{pool}-probe", pool, is_probe=True)
+            self.capacity[pool] = pool == "bought"
+        self.notes = {"metadata": {"resourceVersion": "0"}, "data": {"about": "x"}}
+        self.ticked = self.now
+
+    def _make(self, name: str, pool: str, *, is_probe: bool, attempt: int = 1) -> None:
+        annotations = {"slipway/attempt": str(attempt)} if attempt > 1 else {}
+        content: dict[str, Any] = {
+            "metadata": {"name": name, "resourceVersion": self._version(), "annotations": {}},
+            "spec": {"suspend": True, "template": {"metadata": {"annotations": annotations}}},
+            "status": {},
+        }
+        self.jobs[name] = Job(name, pool, is_probe, content, [(self.now, copy.deepcopy(content))])
+
+    def _version(self) -> str:
+        return str(next(self.numbers) + 1)
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        places = [
+            {
+                "pool": pool,
+                "job": f"train-{pool}",
+                "probe": f"train-{pool}-probe" if f"train-{pool}-probe" in self.jobs else "",
+                "pods": self.pods_each,
+                "sure": pool == "bought",
+                "price": {"spot": 1.0, "flex": 2.0, "bought": 4.0}[pool],
+            }
+            for pool in POOLS
+        ]
+        return {
+            "places": places,
+            **{"returns": True, "deadline": None, "work": None, "max_price": None, **self.rules},
+        }
+
+    # What an `up` does after one that failed: another mover, and another Job in place of each that failed.
+    def update(self) -> None:
+        self.mover_uid = f"mover-{next(self.numbers)}"
+        for job in list(self.jobs.values()):
+            due = int(self.notes["data"].get(job.name, 1))
+            made = int(job.content["spec"]["template"]["metadata"]["annotations"].get("slipway/attempt", 1))
+            if due != made:
+                self._make(job.name, job.pool, is_probe=job.is_probe, attempt=due)
+
+    # The API server.
+
+    def answer(self, method: str, path: str, content: dict[str, Any] | None) -> dict[str, Any]:
+        path, _, query = path.partition("?")
+        if path == PODS:
+            return {"items": self._listed(query.rpartition("job-name%3D")[2])}
+        if path == EVENTS:
+            return {"items": []}
+        if path == f"{MAPS}/{NOTES}":
+            if method == "PATCH":
+                assert content
+                self._merge(self.notes, content)
+            return copy.deepcopy(self.notes)
+        job = self.jobs[path.removeprefix(f"{JOBS}/")]
+        if method == "PATCH":
+            assert content
+            self._merge(job.content, content)
+            self._changed(job)
+            if content.get("spec") == {"suspend": False}:
+                self._check_release(job)
+        return copy.deepcopy(job.content)
+
+    def _listed(self, job: str) -> list[dict[str, Any]]:
+        if job == MOVER_JOB:
+            return [
+                {"metadata": {"name": name, "ownerReferences": [{"uid": uid}]}, "status": {"phase": "Running"}}
+                for name, uid in self.movers.items()
+            ]
+        return [
+            {
+                "metadata": {"name": pod.name},
+                "spec": {"nodeName": "n"} if pod.on_node else {},
+                "status": {"phase": "Pending" if pod.runs_since is None else "Running"},
+            }
+            for pod in self.pods.values()
+            if pod.job == job
+        ]
+
+    def _merge(self, live: dict[str, Any], changes: dict[str, Any]) -> None:
+        version = changes.get("metadata", {}).get("resourceVersion")
+        if version is not None and version != live["metadata"]["resourceVersion"]:
+            raise ExistsError("409: the object has been modified")
+        before = copy.deepcopy(live)
+        merge(live, changes)
+        if live != before:
+            live["metadata"]["resourceVersion"] = self._version()
+
+    def _changed(self, job: Job) -> None:
+        job.versions.append((self.now, copy.deepcopy(job.content)))
+
+    def _check_release(self, job: Job) -> None:
+        ended = json.loads(self.notes["data"].get("ended", "{}"))
+        if ended.get("mover") == self.mover_uid:
+            self.wrong.append(f"{self.now:.0f}: {job.name} is let run by a mover that has ended")
+        if not job.is_probe and any(other.has_ended for other in self.jobs.values() if not other.is_probe):
+            self.wrong.append(f"{self.now:.0f}: {job.name} is let run after another one has ended")
+
+    # The controllers, nodes and programs.
+
+    def pass_time(self, seconds: float) -> None:
+        """What happens meanwhile, a second at a time."""
+        end = self.now + seconds
+        while self.ticked + 1 <= end:
+            self.ticked += 1
+            self.now = self.ticked
+            for job in self.jobs.values():
+                if self.chance.random() < 0.5:
+                    self._control(job)
+            self._run_pods()
+            self._check()
+        self.now = end
+
+    def _control(self, job: Job) -> None:
+        """A round of the Job controller, which sees what the Job was up to ``lag`` seconds ago."""
+        job.seen_until = max(job.seen_until, self.now - self.chance.random() * self.lag)
+        seen = next((content for since, content in reversed(job.versions) if since <= job.seen_until), None)
+        if seen is None or job.has_ended:
+            return
+        pods = [pod for pod in self.pods.values() if pod.job == job.name]
+        if seen["spec"]["suspend"]:
+            for pod in pods:
+                if pod.deleted_at is None:
+                    pod.deleted_at = self.now
+            if all(pod.deleted_at is not None for pod in pods):
+                self._condition(job, seen, "Suspended", "True")
+            return
+        # `podReplacementPolicy: Failed`: none while one ends.
+        for _ in range(self.pods_each - len(pods)):
+            pod = Pod(f"{job.name}-{next(self.numbers)}", job.name, job.pool, self.now)
+            self.pods[pod.name] = pod
+        self._condition(job, seen, "Suspended", "False")
+
+    def _condition(self, job: Job, seen: dict[str, Any], kind: str, status: str) -> None:
+        if job.conditions.get(kind) == status or seen["metadata"] != job.content["metadata"]:
+            return
+        others = [entry for entry in job.content["status"].get("conditions", []) if entry["type"] != kind]
+        job.content["status"]["conditions"] = [*others, {"type": kind, "status": status}]
+        job.content["metadata"]["resourceVersion"] = self._version()
+        self._changed(job)
+
+    def _run_pods(self) -> None:
+        for pool in POOLS[:-1]:
+            if self.chance.random() < 1 / 150:
+                self.capacity[pool] = not self.capacity[pool]
+        for pod in list(self.pods.values()):
+            if not self.capacity[pod.pool] and pod.on_node and pod.deleted_at is None:
+                pod.deleted_at = self.now
+            if pod.deleted_at is not None:
+                grace = GRACE * self.chance.random() if pod.runs_since is not None else 0.0
+                if self.now - pod.deleted_at >= grace:
+                    del self.pods[pod.name]
+                    continue
+            elif not pod.on_node:
+                pod.on_node = self.capacity[pod.pool] and self.now - pod.created > BOOT * self.chance.random()
+            elif pod.runs_since is None and self.chance.random() < 0.2:
+                pod.runs_since = self.now
+        self._compute()
+
+    def _compute(self) -> None:
+        for job in self.jobs.values():
+            pods = [pod for pod in self.pods.values() if pod.job == job.name]
+            if job.is_probe or job.has_ended or len(pods) < self.pods_each:
+                continue
+            if any(pod.runs_since is None for pod in pods):
+                continue
+            began = max(pod.runs_since or 0.0 for pod in pods)
+            if self.fails and self.now - began > 30:
+                self._end(job, "Failed")
+            elif self.published:
+                self._end(job, "Complete")
+            elif self.now - max(began, self.saved_at) >= self.checkpoint:
+                self.saved, self.saved_at = self.saved + self.checkpoint, self.now
+                if self.saved >= self.work:
+                    self.published.append(job.pool)
+                    self._end(job, "Complete")
+
+    def _end(self, job: Job, kind: str) -> None:
+        """Its pods end, and the Job controller counts those that are not deleted."""
+        counted = all(pod.deleted_at is None for pod in self.pods.values() if pod.job == job.name)
+        for pod in [pod for pod in self.pods.values() if pod.job == job.name]:
+            del self.pods[pod.name]
+        if counted:
+            self._condition(job, job.content, kind, "True")
+
+    def _check(self) -> None:
+        pools = {pod.pool for pod in self.pods.values() if not self.jobs[pod.job].is_probe}
+        if len(pools) > 1:
+            self.wrong.append(f"{self.now:.0f}: pods at {sorted(pools)}")
+
+    @property
+    def live(self) -> dict[str, Any]:
+        """What each Job is to be, and which attempt it is."""
+        return {name: copy.deepcopy(job.content["spec"]) for name, job in self.jobs.items()}
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no pod of the step is left, and none will come."""
+        return not self.pods and all(job.has_ended or job.content["spec"]["suspend"] for job in self.jobs.values())
+
+
+def merge(live: dict[str, Any], changes: dict[str, Any]) -> None:
+    """A merge patch (RFC 7396)."""
+    for key, value in changes.items():
+        if value is None:
+            live.pop(key, None)
+        elif isinstance(value, dict) and isinstance(live.get(key), dict):
+            merge(live[key], cast("dict[str, Any]", value))
+        else:
+            live[key] = value
+
+
+@dataclass(frozen=True)
+class WorldApi(Api):
+    """The API server as one mover reaches it: each request is a turn."""
+
+    actor: Actor
+
+    def _send(
+        self, method: str, path: str, content: dict[str, Any] | None = None, kind: str = "application/json"
+    ) -> dict[str, Any]:
+        del kind
+        actor = self.actor
+        actor.request = (method, path, content)
+        actor.yield_turn(0.0)
+        world = actor.world
+        if world.chance.random() < world.refuses:
+            raise OSError("503: try again")
+        answer = world.answer(method, path, content)
+        if world.chance.random() < world.refuses:
+            raise OSError("the answer was lost")
+        return answer
+
+
+class Actor:
+    """A pod of the mover. ``request`` is what it is about to send; once ``lost`` is set, it does not."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.lost, self.ready_at = False, world.now
+        self.request: tuple[str, str, Any] = ("", "", None)
+        self.code: int | None = None
+        self.error: BaseException | None = None
+        self._mine, self._theirs = threading.Semaphore(0), threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+    @property
+    def releases(self) -> bool:
+        """Whether it is about to let a Job run."""
+        content: dict[str, Any] = self.request[2] or {}
+        return content.get("spec") == {"suspend": False}
+
+    def step(self) -> None:
+        """Let it run up to its next request."""
+        self._mine.release()
+        self._theirs.acquire()
+
+    def yield_turn(self, seconds: float) -> None:
+        self.ready_at = self.world.now + seconds
+        self._theirs.release()
+        self._mine.acquire()
+        if self.lost:
+            raise LostError
+
+    def _run(self) -> None:
+        self._mine.acquire()
+        try:
+            self.code = self._follow()
+        except StepError as error:
+            self.code, self.error = error.code, error
+        except LostError:
+            pass
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._theirs.release()
+
+    def clock(self) -> float:
+        return self.world.now
+
+    def _follow(self) -> int:
+        world = self.world
+        plan = json.loads(json.dumps(world.plan))
+        jobs = PlaceJobs(
+            WorldApi("", Path(), self),
+            "ml",
+            self.yield_turn,
+            read_places(plan),
+            notes=NOTES,
+            now=lambda: world.now,
+        )
+        jobs.claim(self.name)
+        silent: Callable[[str], None] = lambda _: None  # noqa: E731
+        return Mover(jobs, rules_of(plan), plan["time_limit"], lambda: world.saved_at, self.clock, silent).follow()
