@@ -36,7 +36,8 @@ def _useless(at: Path, placed: StepSettings) -> Iterator[Finding]:
     for key in CONDITIONS:
         if key in placed.model_fields_set:
             reason = "it decides between places, and the step has one pool"
-            yield Finding((*at, key), getattr(placed, key), reason, f"add `{PLACES}`, or remove `{key}`")
+            fix = f"add `{PLACES}`, or remove `{key}`"
+            yield Finding((*at, key), getattr(placed, key), reason, fix, read=((*at, PLACES),))
 
 
 def _matrix(at: Path, placed: StepSettings) -> Iterator[Finding]:
