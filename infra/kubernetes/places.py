@@ -19,6 +19,8 @@ import pulumi_kubernetes as k8s
 from slipway.infra.kubernetes.bundle import config_map
 from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
 from slipway.infra.kubernetes.job import (
+    INTERRUPTED,
+    KILLED,
     HeldJob,
     StepJob,
     StepJobArgs,
@@ -50,12 +52,9 @@ from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 
 MODULE = "slipway.workloads.schedule.places.move"
 
-RETRIES = 100
-"""Pods of the mover that may fail, killed ones included, before its Job does."""
-
-FINAL = (2, 11, 18, 19)
-"""Exit codes of the mover after which another pod would end alike: a wrong command line, a step that failed, its
-time limit, and its price."""
+NO_API = 12
+"""Exit code of a mover that the Kubernetes API does not answer, or whose Jobs another pod moves: the next pod goes
+on. After any other one, the step has failed, was too late, or too dear."""
 
 PATIENCE = 900
 """Seconds that the mover's Job has past the time limit of the step, to stop what runs and to say why."""
@@ -155,10 +154,6 @@ class MovedStep(StepJob):
         pod.metadata.annotations = pulumi.Output.all(declared, written).apply(
             lambda values: {**(values[0] or {}), PLAN_ANNOTATION: _digest(values[1])}
         )
-        codes = k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(operator="In", values=[*FINAL])
-        final = k8s.batch.v1.PodFailurePolicyRuleArgs(action="FailJob", on_exit_codes=codes)
-        disruptions = disruptions_ignored().rules
-        assert isinstance(disruptions, list)
         limit = f"{mover.step.time_limit + PATIENCE + workspace.wait}s"
         step = run.step
         return k8s.batch.v1.Job(
@@ -182,8 +177,9 @@ class MovedStep(StepJob):
                 },
             ),
             spec=k8s.batch.v1.JobSpecArgs(
-                backoff_limit=RETRIES,
-                pod_failure_policy=k8s.batch.v1.PodFailurePolicyArgs(rules=[*disruptions, final]),
+                # As of a step with one place (`slipway.infra.kubernetes.job.job_spec`): `up` waits for it.
+                backoff_limit=0,
+                pod_failure_policy=disruptions_ignored(NO_API, KILLED, INTERRUPTED),
                 pod_replacement_policy="Failed",
                 active_deadline_seconds=mover.step.time_limit,
                 template=pod,
