@@ -77,6 +77,7 @@ def test_a_mover_that_was_replaced_lets_nothing_run_even_late() -> None:
         world.pass_time(1.0)
     mover = start(world)
     while not any(pod.pool == "flex" for pod in world.pods.values()):
+        world.capacity = dict.fromkeys(world.capacity, False)
         mover.step()
         world.pass_time(3.0)
     before = world.live

@@ -42,7 +42,7 @@ def restore(content: Mapping[str, Any], places: Sequence[PlannedPlace], rules: R
             state.paid_before += (price or 0.0) * seconds / 3600
         else:
             spent[position] = seconds
-    state.spent, state.probed = spent, -1
+    state.spent, state.tried, state.probed = spent, [-1.0] * len(places), -1
     state.way = [[float(position_of[int(place)]), *rest] for place, *rest in state.way]
     state.place = position_of[state.place]
     if state.place == GONE:

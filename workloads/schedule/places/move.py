@@ -94,7 +94,8 @@ class Mover:
 
     def _look(self, state: State, seen: Mapping[str, Seen]) -> Look:
         place = self.jobs.places[state.place]
-        job, probe = seen[place.job], seen.get(self.jobs.places[state.probed].probe) if state.probed >= 0 else None
+        probed = self.jobs.places[state.probed].probe if state.probed >= 0 else ""
+        job, probe = seen[place.job], seen.get(probed)
         nodes = job.on_nodes >= place.pods
         return Look(
             self.now(),
@@ -103,6 +104,9 @@ class Mover:
             probe_nodes=probe is not None and probe.running >= place.pods,
             checkpoint=self.newest() if job.running else state.saved,
             stockout="" if nodes or job.suspended else self.jobs.stockout(place.job),
+            probe_stockout=self.jobs.stockout(probed)
+            if probe and not probe.suspended and not probe.on_nodes
+            else "",
         )
 
     def _keep(self, state: State) -> None:
