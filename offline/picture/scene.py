@@ -301,14 +301,18 @@ def _about_cluster(settings: object, endpoint: str | None) -> list[str]:
 
 
 def _columns(stack: Stack, cluster: str, jobs: Sequence[Workload], phases: Mapping[str, str]) -> list[Column]:
-    pools = pools_of(stack, cluster)
+    pools, moved = pools_of(stack, cluster), moved_steps(stack)
     taken: dict[str, list[Work]] = {pool.name: [] for pool in pools}
     nowhere: list[Work] = []
     anywhere: list[Work] = []
     for job in sorted(jobs, key=lambda workload: workload.resource.name):
         suitable = job.suitable_pools(stack)
         group = taken[suitable[0].name] if suitable else nowhere if job.request else anywhere
-        group.append(_work(job, phases.get(job.resource.urn, "")))
+        work = _work(job, phases.get(job.resource.urn, ""))
+        places = len(moved[job.resource.urn].places) if job.resource.urn in moved else 0
+        group.append(
+            replace(work, parts=[f"or {many(places - 1, 'other pool')}", *work.parts]) if places else work
+        )
     columns = [_column(pool, taken[pool.name]) for pool in pools]
     if anywhere:
         columns.append(Column(ANYWHERE, [], "cpu", anywhere))
@@ -376,8 +380,11 @@ def _connections(stack: Stack, jobs: Sequence[Workload]) -> list[tuple[str, str]
 
 def _edges(stack: Stack, jobs: Sequence[str]) -> list[tuple[str, str]]:
     after: dict[str, set[str]] = {urn: set() for urn in sorted(jobs)}
+    held = {urn: [place.resource for place in step.places] for urn, step in moved_steps(stack).items()}
     for urn in jobs:
-        for needed in stack.resources[urn].dependencies:
+        # What a step with places waits for, its Jobs at them do.
+        waiting = [stack.resources[urn], *held.get(urn, ())]
+        for needed in {needed for job in waiting for needed in job.dependencies}:
             if needed in after and needed != urn:
                 after[needed].add(urn)
     return reduce_edges(after, sorted(jobs))

@@ -88,7 +88,12 @@ def test_a_time_from_a_run_is_the_least() -> None:
 
 
 def test_it_is_drawn_once_at_its_first_place() -> None:
-    columns = {column.title: [work.name for work in column.jobs] for column in scene(moved()).zones[0].columns}
+    drawn = scene(moved())
+    assert [tuple(urn.rpartition("::")[2] for urn in edge) for edge in drawn.edges] == [
+        ("prepare", "train"),
+        ("train", "predict"),
+    ]
+    columns = {column.title: [work.name for work in column.jobs] for column in drawn.zones[0].columns}
     assert columns["spot"] == ["train"]
     assert columns["flex"] == columns["own"] == []
 
