@@ -168,7 +168,7 @@ class StepRange(Model):
     least_place: str
     most_place: str
     least_basis: Literal["work", "measured", "rehearsed", "limit"] = Field(
-        description="Of `least_seconds`: `work` where the stack file says it, else as in `StepCost`."
+        description="Of the fewest seconds: `work` where the stack file says it, else as in `StepCost`."
     )
     most_basis: Literal["deadline", "limit"]
     max_price: float | None = Field(default=None, description="At which it ends, in US dollars.")

@@ -128,7 +128,7 @@ def test_every_stack_is_evaluated(commented: Evaluations) -> None:
         for resource in stack.resources.values()
         if resource.type.endswith(":Bucket")
     ]
-    assert len(buckets) == 10
+    assert len(buckets) == 9
     assert all(isinstance(bucket, str) for bucket in buckets)
 
 
