@@ -34,7 +34,6 @@ OTHERS: Mapping[str, str] = {
     "spec.active": "a Workload of Kueue's",
     "grpc: 8500": "a port with a name of the user's own",
     "saved_model": "a folder",
-    "batch.volcano.sh": "a group of Kubernetes objects",
     "jax.distributed": "a module of JAX",
     "num_processes": "an argument of JAX",
     "process_id": "an argument of JAX",
