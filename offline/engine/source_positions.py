@@ -19,7 +19,7 @@ def stack_trace() -> source_pb2.StackTrace:
     Of the frames it has only the innermost that is neither installed nor Python's, and none where that is
     Slipway's: what the stack file asks for has no line of a program.
     """
-    frame: FrameType | None = sys._getframe(1)  # `inspect` has no cheaper way.
+    frame: FrameType | None = sys._getframe(1)  # `inspect` has no cheaper way.  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         kind = _kind(frame.f_code.co_filename)
         if kind is not None:
