@@ -11,6 +11,7 @@ from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
 from slipway.infra.program import declare
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
+from slipway.offline.engine.provider_outputs import computed_outputs
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 
@@ -229,7 +230,7 @@ def test_an_app_that_keeps_data_is_one_pod_with_a_volume_and_a_token_nobody_else
     container = container_of(notes.inputs)
     assert container["args"][-1] == "--token=$(NOTES_TOKEN)"
     assert container["args"][:2] == ["--dir", "/data"]
-    made = recording.one("random:index/randomPassword:RandomPassword").outputs["result"]
+    made = computed_outputs(recording.one("random:index/randomPassword:RandomPassword"))["result"]
     assert recording.exports["tried"]["tokens"] == {"notes": made}
     secret = named(recording, "kubernetes:core/v1:Secret", "tried-notes-token")
     assert secret["stringData"] == {"token": made}

@@ -34,7 +34,8 @@ def check(reading: Reading) -> Iterator[Finding]:
 
 def _useless(at: Path, placed: StepSettings) -> Iterator[Finding]:
     for key in CONDITIONS:
-        if key in placed.model_fields_set:
+        # One that says what holds anyway says nothing wrong.
+        if getattr(placed, key) != type(placed).model_fields[key].default:
             reason = "it decides between places, and the step has one pool"
             fix = f"add `{PLACES}`, or remove `{key}`"
             yield Finding((*at, key), getattr(placed, key), reason, fix, read=((*at, PLACES),))

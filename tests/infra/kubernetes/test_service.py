@@ -16,6 +16,7 @@ from slipway.infra.pipelines.contract import Probe
 from slipway.infra.placed import Step
 from slipway.infra.platform import Egress, Platform, Resources
 from slipway.infra.review.stack import Resource
+from slipway.offline.engine.provider_outputs import computed_outputs
 from tests.infra.kubernetes.services import FILES, IMAGE, days, queue
 from tests.support.recording import Recording, record, secret_inputs
 from tests.support.stand_in import platform, step
@@ -77,7 +78,7 @@ def container(recording: Recording) -> dict[str, Any]:
 def test_no_object_but_the_secret_has_the_password(declared: Callable[..., Recording]) -> None:
     recording = declared()
     made = recording.one("random:index/randomPassword:RandomPassword")
-    value = made.outputs["result"]
+    value = computed_outputs(made)["result"]
     assert (made.inputs["length"], made.inputs["special"]) == (32, False)
     secret = recording.one(SECRET)
     assert secret.inputs["stringData"] == {"password": value}
@@ -139,7 +140,7 @@ def expanded(text: str, variables: dict[str, str]) -> str:
 
 def test_another_password_starts_another_pod(declared: Callable[..., Recording]) -> None:
     recording = declared()
-    hash_ = recording.one("random:index/randomPassword:RandomPassword").outputs["bcryptHash"]
+    hash_ = computed_outputs(recording.one("random:index/randomPassword:RandomPassword"))["bcryptHash"]
     template = recording.one(STATEFUL_SET).inputs["spec"]["template"]
     assert template["metadata"]["annotations"] == {"slipway/password": hash_}
 

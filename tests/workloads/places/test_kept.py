@@ -25,6 +25,7 @@ STATE = State(
     since=3000.0,
     computes=3500.0,
     counted=4000.0,
+    tried=[-1.0] * 3,
     spent=[3600.0, 1800.0, 0.0],
     way=[[0, 1000.0, 0.0]],
 )
