@@ -53,16 +53,25 @@ def declare_attempts(name: str, workspace: Workspace) -> Attempts:
         namespace=workspace.namespace,
         labels=step_labels(CLUSTER_RUN, workspace.platform.name),
     )
-    opts = pulumi.ResourceOptions(
-        parent=workspace, provider=workspace.platform.provider, depends_on=[*workspace.ready]
-    )
-    # One key is Pulumi's, the others are the runner's. Without any, what is read would count as not known yet in a
+    return declare_notes(name, metadata, ABOUT, workspace, parent=workspace)
+
+
+def declare_notes(
+    name: str,
+    metadata: k8s.meta.v1.ObjectMetaArgs,
+    about: str,
+    workspace: Workspace,
+    *,
+    parent: pulumi.Resource,
+) -> Attempts:
+    """Declares a ConfigMap in which a pod notes what failed, and reads what it has noted; ``about`` says what."""
+    provider = workspace.platform.provider
+    opts = pulumi.ResourceOptions(parent=parent, provider=provider, depends_on=[*workspace.ready])
+    # One key is Pulumi's, the others are the pod's. Without any, what is read would count as not known yet in a
     # preview, and with it the pods of all Jobs.
-    notes = k8s.core.v1.ConfigMap(name, metadata=metadata, data={"about": ABOUT}, opts=opts)
+    notes = k8s.core.v1.ConfigMap(name, metadata=metadata, data={"about": about}, opts=opts)
     current = k8s.core.v1.ConfigMap.get(
-        f"{name}-read",
-        notes.id,
-        opts=pulumi.ResourceOptions(parent=workspace, provider=workspace.platform.provider),
+        f"{name}-read", notes.id, opts=pulumi.ResourceOptions(parent=parent, provider=provider)
     )
     return current.data.apply(lambda data: data or {})
 

@@ -17,6 +17,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes.bundle import config_map
+from slipway.infra.kubernetes.cluster_run import Attempts, declare_notes
 from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
 from slipway.infra.kubernetes.job import (
     INTERRUPTED,
@@ -91,8 +92,7 @@ class MovedStep(StepJob):
         on_cluster = pulumi.ResourceOptions(
             parent=self, provider=workspace.platform.provider, depends_on=[*workspace.ready]
         )
-        self._notes = _declare_notes(name, self, workspace, on_cluster)
-        job_args = replace(args.job, attempts=self._notes)
+        job_args = replace(args.job, attempts=_declare_notes(name, self, workspace))
         objects = declare_objects(run, workspace, self)
         jobs: list[k8s.batch.v1.Job] = []
         entries: list[dict[str, Any]] = []
@@ -226,9 +226,7 @@ def notes_name(called: str) -> str:
     return fit(f"{called}-notes", KUBERNETES_NAME_LIMIT)
 
 
-def _declare_notes(
-    name: str, step_job: StepJob, workspace: Workspace, opts: pulumi.ResourceOptions
-) -> pulumi.Output[Mapping[str, str]]:
+def _declare_notes(name: str, step_job: StepJob, workspace: Workspace) -> Attempts:
     """Declares the ConfigMap of what the mover knows, and reads what is noted there of failed Jobs."""
     step = step_job.run.step
     metadata = k8s.meta.v1.ObjectMetaArgs(
@@ -236,14 +234,7 @@ def _declare_notes(
         namespace=workspace.namespace,
         labels=step_labels(MOVER, step_job.run.name),
     )
-    # As of `slipway.infra.kubernetes.cluster_run.declare_attempts`.
-    notes = k8s.core.v1.ConfigMap(f"{name}-notes", metadata=metadata, data={"about": ABOUT}, opts=opts)
-    current = k8s.core.v1.ConfigMap.get(
-        f"{name}-notes-read",
-        notes.id,
-        opts=pulumi.ResourceOptions(parent=step_job, provider=workspace.platform.provider),
-    )
-    return current.data.apply(lambda data: data or {})
+    return declare_notes(f"{name}-notes", metadata, ABOUT, workspace, parent=step_job)
 
 
 def _declare_probe(
