@@ -62,6 +62,9 @@ MOVES_ANNOTATION = "slipway/moves"
 """The annotation of the Job of a step with places: JSON, its ``places`` by their pools, whether the nodes of each
 are ``sure``, the ConfigMap with the ``notes`` of what moves it, and when it goes from one to the next."""
 
+PLAN_ANNOTATION = "slipway/plan"
+"""The annotation of a mover's pod with a digest of its plan, so that another plan replaces the mover."""
+
 USAGE_ANNOTATION = "slipway/usage"
 """The annotation of a Job with the folder below the store's root in which its pods keep what they use
 (`slipway.workloads.runtime.usage.measure`): a file for each by its index. A Job that is not measured has none."""

@@ -34,6 +34,7 @@ from slipway.infra.kubernetes.job import (
 from slipway.infra.kubernetes.labels import (
     MOVES_ANNOTATION,
     PLACE_ANNOTATION,
+    PLAN_ANNOTATION,
     RUNS_ANNOTATION,
     job_labels,
     step_labels,
@@ -59,9 +60,6 @@ on. After any other one, the step has failed, was too late, or too dear."""
 
 PATIENCE = 900
 """Seconds that the mover's Job has past the time limit of the step, to stop what runs and to say why."""
-
-PLAN_ANNOTATION = "slipway/plan"
-"""The annotation of the mover's pod with a digest of its plan, so that another plan replaces the mover."""
 
 ABOUT = "which Job of the step may run, and the number of the attempt that is due of each that failed"
 

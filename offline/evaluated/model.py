@@ -91,6 +91,9 @@ class ResourceChange(Model):
     protected: bool = Field(
         default=False, description="Pulumi's protect: the update refuses to delete or replace it."
     )
+    of: str = Field(
+        default="", description="The URN of the Job of the step with places whose part it is; empty for others."
+    )
 
 
 class JobRun(Model):

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from slipway.infra.review.stack import JOB
+from slipway.infra.review.stack import CONFIG_MAP, JOB
 from slipway.offline.evaluated.model import (
     Changes,
     Failure,
@@ -84,10 +84,31 @@ def join(parts: Iterable[str], nothing: str = "none") -> str:
 
 
 def count_operations(changes: Changes) -> dict[Operation, int]:
-    """The number of resources by operation, destructive operations first, without Jobs that run."""
-    jobs = {run.urn for run in changes.runs}
+    """The number of resources by operation, destructive ones first, without Jobs that run and their parts."""
+    parts = [part.urn for of_step in find_parts(changes).values() for part in of_step]
+    jobs = {*(run.urn for run in changes.runs), *parts}
     operations = [resource.operation for resource in changes.resources if resource.urn not in jobs]
     return {operation: operations.count(operation) for operation in ORDER if operation in operations}
+
+
+def find_parts(changes: Changes) -> dict[str, list[ResourceChange]]:
+    """What changes only since a step with places runs, by the URN of the Job that stands for the step.
+
+    What is deleted, and what grants or opens something else than before, is none of it.
+    """
+    runs = {run.urn for run in changes.runs}
+    parts: dict[str, list[ResourceChange]] = {}
+    for change in changes.resources:
+        if change.of in runs and _follows(change):
+            parts.setdefault(change.of, []).append(change)
+    return parts
+
+
+def _follows(change: ResourceChange) -> bool:
+    if change.operation is Operation.DELETE or change.protected or change.note or not change.known:
+        return False
+    renamed = bool(change.properties) and all(map(is_digest, change.properties))
+    return change.type in {JOB, CONFIG_MAP} or renamed
 
 
 def change_words(changes: Changes) -> str:
@@ -122,14 +143,15 @@ def running_words(changes: Changes | None) -> list[str]:
     return [f"{many(count, 'Job')} {'runs' if count == 1 else 'run'}"] if count else []
 
 
-def place(run: JobRun) -> str:
-    """The pool that a Job runs on."""
+def place(run: JobRun, parts: int = 0) -> str:
+    """The pool that a Job runs on; of a step with places all of them, with how many ``parts`` of it change."""
     quantity = " each" if run.nodes > 1 else ""
     gpus = f", {run.gpus} {run.accelerator}{quantity}" if run.gpus and run.accelerator else ""
     if not run.known:
         return "on a pool that this preview cannot tell"
     if run.places:
-        return f"at whichever of {join(run.places)} has nodes"
+        with_parts = f" (with {parts} more of its resources)" if parts else ""
+        return f"at whichever of {join(run.places)} has nodes{with_parts}"
     nodes = f"{run.nodes} nodes of " if run.nodes > 1 else ""
     return f"on {nodes}pool {run.pool}{gpus}" if run.pool else "on no pool, for none can take it"
 

@@ -137,6 +137,19 @@ def moved_steps(stack: Stack) -> dict[str, MovedStep]:
     return steps
 
 
+def owners(stack: Stack) -> dict[str, str]:
+    """The URN of the Job of a step with places, by that of each other resource of the step's component."""
+    components = {step.job.parent: urn for urn, step in moved_steps(stack).items() if step.job.parent}
+    owned: dict[str, str] = {}
+    for urn, resource in stack.resources.items() if components else ():
+        parent = resource.parent
+        while parent and parent not in components:
+            parent = stack.resources[parent].parent if parent in stack.resources else ""
+        if parent and urn != components[parent]:
+            owned[urn] = components[parent]
+    return owned
+
+
 def _name(job: Resource) -> str:
     return str(at(job.properties, "metadata", "name"))
 

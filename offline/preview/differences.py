@@ -3,7 +3,13 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from slipway.infra.kubernetes.labels import INPUTS_ANNOTATION, RESULTS_ANNOTATION, RUN_ANNOTATION
+from slipway.infra.kubernetes.labels import (
+    INPUTS_ANNOTATION,
+    MOVES_ANNOTATION,
+    PLAN_ANNOTATION,
+    RESULTS_ANNOTATION,
+    RUN_ANNOTATION,
+)
 from slipway.infra.pipelines.results import SHOW
 from slipway.infra.review.stack import (
     CONFIG_MAP,
@@ -18,6 +24,7 @@ from slipway.infra.review.stack import (
 from slipway.offline.evaluated import phrasing
 from slipway.offline.evaluated.model import Changes, JobRun, Operation, Outcome, PropertyChange, ResourceChange
 from slipway.offline.evaluated.operations import ResourceDiff, compare_resources
+from slipway.offline.evaluated.places import owners
 from slipway.offline.evaluated.property_diff import Difference, Path, differences, path_text, shorten_both
 from slipway.offline.preview.reruns import MOVED, MovedFiles, ShippedFiles, runs
 
@@ -28,9 +35,9 @@ def compare(before: Stack, after: Stack, comparisons: Sequence[ResourceDiff] | N
     ``comparisons`` is the result of `compare_resources` if the caller has it already.
     """
     comparisons = compare_resources(before, after) if comparisons is None else comparisons
-    files = MovedFiles(ShippedFiles(before), ShippedFiles(after))
+    files, steps = MovedFiles(ShippedFiles(before), ShippedFiles(after)), owners(after)
     return Changes(
-        resources=[_change(comparison, files) for comparison in comparisons if comparison.operation],
+        resources=[_change(comparison, files, steps) for comparison in comparisons if comparison.operation],
         unchanged=sum(not comparison.operation for comparison in comparisons),
         runs=runs(before, after, comparisons, files),
         moved=dict(files.paths),
@@ -69,7 +76,7 @@ def _top(output: str) -> str:
     return output.partition(".")[0]
 
 
-def _change(change: ResourceDiff, files: MovedFiles) -> ResourceChange:
+def _change(change: ResourceDiff, files: MovedFiles, steps: Mapping[str, str]) -> ResourceChange:
     assert change.operation is not None
     resource = change.resource
     properties = list(_properties(change, files))
@@ -85,6 +92,7 @@ def _change(change: ResourceDiff, files: MovedFiles) -> ResourceChange:
         known=change.known,
         note=change.note,
         protected=change.protected,
+        of=steps.get(resource.urn, ""),
     )
 
 
@@ -155,6 +163,9 @@ OF_A_JOB = 3
 
 UNKNOWN = "[unknown]"
 
+ABOUT_RUN = (RUN_ANNOTATION, INPUTS_ANNOTATION, RESULTS_ANNOTATION, MOVES_ANNOTATION, PLAN_ANNOTATION)
+"""The annotations of a Job that say which run it is, what it reads and has, and at which places it is."""
+
 LISTED_JOBS = {
     "kubernetes:core/v1:ConfigMap": 'data["jobs.json"]',
     "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy": "spec.variables[",
@@ -220,7 +231,9 @@ def is_unknown(change: PropertyChange) -> bool:
 
 
 def _singles(changes: Changes) -> Iterator[Row]:
-    runs = {run.urn: run for run in changes.runs}
+    parts = phrasing.find_parts(changes)
+    # Each of these is told with the Job of its step.
+    runs = {run.urn for run in changes.runs} | {part.urn for of_step in parts.values() for part in of_step}
     for resource_change in phrasing.order_changes(changes):
         if resource_change.urn not in runs:
             name = (resource_change.name, phrasing.kind(resource_change.type))
@@ -236,10 +249,10 @@ def _singles(changes: Changes) -> Iterator[Row]:
     for outcome in Outcome:
         for run in changes.runs:
             if run.outcome is outcome:
-                yield _job(run, changed[run.urn])
+                yield _job(run, changed[run.urn], len(parts.get(run.urn, ())))
 
 
-def _job(run: JobRun, change: ResourceChange) -> Row:
+def _job(run: JobRun, change: ResourceChange, parts: int) -> Row:
     again = change.operation is Operation.REPLACE and run.outcome is Outcome.RUNS
     done = run.outcome.value + (" again" if again else "")
     properties = [
@@ -248,14 +261,13 @@ def _job(run: JobRun, change: ResourceChange) -> Row:
         if not (phrasing.is_digest(property_) or _is_about_run(property_))
     ][:OF_A_JOB]
     why = "; ".join(filter(None, [run.because, phrasing.why(change, because=False)]))
-    return Row(
-        done, change.operation, [(run.name, phrasing.kind(change.type))], why, properties, phrasing.place(run)
-    )
+    name = (run.name, phrasing.kind(change.type))
+    return Row(done, change.operation, [name], why, properties, phrasing.place(run, parts))
 
 
 def _is_about_run(change: PropertyChange) -> bool:
-    """Whether it is an annotation with the Job's run, inputs or results, which has no effect of its own."""
-    return any(key in change.path for key in (RUN_ANNOTATION, INPUTS_ANNOTATION, RESULTS_ANNOTATION))
+    """Whether it is an annotation that has no effect of its own, or whose effect is among the reasons."""
+    return any(key in change.path for key in ABOUT_RUN)
 
 
 def _share(alike: Sequence[Row]) -> bool:

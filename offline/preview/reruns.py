@@ -27,6 +27,7 @@ from slipway.infra.review.stack import (
 )
 from slipway.offline.evaluated.model import JobRun, Operation, Outcome
 from slipway.offline.evaluated.operations import ResourceDiff
+from slipway.offline.evaluated.phrasing import join
 from slipway.offline.evaluated.places import MovedStep, is_held, moved_steps
 from slipway.offline.evaluated.property_diff import Difference, Path
 from slipway.offline.evaluated.workloads import gpus_of, workload_of, workloads
@@ -218,22 +219,46 @@ class _Runs:
         return made
 
     def _moved_run(self, compared: ResourceDiff, step: MovedStep, outcome: Outcome) -> JobRun:
-        """The run of a step with places, once: what changes is in the Job at its first place."""
-        first = step.places[0].resource
-        at_first = next(entry for entry in self._compared if entry.resource.urn == first.urn)
-        job, changed = _with_run_of(step.job, first), compared
-        if at_first.operation in COMES and at_first.before is not None and compared.before is not None:
-            changed = replace(at_first, before=_with_run_of(compared.before, at_first.before), after=job)
-        run = self._job_run(changed, job, outcome)
+        """The run of a step with places, once: on the pool of its first place, and why at any of them."""
+        job = _with_run_of(step.job, step.places[0].resource)
+        causes = self._moved_causes(compared, step) if compared.before is not None else None
+        run = self._job_run(compared, job, outcome, causes)
         return run.model_copy(
             update={"urn": step.job.urn, "name": step.job.name, "places": step.pools(self._after)}
         )
 
-    def _job_run(self, compared: ResourceDiff, job: Resource, outcome: Outcome) -> JobRun:
+    def _moved_causes(self, compared: ResourceDiff, step: MovedStep) -> list[str]:
+        """What changed about the step, about its Jobs at single places, or else about its mover."""
+        before, pools = compared.before, {place.resource.urn: place.pool(self._after) for place in step.places}
+        assert before is not None
+        names = {urn: pool.name if pool else urn.rpartition("::")[2] for urn, pool in pools.items()}
+        kept = [place for place in self._compared if place.resource.urn in names and place.before is not None]
+        places_by_cause: dict[str, list[str]] = {}
+        for place in kept:
+            if place.operation in COMES and place.before is not None and place.after is not None:
+                job = _with_run_of(step.job, place.after)
+                changed = replace(place, before=_with_run_of(before, place.before), after=job)
+                for cause in self._causes(changed, job, pools[job.urn]):
+                    places_by_cause.setdefault(cause, []).append(names[job.urn])
+        order = list(names.values())
+        causes = [
+            cause if len(at) == len(kept) else f"{cause} at {join(sorted(at, key=order.index))}"
+            for cause, at in places_by_cause.items()
+            if cause not in UNEXPLAINED
+        ]
+        causes += run_changes.places_changes(before, step.job)
+        if causes or places_by_cause:
+            return causes or UNEXPLAINED
+        return self._causes(compared, step.job, workload_of(step.job, self._after).pool(self._after))
+
+    def _job_run(
+        self, compared: ResourceDiff, job: Resource, outcome: Outcome, known: Sequence[str] | None = None
+    ) -> JobRun:
+        """``known`` is why it runs, where that is not in ``compared``."""
         workload = workload_of(job, self._after)
         pool = workload.pool(self._after)
         gpus = gpus_of(workload)
-        causes = self._causes(compared, job, pool)
+        causes = self._causes(compared, job, pool) if known is None else known
         items: run_changes.Again = ""
         if outcome is Outcome.RUNS and compared.before is not None and not self._store_is_new(job):
             folders = run_changes.folders_of_items(compared.before, job)
@@ -357,7 +382,8 @@ class _Runs:
                     origins -= {claim.urn, volume.urn}
                     if at(volume.properties, "spec", "hostPath"):
                         origins.add(volume.provider)
-        return any(self._operations.get(urn) in COMES for urn in origins)
+        # A mover's pod has a digest of the Jobs that it moves.
+        return any(self._operations.get(urn) in COMES and f"{JOB}::" not in urn for urn in origins)
 
 
 def _with_run_of(mover: Resource, place: Resource) -> Resource:

@@ -1,15 +1,17 @@
-"""What a change does to Jobs with items, and to Jobs on several nodes, beyond running them again."""
+"""What a change does to Jobs with items, on several nodes or with places, beyond running them again."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from slipway.infra.kubernetes.labels import data_of
 from slipway.infra.kubernetes.review import QUEUE_FLAG
 from slipway.infra.placed import FOLDERS
 from slipway.infra.review.stack import Properties, Resource, at, mappings, strings, texts, whole
 from slipway.infra.schema.names import short_digest
+from slipway.offline.evaluated.phrasing import duration, join, money
+from slipway.offline.evaluated.places import moves_of
 
 # Jobs that work on items: which items an update works on again, and what else it changes about the Jobs.
 
@@ -253,3 +255,31 @@ def _node_run_flags(job: Resource) -> dict[str, str]:
 def _program(job: Resource) -> list[str]:
     arguments = texts(_container(job).get("args"))
     return arguments[arguments.index("--") + 1 :] if "--" in arguments else []
+
+
+# Jobs of steps with places: what an update changes about where and when they may run.
+
+
+_TIMES = ("time_limit", "next_after", "deadline", "work")
+"""The keys of a step with places that are times, in seconds."""
+
+
+def places_changes(old: Resource, new: Resource) -> list[str]:
+    """What changed about the places of a step, from what the Job of its mover says of them."""
+    before, after = moves_of(old), moves_of(new)
+    causes: list[str] = []
+    if before.get("places") != after.get("places"):
+        causes.append(f"its places were {join(before.get('places', ()))}")
+    for key in (*_TIMES, "returns", "max_price"):
+        if before.get(key) != after.get(key):
+            values = [_rule(key, side.get(key)) for side in (before, after)]
+            causes.append(f"its {key} changed from {values[0]} to {values[1]}")
+    return causes
+
+
+def _rule(key: str, value: Any) -> str:
+    if value is None:
+        return "none"
+    if key == "max_price":
+        return money(value)
+    return duration(value) if key in _TIMES else str(value)
