@@ -35,6 +35,9 @@ STOCKOUT_WORDS = (
 """What the messages of such events have where the cloud has no such machine now, in lower case: Compute Engine's
 `ZONE_RESOURCE_POOL_EXHAUSTED` and EC2's `InsufficientInstanceCapacity`, and the autoscaler's pause after one."""
 
+BETWEEN_EVENTS = 15.0
+"""Seconds after which the events of the namespace are listed again."""
+
 HOLDER_ANNOTATION = "slipway/holder"
 """The annotation of Jobs with the pod that may change them."""
 
@@ -59,7 +62,10 @@ ENDED = "ended"
 
 @dataclass(frozen=True)
 class PlannedPlace:
-    """A place of the step: its pool, its Job, its probe (empty: none), and how many pods run there at once."""
+    """A place of the step: its pool, its Job, its probe (empty: none), and how many pods run there at once.
+
+    `cluster` is the name of its cluster, empty for that of the mover.
+    """
 
     pool: str
     job: str
@@ -67,6 +73,7 @@ class PlannedPlace:
     pods: int
     sure: bool
     price: float | None
+    cluster: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,9 @@ class PlaceJobs(Cluster):
     mover: str = ""
     now: Callable[[], float] = time.monotonic
     _versions: dict[str, str] = field(default_factory=dict[str, str])
+    _uids: dict[str, str] = field(default_factory=dict[str, str])
+    _events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    _events_at: float | None = None
     _written: dict[str, Any] = field(default_factory=dict[str, Any])
     _kept_at: float | None = None
 
@@ -136,7 +146,7 @@ class PlaceJobs(Cluster):
         holder = metadata.get("annotations", {}).get(HOLDER_ANNOTATION, "")
         if holder != self.holder:
             raise StepError(NO_API, f"pod {holder} moves the step now" if holder else f"Job {name} is another one")
-        self._versions[name] = metadata["resourceVersion"]
+        self._versions[name], self._uids[name] = metadata["resourceVersion"], metadata.get("uid", "")
         pods = [
             pod for pod in self.pods(name) if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
         ]
@@ -149,6 +159,10 @@ class PlaceJobs(Cluster):
             verdict(job),
             _is_held(job) == suspended,
         )
+
+    def uid(self, name: str) -> str:
+        """The UID of the Job, as it was last looked at."""
+        return self._uids[name]
 
     def suspend(self, name: str, suspended: bool) -> None:
         """Let the Job run, or take its pods from it, unless it has changed since the last look."""
@@ -167,10 +181,11 @@ class PlaceJobs(Cluster):
     def stockout(self, name: str) -> str:
         """Why the pods of the Job get no node, in the autoscaler's words; empty where it says nothing of that."""
         path = f"/api/v1/namespaces/{self.namespace}/events"
-        events = self._persist(lambda: self.api.items(path))
+        if self._events_at is None or self.now() - self._events_at >= BETWEEN_EVENTS:
+            self._events, self._events_at = self._persist(lambda: self.api.items(path)), self.now()
         messages = [
             str(event.get("message", ""))
-            for event in events
+            for event in self._events
             if event.get("reason") in NO_NODES
             and str(event.get("involvedObject", {}).get("name", "")).startswith(f"{name}-")
         ]
@@ -194,9 +209,15 @@ class PlaceJobs(Cluster):
 
         The state is empty where none was kept, or an earlier Job ended with it.
         """
+        return self._kept(self._read_notes())
+
+    def _read_notes(self) -> dict[str, str]:
         notes = self.config_map(self.notes)
         self._versions[self.notes] = notes["metadata"]["resourceVersion"]
         data: dict[str, str] = notes.get("data") or {}
+        return data
+
+    def _kept(self, data: Mapping[str, str]) -> tuple[dict[str, Any], Ending | None]:
         ended: dict[str, Any] = json.loads(data.get(ENDED, "{}"))
         if not ended:
             return json.loads(data.get(STATE, "{}")), None
@@ -229,23 +250,26 @@ class PlaceJobs(Cluster):
 
         self._versions[self.notes] = self._persist(note)["metadata"]["resourceVersion"]
 
-    def settle(self, wanted: Sequence[str]) -> dict[str, Seen]:
+    def finish(self, ending: Ending) -> None:
+        """Tell others that the mover has ended, where there are any."""
+
+    def settle(self, wanted: Sequence[str], *, may_run: bool = True) -> dict[str, Seen]:
         """Suspend all Jobs but the `wanted` ones, and let these run once no pod of another is left.
 
-        Once the Job of a place has ended, none is let run. Returns what each Job is now, by its name. Safe to
-        repeat: what a lost mover began goes on.
+        Once the Job of a place has ended, none is let run, nor without `may_run`. Returns what each Job is now, by
+        its name. Safe to repeat: what a lost mover began goes on.
         """
         seen = {name: self.look(name) for name in self.names}
         for name, job in seen.items():
             # Before the Job controller knows that it may run, it would not notice that it may no more.
             if name not in wanted and not job.suspended and job.obeyed and job.outcome is None:
                 self.suspend(name, True)
-        jobs = {place.job for place in self.places}
+        jobs = {place.job for place in self.places if place.job in seen}
         if any(seen[name].outcome is not None for name in jobs):
             return seen
-        others_quiet = all(seen[name].is_quiet for name in jobs if name not in wanted)
-        for name in wanted:
-            if seen[name].suspended and seen[name].outcome is None and (others_quiet or name not in jobs):
+        free = may_run and all(seen[name].is_quiet for name in jobs if name not in wanted)
+        for name in (name for name in wanted if name in seen):
+            if seen[name].suspended and seen[name].outcome is None and (free or name not in jobs):
                 self.suspend(name, False)
         return seen
 

@@ -20,10 +20,11 @@ from typing import Any
 
 from slipway.workloads.runtime.exits import OK, StepError, run, stop_on_sigterm
 from slipway.workloads.runtime.kubernetes_api import add_options, api_of
+from slipway.workloads.schedule.places.clusters import JobsOfClusters, others
 from slipway.workloads.schedule.places.jobs import Ending, PlaceJobs, Seen, read_places
 from slipway.workloads.schedule.places.kept import restore, written
 from slipway.workloads.schedule.places.policy import STOP, Look, Place, Rules, State, decide
-from slipway.workloads.schedule.run import JOB_FAILED, PAUSE
+from slipway.workloads.schedule.run import JOB_FAILED, PAUSE, Cluster
 
 TOO_LATE = 18
 """Exit code: the step was not done at its time limit."""
@@ -62,6 +63,7 @@ class Mover:
         if ending is not None:
             # A pod of the same Job ended, and was lost before Kubernetes saw it.
             self._stop_all()
+            self.jobs.finish(ending)
             return _end_with(ending)
         state = restore(content, self.jobs.places, self.rules, self.now())
         self._keep(state)
@@ -117,6 +119,7 @@ class Mover:
         # What is noted last is not noted at all where this pod is lost before: the next one ends in the same way.
         self._stop_all()
         self.jobs.end(written(state, self.jobs.places), ending, said=self._said, **due)
+        self.jobs.finish(ending)
         return _end_with(ending)
 
     def _stop_all(self) -> None:
@@ -179,9 +182,15 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = _parse(arguments)
     stop_on_sigterm("the next pod goes on where this one was")
-    cluster = PlaceJobs(api_of(options), options.namespace, notes=options.notes)
-    plan: dict[str, Any] = json.loads(cluster.config_map(options.plan)["data"]["plan.json"])
-    cluster.places = read_places(plan)
+    api, namespace, notes = api_of(options), options.namespace, options.notes
+    plan: dict[str, Any] = json.loads(Cluster(api, namespace).config_map(options.plan)["data"]["plan.json"])
+    cluster = (
+        PlaceJobs(api, namespace, places=read_places(plan), notes=notes)
+        if options.orders is None
+        else JobsOfClusters(
+            api, namespace, places=read_places(plan), notes=notes, clusters=others(plan, options.orders)
+        )
+    )
     cluster.claim(os.environ.get("POD_NAME", ""))
     directory = options.store / plan["directory"]
     return Mover(cluster, rules_of(plan), plan["time_limit"], lambda: newest_file(directory)).follow()
@@ -196,6 +205,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--notes", required=True, metavar="NAME", help="the ConfigMap in which it keeps its state")
     parser.add_argument("--store", required=True, type=Path, metavar="DIR", help="where the store is mounted")
+    parser.add_argument(
+        "--orders", type=Path, metavar="DIR", help="the folder for orders to other clusters, where there are any"
+    )
     return parser.parse_args(arguments)
 
 

@@ -1,0 +1,149 @@
+"""Carry out the orders of the mover of a step in another cluster than its own, and answer them.
+
+It lets the Jobs run that the newest order wants, and suspends all others; so it does with all where no order came
+for `TTL` seconds. It ends as the mover did. All that it knows is in the cluster and in the store, so that the next
+pod goes on where one was lost. Run as `python -m slipway.workloads.schedule.places.agent --namespace slipway
+--plan mnist-train-mover --orders DIR --cluster NAME`. Standard library only, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slipway.workloads.runtime.exits import OK, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.kubernetes_api import add_options, api_of
+from slipway.workloads.schedule.places.clusters import Answer, Report
+from slipway.workloads.schedule.places.jobs import PlaceJobs, Seen, read_places
+from slipway.workloads.schedule.places.orders import RENEW, TTL, Feeds, Order
+from slipway.workloads.schedule.run import PAUSE
+
+SILENT = "the mover sends no orders"
+
+
+@dataclass
+class Agent:
+    """`jobs` are those of its cluster, which it has claimed."""
+
+    jobs: PlaceJobs
+    feeds: Feeds
+    now: Callable[[], float] = time.monotonic
+    say: Callable[[str], None] = lambda text: print(text, flush=True)
+    _order: Order | None = None
+    _came_at: float | None = None
+    _has_read: bool = False
+    _answer: dict[str, Any] = field(default_factory=dict[str, Any])
+    _answered_at: float = 0.0
+    _said: str = ""
+
+    def follow(self) -> int:
+        """Carry out orders until the mover has ended; returns its exit code.
+
+        Raises:
+            StepError: with the exit code of the mover where that is not 0, or NO_API.
+        """
+        while True:
+            wanted = self._read()
+            seen = self.jobs.settle(wanted)
+            order = self._order
+            if order is not None:
+                self._tell(order, seen, wanted)
+                if self._is_end(order) and all(job.is_quiet for job in seen.values()):
+                    return _end_with(order)
+            self.jobs.sleep(PAUSE)
+
+    def _read(self) -> list[str]:
+        """Take note of the newest order; returns the Jobs that may run."""
+        try:
+            order = Order.newest(self.feeds.orders)
+        except OSError as error:
+            self._say(f"the orders cannot be read: {error}")
+            order = None
+        else:
+            # What lies there at the beginning may be of a mover that is no more.
+            if order and (self._order is None or order.position > self._order.position):
+                self._order = order
+                self._came_at = self.now() if self._has_read else None
+            self._has_read = True
+        if self._order is None or self._came_at is None or self.now() - self._came_at >= TTL:
+            if self._has_read:
+                self._say(SILENT)
+            return []
+        wanted = [name for name in self._order.wanted if name in self.jobs.names]
+        self._say(f"may run: {', '.join(wanted) or 'nothing'}")
+        return wanted
+
+    def _tell(self, order: Order, seen: Mapping[str, Seen], wanted: list[str]) -> None:
+        """Answer where something is new, or that is due."""
+        pods = {name: place.pods for place in self.jobs.places for name in (place.job, place.probe)}
+        jobs: dict[str, Report] = {}
+        for name, job in seen.items():
+            waits = name in wanted and not job.suspended and job.on_nodes < pods[name]
+            jobs[name] = Report(
+                self.jobs.uid(name),
+                job,
+                self.jobs.stockout(name) if waits else "",
+                self.jobs.why(name) if job.outcome else "",
+                self.jobs.due(name) if job.outcome else 0,
+            )
+        answer = Answer(order.epoch, order.number, self.jobs.mover, jobs).write()
+        if answer == self._answer and self.now() - self._answered_at < RENEW:
+            return
+        try:
+            self.feeds.answers.append(self.jobs.holder, answer)
+        except OSError as error:
+            self._say(f"no answer can be written: {error}")
+        else:
+            self._answer, self._answered_at = answer, self.now()
+
+    def _is_end(self, order: Order) -> bool:
+        return order.code is not None and self.jobs.mover in order.agents
+
+    def _say(self, sentence: str) -> None:
+        if sentence != self._said:
+            self.say(sentence)
+            self._said = sentence
+
+
+def _end_with(order: Order) -> int:
+    assert order.code is not None
+    if order.code == OK:
+        return OK
+    raise StepError(order.code, order.why)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Carry out the orders; returns the exit code.
+
+    Raises:
+        StepError: as `Agent.follow`.
+    """
+    options = _parse(arguments)
+    stop_on_sigterm("the next pod goes on where this one was")
+    jobs = PlaceJobs(api_of(options), options.namespace)
+    plan: dict[str, Any] = json.loads(jobs.config_map(options.plan)["data"]["plan.json"])
+    jobs.places = [place for place in read_places(plan) if place.cluster == options.cluster]
+    jobs.claim(os.environ.get("POD_NAME", ""))
+    return Agent(jobs, Feeds.below(options.orders / options.cluster)).follow()
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m slipway.workloads.schedule.places.agent", description=__doc__)
+    add_options(parser)
+    parser.add_argument("--namespace", required=True, help="where the Jobs are")
+    parser.add_argument("--plan", required=True, metavar="NAME", help="the ConfigMap with the places")
+    parser.add_argument(
+        "--orders", required=True, type=Path, metavar="DIR", help="the folder with the orders of the mover"
+    )
+    parser.add_argument("--cluster", required=True, metavar="NAME", help="the name of this cluster in the plan")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    run(main)
