@@ -52,7 +52,7 @@ best of them: with ``by``, the name of a result, and ``of``, ``max`` or ``min``.
 
 RUNS_ANNOTATION = "slipway/runs"
 """The annotation of a Job that is created suspended, with who lets it run: `slipway.infra.placed.CLUSTER_RUN` or
-`MOVER`."""
+`MOVER`. What acts for a mover in another cluster has it, too, and is not suspended."""
 
 PLACE_ANNOTATION = "slipway/place"
 """The annotation of a Job that runs a step at one of its places: JSON. ``of`` is the Job of the step, ``index``

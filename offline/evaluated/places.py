@@ -20,7 +20,7 @@ from slipway.infra.kubernetes.labels import (
 from slipway.infra.kubernetes.review import pull
 from slipway.infra.pipelines.places import PLACES
 from slipway.infra.placed import MOVER
-from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, strings
+from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, is_true, strings
 from slipway.infra.schema.problems import key_of
 from slipway.offline.evaluated.model import StepRange
 from slipway.offline.evaluated.phrasing import duration, join, money
@@ -29,13 +29,18 @@ from slipway.offline.evaluated.workloads import Workload, workload_of
 
 
 def is_held(resource: Resource) -> bool:
-    """Whether ``resource`` is a Job that a mover lets run: at a place of a step, or a probe."""
+    """Whether ``resource`` is a Job that belongs to a mover: at a place of a step, a probe, or an agent."""
     return _annotations(resource).get(RUNS_ANNOTATION) == MOVER
 
 
 def is_probe(resource: Resource) -> bool:
     """Whether ``resource`` is a Job that asks for nodes and does nothing on them."""
-    return is_held(resource) and PLACE_ANNOTATION not in _annotations(resource)
+    return is_held(resource) and PLACE_ANNOTATION not in _annotations(resource) and not is_agent(resource)
+
+
+def is_agent(resource: Resource) -> bool:
+    """Whether ``resource`` is a Job that carries out a mover's orders in another cluster."""
+    return is_held(resource) and not is_true(at(resource.properties, "spec", "suspend"))
 
 
 def is_moved(resource: Resource) -> bool:
@@ -61,8 +66,8 @@ def _annotations(resource: Resource) -> dict[str, str]:
 class MovedStep:
     """A step with places: the ``job`` of its mover, and its Jobs at its ``places``, in their order.
 
-    ``sure`` says of each place whether its nodes stay, empty where nothing says it. Times are in seconds,
-    ``max_price`` is in US dollars.
+    ``agents`` act for the mover in further clusters. ``sure`` says of each place whether its nodes stay, empty
+    where nothing says it. Times are in seconds, ``max_price`` is in US dollars.
     """
 
     job: Resource
@@ -72,6 +77,7 @@ class MovedStep:
     deadline: float | None
     work: float | None
     max_price: float | None
+    agents: Sequence[Workload] = ()
 
     def dearest(self, stack: Stack) -> Workload:
         """The place with the highest price, among those whose price is known; the last where none is."""
@@ -114,15 +120,17 @@ def section_of(job: Resource) -> str:
 
 def moved_steps(stack: Stack) -> dict[str, MovedStep]:
     """The steps of the stack with places, by the URN of their Job."""
-    places: dict[tuple[str, str], dict[int, Workload]] = {}
+    places: dict[str, dict[int, Workload]] = {}
     jobs = stack.of_type(JOB)
+    agents = [job for job in jobs if is_agent(job)]
     for job in jobs:
         if PLACE_ANNOTATION in _annotations(job):
+            # A Job's name has the digest of what it runs: its places may be in several clusters.
             place = json.loads(_annotations(job)[PLACE_ANNOTATION])
-            places.setdefault((job.provider, place["of"]), {})[place["index"]] = workload_of(job, stack)
+            places.setdefault(place["of"], {})[place["index"]] = workload_of(job, stack)
     steps: dict[str, MovedStep] = {}
     for job in jobs:
-        rules, ordered = moves_of(job), places.get((job.provider, _name(job)))
+        rules, ordered = moves_of(job), places.get(_name(job))
         if rules and ordered:
             steps[job.urn] = MovedStep(
                 job,
@@ -133,6 +141,7 @@ def moved_steps(stack: Stack) -> dict[str, MovedStep]:
                 rules["deadline"],
                 rules["work"],
                 rules["max_price"],
+                [workload_of(agent, stack) for agent in agents if agent.urn in job.dependencies],
             )
     return steps
 

@@ -227,7 +227,7 @@ class _Scheduler:
         return Span(workload.resource, begins, time, after)
 
     def _moved_step(self, step: MovedStep, mover: Workload, time: float, after: str) -> Span:
-        """A step with places, as if it were at the dearest all the time; what moves it is on a node of its own."""
+        """A step with places, as if it were at the dearest all the time; what moves it is on nodes of its own."""
         resource, place = step.job, step.dearest(self._stack)
         self._found.moved[resource.urn] = step
         seconds, basis = self._time_of_moved(step)
@@ -237,14 +237,15 @@ class _Scheduler:
         self._found.work[count:] = [replace(work, of=resource.urn) for work in self._found.work[count:]]
         ends = span.ends + seconds - paid
         parts = [*span.parts[:-1], replace(span.parts[-1], name=resource.name, seconds=seconds)]
-        nodes = self._nodes(mover)
-        if nodes is not None and mover.requests is not None:
-            seat = nodes.seat(time, mover.requests)
-            kept = seat.node.always
-            nodes.take(seat, resource.urn, mover.requests, max(ends, seat.begins))
-            self._found.work.append(
-                Work(resource, nodes.pool, seat.node.number, seat.begins, max(ends, seat.begins), basis, kept)
-            )
+        for program in (mover, *step.agents):
+            nodes = self._nodes(program)
+            if nodes is not None and program.requests is not None:
+                seat = nodes.seat(time, program.requests)
+                kept = seat.node.always
+                nodes.take(seat, program.resource.urn, program.requests, max(ends, seat.begins))
+                self._found.work.append(
+                    Work(resource, nodes.pool, seat.node.number, seat.begins, max(ends, seat.begins), basis, kept)
+                )
         return Span(resource, span.begins, ends, span.after, parts)
 
     def _time_of_moved(self, step: MovedStep) -> tuple[float, Basis]:

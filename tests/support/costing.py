@@ -39,6 +39,7 @@ class Pool:
     spare: tuple[Charge, ...] = ()
     bought: Sequence[Charge] | None = None
     """All that it is billed for, in place of the machine and ``spare``."""
+    cluster: str = "here"
 
     @property
     def declared(self) -> Resource:
@@ -48,7 +49,7 @@ class Pool:
     def nodes(self) -> NodePool:
         return NodePool(
             urn=self.declared.urn,
-            cluster="here",
+            cluster=self.cluster,
             name=self.name,
             labels={"pool": self.name},
             taints=[],

@@ -14,9 +14,15 @@ HELD = {**DECLARED_ALONE, RUNS_ANNOTATION: MOVER}
 
 
 def with_places(
-    mover: Resource, places: Sequence[Resource], *probes: Resource, sure: Sequence[bool] = (), **rules: Any
+    mover: Resource,
+    places: Sequence[Resource],
+    *probes: Resource,
+    sure: Sequence[bool] = (),
+    agents: Sequence[Resource] = (),
+    **rules: Any,
 ) -> list[Resource]:
-    """The Jobs of a step: that of its mover, which the others come before, one for each place, and its probes.
+    """The Jobs of a step: that of its mover, which the others come before, one for each place, its probes, and its
+    agents in other clusters.
 
     Only the last place is sure where ``sure`` is not given. ``rules`` are those of the plan.
     """
@@ -29,16 +35,21 @@ def with_places(
     }
     held = [
         _annotated(
-            place, {**HELD, PLACE_ANNOTATION: json.dumps({"of": mover.name, "index": index, "pool": pools[index]})}
+            place,
+            {**HELD, PLACE_ANNOTATION: json.dumps({"of": mover.name, "index": index, "pool": pools[index]})},
+            suspend=True,
         )
         for index, place in enumerate(places)
     ]
-    held += [_annotated(probe, HELD) for probe in probes]
+    held += [_annotated(probe, HELD, suspend=True) for probe in probes]
+    held += [_annotated(agent, HELD) for agent in agents]
     urns = frozenset(job.urn for job in held)
     moved = replace(mover, dependencies=mover.dependencies | urns)
     return [*held, _annotated(moved, {MOVES_ANNOTATION: json.dumps(moves)})]
 
 
-def _annotated(job: Resource, annotations: Mapping[str, str]) -> Resource:
+def _annotated(job: Resource, annotations: Mapping[str, str], **spec: Any) -> Resource:
     metadata = {**job.properties.get("metadata", {}), "name": job.name, "annotations": {**annotations}}
-    return replace(job, properties={**job.properties, "metadata": metadata})
+    return replace(
+        job, properties={**job.properties, "metadata": metadata, "spec": {**job.properties["spec"], **spec}}
+    )

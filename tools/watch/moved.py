@@ -10,8 +10,8 @@ from slipway.tools.watch.states import Phase, Reason, StepState
 MOVED = "place"
 """The kind of a reason that is a mover's sentence."""
 
-IDLE = (Phase.HELD, Phase.ABSENT)
-"""Phases of a Job of which nothing runs."""
+IDLE = (Phase.HELD, Phase.ABSENT, Phase.UNKNOWN)
+"""Phases of a Job of which nothing runs, or of which nothing is known: its cluster may be another one."""
 
 
 def at_its_place(

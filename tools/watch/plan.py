@@ -32,8 +32,8 @@ class Expected:
     ``pods`` run at once, ``gpus`` is what each asks for. ``after`` are the names of the steps that it waits for.
     ``section`` is the key of its settings in the stack file, empty where it has none. ``rate`` is the list price
     of an hour of one node of its pool, of a pod with ``by_pod``; None where none is known. ``places`` are the Jobs
-    of which one at a time runs it, ``probes`` those that ask for their nodes, and ``notes`` is the ConfigMap with
-    what their mover says.
+    of which one at a time runs it, ``probes`` those that ask for their nodes or act for their mover in other
+    clusters, and ``notes`` is the ConfigMap with what that says.
     """
 
     name: str
@@ -101,7 +101,7 @@ def plan_of(stack: Stack) -> Plan:
         for job in jobs
         if not is_held(job)
     ]
-    namespaces = {step.cluster: step.namespace for step in steps}
+    namespaces = {job.cluster: job.namespace for step in steps for job in (step, *step.places)}
     providers = [resource for resource in stack.resources.values() if resource.type == KUBERNETES_PROVIDER]
     instances = {strings(at(job.properties, "metadata", "labels")).get(INSTANCE, "") for job in jobs}
     return Plan(

@@ -241,7 +241,11 @@ class Session:
         if cluster.observed is not None:
             job = next((job for job in cluster.observed.jobs if name_of(job) == step.job), None)
             state = self._job_state(step, job, cluster.observed, now)
-            return self._at_its_place(step, state, cluster, cluster.observed, now) if step.places else state
+            return self._at_its_place(step, state, cluster, now) if step.places else state
+        return self._unread(step, cluster)
+
+    def _unread(self, step: Expected, cluster: _Cluster) -> StepState:
+        """The state of a Job whose ``cluster`` nobody could read so far."""
         phase, what = Phase.UNKNOWN, f"its cluster {step.cluster} cannot be read"
         if isinstance(cluster.error, NotCreatedError):
             phase, what = Phase.ABSENT, f"its cluster {step.cluster} is not there yet"
@@ -249,13 +253,13 @@ class Session:
         reason = Reason(what, words=words, kind="cluster")
         return StepState(step.name, step.job, step.cluster, step.pool, phase, reason, wanted=step.pods)
 
-    def _at_its_place(
-        self, step: Expected, mover: StepState, cluster: _Cluster, observed: Observed, now: datetime
-    ) -> StepState:
-        """The state of a step with places, as one step; ``mover`` is that of the Job that moves it."""
-        jobs = {name_of(job): job for job in observed.jobs}
+    def _at_its_place(self, step: Expected, mover: StepState, cluster: _Cluster, now: datetime) -> StepState:
+        """The state of a step with places, as one step; ``mover`` is that of the Job that moves it.
+
+        That one is in ``cluster``.
+        """
         held = [*step.places, *step.probes]
-        states = [self._job_state(other, jobs.get(other.job), observed, now) for other in held]
+        states = [self._held_state(other, now) for other in held]
         notes = cluster.namespace.config_map(step.notes) if cluster.namespace and not mover.phase.over else {}
         places = states[: len(step.places)]
         state = at_its_place(mover, places, [place.pool for place in step.places], notes)
@@ -266,6 +270,15 @@ class Session:
         uids = [self._jobs[other.name] for other in held if other.name in self._jobs]
         stays = [stay for uid in uids for stay in self._memories[uid].stays.values()]
         return replace(state, cost=cost(stays, now, least=any(other.cost.least for other in states)))
+
+    def _held_state(self, job: Expected, now: datetime) -> StepState:
+        """The state of a Job at a place, or of a probe, in its own cluster."""
+        cluster = self._clusters.get(job.cluster, _Cluster())
+        if (observed := cluster.observed) is None:
+            return self._unread(job, cluster)
+        return self._job_state(
+            job, next((live for live in observed.jobs if name_of(live) == job.job), None), observed, now
+        )
 
     def _job_state(self, step: Expected, job: Properties | None, observed: Observed, now: datetime) -> StepState:
         if job is None:
@@ -328,7 +341,7 @@ class Session:
         """Jobs of the stack that are none of the plan's: those of another revision, or by the clock; and how many
         more of them have ended."""
         planned = {
-            (step.cluster, job.job) for step in self.plan.steps for job in (step, *step.places, *step.probes)
+            (job.cluster, job.job) for step in self.plan.steps for job in (step, *step.places, *step.probes)
         }
         states: list[StepState] = []
         earlier = 0

@@ -14,7 +14,7 @@ from slipway.offline.evaluated.cost import cost
 from slipway.offline.evaluated.model import Operation, RunCost
 from slipway.offline.evaluated.operations import ResourceDiff
 from slipway.offline.evaluated.places import moved_steps, range_words
-from slipway.offline.evaluated.timeline import JobDuration, timeline
+from slipway.offline.evaluated.timeline import JobDuration, schedule, timeline
 from slipway.offline.picture.scene import scene
 from slipway.offline.preview.reruns import MovedFiles, ShippedFiles, runs
 from tests.support.costing import JOB, TODAY, Pool, job, stack
@@ -50,6 +50,32 @@ def test_an_update_waits_for_the_step_once_and_not_for_its_other_jobs() -> None:
     words = " ".join(found.remarks)
     assert "does not wait" not in words
     assert "train takes" in words
+
+
+FAR_PROVIDER = "urn:pulumi:test::test::pulumi:providers:kubernetes::far"
+
+
+def test_places_in_two_clusters_are_one_step() -> None:
+    far = Pool("far", least=0, most=1, hourly=9.0, gpus=1, cluster="far")
+    far_cpu = Pool("far-cpu", least=0, most=1, hourly=0.5, cluster="far")
+    places = [
+        job("train-at-spot", "spot", gpus=1),
+        replace(job("train-at-far", "far", gpus=1), provider=FAR_PROVIDER),
+    ]
+    agent = replace(job("agent", "far-cpu", cpu="50m"), provider=FAR_PROVIDER)
+    rules: dict[str, Any] = {"time_limit": 7200, "deadline": 3600}
+    jobs = with_places(job("train", "cpu", cpu="50m"), places, agents=[agent], **rules)
+    both = stack([CPU, SPOT, far, far_cpu], *jobs)
+    (step,) = moved_steps(both).values()
+    assert step.pools(both) == ["spot", "far"]
+    assert step.dearest(both).resource.name == "train-at-far"
+    assert [entry.resource.name for entry in step.agents] == ["agent"]
+    # Its agent needs a node as long as its mover does, and is no step of its own.
+    assert [leg.name for leg in timeline(both).critical] == ["train"]
+    held = {work.pool.name: work.seconds for work in schedule(both, {}).work if work.resource is step.job}
+    assert held.keys() == {"cpu", "far-cpu"}
+    assert held["far-cpu"] >= 3600
+    assert [entry.job for entry in run_of(both).steps] == ["train"]
 
 
 def test_it_costs_what_the_cheapest_place_does_to_what_the_dearest_does() -> None:

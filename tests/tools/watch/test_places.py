@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,41 @@ def test_at_a_place_it_is_as_any_step_with_what_it_costs_there(watched: Watched)
     assert [seen.name for seen in watched.session.pods_of(TRAIN)] == [f"{OWN.job}-b"]
     assert state.cost.hourly == pytest.approx(4.0)
     assert view.hourly == pytest.approx(4.0)
+
+
+@pytest.fixture(name="far")
+def another_cluster(tmp_path: Path, watched: Watched) -> Iterator[tuple[Cluster, Expected]]:
+    """A second cluster, with a place of the step in between."""
+    place = replace(OWN, name="mnist-train-at-far", job="mnist-train-at-far-1", cluster="far", pool="far")
+    with serving(Cluster(), tmp_path / "far") as cluster:
+        session = watched.session
+        train = replace(TRAIN, places=[SPOT, place, OWN])
+        there = Place("far", str(tmp_path / "far"))
+        namespaces = {"dev": "slipway", "far": "slipway"}
+        session.plan = replace(
+            session.plan, steps=[train], places=[*session.plan.places, there], namespaces=namespaces
+        )
+        session.clusters.places["far"] = there
+        yield cluster, place
+
+
+def test_a_place_in_another_cluster_is_seen_there(watched: Watched, far: tuple[Cluster, Expected]) -> None:
+    cluster, place = far
+    made = job(place.job, step="mnist.train", metadata=HELD)
+    cluster.put(made, pod(made, "c", phase="Running", node="far-1", state=running()))
+    view, state = watched.look()
+    assert (state.name, state.phase, state.pool, state.cluster) == ("mnist-train", Phase.RUNNING, "far", "far")
+    assert view.trouble == []
+
+
+def test_a_place_that_nobody_can_read_hides_no_other(watched: Watched, far: tuple[Cluster, Expected]) -> None:
+    cluster, _ = far
+    cluster.refused["/apis/batch/v1/namespaces/slipway/jobs"] = (503, "down")
+    watched.note("at own; cluster far does not answer", probed=-1)
+    watched.runs_at_own()
+    view, state = watched.look()
+    assert (state.phase, state.pool) == (Phase.RUNNING, "own")
+    assert ["far" in line for line in view.trouble] == [True]
 
 
 def test_it_is_done_when_its_mover_is(watched: Watched) -> None:
