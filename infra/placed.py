@@ -225,6 +225,11 @@ class Places:
     max_price: float | None = None
 
     @property
+    def platforms(self) -> list[Platform]:
+        """The clusters of its places, each once: that of the first place comes first."""
+        return list({step.platform.name: step.platform for step in self.steps}.values())
+
+    @property
     def hardware(self) -> list[tuple[str, int]]:
         """The accelerators that the result may be made on, each with the number in a pod."""
         return sorted({(step.pool.accelerator or "", step.resources.gpus) for step in self.steps})
@@ -297,6 +302,11 @@ class Step:
     def store(self) -> Store:
         """The store as its pods have it, which mount the buckets of its data, too."""
         return self.platform.store_with(sum(not data.in_store for data in self.data.values()))
+
+    @property
+    def platforms(self) -> list[Platform]:
+        """The clusters that it may run on, its own first."""
+        return self.places.platforms if self.places else [self.platform]
 
     @property
     def pods(self) -> int:

@@ -10,7 +10,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pydantic import SecretStr
 
-from slipway.infra.kubernetes.bundle import config_map
+from slipway.infra.kubernetes.bundle import Files, config_map, config_map_name
 from slipway.infra.kubernetes.labels import (
     DATA_ANNOTATION,
     INPUTS_ANNOTATION,
@@ -47,8 +47,8 @@ def declare_secrets(
     """
     used: dict[tuple[str, str], set[str]] = {}
     for step in steps:
-        if step.secrets:
-            used.setdefault((step.platform.name, step.pipeline), set()).update(step.secrets.values())
+        for platform in step.platforms if step.secrets else ():
+            used.setdefault((platform.name, step.pipeline), set()).update(step.secrets.values())
     made: dict[tuple[str, str], k8s.core.v1.Secret] = {}
     for (platform, pipeline), names in used.items():
         workspace = workspaces[platform]
@@ -78,6 +78,10 @@ item back. Neither says that the work cannot be done: the item counts its own at
 
 NEIGHBOUR_FAILED = 15
 """Exit code of a pod of a step on several nodes that ends since another one failed: that one is the cause."""
+
+HELD_BACK = 20
+"""Exit code of a pod at a place of another cluster whose program may run no more
+(`slipway.workloads.schedule.places.hold`): another pod takes its place, and waits."""
 
 
 ATTEMPT_ANNOTATION = "slipway/attempt"
@@ -152,19 +156,27 @@ class StepJob(pulumi.ComponentResource):
         self.register_outputs({"job": self.job_name, "path": run.path})
 
 
-def declare_objects(run: Run, workspace: Workspace, parent: pulumi.Resource) -> list[pulumi.Resource]:
-    """Declares what the pods of ``run`` need on the cluster of ``workspace`` beside its Job."""
+def declare_objects(
+    run: Run, workspace: Workspace, parent: pulumi.Resource, *, elsewhere: bool = False
+) -> list[pulumi.Resource]:
+    """Declares what the pods of ``run`` need on the cluster of ``workspace`` beside its Job.
+
+    ``elsewhere`` says that it is not the cluster of the run's step, but that of another place of it.
+    """
+    suffix = f"-{workspace.platform.name}" if elsewhere else ""
     labels = step_labels(run.step.pipeline, run.step.name)
     opts = pulumi.ResourceOptions(
         parent=parent, provider=workspace.platform.provider, depends_on=[*workspace.ready]
     )
+
+    def mounted(name: str, files: Files) -> k8s.core.v1.ConfigMap:
+        called = config_map_name(name, files)
+        return config_map(f"{name}{suffix}", files, workspace.namespace, labels, opts, called=called)
+
     return [
-        config_map(bundle_map(run), run.bundle, workspace.namespace, labels, opts),
-        *(
-            config_map(folder_map(run, folder), files, workspace.namespace, labels, opts)
-            for folder, files in run.folders.items()
-        ),
-        *_declare_group(run, workspace, opts),
+        mounted(bundle_map(run), run.bundle),
+        *(mounted(folder_map(run, folder), files) for folder, files in run.folders.items()),
+        *_declare_group(f"{run.name}{suffix}", run, workspace, opts),
     ]
 
 
@@ -261,7 +273,7 @@ def job_spec(run: Run, workspace: Workspace) -> k8s.batch.v1.JobSpecArgs:
         # fail a Job for others (`PodFailurePolicy`, `FailedIndexes`, `MaxFailedIndexesExceeded`), and would leave
         # it waiting for its time-out.
         backoff_limit=0,
-        pod_failure_policy=_failure_policy(step),
+        pod_failure_policy=_failure_policy(run),
         # A pod that is still being evicted holds the GPU that its successor needs.
         pod_replacement_policy="Failed",
         active_deadline_seconds=step.time_limit,
@@ -293,10 +305,13 @@ def _held_spec(
     return spec
 
 
-def _failure_policy(step: Step) -> k8s.batch.v1.PodFailurePolicyArgs:
+def _failure_policy(run: Run) -> k8s.batch.v1.PodFailurePolicyArgs:
+    step, held_back = run.step, [HELD_BACK] if run.hold else []
     if step.nodes:
         # Those of the launcher alone: how a sidecar of the mount ends, once the launcher has, says nothing.
-        return disruptions_ignored(KILLED, INTERRUPTED, NEIGHBOUR_FAILED, container=step.name)
+        return disruptions_ignored(KILLED, INTERRUPTED, NEIGHBOUR_FAILED, *held_back, container=step.name)
+    if held_back:
+        return disruptions_ignored(*held_back, container=step.name)
     return disruptions_ignored(KILLED, INTERRUPTED) if step.items else disruptions_ignored()
 
 
@@ -364,14 +379,16 @@ def devices_of(step: Step, workspace: Workspace) -> list[pulumi.Resource]:
     return []
 
 
-def _declare_group(run: Run, workspace: Workspace, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+def _declare_group(
+    name: str, run: Run, workspace: Workspace, opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
     """Declares what lets the pods of a step on several nodes reach one another; nothing for other steps."""
     step = run.step
     if step.nodes is None:
         return []
     return [
-        headless_service(run.name, step, workspace.namespace, opts),
-        group_policy(run.name, step, workspace.namespace, limited=workspace.limits_egress, opts=opts),
+        headless_service(name, step, workspace.namespace, opts),
+        group_policy(name, step, workspace.namespace, limited=workspace.limits_egress, opts=opts),
     ]
 
 
@@ -431,15 +448,15 @@ def declare(
     secrets: Mapping[str, SecretStr] = MappingProxyType({}),
     attempts: Mapping[str, pulumi.Output[Mapping[str, str]]] = MappingProxyType({}),
     *,
-    moved: Callable[[str, StepJobArgs], StepJob] | None = None,
+    moved: Callable[[str, Sequence[StepJobArgs]], StepJob] | None = None,
 ) -> dict[str, StepJob]:
     """Declares the Jobs of ``steps`` and of all the steps that these need, each once, by their run's name, and the
     services that ``steps`` connect to.
 
     ``workspaces`` are by platform, ``root`` is the repository whose files the steps ship, and ``secrets`` are the
     stack's by name. ``attempts`` are those of `StepJobArgs`, by the lasting names of the steps that `up` does not
-    wait for. ``moved`` declares a step with places (`slipway.infra.kubernetes.places.declare`). Raises
-    ShippingError.
+    wait for. ``moved`` declares a step with places (`slipway.infra.kubernetes.places.declare`), of the arguments
+    for each of its clusters. Raises ShippingError.
     """
     declared: dict[str, StepJob] = {}
     known = Known(
@@ -455,16 +472,26 @@ def declare(
         if run.name not in declared:
             before = [declare_one(other) for other in (*step.inputs.values(), *step.after)]
             unique = tuple({made.run.name: made for made in before}.values())
-            secret = given[step.platform.name, step.pipeline] if step.secrets else None
             connected = tuple(
                 services[connect.platform.name, connect.object_name] for connect in step.connects.values()
             )
-            workspace = workspaces[step.platform.name]
-            code = _declare_code(run, workspace, archives)
-            job_args = StepJobArgs(
-                run, workspace, unique, secret, connected, priorities[step.job], code, attempts.get(step.job)
+            on_clusters = [
+                StepJobArgs(
+                    run,
+                    workspace,
+                    unique,
+                    given[name, step.pipeline] if step.secrets else None,
+                    connected,
+                    priorities[step.job],
+                    _declare_code(run, workspace, archives),
+                    attempts.get(step.job),
+                )
+                for name in (platform.name for platform in step.platforms)
+                for workspace in [workspaces[name]]
+            ]
+            declared[run.name] = (
+                moved(run.name, on_clusters) if moved and step.places else StepJob(run.name, on_clusters[0])
             )
-            declared[run.name] = (moved if moved and step.places else StepJob)(run.name, job_args)
         return declared[run.name]
 
     for step in steps:

@@ -8,7 +8,7 @@ that are there.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,16 +43,17 @@ from slipway.infra.kubernetes.network_policy import everywhere
 from slipway.infra.kubernetes.node_group import one_a_node
 from slipway.infra.kubernetes.pod import bundle_map, container_security, limits, pod_security, requests, template
 from slipway.infra.kubernetes.pod import tolerations as tolerations_of
-from slipway.infra.kubernetes.run import Run, plan
+from slipway.infra.kubernetes.run import Hold, Run, plan
 from slipway.infra.kubernetes.schedule import RUNNER, identity
 from slipway.infra.kubernetes.workspace import Workspace
 from slipway.infra.objects import wait_for
-from slipway.infra.pipelines.places import mover_account
+from slipway.infra.pipelines.places import agent_account, mover_account, orders_folder
 from slipway.infra.placed import MOVER, Places, Step
 from slipway.infra.platform import DECLARED_ALONE
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 
 MODULE = "slipway.workloads.schedule.places.move"
+AGENT_MODULE = "slipway.workloads.schedule.places.agent"
 
 NO_API = 12
 """Exit code of a mover that the Kubernetes API does not answer, or whose Jobs another pod moves: the next pod goes
@@ -66,14 +67,35 @@ ABOUT = "which Job of the step may run, and the number of the attempt that is du
 
 @dataclass(frozen=True)
 class MovedStepArgs:
-    """``job`` are those of the step as if it had one place, `attempts` left out. ``image`` is one with Python, and
-    ``root`` the repository.
+    """``jobs`` are those of the step as if it had one place, `attempts` left out: for each cluster of its places,
+    that of the first place first. ``image`` is one with Python, and ``root`` the repository.
     """
 
-    job: StepJobArgs
+    jobs: Sequence[StepJobArgs]
     places: Places
     image: str
     root: Path
+
+    @property
+    def run(self) -> Run:
+        """What runs at one of its places."""
+        return self.jobs[0].run
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where its mover is."""
+        return self.jobs[0].workspace
+
+    @property
+    def account(self) -> str:
+        """The Kubernetes name of what moves it."""
+        return mover_account(self.run.step.pipeline, self.run.step.name)
+
+    @property
+    def orders(self) -> str:
+        """The folder below the store's root with the orders of its mover; empty where its places are in one
+        cluster."""
+        return orders_folder(self.run.step.pipeline, self.run.step.name) if self.jobs[1:] else ""
 
 
 class MovedStep(StepJob):
@@ -84,76 +106,39 @@ class MovedStep(StepJob):
     def __init__(self, name: str, args: MovedStepArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         # The Jobs of a step with one place are others.
         pulumi.ComponentResource.__init__(self, "slipway:kubernetes:MovedStep", name, {}, opts)
-        run, workspace = args.job.run, args.job.workspace
-        self.run, self.priority, self.after, self.held = run, args.job.priority, args.job.after, False
+        run, home = args.run, args.jobs[0]
+        self.run, self.priority, self.after, self.held = run, home.priority, home.after, False
         self.job_name = run.job_name
-        on_cluster = pulumi.ResourceOptions(
-            parent=self, provider=workspace.platform.provider, depends_on=[*workspace.ready]
-        )
-        job_args = replace(args.job, attempts=_declare_notes(name, self, workspace))
-        objects = declare_objects(run, workspace, self)
-        jobs: list[k8s.batch.v1.Job] = []
-        entries: list[dict[str, Any]] = []
-        for index, step in enumerate(args.places.steps):
-            at_place = replace(run, step=step)
-            called, last = place_job_name(run, step), index == len(args.places.steps) - 1
-            place = {"of": run.job_name, "index": index, "pool": step.pool.name}
-            jobs.append(
-                declare_held(
-                    f"{name}-at-{step.pool.name}",
-                    replace(job_args, run=at_place),
-                    job_name=called,
-                    objects=objects,
-                    by=MOVER,
-                    parent=self,
-                    more={PLACE_ANNOTATION: json.dumps(place)},
-                )
-            )
-            probe = "" if last else probe_job_name(run, step)
-            if probe:
-                jobs.append(_declare_probe(f"{name}-at-{step.pool.name}-probe", probe, step, args, self))
-            entries.append(_entry(step, called, probe))
-        self.job = self._declare_mover(name, args, jobs, entries, on_cluster)
+        places = _declare_places(name, args, self)
+        plan_ = _plan(args, places)
+        agents = [_declare_agent(name, args, job.workspace, (places, plan_), self) for job in args.jobs[1:]]
+        self.job = self._declare_mover(name, args, (places, plan_), agents)
         self.register_outputs({"job": self.job_name, "path": run.path})
 
     def _declare_mover(
         self,
         name: str,
         args: MovedStepArgs,
-        jobs: Sequence[k8s.batch.v1.Job],
-        entries: Sequence[dict[str, Any]],
-        opts: pulumi.ResourceOptions,
+        planned: "tuple[_PlaceJobs, pulumi.Output[str]]",
+        agents: Sequence[k8s.batch.v1.Job],
     ) -> k8s.batch.v1.Job:
-        workspace, run = args.job.workspace, args.job.run
-        called = mover_account(run.step.pipeline, run.step.name)
-        labels = step_labels(MOVER, run.name)
-        metadata = k8s.meta.v1.ObjectMetaArgs(name=called, namespace=workspace.namespace, labels=labels)
-        names = [name for entry in entries for name in (entry["job"], entry["probe"]) if name]
-        binding = identity(
+        workspace, run, notes = args.workspace, args.run, notes_name(args.account)
+        places, plan_ = planned
+        mover = _Program(
             f"{name}-mover",
-            called,
-            workspace.namespace,
-            labels=labels,
-            rules=_rules(called, notes_name(called), names),
-            annotations=workspace.platform.app_annotations.get(called),
-            opts=opts,
+            args.account,
+            plan(_mover(args), args.root),
+            workspace,
+            [
+                *_rules(args.account, places.held[workspace.platform.name]),
+                k8s.rbac.v1.PolicyRuleArgs(
+                    api_groups=[""], resources=["configmaps"], resource_names=[notes], verbs=["get", "patch"]
+                ),
+            ],
         )
-        rules = _rules_of(run, args.places)
-        written = pulumi.Output.all(*(job.metadata.uid for job in jobs)).apply(
-            lambda uids: json.dumps(
-                {**rules, "places": list(entries), "jobs": dict(zip(names, uids, strict=True))}
-            )
-        )
-        plan_map = k8s.core.v1.ConfigMap(f"{name}-plan", metadata=metadata, data={"plan.json": written}, opts=opts)
-        mover = plan(_mover(args, called), args.root)
-        pod = template(mover, called)
-        assert isinstance(pod.metadata, k8s.meta.v1.ObjectMetaArgs)
-        declared = pulumi.Output.from_input(pod.metadata.annotations)
-        pod.metadata.annotations = pulumi.Output.all(declared, written).apply(
-            lambda values: {**(values[0] or {}), PLAN_ANNOTATION: _digest(values[1])}
-        )
-        limit = f"{mover.step.time_limit + PATIENCE + workspace.wait}s"
-        step = run.step
+        pod, ready = _declare_pod(mover, f"{name}-plan", args.account, plan_, self)
+        limit = f"{mover.run.step.time_limit + PATIENCE + workspace.wait}s"
+        step, entries = run.step, places.entries
         return k8s.batch.v1.Job(
             name,
             metadata=k8s.meta.v1.ObjectMetaArgs(
@@ -165,30 +150,22 @@ class MovedStep(StepJob):
                     **job_annotations(run),
                     MOVES_ANNOTATION: json.dumps(
                         {
-                            **rules,
-                            "plan": called,
-                            "notes": notes_name(called),
+                            **_rules_of(run, args.places),
+                            "plan": args.account,
+                            "notes": notes,
                             "places": [entry["pool"] for entry in entries],
                             "sure": [entry["sure"] for entry in entries],
                         }
                     ),
                 },
             ),
-            spec=k8s.batch.v1.JobSpecArgs(
-                # As of a step with one place (`slipway.infra.kubernetes.job.job_spec`): `up` waits for it.
-                backoff_limit=0,
-                pod_failure_policy=disruptions_ignored(NO_API, KILLED, INTERRUPTED),
-                pod_replacement_policy="Failed",
-                active_deadline_seconds=mover.step.time_limit,
-                template=pod,
-            ),
+            # As of a step with one place (`slipway.infra.kubernetes.job.job_spec`): `up` waits for it.
+            spec=_spec(mover.run, pod),
             opts=wait_for(
-                opts,
-                binding,
-                plan_map,
-                config_map(bundle_map(mover), mover.bundle, workspace.namespace, labels, opts),
-                *_egress(f"{name}-mover", called, workspace, labels, opts),
-                *jobs,
+                _on_cluster(workspace, self),
+                *ready,
+                *places.jobs.values(),
+                *agents,
                 delete_before_replace=True,
                 replace_with=[*step.platform.store.replaced_with],
                 custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
@@ -196,15 +173,67 @@ class MovedStep(StepJob):
         )
 
 
-def declare(root: Path, image: str) -> Callable[[str, StepJobArgs], StepJob]:
+def declare(root: Path, image: str) -> Callable[[str, Sequence[StepJobArgs]], StepJob]:
     """What declares a step with places under a name; ``image`` is one with Python, ``root`` the repository."""
 
-    def moved(name: str, args: StepJobArgs) -> StepJob:
-        places = args.run.step.places
+    def moved(name: str, jobs: Sequence[StepJobArgs]) -> StepJob:
+        places = jobs[0].run.step.places
         assert places is not None
-        return MovedStep(name, MovedStepArgs(args, places, image, root))
+        return MovedStep(name, MovedStepArgs(jobs, places, image, root))
 
     return moved
+
+
+# The Jobs of the places, of which one at a time runs, and what asks for nodes of others.
+
+
+@dataclass(frozen=True)
+class _PlaceJobs:
+    """``entries`` are the places as the plan has them, ``held`` the Jobs by cluster and Kubernetes name."""
+
+    entries: Sequence[Mapping[str, Any]]
+    held: Mapping[str, Mapping[str, k8s.batch.v1.Job]]
+
+    @property
+    def jobs(self) -> dict[str, k8s.batch.v1.Job]:
+        """Those of all clusters, by their Kubernetes names."""
+        return {name: job for jobs in self.held.values() for name, job in jobs.items()}
+
+
+def _declare_places(name: str, args: MovedStepArgs, step_job: StepJob) -> _PlaceJobs:
+    run, attempts = args.run, _declare_notes(name, step_job, args.workspace)
+    home = args.workspace.platform.name
+    on_clusters = {job.workspace.platform.name: replace(job, attempts=attempts) for job in args.jobs}
+    objects = {
+        cluster: declare_objects(run, job.workspace, step_job, elsewhere=cluster != home)
+        for cluster, job in on_clusters.items()
+    }
+    held: dict[str, dict[str, k8s.batch.v1.Job]] = {cluster: {} for cluster in on_clusters}
+    entries: list[dict[str, Any]] = []
+    for index, step in enumerate(args.places.steps):
+        cluster, called = step.platform.name, place_job_name(run, step)
+        # Where a cluster is cut off, nobody but the pods themselves can end their program.
+        hold = Hold(f"{args.orders}/{cluster}", called) if cluster != home else None
+        at_place = replace(on_clusters[cluster], run=replace(run, step=step, hold=hold))
+        last = index == len(args.places.steps) - 1
+        place = {"of": run.job_name, "index": index, "pool": step.pool.name}
+        held[cluster][called] = declare_held(
+            f"{name}-at-{step.pool.name}",
+            at_place,
+            job_name=called,
+            objects=objects[cluster],
+            by=MOVER,
+            parent=step_job,
+            more={PLACE_ANNOTATION: json.dumps(place)},
+        )
+        probe = "" if last else probe_job_name(run, step)
+        if probe:
+            held[cluster][probe] = _declare_probe(
+                f"{name}-at-{step.pool.name}-probe", probe, at_place, args.image, step_job
+            )
+        where = {"cluster": cluster if cluster != home else ""} if args.orders else {}
+        entries.append({**_entry(step, called, probe), **where})
+    return _PlaceJobs(entries, held)
 
 
 def place_job_name(run: Run, step: Step) -> str:
@@ -236,11 +265,11 @@ def _declare_notes(name: str, step_job: StepJob, workspace: Workspace) -> Attemp
 
 
 def _declare_probe(
-    name: str, called: str, step: Step, args: MovedStepArgs, parent: pulumi.Resource
+    name: str, called: str, job: StepJobArgs, image: str, parent: pulumi.Resource
 ) -> k8s.batch.v1.Job:
-    """Declares what asks for as many nodes as the step needs there, and does nothing on them."""
-    workspace = args.job.workspace
-    labels = {**step_labels(MOVER, args.job.run.name)}
+    """Declares what asks for as many nodes as the step of ``job`` needs there, and does nothing on them."""
+    workspace, step = job.workspace, job.run.step
+    labels = {**step_labels(MOVER, job.run.name)}
     pod = k8s.core.v1.PodTemplateSpecArgs(
         metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels),
         spec=k8s.core.v1.PodSpecArgs(
@@ -255,7 +284,7 @@ def _declare_probe(
             containers=[
                 k8s.core.v1.ContainerArgs(
                     name="probe",
-                    image=args.image,
+                    image=image,
                     command=["sleep", "infinity"],
                     resources=k8s.core.v1.ResourceRequirementsArgs(
                         requests=requests(step.requests), limits=limits(step.requests)
@@ -291,7 +320,7 @@ def _declare_probe(
                 *workspace.ready,
                 *step.pool.resources,
                 *devices_of(step, workspace),
-                *(before.job for before in args.job.after),
+                *(before.job for before in job.after),
             ],
             delete_before_replace=True,
             ignore_changes=["spec.suspend"],
@@ -325,34 +354,171 @@ def _rules_of(run: Run, places: Places) -> dict[str, Any]:
     }
 
 
-def _rules(called: str, notes: str, jobs: Sequence[str]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
-    """What the mover may do: change its Jobs, look at pods and events, and keep its notes."""
+# What moves the step, and what acts for it in each further cluster.
+
+
+@dataclass(frozen=True)
+class _Program:
+    """A pod that changes Jobs of one cluster: it runs ``run`` as the service account ``account``, with ``rules``.
+
+    The names of its resources begin with ``name``.
+    """
+
+    name: str
+    account: str
+    run: Run
+    workspace: Workspace
+    rules: Sequence[k8s.rbac.v1.PolicyRuleArgs]
+
+
+def _plan(args: MovedStepArgs, places: _PlaceJobs) -> pulumi.Output[str]:
+    """The plan that a mover and its agents read. A Job that is made anew, under its old name even, changes it."""
+    jobs, rules = places.jobs, _rules_of(args.run, args.places)
+    return pulumi.Output.all(*(job.metadata.uid for job in jobs.values())).apply(
+        lambda uids: json.dumps({**rules, "places": places.entries, "jobs": dict(zip(jobs, uids, strict=True))})
+    )
+
+
+def _declare_agent(
+    name: str,
+    args: MovedStepArgs,
+    workspace: Workspace,
+    planned: tuple[_PlaceJobs, pulumi.Output[str]],
+    parent: pulumi.Resource,
+) -> k8s.batch.v1.Job:
+    """Declares what carries out the mover's orders in the cluster of ``workspace``.
+
+    Nobody waits for it. It ends as its mover does: one whose step failed is made anew by the next update.
+    """
+    (places, plan_), step = planned, args.run.step
+    cluster = workspace.platform.name
+    jobs = places.held[cluster]
+    agent = _Program(
+        f"{name}-agent-{cluster}",
+        agent_account(step.pipeline, step.name, cluster),
+        plan(_agent(args, workspace), args.root),
+        workspace,
+        _rules(args.account, jobs),
+    )
+    pod, ready = _declare_pod(agent, f"{name}-plan-{cluster}", args.account, plan_, parent)
+    return k8s.batch.v1.Job(
+        agent.name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=agent.account,
+            namespace=workspace.namespace,
+            labels=step_labels(MOVER, agent.run.step.name),
+            annotations={"pulumi.com/replaceUnready": "true", **DECLARED_ALONE, RUNS_ANNOTATION: MOVER},
+        ),
+        spec=_spec(agent.run, pod),
+        opts=wait_for(
+            _on_cluster(workspace, parent),
+            *ready,
+            *jobs.values(),
+            delete_before_replace=True,
+            replace_with=[*workspace.platform.store.replaced_with],
+        ),
+    )
+
+
+def _declare_pod(
+    program: _Program, plan_name: str, plan_map: str, plan_: pulumi.Output[str], parent: pulumi.Resource
+) -> tuple[k8s.core.v1.PodTemplateSpecArgs, list[pulumi.Resource]]:
+    """Declares what the pod of ``program`` needs in its cluster; returns its template and that.
+
+    Its plan is the ConfigMap ``plan_map``, declared as ``plan_name``.
+    """
+    workspace, run, account = program.workspace, program.run, program.account
+    labels, opts = step_labels(MOVER, run.step.name), _on_cluster(workspace, parent)
+    binding = identity(
+        program.name,
+        account,
+        workspace.namespace,
+        labels=labels,
+        rules=program.rules,
+        annotations=workspace.platform.app_annotations.get(account),
+        opts=opts,
+    )
+    read = k8s.core.v1.ConfigMap(
+        plan_name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=plan_map, namespace=workspace.namespace, labels=labels),
+        data={"plan.json": plan_},
+        opts=opts,
+    )
+    pod = template(run, account)
+    assert isinstance(pod.metadata, k8s.meta.v1.ObjectMetaArgs)
+    declared = pulumi.Output.from_input(pod.metadata.annotations)
+    pod.metadata.annotations = pulumi.Output.all(declared, plan_).apply(
+        lambda values: {**(values[0] or {}), PLAN_ANNOTATION: _digest(values[1])}
+    )
+    bundle = config_map(bundle_map(run), run.bundle, workspace.namespace, labels, opts)
+    return pod, [binding, read, bundle, *_egress(program.name, account, workspace, labels, opts)]
+
+
+def _on_cluster(workspace: Workspace, parent: pulumi.Resource) -> pulumi.ResourceOptions:
+    return pulumi.ResourceOptions(
+        parent=parent, provider=workspace.platform.provider, depends_on=[*workspace.ready]
+    )
+
+
+def _spec(run: Run, pod: k8s.core.v1.PodTemplateSpecArgs) -> k8s.batch.v1.JobSpecArgs:
+    """The Job of a mover or an agent: a lost pod is replaced, and how one ended by itself is final."""
+    return k8s.batch.v1.JobSpecArgs(
+        backoff_limit=0,
+        pod_failure_policy=disruptions_ignored(NO_API, KILLED, INTERRUPTED),
+        pod_replacement_policy="Failed",
+        active_deadline_seconds=run.step.time_limit,
+        template=pod,
+    )
+
+
+def _rules(plan_map: str, jobs: Iterable[str]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
+    """What a mover or an agent may do: change its Jobs, look at pods and events, and read the plan."""
     rule = k8s.rbac.v1.PolicyRuleArgs
     return [
         rule(api_groups=["batch"], resources=["jobs"], resource_names=sorted(jobs), verbs=["get", "patch"]),
         rule(api_groups=[""], resources=["pods", "events"], verbs=["list"]),
-        rule(api_groups=[""], resources=["configmaps"], resource_names=[called], verbs=["get"]),
-        rule(api_groups=[""], resources=["configmaps"], resource_names=[notes], verbs=["get", "patch"]),
+        rule(api_groups=[""], resources=["configmaps"], resource_names=[plan_map], verbs=["get"]),
     ]
 
 
-def _mover(args: MovedStepArgs, called: str) -> Step:
+def _mover(args: MovedStepArgs) -> Step:
     """What the mover's pod runs. It reads the store, to see checkpoints."""
-    step = args.job.run.step
+    notes, name = notes_name(args.account), args.run.name
+    return _program(
+        MODULE,
+        name,
+        args,
+        args.workspace,
+        [
+            *("--plan", args.account, "--notes", notes, "--store", "{store}"),
+            *(["--orders", f"{{store}}/{args.orders}"] if args.orders else []),
+        ],
+    )
+
+
+def _agent(args: MovedStepArgs, workspace: Workspace) -> Step:
+    """What the pod of an agent in the cluster of ``workspace`` runs."""
+    cluster = workspace.platform.name
+    name = fit(f"{args.run.name}-agent-{cluster}", KUBERNETES_NAME_LIMIT)
+    orders = ["--orders", f"{{store}}/{args.orders}", "--cluster", cluster]
+    return _program(AGENT_MODULE, name, args, workspace, ["--plan", args.account, *orders])
+
+
+def _program(module: str, name: str, args: MovedStepArgs, workspace: Workspace, arguments: Sequence[str]) -> Step:
     return Step(
         pipeline=MOVER,
-        name=args.job.run.name,
-        module=MODULE,
+        name=name,
+        module=module,
         arguments=[
             *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
-            *("--namespace", args.job.workspace.namespace),
-            *("--plan", called, "--notes", notes_name(called), "--store", "{store}"),
+            *("--namespace", workspace.namespace),
+            *arguments,
         ],
         image=args.image,
-        platform=step.platform,
-        pool=cheapest_pool(step.platform),
+        platform=workspace.platform,
+        pool=cheapest_pool(workspace.platform),
         resources=RUNNER,
-        time_limit=step.time_limit + PATIENCE,
+        time_limit=args.run.step.time_limit + PATIENCE,
         reads_nodes=True,
     )
 
@@ -360,7 +526,7 @@ def _mover(args: MovedStepArgs, called: str) -> Step:
 def _egress(
     name: str, called: str, workspace: Workspace, labels: Mapping[str, str], opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
-    """Lets the mover connect to the Kubernetes API."""
+    """Lets the pod connect to the Kubernetes API."""
     if not workspace.limits_egress:
         return []
     metadata = k8s.meta.v1.ObjectMetaArgs(name=called, namespace=workspace.namespace, labels=labels)

@@ -30,6 +30,7 @@ from slipway.infra.kubernetes.program_mounts import (
 )
 from slipway.infra.kubernetes.run import FOLDERS as MAKER
 from slipway.infra.kubernetes.run import (
+    HOLD,
     INSTALLER,
     LAUNCHER,
     LIBRARIES,
@@ -335,7 +336,7 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
             *more,
         ],
         mounts=mounts,
-        before=_measuring(run),
+        before=[*_holding(run), *_measuring(run)],
         port=run.usage.port if run.usage else 0,
     )
 
@@ -343,6 +344,13 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
 def usage_folder(run: Run) -> str:
     """The folder below the store's root in which the pods of ``run`` keep what they use."""
     return f"{USAGE}/{run.path}"
+
+
+def _holding(run: Run) -> list[str]:
+    """The command that runs the step's program, which follows it, while it may; empty where nothing holds it."""
+    if run.hold is None:
+        return []
+    return ["python3", "-m", HOLD, "--orders", f"{STORE}/{run.hold.orders}", "--job", run.hold.job, "--"]
 
 
 def _measuring(run: Run) -> list[str]:

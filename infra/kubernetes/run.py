@@ -48,6 +48,9 @@ the same command differently, and every command runs again."""
 MEASURE = "slipway.workloads.runtime.usage.measure"
 """The module that starts the program of a step, whatever it is, and measures what it uses."""
 
+HOLD = "slipway.workloads.schedule.places.hold"
+"""The module that runs a step's program at a place of another cluster than that of what moves the step."""
+
 LIBRARIES = "libraries"
 """The input with the CUDA libraries that an image lacks."""
 
@@ -81,6 +84,15 @@ class Usage:
 
 
 @dataclass(frozen=True)
+class Hold:
+    """Whose orders the pods of a Job obey: those in the folder ``orders`` below the store's root name the ``job``
+    while its program may run."""
+
+    orders: str
+    job: str
+
+
+@dataclass(frozen=True)
 class Run:
     """A step with the files that it ships and the runs whose results it reads.
 
@@ -88,7 +100,8 @@ class Run:
     them changes, so do those of all the steps after it. CPU, memory and time limits decide nothing, nor do the
     number of workers and how they share the items. The number of nodes does: programs divide their data by it.
     With ``usage`` what it uses is measured, which decides nothing either. Where ``bundle``, the files in the
-    step's own ConfigMap, has no room for the code, that is the ``archive``.
+    step's own ConfigMap, has no room for the code, that is the ``archive``. With ``hold`` its program runs only as
+    long as that lets it.
     """
 
     step: Step
@@ -98,6 +111,7 @@ class Run:
     digest: str
     usage: Usage | None = None
     archive: Archive | None = None
+    hold: Hold | None = None
 
     @property
     def name(self) -> str:
@@ -217,6 +231,7 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     shipped = _with_files_of(step.test.module, shipped, root) if step.test else shipped
     usage = known.usage if step.is_own else None
     shipped = _with_files_of(MEASURE, shipped, root) if usage else shipped
+    shipped = _with_files_of(HOLD, shipped, root) if step.platforms[1:] else shipped
     shipped, archive = _in_config_map(shipped, root)
     known.runs[id(step)] = Run(step, shipped, folders, inputs, _digest(decisive), usage, archive)
     return known.runs[id(step)]

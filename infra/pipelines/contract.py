@@ -88,6 +88,11 @@ class StepSettings(PodSettings):
         """The GPUs (or shares of one) that it asks for."""
         return self.gpus
 
+    @property
+    def pools(self) -> list[str]:
+        """The pool on which it runs, or those of its places."""
+        return [place.pool for place in self.places] if self.places else [self.pool]
+
     def _on_pools(self) -> Iterator[tuple[Path, Self]]:
         if self.places is None:
             yield from super()._on_pools()

@@ -19,6 +19,19 @@ def mover_account(pipeline: str, step: str) -> str:
     return fit(f"{pipeline}-{step}-mover", KUBERNETES_NAME_LIMIT)
 
 
+def agent_account(pipeline: str, step: str, cluster: str) -> str:
+    """The Kubernetes service account of what acts in another cluster for what moves the step."""
+    return fit(f"{pipeline}-{step}-agent-{cluster}", KUBERNETES_NAME_LIMIT)
+
+
+def orders_folder(pipeline: str, step: str) -> str:
+    """The folder of the store, as a path below its root, by which a mover and its agents know of one another.
+
+    It is at the root: who may write in it alone cannot make a folder on the way to it.
+    """
+    return f".moves-{mover_account(pipeline, step)}"
+
+
 FEWEST = 2
 """Places of a step that has any: one is `pool`."""
 

@@ -437,17 +437,18 @@ class Settings(Model):
     @property
     def request(self) -> Request:
         """What the clouds are given of it."""
+        pool_names = {name: tuple(cluster.pools) for name, cluster in self.clusters.items()}
         return Request(
             clusters=self.clusters,
             store=self.store,
             namespace=self.namespace,
             service_account=self.service_account,
             protect=self.protect,
-            pool_names={name: tuple(cluster.pools) for name, cluster in self.clusters.items()},
+            pool_names=pool_names,
             teams=self.teams,
             has_secrets=bool(self.secrets),
             has_services=any_services(self.pipelines) or bool(self.metrics and self.metrics.installs_prometheus),
-            apps=apps_with_store(self.pipelines),
+            apps=apps_with_store(self.pipelines, pool_names),
             has_dashboards=bool(self.metrics and self.metrics.collect and self.metrics.dashboards),
             builds_on=self._builds_on,
             exposed=exposed(self.pipelines),

@@ -104,17 +104,18 @@ class Reading:
     def request(self) -> Request:
         """What the rules of the clouds are given of it."""
         draft = self.draft
+        pool_names = {name: tuple(pool for of, pool in self.names if of == name) for name in draft.clusters}
         return Request(
             clusters=draft.clusters,
             store=draft.store,
             namespace=draft.namespace,
             service_account=draft.service_account,
             protect=draft.protect,
-            pool_names={name: tuple(pool for of, pool in self.names if of == name) for name in draft.clusters},
+            pool_names=pool_names,
             teams=draft.teams,
             has_services=any_services(draft.pipelines)
             or bool(draft.metrics and draft.metrics.installs_prometheus),
-            apps=apps_with_store(draft.pipelines),
+            apps=apps_with_store(draft.pipelines, pool_names),
             exposed=exposed(draft.pipelines),
             team_apps=apps_of_teams(draft.teams),
             app_volumes=app_volumes(draft.pipelines),

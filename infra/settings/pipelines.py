@@ -22,7 +22,7 @@ from slipway.infra.pipelines.discovery import (
     steps_of,
 )
 from slipway.infra.pipelines.inputs import INPUTS, data_of
-from slipway.infra.pipelines.places import PLACES, mover_account
+from slipway.infra.pipelines.places import PLACES, agent_account, mover_account, orders_folder
 from slipway.infra.platform_output import OUTPUT, VERSION, PlatformFacts, Resolve, UnreadableStackError
 from slipway.infra.schema.base import Team
 from slipway.infra.schema.problems import Finding, Path, SettingsError, did_you_mean, key_of, listed
@@ -313,19 +313,17 @@ def apps_if_any(name: str, settings: PipelineSettings) -> Sequence[AppDeclaratio
     return _if_any(name, settings, apps_of)
 
 
-def apps_with_store(sections: Mapping[str, PipelineSettings]) -> tuple[AppAccess, ...]:
-    """The apps of the pipelines that the section `pipelines` runs which have the store mounted, and what reads the
-    checkpoints of steps with places."""
+def apps_with_store(
+    sections: Mapping[str, PipelineSettings], pool_names: Mapping[str, Sequence[str]]
+) -> tuple[AppAccess, ...]:
+    """The apps of the pipelines that the section `pipelines` runs which have the store mounted, and what moves
+    steps with places, which reads their checkpoints. ``pool_names`` are those of the stack, by cluster."""
     movers = tuple(
-        AppAccess(
-            account := mover_account(name, step.name),
-            step.placed_by.pool,
-            account,
-            at=(*place_of(name, settings, step), PLACES),
-        )
+        access
         for name, settings in sections.items()
         for step in steps_if_any(name, settings)
         if step.placed_by.places
+        for access in _movers(name, settings, step, pool_names)
     )
     return movers + tuple(
         AppAccess(
@@ -341,13 +339,33 @@ def apps_with_store(sections: Mapping[str, PipelineSettings]) -> tuple[AppAccess
     )
 
 
+def _movers(
+    name: str, settings: PipelineSettings, step: StepDeclaration, pool_names: Mapping[str, Sequence[str]]
+) -> Iterator[AppAccess]:
+    """What moves ``step``, and what acts for it in each further cluster of its places."""
+    cluster_of = {pool: cluster for cluster, pools in pool_names.items() for pool in pools}
+    home = cluster_of.get(step.placed_by.pool)
+    others: dict[str, str] = {}
+    for pool in step.placed_by.pools:
+        if (cluster := cluster_of.get(pool, home)) not in {home, None}:
+            others.setdefault(str(cluster), pool)
+    at: Path = (*place_of(name, settings, step), PLACES)
+    account = mover_account(name, step.name)
+    folder = orders_folder(name, step.name) if others else None
+    yield AppAccess(account, step.placed_by.pool, account, folder, at)
+    for cluster, pool in others.items():
+        # An account of its own: where two clusters are of one project, those of one name are one identity.
+        account = agent_account(name, step.name, cluster)
+        yield AppAccess(account, pool, account, folder, at)
+
+
 def bucket_inputs(sections: Mapping[str, PipelineSettings]) -> tuple[InputAccess, ...]:
     """The data in further buckets that steps read, of the pipelines that the section `pipelines` runs."""
     accesses: list[InputAccess] = []
     for name, settings in sections.items():
         steps = steps_if_any(name, settings)
         for key, data in data_of(settings).items():
-            pools = dict.fromkeys(step.placed_by.pool for step in steps if key in step.data)
+            pools = dict.fromkeys(pool for step in steps if key in step.data for pool in step.placed_by.pools)
             if pools and not data.in_store:
                 accesses.append(InputAccess(data, tuple(pools), (KEY, name, INPUTS, key)))
     return tuple(accesses)

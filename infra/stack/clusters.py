@@ -170,7 +170,9 @@ def declare_workspaces(
     pull = registry_login(settings, "pull_login") if images else None
     services = Counter(service.platform.name for service in stack.services)
     app_pods = Counter(app.platform.name for app in [*apps, *filter(proxied, apps)])
-    groups = Counter(step.platform.name for step in with_those_before(stack.all_steps) if step.nodes)
+    groups = Counter(
+        platform.name for step in with_those_before(stack.all_steps) if step.nodes for platform in step.platforms
+    )
     return {
         name: Workspace(
             name,

@@ -104,16 +104,9 @@ def _kind(at: Path, step: StepDeclaration) -> Iterator[Finding]:
 
 def _clusters(at: Path, step: StepDeclaration, draft: Draft) -> Iterator[Finding]:
     pools = pools_of(draft)
-    clusters = [str(pools[on.pool][0][1]) for _, on in step.placed_by.on_pools if on.pool in pools]
-    others = list(dict.fromkeys(clusters))
-    if others[1:]:
-        yield Finding(
-            (*at, PLACES),
-            None,
-            f"they are in the clusters {listed(others, 'and')}, and what moves the step reaches one",
-            "name pools of one cluster",
-        )
-    elif others and draft.clusters[others[0]].other_stack:
+    clusters = dict.fromkeys(str(pools[pool][0][1]) for pool in step.placed_by.pools if pool in pools)
+    others = [name for name in clusters if draft.clusters[name].other_stack]
+    if others:
         yield Finding(
             (*at, PLACES),
             None,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.infra.clouds.gcp.emulator import Emulator
+from slipway.infra.kubernetes.job import HELD_BACK
 from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
 from slipway.infra.settings.loading import load
@@ -16,6 +17,7 @@ from slipway.workloads.schedule.places.move import TOO_DEAR, TOO_LATE, rules_of
 from slipway.workloads.schedule.run import JOB_FAILED, NO_API
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, is_unknown, record
+from tests.support.refusals import FREE_NETWORK, SECOND
 from tests.support.stack_values import GCP, changed
 
 JOB = "kubernetes:batch/v1:Job"
@@ -45,9 +47,13 @@ class Noted(Emulator):
 
 
 def declared(
-    step: Mapping[str, Any], noted: Mapping[str, str] | None = None, *, preview: bool = False
+    step: Mapping[str, Any],
+    noted: Mapping[str, str] | None = None,
+    *,
+    preview: bool = False,
+    changes: Mapping[str, Any] | None = None,
 ) -> Recording:
-    values = changed(GCP, {"clusters.dev.pools.train-spot": SPOT, TRAIN: dict(step)})
+    values = changed(GCP, {"clusters.dev.pools.train-spot": SPOT, TRAIN: dict(step), **(changes or {})})
     config = {f"slipway:{key}": value for key, value in values.items()} | {"gcp:project": "acme-project"}
     cluster = Noted(load(values).request)
     cluster.noted = noted or {}
@@ -169,3 +175,118 @@ def test_only_the_job_that_failed_is_made_anew_and_with_it_the_mover(moved: Reco
 def test_a_preview_knows_the_pods() -> None:
     for job in held(declared(PLACES, preview=True)).values():
         assert not is_unknown(pod(job)["metadata"].get("annotations"))
+
+
+FAR = {
+    "clusters.far": {**SECOND, "network": FREE_NETWORK, "location": "us-east1-b"},
+    "clusters.far.pools.far-cpu": {"machine_type": "e2-standard-4"},
+    "clusters.far.pools.far-spot": SPOT,
+    "clusters.far.pools.far-sure": {**SPOT, "spot": False},
+}
+ANYWHERE = {**STEP, "places": ["train-spot", "far-spot", "train", "far-sure"]}
+
+
+@pytest.fixture(scope="module")
+def anywhere() -> Recording:
+    return declared(ANYWHERE, changes=FAR)
+
+
+def provider(resource: Resource) -> str:
+    return resource.provider.rpartition("::")[2]
+
+
+def test_places_in_two_clusters_have_their_jobs_there(anywhere: Recording) -> None:
+    places = plan(anywhere)["places"]
+    assert [place["cluster"] for place in places] == ["", "far", "", "far"]
+    jobs = held(anywhere)
+    for place in places:
+        for name in filter(None, (place["job"], place["probe"])):
+            assert provider(jobs[name]) == (place["cluster"] or "dev")
+    # What the pods mount is in their own cluster, under the same name.
+    maps = {(provider(found), found.inputs["metadata"]["name"]) for found in anywhere.of(CONFIG_MAP)}
+    for place in places:
+        volumes = pod(jobs[place["job"]])["spec"]["volumes"]
+        mounted = {volume["configMap"]["name"] for volume in volumes if "configMap" in volume}
+        assert mounted
+        assert {(place["cluster"] or "dev", name) for name in mounted} <= maps
+
+
+def test_only_pods_of_another_cluster_ask_whether_they_may_run(anywhere: Recording, moved: Recording) -> None:
+    """The mover reaches the others, and a step in one cluster is as it was."""
+    for place in plan(anywhere)["places"]:
+        job = held(anywhere)[place["job"]]
+        command = pod(job)["spec"]["containers"][0]["command"]
+        assert ("--orders" in command) is bool(place["cluster"])
+        codes = {
+            code
+            for rule in job.inputs["spec"]["podFailurePolicy"]["rules"]
+            for code in rule.get("onExitCodes", {}).get("values", [])
+        }
+        assert codes == ({HELD_BACK} if place["cluster"] else set())
+        if place["cluster"]:
+            assert command[command.index("--job") + 1] == place["job"]
+    assert run_of(anywhere) == run_of(declared({**STEP, "places": ["train-spot", "train"]}, changes=FAR))
+    assert all("cluster" not in place for place in plan(moved)["places"])
+    assert "--orders" not in pod(moved.one(JOB, "mnist-train"))["spec"]["containers"][0]["args"]
+
+
+def test_an_agent_acts_in_the_other_cluster_and_nobody_waits_for_it(anywhere: Recording) -> None:
+    agent, mover = anywhere.one(JOB, "mnist-train-agent-far"), anywhere.one(JOB, "mnist-train")
+    assert (provider(agent), provider(mover)) == ("far", "dev")
+    assert agent.urn in mover.dependencies
+    annotations = agent.inputs["metadata"]["annotations"]
+    # One that has not ended well is made anew, as the mover of a failed step is.
+    assert annotations["pulumi.com/replaceUnready"] == "true"
+    assert "pulumi.com/waitFor" in annotations
+    assert agent.inputs["spec"]["activeDeadlineSeconds"] == mover.inputs["spec"]["activeDeadlineSeconds"]
+    plans = {found.name: found for found in anywhere.of(CONFIG_MAP) if found.name.startswith("mnist-train-plan")}
+    assert [provider(plans[name]) for name in ("mnist-train-plan", "mnist-train-plan-far")] == ["dev", "far"]
+    assert len({found.inputs["data"]["plan.json"] for found in plans.values()}) == 1
+    pods = [pod(job)["metadata"]["annotations"]["slipway/plan"] for job in (agent, mover)]
+    assert len({*pods}) == 1
+    words = pod(agent)["spec"]["containers"][0]["args"]
+    same = pod(mover)["spec"]["containers"][0]["args"]
+    assert words[words.index("--cluster") + 1] == "far"
+    assert words[words.index("--orders") + 1] == same[same.index("--orders") + 1]
+    assert words[words.index("--plan") + 1] == plans["mnist-train-plan-far"].inputs["metadata"]["name"]
+
+
+def test_an_agent_may_change_the_jobs_of_its_cluster_and_write_its_answers(anywhere: Recording) -> None:
+    rules = anywhere.one(ROLE, "mnist-train-agent-far-role").inputs["rules"]
+    changes = [rule for rule in rules if {"patch", "update", "create", "delete", "*"} & {*rule["verbs"]}]
+    assert [rule["resources"] for rule in changes] == [["jobs"]]
+    assert changes[0]["resourceNames"] == sorted(
+        name for name, job in held(anywhere).items() if provider(job) == "far"
+    )
+    accounts = {
+        pod(anywhere.one(JOB, name))["spec"]["serviceAccountName"]
+        for name in ("mnist-train", "mnist-train-agent-far")
+    }
+    # One identity for both would be two grants of the same right, of which one takes the other along.
+    assert len(accounts) == 2
+    written = {
+        grant.inputs["member"].rpartition("/")[2]: grant.inputs["condition"]["expression"]
+        for grant in anywhere.of("gcp:storage/bucketIAMMember:BucketIAMMember")
+        if "store-writer" in grant.name
+    }
+    words = pod(anywhere.one(JOB, "mnist-train"))["spec"]["containers"][0]["args"]
+    folder = words[words.index("--orders") + 1].removeprefix("/store/")
+    assert accounts <= written.keys()
+    assert all(f"/{folder}/" in written[account] for account in accounts)
+
+
+def test_the_pods_of_a_training_meet_in_each_cluster() -> None:
+    two = {
+        f"clusters.{pool}.nodes": {"total_min": 0, "total_max": 2}
+        for pool in ("dev.pools.train-spot", "far.pools.far-spot")
+    }
+    both = declared({**STEP, "places": ["train-spot", "far-spot"], "nodes": 2}, changes={**FAR, **two})
+    meeting = [
+        found for found in both.of("kubernetes:core/v1:Service") if found.inputs["spec"].get("clusterIP") == "None"
+    ]
+    assert {provider(found) for found in meeting} == {"dev", "far"}
+    assert len({found.inputs["metadata"]["name"] for found in meeting}) == 1
+    quotas = {
+        provider(found): found.inputs["spec"]["hard"] for found in both.of("kubernetes:core/v1:ResourceQuota")
+    }
+    assert {cluster: quotas[cluster]["count/services"] for cluster in ("dev", "far")} == {"dev": "1", "far": "1"}

@@ -20,6 +20,7 @@ SPOT = {
 TRAIN = "pipelines.mnist.steps.train"
 KEY = f"slipway:{TRAIN}"
 PLACES = {"places": ["train-spot", "train"], "gpus": 1, "cpu": "2", "memory": "8Gi"}
+FAR = {"clusters.far": {**SECOND, "network": FREE_NETWORK}, "clusters.far.pools.far-spot": SPOT}
 TIMES = {"next_after": "10m", "returns": "never", "deadline": "8h", "work": "2h", "time_limit": "12h"}
 
 
@@ -32,6 +33,7 @@ def test_a_right_file_is_taken() -> None:
     assert load(moved({}))
     assert load(moved({}, **TIMES, max_price=60))
     assert load(moved({}, places=["train-spot", {"pool": "train", "memory": "9Gi"}]))
+    assert load(moved(FAR, places=["train-spot", "far-spot", "train"]))
     # A step with one pool may have a time limit, and the other steps of the pipeline are as they were.
     assert load(moved({"pipelines.mnist.steps.predict.time_limit": "3h"}))
 
@@ -79,16 +81,6 @@ STACKS: list[Case] = [
         "slipway:pipelines.mnist.schedule",
         "`train`",
         "`schedule`",
-    ),
-    (
-        {
-            "clusters.far": {**SECOND, "network": FREE_NETWORK},
-            "clusters.far.pools.far-spot": SPOT,
-            f"{TRAIN}.places": ["train-spot", "far-spot"],
-        },
-        f"{KEY}.places",
-        "`dev` and `far`",
-        "one cluster",
     ),
 ]
 
