@@ -18,7 +18,7 @@ import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes.bundle import config_map
 from slipway.infra.kubernetes.cluster_run import Attempts, declare_notes
-from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
+from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT
 from slipway.infra.kubernetes.job import (
     INTERRUPTED,
     KILLED,
@@ -49,7 +49,7 @@ from slipway.infra.kubernetes.workspace import Workspace
 from slipway.infra.objects import wait_for
 from slipway.infra.pipelines.places import agent_account, mover_account, orders_folder
 from slipway.infra.placed import MOVER, Places, Step
-from slipway.infra.platform import DECLARED_ALONE
+from slipway.infra.platform import DECLARED_ALONE, Platform, Pool
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 
 MODULE = "slipway.workloads.schedule.places.move"
@@ -516,11 +516,21 @@ def _program(module: str, name: str, args: MovedStepArgs, workspace: Workspace, 
         ],
         image=args.image,
         platform=workspace.platform,
-        pool=cheapest_pool(workspace.platform),
+        pool=_pool_of(workspace.platform, args.places),
         resources=RUNNER,
         time_limit=args.run.step.time_limit + PATIENCE,
         reads_nodes=True,
     )
+
+
+def _pool_of(platform: Platform, places: Places) -> Pool:
+    """The pool of a mover or an agent: one without GPUs, whose nodes stay, and no place itself, where there is one.
+
+    On nodes of a place it would be lost with these, and wait for new ones where the step need not.
+    """
+    names = {step.pool.name for step in places.steps}
+    pools = platform.pools.values()
+    return min(pools, key=lambda pool: (pool.allocatable.gpus, pool.sale != "on-demand", pool.name in names))
 
 
 def _egress(

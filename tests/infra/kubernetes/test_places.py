@@ -118,6 +118,14 @@ def test_it_is_one_result_wherever_it_is_made(moved: Recording) -> None:
     assert pod(other_times.one(JOB, "mnist-train")) != pod(moved.one(JOB, "mnist-train"))
 
 
+def test_the_mover_is_not_on_nodes_of_a_place() -> None:
+    pool = {"machine_type": "e2-standard-4", "nodes": {"total_min": 0, "total_max": 2}}
+    pools = {"clusters.dev.pools.spare-spot": {**pool, "spot": True}, "clusters.dev.pools.spare": pool}
+    step = {"places": ["cpu", "spare-spot"], "cpu": "2", "memory": "8Gi"}
+    moved = declared(step, changes=pools)
+    assert pod(moved.one(JOB, "mnist-train"))["spec"]["nodeSelector"]["cloud.google.com/gke-nodepool"] == "spare"
+
+
 def test_the_mover_may_change_its_jobs_and_nothing_else(moved: Recording) -> None:
     rules = moved.one(ROLE, "mnist-train-mover-role").inputs["rules"]
     changes = [rule for rule in rules if {"patch", "update", "create", "delete", "*"} & {*rule["verbs"]}]
