@@ -63,7 +63,7 @@ MOVES_ANNOTATION = "slipway/moves"
 are ``sure``, the ConfigMap with the ``notes`` of what moves it, and when it goes from one to the next."""
 
 PLAN_ANNOTATION = "slipway/plan"
-"""The annotation of a mover's pod with a digest of its plan, so that another plan replaces the mover."""
+"""The annotation of a mover's pod with a digest of its Jobs, so that other ones replace the mover."""
 
 USAGE_ANNOTATION = "slipway/usage"
 """The annotation of a Job with the folder below the store's root in which its pods keep what they use

@@ -147,6 +147,9 @@ class MovedStep(StepJob):
                 labels=job_labels(step.pipeline, step.name, None),
                 annotations={
                     "pulumi.com/replaceUnready": "true",
+                    # An `up` that was killed while it waited left this Job, which Pulumi does not know. The next
+                    # one takes it over, also with other rules.
+                    "pulumi.com/patchForce": "true",
                     **job_annotations(run),
                     MOVES_ANNOTATION: json.dumps(
                         {
@@ -524,7 +527,7 @@ def _program(module: str, name: str, args: MovedStepArgs, workspace: Workspace, 
 
 
 def _pool_of(platform: Platform, places: Places) -> Pool:
-    """The pool of a mover or an agent: one without GPUs, whose nodes stay, and no place itself, where there is one.
+    """The pool of a mover or agent: one without GPUs, whose nodes stay, and no place itself, where there is one.
 
     On nodes of a place it would be lost with these, and wait for new ones where the step need not.
     """
@@ -543,9 +546,6 @@ def _egress(
     return [everywhere(f"{name}-egress", metadata, labels, opts)]
 
 
-def _digest(plan: str) -> str:
-    """Changes with what the mover does; prices, which change by themselves, are left out."""
-    content = json.loads(plan)
-    for place in content["places"]:
-        del place["price"]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+def _digest(written: str) -> str:
+    """Changes with the Jobs of the plan that is ``written``. The mover reads its rules anew all the time."""
+    return hashlib.sha256(json.dumps(json.loads(written)["jobs"]).encode()).hexdigest()[:16]

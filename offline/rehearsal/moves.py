@@ -194,7 +194,8 @@ def move(
     rules = replace(rules_of(plan), fresh=FRESH * clock.speed, start=clock.speed, interval=clock.speed)
     try:
         # How long a program takes on this machine says nothing of a time limit on the clock of the trace.
-        Mover(cluster, rules, math.inf if capacity else plan["time_limit"], newest, now, tell).follow()
+        limit = math.inf if capacity else plan["time_limit"]
+        Mover(cluster, lambda: (rules, limit), newest, now, tell).follow()
         say(way_words(rules, State.read(cluster.state, rules, now()), now()))
     except StepError as error:
         failed = next((job.result for job in jobs if job.result is not None and not job.result.succeeded), None)

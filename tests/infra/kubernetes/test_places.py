@@ -110,12 +110,15 @@ def test_it_is_one_result_wherever_it_is_made(moved: Recording) -> None:
     assert [place.pool for place in read_places(plan(turned))] == ["predict", "train", "train-spot"]
     other_times = declared({**PLACES, "next_after": "5m", "max_price": 20})
     assert run_of(other_times) == run_of(moved)
-    # Its Jobs stay as they are, and what lets them run is made anew.
+    # All Jobs stay as they are, also that of what lets them run: it reads its rules anew.
     jobs, before = held(other_times), held(moved)
     assert {name: job.inputs["spec"] for name, job in jobs.items()} == {
         name: job.inputs["spec"] for name, job in before.items()
     }
-    assert pod(other_times.one(JOB, "mnist-train")) != pod(moved.one(JOB, "mnist-train"))
+    assert other_times.one(JOB, "mnist-train").inputs["spec"] == moved.one(JOB, "mnist-train").inputs["spec"]
+    assert rules_of(plan(other_times)).next_after == 300
+    # With other places it is made anew.
+    assert pod(turned.one(JOB, "mnist-train")) != pod(moved.one(JOB, "mnist-train"))
 
 
 def test_the_mover_is_not_on_nodes_of_a_place() -> None:

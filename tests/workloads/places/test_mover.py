@@ -68,6 +68,20 @@ def test_a_step_goes_to_a_place_with_nodes_and_ends() -> None:
     assert world.is_quiet
 
 
+def test_rules_that_change_meanwhile_hold_at_once() -> None:
+    world = World(random.Random(4), RULES, work=100_000.0)
+    mover = start(world)
+    while not any(pod.runs_since for pod in world.pods.values()):
+        mover.step()
+        world.pass_time(3.0)
+    world.rules = {**RULES, "time_limit": 60.0}
+    while not mover.is_over:
+        mover.step()
+        world.pass_time(3.0)
+    assert mover.code == move.TOO_LATE
+    assert world.is_quiet
+
+
 def test_a_mover_that_was_replaced_lets_nothing_run_even_late() -> None:
     world = World(random.Random(2), RULES)
     world.capacity = dict.fromkeys(world.capacity, False)

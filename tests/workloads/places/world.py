@@ -22,6 +22,7 @@ from slipway.workloads.runtime.exits import StepError
 from slipway.workloads.runtime.kubernetes_api import Api, ExistsError
 from slipway.workloads.schedule.places.jobs import PlaceJobs, read_places
 from slipway.workloads.schedule.places.move import Mover, rules_of
+from slipway.workloads.schedule.places.policy import Rules
 
 JOBS, MAPS = "/apis/batch/v1/namespaces/ml/jobs", "/api/v1/namespaces/ml/configmaps"
 PODS, EVENTS = "/api/v1/namespaces/ml/pods", "/api/v1/namespaces/ml/events"
@@ -403,4 +404,5 @@ class Actor:
         )
         jobs.claim(self.name)
         silent: Callable[[str], None] = lambda _: None  # noqa: E731
-        return Mover(jobs, rules_of(plan), plan["time_limit"], lambda: world.saved_at, self.clock, silent).follow()
+        rules: Callable[[], tuple[Rules, float]] = lambda: (rules_of(world.plan), world.plan["time_limit"])  # noqa: E731
+        return Mover(jobs, rules, lambda: world.saved_at, self.clock, silent).follow()

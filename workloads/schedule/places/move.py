@@ -24,7 +24,7 @@ from slipway.workloads.schedule.places.clusters import JobsOfClusters, others
 from slipway.workloads.schedule.places.jobs import Ending, PlaceJobs, Seen, read_places
 from slipway.workloads.schedule.places.kept import restore, written
 from slipway.workloads.schedule.places.policy import STOP, Look, Place, Rules, State, decide
-from slipway.workloads.schedule.run import JOB_FAILED, PAUSE, Cluster
+from slipway.workloads.schedule.run import JOB_FAILED, NO_API, PAUSE, Cluster
 
 TOO_LATE = 18
 """Exit code: the step was not done at its time limit."""
@@ -41,13 +41,13 @@ QUIET = 5.0
 
 @dataclass
 class Mover:
-    """What moves one step. `now` is the time in seconds since the epoch, `newest` that of the newest checkpoint, 0
-    where there is none. `say` gets each new sentence on where the step is.
+    """What moves one step. `plan` gives the rules as they are now, and the time limit in seconds. `now` is the
+    time in seconds since the epoch, `newest` that of the newest checkpoint, 0 where there is none. `say` gets each
+    new sentence on where the step is.
     """
 
     jobs: PlaceJobs
-    rules: Rules
-    time_limit: float
+    plan: Callable[[], tuple[Rules, float]]
     newest: Callable[[], float]
     now: Callable[[], float] = time.time
     say: Callable[[str], None] = lambda text: print(text, flush=True)
@@ -65,7 +65,8 @@ class Mover:
             self._stop_all()
             self.jobs.finish(ending)
             return _end_with(ending)
-        state = restore(content, self.jobs.places, self.rules, self.now())
+        rules, time_limit = self.plan()
+        state = restore(content, self.jobs.places, rules, self.now())
         self._keep(state)
         while True:
             seen = self.jobs.settle(self._wanted(state))
@@ -77,16 +78,17 @@ class Mover:
                 why = self.jobs.why(failed.job) or str(seen[failed.job].outcome)
                 due = {failed.job: str(self.jobs.due(failed.job))}
                 return self._end(state, Ending(JOB_FAILED, f"failed at {failed.pool}: {why}"), **due)
-            if self.now() - state.began >= self.time_limit:
-                why = f"not done after {self.time_limit:.0f} s, its time limit"
+            if self.now() - state.began >= time_limit:
+                why = f"not done after {time_limit:.0f} s, its time limit"
                 return self._end(state, Ending(TOO_LATE, why))
-            decision = decide(self.rules, state, self._look(state, seen))
+            decision = decide(rules, state, self._look(state, seen))
             self._tell(decision.sentence)
             if decision.what == STOP:
                 why = f"{decision.sentence}; what is done is kept at its newest checkpoint"
                 return self._end(state, Ending(TOO_DEAR, why))
             self._keep(state)
             self.jobs.sleep(PAUSE)
+            rules, time_limit = self.plan()
 
     def _wanted(self, state: State) -> list[str]:
         """The Jobs that may run."""
@@ -183,17 +185,27 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     stop_on_sigterm("the next pod goes on where this one was")
     api, namespace, notes = api_of(options), options.namespace, options.notes
-    plan: dict[str, Any] = json.loads(Cluster(api, namespace).config_map(options.plan)["data"]["plan.json"])
+
+    def read_plan() -> dict[str, Any]:
+        return json.loads(Cluster(api, namespace).config_map(options.plan)["data"]["plan.json"])
+
+    plan = read_plan()
+    places = read_places(plan)
+
+    def read_rules() -> tuple[Rules, float]:
+        now = read_plan()
+        if [place.job for place in read_places(now)] != [place.job for place in places]:
+            raise StepError(NO_API, "the step has other places now: the next pod goes on with these")
+        return rules_of(now), now["time_limit"]
+
     cluster = (
-        PlaceJobs(api, namespace, places=read_places(plan), notes=notes)
+        PlaceJobs(api, namespace, places=places, notes=notes)
         if options.orders is None
-        else JobsOfClusters(
-            api, namespace, places=read_places(plan), notes=notes, clusters=others(plan, options.orders)
-        )
+        else JobsOfClusters(api, namespace, places=places, notes=notes, clusters=others(plan, options.orders))
     )
     cluster.claim(os.environ.get("POD_NAME", ""))
     directory = options.store / plan["directory"]
-    return Mover(cluster, rules_of(plan), plan["time_limit"], lambda: newest_file(directory)).follow()
+    return Mover(cluster, read_rules, lambda: newest_file(directory)).follow()
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
