@@ -24,7 +24,8 @@ from slipway.offline.rehearsal.cluster.job_controller import SUSPENDED, JobResul
 from slipway.offline.rehearsal.machine.processes import CancelledError, Stop
 from slipway.workloads.runtime.exits import StepError
 from slipway.workloads.runtime.kubernetes_api import Api
-from slipway.workloads.schedule.places.jobs import Ending, PlaceJobs, Seen, read_places
+from slipway.workloads.schedule.places.jobs import LAST, STATE, Ending, PlaceJobs, Seen, read_places
+from slipway.workloads.schedule.places.kept import restore
 from slipway.workloads.schedule.places.move import Mover, newest_file, rules_of
 from slipway.workloads.schedule.places.policy import Rules, State, paid
 
@@ -141,13 +142,19 @@ class RehearsedJobs(PlaceJobs):
     def read(self) -> tuple[dict[str, Any], Ending | None]:
         return dict(self.state), None
 
+    def way(self, rules: Rules, now: float) -> str:
+        """The way that the step took until ``now``, in words."""
+        return way_words(rules, restore(self.state, self.places, rules, now), now)
+
     def due(self, name: str) -> int:
         """Another rehearsal runs all anew."""
         del name
         return 1
 
     def _note(self, data: Mapping[str, str | None]) -> None:
-        self.state = json.loads(data.get("state") or "{}")
+        # What is noted at the end is the way that the step took.
+        if kept := data.get(STATE) or data.get(LAST):
+            self.state = json.loads(kept)
 
 
 def move(
@@ -196,7 +203,7 @@ def move(
         # How long a program takes on this machine says nothing of a time limit on the clock of the trace.
         limit = math.inf if capacity else plan["time_limit"]
         Mover(cluster, lambda: (rules, limit), newest, now, tell).follow()
-        say(way_words(rules, State.read(cluster.state, rules, now()), now()))
+        say(cluster.way(rules, now()))
     except StepError as error:
         failed = next((job.result for job in jobs if job.result is not None and not job.result.succeeded), None)
         return JobResult(False, "Failed", str(error), 0, failed.pod if failed else None)

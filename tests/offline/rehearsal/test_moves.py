@@ -1,6 +1,9 @@
 """What a rehearsal says of the way that a step with places took."""
 
-from slipway.offline.rehearsal.moves import way_words
+from slipway.offline.rehearsal.moves import NO_API, RehearsedJobs, way_words
+from slipway.workloads.runtime.exits import OK
+from slipway.workloads.schedule.places.jobs import Ending, PlannedPlace
+from slipway.workloads.schedule.places.kept import written
 from slipway.workloads.schedule.places.policy import Place, Rules, State
 
 
@@ -13,3 +16,19 @@ def test_the_way_has_the_time_at_each_place_and_the_price_of_its_nodes() -> None
     assert "spot 30 min ($0.50)" in words
     assert "own 60 min ($4.00)" in words
     assert "$4.50" in words
+
+
+def test_the_way_is_that_which_its_mover_noted_last() -> None:
+    rules = Rules([Place("spot", 1.0, False), Place("own", 4.0, True)], 900)
+    places = [
+        PlannedPlace(place.name, f"at-{place.name}", "", 1, place.sure, place.price) for place in rules.places
+    ]
+    jobs = RehearsedJobs(NO_API, "", lambda _: None, places)
+    jobs.keep(written(State.begin(rules, 1000.0), places), said="")
+    state = State(
+        1000.0, place=1, spent=[0.0, 1800.0], tried=[-1.0, -1.0], way=[[0, 1000.0, 0.0], [1, 1900.0, 0.0]]
+    )
+    jobs.end(written(state, places), Ending(OK, ""))
+    words = jobs.way(rules, 3700.0)
+    assert "spot 15 min → own 30 min" in words
+    assert "$2.00" in words
