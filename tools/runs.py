@@ -3,18 +3,20 @@
 Both need a login to the cluster, and no Pulumi CLI where the stack file names its kubeconfig.
 """
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from slipway.infra.api_server import ApiServer, UnreadableError
 from slipway.infra.exits import Exit, report_error
-from slipway.infra.kubernetes.labels import RUNS_ANNOTATION
+from slipway.infra.kubernetes.labels import MOVES_ANNOTATION, RUNS_ANNOTATION
 from slipway.infra.placed import CLUSTER_RUN
-from slipway.infra.review.stack import Properties, at, mapping, mappings
+from slipway.infra.review.stack import Properties, at, mapping, mappings, text
 from slipway.tools.watch.cli import WatchError, load_plan
 from slipway.tools.watch.observed import (
     AccessError,
@@ -27,6 +29,7 @@ from slipway.tools.watch.observed import (
     uid_of,
 )
 from slipway.tools.watch.plan import Plan, PlanError
+from slipway.workloads.schedule.places.jobs import HOLDER_ANNOTATION, STOPPED
 
 GONE_WITHIN = 120.0
 """Seconds that a deleted Job has to go with its pods."""
@@ -64,8 +67,9 @@ class Namespace:
         Raises RunError, UnreadableError.
         """
         runner, jobs = self._look()
-        again = [job for job in jobs if holds(conditions(job), "Failed")]
+        again = [job for job in jobs if _has_failed(job)]
         for job in again:
+            yield from self._make_places_anew(job)
             self._make_anew(job, suspend=True)
             yield f"{name_of(job)}: runs again, since it failed"
         if not again and all(holds(conditions(job), "Complete") for job in jobs):
@@ -81,16 +85,25 @@ class Namespace:
 
     def stop(self) -> Iterator[str]:
         """Holds the runner, then the Jobs that run; a line for each. Raises RunError, UnreadableError."""
-        runner, jobs = self._look()
+        runner, _ = self._look()
         if not _is_over(runner):
             self._suspend(runner, value=True)
             yield f"{name_of(runner)}: held"
         # Only now: what it let run a moment ago is among them.
+        nothing = _is_over(runner)
         for job in self._look()[1]:
             if not _is_over(job) and not _is_suspended(job):
+                nothing = False
                 self._suspend(job, value=True)
                 yield f"{name_of(job)}: held, its pods end"
-        if _is_over(runner) and all(_is_over(job) or _is_suspended(job) for job in jobs):
+            for other in self._at_places(job):
+                if not _is_over(other) and not (_is_over(job) and _is_suspended(other)):
+                    # A pod of the mover that is not gone yet may change it no more.
+                    self._suspend(other, value=True, annotations={HOLDER_ANNOTATION: STOPPED})
+                if not _is_over(other) and not _is_suspended(other):
+                    nothing = False
+                    yield f"{name_of(other)}: held, its pods end"
+        if nothing:
             yield "nothing runs"
 
     def _look(self) -> tuple[Properties, Sequence[Properties]]:
@@ -101,8 +114,32 @@ class Namespace:
             raise RunError(f"namespace {self.name} has no Job {CLUSTER_RUN}: `pulumi up` makes it")
         return runner, [job for job in jobs if annotations_of(job).get(RUNS_ANNOTATION) == CLUSTER_RUN]
 
-    def _suspend(self, job: Properties, *, value: bool) -> None:
-        self.server.send("PATCH", self._path(job), {"spec": {"suspend": value}}, MERGE)
+    def _at_places(self, mover: Properties) -> list[Properties]:
+        """The Jobs that ``mover`` lets run; none where it is the Job of a step with one place."""
+        moves = _moves_of(mover)
+        if not moves:
+            return []
+        plan = self.server.get(self._config_map(moves["plan"])) or {}
+        names = mapping(json.loads(text(at(plan, "data", "plan.json")) or "{}")).get("jobs", {})
+        jobs = (self.server.get(f"{self._jobs}/{name}") for name in mapping(names))
+        return [job for job in jobs if job is not None]
+
+    def _make_places_anew(self, mover: Properties) -> Iterator[str]:
+        """Makes the Jobs anew that ``mover`` let run and that failed, and no attempt of them is noted any more."""
+        failed = [job for job in self._at_places(mover) if _has_failed(job)]
+        for job in failed:
+            self._make_anew(job, suspend=True)
+            yield f"{name_of(job)}: runs again, since it failed"
+        if failed:
+            # They are the attempts that the last `up` declared.
+            noted = {"data": dict.fromkeys(map(name_of, failed))}
+            self.server.send("PATCH", self._config_map(_moves_of(mover)["notes"]), noted, MERGE)
+
+    def _suspend(
+        self, job: Properties, *, value: bool, annotations: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        metadata = {"metadata": {"annotations": {**annotations}}} if annotations else {}
+        self.server.send("PATCH", self._path(job), {**metadata, "spec": {"suspend": value}}, MERGE)
 
     def _make_anew(self, job: Properties, *, suspend: bool) -> None:
         """Deletes the Job and creates it as it was declared.
@@ -120,6 +157,9 @@ class Namespace:
                 )
             self.sleep(PAUSE)
         self.server.send("POST", self._jobs, manifest)
+
+    def _config_map(self, name: str) -> str:
+        return f"/api/v1/namespaces/{self.name}/configmaps/{name}"
 
     def _path(self, job: Properties) -> str:
         return f"{self._jobs}/{name_of(job)}"
@@ -144,6 +184,15 @@ def as_declared(job: Properties, *, suspend: bool) -> dict[str, Any]:
         "metadata": {key: metadata[key] for key in KEPT if key in metadata},
         "spec": {**kept, "template": template, "suspend": suspend},
     }
+
+
+def _moves_of(job: Properties) -> dict[str, Any]:
+    """What the Job of a step with places says of it; empty for other Jobs."""
+    return json.loads(annotations_of(job).get(MOVES_ANNOTATION, "{}"))
+
+
+def _has_failed(job: Properties) -> bool:
+    return bool(holds(conditions(job), "Failed"))
 
 
 def _is_over(job: Properties) -> bool:

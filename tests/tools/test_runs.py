@@ -1,6 +1,7 @@
 """`make run` and `make stop` of Jobs that `pulumi up` does not wait for."""
 
 import copy
+import json
 from collections.abc import Generator, Mapping
 from typing import Any
 
@@ -11,8 +12,10 @@ from slipway.infra.api_server import ApiServer
 from slipway.tools.runs import Namespace, RunError
 from tests.support.api_server import kubeconfig
 from tests.workloads.json_server import serving
+from tests.workloads.places.world import merge
 
 JOBS = "/apis/batch/v1/namespaces/slipway/jobs"
+MAPS = "/api/v1/namespaces/slipway/configmaps"
 
 
 def job(name: str, ended: str = "", *, suspend: bool = False, held: bool = True) -> dict[str, Any]:
@@ -44,12 +47,18 @@ class Api:
     """The Jobs of a namespace; one that is deleted goes once it was looked for."""
 
     def __init__(self, *jobs: Mapping[str, Any]) -> None:
+        self.maps: dict[str, Any] = {}
         self.jobs: dict[str, Any] = {entry["metadata"]["name"]: copy.deepcopy(entry) for entry in jobs}
         self.going: set[str] = set()
         self.done: list[tuple[str, str]] = []
 
     def answer(self, method: str, path: str, content: Any) -> tuple[int, dict[str, Any]]:
         name = path.removeprefix(JOBS).strip("/")
+        if path.startswith(MAPS):
+            name = path.removeprefix(f"{MAPS}/")
+            if method == "PATCH":
+                merge(self.maps[name], content)
+            return (200, self.maps[name]) if name in self.maps else (404, {})
         if method == "POST":
             name = content["metadata"]["name"]
             assert name not in self.jobs
@@ -62,7 +71,7 @@ class Api:
             assert content["preconditions"]["uid"] == self.jobs[name]["metadata"]["uid"]
             self.going.add(name)
         elif method == "PATCH":
-            self.jobs[name]["spec"] |= content["spec"]
+            merge(self.jobs[name], content)
         elif name in self.going:
             self.going.discard(name)
             return 200, self.jobs.pop(name)
@@ -134,3 +143,54 @@ def test_a_stack_that_is_not_up_is_said(api: Api, namespace: Namespace) -> None:
     api.jobs.clear()
     with pytest.raises(RunError, match="pulumi up"):
         list(namespace.run())
+
+
+def at_place(name: str, ended: str = "", *, suspend: bool = True) -> dict[str, Any]:
+    made = job(name, ended, suspend=suspend)
+    made["metadata"]["annotations"] = {"slipway/runs": "mover", "slipway/holder": "train-x"}
+    return made
+
+
+@pytest.fixture
+def moved(api: Api) -> Api:
+    """``train`` is at its second place, and asks for nodes of the first."""
+    moves = {"plan": "train-mover", "notes": "train-mover-notes"}
+    api.jobs["train"]["metadata"]["annotations"]["slipway/moves"] = json.dumps(moves)
+    places = (at_place("at-spot"), at_place("spot-probe", suspend=False), at_place("at-own", suspend=False))
+    api.jobs |= {place["metadata"]["name"]: place for place in places}
+    of_an_up = at_place("of-an-up-at-spot", suspend=False)
+    api.jobs[of_an_up["metadata"]["name"]] = of_an_up
+    plan = {"jobs": {place["metadata"]["name"]: "uid" for place in places}}
+    api.maps["train-mover"] = {"data": {"plan.json": json.dumps(plan)}}
+    api.maps["train-mover-notes"] = {"data": {"about": "x", "at-own": "2", "state": "{}"}}
+    return api
+
+
+def test_a_step_with_places_is_stopped_with_what_moves_it(moved: Api, namespace: Namespace) -> None:
+    list(namespace.stop())
+    assert [name for name, suspended in moved.suspended().items() if not suspended] == [
+        "prepare",
+        "of-an-up",
+        "of-an-up-at-spot",
+    ]
+    names = [name for _, name in moved.done]
+    # First what would let them run again; and what of it is not gone yet may change them no more.
+    assert names.index("train") < names.index("at-own")
+    for name in ("at-spot", "spot-probe", "at-own"):
+        assert moved.jobs[name]["metadata"]["annotations"]["slipway/holder"] == ""
+    assert moved.jobs["of-an-up-at-spot"]["metadata"]["annotations"]["slipway/holder"] == "train-x"
+    moved.done.clear()
+    list(namespace.run())
+    assert moved.done == [("PATCH", "cluster-run")]
+
+
+def test_of_a_step_with_places_that_failed_what_failed_is_made_anew(moved: Api, namespace: Namespace) -> None:
+    moved.jobs["train"]["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
+    moved.jobs["at-own"] = at_place("at-own", "Failed", suspend=True)
+    moved.jobs["cluster-run"] = job("cluster-run", "Failed", held=False)
+    list(namespace.run())
+    made = [name for method, name in moved.done if method == "POST"]
+    assert made == ["at-own", "train", "cluster-run"]
+    assert moved.suspended()["at-own"] is True
+    # The next `up` declares the same attempt as the last one did, and so has nothing to do.
+    assert moved.maps["train-mover-notes"]["data"] == {"about": "x", "state": "{}"}

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from slipway.workloads.runtime.exits import OK
-from slipway.workloads.schedule.places import move
+from slipway.workloads.schedule.places import jobs, move
 from slipway.workloads.schedule.run import JOB_FAILED, NO_API
-from tests.workloads.places.world import Actor, World
+from tests.workloads.places.world import JOBS, Actor, World
 
 RULES = {"directory": "d", "time_limit": 14_400.0, "next_after": 120.0}
 FINAL = (OK, JOB_FAILED, move.TOO_LATE, move.TOO_DEAR)
@@ -129,6 +129,36 @@ def test_a_pod_of_a_mover_that_has_ended_ends_alike_and_the_next_mover_begins_an
     world.update()
     assert run_to_its_end(world) == OK
     assert json.loads(world.notes["data"]["last"])["began"] > way["began"]
+    assert world.wrong == []
+
+
+def test_a_step_that_was_stopped_goes_on_with_the_time_that_it_had_left() -> None:
+    world = World(random.Random(5), {**RULES, "time_limit": 4000.0})
+    mover = start(world)
+    while not world.saved:
+        mover.step()
+        world.pass_time(3.0)
+    first = json.loads(world.notes["data"]["state"])
+    # As `slipway stop` does it.
+    for job in world.jobs:
+        content = {"metadata": {"annotations": {jobs.HOLDER_ANNOTATION: jobs.STOPPED}}, "spec": {"suspend": True}}
+        world.answer("PATCH", f"{JOBS}/{job}", content)
+    while not mover.is_over:
+        mover.step()
+        world.pass_time(1.0)
+    assert mover.code == NO_API
+    world.pass_time(5000.0)
+    assert world.is_quiet
+    for _ in range(2):
+        # The pod that goes on with it, and one in its place.
+        mover = start(world)
+        while not any(pod.runs_since for pod in world.pods.values()):
+            mover.step()
+            world.pass_time(1.0)
+        began = json.loads(world.notes["data"]["state"])["began"]
+        assert 4500 < began - first["began"] < 5500
+        mover.lost = True
+        mover.step()
     assert world.wrong == []
 
 

@@ -39,7 +39,10 @@ BETWEEN_EVENTS = 15.0
 """Seconds after which the events of the namespace are listed again."""
 
 HOLDER_ANNOTATION = "slipway/holder"
-"""The annotation of Jobs with the pod that may change them."""
+"""The annotation of Jobs with the pod that may change them; `STOPPED` where none may."""
+
+STOPPED = ""
+"""The holder of the Jobs of a step that somebody stopped, until a pod of its mover claims them."""
 
 ATTEMPT_ANNOTATION = "slipway/attempt"
 """That of the pods of a Job with the number of its attempt, from 2 on (infra/kubernetes/job.py)."""
@@ -109,14 +112,16 @@ class Ending:
 class PlaceJobs(Cluster):
     """The Jobs of the places of one step; `notes` is the ConfigMap in which the mover keeps what it knows.
 
-    `holder` is the mover's pod, and `mover` the UID of its Job. All methods raise StepError with NO_API, also
-    where another pod moves the step by now.
+    `holder` is the mover's pod, and `mover` the UID of its Job. `stopped` says that somebody had stopped the step
+    when it claimed the Jobs. All methods raise StepError with NO_API, also where another pod moves the step by
+    now.
     """
 
     places: Sequence[PlannedPlace] = ()
     notes: str = ""
     holder: str = ""
     mover: str = ""
+    stopped: bool = False
     now: Callable[[], float] = time.monotonic
     _versions: dict[str, str] = field(default_factory=dict[str, str])
     _uids: dict[str, str] = field(default_factory=dict[str, str])
@@ -137,6 +142,8 @@ class PlaceJobs(Cluster):
             raise StepError(NO_API, f"pod {holder} is no more")
         self.holder, self.mover = holder, pods[holder]["ownerReferences"][0]["uid"]
         for name in self.names:
+            annotations: dict[str, str] = self.job(name)["metadata"].get("annotations") or {}
+            self.stopped = self.stopped or annotations.get(HOLDER_ANNOTATION) == STOPPED
             self._change(name, {"metadata": {"annotations": {HOLDER_ANNOTATION: holder}}})
 
     def look(self, name: str) -> Seen:

@@ -67,6 +67,8 @@ class Mover:
             return _end_with(ending)
         rules, time_limit = self.plan()
         state = restore(content, self.jobs.places, rules, self.now())
+        if self.jobs.stopped:
+            state.resume(self.now())
         self._keep(state)
         while True:
             seen = self.jobs.settle(self._wanted(state))

@@ -117,6 +117,11 @@ class State:
         fits = len(state.spent) == len(state.tried) == len(rules.places)
         return state if fits else cls.begin(rules, now)
 
+    def resume(self, now: float) -> None:
+        """Go on where somebody stopped the step: the time since the last look counts for nothing."""
+        gap = max(0.0, now - self.counted)
+        self.began, self.since, self.counted = self.began + gap, self.since + gap, now
+
     def write(self) -> dict[str, Any]:
         """The state as JSON values."""
         return asdict(self)
