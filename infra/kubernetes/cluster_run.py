@@ -217,7 +217,7 @@ def _step(args: ClusterRunArgs) -> Step:
         platform=platform,
         pool=cheapest_pool(platform),
         resources=RUNNER,
-        time_limit=2 * sum(job.run.step.time_limit for job in args.jobs),
+        time_limit=2 * sum(job.time_limit for job in args.jobs),
         uses_store=False,
         reads_nodes=True,
     )

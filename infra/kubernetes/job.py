@@ -121,7 +121,9 @@ class HeldJob(pulumi.ComponentResource):
 
 
 class StepJob(pulumi.ComponentResource):
-    """One step as a Job, with the ConfigMaps that it mounts. ``job_name`` is the Job's name in its namespace."""
+    """One step as a Job, with the ConfigMaps that it mounts. ``job_name`` is the Job's name in its namespace, and
+    ``time_limit`` the seconds after which it ends.
+    """
 
     def __init__(self, name: str, args: StepJobArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slipway:kubernetes:StepJob", name, {}, opts)
@@ -130,6 +132,7 @@ class StepJob(pulumi.ComponentResource):
         self.priority: Priority = args.priority
         self.after = args.after
         self.held = args.attempts is not None
+        self.time_limit = run.step.time_limit
         self.job_name = run.held_job_name if self.held else run.job_name
         objects = declare_objects(run, workspace, self)
         self.job = (
@@ -291,8 +294,15 @@ def _held_spec(
     """The Job that runs ``run`` once somebody lets it. Another attempt is another pod, and so replaces the Job."""
     spec = job_spec(run, workspace)
     spec.suspend = True
-    pod = spec.template
-    assert isinstance(pod, k8s.core.v1.PodTemplateSpecArgs)
+    assert isinstance(spec.template, k8s.core.v1.PodTemplateSpecArgs)
+    number_attempt(spec.template, job_name, attempts)
+    return spec
+
+
+def number_attempt(
+    pod: k8s.core.v1.PodTemplateSpecArgs, job_name: str, attempts: pulumi.Output[Mapping[str, str]]
+) -> None:
+    """Writes on the pods of a Job which attempt they are, from the second on."""
     assert isinstance(pod.metadata, k8s.meta.v1.ObjectMetaArgs)
     annotations = pulumi.Output.from_input(pod.metadata.annotations)
 
@@ -302,7 +312,6 @@ def _held_spec(
         return {**declared, **attempt}
 
     pod.metadata.annotations = pulumi.Output.all(annotations, attempts).apply(with_attempt)
-    return spec
 
 
 def _failure_policy(run: Run) -> k8s.batch.v1.PodFailurePolicyArgs:

@@ -30,6 +30,7 @@ from slipway.infra.kubernetes.job import (
     devices_of,
     disruptions_ignored,
     job_annotations,
+    number_attempt,
 )
 from slipway.infra.kubernetes.labels import (
     MOVES_ANNOTATION,
@@ -43,12 +44,12 @@ from slipway.infra.kubernetes.network_policy import everywhere
 from slipway.infra.kubernetes.node_group import one_a_node
 from slipway.infra.kubernetes.pod import bundle_map, container_security, limits, pod_security, requests, template
 from slipway.infra.kubernetes.pod import tolerations as tolerations_of
-from slipway.infra.kubernetes.run import Hold, Run, plan
+from slipway.infra.kubernetes.run import HELD, Hold, Run, plan
 from slipway.infra.kubernetes.schedule import RUNNER, identity
 from slipway.infra.kubernetes.workspace import Workspace
 from slipway.infra.objects import wait_for
 from slipway.infra.pipelines.places import agent_account, mover_account, orders_folder
-from slipway.infra.placed import MOVER, Places, Step
+from slipway.infra.placed import CLUSTER_RUN, MOVER, Places, Step
 from slipway.infra.platform import DECLARED_ALONE, Platform, Pool
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 
@@ -67,8 +68,8 @@ ABOUT = "which Job of the step may run, and the number of the attempt that is du
 
 @dataclass(frozen=True)
 class MovedStepArgs:
-    """``jobs`` are those of the step as if it had one place, `attempts` left out: for each cluster of its places,
-    that of the first place first. ``image`` is one with Python, and ``root`` the repository.
+    """``jobs`` are those of the step as if it had one place, one for each cluster of its places, the mover's first;
+    its `attempts` are those of the mover's Job. ``image`` is one with Python, and ``root`` the repository.
     """
 
     jobs: Sequence[StepJobArgs]
@@ -107,8 +108,10 @@ class MovedStep(StepJob):
         # The Jobs of a step with one place are others.
         pulumi.ComponentResource.__init__(self, "slipway:kubernetes:MovedStep", name, {}, opts)
         run, home = args.run, args.jobs[0]
-        self.run, self.priority, self.after, self.held = run, home.priority, home.after, False
-        self.job_name = run.job_name
+        self.run, self.priority, self.after = run, home.priority, home.after
+        self.held = home.attempts is not None
+        self.job_name = held_mover_name(run) if self.held else run.job_name
+        self.time_limit = run.step.time_limit + PATIENCE
         places = _declare_places(name, args, self)
         plan_ = _plan(args, places)
         agents = [_declare_agent(name, args, job.workspace, (places, plan_), self) for job in args.jobs[1:]]
@@ -137,8 +140,20 @@ class MovedStep(StepJob):
             ],
         )
         pod, ready = _declare_pod(mover, f"{name}-plan", args.account, plan_, self)
+        attempts = args.jobs[0].attempts
+        if attempts is not None:
+            number_attempt(pod, self.job_name, attempts)
         limit = f"{mover.run.step.time_limit + PATIENCE + workspace.wait}s"
         step, entries = run.step, places.entries
+        # As of a step with one place (`slipway.infra.kubernetes.job.StepJob`).
+        waits = {
+            "pulumi.com/replaceUnready": "true",
+            # An `up` that was killed while it waited left this Job, which Pulumi does not know. The next
+            # one takes it over, also with other rules.
+            "pulumi.com/patchForce": "true",
+        }
+        held = {**DECLARED_ALONE, RUNS_ANNOTATION: CLUSTER_RUN}
+        parent = HeldJob(name, pulumi.ResourceOptions(parent=self)) if self.held else self
         return k8s.batch.v1.Job(
             name,
             metadata=k8s.meta.v1.ObjectMetaArgs(
@@ -146,10 +161,7 @@ class MovedStep(StepJob):
                 namespace=workspace.namespace,
                 labels=job_labels(step.pipeline, step.name, None),
                 annotations={
-                    "pulumi.com/replaceUnready": "true",
-                    # An `up` that was killed while it waited left this Job, which Pulumi does not know. The next
-                    # one takes it over, also with other rules.
-                    "pulumi.com/patchForce": "true",
+                    **(held if self.held else waits),
                     **job_annotations(run),
                     MOVES_ANNOTATION: json.dumps(
                         {
@@ -163,13 +175,15 @@ class MovedStep(StepJob):
                 },
             ),
             # As of a step with one place (`slipway.infra.kubernetes.job.job_spec`): `up` waits for it.
-            spec=_spec(mover.run, pod),
+            spec=_spec(mover.run, pod, suspended=self.held),
             opts=wait_for(
                 _on_cluster(workspace, self),
                 *ready,
                 *places.jobs.values(),
                 *agents,
+                parent=parent,
                 delete_before_replace=True,
+                ignore_changes=["spec.suspend"] if self.held else None,
                 replace_with=[*step.platform.store.replaced_with],
                 custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
             ),
@@ -219,7 +233,7 @@ def _declare_places(name: str, args: MovedStepArgs, step_job: StepJob) -> _Place
         hold = Hold(f"{args.orders}/{cluster}", called) if cluster != home else None
         at_place = replace(on_clusters[cluster], run=replace(run, step=step, hold=hold))
         last = index == len(args.places.steps) - 1
-        place = {"of": run.job_name, "index": index, "pool": step.pool.name}
+        place = {"of": step_job.job_name, "index": index, "pool": step.pool.name}
         held[cluster][called] = declare_held(
             f"{name}-at-{step.pool.name}",
             at_place,
@@ -237,6 +251,15 @@ def _declare_places(name: str, args: MovedStepArgs, step_job: StepJob) -> _Place
         where = {"cluster": cluster if cluster != home else ""} if args.orders else {}
         entries.append({**_entry(step, called, probe), **where})
     return _PlaceJobs(entries, held)
+
+
+def held_mover_name(run: Run) -> str:
+    """The Kubernetes name of the mover's Job where it is created suspended.
+
+    It is not `Run.held_job_name`: a pool may be called `run`, and so end the name of its place's Job.
+    """
+    name = f"{run.name}-{MOVER}-{short_digest(run.digest)}"
+    return f"{fit(name, KUBERNETES_NAME_LIMIT - len(HELD))}{HELD}"
 
 
 def place_job_name(run: Run, step: Step) -> str:
@@ -463,9 +486,10 @@ def _on_cluster(workspace: Workspace, parent: pulumi.Resource) -> pulumi.Resourc
     )
 
 
-def _spec(run: Run, pod: k8s.core.v1.PodTemplateSpecArgs) -> k8s.batch.v1.JobSpecArgs:
+def _spec(run: Run, pod: k8s.core.v1.PodTemplateSpecArgs, *, suspended: bool = False) -> k8s.batch.v1.JobSpecArgs:
     """The Job of a mover or an agent: a lost pod is replaced, and how one ended by itself is final."""
     return k8s.batch.v1.JobSpecArgs(
+        suspend=suspended or None,
         backoff_limit=0,
         pod_failure_policy=disruptions_ignored(NO_API, KILLED, INTERRUPTED),
         pod_replacement_policy="Failed",

@@ -439,7 +439,7 @@ def _leave_out_held(result: Schedule) -> int:
         # A step with places is awaited by the Job that moves it.
         if _needs(job) & held or (job.type == JOB and not awaited(job) and not is_held(job)):
             held.add(urn)
-    jobs = sum(result.spans[urn].resource.type == JOB for urn in held)
+    jobs = sum(job.type == JOB and not is_held(job) for job in (result.spans[urn].resource for urn in held))
     for urn in held:
         del result.spans[urn]
     return jobs

@@ -21,9 +21,9 @@ def at_its_place(
 
     ``pools`` are those of the places, and ``notes`` what the mover keeps.
     """
-    if mover.phase in IDLE:
-        return replace(mover, pool=pools[0])
     active = [place for place in places if place.phase not in IDLE]
+    if mover.phase in IDLE and not active:
+        return replace(mover, pool=pools[0])
     if mover.phase.over:
         last = next((place for place in active if place.phase is mover.phase), None)
         if last is None:

@@ -39,8 +39,13 @@ def _clusters(at: Path, name: str, settings: PipelineSettings, draft: Draft) -> 
 def _places(name: str, settings: PipelineSettings, draft: Draft) -> dict[str, tuple[str, str]]:
     """The place of each known pool that a step is on, `clusters` and the cluster's name first."""
     pools = pools_of(draft)
-    named = {step.placed_by.pool for step in steps_if_any(name, settings)}
+    named = _pool_names(name, settings)
     return {pool: (str(pools[pool][0][0]), str(pools[pool][0][1])) for pool in named if pool in pools}
+
+
+def _pool_names(name: str, settings: PipelineSettings) -> set[str]:
+    """The pools that the steps of the pipeline are on, or may be."""
+    return {on.pool for step in steps_if_any(name, settings) for _, on in step.placed_by.on_pools}
 
 
 def _queue(at: Path, draft: Draft) -> Iterator[Finding]:
@@ -140,7 +145,7 @@ def _runs_last(name: str, settings: PipelineSettings, draft: Draft) -> Iterator[
     """A step that runs last waits for those of other pipelines on its pool."""
     mine = {step.placed_by.pool for step in steps_if_any(name, settings) if step.runs_last}
     for other, section in draft.pipelines.items():
-        pools = {step.placed_by.pool for step in steps_if_any(other, section)}
+        pools = _pool_names(other, section)
         if section.runs == "cluster" and mine & pools:
             yield Finding(
                 (KEY, name, "runs"),

@@ -155,6 +155,3 @@ def _runs(name: str, settings: PipelineSettings, moved: Sequence[StepDeclaration
     if settings.schedule is not None:
         reason = f"the step {steps} has `{PLACES}`, and a run by the clock makes Jobs on one pool each"
         yield Finding((KEY, name, "schedule"), None, reason, f"write `pool` for {steps}, or remove `schedule`")
-    if settings.runs == "cluster":
-        reason = f"the step {steps} has `{PLACES}`: what moves it would wait for what starts it"
-        yield Finding((KEY, name, "runs"), "cluster", reason, f"write `pool` for {steps}, or `runs: up`")

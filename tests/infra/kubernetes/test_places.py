@@ -12,6 +12,7 @@ from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
 from slipway.infra.settings.loading import load
 from slipway.workloads.runtime.exits import USAGE
+from slipway.workloads.schedule import release
 from slipway.workloads.schedule.places.jobs import read_places
 from slipway.workloads.schedule.places.move import TOO_DEAR, TOO_LATE, rules_of
 from slipway.workloads.schedule.run import JOB_FAILED, NO_API
@@ -36,12 +37,12 @@ PLACES = {**STEP, "places": ["train-spot", "train", "predict"]}
 
 
 class Noted(Emulator):
-    """What the mover has noted by the time of an update."""
+    """What the mover and `cluster-run` have noted by the time of an update."""
 
     noted: Mapping[str, str] = {}
 
     def outputs(self, token: str, name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        if name.endswith("-notes-read"):
+        if name.endswith(("-notes-read", "-attempts-read")):
             return {"data": {"about": "x", **self.noted}}
         return super().outputs(token, name, inputs)
 
@@ -301,3 +302,63 @@ def test_the_pods_of_a_training_meet_in_each_cluster() -> None:
         provider(found): found.inputs["spec"]["hard"] for found in both.of("kubernetes:core/v1:ResourceQuota")
     }
     assert {cluster: quotas[cluster]["count/services"] for cluster in ("dev", "far")} == {"dev": "1", "far": "1"}
+
+
+IN_CLUSTER = {"pipelines.mnist.runs": "cluster"}
+
+
+@pytest.fixture(scope="module")
+def in_cluster() -> Recording:
+    return declared(PLACES, changes=IN_CLUSTER)
+
+
+def released(recording: Recording) -> dict[str, release.Planned]:
+    """The Jobs that `cluster-run` lets run, by the step."""
+    content = recording.one(CONFIG_MAP, "dev-cluster-run-jobs").inputs
+    return {job.step: job for job in release.read(content)}
+
+
+def test_what_lets_jobs_run_in_the_cluster_lets_the_mover_run(moved: Recording, in_cluster: Recording) -> None:
+    mover, by_up = in_cluster.one(JOB, "mnist-train"), moved.one(JOB, "mnist-train")
+    assert mover.inputs["spec"]["suspend"] is True
+    assert mover.ignore_changes == ("spec.suspend",)
+    annotations = mover.inputs["metadata"]["annotations"]
+    assert annotations["slipway/runs"] == "cluster-run"
+    assert "pulumi.com/waitFor" in annotations
+    assert "pulumi.com/replaceUnready" not in annotations
+    # Pulumi never takes the one for the other: it would ignore that the Job has to be suspended.
+    assert mover.urn != by_up.urn
+    assert mover.inputs["metadata"]["name"] != by_up.inputs["metadata"]["name"]
+    # Those of its places are as they were, and nobody but the mover lets them run.
+    places = [place.job for place in read_places(plan(in_cluster))]
+    assert places == [place.job for place in read_places(plan(moved))]
+    for name in places:
+        assert held(in_cluster)[name].inputs["spec"] == held(moved)[name].inputs["spec"]
+    jobs = released(in_cluster)
+    assert jobs["mnist-train"].name == mover.inputs["metadata"]["name"]
+    assert jobs["mnist-train"].name in jobs["mnist-predict"].after
+    assert jobs["mnist-prepare"].name in jobs["mnist-train"].after
+    assert not {job.name for job in jobs.values()} & {*places}
+    assert run_of(in_cluster) == run_of(moved)
+
+
+def test_it_waits_for_the_mover_as_long_as_that_may_take(in_cluster: Recording) -> None:
+    limits = {
+        job.name: job.inputs["spec"]["activeDeadlineSeconds"]
+        for job in in_cluster.of(JOB)
+        if job.inputs["metadata"]["annotations"].get("slipway/runs") != "mover"
+    }
+    assert limits.pop("dev-cluster-run") >= sum(limits.values())
+
+
+def test_a_failure_is_noted_of_a_job_and_of_its_mover_by_whoever_let_it_run(in_cluster: Recording) -> None:
+    mover = in_cluster.one(JOB, "mnist-train").inputs["metadata"]["name"]
+    failed = read_places(plan(in_cluster))[1].job
+    again = declared(PLACES, {failed: "2", mover: "2"}, changes=IN_CLUSTER)
+    before, after = held(in_cluster), held(again)
+    changed_jobs = {name for name in before if before[name].inputs["spec"] != after[name].inputs["spec"]}
+    assert changed_jobs == {failed, mover}
+    assert (released(in_cluster)["mnist-train"].attempt, released(again)["mnist-train"].attempt) == (1, 2)
+    # It was too late, or too dear: no Job of its places failed.
+    late = held(declared(PLACES, {mover: "2"}, changes=IN_CLUSTER))
+    assert {name for name in before if before[name].inputs["spec"] != late[name].inputs["spec"]} == {mover}

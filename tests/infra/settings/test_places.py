@@ -34,6 +34,7 @@ def test_a_right_file_is_taken() -> None:
     assert load(moved({}, **TIMES, max_price=60))
     assert load(moved({}, places=["train-spot", {"pool": "train", "memory": "9Gi"}]))
     assert load(moved(FAR, places=["train-spot", "far-spot", "train"]))
+    assert load(moved({"pipelines.mnist.runs": "cluster"}))
     # A step with one pool may have a time limit, and the other steps of the pipeline are as they were.
     assert load(moved({"pipelines.mnist.steps.predict.time_limit": "3h"}))
 
@@ -75,7 +76,6 @@ def test_keys_about_places_are_refused_where_there_are_none() -> None:
 
 STACKS: list[Case] = [
     ({"kueue": {}}, f"{KEY}.places", "Kueue", "`slipway:kueue`"),
-    ({"pipelines.mnist.runs": "cluster"}, "slipway:pipelines.mnist.runs", "`train`", "`runs: up`"),
     (
         {"pipelines.mnist.schedule": {"cron": "0 3 * * *"}},
         "slipway:pipelines.mnist.schedule",

@@ -27,13 +27,15 @@ BOUGHT = Pool("own", least=0, most=1, hourly=4.0, gpus=1)
 POOLS = [CPU, SPOT, FLEX, BOUGHT]
 
 
-def moved(pools: list[Pool] = POOLS, **rules: Any) -> Stack:
-    """A step at one of the pools with GPUs, with a Job before it and one behind it."""
+def moved(pools: list[Pool] = POOLS, *, alone: bool = False, **rules: Any) -> Stack:
+    """A step at one of the pools with GPUs, with a Job before it and one behind it. Of one that is ``alone``, `up`
+    waits for the Job before it only.
+    """
     prepare = job("prepare", "cpu", limit=600)
     places = [job(f"train-at-{pool.name}", pool.name, prepare, gpus=1, limit=7200) for pool in pools[1:]]
     probes = [job(f"probe-of-{pool.name}", pool.name, gpus=1) for pool in pools[1:-1]]
     known: dict[str, Any] = {"time_limit": 7200, **rules}
-    jobs = with_places(job("train", "cpu", limit=8100, cpu="50m"), places, *probes, **known)
+    jobs = with_places(job("train", "cpu", limit=8100, cpu="50m"), places, *probes, alone=alone, **known)
     return stack(pools, prepare, *jobs, job("predict", "cpu", jobs[-1], limit=60))
 
 
@@ -76,6 +78,13 @@ def test_places_in_two_clusters_are_one_step() -> None:
     assert held.keys() == {"cpu", "far-cpu"}
     assert held["far-cpu"] >= 3600
     assert [entry.job for entry in run_of(both).steps] == ["train"]
+
+
+def test_an_update_that_does_not_wait_for_the_step_ends_before_it() -> None:
+    found = timeline(moved(alone=True, deadline=5400, work=1800))
+    assert [leg.name for leg in found.critical] == ["prepare"]
+    # The step is one Job of them, wherever it runs.
+    assert "does not wait for 2 Jobs" in " ".join(found.remarks)
 
 
 def test_it_costs_what_the_cheapest_place_does_to_what_the_dearest_does() -> None:

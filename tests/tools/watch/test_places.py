@@ -149,6 +149,19 @@ def test_a_mover_that_is_not_there_is_said(watched: Watched) -> None:
     assert "mover" in state.remark
 
 
+def test_what_computes_is_shown_though_its_mover_is_held(watched: Watched) -> None:
+    in_cluster = {"annotations": {"slipway/runs": "cluster-run"}}
+    watched.cluster.drop("pods", f"{TRAIN.job}-a")
+    watched.cluster.put(job(TRAIN.job, suspend=True, metadata=in_cluster))
+    _, state = watched.look()
+    assert (state.phase, state.pool) == (Phase.HELD, "spot")
+    watched.runs_at_own()
+    view, state = watched.look()
+    assert (state.phase, state.pool) == (Phase.RUNNING, "own")
+    assert "mover" in state.remark
+    assert view.hourly == pytest.approx(4.0)
+
+
 def test_the_plan_has_it_once_behind_what_its_jobs_wait_for() -> None:
     steps = {step.name: step for step in plan_of(moved()).steps}
     assert [*steps] == ["prepare", "train", "predict"]
