@@ -68,7 +68,7 @@ ABOUT = "which Job of the step may run, and the number of the attempt that is du
 
 @dataclass(frozen=True)
 class MovedStepArgs:
-    """``jobs`` are those of the step as if it had one place, one for each cluster of its places, the mover's first;
+    """``jobs`` are those of the step as if it had one place, one a cluster of its places, the mover's first;
     its `attempts` are those of the mover's Job. ``image`` is one with Python, and ``root`` the repository.
     """
 
