@@ -6,13 +6,14 @@ Both need a login to the cluster, and no Pulumi CLI where the stack file names i
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from slipway.infra.api_server import ApiServer, UnreadableError
+from slipway.infra.commands import command
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.kubernetes.labels import MOVES_ANNOTATION, RUNS_ANNOTATION
 from slipway.infra.placed import CLUSTER_RUN
@@ -32,10 +33,13 @@ from slipway.tools.watch.plan import Plan, PlanError
 from slipway.workloads.schedule.places.jobs import HOLDER_ANNOTATION, STOPPED
 
 GONE_WITHIN = 120.0
-"""Seconds that a deleted Job has to go with its pods."""
+"""Seconds that a deleted Job has to go with its pods, and a held one to lose them."""
 
 PAUSE = 1.0
 """Seconds between two looks whether it is gone."""
+
+OVER = ("Succeeded", "Failed")
+"""Phases of a pod whose program has ended."""
 
 CONTROLLER_LABELS = frozenset(
     {"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"}
@@ -89,22 +93,44 @@ class Namespace:
         if not _is_over(runner):
             self._suspend(runner, value=True)
             yield f"{name_of(runner)}: held"
-        # Only now: what it let run a moment ago is among them.
-        nothing = _is_over(runner)
+        held = yield from self._hold()
+        if _is_over(runner):
+            if not held:
+                yield "nothing runs"
+            return
+        if not self._ends(runner):
+            again = command("stop", stack="…")
+            yield f"{name_of(runner)}: its pod does not end, and may let Jobs run yet: `{again}` holds these"
+        # What it let run before its pod had ended.
+        yield from self._hold()
+
+    def _hold(self) -> Generator[str, None, bool]:
+        """Holds the Jobs that run; a line for each, and whether there was any."""
+        names: list[str] = []
         for job in self._look()[1]:
             if not _is_over(job) and not _is_suspended(job):
-                nothing = False
                 self._suspend(job, value=True)
-                yield f"{name_of(job)}: held, its pods end"
+                names.append(name_of(job))
+                yield f"{names[-1]}: held, its pods end"
             for other in self._at_places(job):
                 if not _is_over(other) and not (_is_over(job) and _is_suspended(other)):
                     # A pod of the mover that is not gone yet may change it no more.
                     self._suspend(other, value=True, annotations={HOLDER_ANNOTATION: STOPPED})
                 if not _is_over(other) and not _is_suspended(other):
-                    nothing = False
-                    yield f"{name_of(other)}: held, its pods end"
-        if nothing:
-            yield "nothing runs"
+                    names.append(name_of(other))
+                    yield f"{names[-1]}: held, its pods end"
+        return bool(names)
+
+    def _ends(self, job: Properties) -> bool:
+        """Whether the pods of ``job`` are gone, which is waited for."""
+        selector, end = f"batch.kubernetes.io/job-name={name_of(job)}", time.monotonic() + GONE_WITHIN
+        while True:
+            pods = self.server.get(f"/api/v1/namespaces/{self.name}/pods", labelSelector=selector) or {}
+            if all(at(pod, "status", "phase") in OVER for pod in mappings(pods.get("items"))):
+                return True
+            if time.monotonic() > end:
+                return False
+            self.sleep(PAUSE)
 
     def _look(self) -> tuple[Properties, Sequence[Properties]]:
         content = self.server.get(self._jobs) or {}

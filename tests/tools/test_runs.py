@@ -15,6 +15,7 @@ from tests.workloads.json_server import serving
 from tests.workloads.places.world import merge
 
 JOBS = "/apis/batch/v1/namespaces/slipway/jobs"
+PODS = "/api/v1/namespaces/slipway/pods"
 MAPS = "/api/v1/namespaces/slipway/configmaps"
 
 
@@ -48,12 +49,15 @@ class Api:
 
     def __init__(self, *jobs: Mapping[str, Any]) -> None:
         self.maps: dict[str, Any] = {}
+        self.last: list[str] = []
         self.jobs: dict[str, Any] = {entry["metadata"]["name"]: copy.deepcopy(entry) for entry in jobs}
         self.going: set[str] = set()
         self.done: list[tuple[str, str]] = []
 
     def answer(self, method: str, path: str, content: Any) -> tuple[int, dict[str, Any]]:
         name = path.removeprefix(JOBS).strip("/")
+        if path.startswith(PODS):
+            return 200, {"items": self.pods()}
         if path.startswith(MAPS):
             name = path.removeprefix(f"{MAPS}/")
             if method == "PATCH":
@@ -78,6 +82,13 @@ class Api:
         if method != "GET":
             self.done.append((method, name))
         return 200, self.jobs.get(name, {})
+
+    def pods(self) -> list[Any]:
+        """Those of the runner. Before its pod has ended, it lets those Jobs run that are `last`."""
+        if not self.last:
+            return [{"status": {"phase": "Failed"}}]
+        self.jobs[self.last.pop()]["spec"]["suspend"] = False
+        return [{"status": {"phase": "Running"}}]
 
     def suspended(self) -> dict[str, bool]:
         return {name: entry["spec"]["suspend"] for name, entry in self.jobs.items()}
@@ -110,6 +121,12 @@ def test_a_run_that_was_stopped_goes_on(api: Api, namespace: Namespace) -> None:
     # The runner alone: it lets those run whose turn it is.
     assert api.done[2:] == [("PATCH", "cluster-run")]
     assert api.suspended()["cluster-run"] is False
+
+
+def test_what_the_runner_let_run_before_its_pod_had_ended_is_held_too(api: Api, namespace: Namespace) -> None:
+    api.last = ["train", "predict"]
+    list(namespace.stop())
+    assert [name for name, suspended in api.suspended().items() if not suspended] == ["prepare", "of-an-up"]
 
 
 def test_a_run_that_runs_is_left_alone(api: Api, namespace: Namespace) -> None:
