@@ -23,6 +23,7 @@ from slipway.infra.kubernetes.labels import (
     USAGE_ANNOTATION,
     VARIANT_ANNOTATION,
     job_labels,
+    outside_queue,
     step_labels,
 )
 from slipway.infra.kubernetes.network_policy import group_policy
@@ -206,6 +207,7 @@ def declare_held(
         annotations={**DECLARED_ALONE, RUNS_ANNOTATION: by, **more},
         parent=HeldJob(name, pulumi.ResourceOptions(parent=parent)),
         spec=_held_spec(job_name, args.run, args.workspace, args.attempts),
+        in_queue=False,
         # Who lets it run changes it.
         ignore_changes=["spec.suspend"],
     )
@@ -220,11 +222,17 @@ def declare_job(
     annotations: Mapping[str, str],
     parent: pulumi.Resource,
     spec: k8s.batch.v1.JobSpecArgs | None = None,
+    in_queue: bool = True,
     ignore_changes: list[str] | None = None,
 ) -> k8s.batch.v1.Job:
-    """Declares the Job of ``args``, which needs ``objects`` on its cluster, with its own ``spec`` or that one."""
+    """Declares the Job of ``args``, which needs ``objects`` on its cluster, with its own ``spec`` or that one.
+
+    One that is not ``in_queue`` waits until somebody puts it there.
+    """
     run, workspace = args.run, args.workspace
     step = run.step
+    labels = job_labels(step.pipeline, step.name, workspace.queue, workspace.priorities.get(args.priority))
+    labels, queue = (labels, {}) if in_queue else outside_queue(labels)
     limit = f"{step.time_limit + PATIENCE + workspace.wait}s"
     return k8s.batch.v1.Job(
         name,
@@ -232,8 +240,8 @@ def declare_job(
             # A fixed name: after a killed `pulumi up` the next one adopts the running Job, not a second one.
             name=job_name,
             namespace=workspace.namespace,
-            labels=job_labels(step.pipeline, step.name, workspace.queue, workspace.priorities.get(args.priority)),
-            annotations=dict(annotations),
+            labels=labels,
+            annotations={**annotations, **queue},
         ),
         spec=spec or job_spec(run, workspace),
         opts=pulumi.ResourceOptions(

@@ -80,6 +80,10 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """The label of a Job with the LocalQueue by which Kueue admits it
 (kueue.sigs.k8s.io/docs/tasks/run/jobs, seen November 2026)."""
 
+QUEUE_ANNOTATION = "slipway/queue"
+"""The annotation of a Job that is created suspended, with the LocalQueue whose label it gets from who lets it run:
+with the label, Kueue would let it run as soon as there is quota."""
+
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 """The label of a Job with its WorkloadPriorityClass
 (github.com/kubernetes-sigs/kueue, pkg/controller/constants/constants.go)."""
@@ -110,6 +114,18 @@ def job_labels(pipeline: str, step: str, queue: str | None, priority: str | None
         if priority:
             labels[PRIORITY_LABEL] = priority
     return labels
+
+
+def outside_queue(labels: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Labels and annotations of a Job with these labels that is in its queue only while somebody lets it run."""
+    kept = {name: value for name, value in labels.items() if name != QUEUE_LABEL}
+    return kept, {QUEUE_ANNOTATION: labels[QUEUE_LABEL]} if QUEUE_LABEL in labels else {}
+
+
+def released_labels(labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, str]:
+    """The labels that a Job with these has while it may run."""
+    queue = annotations.get(QUEUE_ANNOTATION)
+    return {**labels, QUEUE_LABEL: queue} if queue else dict(labels)
 
 
 def service_labels(pipeline: str, service: str) -> dict[str, str]:

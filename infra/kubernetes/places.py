@@ -38,6 +38,7 @@ from slipway.infra.kubernetes.labels import (
     PLAN_ANNOTATION,
     RUNS_ANNOTATION,
     job_labels,
+    outside_queue,
     step_labels,
 )
 from slipway.infra.kubernetes.network_policy import everywhere
@@ -133,7 +134,7 @@ class MovedStep(StepJob):
             plan(_mover(args), args.root),
             workspace,
             [
-                *_rules(args.account, places.held[workspace.platform.name]),
+                *_rules(args.account, places.held[workspace.platform.name], workspace),
                 k8s.rbac.v1.PolicyRuleArgs(
                     api_groups=[""], resources=["configmaps"], resource_names=[notes], verbs=["get", "patch"]
                 ),
@@ -243,7 +244,8 @@ def _declare_places(name: str, args: MovedStepArgs, step_job: StepJob) -> _Place
             parent=step_job,
             more={PLACE_ANNOTATION: json.dumps(place)},
         )
-        probe = "" if last else probe_job_name(run, step)
+        # Nodes of a ProvisioningRequest are for the Job that made it: after its probe, it would wait anew.
+        probe = "" if last or step.pool.provisioning else probe_job_name(run, step)
         if probe:
             held[cluster][probe] = _declare_probe(
                 f"{name}-at-{step.pool.name}-probe", probe, at_place, args.image, step_job
@@ -296,6 +298,9 @@ def _declare_probe(
     """Declares what asks for as many nodes as the step of ``job`` needs there, and does nothing on them."""
     workspace, step = job.workspace, job.run.step
     labels = {**step_labels(MOVER, job.run.name)}
+    # All that runs comes before what is only asked for.
+    low = workspace.priorities.get("low")
+    queued, queue = outside_queue(job_labels(MOVER, job.run.name, workspace.queue, low))
     pod = k8s.core.v1.PodTemplateSpecArgs(
         metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels),
         spec=k8s.core.v1.PodSpecArgs(
@@ -325,8 +330,8 @@ def _declare_probe(
         metadata=k8s.meta.v1.ObjectMetaArgs(
             name=called,
             namespace=workspace.namespace,
-            labels=labels,
-            annotations={**DECLARED_ALONE, RUNS_ANNOTATION: MOVER},
+            labels=queued,
+            annotations={**DECLARED_ALONE, RUNS_ANNOTATION: MOVER, **queue},
         ),
         spec=k8s.batch.v1.JobSpecArgs(
             suspend=True,
@@ -424,7 +429,7 @@ def _declare_agent(
         agent_account(step.pipeline, step.name, cluster),
         plan(_agent(args, workspace), args.root),
         workspace,
-        _rules(args.account, jobs),
+        _rules(args.account, jobs, workspace),
     )
     pod, ready = _declare_pod(agent, f"{name}-plan-{cluster}", args.account, plan_, parent)
     return k8s.batch.v1.Job(
@@ -498,10 +503,16 @@ def _spec(run: Run, pod: k8s.core.v1.PodTemplateSpecArgs, *, suspended: bool = F
     )
 
 
-def _rules(plan_map: str, jobs: Iterable[str]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
-    """What a mover or an agent may do: change its Jobs, look at pods and events, and read the plan."""
+def _rules(plan_map: str, jobs: Iterable[str], workspace: Workspace) -> list[k8s.rbac.v1.PolicyRuleArgs]:
+    """What a mover or an agent may do: change its Jobs, look at pods and events, and read the plan.
+
+    Where Jobs have a queue, it changes the Workloads of the namespace, too: which names Kueue gives them is not
+    known before.
+    """
     rule = k8s.rbac.v1.PolicyRuleArgs
+    workloads = rule(api_groups=["kueue.x-k8s.io"], resources=["workloads"], verbs=["list", "patch"])
     return [
+        *([workloads] if workspace.queue else []),
         rule(api_groups=["batch"], resources=["jobs"], resource_names=sorted(jobs), verbs=["get", "patch"]),
         rule(api_groups=[""], resources=["pods", "events"], verbs=["list"]),
         rule(api_groups=[""], resources=["configmaps"], resource_names=[plan_map], verbs=["get"]),

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 
+from slipway.infra.kubernetes.labels import released_labels
 from slipway.infra.review.contract import Harm, Policy, Severity, Violation
 from slipway.infra.review.stack import (
     JOB,
@@ -191,7 +192,8 @@ def _queued_job(workload: Workload, queues: Queues) -> QueuedJob | None:
     choosing = (spec.get("nodeSelector"), spec.get("tolerations"), spec.get("affinity"))
     if not isinstance(namespace, str) or not known(choosing):
         return None
-    labels = strings(at(workload.resource.properties, *_LABELS[workload.resource.type]))
+    metadata = mapping(at(workload.resource.properties, *_METADATA[workload.resource.type]))
+    labels = released_labels(strings(metadata.get("labels")), strings(metadata.get("annotations")))
     name, pods = workload.resource.name, workload.pods
     try:
         return queued_job(name, namespace, labels, pods=pods, spec=spec, priorities=queues.priorities)
@@ -207,7 +209,7 @@ def _is_declared(job: QueuedJob, queues: Queues) -> bool:
     return any(namespace == job.namespace for namespace, _ in queues.local_queues)
 
 
-_LABELS = {JOB: ("metadata", "labels"), CRON_JOB: ("spec", "jobTemplate", "metadata", "labels")}
+_METADATA = {JOB: ("metadata",), CRON_JOB: ("spec", "jobTemplate", "metadata")}
 
 
 def _clusters(stack: Stack) -> set[str]:

@@ -102,6 +102,9 @@ class HeldJob:
             before.join()
         try:
             result = self.run(self, stop)
+        except CancelledError:
+            # It waited in its queue.
+            return
         except Exception as error:
             self.error = error
             return

@@ -12,6 +12,10 @@ from slipway.infra.settings.checks.steps import Target, targets
 from slipway.infra.settings.parsing import Draft, Reading
 from slipway.infra.settings.pipelines import KEY, place_of, steps_if_any
 
+DEFAULT_QUEUE = "default"
+"""The LocalQueue whose label Kueue gives to Jobs that name no queue (pkg/controller/jobframework/defaults.go of
+github.com/kubernetes-sigs/kueue, v0.19.2, seen November 2026)."""
+
 
 def check(reading: Reading) -> Iterator[Finding]:
     """Findings about steps with places, and about keys that say something about places where there are none."""
@@ -116,14 +120,14 @@ def _clusters(at: Path, step: StepDeclaration, draft: Draft) -> Iterator[Finding
 
 
 def _queue(at: Path, draft: Draft) -> Iterator[Finding]:
-    access = (getattr(cluster, "access", None) for cluster in draft.clusters.values())
-    if draft.kueue is not None or any(getattr(entry, "queue", None) for entry in access):
+    if draft.kueue is not None and draft.kueue.local_queue == DEFAULT_QUEUE:
         yield Finding(
             (*at, PLACES),
             None,
-            "Kueue lets a Job of its queue run as soon as there is quota, at all places at once",
-            "write `pool`, or do without `slipway:kueue`",
-            read=(("kueue",),),
+            f"Kueue puts each Job of a namespace with a LocalQueue `{DEFAULT_QUEUE}` into it once it is made, and "
+            "all places would run at once",
+            "have a LocalQueue of another name made, or write `pool`",
+            read=(("kueue", "local_queue"),),
         )
 
 

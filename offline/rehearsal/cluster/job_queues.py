@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from slipway.infra.kubernetes.labels import PRIORITY_LABEL
+from slipway.infra.kubernetes.labels import PRIORITY_LABEL, released_labels
 from slipway.infra.review.stack import Properties, Resource, mapping, strings
 from slipway.offline.evaluated.queues import AdmittedJob, QueuedJob, Queues, decide, queued_job, queues_of
 from slipway.offline.evaluated.scheduling import Toleration
@@ -53,7 +53,8 @@ class JobQueues:
 
         Raises RefusedError where it would wait for ever.
         """
-        labels = strings(resource.metadata.get("labels"))
+        annotations = strings(resource.metadata.get("annotations"))
+        labels = released_labels(strings(resource.metadata.get("labels")), annotations)
         try:
             queues = self._queues(job.cluster)
             spec = mapping(job.template.get("spec"))

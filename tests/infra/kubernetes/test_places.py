@@ -8,6 +8,7 @@ import pytest
 
 from slipway.infra.clouds.gcp.emulator import Emulator
 from slipway.infra.kubernetes.job import HELD_BACK
+from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_ANNOTATION, QUEUE_LABEL
 from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
 from slipway.infra.settings.loading import load
@@ -144,6 +145,35 @@ def test_the_mover_may_change_its_jobs_and_nothing_else(moved: Recording) -> Non
     for job in held(moved).values():
         assert pod(job)["spec"].get("serviceAccountName") != account
         assert pod(job)["spec"]["automountServiceAccountToken"] is False
+
+
+def test_kueue_looks_after_no_job_of_a_step_before_its_mover_says_so(moved: Recording) -> None:
+    flex = {"machine_type": "n1-standard-4", "accelerator": "nvidia-tesla-t4", "gpus": 1, "flex_start": True}
+    pools = {"clusters.dev.pools.train-spot": {**flex, "queued_provisioning": True, "nodes": SPOT["nodes"]}}
+    queued = declared(PLACES, changes={**pools, "kueue": {}})
+    queue = queued.one("kubernetes:kueue.x-k8s.io/v1beta2:LocalQueue", "dev-local-queue")
+    places = read_places(plan(queued))
+    # The request for nodes of a probe is none of the step's.
+    assert [bool(place.probe) for place in places] == [False, True, False]
+    assert [place.probe for place in rules_of(plan(queued)).places] == [False, True, False]
+    priorities = {}
+    for name, job in held(queued).items():
+        metadata = job.inputs["metadata"]
+        assert QUEUE_LABEL not in metadata["labels"]
+        assert metadata["annotations"][QUEUE_ANNOTATION] == queue.inputs["metadata"]["name"]
+        priorities[name] = metadata["labels"][PRIORITY_LABEL]
+    assert priorities == {
+        **{place.job: "slipway-normal" for place in places},
+        **{place.probe: "slipway-low" for place in places if place.probe},
+    }
+    workloads = [
+        rule
+        for rule in queued.one(ROLE, "mnist-train-mover-role").inputs["rules"]
+        if "workloads" in rule["resources"]
+    ]
+    assert [rule["verbs"] for rule in workloads] == [["list", "patch"]]
+    assert all(QUEUE_ANNOTATION not in job.inputs["metadata"]["annotations"] for job in held(moved).values())
+    assert QUEUE_LABEL in queued.one(JOB, "mnist-prepare").inputs["metadata"]["labels"]
 
 
 def test_pulumi_sees_that_a_step_failed(moved: Recording) -> None:

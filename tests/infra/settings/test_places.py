@@ -75,7 +75,12 @@ def test_keys_about_places_are_refused_where_there_are_none() -> None:
 
 
 STACKS: list[Case] = [
-    ({"kueue": {}}, f"{KEY}.places", "Kueue", "`slipway:kueue`"),
+    (
+        {"kueue": {"install": False, "local_queue": "default"}},
+        f"{KEY}.places",
+        "LocalQueue `default`",
+        "LocalQueue of another name",
+    ),
     (
         {"pipelines.mnist.schedule": {"cron": "0 3 * * *"}},
         "slipway:pipelines.mnist.schedule",

@@ -160,8 +160,13 @@ def queue_object(kind: str, name: str, spec: Mapping[str, Any], **metadata: Any)
     return resource(f"kubernetes:{QUEUE_API}:{kind}", name, properties)
 
 
-def queued(gpus: int = 2, pods: int = 2, *, without: str = "", name: str = "slipway", **changes: Any) -> Stack:
-    """A Job of so many pods with a GPU each, in a queue with so many GPUs; less what is called ``without``."""
+def queued(
+    gpus: int = 2, pods: int = 2, *, without: str = "", name: str = "slipway", held: bool = False, **changes: Any
+) -> Stack:
+    """A Job of so many pods with a GPU each, in a queue with so many GPUs; less what is called ``without``.
+
+    One that is ``held`` gets into the queue later.
+    """
     amounts = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": gpus}
     quotas = [{"name": each, "nominalQuota": most} for each, most in amounts.items()]
     flavor = {"name": "ml.t4", "resources": quotas}
@@ -172,13 +177,13 @@ def queued(gpus: int = 2, pods: int = 2, *, without: str = "", name: str = "slip
         **changes,
     }
     train = job(gpu_pod(), parallelism=pods, completions=pods)
-    labels = {"kueue.x-k8s.io/queue-name": name}
+    queue = {"annotations": {"slipway/queue": name}} if held else {"labels": {"kueue.x-k8s.io/queue-name": name}}
     there = [
         resource("kubernetes:core/v1:Namespace", "namespace", {"metadata": {"name": "slipway"}}),
         queue_object("ResourceFlavor", "ml.t4", {"nodeLabels": {"pool": "t4"}, "nodeTaints": [taint]}),
         queue_object("ClusterQueue", "ml", spec),
         queue_object("LocalQueue", "slipway", {"clusterQueue": "ml"}, namespace="slipway"),
-        replace(train, properties={**train.properties, "metadata": {"namespace": "slipway", "labels": labels}}),
+        replace(train, properties={**train.properties, "metadata": {"namespace": "slipway", **queue}}),
     ]
     pools = [pool("cpu"), pool("t4", gpus=1, max_nodes=8)]
     return stack(*(each for each in there if each.name != without), pools=pools)
@@ -519,6 +524,7 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
     ],
     "queue-quota": [
         queued(pods=3),
+        queued(pods=3, held=True),
         queued(gpus=0),
         queued(resourceGroups=[]),
     ],

@@ -1,10 +1,16 @@
 """What a rehearsal says of the way that a step with places took."""
 
-from slipway.offline.rehearsal.moves import NO_API, RehearsedJobs, way_words
+import threading
+import time
+
+from slipway.offline.rehearsal.cluster.job_controller import JobResult
+from slipway.offline.rehearsal.machine.processes import CancelledError, Stop
+from slipway.offline.rehearsal.moves import NO_API, HeldJob, RehearsedJobs, way_words
 from slipway.workloads.runtime.exits import OK
 from slipway.workloads.schedule.places.jobs import Ending, PlannedPlace
 from slipway.workloads.schedule.places.kept import written
 from slipway.workloads.schedule.places.policy import Place, Rules, State
+from tests.offline.policies.samples import resource
 
 
 def test_the_way_has_the_time_at_each_place_and_the_price_of_its_nodes() -> None:
@@ -32,3 +38,27 @@ def test_the_way_is_that_which_its_mover_noted_last() -> None:
     words = jobs.way(rules, 3700.0)
     assert "spot 15 min → own 30 min" in words
     assert "$2.00" in words
+
+
+def test_a_job_that_is_taken_out_of_its_queue_has_not_failed() -> None:
+    waits, ends = threading.Event(), JobResult(True, "Complete", "", 0, None)
+
+    def run(_: HeldJob, stop: Stop) -> JobResult:
+        if waits.is_set():
+            return ends
+        waits.set()
+        while not stop.requested:
+            stop.wait(0.01)
+        raise CancelledError
+
+    job, stop = HeldJob(resource("kubernetes:batch/v1:Job", "train", {}), run), Stop()
+    job.release(stop)
+    assert waits.wait(10)
+    job.suspend(0.0)
+    while job.is_alive:
+        time.sleep(0.01)
+    assert job.outcome is None
+    job.release(stop)
+    while job.is_alive:
+        time.sleep(0.01)
+    assert job.outcome == ""

@@ -81,6 +81,23 @@ def test_a_stockout_is_not_waited_for_unless_the_next_place_costs_more() -> None
     assert step.look(13, stockout="no capacity").place == 2
 
 
+def test_time_in_a_queue_is_not_time_for_nodes() -> None:
+    step = Step(replace(RULES, next_after=5 * MINUTE))
+    assert step.look(4, queue="no quota").what == WAIT
+    assert "no quota" in step.look(0, queue="no quota").sentence
+    # It was let run: nodes are on their way, for as long as a start takes.
+    assert step.look(12).what == WAIT
+    assert step.look(1).what == GO
+    assert step.look(6, queue="no quota").what == GO
+
+
+def test_a_place_without_a_probe_is_not_gone_back_to() -> None:
+    for place, what in ((FLEX, PROBE), (replace(FLEX, probe=False), WAIT)):
+        step = Step(Rules([place, BOUGHT], 15 * MINUTE))
+        assert step.look(15).place == 1
+        assert step.look(1, nodes=True, runs=True).what == what
+
+
 def test_a_place_with_a_stockout_is_not_asked_again_at_once() -> None:
     step = Step(replace(RULES, places=[SPOT, FLEX]))
 

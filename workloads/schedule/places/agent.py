@@ -84,13 +84,14 @@ class Agent:
         pods = {name: place.pods for place in self.jobs.places for name in (place.job, place.probe)}
         jobs: dict[str, Report] = {}
         for name, job in seen.items():
-            waits = name in wanted and not job.suspended and job.on_nodes < pods[name]
+            no_nodes = name in wanted and not job.suspended and job.on_nodes < pods[name]
             jobs[name] = Report(
                 self.jobs.uid(name),
                 job,
-                self.jobs.stockout(name) if waits else "",
+                self.jobs.stockout(name) if no_nodes else "",
                 self.jobs.why(name) if job.outcome else "",
                 self.jobs.due(name) if job.outcome else 0,
+                self.jobs.waits(name) if no_nodes else "",
             )
         answer = Answer(order.epoch, order.number, self.jobs.mover, jobs).write()
         if answer == self._answer and self.now() - self._answered_at < RENEW:

@@ -35,6 +35,7 @@ class Report:
     stockout: str = ""
     why: str = ""
     due: int = 0
+    waits: str = ""
 
 
 @dataclass(frozen=True)
@@ -280,6 +281,11 @@ class JobsOfClusters(PlaceJobs):
         if cluster.is_silent(self.now()):
             return f"cluster {cluster.name} does not answer"
         return report.stockout if report else ""
+
+    def waits(self, name: str) -> str:
+        """As of one cluster."""
+        report = self._report(name)
+        return report.waits if report else super().waits(name)
 
     def why(self, name: str) -> str:
         """As of one cluster."""

@@ -4,6 +4,8 @@ Each place has a Job, and each but the last one a probe: a Job that asks for the
 them. All are there, suspended. At any time one place at most may run, and one probe. A Job that is suspended loses
 its pods, and another one is let run only when those of all others are gone.
 
+A Job with a queue of Kueue has its label while it may run, and Kueue decides on `spec.suspend` (`admission.py`).
+
 A pod of the mover may be replaced while it still runs, on a node that was lost. So each one writes its name on all
 Jobs before the first change, and changes a Job only as it has seen it: an earlier pod's change is refused then.
 """
@@ -18,6 +20,8 @@ from typing import Any
 
 from slipway.workloads.runtime.exits import OK, StepError
 from slipway.workloads.runtime.kubernetes_api import ExistsError
+from slipway.workloads.schedule.places import admission
+from slipway.workloads.schedule.places.admission import Change, QueuedJob
 from slipway.workloads.schedule.release import verdict
 from slipway.workloads.schedule.run import NO_API, Cluster, of_pods, own_job
 
@@ -50,7 +54,7 @@ ATTEMPT_ANNOTATION = "slipway/attempt"
 KEEP = 60.0
 """Seconds after which the state is kept again where nothing but its counts changed."""
 
-COUNTED = ("counted", "spent", "done", "saved")
+COUNTED = ("counted", "spent", "done", "saved", "queued")
 """Keys of the state that change all the time."""
 
 LAST = "last"
@@ -85,6 +89,7 @@ class Seen:
 
     `outcome` is empty for one that is complete, the reason for one that failed, None for one that has not ended.
     `obeyed` says that the Job controller knows whether it is suspended: until then, it may still create pods.
+    `given_up` says that Kueue no longer tries to run it, though it may.
     """
 
     suspended: bool
@@ -93,6 +98,7 @@ class Seen:
     running: int
     outcome: str | None
     obeyed: bool = True
+    given_up: bool = False
 
     @property
     def is_quiet(self) -> bool:
@@ -127,6 +133,7 @@ class PlaceJobs(Cluster):
     _uids: dict[str, str] = field(default_factory=dict[str, str])
     _events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _events_at: float | None = None
+    _queued: dict[str, QueuedJob] = field(default_factory=dict[str, QueuedJob])
     _written: dict[str, Any] = field(default_factory=dict[str, Any])
     _kept_at: float | None = None
 
@@ -144,7 +151,7 @@ class PlaceJobs(Cluster):
         for name in self.names:
             annotations: dict[str, str] = self.job(name)["metadata"].get("annotations") or {}
             self.stopped = self.stopped or annotations.get(HOLDER_ANNOTATION) == STOPPED
-            self._change(name, {"metadata": {"annotations": {HOLDER_ANNOTATION: holder}}})
+            self._change(f"{self._jobs}/{name}", {"metadata": {"annotations": {HOLDER_ANNOTATION: holder}}})
 
     def look(self, name: str) -> Seen:
         """The Job of that name and its pods."""
@@ -158,14 +165,32 @@ class PlaceJobs(Cluster):
             pod for pod in self.pods(name) if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
         ]
         suspended = bool(job.get("spec", {}).get("suspend"))
+        obeyed = _is_held(job) == suspended
+        queued = self._look_at_queue(job, is_stopped=suspended and obeyed and not pods)
+        if queued:
+            self._queued[name] = queued
         return Seen(
-            suspended,
+            suspended and not (queued and queued.labelled),
             len(pods),
             sum(1 for pod in pods if pod.get("spec", {}).get("nodeName")),
             sum(1 for pod in pods if pod.get("status", {}).get("phase") == "Running"),
             verdict(job),
-            _is_held(job) == suspended,
+            obeyed,
+            given_up=queued is not None and queued.is_inactive,
         )
+
+    def _look_at_queue(self, job: Mapping[str, Any], *, is_stopped: bool) -> QueuedJob | None:
+        name, labelled = admission.queue_of(job), admission.is_labelled(job)
+        if not name:
+            return None
+        if not labelled:
+            return QueuedJob(name, labelled, is_stopped)
+        workloads = self._persist(lambda: self.api.items(self._workloads))
+        return QueuedJob(name, labelled, is_stopped, admission.workload_of(job, workloads))
+
+    @property
+    def _workloads(self) -> str:
+        return f"/apis/{admission.GROUP}/{admission.VERSION}/namespaces/{self.namespace}/{admission.WORKLOADS}"
 
     def uid(self, name: str) -> str:
         """The UID of the Job, as it was last looked at."""
@@ -173,32 +198,51 @@ class PlaceJobs(Cluster):
 
     def suspend(self, name: str, suspended: bool) -> None:
         """Let the Job run, or take its pods from it, unless it has changed since the last look."""
-        self._change(name, {"metadata": {"resourceVersion": self._versions[name]}, "spec": {"suspend": suspended}})
+        queued = self._queued.get(name)
+        if queued and (queued.labelled or not suspended):
+            change = admission.take_back(queued) if suspended else admission.release(queued)
+        else:
+            change = Change({"spec": {"suspend": suspended}})
+        if change and change.workload:
+            self._change(f"{self._workloads}/{change.workload}", change.content)
+        elif change:
+            content = dict(change.content)
+            content["metadata"] = {**content.get("metadata", {}), "resourceVersion": self._versions[name]}
+            self._change(f"{self._jobs}/{name}", content)
 
-    def _change(self, name: str, changes: dict[str, Any]) -> None:
+    def _change(self, path: str, changes: dict[str, Any]) -> None:
         def change() -> dict[str, Any]:
             try:
-                return self.api.patch(f"{self._jobs}/{name}", changes)
+                return self.api.patch(path, changes)
             except ExistsError:
                 # It is looked at again.
                 return {}
 
         self._persist(change)
 
+    def waits(self, name: str) -> str:
+        """Why the queue of the Job does not let it run, as of the last look; empty where it does, or has none."""
+        queued = self._queued.get(name)
+        return queued.waits if queued else ""
+
     def stockout(self, name: str) -> str:
         """Why the pods of the Job get no node, in the autoscaler's words; empty where it says nothing of that."""
+        queued = self._queued.get(name)
+        messages = [queued.checks] if queued and queued.waits else self._said_of_nodes(name)
+        return next(
+            (text for text in reversed(messages) if any(word in text.lower() for word in STOCKOUT_WORDS)), ""
+        )
+
+    def _said_of_nodes(self, name: str) -> list[str]:
         path = f"/api/v1/namespaces/{self.namespace}/events"
         if self._events_at is None or self.now() - self._events_at >= BETWEEN_EVENTS:
             self._events, self._events_at = self._persist(lambda: self.api.items(path)), self.now()
-        messages = [
+        return [
             str(event.get("message", ""))
             for event in self._events
             if event.get("reason") in NO_NODES
             and str(event.get("involvedObject", {}).get("name", "")).startswith(f"{name}-")
         ]
-        return next(
-            (text for text in reversed(messages) if any(word in text.lower() for word in STOCKOUT_WORDS)), ""
-        )
 
     def why(self, name: str) -> str:
         """How the first pod of the Job that failed ended; empty where none did."""
@@ -276,7 +320,8 @@ class PlaceJobs(Cluster):
             return seen
         free = may_run and all(seen[name].is_quiet for name in jobs if name not in wanted)
         for name in (name for name in wanted if name in seen):
-            if seen[name].suspended and seen[name].outcome is None and (free or name not in jobs):
+            is_due = seen[name].outcome is None and (seen[name].suspended or seen[name].given_up)
+            if is_due and (free or name not in jobs):
                 self.suspend(name, False)
         return seen
 

@@ -110,6 +110,7 @@ class Mover:
             probe_nodes=probe is not None and probe.running >= place.pods,
             checkpoint=self.newest() if job.running else state.saved,
             stockout="" if nodes or job.suspended else self.jobs.stockout(place.job),
+            queue="" if nodes else self.jobs.waits(place.job),
             probe_stockout=self.jobs.stockout(probed)
             if probe and not probe.suspended and not probe.on_nodes
             else "",
@@ -173,7 +174,7 @@ def _files(directory: Path) -> Iterator[float]:
 
 def rules_of(plan: Mapping[str, Any]) -> Rules:
     """The rules of a plan."""
-    places = [Place(place.pool, place.price, place.sure) for place in read_places(plan)]
+    places = [Place(place.pool, place.price, place.sure, bool(place.probe)) for place in read_places(plan)]
     keys = ("next_after", "returns", "deadline", "work", "max_price")
     return Rules(places, **{key: plan[key] for key in keys})
 

@@ -45,12 +45,14 @@ BACKOFF = 300.0
 @dataclass(frozen=True)
 class Place:
     """A place by the name of its pool. `price` is that of an hour of all nodes of the step there, in US dollars,
-    None where that is not known. The nodes of one that is `sure` stay until they are given back.
+    None where that is not known. The nodes of one that is `sure` stay until they are given back. Whether there are
+    nodes is asked beside where it has a `probe`.
     """
 
     name: str
     price: float | None
     sure: bool
+    probe: bool = True
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class State:
     and `probe_held` say that there were nodes. `tried` has a time for each place that was left without nodes since
     there were some, or -1. `spent` are seconds of nodes by place up to `counted`, and `paid_before` what was
     paid, in US dollars, at places that it no longer has. `way` has an entry for each place it was at: the place,
-    since when, and how much was done when it left.
+    since when, and how much was done when it left. `queued` is when the step was last seen in a queue.
     """
 
     began: float
@@ -97,6 +99,7 @@ class State:
     held: bool = False
     probe_held: bool = False
     paid_before: float = 0.0
+    queued: float = 0.0
     tried: list[float] = field(default_factory=list)
     spent: list[float] = field(default_factory=list)
     way: list[list[float]] = field(default_factory=list)
@@ -131,7 +134,8 @@ class State:
 class Look:
     """What is seen at the time `now`: whether all pods of the step have nodes (`nodes`) and run (`runs`), whether
     all pods of the probe have nodes, and the time of the newest checkpoint. `stockout` is why there are no nodes
-    at the place, where somebody says it, and `probe_stockout` that of the probe.
+    at the place, where somebody says it, and `probe_stockout` that of the probe. `queue` is why the step waits in
+    a queue there: no nodes are on their way.
     """
 
     now: float
@@ -141,6 +145,7 @@ class Look:
     checkpoint: float = 0.0
     stockout: str = ""
     probe_stockout: str = ""
+    queue: str = ""
 
 
 @dataclass(frozen=True)
@@ -188,9 +193,12 @@ def _take_note(rules: Rules, state: State, look: Look) -> bool:
     """
     since = max(0.0, look.now - state.counted)
     probe_nodes = look.probe_nodes and state.probed >= 0
+    if look.queue:
+        state.queued = look.now
     # Nodes are paid before pods are on them: since when, nobody says, but since a start ago at most.
     if look.nodes:
-        state.spent[state.place] += since if state.held else min(look.now - state.since, rules.start)
+        waited = look.now - max(state.since, state.queued)
+        state.spent[state.place] += since if state.held else min(waited, rules.start)
     if probe_nodes:
         waited = look.now - state.probe_since
         state.spent[state.probed] += since if state.probe_held else min(waited, rules.start)
@@ -273,7 +281,8 @@ def _must_be_sure(rules: Rules, state: State, look: Look) -> bool:
     """
     waited = look.now - state.since
     # Nodes that were granted at once are on their way, unseen. Where none were, the whole start is still to come.
-    start = rules.start - waited if waited < rules.start and not look.stockout else rules.start
+    on_their_way = waited < rules.start and not look.stockout and not look.queue
+    start = rules.start - waited if on_their_way else rules.start
     live = _slack(rules, state, look.now) + _unsaved(state, look.now)
     return live < (0.0 if look.nodes else start) + _interval(rules, state, look)
 
@@ -311,9 +320,11 @@ def _without_nodes(rules: Rules, state: State, look: Look) -> Decision:
         return _go(state, look, target, f"to {name}: the deadline bears no more waiting", why)
     dearer = _price(rules, target) > _price(rules, state.place)
     again = state.tried[target] >= 0 and look.now - state.tried[target] < BACKOFF
-    patience = _patience(rules, look.stockout)
+    why_not = look.stockout or look.queue
+    # Nodes are asked for since the queue let the step run.
+    patience = _patience(rules, why_not, max(0.0, state.queued - state.since))
     words = f"{_minutes(waited)} of {_minutes(patience)} minutes for {place.name}"
-    words += f" ({look.stockout})" if look.stockout else ""
+    words += f" ({why_not})" if why_not else ""
     leaves = (look.stockout and not dearer) or state.place not in _affordable(rules, state, look)
     if waited < patience and (again or not leaves):
         reason = "stockout" if look.stockout else "no-nodes"
@@ -326,11 +337,11 @@ def _without_nodes(rules: Rules, state: State, look: Look) -> Decision:
     return _go(state, look, target, f"to {name}: no nodes for {_minutes(waited)} minutes at {place.name}", reason)
 
 
-def _patience(rules: Rules, stockout: str) -> float:
+def _patience(rules: Rules, stockout: str, queued: float = 0.0) -> float:
     """Seconds for which nodes of a place are waited for. Where nobody says that there are none, they may be on
-    their way, unseen, for as long as a start takes.
+    their way, unseen, for as long as a start takes after `queued` seconds in a queue.
     """
-    return rules.next_after if stockout else max(rules.next_after, MARGIN * rules.start)
+    return rules.next_after if stockout else max(rules.next_after, queued + MARGIN * rules.start)
 
 
 def _next(state: State, order: Sequence[int]) -> int:
@@ -387,6 +398,7 @@ def _wanted(rules: Rules, state: State, look: Look) -> tuple[list[int], str]:
         index
         for index in range(state.place)
         if index in affordable
+        and rules.places[index].probe
         and _is_worth(rules, state, look, index)
         and live >= (0.0 if rules.places[index].sure else risk)
     ], "return"
