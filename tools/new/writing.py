@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
-from rich.markup import escape
 from rich.text import Text
 
 from slipway.infra.commands import command, option
-from slipway.infra.exits import Exit, report_error
+from slipway.infra.exits import Exit, report_error, report_problems
 from slipway.infra.pipelines.discovery import WORKLOADS
 from slipway.infra.places import PROJECT, PROJECT_FILE
 from slipway.infra.schema.problems import Problem
@@ -90,15 +89,7 @@ def refuse(error: Exception) -> None:
     if not isinstance(error, RefusedError):
         report_error(f"nothing was written: {error}")
         return
-    console = new_console(stderr=True)
-    problems = error.problems
-    count = len(problems)
-    console.print(f"[red]error:[/] {count} problem{'s' if count != 1 else ''}; nothing was written")
-    for problem in problems:
-        value = "" if problem.value is None else f": {escape(problem.shown)}"
-        console.print(f"\n  [bold]{escape(problem.key)}[/]{value}", soft_wrap=True)
-        console.print(f"    why: {escape(problem.reason)}", soft_wrap=True)
-        console.print(f"    fix: {escape(problem.fix)}", soft_wrap=True)
+    report_problems(error.problems, "; nothing was written")
 
 
 # ``make new PIPELINE=churn``: a folder below ``workloads/`` with a pipeline of two small programs.

@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
-from rich.console import Console
-from rich.markup import escape
 
-from slipway.infra.exits import Exit, report_error
+from slipway.infra.exits import Exit, report_error, report_problems
 from slipway.infra.places import PROJECT
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.model import Settings
-from slipway.infra.terminal import new_console
 from slipway.offline.engine.evaluate import Evaluation
 from slipway.offline.engine.monitor import EvaluationError
 from slipway.offline.engine.other_stacks import OtherStacks
@@ -122,7 +119,7 @@ def exit_code(run: Callable[[], Exit]) -> Exit:
     try:
         return run()
     except SettingsError as error:
-        show_problems(error, new_console(stderr=True))
+        report_problems(error.problems, " in the stack's settings; nothing was run")
         return Exit.REFUSED
     except ConfigError as error:
         report_error(error)
@@ -140,15 +137,3 @@ def exit_code(run: Callable[[], Exit]) -> Exit:
         return Exit.INTERRUPTED
     finally:
         gc.freeze()
-
-
-def show_problems(error: SettingsError, console: Console) -> None:
-    """Every problem with its key, value, reason and fix."""
-    count = len(error.problems)
-    console.print(
-        f"[red]error:[/] {count} problem{'s' if count != 1 else ''} in the stack's settings; nothing was run"
-    )
-    for problem in error.problems:
-        console.print(f"\n  [bold]{escape(problem.key)}[/]: {escape(problem.shown)}", soft_wrap=True)
-        console.print(f"    why: {escape(problem.reason)}", soft_wrap=True)
-        console.print(f"    fix: {escape(problem.fix)}", soft_wrap=True)
