@@ -11,6 +11,7 @@ from typing import IO, Protocol
 
 from slipway.infra.emulator import Emulator
 from slipway.infra.kubernetes.labels import RUN_ANNOTATION, RUNS_ANNOTATION, inputs_of
+from slipway.infra.pipelines.discovery import supplements
 from slipway.infra.placed import PACKAGES
 from slipway.infra.review.stack import JOB, Resource, strings
 from slipway.offline.engine.monitor import NotCreatedError, Observer
@@ -301,8 +302,9 @@ class Engine(Observer):
         if result.succeeded:
             record.results = self.results.published(_directories(resource))
             directory = strings(resource.metadata.get("annotations")).get(RUN_ANNOTATION)
-            # Packages are in an environment of this machine, not in their result.
-            if directory and not directory.startswith(f"{PACKAGES}/") and self.results.is_empty(directory):
+            # Packages are in an environment of this machine, and a CPU lacks no libraries of a GPU.
+            ours = (PACKAGES, *supplements())
+            if directory and directory.partition("/")[0] not in ours and self.results.is_empty(directory):
                 self.note(record, NOTHING)
             self._finish(record, Phase.SUCCEEDED, "")
             if self.notes is not None:
