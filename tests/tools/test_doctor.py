@@ -106,6 +106,14 @@ def test_packages_are_held_to_the_lock_file(tmp_path: Path) -> None:
     assert "other" not in found.said
 
 
+def test_a_project_that_pins_nothing_is_held_to_what_is_installed(tmp_path: Path) -> None:
+    (found,) = machine.packages(tmp_path / "requirements.txt")
+    assert found.state is State.UNKNOWN
+    versions = machine.pulumi_versions(tmp_path / "requirements.txt")
+    assert {"pulumi", "pulumi-kubernetes"} <= versions.keys()
+    assert "pytest" not in versions
+
+
 def test_without_a_login_nothing_is_said_to_be_fine() -> None:
     found = machine.check(ROOT, ["gcp-dev"])["gcp-dev"]
     assert said(found, State.WRONG) == [("state backend", "pulumi login")]

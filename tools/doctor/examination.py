@@ -22,6 +22,7 @@ from slipway.infra.program import declare
 from slipway.infra.review.facts import STACK, Observation, Probe, State, fine, unknown, wrong
 from slipway.infra.review.stack import mapping
 from slipway.infra.schema.problems import SettingsError, without_prefix
+from slipway.infra.schema.requirement_files import REQUIREMENTS
 from slipway.infra.settings.loading import clouds_of
 from slipway.infra.settings.model import Settings
 from slipway.infra.settings.pipelines import unread
@@ -50,7 +51,7 @@ class Examined:
 def examine(root: Path, names: Sequence[str], seconds: float = SECONDS) -> list[Examined]:
     """Checks the stacks of the checkout at ``root``: ``names``, all without."""
     stacks = evaluate_trees(root, None, names).head
-    pins = machine.pins(root / "requirements.txt")
+    versions = machine.pulumi_versions(root / REQUIREMENTS)
     of_backend: dict[str, Sequence[Observation]] = {}
 
     def ask_backend() -> Iterable[Observation]:
@@ -58,11 +59,11 @@ def examine(root: Path, names: Sequence[str], seconds: float = SECONDS) -> list[
         return []
 
     shared = [
-        Probe(machine.CLI, lambda: machine.cli(pins["pulumi"])),
-        Probe(machine.PACKAGES, lambda: machine.packages(root / "requirements.txt")),
+        Probe(machine.CLI, lambda: machine.cli(versions["pulumi"])),
+        Probe(machine.PACKAGES, lambda: machine.packages(root / REQUIREMENTS)),
         Probe(machine.BACKEND, ask_backend),
     ]
-    probes = {name: list(_probes(name, stack, root, pins)) for name, stack in stacks.items()}
+    probes = {name: list(_probes(name, stack, root, versions)) for name, stack in stacks.items()}
     results = iter(answers([*shared, *(probe for some in probes.values() for probe in some)], seconds))
     common = [observation for _ in shared for observation in next(results)]
     examined: list[Examined] = []
@@ -94,7 +95,7 @@ def _in_short(failure: FailedEvaluation) -> str:
     return f"{text} (and {more} more)" if more else text
 
 
-def _probes(name: str, evaluated: EvaluatedStack, root: Path, pins: Mapping[str, str]) -> Iterator[Probe]:
+def _probes(name: str, evaluated: EvaluatedStack, root: Path, versions: Mapping[str, str]) -> Iterator[Probe]:
     stack = evaluated.stack
     if stack is None:
         return
@@ -106,7 +107,7 @@ def _probes(name: str, evaluated: EvaluatedStack, root: Path, pins: Mapping[str,
     others, settings = references(raw), _settings(name, raw, root)
     request = settings.request if settings else None
     packages = {resource.package for resource in stack.resources.values() if resource.custom} - {"pulumi"}
-    yield Probe("plugins", lambda: machine.plugins(packages, pins))
+    yield Probe("plugins", lambda: machine.plugins(packages, versions))
     yield from inputs.probes(name, values)
     for reference in dict.fromkeys(other.reference for other in others):
         yield Probe(f"stack {reference}", partial(of_other_stack, reference, others, root))

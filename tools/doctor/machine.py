@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from packaging.utils import canonicalize_name
 
 from slipway.infra.review.facts import STACK, Observation, State, fine, unknown, wrong
 from slipway.infra.review.stack import mapping, mappings, text
@@ -22,19 +23,33 @@ CLI, LANGUAGE, PACKAGES = "Pulumi CLI", "Pulumi's Python host", "Python packages
 MOST_PACKAGES = 4
 """Packages that are named of those that are missing or of another version."""
 
+FREEZE = "pip freeze > requirements.txt"
+
 IGNORE_AMBIENT = "PULUMI_IGNORE_AMBIENT_PLUGINS"
 """Keeps the engine from providers on PATH (github.com/pulumi/pulumi v3.260, sdk/go/common/env)."""
 
 
 def pins(requirements: Path) -> Mapping[str, str]:
-    """The pinned version of each package that this Python needs, by its name."""
+    """The pinned version of each package that this Python needs, by its name; none where there is no such file."""
+    if not requirements.is_file():
+        return {}
     entries = read(requirements.read_text(encoding="utf-8")).entries
     return {entry.name: entry.version for entry in entries if entry.applies}
+
+
+def pulumi_versions(requirements: Path) -> Mapping[str, str]:
+    """The version of each package of Pulumi, by its name: as it is pinned, else as it is installed here."""
+    installed = {canonicalize_name(package.name): package.version for package in metadata.distributions()}
+    versions = {**installed, **pins(requirements)}
+    return {name: version for name, version in versions.items() if name.partition("-")[0] == "pulumi"}
 
 
 def packages(requirements: Path) -> Iterator[Observation]:
     """Whether all that the lock file has is installed where this program runs."""
     wanted = pins(requirements)
+    if not wanted:
+        yield unknown(PACKAGES, "are pinned nowhere: the project has no requirements.txt", FREEZE)
+        return
     bad: list[str] = []
     for name, version in wanted.items():
         try:
@@ -68,7 +83,7 @@ def cli(wanted: str) -> Iterator[Observation]:
     if version == wanted:
         yield fine(CLI, f"is {version}")
     else:
-        yield wrong(CLI, f"is {version}, and the programs here are pinned to {wanted}", install)
+        yield wrong(CLI, f"is {version}, and the programs here use {wanted}", install)
     if shutil.which("pulumi-language-python"):
         yield fine(LANGUAGE, "is on PATH")
     else:
