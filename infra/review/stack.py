@@ -89,7 +89,8 @@ class NodePool:
     not known. ``stack`` is the stack that declares the pool, where that is another one. ``zones`` are those that
     its nodes may be in; empty where they are not known. ``faster`` is the setting that would give its nodes a
     faster network between them; empty where there is none, or it is on. ``bills_pods`` says that its pods are
-    billed, by what they ask for, and not its nodes.
+    billed, by what they ask for, and not its nodes. ``queued`` says that its nodes are asked for, and come some
+    time.
     """
 
     urn: str
@@ -110,6 +111,7 @@ class NodePool:
     zones: Sequence[str] = ()
     bills_pods: bool = False
     faster: str = ""
+    queued: bool = False
 
 
 PROTECT = "slipway:protect"

@@ -116,8 +116,10 @@ def _admission_checks(workload: Properties) -> Reason:
     if not pending:
         return Reason("it has its quota, and is about to be admitted", kind="checks")
     names = ", ".join(text(check.get("name")) for check in pending)
+    asked = time_of(pending[0].get("lastTransitionTime"))
+    since = f" since {asked.astimezone():%H:%M}" if asked else ""
     words = "; ".join(filter(None, (text(check.get("message")) for check in pending)))
-    what = f"it has its quota, and waits for all its nodes together ({names})"
+    what = f"it has its quota, and waits{since} for all its nodes together ({names})"
     return Reason(f"{what}: {words}" if words else what, words=words, kind="checks")
 
 
@@ -339,7 +341,9 @@ def pod_of(pod: Properties, step: Expected, snapshot: Snapshot) -> PodState:
     added = {key: value for key, value in selector.items() if flavor and key not in template_selector}
     observed = snapshot.observed
     events = observed.events.get(uid_of(pod), ())
-    return pod_state(pod, Around(events, step.pool, observed.autoscaler, observed.gone_nodes, flavor, added))
+    nodes = replace(step.nodes, pool=step.pool)
+    around = Around(events, nodes, observed.autoscaler, observed.gone_nodes, flavor, added, observed.at)
+    return pod_state(pod, around)
 
 
 def _judge(

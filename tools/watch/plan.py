@@ -8,13 +8,24 @@ from datetime import datetime
 from pathlib import Path
 
 from slipway.infra.kubernetes.labels import COMPONENT, INSTANCE, NAME, VARIANT_ANNOTATION
-from slipway.infra.review.stack import JOB, KUBERNETES_PROVIDER, Resource, Stack, at, mapping, strings, text, texts
+from slipway.infra.review.stack import (
+    JOB,
+    KUBERNETES_PROVIDER,
+    NodePool,
+    Resource,
+    Stack,
+    at,
+    mapping,
+    strings,
+    text,
+    texts,
+)
 from slipway.infra.schema.problems import key_of
 from slipway.offline.evaluated.places import MovedStep, is_held, moved_steps, moves_of
 from slipway.offline.evaluated.rates import node_rate, pod_rate
 from slipway.offline.evaluated.workloads import Workload, gpus_of, workload_of
 from slipway.offline.preview.revisions import evaluate_trees
-from slipway.tools.watch.states import Cost, PodState
+from slipway.tools.watch.states import Cost, Nodes, PodState
 
 WORKERS = {"slipway.workloads.runtime.items.worker", "slipway.workloads.runtime.search.worker"}
 """The modules that run a program once for each item, and for each trial of a search."""
@@ -33,7 +44,7 @@ class Expected:
     ``section`` is the key of its settings in the stack file, empty where it has none. ``rate`` is the list price
     of an hour of one node of its pool, of a pod with ``by_pod``; None where none is known. ``places`` are the Jobs
     of which one at a time runs it, ``probes`` those that ask for their nodes or act for their mover in other
-    clusters, and ``notes`` is the ConfigMap with what that says.
+    clusters, and ``notes`` is the ConfigMap with what that says. ``nodes`` are those that it asks for.
     """
 
     name: str
@@ -53,6 +64,7 @@ class Expected:
     places: Sequence["Expected"] = ()
     probes: Sequence["Expected"] = ()
     notes: str = ""
+    nodes: Nodes = field(default_factory=Nodes)
 
 
 @dataclass(frozen=True)
@@ -125,6 +137,7 @@ def _step(workload: Workload, stack: Stack, names: Mapping[str, str]) -> Expecte
     labels = strings(at(job.properties, "metadata", "labels"))
     pool = workload.pool(stack)
     by_pod = pool is not None and pool.bills_pods
+    section = _section(stack, job, labels)
     return Expected(
         name=job.name,
         job=text(at(job.properties, "metadata", "name")),
@@ -136,10 +149,25 @@ def _step(workload: Workload, stack: Stack, names: Mapping[str, str]) -> Expecte
         pods=workload.pods,
         gpus=gpus_of(workload),
         items=any(WORKERS & {*texts(container.get("command"))} for container in workload.containers),
-        section=_section(stack, job, labels),
+        section=section,
         after=[names[urn] for urn in names if urn in job.dependencies],
         rate=pod_rate(stack, job) if by_pod else node_rate(stack, pool),
         by_pod=by_pod,
+        nodes=_nodes(pool, section) if pool else Nodes(),
+    )
+
+
+def _nodes(pool: NodePool, section: str) -> Nodes:
+    """The nodes of the pool; ``section`` is that of the step which asks for them, empty where it has none."""
+    sale = "Spot" if pool.spot else "queued" if pool.queued else ""
+    gpus = f"with {pool.gpus} {pool.accelerator}" if pool.accelerator else ""
+    machine = " ".join(filter(None, [sale, pool.machine, gpus])) if pool.machine or gpus else ""
+    return Nodes(
+        pool.name,
+        machine,
+        ", ".join(pool.zones) or pool.labels.get("topology.kubernetes.io/region", ""),
+        pool.queued,
+        f"write further pools under `{section}.places`" if section else "",
     )
 
 

@@ -30,7 +30,8 @@ from slipway.tools.watch.observed import (
     time_of,
     uid_of,
 )
-from slipway.tools.watch.states import NOTHING, Phase, PodState, Reason
+from slipway.tools.watch.states import NOTHING, Nodes, Phase, PodState, Reason, duration
+from slipway.workloads.schedule.places.shortages import STOCKOUT
 
 # What autoscalers, schedulers, kubelets and Kueue say, turned into one plain clause with what mends it.
 #
@@ -57,6 +58,8 @@ class Known:
             return None
         groups = {name: value for name, value in match.groupdict().items() if value}
         names = {**_OTHERWISE, **more, **groups}
+        if zone := groups.get("zone"):
+            names["zones"] = zone
         return Reason(self.says.format_map(names), self.fix.format_map(names), words, self.kind)
 
 
@@ -77,6 +80,11 @@ _OTHERWISE = {
     "count": "a node is",
     "claim": "its claim",
     "queue": "its queue",
+    "pool": "its pool",
+    "machine": "such machine",
+    "zones": "the pool's zones",
+    "elsewhere": "give its step further pools (`places`, docs/places.md)",
+    "doctor": command("doctor", stack="…"),
 }
 """What stands in where the words name none."""
 
@@ -92,7 +100,7 @@ def files() -> list[Path]:
 def table(name: str) -> Sequence[Known]:
     """The rows of one name of all files: ``scale_up``, ``scheduling``, ``images``. The first that knows counts."""
     return [
-        Known(row["kind"], row["pattern"], row["says"], row["fix"])
+        Known(row["kind"], row.get("pattern") or f"(?i){STOCKOUT}", row["says"], row["fix"])
         for content in _contents()
         for row in content.get(name, ())
     ]
@@ -128,25 +136,33 @@ ELSEWHERE = re.compile(r"didn't match Pod's node affinity(?:/selector)?|didn't m
 
 @dataclass(frozen=True)
 class Around:
-    """What else is known when a pod is looked at: the ``events`` of the pod, the pool that it is for, and what the
-    autoscaler writes of its node groups (the text of its status, empty where nobody may read it).
+    """What else is known when a pod is looked at, ``at`` that time: the ``events`` of the pod, the nodes that it
+    asks for, and what the autoscaler writes of its node groups (the text of its status, empty where nobody may
+    read it).
 
     ``gone_nodes`` are the names of nodes that are not there any more. ``flavor`` is the one that Kueue admitted
     the pod's Job for, and ``added`` the labels that it added to the pod's node selector.
     """
 
     events: Sequence[Event] = ()
-    pool: str = ""
+    nodes: Nodes = field(default_factory=Nodes)
     autoscaler: str = ""
     gone_nodes: frozenset[str] = frozenset()
     flavor: str = ""
     added: Mapping[str, str] = field(default_factory=dict[str, str])
+    at: datetime | None = None
+
+
+LATE = 15 * 60
+"""Seconds after which a node that was asked for should have come: what the Cluster Autoscaler waits for one
+(`--max-node-provision-time` in its FAQ, seen November 2026)."""
 
 
 def why_waiting(words: str, around: Around) -> Reason:
     """Why no node takes a pod: what the autoscaler says of that, else the scheduler's ``words``."""
     events = around.events
-    scheduler = explain_scheduling(words, around.pool)
+    pool, known = around.nodes.pool, around.nodes.words
+    scheduler = explain_scheduling(words, pool)
     if scheduler.kind == "selector" and around.added:
         labels = " ".join(f"{key}={value}" for key, value in around.added.items())
         return Reason(
@@ -162,24 +178,47 @@ def why_waiting(words: str, around: Around) -> Reason:
     refusal = newest(events, "NotTriggerScaleUp")
     if failure and later(failure, request):
         words = failure.message
-        return recognise_or(words, "scale_up", f"a node could not be made: {words}", kind="scale-up")
+        says = f"no node of pool {pool} could be made: {words}" if pool else f"no node could be made: {words}"
+        return recognise_or(words, "scale_up", says, kind="scale-up", **known)
     if request and later(request, refusal):
-        return Reason(_describe_request(request.message), "", request.message, "coming")
+        return _requested(request, around)
     if refusal is not None:
         return _refusal(refusal.message, scheduler, around)
     for event in reversed(events):
         if event.reason == "FailedScheduling" and "karpenter" in event.by:
             words = event.message
             says = f"Karpenter can make no node for it: {words}"
-            return recognise_or(words, "scale_up", says, kind="karpenter")
+            return recognise_or(words, "scale_up", says, kind="karpenter", **known)
     return scheduler
+
+
+def _requested(request: Event, around: Around) -> Reason:
+    """Of a node that was asked for: that it is made, is queued for, is late, or that its group is in backoff."""
+    groups = _GROUP.findall(request.message)
+    if groups and (reason := _backoff(around, [group for group, *_ in groups])):
+        return replace(reason, words=f"{request.message}; {reason.words}")
+    nodes, words = {**_OTHERWISE, **around.nodes.words}, request.message
+    if around.nodes.queued:
+        since = f", asked for at {request.at.astimezone():%H:%M}" if request.at else ""
+        says = "queued: the cloud gives {machine} in {zones} for pool {pool} when it has some".format_map(nodes)
+        return Reason(f"{says}{since}", f"wait; or {nodes['elsewhere']}", words, "queued")
+    waited = (around.at - request.at).total_seconds() if around.at and request.at else 0
+    if waited >= LATE:
+        says = "no {machine} in {zones} has come for pool {pool}".format_map(nodes)
+        says += f", asked for {duration(waited)} ago; the cloud may have none left"
+        return Reason(says, f"wait: it is asked for again; or {nodes['elsewhere']}", words, "late")
+    return Reason(_describe_request(words), "", words, "coming")
+
+
+_GROUP = re.compile(r"\{(?:\S*/)?([\w.-]+) (\d+)->(\d+) \(max: (\d+)\)\}")
+"""A node group in the message of a request, its nodes before and after, and the most that it may have."""
 
 
 def _describe_request(words: str) -> str:
     """``pod triggered scale-up: [{…/instanceGroups/gke-dev-train-1-grp 0->1 (max: 1)}]``."""
     if claim := re.search(r"nodeclaim/(\S+)", words):
         return f"a node is being made for it ({claim[1]})"
-    groups = re.findall(r"\{(?:\S*/)?([\w.-]+) (\d+)->(\d+) \(max: (\d+)\)\}", words)
+    groups = _GROUP.findall(words)
     if not groups:
         return "a node is being made for it"
     return "; ".join(
@@ -192,7 +231,8 @@ def _describe_request(words: str) -> str:
 def _refusal(words: str, scheduler: Reason, around: Around) -> Reason:
     """``pod didn't trigger scale-up: 1 max node group size reached, 3 node(s) didn't match Pod's node …``."""
     parts = words.partition("scale-up")[2].strip(" :")
-    if reason := recognise(parts, table("no_scale_up")):
+    pool = around.nodes.pool
+    if reason := recognise(parts, table("no_scale_up"), **around.nodes.words):
         if reason.kind == "backoff":
             # The scheduler tells nothing of the cause.
             reason = _backoff(around) or reason
@@ -204,19 +244,25 @@ def _refusal(words: str, scheduler: Reason, around: Around) -> Reason:
             words,
             "selector",
         )
-    template = explain_scheduling(parts, around.pool) if parts else NOTHING
+    template = explain_scheduling(parts, pool) if parts else NOTHING
     if template.kind:
-        return Reason(f"no new node would take it either: {template.says}", template.fix, words, template.kind)
+        whose = f"node of pool {pool}" if pool else "node"
+        return Reason(f"no new {whose} would take it either: {template.says}", template.fix, words, template.kind)
     return replace(scheduler, words=f"{words}; {scheduler.words}")
 
 
-def _backoff(around: Around) -> Reason | None:
-    """What the autoscaler's status says of the node group of the pool that it has stopped growing."""
-    for block in re.split(r"\n\s*-\s*\n?\s*(?=name:)|\n\s*- (?=name:)", around.autoscaler):
-        if "Backoff" not in block or (around.pool and around.pool not in block.split("\n", 1)[0]):
+def _backoff(around: Around, groups: Sequence[str] = ()) -> Reason | None:
+    """What the autoscaler's status says of the ``groups`` that it has stopped growing; without, of the pool's."""
+    blocks = re.split(r"\n\s*-\s*\n?\s*(?=name:)|\n\s*- (?=name:)", around.autoscaler)
+    pool = re.escape(around.nodes.pool)
+    # Behind a pool's name, GKE and EKS write hexadecimal digits: that of one pool may begin that of another.
+    of_pool = [block for block in blocks if re.search(rf"[-/]{pool}-[0-9a-f]{{8}}\b", block.split("\n", 1)[0])]
+    for block in of_pool or blocks:
+        name = block.split("\n", 1)[0].strip(' "').rpartition("/")[2]
+        if "Backoff" not in block or (around.nodes.pool not in name) or (groups and name not in groups):
             continue
         words = " ".join(re.findall(r"error(?:Code|Message): \"?(.*?)\"?\s*(?=\n|$)", block))
-        if reason := recognise(words, table("scale_up")):
+        if reason := recognise(words, table("scale_up"), **around.nodes.words):
             return reason
     return None
 

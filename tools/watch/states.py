@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -315,6 +315,28 @@ class Reason:
 
 
 NOTHING = Reason("")
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes that a step asks for, in words; what is empty is not known.
+
+    ``machine`` is ``Spot n1-standard-4 with 1 nvidia-tesla-t4``, ``zones`` are ``us-central1-a, us-central1-c``.
+    ``queued`` says that they are asked for, and come some time. ``elsewhere`` is what to write so that the step
+    takes those of other pools.
+    """
+
+    pool: str = ""
+    machine: str = ""
+    zones: str = ""
+    queued: bool = False
+    elsewhere: str = ""
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """What is known, by the names that rows of `waiting.toml` have for it."""
+        names = {"pool": self.pool, "machine": self.machine, "zones": self.zones, "elsewhere": self.elsewhere}
+        return {name: value for name, value in names.items() if value}
 
 
 @dataclass(frozen=True)

@@ -163,6 +163,7 @@ def _pool(stack: Stack, group: Resource) -> NodePool:
         boot=TIMES["boot", "gpu" if accelerator else "cpu"],
         zones=_zones(stack, group),
         faster="efa: true" if _could_have_efa(machine, machines) else "",
+        queued=text(declared.get("capacityType")) == "CAPACITY_BLOCK",
     )
 
 

@@ -353,6 +353,7 @@ def _pool(pool: DeclaredPool) -> NodePool:
         boot=TIMES["boot", "gpu" if accelerator else "cpu"],
         zones=_zones(pool.inputs),
         faster="placement: compact" if accelerator and _could_be_close(pool.inputs) else "",
+        queued=is_true(_config(pool.inputs, "flexStart")),
     )
 
 

@@ -4,6 +4,7 @@ The words are from public reports of the autoscalers of GKE, EKS and AKS, of the
 Kueue, collected in November 2026.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ import pytest
 from slipway.tools.watch.job_states import why_suspended, workload_of
 from slipway.tools.watch.observed import event_of
 from slipway.tools.watch.pod_states import Around, explain_scheduling, pod_state, recognise, table
-from slipway.tools.watch.states import Phase, PodState
-from tests.tools.watch.cluster import before, condition, event, job, pod, unschedulable, workload
+from slipway.tools.watch.states import Nodes, Phase, PodState
+from tests.tools.watch.cluster import NOW, before, condition, event, job, pod, unschedulable, workload
 
 JOB = job("mnist-train-1")
 FULL = (
@@ -46,9 +47,12 @@ FORBIDDEN = 'Error creating: pods "x" is forbidden: '
 NO_FLAVOR = "couldn't assign flavors to pod set main: "
 
 
-def waits(*events: dict[str, Any], message: str = FULL, pool_name: str = "train", status: str = "") -> PodState:
+TRAIN = Nodes("train", "Spot n1-standard-4 with 1 nvidia-tesla-t4", "us-central1-a, us-central1-c")
+
+
+def waits(*events: dict[str, Any], message: str = FULL, nodes: Nodes = TRAIN, status: str = "") -> PodState:
     waiting = pod(JOB, "a", unschedulable(message))
-    return pod_state(waiting, Around([event_of(item) for item in events], pool_name, status))
+    return pod_state(waiting, Around([event_of(item) for item in events], nodes, status, at=NOW))
 
 
 def said(reason: str, message: str, at: float = 30, by: str = "cluster-autoscaler") -> dict[str, Any]:
@@ -149,6 +153,44 @@ def test_a_node_that_could_not_be_made_is_told_with_its_cause() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "zones"),
+    [
+        ("GCE out of resources", "us-central1-a "),
+        ("We currently do not have sufficient n1-standard-4 capacity in the Availability Zone you requested "
+         "(us-west-2a)", "us-west-2a"),
+        ("InsufficientInstanceCapacity", "us-central1-a"),
+    ],
+)  # fmt: skip
+def test_a_stockout_is_one_sentence_with_pool_machine_zones_and_what_else_to_write(words: str, zones: str) -> None:
+    nodes = replace(TRAIN, elsewhere="write further pools under `slipway:pipelines.mnist.steps.train.places`")
+    reason = waits(scale_up(), failed(words), nodes=nodes).reason
+    assert reason.kind == "stockout"
+    named = ("pool train", "n1-standard-4", zones)
+    assert all(value in reason.says for value in named)
+    assert "slipway:pipelines.mnist.steps.train.places" in reason.fix
+
+
+def test_what_the_autoscaler_says_of_a_group_counts_before_it_says_so_of_the_pod() -> None:
+    # On EKS the pod is told of the request, and never of its failure.
+    assert waits(scale_up(), status=GKE_STATUS).reason.kind == "quota"
+    assert waits(scale_up(), status=GKE_STATUS.replace("Backoff", "InProgress")).reason.kind == "coming"
+
+
+def test_a_pool_whose_name_begins_anothers_is_not_taken_for_it() -> None:
+    names = ("gke-dev-t4-spot-0a1b2c3d-grp", "gke-dev-t4-9f8e7d6c-grp")
+    status = GKE_STATUS.replace("gke-dev-train-grp", names[0]).replace("gke-dev-predict-grp", names[1])
+    backoff = no_scale_up("1 in backoff after failed scale-up", 10)
+    assert waits(backoff, status=status, nodes=Nodes("t4")).reason.kind == "stockout"
+    assert waits(backoff, status=status, nodes=Nodes("t4-spot")).reason.kind == "quota"
+
+
+def test_nodes_that_do_not_come_are_queued_for_or_late() -> None:
+    assert waits(scale_up(1200)).reason.kind == "late"
+    queued = waits(scale_up(60), nodes=replace(TRAIN, queued=True)).reason
+    assert (queued.kind, "us-central1-a" in queued.says) == ("queued", True)
+
+
+@pytest.mark.parametrize(
     ("events", "values"),
     [
         ([scale_up(20), failed("GCE out of resources", 200)],
@@ -192,7 +234,7 @@ def test_the_cause_of_a_backoff_is_read_from_the_pools_own_group() -> None:
     assert reason.kind == "quota"
     assert "NVIDIA_T4_GPUS" in reason.says
     assert "1.0 in us-central1" in reason.says
-    assert waits(backoff, status=GKE_STATUS, pool_name="predict").reason.kind == "stockout"
+    assert waits(backoff, status=GKE_STATUS, nodes=Nodes("predict")).reason.kind == "stockout"
     # A failure that was told before the backoff stays the cause.
     assert waits(scale_up(), failed("GCE out of resources", 100), backoff).reason.kind == "stockout"
 

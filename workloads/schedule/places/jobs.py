@@ -22,22 +22,9 @@ from slipway.workloads.runtime.exits import OK, StepError
 from slipway.workloads.runtime.kubernetes_api import ExistsError
 from slipway.workloads.schedule.places import admission
 from slipway.workloads.schedule.places.admission import Change, QueuedJob
+from slipway.workloads.schedule.places.shortages import shortage, shortage_of
 from slipway.workloads.schedule.release import verdict
 from slipway.workloads.schedule.run import NO_API, Cluster, of_pods, own_job
-
-NO_NODES = ("FailedScaleUp", "NotTriggerScaleUp")
-"""Reasons of events by which the Cluster Autoscaler says that a pod gets no node (cluster-autoscaler,
-processors/status/eventing_scale_up_processor.go, seen November 2026)."""
-
-STOCKOUT_WORDS = (
-    "out of resources",
-    "stockout",
-    "resource_pool_exhausted",
-    "insufficientinstancecapacity",
-    "in backoff",
-)
-"""What the messages of such events have where the cloud has no such machine now, in lower case: Compute Engine's
-`ZONE_RESOURCE_POOL_EXHAUSTED` and EC2's `InsufficientInstanceCapacity`, and the autoscaler's pause after one."""
 
 BETWEEN_EVENTS = 15.0
 """Seconds after which the events of the namespace are listed again."""
@@ -228,21 +215,12 @@ class PlaceJobs(Cluster):
     def stockout(self, name: str) -> str:
         """Why the pods of the Job get no node, in the autoscaler's words; empty where it says nothing of that."""
         queued = self._queued.get(name)
-        messages = [queued.checks] if queued and queued.waits else self._said_of_nodes(name)
-        return next(
-            (text for text in reversed(messages) if any(word in text.lower() for word in STOCKOUT_WORDS)), ""
-        )
-
-    def _said_of_nodes(self, name: str) -> list[str]:
+        if queued and queued.waits:
+            return shortage(queued.checks)
         path = f"/api/v1/namespaces/{self.namespace}/events"
         if self._events_at is None or self.now() - self._events_at >= BETWEEN_EVENTS:
             self._events, self._events_at = self._persist(lambda: self.api.items(path)), self.now()
-        return [
-            str(event.get("message", ""))
-            for event in self._events
-            if event.get("reason") in NO_NODES
-            and str(event.get("involvedObject", {}).get("name", "")).startswith(f"{name}-")
-        ]
+        return shortage_of(self.pods(name), self._events)
 
     def why(self, name: str) -> str:
         """How the first pod of the Job that failed ended; empty where none did."""
