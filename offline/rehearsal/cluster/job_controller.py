@@ -15,7 +15,7 @@ from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT
 from slipway.offline.engine.provider_outputs import namespace_of, object_name
 from slipway.offline.evaluated.scheduling import selector_picks
 from slipway.offline.rehearsal.cluster.cluster_objects import RefusedError, cluster_of
-from slipway.offline.rehearsal.cluster.kubelet import PodResult
+from slipway.offline.rehearsal.cluster.kubelet import EVICTED, PodResult
 from slipway.offline.rehearsal.cluster.pods import PodSpec, UnsupportedError, pod_spec
 from slipway.offline.rehearsal.machine.processes import CancelledError, Stop
 
@@ -53,6 +53,9 @@ PREEMPTED = "Preempted"
 
 SUSPENDED = "Suspended"
 """Reason of a Job that was suspended while it ran, and of its pods' end. It starts again once it is let run."""
+
+TERMINATED = 143
+"""Exit code of a program that SIGTERM ended."""
 
 JOB_FAILED = "job failed"
 """Why the other pods of a Job that has failed are stopped."""
@@ -304,7 +307,7 @@ class _Running:
             number += 1
             with self._lock:
                 self.attempts += 1
-            pod = self.start_pod(number, index, LinkedStop(self._pods))
+            pod = self._run_pod(number, index)
             with self._lock:
                 self.last = pod
                 action = "Complete" if pod.succeeded else self.job.action(pod)
@@ -328,6 +331,16 @@ class _Running:
             self._pods.wait(pause)
             if self._pods.requested:
                 raise CancelledError
+
+    def _run_pod(self, number: int, index: int) -> PodResult:
+        stop = LinkedStop(self._pods)
+        try:
+            return self.start_pod(number, index, stop)
+        except CancelledError:
+            if stop.kind != EVICTED:
+                raise
+            # Its node went before its program began.
+            return PodResult(False, self.job.pod.container.name, TERMINATED, "Error", "", True, 0)
 
     def _fail(self, verdict: JobResult) -> None:
         """The first failure is the Job's; it ends the pods of all indexes."""
@@ -474,7 +487,7 @@ class Disruption:
             self._over = self._over or stop is not None
             self._forget()
         if stop is not None and not stop.requested:
-            stop.request("evicted", self.job.pod.grace_period)
+            stop.request(EVICTED, self.job.pod.grace_period)
             self.evicted(f"{what} (DisruptionTarget)")
 
     def _forget(self) -> None:

@@ -15,7 +15,7 @@ from slipway.offline.evaluated.workloads import Workload
 from slipway.offline.rehearsal.cluster import job_controller
 from slipway.offline.rehearsal.cluster.cluster_objects import Namespace, RefusedError
 from slipway.offline.rehearsal.cluster.job_controller import EPOCH, Disruption, JobSpec, host_name, pod_of
-from slipway.offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, expand, label_at
+from slipway.offline.rehearsal.cluster.kubelet import EVICTED, Kubelet, Pod, PodResult, expand, label_at
 from slipway.offline.rehearsal.cluster.pods import PodSpec
 from slipway.offline.rehearsal.cluster.scheduler import Placement, PodAffinity, Scheduler
 from slipway.offline.rehearsal.cluster.services import Services
@@ -159,7 +159,7 @@ class JobPods:
                 apart=spec.apart,
                 gang=record.urn if self.job.together else "",
             ),
-            evict=lambda: stop.request("evicted", spec.grace_period),
+            evict=lambda: stop.request(EVICTED, spec.grace_period),
         )
         with self._lock:
             # The Job waits as long as none of its pods runs.

@@ -205,6 +205,10 @@ _MARKS = 0xF0000
 _FIELD_WITH_KEY = re.compile(r"metadata\.(?P<of>labels|annotations)\['(?P<key>[^']+)'\]")
 
 
+EVICTED = "evicted"
+"""Why a pod is stopped that loses its node: the kind of its stop."""
+
+
 @dataclass(frozen=True)
 class PodResult:
     """How a pod ended. ``message`` are its log's last lines; ``disrupted`` is the condition DisruptionTarget."""
@@ -326,7 +330,7 @@ class Kubelet:
             exit_code=ended.code,
             reason=reason,
             message=b"".join(tail)[-MESSAGE_BYTES:].decode(errors="replace"),
-            disrupted=pod.stop.kind == "evicted",
+            disrupted=pod.stop.kind == EVICTED,
             peak_memory=ended.peak_memory,
         )
 

@@ -12,7 +12,7 @@ from slipway.offline.rehearsal.cluster.cluster_objects import RefusedError
 from slipway.offline.rehearsal.cluster.job_controller import JobResult, JobSpec, Rule, identity, job_spec, run
 from slipway.offline.rehearsal.cluster.kubelet import PodResult
 from slipway.offline.rehearsal.cluster.pods import UnsupportedError
-from slipway.offline.rehearsal.machine.processes import Stop
+from slipway.offline.rehearsal.machine.processes import CancelledError, Stop
 
 IGNORE_DISRUPTION = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
@@ -174,3 +174,18 @@ def test_rules_are_read_whole() -> None:
         Rule("Ignore", "main", "In", frozenset({3})),
         Rule("Ignore", None, "", frozenset(), on_disruption=True),
     ]
+
+
+def test_a_pod_whose_node_goes_before_its_program_begins_is_replaced() -> None:
+    stops: list[Stop] = []
+
+    def start(number: int, _index: int, stop: Stop) -> PodResult:
+        stops.append(stop)
+        if number == 1:
+            stop.request("evicted", 0.0)
+            raise CancelledError
+        return pod()
+
+    ended = run(job_spec(resource(rules(IGNORE_DISRUPTION))), Stop(), start, backoff=0)
+    assert (ended.reason, ended.attempts) == ("Complete", 2)
+    assert not stops[1].requested
