@@ -332,9 +332,12 @@ class Engine(Observer):
 
         namespace = Namespace(self.objects, cluster_of(resource), namespace_of(resource))
         plan = moves.plan_of(resource, namespace)
-        jobs = [moves.HeldJob(self._held[namespace.cluster, name], run) for name in plan["jobs"]]
-        say = partial(self.note, record)
-        return moves.move(plan, jobs, stop, store=self.place.store, capacity=self.capacity, say=say)
+        jobs = [
+            moves.HeldJob(self._held[cluster or namespace.cluster, name], run)
+            for name, cluster in moves.clusters_of(plan).items()
+        ]
+        way = moves.Way(self.place.store, moves.orders_of(resource), self.capacity, partial(self.note, record))
+        return moves.move(plan, jobs, stop, way)
 
     def _run(self, resource: Resource, job: JobSpec, pods: JobPods, record: JobRecord, stop: Stop) -> JobResult:
         """Runs a Job as soon as its queue admits it, and again where it is stopped for another."""

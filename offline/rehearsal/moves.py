@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from slipway.infra.review.stack import Resource, strings
+from slipway.infra.kubernetes.pod import STORE
+from slipway.infra.review.stack import Resource, at, mappings, strings, texts
 from slipway.offline.engine.provider_outputs import object_name
 from slipway.offline.evaluated.phrasing import duration, join, money
 from slipway.offline.evaluated.places import is_probe, moves_of
@@ -24,9 +25,11 @@ from slipway.offline.rehearsal.cluster.job_controller import SUSPENDED, JobResul
 from slipway.offline.rehearsal.machine.processes import CancelledError, Stop
 from slipway.workloads.runtime.exits import StepError
 from slipway.workloads.runtime.kubernetes_api import Api
-from slipway.workloads.schedule.places.jobs import LAST, STATE, Ending, PlaceJobs, Seen, read_places
+from slipway.workloads.schedule.places.clusters import OtherCluster
+from slipway.workloads.schedule.places.jobs import LAST, STATE, Ending, PlaceJobs, PlannedPlace, Seen, read_places
 from slipway.workloads.schedule.places.kept import restore
 from slipway.workloads.schedule.places.move import Mover, newest_file, rules_of
+from slipway.workloads.schedule.places.orders import Feeds
 from slipway.workloads.schedule.places.policy import Rules, State, paid
 
 PAUSE = 0.1
@@ -118,7 +121,18 @@ class RehearsedJobs(PlaceJobs):
 
     held: Mapping[str, HeldJob] = field(default_factory=dict[str, HeldJob])
     stop: Stop = field(default_factory=Stop)
+    others: Sequence[OtherCluster] = ()
     state: dict[str, Any] = field(default_factory=dict[str, Any])
+    epoch: int = field(default_factory=lambda: int(time.time()))
+
+    def settle(self, wanted: Sequence[str], *, may_run: bool = True) -> dict[str, Seen]:
+        """As of a cluster. Programs in other clusters begin when an order lets them, as there."""
+        seen = super().settle(wanted, may_run=may_run)
+        for cluster in self.others:
+            cluster.read(self.now())
+            run = [name for name in wanted if name in cluster.uids and not self.held[name].suspended]
+            cluster.order(self.epoch, run, self.now())
+        return seen
 
     def look(self, name: str) -> Seen:
         """The Job of that name and its pods."""
@@ -160,19 +174,37 @@ class RehearsedJobs(PlaceJobs):
             self.state = json.loads(kept)
 
 
-def move(
-    plan: Mapping[str, Any],
-    jobs: Sequence[HeldJob],
-    stop: Stop,
-    *,
-    store: Path,
-    capacity: Capacity | None,
-    say: Callable[[str], None],
-) -> JobResult:
-    """Moves a step by its ``plan`` until it is done or has failed; its result comes into the ``store``.
+def clusters_of(plan: Mapping[str, Any]) -> dict[str, str]:
+    """The clusters of the Jobs that are moved, by their names; empty for that of the mover."""
+    return {name: place.cluster for place in read_places(plan) for name in (place.job, place.probe) if name}
+
+
+def orders_of(mover: Resource) -> str:
+    """The folder below the store's root with the orders of a mover; empty where its places are in one cluster."""
+    (container, *_) = mappings(at(mover.inputs, "spec", "template", "spec", "containers"))
+    arguments = texts(container.get("args"))
+    folder = arguments[arguments.index(ORDERS) + 1] if ORDERS in arguments else ""
+    return folder.removeprefix(f"{STORE}/")
+
+
+@dataclass(frozen=True)
+class Way:
+    """What a step with places goes by: the ``store`` for its checkpoints and its result, and the folder there for
+    ``orders`` to other clusters, ``capacity``, and who is told what happens.
+    """
+
+    store: Path
+    orders: str
+    capacity: Capacity | None
+    say: Callable[[str], None]
+
+
+def move(plan: Mapping[str, Any], jobs: Sequence[HeldJob], stop: Stop, way: Way) -> JobResult:
+    """Moves a step by its ``plan`` until it is done or has failed.
 
     Raises CancelledError where ``stop`` is requested.
     """
+    store, capacity, say = way.store, way.capacity, way.say
     clock = capacity.clock if capacity else Clock()
     clock.start()
     began = time.time() - clock.now() / clock.speed
@@ -199,8 +231,9 @@ def move(
             said[0] = words
             say(sentence)
 
-    held = {job.name: job for job in jobs}
-    cluster = RehearsedJobs(NO_API, "", pause, read_places(plan), held=held, stop=stop)
+    held, places = {job.name: job for job in jobs}, read_places(plan)
+    others = _other_clusters(places, store / way.orders)
+    cluster = RehearsedJobs(NO_API, "", pause, places, held=held, stop=stop, others=others)
     rules = replace(rules_of(plan), fresh=FRESH * clock.speed, start=clock.speed, interval=clock.speed)
     try:
         # How long a program takes on this machine says nothing of a time limit on the clock of the trace.
@@ -214,6 +247,14 @@ def move(
         for job in jobs:
             job.suspend(0.0)
     return next(job.result for job in jobs if job.result is not None and job.result.succeeded)
+
+
+def _other_clusters(places: Sequence[PlannedPlace], orders: Path) -> list[OtherCluster]:
+    jobs: dict[str, dict[str, str]] = {}
+    for place in places:
+        if place.cluster:
+            jobs.setdefault(place.cluster, {}).update({name: name for name in (place.job, place.probe) if name})
+    return [OtherCluster(name, Feeds.below(orders / name), of_cluster) for name, of_cluster in jobs.items()]
 
 
 def way_words(rules: Rules, state: State, now: float) -> str:
@@ -230,6 +271,9 @@ def way_words(rules: Rules, state: State, now: float) -> str:
     ]
     return f"its way: {' → '.join(stays)}; nodes: {join(had)}; {money(paid(rules, state))} in all"
 
+
+ORDERS = "--orders"
+"""The argument of a mover with the folder of its orders (`slipway.infra.kubernetes.places`)."""
 
 NO_API = Api("", Path())
 """A rehearsal has no API server."""

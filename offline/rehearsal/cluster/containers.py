@@ -8,7 +8,7 @@ from pathlib import Path
 
 from slipway.infra.kubernetes.app_pod import INSTALLER as APP_INSTALLER
 from slipway.infra.kubernetes.app_pod import READER, SUPPLIED, WAITER
-from slipway.infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, RUNNER, SEARCHER, STARTER, WORKER
+from slipway.infra.kubernetes.run import HOLD, INSTALLER, LAUNCHER, MEASURE, RUNNER, SEARCHER, STARTER, WORKER
 from slipway.infra.pipelines.images import has_tensorflow
 from slipway.infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
 from slipway.infra.placed import FOLDERS
@@ -46,11 +46,11 @@ class Containers:
         Python runs modules of the project.
         """
 
-        def measured(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> PreparedCommand | None:
-            if list(words[1:3]) != ["-m", MEASURE]:
+        def wrapped(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> PreparedCommand | None:
+            if list(words[1:3]) not in (["-m", MEASURE], ["-m", HOLD]):
                 return prepare(pod, container, words, folder)
             begins = words.index("--") + 1
-            inner = prepare(pod, container, words[begins:], folder) or in_project(words[begins:])
+            inner = wrapped(pod, container, words[begins:], folder) or in_project(words[begins:])
             return PreparedCommand([sys.executable, *words[1:begins], *inner.words], inner.path)
 
         def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> PreparedCommand | None:
@@ -85,7 +85,7 @@ class Containers:
             substitute = [word.format_map(places) for word in program.substitute]
             return PreparedCommand([*own_words, *_starting(prepared.words[begins:]), *substitute], prepared.path)
 
-        return measured
+        return wrapped
 
     def instead_of(self, server: str, pod: PodSpec) -> PodSpec:
         """``pod`` of the service or app with this logical name, or what runs in its place on this machine."""

@@ -1,16 +1,22 @@
-"""What a rehearsal says of the way that a step with places took."""
+"""What moves a step with places in a rehearsal: the Jobs of all clusters, and the way that the step took."""
 
 import threading
 import time
+from pathlib import Path
 
+from slipway.infra.review.stack import JOB, Resource
+from slipway.offline.rehearsal.capacity import Capacity, Clock, Trace
 from slipway.offline.rehearsal.cluster.job_controller import JobResult
 from slipway.offline.rehearsal.machine.processes import CancelledError, Stop
-from slipway.offline.rehearsal.moves import NO_API, HeldJob, RehearsedJobs, way_words
+from slipway.offline.rehearsal.moves import NO_API, HeldJob, RehearsedJobs, Way, clusters_of, move, way_words
 from slipway.workloads.runtime.exits import OK
+from slipway.workloads.schedule.places.hold import Lease
 from slipway.workloads.schedule.places.jobs import Ending, PlannedPlace
 from slipway.workloads.schedule.places.kept import written
+from slipway.workloads.schedule.places.orders import Feeds
 from slipway.workloads.schedule.places.policy import Place, Rules, State
 from tests.offline.policies.samples import resource
+from tests.support.rehearsing import wait_until
 
 
 def test_the_way_has_the_time_at_each_place_and_the_price_of_its_nodes() -> None:
@@ -62,3 +68,48 @@ def test_a_job_that_is_taken_out_of_its_queue_has_not_failed() -> None:
     while job.is_alive:
         time.sleep(0.01)
     assert job.outcome == ""
+
+
+PLAN = {
+    "directory": "p/s/d",
+    "time_limit": 3600,
+    "next_after": 900,
+    "returns": "never",
+    "deadline": None,
+    "work": None,
+    "max_price": None,
+    "places": [
+        {"pool": "spot", "job": "at-spot", "probe": "probe", "pods": 1, "sure": False, "price": 1.0},
+        {"pool": "own", "job": "at-own", "probe": "", "pods": 1, "sure": True, "price": 2.0, "cluster": "eu"},
+    ],
+}
+
+
+def test_a_program_in_another_cluster_begins_by_an_order(tmp_path: Path) -> None:
+    """The first place fails to be there, and the pod at the second asks in the store as in a cluster."""
+    assert clusters_of(PLAN) == {"at-spot": "", "probe": "", "at-own": "eu"}
+    lease = Lease(Feeds.below(tmp_path / "orders" / "eu"), "at-own", "pod")
+    told: list[str] = []
+
+    def run(held: HeldJob, stop: Stop) -> JobResult:
+        if held.name == "at-own":
+            held.placed = lambda: 1
+
+            def may_run() -> bool:
+                lease.look()
+                return lease.is_valid
+
+            wait_until(may_run)
+            return JobResult(True, "Complete", "", 1, None)
+        stop.wait(60)
+        return JobResult(False, "Suspended", "", 1, None)
+
+    jobs = [
+        HeldJob(Resource(name, JOB, name, {}, inputs={"metadata": {"name": name}}), run)
+        for name in clusters_of(PLAN)
+    ]
+    capacity = Capacity(Trace(gap_seconds=300, pools={"spot": [(0, 10)]}, speed=9000), Clock(9000))
+    assert move(PLAN, jobs, Stop(), Way(tmp_path, "orders", capacity, told.append)).succeeded
+    assert all(job.suspended for job in jobs)
+    assert "spot" in told[-1]
+    assert "own" in told[-1]
