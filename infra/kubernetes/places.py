@@ -94,6 +94,14 @@ class MovedStepArgs:
         return mover_account(self.run.step.pipeline, self.run.step.name)
 
     @property
+    def every(self) -> list[str]:
+        """The Kubernetes names of the step's Jobs at all pools of its mover's cluster."""
+        return [
+            place_job_name(self.run, replace(self.run.step, pool=pool))
+            for pool in self.workspace.platform.pools.values()
+        ]
+
+    @property
     def orders(self) -> str:
         """The folder below the store's root with the orders of its mover; empty where its places are in one
         cluster."""
@@ -134,7 +142,8 @@ class MovedStep(StepJob):
             plan(_mover(args), args.root),
             workspace,
             [
-                *_rules(args.account, places.held[workspace.platform.name], workspace),
+                # Also at pools that are no places: they were ones when an `up` was interrupted.
+                *_rules(args.account, {*places.held[workspace.platform.name], *args.every}, workspace),
                 k8s.rbac.v1.PolicyRuleArgs(
                     api_groups=[""], resources=["configmaps"], resource_names=[notes], verbs=["get", "patch"]
                 ),
@@ -405,8 +414,9 @@ class _Program:
 def _plan(args: MovedStepArgs, places: _PlaceJobs) -> pulumi.Output[str]:
     """The plan that a mover and its agents read. A Job that is made anew, under its old name even, changes it."""
     jobs, rules = places.jobs, _rules_of(args.run, args.places)
+    rules = {**rules, "places": places.entries, "every": args.every}
     return pulumi.Output.all(*(job.metadata.uid for job in jobs.values())).apply(
-        lambda uids: json.dumps({**rules, "places": places.entries, "jobs": dict(zip(jobs, uids, strict=True))})
+        lambda uids: json.dumps({**rules, "jobs": dict(zip(jobs, uids, strict=True))})
     )
 
 

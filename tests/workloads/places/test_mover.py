@@ -82,6 +82,24 @@ def test_rules_that_change_meanwhile_hold_at_once() -> None:
     assert world.is_quiet
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_place_that_is_no_more_is_left_before_another_one_runs(seed: int) -> None:
+    world = World(random.Random(seed), RULES)
+    mover = start(world)
+    while not (running := [pod for pod in world.pods.values() if pod.runs_since]):
+        mover.step()
+        world.pass_time(3.0)
+    # The next update has other places. It deletes the Job only when the new mover has ended.
+    mover.lost = True
+    mover.step()
+    world.dropped = {running[0].pool}
+    world.mover_uid = "next"
+    assert run_to_its_end(world, loses=0.005) == OK
+    assert world.wrong == []
+    assert world.is_quiet
+    assert len(world.published) == 1
+
+
 def test_a_mover_that_was_replaced_lets_nothing_run_even_late() -> None:
     world = World(random.Random(2), RULES)
     world.capacity = dict.fromkeys(world.capacity, False)

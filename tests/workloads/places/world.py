@@ -91,6 +91,7 @@ class World:
     capacity: dict[str, bool] = field(default_factory=dict)
     saved: float = 0.0
     saved_at: float = 0.0
+    dropped: set[str] = field(default_factory=set[str])
     published: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     mover_uid: str = "first"
@@ -132,9 +133,11 @@ class World:
                 "price": {"spot": 1.0, "flex": 2.0, "bought": 4.0}[pool],
             }
             for pool in POOLS
+            if pool not in self.dropped
         ]
         return {
             "places": places,
+            "every": [f"train-{pool}" for pool in POOLS],
             **{"returns": True, "deadline": None, "work": None, "max_price": None, **self.rules},
         }
 
@@ -400,6 +403,7 @@ class Actor:
             self.yield_turn,
             read_places(plan),
             notes=NOTES,
+            every=plan["every"],
             now=lambda: world.now,
         )
         jobs.claim(self.name)

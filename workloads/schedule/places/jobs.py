@@ -38,6 +38,9 @@ STOPPED = ""
 ATTEMPT_ANNOTATION = "slipway/attempt"
 """That of the pods of a Job with the number of its attempt, from 2 on (infra/kubernetes/job.py)."""
 
+NO_SUCH = "answered 404"
+"""What `Api` says of an object that is not there."""
+
 KEEP = 60.0
 """Seconds after which the state is kept again where nothing but its counts changed."""
 
@@ -115,6 +118,10 @@ class PlaceJobs(Cluster):
     holder: str = ""
     mover: str = ""
     stopped: bool = False
+    every: Sequence[str] = ()
+    """The Jobs of the step at all pools of this cluster, places or not."""
+    former: Sequence[str] = ()
+    """Those at places that it no longer has, of which pods may be left."""
     now: Callable[[], float] = time.monotonic
     _versions: dict[str, str] = field(default_factory=dict[str, str])
     _uids: dict[str, str] = field(default_factory=dict[str, str])
@@ -148,9 +155,7 @@ class PlaceJobs(Cluster):
         if holder != self.holder:
             raise StepError(NO_API, f"pod {holder} moves the step now" if holder else f"Job {name} is another one")
         self._versions[name], self._uids[name] = metadata["resourceVersion"], metadata.get("uid", "")
-        pods = [
-            pod for pod in self.pods(name) if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
-        ]
+        pods = self._pods_left(name)
         suspended = bool(job.get("spec", {}).get("suspend"))
         obeyed = _is_held(job) == suspended
         queued = self._look_at_queue(job, is_stopped=suspended and obeyed and not pods)
@@ -178,6 +183,11 @@ class PlaceJobs(Cluster):
     @property
     def _workloads(self) -> str:
         return f"/apis/{admission.GROUP}/{admission.VERSION}/namespaces/{self.namespace}/{admission.WORKLOADS}"
+
+    def _pods_left(self, name: str) -> list[dict[str, Any]]:
+        return [
+            pod for pod in self.pods(name) if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+        ]
 
     def uid(self, name: str) -> str:
         """The UID of the Job, as it was last looked at."""
@@ -288,6 +298,7 @@ class PlaceJobs(Cluster):
         Once the Job of a place has ended, none is let run, nor without `may_run`. Returns what each Job is now, by
         its name. Safe to repeat: what a lost mover began goes on.
         """
+        may_run = self._stop_former() and may_run
         seen = {name: self.look(name) for name in self.names}
         for name, job in seen.items():
             # Before the Job controller knows that it may run, it would not notice that it may no more.
@@ -302,6 +313,33 @@ class PlaceJobs(Cluster):
             if is_due and (free or name not in jobs):
                 self.suspend(name, False)
         return seen
+
+    def _stop_former(self) -> bool:
+        """Suspend the Jobs of places that the step no longer has: an update deletes them once the mover has ended.
+
+        Returns whether nothing of them runs, nor will.
+        """
+        are_quiet = True
+        for name in filter(self._claim_former, self.former):
+            job = self.look(name)
+            if not job.suspended and job.obeyed and job.outcome is None:
+                self.suspend(name, True)
+            are_quiet = are_quiet and job.is_quiet
+        return are_quiet
+
+    def _claim_former(self, name: str) -> bool:
+        """Whether the Job is there; from now on only this pod changes it."""
+        changes = {"metadata": {"annotations": {HOLDER_ANNOTATION: self.holder}}}
+
+        def claim() -> dict[str, Any]:
+            try:
+                return self.api.patch(f"{self._jobs}/{name}", changes)
+            except OSError as error:
+                if NO_SUCH in str(error):
+                    return {}
+                raise
+
+        return bool(self._persist(claim))
 
 
 def _is_held(job: Mapping[str, Any]) -> bool | None:

@@ -13,13 +13,25 @@ from slipway.workloads.schedule.places.policy import Rules, State
 JOBS = "jobs"
 """The key of what is kept with the Jobs of the places, in their order, and the prices of these."""
 
+FORMER = "former"
+"""The key of what is kept with the Jobs of places that the step no longer has."""
+
 GONE = -1
 """The index of a place that the step no longer has."""
 
 
-def written(state: State, places: Sequence[PlannedPlace]) -> dict[str, Any]:
+def written(state: State, places: Sequence[PlannedPlace], former: Sequence[str] = ()) -> dict[str, Any]:
     """The state as JSON values."""
-    return {**state.write(), JOBS: [[place.job, place.price] for place in places]}
+    content = {**state.write(), JOBS: [[place.job, place.price] for place in places]}
+    return {**content, FORMER: [*former]} if former else content
+
+
+def former_jobs(content: Mapping[str, Any], places: Sequence[PlannedPlace], every: Sequence[str]) -> list[str]:
+    """The Jobs of places that the step had when `written` gave this, and no longer has; `every` are those that
+    run the same at any pool of the cluster. Pods of them may be left.
+    """
+    before = {*(name for name, _ in content.get(JOBS, ())), *content.get(FORMER, ())}
+    return [name for name in every if name in before.difference(place.job for place in places)]
 
 
 def restore(content: Mapping[str, Any], places: Sequence[PlannedPlace], rules: Rules, now: float) -> State:
@@ -28,6 +40,7 @@ def restore(content: Mapping[str, Any], places: Sequence[PlannedPlace], rules: R
     The names of Jobs have the digest of what they run: what was kept of another run is not taken up.
     """
     values = dict(content)
+    values.pop(FORMER, None)
     before: list[list[Any]] = values.pop(JOBS, [])
     index = {place.job: position for position, place in enumerate(places)}
     if not any(name in index for name, _ in before):
@@ -46,7 +59,7 @@ def restore(content: Mapping[str, Any], places: Sequence[PlannedPlace], rules: R
     state.way = [[float(position_of[int(place)]), *rest] for place, *rest in state.way]
     state.place = position_of[state.place]
     if state.place == GONE:
-        # Its Job is gone, too.
+        # Nothing runs before its Job is quiet.
         state.place, state.since, state.computes, state.held = 0, now, 0.0, False
         state.way.append([0, now, 0.0])
     return state

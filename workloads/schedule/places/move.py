@@ -22,7 +22,7 @@ from slipway.workloads.runtime.exits import OK, StepError, run, stop_on_sigterm
 from slipway.workloads.runtime.kubernetes_api import add_options, api_of
 from slipway.workloads.schedule.places.clusters import JobsOfClusters, others
 from slipway.workloads.schedule.places.jobs import Ending, PlaceJobs, Seen, read_places
-from slipway.workloads.schedule.places.kept import restore, written
+from slipway.workloads.schedule.places.kept import former_jobs, restore, written
 from slipway.workloads.schedule.places.policy import STOP, Look, Place, Rules, State, decide
 from slipway.workloads.schedule.run import JOB_FAILED, NO_API, PAUSE, Cluster
 
@@ -69,6 +69,7 @@ class Mover:
         state = restore(content, self.jobs.places, rules, self.now())
         if self.jobs.stopped:
             state.resume(self.now())
+        self.jobs.former = former_jobs(content, self.jobs.places, self.jobs.every)
         self._keep(state)
         while True:
             seen = self.jobs.settle(self._wanted(state))
@@ -117,7 +118,7 @@ class Mover:
         )
 
     def _keep(self, state: State) -> None:
-        self.jobs.keep(written(state, self.jobs.places), said=self._said)
+        self.jobs.keep(written(state, self.jobs.places, self.jobs.former), said=self._said)
 
     def _end(self, state: State, ending: Ending, **due: str) -> int:
         """Suspend all Jobs, note the way that the step took and what is `due`, and end."""
@@ -201,10 +202,11 @@ def main(arguments: list[str] | None = None) -> int:
             raise StepError(NO_API, "the step has other places now: the next pod goes on with these")
         return rules_of(now), now["time_limit"]
 
+    shared: dict[str, Any] = {"places": places, "notes": notes, "every": plan["every"]}
     cluster = (
-        PlaceJobs(api, namespace, places=places, notes=notes)
+        PlaceJobs(api, namespace, **shared)
         if options.orders is None
-        else JobsOfClusters(api, namespace, places=places, notes=notes, clusters=others(plan, options.orders))
+        else JobsOfClusters(api, namespace, **shared, clusters=others(plan, options.orders))
     )
     cluster.claim(os.environ.get("POD_NAME", ""))
     directory = options.store / plan["directory"]
