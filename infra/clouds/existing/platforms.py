@@ -199,7 +199,7 @@ def pool_of(cluster: str, name: str, pool: ExistingPool, resources: Sequence[pul
         taints=as_taints(pool.taints),
         allocatable=pool.node(),
         max_nodes=pool.most_nodes,
-        min_nodes=pool.most_nodes,
+        min_nodes=0 if pool.autoscaled else pool.most_nodes,
         accelerator=pool.accelerator,
         fingerprint=f"{pool.gpus}x{pool.accelerator}" if pool.gpus else "",
         resources=resources,

@@ -374,3 +374,10 @@ def test_a_pools_network_is_as_the_settings_describe_it() -> None:
     plain = ExistingPool.model_validate({**GPU_NODES, "interconnect": {"bandwidth": 25}})
     assert pool_of("here", "gpu", plain).interconnect == Interconnect("network", 25)
     assert pool_of("here", "gpu", ExistingPool.model_validate(GPU_NODES)).interconnect is None
+
+
+def test_nodes_that_an_autoscaler_adds_need_not_be_there() -> None:
+    nodes = {**GPU_NODES, "nodes": 3}
+    assert pool_of("here", "gpu", ExistingPool.model_validate(nodes)).min_nodes == 3
+    autoscaled = pool_of("here", "gpu", ExistingPool.model_validate({**nodes, "autoscaled": True}))
+    assert (autoscaled.min_nodes, autoscaled.max_nodes) == (0, 3)
