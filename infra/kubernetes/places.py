@@ -572,13 +572,21 @@ def _program(module: str, name: str, args: MovedStepArgs, workspace: Workspace, 
 
 
 def _pool_of(platform: Platform, places: Places) -> Pool:
-    """The pool of a mover or agent: one without GPUs, whose nodes stay, and no place itself, where there is one.
+    """The pool of a mover or agent: if possible without GPUs, with nodes that stay and are there, and no place.
 
     On nodes of a place it would be lost with these, and wait for new ones where the step need not.
     """
     names = {step.pool.name for step in places.steps}
     pools = platform.pools.values()
-    return min(pools, key=lambda pool: (pool.allocatable.gpus, pool.sale != "on-demand", pool.name in names))
+    return min(
+        pools,
+        key=lambda pool: (
+            pool.allocatable.gpus,
+            pool.sale != "on-demand",
+            pool.min_nodes == 0,
+            pool.name in names,
+        ),
+    )
 
 
 def _egress(
