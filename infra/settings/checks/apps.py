@@ -294,14 +294,9 @@ def _service_reach(
     """The steps that run on another cluster than the service: its address means nothing there."""
     cluster = clusters.get(service.placed_by.pool)
     away = [
-        (step, elsewhere[0])
+        (step, clusters[step.placed_by.pool])
         for step in section.steps
-        if service.name in step.connects
-        and (
-            elsewhere := [
-                clusters[pool] for pool in step.placed_by.pools if clusters.get(pool, cluster) != cluster
-            ]
-        )
+        if service.name in step.connects and clusters.get(step.placed_by.pool, cluster) != cluster
     ]
     if cluster is None or not away:
         return

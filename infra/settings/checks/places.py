@@ -117,6 +117,14 @@ def _clusters(at: Path, step: StepDeclaration, draft: Draft) -> Iterator[Finding
             f"cluster `{others[0]}` is another stack's, which says nothing of how its nodes are bought",
             "write `pool`",
         )
+    if step.connects and len(clusters) > 1:
+        yield Finding(
+            (*at, PLACES),
+            None,
+            f"they are in the clusters {listed(clusters, 'and')}, and the step connects to "
+            f"{listed(step.connects, 'and')}: a service is reached in its cluster alone",
+            "name pools of the cluster of its services",
+        )
 
 
 def _queue(at: Path, draft: Draft) -> Iterator[Finding]:

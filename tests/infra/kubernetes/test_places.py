@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from slipway.infra.clouds.gcp.emulator import Emulator
-from slipway.infra.kubernetes.job import HELD_BACK
 from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_ANNOTATION, QUEUE_LABEL
 from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
 from slipway.infra.settings.loading import load
 from slipway.workloads.runtime.exits import USAGE
 from slipway.workloads.schedule import release
+from slipway.workloads.schedule.places.hold import HELD_BACK
 from slipway.workloads.schedule.places.jobs import read_places
 from slipway.workloads.schedule.places.move import TOO_DEAR, TOO_LATE, rules_of
 from slipway.workloads.schedule.run import JOB_FAILED, NO_API

@@ -1,11 +1,15 @@
 """Steps with places: what keeps them from running there is refused, and nothing else is."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slipway.infra.settings.loading import load
+from tests.infra.pipelines.days import DAYS
+from tests.infra.pipelines.days import stack as days_stack
+from tests.infra.pipelines.days import written as days_written
 from tests.infra.pipelines.sums import stack, written
 from tests.support.refusals import FREE_NETWORK, SECOND, Case, named, problems, the_problem
 from tests.support.stack_values import GCP, changed
@@ -152,3 +156,14 @@ def test_items_and_searches_have_one_pool() -> None:
     assert [(problem.key, "items" in problem.reason) for problem in refusals] == [
         ("slipway:pipelines.fraud.steps.days.places", True)
     ]
+
+
+def test_a_service_is_reached_from_the_places_of_its_cluster_alone(tmp_path: Path) -> None:
+    content = copy.deepcopy(DAYS)
+    content["steps"]["prepare"]["connects"] = ["feature-cache"]
+    folder = days_written(tmp_path / "days", content)
+    spare = {**FAR, "clusters.dev.pools.spare": {"machine_type": "e2-standard-4"}}
+    assert load(changed(days_stack(folder, {"steps.prepare": {"places": ["cpu", "spare"]}}), spare))
+    problem = the_problem(changed(days_stack(folder, {"steps.prepare": {"places": ["cpu", "other"]}}), spare))
+    assert problem.key == "slipway:pipelines.days.steps.prepare.places"
+    assert "`feature-cache`" in problem.reason
