@@ -16,6 +16,7 @@ from slipway.infra.kubernetes.labels import (
     INPUTS_ANNOTATION,
     NAME,
     PART_OF,
+    QUEUE_ANNOTATION,
     QUEUE_LABEL,
     RESULTS_ANNOTATION,
     RUN_ANNOTATION,
@@ -265,7 +266,9 @@ def declare_job(
             replace_with=[*step.platform.store.replaced_with] if step.uses_store else None,
             # Kueue refuses to put a Job into a queue, or to take it out, that it does not hold back
             # (pkg/controller/jobframework/validation.go): one that is done, for one.
-            replace_on_changes=[f'metadata.labels["{QUEUE_LABEL}"]'],
+            replace_on_changes=[
+                f'metadata.labels["{QUEUE_LABEL}"]' if in_queue else f'metadata.annotations["{QUEUE_ANNOTATION}"]'
+            ],
             custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
         ),
     )

@@ -36,6 +36,7 @@ from slipway.infra.kubernetes.labels import (
     MOVES_ANNOTATION,
     PLACE_ANNOTATION,
     PLAN_ANNOTATION,
+    QUEUE_ANNOTATION,
     RUNS_ANNOTATION,
     job_labels,
     outside_queue,
@@ -364,6 +365,8 @@ def _declare_probe(
             ],
             delete_before_replace=True,
             ignore_changes=["spec.suspend"],
+            # As of Jobs of steps: Kueue may have given it quota.
+            replace_on_changes=[f'metadata.annotations["{QUEUE_ANNOTATION}"]'],
         ),
     )
 

@@ -164,6 +164,8 @@ def test_kueue_looks_after_no_job_of_a_step_before_its_mover_says_so(moved: Reco
         metadata = job.inputs["metadata"]
         assert QUEUE_LABEL not in metadata["labels"]
         assert metadata["annotations"][QUEUE_ANNOTATION] == queue.inputs["metadata"]["name"]
+        # Kueue would not let go of one that it looks after.
+        assert job.replace_on_changes == (f'metadata.annotations["{QUEUE_ANNOTATION}"]',)
         priorities[name] = metadata["labels"][PRIORITY_LABEL]
     assert priorities == {
         **{place.job: "slipway-normal" for place in places},
