@@ -13,8 +13,8 @@ from slipway.infra.emulator import Emulator
 from slipway.infra.platform import Data, Platform
 from slipway.infra.platform import Store as MountedStore
 from slipway.infra.review.contract import Review
-from slipway.infra.review.facts import Probe
-from slipway.infra.review.stack import Stack
+from slipway.infra.review.facts import Probe, Supply
+from slipway.infra.review.stack import NodePool, Stack
 from slipway.infra.schema.base import ClusterSettings, StoreSettings
 from slipway.infra.schema.problems import Finding, Problem
 from slipway.infra.schema.request import Request, Starter, Wish
@@ -155,6 +155,10 @@ class Cloud(ABC):
         ``request`` is None where the settings are wrong. Default: nothing is checked.
         """
         return []
+
+    def supply(self, stack: Stack, pool: NodePool) -> Supply | None:  # noqa: ARG002
+        """What the cloud has for a node of ``pool``, which ``stack`` declares. Default: None, nobody is asked."""
+        return None
 
     def servers(self, stack: Stack, request: Request | None) -> Mapping[str, ApiServer]:  # noqa: ARG002
         """The API servers of its clusters that are there before the first `pulumi up`, by the cluster's name.

@@ -105,6 +105,28 @@ class Quota:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """Where a quota stands: its ``limit``, and how much of that is ``used``; None where that is not known."""
+
+    quota: Quota
+    limit: float | None = None
+    used: float | None = None
+
+
+@dataclass(frozen=True)
+class Supply:
+    """What a cloud has for one node of a pool: the quotas that count it, and the zones that offer its machine.
+
+    ``offering`` are those among the pool's zones; None where they could not be asked for, or the pool names none.
+    ``unknown`` is why nothing of it is known, empty where something is.
+    """
+
+    standings: Sequence[Standing] = ()
+    offering: Sequence[str] | None = None
+    unknown: str = ""
+
+
+@dataclass(frozen=True)
 class Seconds:
     """How long something takes, and the source of that."""
 
@@ -249,7 +271,7 @@ class Observation:
 
     ``subject`` says what, ``said`` what was found, in words that follow it. ``mend`` is the command that puts it
     right or shows it, empty where there is none, and ``advice`` what a command cannot do. `STACK` in ``mend`` is
-    the stack.
+    the stack. One that is ``listed`` is shown where all is well, too.
     """
 
     state: State
@@ -257,6 +279,7 @@ class Observation:
     said: str
     mend: str = ""
     advice: str = ""
+    listed: bool = False
 
 
 def wrong(subject: str, said: str, mend: str, advice: str = "") -> Observation:

@@ -90,7 +90,7 @@ class NodePool:
     its nodes may be in; empty where they are not known. ``faster`` is the setting that would give its nodes a
     faster network between them; empty where there is none, or it is on. ``bills_pods`` says that its pods are
     billed, by what they ask for, and not its nodes. ``queued`` says that its nodes are asked for, and come some
-    time.
+    time. ``quotas`` are what one node needs of those that count machines and GPUs.
     """
 
     urn: str
@@ -112,6 +112,14 @@ class NodePool:
     bills_pods: bool = False
     faster: str = ""
     queued: bool = False
+    quotas: Sequence[Quota] = ()
+
+    @property
+    def described(self) -> str:
+        """Its nodes for people: ``Spot n1-standard-4 with 1 nvidia-tesla-t4``; empty where nothing is known."""
+        sale = "Spot" if self.spot else "queued" if self.queued else ""
+        gpus = f"with {self.gpus} {self.accelerator}" if self.accelerator else ""
+        return " ".join(filter(None, [sale, self.machine, gpus])) if self.machine or gpus else ""
 
 
 PROTECT = "slipway:protect"

@@ -176,6 +176,19 @@ class StepRange(Model):
     most_basis: Literal["deadline", "limit"]
     max_price: float | None = Field(default=None, description="At which it ends, in US dollars.")
     unpriced: list[str] = Field(default_factory=list, description="Places whose price is not known.")
+    needs: list["PlaceNeed"] = Field(
+        default_factory=list, description="What each place needs of the quotas of machines and GPUs."
+    )
+
+
+class PlaceNeed(Model):
+    """What a step needs of one quota at one of its places; ``metric`` and ``where`` as in `QuotaNeed`."""
+
+    place: str
+    metric: str
+    where: str
+    needed: float
+    unit: str
 
 
 class StepCost(Model):

@@ -260,3 +260,8 @@ def clean(preview: Preview) -> str:
 def problems(failure: Failure) -> list[dict[str, str]]:
     """The problems of the base's stack file; this revision's are findings."""
     return failure.problems if failure.revision == "base" else []
+
+
+def amount_of(number: float, unit: str) -> str:
+    """``4 vCPUs``, ``1 GPU``."""
+    return f"{number:g} {PLURAL.sub('', unit) if number == 1 else unit}"

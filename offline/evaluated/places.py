@@ -5,7 +5,7 @@ All of them are in the stack at once. The Job of the mover stands for the step: 
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -22,8 +22,8 @@ from slipway.infra.pipelines.places import PLACES
 from slipway.infra.placed import MOVER
 from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, is_true, strings
 from slipway.infra.schema.problems import key_of
-from slipway.offline.evaluated.model import StepRange
-from slipway.offline.evaluated.phrasing import duration, join, money
+from slipway.offline.evaluated.model import PlaceNeed, StepRange
+from slipway.offline.evaluated.phrasing import amount_of, duration, join, money
 from slipway.offline.evaluated.rates import workload_rate
 from slipway.offline.evaluated.workloads import Workload, workload_of
 
@@ -198,7 +198,18 @@ def step_range(
         most_basis="deadline" if step.deadline is not None else "limit",
         max_price=step.max_price,
         unpriced=[_pool_name(stack, place) for place in step.places if workload_rate(stack, place) is None],
+        needs=[need for place in step.places for need in _needs(stack, place)],
     )
+
+
+def _needs(stack: Stack, place: Workload) -> Iterator[PlaceNeed]:
+    """What the pods at a place need, which have a node each there."""
+    pool = place.pool(stack)
+    if pool is None:
+        return
+    for quota in pool.quotas:
+        amount = quota.needed * place.pods
+        yield PlaceNeed(place=pool.name, metric=quota.metric, where=quota.where, needed=amount, unit=quota.unit)
 
 
 def _start(stack: Stack, place: Workload) -> float:
@@ -234,4 +245,11 @@ def range_words(name: str, cost: StepRange) -> str:
     )
     rest = [f"its `max_price` is {money(cost.max_price)}"] if cost.max_price is not None else []
     rest += [f"without the price of {join(cost.unpriced)}"] if cost.unpriced else []
-    return "; ".join([f"{name} costs {least if least == most else f'{least} to {most}'}", *rest]) + "."
+    cost_words = "; ".join([f"{name} costs {least if least == most else f'{least} to {most}'}", *rest])
+    needs: dict[str, list[str]] = {}
+    for need in cost.needs:
+        needs.setdefault(need.place, []).append(
+            f"{amount_of(need.needed, need.unit)} of {need.metric} ({need.where})"
+        )
+    quotas = "; ".join(f"{join(amounts)} at {place}" for place, amounts in needs.items())
+    return f"{cost_words}." + (f" It needs of quotas: {quotas}." if quotas else "")

@@ -276,8 +276,7 @@ def quota_words(quota: QuotaNeed) -> str:
     ordinary = f" (new accounts have {quota.ordinary:g})" if quota.ordinary is not None else ""
     if not quota.known:
         ordinary = " (which quota counts them is unknown)"
-    unit = phrasing.PLURAL.sub("", quota.unit) if quota.needed == 1 else quota.unit
-    return f"{quota.needed:g} {unit}{ordinary}".replace("  ", " ")
+    return f"{phrasing.amount_of(quota.needed, quota.unit)}{ordinary}".replace("  ", " ")
 
 
 def _figure(preview: StackPreview, key: str, count: str) -> str:

@@ -32,7 +32,7 @@ from slipway.offline.engine.stack_config import ConfigError, Reference, load_sta
 from slipway.offline.evaluation.decoding import EvaluatedStack, FailedEvaluation
 from slipway.offline.preview.revisions import evaluate_trees
 from slipway.tools import pulumi_cli
-from slipway.tools.doctor import cluster, inputs, machine
+from slipway.tools.doctor import cluster, inputs, machine, places
 
 FILE = "stack file"
 
@@ -109,6 +109,7 @@ def _probes(name: str, evaluated: EvaluatedStack, root: Path, versions: Mapping[
     packages = {resource.package for resource in stack.resources.values() if resource.custom} - {"pulumi"}
     yield Probe("plugins", lambda: machine.plugins(packages, versions))
     yield from inputs.probes(name, values)
+    yield from places.probes(stack)
     for reference in dict.fromkeys(other.reference for other in others):
         yield Probe(f"stack {reference}", partial(of_other_stack, reference, others, root))
     installs = settings.kueue.install if settings and settings.kueue else None
@@ -223,7 +224,7 @@ def _with_names(observation: Observation, stacks: Sequence[str]) -> Observation:
 def show(examined: Sequence[Examined], console: Console) -> None:
     """Prints one table for what several stacks have in common, and one for each stack's own."""
     for stacks, observations in by_stacks(examined).items():
-        if all(observation.state is State.FINE for observation in observations):
+        if all(observation.state is State.FINE and not observation.listed for observation in observations):
             continue
         everything = len(stacks) == len(examined) > 1
         title = f"All {len(stacks)} stacks" if everything else ", ".join(stacks)
@@ -241,22 +242,21 @@ def _show_section(heading: str, observations: Sequence[Observation], console: Co
     for state, (title, style) in TITLES.items():
         if not counts[state]:
             continue
-        if state is State.FINE:
-            console.print(Text(f"  {title}: {counts[state]}", style=style))
-            continue
-        console.print(Text(f"  {title}", style=style))
+        number = f": {counts[state]}" if state is State.FINE else ""
+        console.print(Text(f"  {title}{number}", style=style))
         table = Table(box=None, padding=(0, 1, 0, 0), show_header=False, expand=True)
         table.add_column(ratio=1)
         for observation in observations:
-            if observation.state is not state:
+            if observation.state is not state or (state is State.FINE and not observation.listed):
                 continue
             table.add_row(Text.assemble((observation.subject, "bold"), " ", observation.said))
             if observation.advice:
                 table.add_row(Padding(Text(f"fix: {observation.advice}"), (0, 0, 0, 2)))
-            if observation.mend:
+            if observation.mend and state is not State.FINE:
                 command = Text(f"$ {observation.mend}", style="cyan", overflow="fold")
                 table.add_row(Padding(command, (0, 0, 0, 2)))
-        console.print(Padding(table, (0, 0, 0, 4)))
+        if table.row_count:
+            console.print(Padding(table, (0, 0, 0, 4)))
     console.print()
 
 

@@ -159,12 +159,9 @@ def _step(workload: Workload, stack: Stack, names: Mapping[str, str]) -> Expecte
 
 def _nodes(pool: NodePool, section: str) -> Nodes:
     """The nodes of the pool; ``section`` is that of the step which asks for them, empty where it has none."""
-    sale = "Spot" if pool.spot else "queued" if pool.queued else ""
-    gpus = f"with {pool.gpus} {pool.accelerator}" if pool.accelerator else ""
-    machine = " ".join(filter(None, [sale, pool.machine, gpus])) if pool.machine or gpus else ""
     return Nodes(
         pool.name,
-        machine,
+        pool.described,
         ", ".join(pool.zones) or pool.labels.get("topology.kubernetes.io/region", ""),
         pool.queued,
         f"write further pools under `{section}.places`" if section else "",

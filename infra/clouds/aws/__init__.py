@@ -11,8 +11,8 @@ from slipway.infra.clouds.contract import BucketTool, Check, Cloud
 from slipway.infra.emulator import Emulator
 from slipway.infra.platform import Platform, Store
 from slipway.infra.review.contract import Review
-from slipway.infra.review.facts import Probe
-from slipway.infra.review.stack import Stack
+from slipway.infra.review.facts import Probe, Supply
+from slipway.infra.review.stack import NodePool, Stack
 from slipway.infra.schema.problems import Problem
 from slipway.infra.schema.request import Request, Starter, Wish
 
@@ -70,6 +70,11 @@ class Aws(Cloud):
         from slipway.infra.clouds.aws import doctor
 
         return doctor.bucket_tool(configuration)
+
+    def supply(self, stack: Stack, pool: NodePool) -> Supply | None:
+        from slipway.infra.clouds.aws import doctor
+
+        return doctor.supply(stack, pool)
 
     def refresh(self, files: AcceleratorFiles, today: date) -> None:
         from slipway.infra.clouds.aws import doctor

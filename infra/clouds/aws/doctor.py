@@ -21,8 +21,8 @@ from slipway.infra.clouds.aws import catalogue
 from slipway.infra.clouds.aws.rules.clusters import REGION_VARIABLES, no_region, only_examples
 from slipway.infra.clouds.aws.settings import AwsCluster, ExistingS3Store
 from slipway.infra.clouds.contract import BucketTool, ListingError, StoredObject
-from slipway.infra.review.facts import STACK, Observation, Probe, Quota, fine, unknown, wrong
-from slipway.infra.review.stack import Stack, items, mapping, mappings, text, texts
+from slipway.infra.review.facts import STACK, Observation, Probe, Quota, Standing, Supply, fine, unknown, wrong
+from slipway.infra.review.stack import NodePool, Stack, items, mapping, mappings, text, texts
 from slipway.infra.schema.base import StoreSettings
 from slipway.infra.schema.request import Request
 
@@ -394,16 +394,7 @@ def _offers(clusters: Mapping[str, AwsCluster], account: Account) -> Iterator[Ob
                 wanted = [zone for zone in zones if ("-az" in zone) == by_id]
                 if not wanted:
                     continue
-                answer = account.call(
-                    "ec2",
-                    "describe_instance_type_offerings",
-                    cluster.region,
-                    LocationType="availability-zone-id" if by_id else "availability-zone",
-                    Filters=[{"Name": "instance-type", "Values": [pool.instance_type]}],
-                )
-                names = {
-                    text(offering.get("Location")) for offering in mappings(answer.get("InstanceTypeOfferings"))
-                }
+                names = _zones_with(account, pool.instance_type, cluster.region, by_id=by_id)
                 count += 1
                 if names.isdisjoint(wanted):
                     lacking += 1
@@ -416,6 +407,37 @@ def _offers(clusters: Mapping[str, AwsCluster], account: Account) -> Iterator[Ob
                     )
     if count and not lacking:
         yield fine(OFFERS, "are offered in the zones of every pool")
+
+
+def supply(stack: Stack, pool: NodePool) -> Supply:
+    """What AWS has for one node of ``pool``; what else the account uses of a quota is in no answer."""
+    from botocore.exceptions import ClientError  # noqa: PLC0415
+
+    account = _account(text(stack.configuration.get("aws:profile")), region_of(stack))
+    try:
+        limits = [_limit(account, *quota.key) if len(quota.key) == 3 else None for quota in pool.quotas]
+    except _FailedError as error:
+        return Supply(unknown=f"{error.observation.subject} {error.observation.said}")
+    standings = [Standing(quota, limit) for quota, limit in zip(pool.quotas, limits, strict=True)]
+    region = text(stack.resources[pool.urn].properties.get("region"))
+    by_id = any("-az" in zone for zone in pool.zones)
+    try:
+        names = _zones_with(account, pool.machine, region, by_id=by_id) if pool.zones else set[str]()
+    except (ClientError, _FailedError):
+        return Supply(standings)
+    return Supply(standings, [zone for zone in pool.zones if zone in names] if pool.zones else None)
+
+
+def _zones_with(account: Account, machine: str, region: str, *, by_id: bool) -> set[str]:
+    """The zones of the region that offer a machine type, by their ids or names."""
+    answer = account.call(
+        "ec2",
+        "describe_instance_type_offerings",
+        region,
+        LocationType="availability-zone-id" if by_id else "availability-zone",
+        Filters=[{"Name": "instance-type", "Values": [machine]}],
+    )
+    return {text(offering.get("Location")) for offering in mappings(answer.get("InstanceTypeOfferings"))}
 
 
 @cache

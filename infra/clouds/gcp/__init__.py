@@ -11,8 +11,8 @@ from slipway.infra.clouds.gcp.settings import ExistingGcsStore, FilestoreStore, 
 from slipway.infra.emulator import Emulator
 from slipway.infra.platform import Data, Platform, Store
 from slipway.infra.review.contract import Review
-from slipway.infra.review.facts import Probe
-from slipway.infra.review.stack import Stack
+from slipway.infra.review.facts import Probe, Supply
+from slipway.infra.review.stack import NodePool, Stack
 from slipway.infra.schema.problems import Problem
 from slipway.infra.schema.request import Request, Starter, Wish
 
@@ -75,6 +75,11 @@ class GoogleCloud(Cloud):
         from slipway.infra.clouds.gcp import rules
 
         return rules.input_problem(data, cluster, request)
+
+    def supply(self, stack: Stack, pool: NodePool) -> Supply | None:
+        from slipway.infra.clouds.gcp import doctor
+
+        return doctor.supply(stack, pool)
 
     def refresh(self, files: AcceleratorFiles, today: date) -> None:
         from slipway.infra.clouds.gcp import doctor

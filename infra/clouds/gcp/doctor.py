@@ -28,10 +28,11 @@ from slipway.infra.clouds.gcp.google_api import (
     pass_on,
     quotas,
     signed_in,
+    standing,
 )
 from slipway.infra.clouds.gcp.rules import PROJECT_VARIABLES, no_project
-from slipway.infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
-from slipway.infra.review.stack import Stack, is_true, mappings, text, texts
+from slipway.infra.review.facts import STACK, Observation, Probe, Standing, Supply, fine, unknown, wrong
+from slipway.infra.review.stack import NodePool, Stack, is_true, mappings, text, texts
 from slipway.infra.schema.request import Request
 
 DATA = Path(__file__).parent / "data" / "permissions.toml"
@@ -302,6 +303,47 @@ def _offers(patient: Patient) -> Iterator[Observation]:
             )
     if seen and not lacking:
         yield fine(OFFERS, f"{len({zone for zone, _, _ in seen})} zones offer what the pools ask for")
+
+
+def supply(stack: Stack, pool: NodePool) -> Supply:
+    """What Google has for one node of ``pool``."""
+    project = project_of(stack)
+    if not project:
+        return Supply(unknown="the stack names no project")
+    try:
+        google = of_stack(stack)
+    except (NoCredentialsError, UnreachableError):
+        return Supply(unknown="Google Cloud could not be signed in to")
+    regions: dict[str, Mapping[str, tuple[float, float]]] = {}
+    standings: list[Standing] = []
+    try:
+        for quota in pool.quotas:
+            try:
+                limit, used = standing(google, project, quota, regions) if quota.known else (None, None)
+            except (RefusedError, LookupError):
+                limit, used = None, None
+            # Of the quota of a family, Google tells the limit alone.
+            standings.append(Standing(quota, limit, None if ", " in quota.metric else used))
+        return Supply(standings, _offering(google, project, pool))
+    except (NoCredentialsError, UnreachableError) as error:
+        return Supply(unknown=str(error))
+
+
+def _offering(google: Google, project: str, pool: NodePool) -> Sequence[str] | None:
+    """The pool's zones with its machine type and GPU; None where it names none, or Google does not say."""
+    kinds = [("machineTypes", pool.machine)]
+    kinds += [("acceleratorTypes", pool.accelerator)] if pool.accelerator else []
+    offering: list[str] = []
+    for zone in pool.zones:
+        try:
+            for kind, name in kinds:
+                google.get("compute.googleapis.com", f"compute/v1/projects/{project}/zones/{zone}/{kind}/{name}")
+        except RefusedError as error:
+            if error.status != 404 or error.reason:
+                return None
+        else:
+            offering.append(zone)
+    return offering if pool.zones else None
 
 
 def _zones(pool: Mapping[str, Any]) -> Sequence[str]:

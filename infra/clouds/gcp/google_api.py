@@ -275,7 +275,7 @@ def quotas(google: Google, stack: Stack, project: str) -> Iterator[Observation]:
             yield unknown(SUBJECT, f"no source says which quota counts {_describe(quota)}", quota.see)
             continue
         try:
-            limit, usage = _standing(google, project, quota, places)
+            limit, usage = standing(google, project, quota, places)
         except RefusedError as error:
             if error.reason == "SERVICE_DISABLED":
                 reason = f"{error.service or 'its API'} is not switched on in `{project}` yet"
@@ -304,7 +304,7 @@ def _describe(quota: Quota) -> str:
     return f"{quota.metric} ({quota.where})"
 
 
-def _standing(
+def standing(
     google: Google, project: str, quota: Quota, places: dict[str, Mapping[str, tuple[float, float]]]
 ) -> tuple[float, float]:
     """Limit and use of a quota. Raises LookupError where no answer has it, and what Google raises."""

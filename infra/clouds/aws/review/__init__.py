@@ -331,7 +331,7 @@ def creation(resource: Resource) -> Seconds | None:
 
 
 REVIEW = Review(
-    pools=nodes.pools,
+    pools=charges.pools,
     charges=charges.charges,
     disk_price=charges.disk_price,
     balancer_price=charges.balancer_price,

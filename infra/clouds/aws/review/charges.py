@@ -17,7 +17,18 @@ from slipway.infra.clouds.aws.nodes import CLUSTER, template
 from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool
 from slipway.infra.platform import Rate
 from slipway.infra.review.facts import Balancer, Charge, Disk, Price, Quota
-from slipway.infra.review.stack import Properties, Resource, Stack, at, items, mapping, mappings, text, whole
+from slipway.infra.review.stack import (
+    NodePool,
+    Properties,
+    Resource,
+    Stack,
+    at,
+    items,
+    mapping,
+    mappings,
+    text,
+    whole,
+)
 from slipway.infra.review.tables import RESERVED, price_table, priced_in, rate_of, scaled
 
 # What a node costs, part by part, from plain values: for previews and for the program.
@@ -317,42 +328,55 @@ def quotas(stack: Stack) -> Sequence[Quota]:
         needed[need] += amount
         regions[need] = region
     rules = _rules()
-    quotas: list[Quota] = []
-    for (code, where), amount in sorted(needed.items()):
-        if code not in rules and amount:
-            see = (
-                f"aws service-quotas list-service-quotas --service-code ec2 --region {regions[code, where]} "
-                "--query 'Quotas[].[QuotaName,Value]' --output table"
-            )
-            quotas.append(Quota(code, where, amount, "vCPUs", see, known=False))
-    for need in (key for code in rules for key in sorted(needed) if key[0] == code and needed[key]):
-        code, where = need
-        rule = rules[code]
-        quotas.append(
-            Quota(
-                metric=rule["name"],
-                where=where,
-                needed=round(needed[need] / 1024, 2) if rule["unit"] == "TiB" else needed[need],
-                unit=rule["unit"],
-                see=(
-                    f"aws service-quotas get-service-quota --service-code {rule['service']} --quota-code {code} "
-                    f"--region {regions[need]} --query Quota.Value"
-                ),
-                ordinary=rule.get("ordinary"),
-                key=(rule["service"], code, regions[need]),
-            )
+    named = [need for code in rules for need in sorted(needed) if need[0] == code]
+    others = [need for need in sorted(needed) if need[0] not in rules]
+    return [_quota(need, needed[need], regions[need]) for need in (*others, *named) if needed[need]]
+
+
+def pools(stack: Stack) -> Sequence[NodePool]:
+    """The node pools, each with what one node needs of the quotas of vCPUs."""
+    groups = [(pool, stack.resources[pool.urn]) for pool in nodes.pools(stack)]
+    return [
+        replace(pool, quotas=[_quota(need, vcpus, need[1]) for need, vcpus in _of_node(stack, group)])
+        for pool, group in groups
+    ]
+
+
+def _quota(need: Need, amount: float, region: str) -> Quota:
+    code, where = need
+    rule = _rules().get(code)
+    if rule is None:
+        see = (
+            f"aws service-quotas list-service-quotas --service-code ec2 --region {region} "
+            "--query 'Quotas[].[QuotaName,Value]' --output table"
         )
-    return quotas
+        return Quota(code, where, amount, "vCPUs", see, known=False)
+    return Quota(
+        metric=rule["name"],
+        where=where,
+        needed=round(amount / 1024, 2) if rule["unit"] == "TiB" else amount,
+        unit=rule["unit"],
+        see=(
+            f"aws service-quotas get-service-quota --service-code {rule['service']} --quota-code {code} "
+            f"--region {region} --query Quota.Value"
+        ),
+        ordinary=rule.get("ordinary"),
+        key=(rule["service"], code, region),
+    )
 
 
 def _vcpus(stack: Stack) -> Iterator[tuple[str, Need, int]]:
     for group in stack.of_type(nodes.NODE_GROUP):
-        machine = instance_type(nodes.machine_of(group.properties, template(stack, group)))
-        if machine is None or group.properties.get("capacityType") == "CAPACITY_BLOCK":
-            continue
-        region = _quota_region(stack, group)
+        for need, vcpus in _of_node(stack, group):
+            yield need[1], need, vcpus * nodes.most_nodes(group.properties)
+
+
+def _of_node(stack: Stack, group: Resource) -> Iterator[tuple[Need, int]]:
+    """What one node of the group needs; nothing where it is of a Capacity Block."""
+    machine = instance_type(nodes.machine_of(group.properties, template(stack, group)))
+    if machine is not None and group.properties.get("capacityType") != "CAPACITY_BLOCK":
         metric = _vcpu_metric(machine, spot=nodes.is_spot(group.properties))
-        yield region, (metric, region), machine.vcpus * nodes.most_nodes(group.properties)
+        yield (metric, _quota_region(stack, group)), machine.vcpus
 
 
 def _vcpu_metric(machine: InstanceType, *, spot: bool) -> str:

@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from slipway.infra.review.facts import Grant, Holding, Identity, Quota, Seconds
 from slipway.infra.review.stack import (
     EVERYWHERE,
     JOB,
+    NodePool,
     Properties,
     Resource,
     Stack,
@@ -329,6 +331,9 @@ GENERAL_PURPOSE_FAMILY = "e2"
 Need = tuple[str, str, str]
 """Where, metric and unit."""
 
+COMPUTING = ("vCPUs", "GPUs")
+"""Units of what a node computes with."""
+
 UNKNOWN = "GPUs "
 """What the metric begins with of a GPU whose quota is in no source."""
 
@@ -344,9 +349,27 @@ def quotas(stack: Stack) -> Sequence[Quota]:
         needed[need] += amount
     for need, amount in _of_network(stack):
         needed[need] += amount
-    project = text(stack.configuration.get("gcp:project")) or "<project>"
+    project = _project(stack)
     ordered = sorted(needed, key=lambda need: (need[0] == ALL_REGIONS, need))
     return [_quota(need, needed[need], project) for need in ordered if needed[need]]
+
+
+def pools(stack: Stack) -> Sequence[NodePool]:
+    """The node pools, each with what one node needs of the quotas of its region."""
+    project = _project(stack)
+    quotas = {
+        (pool.resource.urn, pool.name): [
+            _quota(need, amount, project)
+            for need, amount in _of_node(pool.inputs)
+            if need[0] != ALL_REGIONS and need[2] in COMPUTING
+        ]
+        for pool in declared_pools(stack)
+    }
+    return [replace(pool, quotas=quotas.get((pool.urn, pool.name), ())) for pool in nodes.pools(stack)]
+
+
+def _project(stack: Stack) -> str:
+    return text(stack.configuration.get("gcp:project")) or "<project>"
 
 
 def _quota(need: Need, amount: int, project: str) -> Quota:
@@ -486,7 +509,7 @@ def creation(resource: Resource) -> Seconds | None:
 
 
 REVIEW = Review(
-    pools=nodes.pools,
+    pools=pools,
     charges=charges.charges,
     disk_price=charges.disk_price,
     balancer_price=charges.balancer_price,

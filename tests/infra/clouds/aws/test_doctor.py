@@ -11,7 +11,9 @@ import pytest
 from botocore.stub import Stubber
 
 from slipway.infra.clouds.aws import doctor
+from slipway.infra.clouds.aws.review import REVIEW
 from slipway.infra.clouds.aws.settings import AwsCluster, ExistingS3Store
+from slipway.infra.review.contract import reviewed
 from slipway.infra.review.facts import Observation, Quota, State
 from slipway.infra.review.stack import Resource, Stack
 from slipway.infra.schema.request import Request
@@ -162,6 +164,24 @@ def test_an_existing_bucket_is_looked_at_before_it_is_mounted(stubs: dict[str, S
     observations = examined(stack(T4), replace(request(), store=store))
     counts = [len(of(observations[state], doctor.BUCKET)) for state in (State.FINE, State.WRONG, State.UNKNOWN)]
     assert counts == ([0, 3, 0] if harmed else [1, 0, 0])
+
+
+def test_what_there_is_for_a_pool_is_asked_by_quota_and_zone(stubs: dict[str, Stubber]) -> None:
+    answers(stubs, denied=False, limit=8.0, zones=["use2-az1"])
+    group = Resource(
+        "urn:train",
+        "aws:eks/nodeGroup:NodeGroup",
+        "ml-train",
+        {"clusterName": "ml", "instanceTypes": ["g4dn.xlarge"], "capacityType": "SPOT"},
+    )
+    before = stack()
+    declared = reviewed(replace(before, resources={**before.resources, group.urn: group}), [REVIEW])
+    (pool,) = declared.pools
+    supply = doctor.supply(declared, replace(pool, zones=["use2-az1", "use2-az2"]))
+    assert [(entry.quota.key[1], entry.quota.needed, entry.limit, entry.used) for entry in supply.standings] == [
+        ("L-3819A6DF", 4, 8, None)
+    ]
+    assert supply.offering == ["use2-az1"]
 
 
 def test_what_may_not_be_read_is_unknown(stubs: dict[str, Stubber]) -> None:

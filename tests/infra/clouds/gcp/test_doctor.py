@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from slipway.infra.clouds.gcp import doctor, google_api
+from slipway.infra.clouds.gcp.review import REVIEW
+from slipway.infra.review.contract import reviewed
 from slipway.infra.review.facts import Observation, Quota, State
 from slipway.infra.review.stack import Resource, Stack
 from slipway.infra.schema.inputs import data_at
@@ -232,6 +234,19 @@ def test_each_thing_that_is_missing_comes_with_its_command(google: Google) -> No
 def test_what_is_left_of_a_quota_decides(google: Google, metric: str, needed: float, state: State) -> None:
     observations = examined(stack("mine", quota(metric, needed)))
     assert [entry for entry, told in observations.items() if of(told, "quotas")] == [state]
+
+
+def test_what_there_is_for_a_pool_is_asked_by_quota_and_zone(google: Google) -> None:
+    google.answers[f"{COMPUTE}/zones/us-central1-b/machineTypes/n1-standard-4"] = (200, {"name": "n1-standard-4"})
+    declared = reviewed(stack(), [REVIEW])
+    (pool,) = declared.pools
+    supply = doctor.supply(declared, replace(pool, zones=["us-central1-a", "us-central1-b"]))
+    assert [(entry.quota.metric, entry.limit, entry.used) for entry in supply.standings] == [
+        ("CPUS", 24, 8),
+        ("NVIDIA_T4_GPUS", 1, 0),
+    ]
+    assert supply.offering == ["us-central1-a"]
+    assert doctor.supply(replace(declared, configuration={}), pool).unknown
 
 
 def test_an_api_that_is_off_is_told_and_what_needs_it_is_not_called_fine(google: Google) -> None:
