@@ -42,6 +42,9 @@ class Agent:
     _answered_at: float = 0.0
     _said: str = ""
 
+    def __post_init__(self) -> None:
+        self._began = self.now()
+
     def follow(self) -> int:
         """Carry out orders until the mover has ended; returns its exit code.
 
@@ -50,6 +53,9 @@ class Agent:
         """
         while True:
             wanted = self._read()
+            if wanted is None:
+                self.jobs.sleep(PAUSE)
+                continue
             seen = self.jobs.settle(wanted)
             order = self._order
             if order is not None:
@@ -58,8 +64,11 @@ class Agent:
                     return _end_with(order)
             self.jobs.sleep(PAUSE)
 
-    def _read(self) -> list[str]:
-        """Take note of the newest order; returns the Jobs that may run."""
+    def _read(self) -> list[str] | None:
+        """Take note of the newest order; returns the Jobs that may run, None before the first order came.
+
+        What an earlier pod let run goes on till then: its pods ask for themselves.
+        """
         try:
             order = Order.newest(self.feeds.orders)
         except OSError as error:
@@ -71,10 +80,11 @@ class Agent:
                 self._order = order
                 self._came_at = self.now() if self._has_read else None
             self._has_read = True
-        if self._order is None or self._came_at is None or self.now() - self._came_at >= TTL:
-            if self._has_read:
-                self._say(SILENT)
+        if self.now() - (self._began if self._came_at is None else self._came_at) >= TTL:
+            self._say(SILENT)
             return []
+        if self._order is None or (self._came_at is None and not self._is_end(self._order)):
+            return None
         wanted = [name for name in self._order.wanted if name in self.jobs.names]
         self._say(f"may run: {', '.join(wanted) or 'nothing'}")
         return wanted
