@@ -100,6 +100,17 @@ def test_a_place_that_is_no_more_is_left_before_another_one_runs(seed: int) -> N
     assert len(world.published) == 1
 
 
+def test_a_step_that_was_too_late_goes_on_with_an_update_however_much_later() -> None:
+    world = World(random.Random(5), {**RULES, "time_limit": 600.0}, work=900.0, limits=True)
+    assert run_to_its_end(world) == move.TOO_LATE
+    assert world.saved > 0
+    world.pass_time(15_000.0)
+    world.rules = RULES
+    world.update()
+    assert run_to_its_end(world) == OK
+    assert world.wrong == []
+
+
 def test_a_mover_that_was_replaced_lets_nothing_run_even_late() -> None:
     world = World(random.Random(2), RULES)
     world.capacity = dict.fromkeys(world.capacity, False)

@@ -75,6 +75,7 @@ class World:
     """``rates`` say how likely things are: a lost mover, a refused request, an eviction, each a second or request.
 
     ``work`` are seconds that the program computes in all, ``checkpoint`` those from one checkpoint to the next.
+    With ``limits`` a Job fails that is let run again more than its time limit after it began.
     """
 
     chance: random.Random
@@ -97,6 +98,7 @@ class World:
     mover_uid: str = "first"
     movers: dict[str, str] = field(default_factory=dict)
     refuses: float = 0.0
+    limits: bool = False
     ticked: float = 0.0
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -236,6 +238,13 @@ class World:
             if all(pod.deleted_at is not None for pod in pods):
                 self._condition(job, seen, "Suspended", "True")
             return
+        if job.conditions.get("Suspended") != "False":
+            # The time limit is looked at before it counts anew.
+            since = self.now - job.content["status"].get("startTime", self.now)
+            if self.limits and since >= self.rules["time_limit"]:
+                self._condition(job, seen, "Failed", "True")
+                return
+            job.content["status"]["startTime"] = self.now
         # `podReplacementPolicy: Failed`: none while one ends.
         for _ in range(self.pods_each - len(pods)):
             pod = Pod(f"{job.name}-{next(self.numbers)}", job.name, job.pool, self.now)

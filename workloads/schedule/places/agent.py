@@ -100,7 +100,7 @@ class Agent:
                 job,
                 self.jobs.stockout(name) if no_nodes else "",
                 self.jobs.why(name) if job.outcome else "",
-                self.jobs.due(name) if job.outcome else 0,
+                self.jobs.due(name),
                 self.jobs.waits(name) if no_nodes else "",
             )
         answer = Answer(order.epoch, order.number, self.jobs.mover, jobs).write()

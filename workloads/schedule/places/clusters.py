@@ -294,8 +294,10 @@ class JobsOfClusters(PlaceJobs):
 
     def due(self, name: str) -> int:
         """As of one cluster."""
+        if name not in self._elsewhere:
+            return super().due(name)
         report = self._report(name)
-        return report.due if report else super().due(name)
+        return report.due if report else 0
 
     def finish(self, ending: Ending) -> None:
         """Tell the agents of all clusters that the mover has ended, and they with it."""

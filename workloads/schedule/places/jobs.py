@@ -125,6 +125,7 @@ class PlaceJobs(Cluster):
     now: Callable[[], float] = time.monotonic
     _versions: dict[str, str] = field(default_factory=dict[str, str])
     _uids: dict[str, str] = field(default_factory=dict[str, str])
+    _due: dict[str, int] = field(default_factory=dict[str, int])
     _events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _events_at: float | None = None
     _queued: dict[str, QueuedJob] = field(default_factory=dict[str, QueuedJob])
@@ -155,6 +156,7 @@ class PlaceJobs(Cluster):
         if holder != self.holder:
             raise StepError(NO_API, f"pod {holder} moves the step now" if holder else f"Job {name} is another one")
         self._versions[name], self._uids[name] = metadata["resourceVersion"], metadata.get("uid", "")
+        self._due[name] = _due(job)
         pods = self._pods_left(name)
         suspended = bool(job.get("spec", {}).get("suspend"))
         obeyed = _is_held(job) == suspended
@@ -238,10 +240,14 @@ class PlaceJobs(Cluster):
         return f"exit code {code}: {words}" if code is not None else ""
 
     def due(self, name: str) -> int:
-        """The number of the attempt that is due of the Job, which failed."""
-        template = self.job(name)["spec"]["template"]
-        annotations: dict[str, str] = template.get("metadata", {}).get("annotations") or {}
-        return int(annotations.get(ATTEMPT_ANNOTATION, 1)) + 1
+        """The number of the attempt that is due of the Job once the step has failed, as of the last look.
+
+        It is 0 for one that was never let run.
+
+        A Job that is let run again more than its time limit after its last beginning fails at once: the controller
+        looks at the time before it begins to count anew (seen with Kubernetes 1.34.4).
+        """
+        return self._due[name]
 
     def read(self) -> tuple[dict[str, Any], Ending | None]:
         """The state that was kept last, and how this Job of the mover ended.
@@ -340,6 +346,13 @@ class PlaceJobs(Cluster):
                 raise
 
         return bool(self._persist(claim))
+
+
+def _due(job: Mapping[str, Any]) -> int:
+    if verdict(job) is None and not job.get("status", {}).get("startTime"):
+        return 0
+    annotations: dict[str, str] = job["spec"]["template"].get("metadata", {}).get("annotations") or {}
+    return int(annotations.get(ATTEMPT_ANNOTATION, 1)) + 1
 
 
 def _is_held(job: Mapping[str, Any]) -> bool | None:

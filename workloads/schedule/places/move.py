@@ -79,8 +79,7 @@ class Mover:
                 return self._end(state, Ending(OK, self._said))
             if failed := next((place for place in self.jobs.places if seen[place.job].outcome), None):
                 why = self.jobs.why(failed.job) or str(seen[failed.job].outcome)
-                due = {failed.job: str(self.jobs.due(failed.job))}
-                return self._end(state, Ending(JOB_FAILED, f"failed at {failed.pool}: {why}"), **due)
+                return self._end(state, Ending(JOB_FAILED, f"failed at {failed.pool}: {why}"))
             if self.now() - state.began >= time_limit:
                 why = f"not done after {time_limit:.0f} s, its time limit"
                 return self._end(state, Ending(TOO_LATE, why))
@@ -120,10 +119,12 @@ class Mover:
     def _keep(self, state: State) -> None:
         self.jobs.keep(written(state, self.jobs.places, self.jobs.former), said=self._said)
 
-    def _end(self, state: State, ending: Ending, **due: str) -> int:
-        """Suspend all Jobs, note the way that the step took and what is `due`, and end."""
+    def _end(self, state: State, ending: Ending) -> int:
+        """Suspend all Jobs, note the way that the step took and which attempts are due, and end."""
         # What is noted last is not noted at all where this pod is lost before: the next one ends in the same way.
         self._stop_all()
+        numbers = {place.job: self.jobs.due(place.job) for place in self.jobs.places if ending.code != OK}
+        due = {name: str(number) for name, number in numbers.items() if number}
         self.jobs.end(written(state, self.jobs.places), ending, said=self._said, **due)
         self.jobs.finish(ending)
         return _end_with(ending)
