@@ -26,7 +26,7 @@ from slipway.infra.review.stack import (
 )
 from slipway.infra.schema.problems import PREFIX
 from slipway.offline.evaluated.phrasing import duration, many
-from slipway.offline.evaluated.places import is_held, moved_steps
+from slipway.offline.evaluated.places import MovedStep, is_held, moved_steps
 from slipway.offline.evaluated.scheduling import has_gpus, pools_of
 from slipway.offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, Workload, workloads
 from slipway.offline.policies.services import list_servers
@@ -313,7 +313,8 @@ def _columns(stack: Stack, cluster: str, jobs: Sequence[Workload], phases: Mappi
         group.append(
             replace(work, parts=[f"or {many(places - 1, 'other pool')}", *work.parts]) if places else work
         )
-    columns = [_column(pool, taken[pool.name]) for pool in pools]
+    places = _find_places(stack, moved.values())
+    columns = [_column(pool, taken[pool.name], places.get(pool.name, ())) for pool in pools]
     if anywhere:
         columns.append(Column(ANYWHERE, [], "cpu", anywhere))
     if nowhere:
@@ -321,7 +322,16 @@ def _columns(stack: Stack, cluster: str, jobs: Sequence[Workload], phases: Mappi
     return columns
 
 
-def _column(pool: NodePool, jobs: Sequence[Work]) -> Column:
+def _find_places(stack: Stack, steps: Iterable[MovedStep]) -> dict[str, list[str]]:
+    """The steps that may run on a pool, by its name, with which of their places it is; the first is drawn."""
+    places: dict[str, list[str]] = {}
+    for step in steps:
+        for number, name in enumerate(step.pools(stack)[1:], start=2):
+            places.setdefault(name, []).append(f"place {number} of {step.job.name}")
+    return places
+
+
+def _column(pool: NodePool, jobs: Sequence[Work], places: Sequence[str]) -> Column:
     size = f"{_number(pool.allocatable.cpu / 1000)} CPU, {_memory(pool.allocatable.memory)}"
     if pool.allocatable.cpu >= UNLIMITED:
         size = "machine type not known"
@@ -332,9 +342,9 @@ def _column(pool: NodePool, jobs: Sequence[Work]) -> Column:
     ]
     if has_gpus(pool):
         lines.append(f"{pool.gpus} {pool.accelerator}" if pool.accelerator else many(pool.gpus, "GPU"))
-    lines += [f"taint {taint.key}" for taint in pool.taints]
+    lines += [*(f"taint {taint.key}" for taint in pool.taints), *places]
     taints = [f"taint {taint.key}={taint.value}:{taint.effect}" for taint in pool.taints]
-    about = ", ".join([*lines[: 3 if has_gpus(pool) else 2], *taints])
+    about = ", ".join([*lines[: 3 if has_gpus(pool) else 2], *taints, *places])
     return Column(pool.name, lines, "gpu" if has_gpus(pool) else "cpu", jobs, about, pool.spot)
 
 

@@ -118,8 +118,9 @@ INDENT = 7
 """Between a box and its text."""
 
 JOB_WIDTH, JOB_HEIGHT = 198, 38
+LEAST_JOB_WIDTH = 140
+"""Of Jobs in pictures that would be wider than `WIDEST`."""
 POOL_PADDING = 9
-POOL_WIDTH = JOB_WIDTH + 2 * POOL_PADDING
 GUTTER = 14
 """Between two pools, without the lanes there."""
 BEHIND, CORNER, MOST_SHOWN = 3, 6, 3
@@ -134,6 +135,11 @@ GAP = 22
 DROP = 30
 """Between clusters, identities and the store."""
 LEAST_WIDTH = 340
+LEAST_IDENTITY = 260
+"""Width of an identity in a crowded picture; where not all have so much, all but the first are listed."""
+WIDEST = 1200
+"""Width of a picture from which on pools without Jobs stand below each other, and boxes are narrower: what a page
+shows without scrolling."""
 
 
 @dataclass(frozen=True)
@@ -207,21 +213,46 @@ class _Frame:
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        columns = [column for zone in scene.zones for column in zone.columns]
-        jobs = {job.urn: index for index, column in enumerate(columns) for job in column.jobs}
-        ways = [*scene.edges, *scene.connections]
-        self.cells = cells(jobs, ways)
-        self.routes = routes(self.cells, ways)
-        self._pool_x = [0.0] * len(columns)
+        self.job_width = JOB_WIDTH
         self.spans: list[tuple[float, float]] = []
         """Left and right end of each cluster."""
-        self.width = self._place_columns()
+        self.width = self._place([[[column] for column in zone.columns] for zone in scene.zones])
+        if self.width > WIDEST:
+            stacks = [_stacked(zone.columns) for zone in scene.zones]
+            over = self._place(stacks) - WIDEST
+            if over > 0:
+                narrower = math.ceil(over / sum(map(len, stacks)))
+                self.job_width = max(JOB_WIDTH - narrower, LEAST_JOB_WIDTH)
+            self.width = self._place(stacks)
         self.top = MARGIN + 74.0
         self._pools_y = self.top + 30 + LINE * max((len(zone.lines) for zone in scene.zones), default=0)
+        columns = [column for zone in scene.zones for column in zone.columns]
         head = max((len(column.lines) for column in columns), default=0)
         self._rows_y = self._pools_y + 22 + head * LINE
         self._row_y = self._place_rows()
-        self.bottom = self._row_y[-1] + POOL_PADDING + GUTTER
+        self._jobs_bottom = self._row_y[-1] + POOL_PADDING + GUTTER
+        below = (sum(map(_pool_height, stack[1:])) for stacks in self._stacks for stack in stacks)
+        self.bottom = self._jobs_bottom + max(below, default=0)
+
+    def _place(self, stacks: Sequence[Sequence[Sequence[Column]]]) -> float:
+        """Places the columns, in each of which ``stacks`` has pools below each other, by cluster; the width."""
+        self._stacks, ways = stacks, [*self._scene.edges, *self._scene.connections]
+        columns = [stack for of_zone in stacks for stack in of_zone]
+        jobs = {job.urn: index for index, stack in enumerate(columns) for pool in stack for job in pool.jobs}
+        self.cells = cells(jobs, ways)
+        self.routes = routes(self.cells, ways)
+        self._pool_x = [0.0] * len(columns)
+        self.spans.clear()
+        return self._place_columns()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether boxes are narrower than in other pictures."""
+        return self.job_width < JOB_WIDTH
+
+    @property
+    def _pool_width(self) -> int:
+        return self.job_width + 2 * POOL_PADDING
 
     def _place_columns(self) -> float:
         lanes: dict[tuple[int, int], int] = {}
@@ -231,14 +262,14 @@ class _Frame:
                 lanes[key] = max(lanes.get(key, 0), route.lane + 1)
         x, index = float(MARGIN), 0
         extra = self._missing(lanes)
-        for zone in self._scene.zones:
+        for stacks in self._stacks:
             left = x
-            for _ in zone.columns:
+            for _ in stacks:
                 x += GUTTER + extra + LANE * lanes.get((index, -1), 0)
                 self._pool_x[index] = x
-                x += POOL_WIDTH + LANE * lanes.get((index, 1), 0) + extra
+                x += self._pool_width + LANE * lanes.get((index, 1), 0) + extra
                 index += 1
-            x += GUTTER if zone.columns else POOL_WIDTH
+            x += GUTTER if stacks else self._pool_width
             self.spans.append((left, x))
             x += GAP
         return max(x - GAP + MARGIN, LEAST_WIDTH)
@@ -246,7 +277,7 @@ class _Frame:
     def _missing(self, lanes: Mapping[tuple[int, int], int]) -> float:
         """What a column needs at either side so that the picture has room for its title."""
         columns = len(self._pool_x)
-        natural = 2 * MARGIN + columns * (POOL_WIDTH + GUTTER) + GUTTER + LANE * sum(lanes.values())
+        natural = 2 * MARGIN + columns * (self._pool_width + GUTTER) + GUTTER + LANE * sum(lanes.values())
         return max(LEAST_WIDTH - natural, 0) // (2 * columns) if columns else 0
 
     def _place_rows(self) -> list[float]:
@@ -266,10 +297,14 @@ class _Frame:
     def clusters(self, picture: Picture) -> None:
         """Draws the clusters and their pools."""
         index = 0
-        for zone, (left, right) in zip(self._scene.zones, self.spans, strict=True):
+        for zone, stacks, (left, right) in zip(self._scene.zones, self._stacks, self.spans, strict=True):
             picture.areas.append(self._cluster(zone, left, right))
-            for column in zone.columns:
-                picture.areas.append(self._pool(column, self._pool_x[index]))
+            for first, *others in stacks:
+                y, bottom = self._pools_y, self._jobs_bottom if others else self.bottom
+                for column in (first, *others):
+                    picture.areas.append(self._pool(column, self._pool_x[index], y, bottom - GUTTER - y))
+                    # Below the Jobs there are no lines that would cross what it says.
+                    y, bottom = bottom, bottom + _pool_height(column)
                 index += 1
 
     def _cluster(self, zone: Zone, left: float, right: float) -> Box:
@@ -278,12 +313,11 @@ class _Frame:
         about = ", ".join([f"Cluster {zone.name}", *zone.lines])
         return Box("cluster", zone.name, left, self.top, right - left, self.bottom - self.top, texts, about)
 
-    def _pool(self, column: Column, x: float) -> Box:
-        texts = _lines((x + POOL_PADDING, self._pools_y + 17), JOB_WIDTH, NAME, column.title, column.lines)
-        height = self.bottom - GUTTER - self._pools_y
+    def _pool(self, column: Column, x: float, y: float, height: float) -> Box:
+        texts = _lines((x + POOL_PADDING, y + 17), self.job_width, NAME, column.title, column.lines)
         kind = f"pool {column.kind}" + (" spot" if column.spot else "")
         about = f"Pool {column.title}, {column.about}" if column.about else column.title
-        return Box(kind, column.title, x, self._pools_y, POOL_WIDTH, height, texts, about)
+        return Box(kind, column.title, x, y, self._pool_width, height, texts, about)
 
     def jobs(self, picture: Picture) -> None:
         """Draws the Jobs and what leads from one to another."""
@@ -299,7 +333,7 @@ class _Frame:
 
     def _job(self, job: Work, cell: Cell) -> Box:
         x, y = self._at(cell)
-        room = JOB_WIDTH - 2 * INDENT
+        room = self.job_width - 2 * INDENT
         times = f"{TIMES}{job.pods}" if job.pods > 1 else ""
         taken = SMALL.width(times) + INDENT if times else 0
         first, second = wrap(job.name, room - taken, JOB)
@@ -311,15 +345,18 @@ class _Frame:
         if below.text:
             texts.append(below)
         if times:
-            left = x + JOB_WIDTH - INDENT - SMALL.width(times)
+            left = x + self.job_width - INDENT - SMALL.width(times)
             texts.append(Text(left, texts[0].y, taken, SMALL, times, soft=True))
         special = "gate" if job.gate else job.kind if job.kind != "Job" else ""
         kind = " ".join(filter(None, ["job", special, job.phase]))
         pods = [f"on {job.pods} nodes" if job.together else f"{job.pods} pods at once"] if times else []
         lines = [f"{job.kind[0].upper()}{job.kind[1:]} {job.name}", *pods, *job.parts]
         about = ", ".join([*lines, *filter(None, [job.phase.replace("-", " ")])])
-        behind = [_behind(x, y, BEHIND * number) for number in range(min(job.pods, MOST_SHOWN) - 1, 0, -1)]
-        return Box(kind, job.name, x, y, JOB_WIDTH, JOB_HEIGHT, texts, about, behind)
+        right = x + self.job_width
+        behind = [
+            _behind((x, right), y, BEHIND * number) for number in range(min(job.pods, MOST_SHOWN) - 1, 0, -1)
+        ]
+        return Box(kind, job.name, x, y, self.job_width, JOB_HEIGHT, texts, about, behind)
 
     def _at(self, cell: Cell) -> tuple[float, float]:
         return self._pool_x[cell.column] + POOL_PADDING, self._row_y[cell.row]
@@ -327,21 +364,41 @@ class _Frame:
     def _points(self, route: Route) -> list[tuple[float, float]]:
         start, end = self.cells[route.start], self.cells[route.end]
         (x, y), (to_x, to_y) = self._at(start), self._at(end)
-        target = to_x + JOB_WIDTH / 2
+        target = to_x + self.job_width / 2
         if not route.side:
-            return [(x + JOB_WIDTH / 2, y + JOB_HEIGHT), (target, to_y)]
+            return [(x + self.job_width / 2, y + JOB_HEIGHT), (target, to_y)]
         y += JOB_HEIGHT / 2
         pool = self._pool_x[start.column]
         away = GUTTER / 2 + LANE * route.lane
-        lane = pool + POOL_WIDTH + away if route.side > 0 else pool - away
+        lane = pool + self._pool_width + away if route.side > 0 else pool - away
         bus = to_y - 11 - LANE * route.track
-        side = x + (JOB_WIDTH if route.side > 0 else 0)
+        side = x + (self.job_width if route.side > 0 else 0)
         return [(side, y), (lane, y), (lane, bus), (target, bus), (target, to_y)]
 
 
-def _behind(x: float, y: float, by: float) -> str:
-    """What is seen of a box that stands behind one of a Job, ``by`` pixels further down and to the right."""
-    right, bottom = x + JOB_WIDTH, y + JOB_HEIGHT
+def _pool_height(column: Column) -> float:
+    """The height that a pool without Jobs takes below others."""
+    return 22 + LINE * len(column.lines) + GUTTER
+
+
+def _stacked(columns: Sequence[Column]) -> list[list[Column]]:
+    """The pools of a cluster by the column in which they stand: those without Jobs below each other."""
+    stacks: list[list[Column]] = []
+    for column in columns:
+        empty = next((stack for stack in stacks if not stack[0].jobs), None)
+        if empty is not None and not column.jobs:
+            empty.append(column)
+        else:
+            stacks.append([column])
+    return stacks
+
+
+def _behind(sides: tuple[float, float], y: float, by: float) -> str:
+    """What is seen of a box that stands behind one of a Job, ``by`` pixels further down and to the right.
+
+    ``sides`` are the left and the right one of the Job's.
+    """
+    (x, right), bottom = sides, y + JOB_HEIGHT
     return (
         f"M{right:g} {y + by + CORNER:g}Q{right + by:g} {y + by:g} {right + by:g} {y + by + CORNER:g}"
         f"V{bottom + by - CORNER:g}Q{right + by:g} {bottom + by:g} {right + by - CORNER:g} {bottom + by:g}"
@@ -394,8 +451,11 @@ def _identities(scene: Scene, picture: Picture, frame: _Frame) -> float:
     for group in _groups(reaching, clusters):
         spans = [clusters[name] for member in group for name in member.clusters if name in clusters]
         first, last = min(span[0] for span in spans), max(span[1] for span in spans)
-        width = (last - first - GUTTER * (len(group) - 1)) / len(group)
-        boxes += [(member, first + index * (width + GUTTER), width) for index, member in enumerate(group)]
+        # Those that are not drawn are listed, with all that they may.
+        has_room = len(group) * (LEAST_IDENTITY + GUTTER) <= last - first + GUTTER
+        drawn = group if has_room or not frame.is_crowded else group[:1]
+        width = (last - first - GUTTER * (len(drawn) - 1)) / len(drawn)
+        boxes += [(member, first + index * (width + GUTTER), width) for index, member in enumerate(drawn)]
     height = 52.0
     if boxes:
         y += DROP

@@ -131,6 +131,9 @@ def test_it_is_drawn_once_at_its_first_place() -> None:
     columns = {column.title: [work.name for work in column.jobs] for column in drawn.zones[0].columns}
     assert columns["spot"] == ["train"]
     assert columns["flex"] == columns["own"] == []
+    lines = {column.title: column.lines for column in drawn.zones[0].columns}
+    assert "place 2 of train" in lines["flex"]
+    assert not [line for line in lines["spot"] if line.startswith("place ")]
 
 
 def test_a_base_of_before_sure_places_were_noted_is_read() -> None:
