@@ -34,8 +34,8 @@ HELD_BACK = 20
 GRACE = 25.0
 """Seconds from SIGTERM to SIGKILL, as a pod has them (`slipway.infra.kubernetes.pod.GRACE_PERIOD`)."""
 
-POLL = 5.0
-"""Seconds between two looks at the store."""
+POLL, POLL_WAITING = 5.0, 1.0
+"""Seconds between two looks at the store, while the program runs, and before."""
 
 LOOK = 0.5
 """Seconds between two looks at the time."""
@@ -124,7 +124,7 @@ def _follow(lease: Lease) -> None:
         except Exception as error:
             if trouble != (trouble := str(error)):
                 print(f"warning: the orders cannot be read: {error}", file=sys.stderr, flush=True)
-        time.sleep(min(POLL, lease.renew / 2))
+        time.sleep(min(POLL if lease.is_valid else POLL_WAITING, lease.renew / 2))
 
 
 def _run(words: Sequence[str], lease: Lease, signals: Forwarding) -> int:
