@@ -567,14 +567,14 @@ def _program(module: str, name: str, args: MovedStepArgs, workspace: Workspace, 
         ],
         image=args.image,
         platform=workspace.platform,
-        pool=_pool_of(workspace.platform, args.places),
+        pool=mover_pool(workspace.platform, args.places),
         resources=RUNNER,
         time_limit=args.run.step.time_limit + PATIENCE,
         reads_nodes=True,
     )
 
 
-def _pool_of(platform: Platform, places: Places) -> Pool:
+def mover_pool(platform: Platform, places: Places) -> Pool:
     """The pool of a mover or agent: if possible without GPUs, with nodes that stay and are there, and no place.
 
     On nodes of a place it would be lost with these, and wait for new ones where the step need not.

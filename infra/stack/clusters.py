@@ -24,6 +24,7 @@ from slipway.infra.kubernetes.kueue import LOCAL_QUEUE, Kueue, KueueArgs, KueueR
 from slipway.infra.kubernetes.metrics.exporters import GpuExporterArgs
 from slipway.infra.kubernetes.metrics.monitors import Metrics, MetricsArgs
 from slipway.infra.kubernetes.metrics.prometheus import PrometheusArgs
+from slipway.infra.kubernetes.places import mover_pool
 from slipway.infra.kubernetes.run import PodImage, Usage
 from slipway.infra.kubernetes.schedule import RUNNER
 from slipway.infra.kubernetes.workspace import (
@@ -145,6 +146,10 @@ def _held(stack: PlacedStack, platform: Platform) -> list[Resident]:
     for name, pipeline in settings.pipelines.items():
         if pipeline.schedule and stack.steps[name][0].platform == platform:
             held.append(Resident("runner", cheapest, [RUNNER], (), name))
+    for step in (step for steps in stack.steps.values() for step in steps):
+        if step.places and any(place.platform == platform for place in step.places.steps):
+            pool = mover_pool(platform, step.places).name
+            held.append(Resident("runner", pool, [RUNNER], (), step.pipeline, step.name))
     if host := host_pool(platform):
         held += installed_residents(
             host.name, settings.kueue, settings.metrics, collects=platform.collector is not None

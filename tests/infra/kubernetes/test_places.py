@@ -8,6 +8,7 @@ import pytest
 
 from slipway.infra.clouds.gcp.emulator import Emulator
 from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_ANNOTATION, QUEUE_LABEL
+from slipway.infra.kubernetes.schedule import RUNNER
 from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
 from slipway.infra.settings.loading import load
@@ -179,6 +180,19 @@ def test_kueue_looks_after_no_job_of_a_step_before_its_mover_says_so(moved: Reco
     assert [rule["verbs"] for rule in workloads] == [["list", "patch"]]
     assert all(QUEUE_ANNOTATION not in job.inputs["metadata"]["annotations"] for job in held(moved).values())
     assert QUEUE_LABEL in queued.one(JOB, "mnist-prepare").inputs["metadata"]["labels"]
+    # What moves it takes room that no Job of the queue has.
+    alone = declared({**STEP, "pool": "train"}, changes={"kueue": {}})
+    assert cpu_quota(alone, "slipway.cpu") - cpu_quota(queued, "slipway.cpu") == RUNNER.cpu
+
+
+def cpu_quota(recording: Recording, flavor: str) -> int:
+    """Millicores of the flavor that the queue may hand out."""
+    spec = recording.one("kubernetes:kueue.x-k8s.io/v1beta2:ClusterQueue", "dev-kueue-queue-slipway").inputs[
+        "spec"
+    ]
+    flavors = {entry["name"]: entry["resources"] for entry in spec["resourceGroups"][0]["flavors"]}
+    amounts = {entry["name"]: entry["nominalQuota"] for entry in flavors[flavor]}
+    return int(amounts["cpu"].removesuffix("m"))
 
 
 def test_pulumi_sees_that_a_step_failed(moved: Recording) -> None:
