@@ -116,8 +116,8 @@ def _admission_checks(workload: Properties) -> Reason:
     if not pending:
         return Reason("it has its quota, and is about to be admitted", kind="checks")
     names = ", ".join(text(check.get("name")) for check in pending)
-    asked = time_of(pending[0].get("lastTransitionTime"))
-    since = f" since {asked.astimezone():%H:%M}" if asked else ""
+    requested = time_of(pending[0].get("lastTransitionTime"))
+    since = f" since {requested.astimezone():%H:%M}" if requested else ""
     words = "; ".join(filter(None, (text(check.get("message")) for check in pending)))
     what = f"it has its quota, and waits{since} for all its nodes together ({names})"
     return Reason(f"{what}: {words}" if words else what, words=words, kind="checks")

@@ -264,7 +264,7 @@ def test_places_in_two_clusters_have_their_jobs_there(anywhere: Recording) -> No
         for name in filter(None, (place["job"], place["probe"])):
             assert provider(jobs[name]) == (place["cluster"] or "dev")
     # What the pods mount is in their own cluster, under the same name.
-    maps = {(provider(found), found.inputs["metadata"]["name"]) for found in anywhere.of(CONFIG_MAP)}
+    maps = {(provider(resource), resource.inputs["metadata"]["name"]) for resource in anywhere.of(CONFIG_MAP)}
     for place in places:
         volumes = pod(jobs[place["job"]])["spec"]["volumes"]
         mounted = {volume["configMap"]["name"] for volume in volumes if "configMap" in volume}
@@ -300,9 +300,9 @@ def test_an_agent_acts_in_the_other_cluster_and_nobody_waits_for_it(anywhere: Re
     assert annotations["pulumi.com/replaceUnready"] == "true"
     assert "pulumi.com/waitFor" in annotations
     assert agent.inputs["spec"]["activeDeadlineSeconds"] == mover.inputs["spec"]["activeDeadlineSeconds"]
-    plans = {found.name: found for found in anywhere.of(CONFIG_MAP) if found.name.startswith("mnist-train-plan")}
+    plans = {entry.name: entry for entry in anywhere.of(CONFIG_MAP) if entry.name.startswith("mnist-train-plan")}
     assert [provider(plans[name]) for name in ("mnist-train-plan", "mnist-train-plan-far")] == ["dev", "far"]
-    assert len({found.inputs["data"]["plan.json"] for found in plans.values()}) == 1
+    assert len({entry.inputs["data"]["plan.json"] for entry in plans.values()}) == 1
     pods = [pod(job)["metadata"]["annotations"]["slipway/plan"] for job in (agent, mover)]
     assert len({*pods}) == 1
     words = pod(agent)["spec"]["containers"][0]["args"]
@@ -343,12 +343,12 @@ def test_the_pods_of_a_training_meet_in_each_cluster() -> None:
     }
     both = declared({**STEP, "places": ["train-spot", "far-spot"], "nodes": 2}, changes={**FAR, **two})
     meeting = [
-        found for found in both.of("kubernetes:core/v1:Service") if found.inputs["spec"].get("clusterIP") == "None"
+        entry for entry in both.of("kubernetes:core/v1:Service") if entry.inputs["spec"].get("clusterIP") == "None"
     ]
-    assert {provider(found) for found in meeting} == {"dev", "far"}
-    assert len({found.inputs["metadata"]["name"] for found in meeting}) == 1
+    assert {provider(entry) for entry in meeting} == {"dev", "far"}
+    assert len({entry.inputs["metadata"]["name"] for entry in meeting}) == 1
     quotas = {
-        provider(found): found.inputs["spec"]["hard"] for found in both.of("kubernetes:core/v1:ResourceQuota")
+        provider(entry): entry.inputs["spec"]["hard"] for entry in both.of("kubernetes:core/v1:ResourceQuota")
     }
     assert {cluster: quotas[cluster]["count/services"] for cluster in ("dev", "far")} == {"dev": "1", "far": "1"}
 
