@@ -32,6 +32,7 @@ def check(reading: Reading) -> Iterator[Finding]:
             yield from _clusters(at, step, draft)
             yield from _queue(at, draft)
             yield from _hardware(at, step, targets(draft))
+            yield from _names(at, step)
         if moved:
             yield from _runs(name, settings, moved)
 
@@ -162,8 +163,20 @@ def _hardware(at: Path, step: StepDeclaration, known: dict[str, Target]) -> Iter
         )
 
 
+def _names(at: Path, step: StepDeclaration) -> Iterator[Finding]:
+    """Places whose Job would have the name of the probe of another one."""
+    pools = step.placed_by.pools
+    for place, on in step.placed_by.on_pools:
+        if f"{on.pool}-probe" in pools:
+            reason = f"the Job that asks for its nodes would be called like the one at `{on.pool}-probe`"
+            yield Finding((*at, *place), on.pool, reason, f"call the pool `{on.pool}-probe` something else")
+
+
 def _runs(name: str, settings: PipelineSettings, moved: Sequence[StepDeclaration]) -> Iterator[Finding]:
     steps = listed(step.name for step in moved)
     if settings.schedule is not None:
-        reason = f"the step {steps} has `{PLACES}`, and a run by the clock makes Jobs on one pool each"
+        reason = (
+            f"the step {steps} has `{PLACES}`. A run by the clock makes Jobs of its own, and what moves a step "
+            "may change those alone that `pulumi up` made"
+        )
         yield Finding((KEY, name, "schedule"), None, reason, f"write `pool` for {steps}, or remove `schedule`")

@@ -11,6 +11,9 @@ from tests.infra.pipelines.days import DAYS
 from tests.infra.pipelines.days import stack as days_stack
 from tests.infra.pipelines.days import written as days_written
 from tests.infra.pipelines.sums import stack, written
+from tests.infra.pipelines.test_python_file import DECLARATION
+from tests.infra.pipelines.test_searches import stack as churn
+from tests.infra.settings.test_references import STEP, refused
 from tests.support.refusals import FREE_NETWORK, SECOND, Case, named, problems, the_problem
 from tests.support.stack_values import GCP, changed
 
@@ -91,6 +94,18 @@ STACKS: list[Case] = [
         "`train`",
         "`schedule`",
     ),
+    (
+        {**FAR, "pipelines.mnist.runs": "cluster", f"{TRAIN}.places": ["train", "far-spot"]},
+        "slipway:pipelines.mnist.runs",
+        "`dev` and `far`",
+        "`runs: up`",
+    ),
+    (
+        {"clusters.dev.pools.train-probe": SPOT, f"{TRAIN}.places": ["train", "train-probe"]},
+        f"{KEY}.places[0]",
+        "`train-probe`",
+        "`train-probe`",
+    ),
 ]
 
 
@@ -104,6 +119,7 @@ def test_what_would_run_it_twice_or_not_at_all_is_refused(
     assert fix in problem.fix
 
 
+SPARE_POOL = {"clusters.dev.pools.spare": {"machine_type": "e2-standard-4"}}
 SPARE = {"clusters__dev__pools__spare": {"machine_type": "e2-standard-4"}}
 TWO_NODES = {"total_min": 0, "total_max": 2}
 WIDE = {
@@ -148,9 +164,8 @@ def test_an_own_step_that_its_places_do_not_suit_is_refused(
 
 def test_items_and_searches_have_one_pool() -> None:
     days = {"pipelines.fraud": {"steps": {step: {"pool": "cpu"} for step in ("prepare", "days", "evaluate")}}}
-    spare = {"clusters.dev.pools.spare": {"machine_type": "e2-standard-4"}}
     services = {"pipelines.fraud.services": {"queue": {"pool": "cpu"}}}
-    values = changed(GCP, {**days, **services, **spare})
+    values = changed(GCP, {**days, **services, **SPARE_POOL})
     assert load(values)
     refusals = problems(changed(values, {"pipelines.fraud.steps.days": {"places": ["cpu", "spare"]}}))
     assert [(problem.key, "items" in problem.reason) for problem in refusals] == [
@@ -167,3 +182,33 @@ def test_a_service_is_reached_from_the_places_of_its_cluster_alone(tmp_path: Pat
     problem = the_problem(changed(days_stack(folder, {"steps.prepare": {"places": ["cpu", "other"]}}), spare))
     assert problem.key == "slipway:pipelines.days.steps.prepare.places"
     assert "`feature-cache`" in problem.reason
+
+
+def test_a_search_has_one_pool(tmp_path: Path) -> None:
+    values = changed(churn(tmp_path / "churn"), SPARE_POOL)
+    refusals = problems(changed(values, {"pipelines.churn.steps.tune": {"places": ["cpu", "spare"]}}))
+    assert [(problem.key, "search" in problem.reason) for problem in refusals] == [
+        ("slipway:pipelines.churn.steps.tune.places", True)
+    ]
+
+
+def test_a_step_without_a_result_has_one_pool(tmp_path: Path) -> None:
+    """Nothing would say at one place that it was done at another."""
+    text = DECLARATION.replace('["--output", "{output}"]', "[]").replace("results=results", "results=[]")
+    (tmp_path / "pipeline.py").write_text(text, encoding="utf-8")
+    section = {"uses": str(tmp_path), "run": {"pool": "cpu"}}
+    values = changed(GCP, {"pipelines": {"words": section}, **SPARE_POOL})
+    assert load(values)
+    problem = the_problem(changed(values, {"pipelines.words.run": {"places": ["cpu", "spare"]}}))
+    assert (problem.key, "`pool`" in problem.fix) == ("slipway:pipelines.words.run.places", True)
+    assert "result" in problem.reason
+
+
+def test_pools_of_another_stack_are_no_places() -> None:
+    problem = next(
+        problem
+        for problem in refused({STEP: {"places": ["cpu", "gpu"]}})
+        if problem.key == f"slipway:{STEP}.places"
+    )
+    assert "`dev`" in problem.reason
+    assert "`pool`" in problem.fix
