@@ -15,7 +15,7 @@ from typing import Any
 from slipway.infra.api_server import ApiServer, UnreadableError
 from slipway.infra.commands import command
 from slipway.infra.exits import Exit, report_error
-from slipway.infra.kubernetes.labels import MOVES_ANNOTATION, RUNS_ANNOTATION
+from slipway.infra.kubernetes.labels import HOLDER_ANNOTATION, MOVES_ANNOTATION, RUNS_ANNOTATION, STOPPED
 from slipway.infra.placed import CLUSTER_RUN
 from slipway.infra.review.stack import Properties, at, mapping, mappings, text
 from slipway.tools.watch.cli import WatchError, load_plan
@@ -30,7 +30,6 @@ from slipway.tools.watch.observed import (
     uid_of,
 )
 from slipway.tools.watch.plan import Plan, PlanError
-from slipway.workloads.schedule.places.jobs import HOLDER_ANNOTATION, STOPPED
 
 GONE_WITHIN = 120.0
 """Seconds that a deleted Job has to go with its pods, and a held one to lose them."""

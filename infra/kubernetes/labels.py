@@ -65,6 +65,13 @@ are ``sure``, the ConfigMap with the ``notes`` of what moves it, and when it goe
 PLAN_ANNOTATION = "slipway/plan"
 """The annotation of a mover's pod with a digest of its Jobs, so that other ones replace the mover."""
 
+HOLDER_ANNOTATION = "slipway/holder"
+"""The annotation of the Jobs of a step's places with the mover's pod that may change them
+(`slipway.workloads.schedule.places.jobs`); `STOPPED` where none may."""
+
+STOPPED = ""
+"""The holder of the Jobs of a step that somebody stopped, until a pod of its mover claims them."""
+
 USAGE_ANNOTATION = "slipway/usage"
 """The annotation of a Job with the folder below the store's root in which its pods keep what they use
 (`slipway.workloads.runtime.usage.measure`): a file for each by its index. A Job that is not measured has none."""

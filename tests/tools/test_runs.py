@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from slipway.infra.api_server import ApiServer
+from slipway.infra.kubernetes import labels
 from slipway.tools.runs import Namespace, RunError
+from slipway.workloads.schedule.places import jobs
 from tests.support.api_server import kubeconfig
 from tests.workloads.json_server import serving
 from tests.workloads.places.world import merge
@@ -181,6 +183,10 @@ def moved(api: Api) -> Api:
     api.maps["train-mover"] = {"data": {"plan.json": json.dumps(plan)}}
     api.maps["train-mover-notes"] = {"data": {"about": "x", "at-own": "2", "state": "{}"}}
     return api
+
+
+def test_a_mover_knows_what_a_stop_writes() -> None:
+    assert (labels.HOLDER_ANNOTATION, labels.STOPPED) == (jobs.HOLDER_ANNOTATION, jobs.STOPPED)
 
 
 def test_a_step_with_places_is_stopped_with_what_moves_it(moved: Api, namespace: Namespace) -> None:

@@ -30,7 +30,9 @@ BETWEEN_EVENTS = 15.0
 """Seconds after which the events of the namespace are listed again."""
 
 HOLDER_ANNOTATION = "slipway/holder"
-"""The annotation of Jobs with the pod that may change them; `STOPPED` where none may."""
+"""The annotation of Jobs with the pod that may change them; `STOPPED` where none may.
+
+`infra/kubernetes/labels.py` has both, too."""
 
 STOPPED = ""
 """The holder of the Jobs of a step that somebody stopped, until a pod of its mover claims them."""
