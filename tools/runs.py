@@ -15,7 +15,13 @@ from typing import Any
 from slipway.infra.api_server import ApiServer, UnreadableError
 from slipway.infra.commands import command
 from slipway.infra.exits import Exit, report_error
-from slipway.infra.kubernetes.labels import HOLDER_ANNOTATION, MOVES_ANNOTATION, RUNS_ANNOTATION, STOPPED
+from slipway.infra.kubernetes.labels import (
+    HOLDER_ANNOTATION,
+    MOVES_ANNOTATION,
+    PLACE_ANNOTATION,
+    RUNS_ANNOTATION,
+    STOPPED,
+)
 from slipway.infra.placed import CLUSTER_RUN
 from slipway.infra.review.stack import Properties, at, mapping, mappings, text
 from slipway.tools.watch.cli import WatchError, load_plan
@@ -145,9 +151,10 @@ class Namespace:
         if not moves:
             return []
         plan = self.server.get(self._config_map(moves["plan"])) or {}
-        names = mapping(json.loads(text(at(plan, "data", "plan.json")) or "{}")).get("jobs", {})
-        jobs = (self.server.get(f"{self._jobs}/{name}") for name in mapping(names))
-        return [job for job in jobs if job is not None]
+        names = mapping(mapping(json.loads(text(at(plan, "data", "plan.json")) or "{}")).get("jobs"))
+        jobs = mappings((self.server.get(self._jobs) or {}).get("items"))
+        # A place that is no more may run yet, where an `up` was interrupted.
+        return [job for job in jobs if name_of(job) in names or _mover_of(job) == name_of(mover)]
 
     def _make_places_anew(self, mover: Properties) -> Iterator[str]:
         """Makes the Jobs anew that ``mover`` let run and that failed, and no attempt of them is noted any more."""
@@ -214,6 +221,11 @@ def as_declared(job: Properties, *, suspend: bool) -> dict[str, Any]:
 def _moves_of(job: Properties) -> dict[str, Any]:
     """What the Job of a step with places says of it; empty for other Jobs."""
     return json.loads(annotations_of(job).get(MOVES_ANNOTATION, "{}"))
+
+
+def _mover_of(job: Properties) -> str:
+    """The Job that moves the step that ``job`` runs at one of its places; empty for other Jobs."""
+    return text(json.loads(annotations_of(job).get(PLACE_ANNOTATION, "{}")).get("of"))
 
 
 def _has_failed(job: Properties) -> bool:

@@ -175,11 +175,19 @@ def moved(api: Api) -> Api:
     """``train`` is at its second place, and asks for nodes of the first."""
     moves = {"plan": "train-mover", "notes": "train-mover-notes"}
     api.jobs["train"]["metadata"]["annotations"]["slipway/moves"] = json.dumps(moves)
-    places = (at_place("at-spot"), at_place("spot-probe", suspend=False), at_place("at-own", suspend=False))
+    # It was a place before the last `up`, which was interrupted.
+    no_more = at_place("at-flex", suspend=False)
+    no_more["metadata"]["annotations"]["slipway/place"] = json.dumps({"of": "train", "index": 1, "pool": "flex"})
+    places = (
+        no_more,
+        at_place("at-spot"),
+        at_place("spot-probe", suspend=False),
+        at_place("at-own", suspend=False),
+    )
     api.jobs |= {place["metadata"]["name"]: place for place in places}
     of_an_up = at_place("of-an-up-at-spot", suspend=False)
     api.jobs[of_an_up["metadata"]["name"]] = of_an_up
-    plan = {"jobs": {place["metadata"]["name"]: "uid" for place in places}}
+    plan = {"jobs": {place["metadata"]["name"]: "uid" for place in places if place is not no_more}}
     api.maps["train-mover"] = {"data": {"plan.json": json.dumps(plan)}}
     api.maps["train-mover-notes"] = {"data": {"about": "x", "at-own": "2", "state": "{}"}}
     return api
@@ -199,7 +207,7 @@ def test_a_step_with_places_is_stopped_with_what_moves_it(moved: Api, namespace:
     names = [name for _, name in moved.done]
     # First what would let them run again; and what of it is not gone yet may change them no more.
     assert names.index("train") < names.index("at-own")
-    for name in ("at-spot", "spot-probe", "at-own"):
+    for name in ("at-flex", "at-spot", "spot-probe", "at-own"):
         assert moved.jobs[name]["metadata"]["annotations"]["slipway/holder"] == ""
     assert moved.jobs["of-an-up-at-spot"]["metadata"]["annotations"]["slipway/holder"] == "train-x"
     moved.done.clear()
