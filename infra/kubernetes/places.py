@@ -104,8 +104,7 @@ class MovedStepArgs:
 
     @property
     def orders(self) -> str:
-        """The folder below the store's root with the orders of its mover; empty where its places are in one
-        cluster."""
+        """The folder below the store's root with its mover's orders; empty where all places are in one cluster."""
         return orders_folder(self.run.step.pipeline, self.run.step.name) if self.jobs[1:] else ""
 
 
@@ -151,9 +150,8 @@ class MovedStep(StepJob):
             ],
         )
         pod, ready = _declare_pod(mover, f"{name}-plan", args.account, plan_, self)
-        attempts = args.jobs[0].attempts
-        if attempts is not None:
-            number_attempt(pod, self.job_name, attempts)
+        if args.jobs[0].attempts is not None:
+            number_attempt(pod, self.job_name, args.jobs[0].attempts)
         limit = f"{mover.run.step.time_limit + PATIENCE + workspace.wait}s"
         step, entries = run.step, places.entries
         # As of a step with one place (`slipway.infra.kubernetes.job.StepJob`).
@@ -163,7 +161,6 @@ class MovedStep(StepJob):
             # one takes it over, also with other rules.
             "pulumi.com/patchForce": "true",
         }
-        held = {**DECLARED_ALONE, RUNS_ANNOTATION: CLUSTER_RUN}
         parent = HeldJob(name, pulumi.ResourceOptions(parent=self)) if self.held else self
         return k8s.batch.v1.Job(
             name,
@@ -172,7 +169,7 @@ class MovedStep(StepJob):
                 namespace=workspace.namespace,
                 labels=job_labels(step.pipeline, step.name, None),
                 annotations={
-                    **(held if self.held else waits),
+                    **({**DECLARED_ALONE, RUNS_ANNOTATION: CLUSTER_RUN} if self.held else waits),
                     **job_annotations(run),
                     MOVES_ANNOTATION: json.dumps(
                         {
@@ -185,7 +182,6 @@ class MovedStep(StepJob):
                     ),
                 },
             ),
-            # As of a step with one place (`slipway.infra.kubernetes.job.job_spec`): `up` waits for it.
             spec=_spec(mover.run, pod, suspended=self.held),
             opts=wait_for(
                 _on_cluster(workspace, self),
@@ -266,10 +262,7 @@ def _declare_places(name: str, args: MovedStepArgs, step_job: StepJob) -> _Place
 
 
 def held_mover_name(run: Run) -> str:
-    """The Kubernetes name of the mover's Job where it is created suspended.
-
-    It is not `Run.held_job_name`: a pool may be called `run`, and so end the name of its place's Job.
-    """
+    """The name of the mover's Job where it is created suspended, which no place has, even of a pool `run`."""
     name = f"{run.name}-{MOVER}-{short_digest(run.digest)}"
     return f"{fit(name, KUBERNETES_NAME_LIMIT - len(HELD))}{HELD}"
 
