@@ -147,6 +147,8 @@ class MovedStep(StepJob):
                 k8s.rbac.v1.PolicyRuleArgs(
                     api_groups=[""], resources=["configmaps"], resource_names=[notes], verbs=["get", "patch"]
                 ),
+                # What it waits for, which `pulumi up` then shows.
+                k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=["events"], verbs=["create"]),
             ],
         )
         pod, ready = _declare_pod(mover, f"{name}-plan", args.account, plan_, self)

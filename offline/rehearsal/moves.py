@@ -152,6 +152,10 @@ class RehearsedJobs(PlaceJobs):
         del name
         return ""
 
+    def tell(self, sentence: str) -> None:
+        """It is in the log."""
+        del sentence
+
     def why(self, name: str) -> str:
         result = self.held[name].result
         return result.pod.ending if result and result.pod else ""

@@ -138,6 +138,7 @@ def test_the_mover_may_change_its_jobs_and_nothing_else(moved: Recording) -> Non
     assert [(rule["resources"], rule["verbs"]) for rule in changes] == [
         (["jobs"], ["get", "patch"]),
         (["configmaps"], ["get", "patch"]),
+        (["events"], ["create"]),
     ]
     # Also its own Jobs at other pools, which were places when an update was interrupted.
     assert {*changes[0]["resourceNames"]} == {*held(moved), *plan(moved)["every"]}

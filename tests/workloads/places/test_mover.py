@@ -66,6 +66,9 @@ def test_a_step_goes_to_a_place_with_nodes_and_ends() -> None:
     assert len(world.published) == 1
     assert world.wrong == []
     assert world.is_quiet
+    # `pulumi up` shows warnings of the Job that it waits for.
+    about = {(event["type"], event["involvedObject"]["uid"]) for event in world.events}
+    assert about == {("Warning", uid) for uid in world.movers.values()}
 
 
 def test_rules_that_change_meanwhile_hold_at_once() -> None:

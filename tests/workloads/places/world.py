@@ -95,6 +95,7 @@ class World:
     dropped: set[str] = field(default_factory=set[str])
     published: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
     mover_uid: str = "first"
     movers: dict[str, str] = field(default_factory=dict)
     refuses: float = 0.0
@@ -159,6 +160,7 @@ class World:
         if path == PODS:
             return {"items": self._listed(query.rpartition("job-name%3D")[2])}
         if path == EVENTS:
+            self.events += [content] if content else []
             return {"items": []}
         if path == f"{MAPS}/{NOTES}":
             if method == "PATCH":

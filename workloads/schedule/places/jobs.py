@@ -12,10 +12,12 @@ Jobs before the first change, and changes a Job only as it has seen it: an earli
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any
 
 from slipway.workloads.runtime.exits import OK, StepError
@@ -28,6 +30,9 @@ from slipway.workloads.schedule.run import NO_API, Cluster, of_pods, own_job
 
 BETWEEN_EVENTS = 15.0
 """Seconds after which the events of the namespace are listed again."""
+
+MESSAGE = 1000
+"""Characters of an event's message; the API server takes 1,024 (pkg/apis/core/validation/events.go)."""
 
 HOLDER_ANNOTATION = "slipway/holder"
 """The annotation of Jobs with the pod that may change them; `STOPPED` where none may.
@@ -235,6 +240,34 @@ class PlaceJobs(Cluster):
         if self._events_at is None or self.now() - self._events_at >= BETWEEN_EVENTS:
             self._events, self._events_at = self._persist(lambda: self.api.items(path)), self.now()
         return shortage_of(self.pods(name), self._events)
+
+    def tell(self, sentence: str) -> None:
+        """Write the sentence as an event of the mover's Job: `pulumi up` shows warnings of what it waits for.
+
+        Source: provider/pkg/await/watchers.go of pulumi-kubernetes 4.32.0, `NewEventAggregator`.
+        """
+        job = own_job(self.holder)
+        now = datetime.now(timezone.utc)  # noqa: UP017
+        event = {
+            "metadata": {"name": f"{job}.{time.time_ns():x}"},
+            "involvedObject": {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "namespace": self.namespace,
+                "name": job,
+                "uid": self.mover,
+            },
+            "type": "Warning",
+            "reason": "Places",
+            "message": sentence[:MESSAGE],
+            "source": {"component": "slipway"},
+            "count": 1,
+            "firstTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            "lastTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        }
+        # Nothing is moved by it: where the API refuses, the sentence is in the log and in the notes.
+        with contextlib.suppress(OSError, ExistsError):
+            self.api.create(f"/api/v1/namespaces/{self.namespace}/events", event)
 
     def why(self, name: str) -> str:
         """How the first pod of the Job that failed ended; empty where none did."""

@@ -136,6 +136,7 @@ class Mover:
     def _tell(self, sentence: str) -> None:
         if sentence != self._said:
             self.say(sentence)
+            self.jobs.tell(sentence)
             self._said = sentence
 
 
