@@ -8,6 +8,7 @@ import pytest
 
 from slipway.workloads.runtime.exits import OK
 from slipway.workloads.schedule.places import jobs, move
+from slipway.workloads.schedule.places.orders import FENCE, TTL
 from slipway.workloads.schedule.run import JOB_FAILED, NO_API
 from tests.workloads.places.world import JOBS, Actor, World
 
@@ -101,6 +102,22 @@ def test_a_place_that_is_no_more_is_left_before_another_one_runs(seed: int) -> N
     assert world.wrong == []
     assert world.is_quiet
     assert len(world.published) == 1
+
+
+def test_a_place_in_a_cluster_that_is_no_more_ends_before_another_one_runs() -> None:
+    world = World(random.Random(6), RULES)
+    world.notes["data"][jobs.ORDERED] = json.dumps({"epoch": 5, "busy": ["train-far"]})
+    began, mover = world.now, start(world)
+    while not mover.releases:
+        mover.step()
+        world.pass_time(1.0)
+    # Its pods cannot be seen from here. They end so long after the last order.
+    assert world.now - began >= TTL + FENCE
+    mover.lost = True
+    mover.step()
+    assert run_to_its_end(world) == OK
+    assert world.wrong == []
+    assert not json.loads(world.notes["data"].get(jobs.ORDERED, "{}")).get("busy")
 
 
 def test_a_step_that_was_too_late_goes_on_with_an_update_however_much_later() -> None:

@@ -15,12 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from slipway.workloads.runtime.kubernetes_api import persist
-from slipway.workloads.schedule.places.jobs import Ending, PlaceJobs, Seen, read_places
+from slipway.workloads.schedule.places.jobs import ORDERED, Ending, PlaceJobs, Seen, read_places
 from slipway.workloads.schedule.places.orders import FENCE, RENEW, TTL, Feeds, Order
 from slipway.workloads.schedule.run import PATIENCE, PAUSE
-
-ORDERED = "ordered"
-"""The key of the notes with the epoch of the mover, and the Jobs of other clusters of which pods may run."""
 
 NOTHING = Seen(True, 0, 0, 0, None)
 """What is seen of a Job of which nothing runs, nor will."""
@@ -210,13 +207,15 @@ class JobsOfClusters(PlaceJobs):
         self._epoch = max(int(ordered.get("epoch", 0)) + 1, int(self.wall()))
         now = self.now()
         self._busy = {name: now for name in ordered.get("busy", ()) if name in self._elsewhere}
+        self._leave(data, self._elsewhere)
         self._keep_ordered()
         for cluster in self.clusters.values():
             cluster.begin(now)
         return self._kept(data)
 
     def _keep_ordered(self) -> None:
-        self._note({ORDERED: json.dumps({"epoch": self._epoch, "busy": sorted(self._busy)})})
+        busy = sorted({*self._busy, *self.gone})
+        self._note({ORDERED: json.dumps({"epoch": self._epoch, "busy": busy})})
 
     def settle(self, wanted: Sequence[str], *, may_run: bool = True) -> dict[str, Seen]:
         """As of one cluster, with those of the others: what runs there is wanted, or ends within `TTL + FENCE`."""
@@ -226,7 +225,7 @@ class JobsOfClusters(PlaceJobs):
             cluster.read(self.now())
         self._let_go(wanted)
         ended = any(report.seen.outcome is not None for name in places if (report := self._report(name)))
-        is_free = may_run and not ended and not self._busy.keys() & places
+        is_free = self._has_left() and may_run and not ended and not self._busy.keys() & places
         seen = super().settle(wanted, may_run=is_free)
         here = [job for name, job in seen.items() if name in places]
         is_free = is_free and all(job.is_quiet for job in here)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -24,6 +24,7 @@ from slipway.workloads.runtime.exits import OK, StepError
 from slipway.workloads.runtime.kubernetes_api import ExistsError
 from slipway.workloads.schedule.places import admission
 from slipway.workloads.schedule.places.admission import Change, QueuedJob
+from slipway.workloads.schedule.places.orders import FENCE, TTL
 from slipway.workloads.schedule.places.shortages import shortage, shortage_of
 from slipway.workloads.schedule.release import verdict
 from slipway.workloads.schedule.run import NO_API, Cluster, of_pods, own_job
@@ -41,6 +42,9 @@ HOLDER_ANNOTATION = "slipway/holder"
 
 STOPPED = ""
 """The holder of the Jobs of a step that somebody stopped, until a pod of its mover claims them."""
+
+ORDERED = "ordered"
+"""The key of the notes with the epoch of the mover, and the Jobs of other clusters of which pods may run."""
 
 ATTEMPT_ANNOTATION = "slipway/attempt"
 """That of the pods of a Job with the number of its attempt, from 2 on (infra/kubernetes/job.py)."""
@@ -129,6 +133,8 @@ class PlaceJobs(Cluster):
     """The Jobs of the step at all pools of this cluster, places or not."""
     former: Sequence[str] = ()
     """Those at places that it no longer has, of which pods may be left."""
+    gone: Sequence[str] = ()
+    """The same in other clusters, whose programs end by themselves without orders."""
     now: Callable[[], float] = time.monotonic
     _versions: dict[str, str] = field(default_factory=dict[str, str])
     _uids: dict[str, str] = field(default_factory=dict[str, str])
@@ -138,6 +144,7 @@ class PlaceJobs(Cluster):
     _queued: dict[str, QueuedJob] = field(default_factory=dict[str, QueuedJob])
     _written: dict[str, Any] = field(default_factory=dict[str, Any])
     _kept_at: float | None = None
+    _gone_until: float = 0.0
 
     @property
     def names(self) -> list[str]:
@@ -289,7 +296,26 @@ class PlaceJobs(Cluster):
 
         The state is empty where none was kept, or an earlier Job ended with it.
         """
-        return self._kept(self._read_notes())
+        data = self._read_notes()
+        self._leave(data)
+        return self._kept(data)
+
+    def _leave(self, data: Mapping[str, str], known: Collection[str] = ()) -> None:
+        """Take note of Jobs in other clusters, none of those ``known``, at places that the step no longer has."""
+        ordered: dict[str, Any] = json.loads(data.get(ORDERED, "{}"))
+        self.gone = [name for name in ordered.get("busy", ()) if name not in known]
+        self._gone_until = self.now() + TTL + FENCE
+
+    def _keep_ordered(self) -> None:
+        """Note which Jobs of other clusters may have pods that run: none."""
+        self._note({ORDERED: None})
+
+    def _has_left(self) -> bool:
+        """Whether nothing runs, nor will, at places that the step no longer has."""
+        if self.gone and self.now() >= self._gone_until:
+            self.gone = ()
+            self._keep_ordered()
+        return self._stop_former() and not self.gone
 
     def _read_notes(self) -> dict[str, str]:
         notes = self.config_map(self.notes)
@@ -339,7 +365,7 @@ class PlaceJobs(Cluster):
         Once the Job of a place has ended, none is let run, nor without `may_run`. Returns what each Job is now, by
         its name. Safe to repeat: what a lost mover began goes on.
         """
-        may_run = self._stop_former() and may_run
+        may_run = self._has_left() and may_run
         seen = {name: self.look(name) for name in self.names}
         for name, job in seen.items():
             # Before the Job controller knows that it may run, it would not notice that it may no more.
