@@ -56,7 +56,7 @@ class QueuedWorld(World):
         job.versions = [(self.now, copy.deepcopy(job.content))]
         self.workloads.pop(name, None)
 
-    def answer(self, method: str, path: str, content: dict[str, Any] | None) -> dict[str, Any]:
+    def answer(self, method: str, path: str, content: dict[str, Any] | None, cluster: str = "") -> dict[str, Any]:
         if path.partition("?")[0] == WORKLOADS:
             return {"items": [as_api(workload.content) for workload in self.workloads.values()]}
         if path.startswith(f"{WORKLOADS}/"):
@@ -66,7 +66,7 @@ class QueuedWorld(World):
             self._merge(workload.content, content)
             self._workload_changed(workload)
             return as_api(workload.content)
-        answer = super().answer(method, path, content)
+        answer = super().answer(method, path, content, cluster)
         name = path.rpartition("/")[2]
         if content and name in self.jobs and "spec" in content:
             self.wrong.append(f"{self.now:.0f}: {name} is suspended, or not, beside Kueue")

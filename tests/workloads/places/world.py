@@ -1,33 +1,42 @@
-"""A cluster in which a step with places runs, on a clock of its own: Jobs, their controller, nodes, and programs.
+"""Clusters in which a step with places runs, on a clock of their own: Jobs, their controller, nodes, and programs.
 
 What it keeps to of Kubernetes 1.34 (pkg/controller/job): the Job controller acts on what a Job was seconds ago,
 creates pods before it says so in the Job's status, and does not count those of a suspended Job that it deletes; a
-deleted pod runs on for its grace period; a merge patch with another `resourceVersion` is refused. Movers run in
-threads, one at a time, each up to its next request.
+deleted pod runs on for its grace period; a merge patch with another `resourceVersion` is refused. Movers and
+agents run in threads, one at a time, each up to its next request. In other clusters than the mover's, programs run
+below a real `Lease`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import json
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from slipway.workloads.runtime.exits import StepError
 from slipway.workloads.runtime.kubernetes_api import Api, ExistsError
+from slipway.workloads.schedule.places.agent import Agent
+from slipway.workloads.schedule.places.clusters import JobsOfClusters, OtherCluster
+from slipway.workloads.schedule.places.hold import GRACE as HOLD_GRACE
+from slipway.workloads.schedule.places.hold import Lease
 from slipway.workloads.schedule.places.jobs import PlaceJobs, read_places
 from slipway.workloads.schedule.places.move import Mover, rules_of
+from slipway.workloads.schedule.places.orders import Feeds
 from slipway.workloads.schedule.places.policy import Rules
+from tests.workloads.places.shared_store import CUT_SECONDS, Store
 
 JOBS, MAPS = "/apis/batch/v1/namespaces/ml/jobs", "/api/v1/namespaces/ml/configmaps"
 PODS, EVENTS = "/api/v1/namespaces/ml/pods", "/api/v1/namespaces/ml/events"
 MOVER_JOB = "mnist-train"
-POOLS = ("spot", "flex", "bought")
+PRICES = {"spot": 1.0, "flex": 2.0, "bought": 4.0}
+ONE_CLUSTER = dict.fromkeys(PRICES, "")
 BOOT, GRACE = 40.0, 30.0
 NOTES = "notes"
 
@@ -45,7 +54,14 @@ class Pod:
     on_node: bool = False
     runs_since: float | None = None
     deleted_at: float | None = None
-    disrupted: bool = False
+    lease: Lease | None = None
+    began: float | None = None
+    ends_at: float | None = None
+
+    @property
+    def computes_since(self) -> float | None:
+        """Since when its program runs."""
+        return self.runs_since if self.lease is None else self.began
 
 
 @dataclass
@@ -85,11 +101,15 @@ class World:
     fails: bool = False
     lag: float = 3.0
     pods_each: int = 1
+    clusters: Mapping[str, str] = field(default_factory=lambda: ONE_CLUSTER)
+    """The cluster of each pool, empty for that of the mover."""
     now: float = 1_000_000.0
     jobs: dict[str, Job] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
     capacity: dict[str, bool] = field(default_factory=dict)
+    flips: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """How likely it is in a second that a pool gets nodes where it has none, and that it loses them."""
     saved: float = 0.0
     saved_at: float = 0.0
     dropped: set[str] = field(default_factory=set[str])
@@ -98,15 +118,19 @@ class World:
     events: list[dict[str, Any]] = field(default_factory=list)
     mover_uid: str = "first"
     movers: dict[str, str] = field(default_factory=dict)
+    agents: dict[str, str] = field(default_factory=dict)
     refuses: float = 0.0
     limits: bool = False
+    api_cuts: float = 0.0
+    api_until: dict[str, float] = field(default_factory=dict)
     ticked: float = 0.0
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
-        for index, pool in enumerate(POOLS):
+        self.store = Store(self.chance, sorted(set(self.clusters.values())), lambda: self.now)
+        for index, pool in enumerate(self.clusters):
             self._make(f"train-{pool}", pool, is_probe=False)
-            if index < len(POOLS) - 1:
+            if index < len(self.clusters) - 1:
                 self._make(f"train-{pool}-probe", pool, is_probe=True)
             self.capacity[pool] = pool == "bought"
         self.notes = {"metadata": {"resourceVersion": "0"}, "data": {"about": "x"}}
@@ -115,7 +139,12 @@ class World:
     def _make(self, name: str, pool: str, *, is_probe: bool, attempt: int = 1) -> None:
         annotations = {"slipway/attempt": str(attempt)} if attempt > 1 else {}
         content: dict[str, Any] = {
-            "metadata": {"name": name, "resourceVersion": self._version(), "annotations": {}},
+            "metadata": {
+                "name": name,
+                "uid": f"uid-{self._version()}",
+                "resourceVersion": self._version(),
+                "annotations": {},
+            },
             "spec": {"suspend": True, "template": {"metadata": {"annotations": annotations}}},
             "status": {},
         }
@@ -133,14 +162,16 @@ class World:
                 "probe": f"train-{pool}-probe" if f"train-{pool}-probe" in self.jobs else "",
                 "pods": self.pods_each,
                 "sure": pool == "bought",
-                "price": {"spot": 1.0, "flex": 2.0, "bought": 4.0}[pool],
+                "price": PRICES[pool],
+                **({"cluster": cluster} if cluster else {}),
             }
-            for pool in POOLS
+            for pool, cluster in self.clusters.items()
             if pool not in self.dropped
         ]
         return {
             "places": places,
-            "every": [f"train-{pool}" for pool in POOLS],
+            "every": [f"train-{pool}" for pool, cluster in self.clusters.items() if not cluster],
+            "jobs": {name: job.content["metadata"]["uid"] for name, job in self.jobs.items()},
             **{"returns": True, "deadline": None, "work": None, "max_price": None, **self.rules},
         }
 
@@ -155,7 +186,7 @@ class World:
 
     # The API server.
 
-    def answer(self, method: str, path: str, content: dict[str, Any] | None) -> dict[str, Any]:
+    def answer(self, method: str, path: str, content: dict[str, Any] | None, cluster: str = "") -> dict[str, Any]:
         path, _, query = path.partition("?")
         if path == PODS:
             return {"items": self._listed(query.rpartition("job-name%3D")[2])}
@@ -163,11 +194,13 @@ class World:
             self.events += [content] if content else []
             return {"items": []}
         if path == f"{MAPS}/{NOTES}":
+            assert not cluster
             if method == "PATCH":
                 assert content
                 self._merge(self.notes, content)
             return copy.deepcopy(self.notes)
         job = self.jobs[path.removeprefix(f"{JOBS}/")]
+        assert self.clusters[job.pool] == cluster, "nobody reaches another cluster"
         if method == "PATCH":
             assert content
             self._merge(job.content, content)
@@ -177,10 +210,11 @@ class World:
         return copy.deepcopy(job.content)
 
     def _listed(self, job: str) -> list[dict[str, Any]]:
-        if job == MOVER_JOB:
+        if job not in self.jobs:
             return [
                 {"metadata": {"name": name, "ownerReferences": [{"uid": uid}]}, "status": {"phase": "Running"}}
-                for name, uid in self.movers.items()
+                for name, uid in {**self.movers, **self.agents}.items()
+                if name.rpartition("-")[0] == job
             ]
         return [
             {
@@ -205,10 +239,15 @@ class World:
         job.versions.append((self.now, copy.deepcopy(job.content)))
 
     def _check_release(self, job: Job) -> None:
+        if self.clusters[job.pool]:
+            # What runs there is the matter of its pods.
+            return
         ended = json.loads(self.notes["data"].get("ended", "{}"))
         if ended.get("mover") == self.mover_uid:
             self.wrong.append(f"{self.now:.0f}: {job.name} is let run by a mover that has ended")
-        if not job.is_probe and any(other.has_ended for other in self.jobs.values() if not other.is_probe):
+        # That one of another cluster has ended is not known where that is cut off: the next one finds its result.
+        here = [other for other in self.jobs.values() if not self.clusters[other.pool]]
+        if not job.is_probe and any(other.has_ended for other in here if not other.is_probe):
             self.wrong.append(f"{self.now:.0f}: {job.name} is let run after another one has ended")
 
     # The controllers, nodes and programs.
@@ -219,6 +258,10 @@ class World:
         while self.ticked + 1 <= end:
             self.ticked += 1
             self.now = self.ticked
+            self.store.pass_second()
+            for cluster in self.store.clusters:
+                if self.chance.random() < self.api_cuts:
+                    self.api_until[cluster] = self.now + self.chance.random() * CUT_SECONDS
             for job in self.jobs.values():
                 if self.chance.random() < 0.5:
                     self._control(job)
@@ -262,8 +305,9 @@ class World:
         self._changed(job)
 
     def _run_pods(self) -> None:
-        for pool in POOLS[:-1]:
-            if self.chance.random() < 1 / 150:
+        for pool in list(self.clusters)[:-1]:
+            gains, loses = self.flips.get(pool, (1 / 150, 1 / 150))
+            if self.chance.random() < (loses if self.capacity[pool] else gains):
                 self.capacity[pool] = not self.capacity[pool]
         for pod in list(self.pods.values()):
             if not self.capacity[pod.pool] and pod.on_node and pod.deleted_at is None:
@@ -277,20 +321,40 @@ class World:
                 pod.on_node = self.capacity[pod.pool] and self.now - pod.created > BOOT * self.chance.random()
             elif pod.runs_since is None and self.chance.random() < 0.2:
                 pod.runs_since = self.now
+                if (cluster := self.clusters[pod.pool]) and not self.jobs[pod.job].is_probe:
+                    pod.lease = Lease(self.store.feeds(cluster, cluster), pod.job, pod.name, lambda: self.now)
+            if pod.lease:
+                self._hold(pod, pod.lease)
         self._compute()
+
+    def _hold(self, pod: Pod, lease: Lease) -> None:
+        """A second of what holds the program of the pod, as `hold.main` does."""
+        if self.chance.random() < 0.2:
+            with contextlib.suppress(OSError):
+                lease.look()
+        if pod.began is None:
+            if lease.is_valid and pod.deleted_at is None:
+                pod.began = self.now
+        elif pod.ends_at is None:
+            if not lease.is_valid:
+                pod.ends_at = self.now + HOLD_GRACE * self.chance.random()
+        elif self.now >= pod.ends_at:
+            del self.pods[pod.name]
 
     def _compute(self) -> None:
         for job in self.jobs.values():
             pods = [pod for pod in self.pods.values() if pod.job == job.name]
             if job.is_probe or job.has_ended or len(pods) < self.pods_each:
                 continue
-            if any(pod.runs_since is None for pod in pods):
+            if any(pod.computes_since is None for pod in pods):
                 continue
-            began = max(pod.runs_since or 0.0 for pod in pods)
+            began = max(pod.computes_since or 0.0 for pod in pods)
             if self.fails and self.now - began > 30:
                 self._end(job, "Failed")
             elif self.published:
                 self._end(job, "Complete")
+            elif self.store.is_cut(self.clusters[job.pool]):
+                continue
             elif self.now - max(began, self.saved_at) >= self.checkpoint:
                 self.saved, self.saved_at = self.saved + self.checkpoint, self.now
                 if self.saved >= self.work:
@@ -306,7 +370,11 @@ class World:
             self._condition(job, job.content, kind, "True")
 
     def _check(self) -> None:
-        pools = {pod.pool for pod in self.pods.values() if not self.jobs[pod.job].is_probe}
+        pools = {
+            pod.pool
+            for pod in self.pods.values()
+            if not self.jobs[pod.job].is_probe and (not self.clusters[pod.pool] or pod.began is not None)
+        }
         if len(pools) > 1:
             self.wrong.append(f"{self.now:.0f}: pods at {sorted(pools)}")
 
@@ -346,19 +414,21 @@ class WorldApi(Api):
         actor.request = (method, path, content)
         actor.yield_turn(0.0)
         world = actor.world
-        if world.chance.random() < world.refuses:
+        if world.chance.random() < world.refuses or world.now < world.api_until.get(actor.cluster, 0.0):
             raise OSError("503: try again")
-        answer = world.answer(method, path, content)
+        answer = world.answer(method, path, content, actor.cluster)
         if world.chance.random() < world.refuses:
             raise OSError("the answer was lost")
         return answer
 
 
 class Actor:
-    """A pod of the mover. ``request`` is what it is about to send; once ``lost`` is set, it does not."""
+    """A pod of the mover, or of the agent of a ``cluster``. ``request`` is what it is about to send; once ``lost``
+    is set, it does not.
+    """
 
-    def __init__(self, world: World, name: str) -> None:
-        self.world, self.name = world, name
+    def __init__(self, world: World, name: str, cluster: str = "") -> None:
+        self.world, self.name, self.cluster = world, name, cluster
         self.lost, self.ready_at = False, world.now
         self.request: tuple[str, str, Any] = ("", "", None)
         self.code: int | None = None
@@ -408,16 +478,26 @@ class Actor:
     def _follow(self) -> int:
         world = self.world
         plan = json.loads(json.dumps(world.plan))
-        jobs = PlaceJobs(
-            WorldApi("", Path(), self),
-            "ml",
-            self.yield_turn,
-            read_places(plan),
-            notes=NOTES,
-            every=plan["every"],
-            now=lambda: world.now,
+        api, places = WorldApi("", Path(), self), read_places(plan)
+        silent: Callable[[str], None] = lambda _: None  # noqa: E731
+        if self.cluster:
+            places = [place for place in places if place.cluster == self.cluster]
+            jobs = PlaceJobs(api, "ml", self.yield_turn, places, now=self.clock)
+            jobs.claim(self.name)
+            return Agent(jobs, self._feeds(self.cluster), self.clock, silent).follow()
+        others = {
+            cluster: OtherCluster(cluster, self._feeds(cluster), plan["jobs"])
+            for cluster in sorted({place.cluster for place in places if place.cluster})
+        }
+        shared: dict[str, Any] = {"places": places, "notes": NOTES, "every": plan["every"], "now": self.clock}
+        jobs = (
+            JobsOfClusters(api, "ml", self.yield_turn, **shared, clusters=others, wall=self.clock)
+            if others
+            else PlaceJobs(api, "ml", self.yield_turn, **shared)
         )
         jobs.claim(self.name)
-        silent: Callable[[str], None] = lambda _: None  # noqa: E731
         rules: Callable[[], tuple[Rules, float]] = lambda: (rules_of(world.plan), world.plan["time_limit"])  # noqa: E731
         return Mover(jobs, rules, lambda: world.saved_at, self.clock, silent).follow()
+
+    def _feeds(self, of: str) -> Feeds:
+        return self.world.store.feeds(self.cluster, of, lambda: self.yield_turn(0.0))

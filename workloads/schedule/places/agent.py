@@ -9,6 +9,7 @@ pod goes on where one was lost. Run as `python -m slipway.workloads.schedule.pla
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import time
@@ -25,6 +26,9 @@ from slipway.workloads.schedule.places.orders import RENEW, TTL, Feeds, Order
 from slipway.workloads.schedule.run import PAUSE
 
 SILENT = "the mover sends no orders"
+
+LATE = 900.0
+"""Seconds after which an end is believed that was there at the beginning: by then a new mover would have begun."""
 
 
 @dataclass
@@ -83,7 +87,7 @@ class Agent:
         if self.now() - (self._began if self._came_at is None else self._came_at) >= TTL:
             self._say(SILENT)
             return []
-        if self._order is None or (self._came_at is None and not self._is_end(self._order)):
+        if self._order is None or self._came_at is None:
             return None
         wanted = [name for name in self._order.wanted if name in self.jobs.names]
         self._say(f"may run: {', '.join(wanted) or 'nothing'}")
@@ -103,7 +107,7 @@ class Agent:
                 self.jobs.due(name),
                 self.jobs.waits(name) if no_nodes else "",
             )
-        answer = Answer(order.epoch, order.number, self.jobs.mover, jobs).write()
+        answer = Answer(order.epoch, order.number, jobs).write()
         if answer == self._answer and self.now() - self._answered_at < RENEW:
             return
         try:
@@ -111,10 +115,15 @@ class Agent:
         except OSError as error:
             self._say(f"no answer can be written: {error}")
         else:
+            if not self._answer:
+                # Those of pods before this one say nothing any more.
+                with contextlib.suppress(OSError):
+                    self.feeds.answers.remove(set(self.feeds.answers.read()) - {self.jobs.holder})
             self._answer, self._answered_at = answer, self.now()
 
     def _is_end(self, order: Order) -> bool:
-        return order.code is not None and self.jobs.mover in order.agents
+        # One that was there before may be of a mover before the present one.
+        return order.code is not None and (self._came_at is not None or self.now() - self._began >= LATE)
 
     def _say(self, sentence: str) -> None:
         if sentence != self._said:

@@ -37,14 +37,10 @@ class Report:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the Jobs of a cluster were after its agent had read the order of that epoch and number.
-
-    `agent` is the UID of the agent's Job.
-    """
+    """What the Jobs of a cluster were after its agent had read the order of that epoch and number."""
 
     epoch: int
     number: int
-    agent: str
     jobs: Mapping[str, Report]
 
     @property
@@ -63,7 +59,7 @@ class Answer:
         for name, report in content["jobs"].items():
             values: dict[str, Any] = {**report, "seen": Seen(**report["seen"])}
             jobs[name] = Report(**values)
-        return cls(content["epoch"], content["number"], content["agent"], jobs)
+        return cls(content["epoch"], content["number"], jobs)
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,6 @@ class OtherCluster:
     feeds: Feeds
     uids: Mapping[str, str]
     answer: Answer | None = None
-    agents: set[str] = field(default_factory=set[str])
     left: dict[str, int] = field(default_factory=dict[str, int])
     """The number of the first order since which a Job is not wanted."""
     _answered_at: float = 0.0
@@ -109,7 +104,6 @@ class OtherCluster:
                     self._take(Answer.read(entry.content), now)
 
     def _take(self, answer: Answer, now: float) -> None:
-        self.agents.add(answer.agent)
         if self.answer is None or answer.position >= self.answer.position:
             self.answer, self._answered_at = answer, now
 
@@ -159,7 +153,7 @@ class OtherCluster:
 
     def end(self, epoch: int, ending: Ending) -> None:
         """Say that the mover has ended. Raises OSError."""
-        Order(epoch, 0, [], {}, ending.code, ending.why, sorted(self.agents)).write(self.feeds.orders)
+        Order(epoch, 0, [], {}, ending.code, ending.why).write(self.feeds.orders)
         self.feeds.asks.remove(list(self._pods))
         with contextlib.suppress(OSError):
             self.feeds.orders.remove([writer for writer in self.feeds.orders.read() if writer != str(epoch)])

@@ -101,9 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(sys.argv[1:] if arguments is None else arguments)
     pod = os.environ.get("POD_NAME") or socket.gethostname()
     lease = Lease(Feeds.below(options.orders), options.job, pod, renew=options.renew, ttl=options.ttl)
-    # A store that does not answer must not keep anybody from ending the program.
-    threading.Thread(target=_follow, args=(lease,), name="lease", daemon=True).start()
     with Forwarding(*SIGNALS) as signals:
+        # A store that does not answer must not keep anybody from ending the program.
+        threading.Thread(target=_follow, args=(lease,), name="lease", daemon=True).start()
         print(f"Waiting for an order to run {options.job}", flush=True)
         while not lease.is_valid:
             if signals.received:

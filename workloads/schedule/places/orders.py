@@ -145,8 +145,7 @@ class Feeds:
 class Order:
     """Which Jobs may run (`wanted`), and the number of the newest ask of each of their pods that was heard.
 
-    With a `code` the mover has ended with that exit code, as `why` says, and so do the `agents`, UIDs of Jobs:
-    those of another `pulumi up` wait for its own mover.
+    With a `code` the mover has ended with that exit code, as `why` says.
     """
 
     epoch: int
@@ -155,7 +154,6 @@ class Order:
     heard: Mapping[str, int]
     code: int | None = None
     why: str = ""
-    agents: Sequence[str] = ()
 
     @property
     def position(self) -> tuple[int, int]:
