@@ -35,6 +35,9 @@ TOO_DEAR = 19
 MOST_FILES = 20_000
 """Files of a step's directory at which the search for the newest checkpoint ends."""
 
+BETWEEN_SEARCHES = 30.0
+"""Seconds between two searches for the newest checkpoint, where the step is not about to leave after it."""
+
 QUIET = 5.0
 """Seconds without a further file after which those that are there are taken for a checkpoint."""
 
@@ -52,6 +55,8 @@ class Mover:
     now: Callable[[], float] = time.time
     say: Callable[[str], None] = lambda text: print(text, flush=True)
     _said: str = ""
+    _newest: float = 0.0
+    _searched_at: float | None = None
 
     def follow(self) -> int:
         """Move the step until it has its result; returns the exit code.
@@ -83,7 +88,7 @@ class Mover:
             if self.now() - state.began >= time_limit:
                 why = f"not done after {time_limit:.0f} s, its time limit"
                 return self._end(state, Ending(TOO_LATE, why))
-            decision = decide(rules, state, self._look(state, seen))
+            decision = decide(rules, state, self._look(rules, state, seen))
             self._tell(decision.sentence)
             if decision.what == STOP:
                 why = f"{decision.sentence}; what is done is kept at its newest checkpoint"
@@ -98,23 +103,36 @@ class Mover:
         probe = places[state.probed].probe if state.probed >= 0 else ""
         return [places[state.place].job, *([probe] if probe else [])]
 
-    def _look(self, state: State, seen: Mapping[str, Seen]) -> Look:
+    def _look(self, rules: Rules, state: State, seen: Mapping[str, Seen]) -> Look:
         place = self.jobs.places[state.place]
         probed = self.jobs.places[state.probed].probe if state.probed >= 0 else ""
         job, probe = seen[place.job], seen.get(probed)
         nodes = job.on_nodes >= place.pods
+        probe_nodes = probe is not None and probe.running >= place.pods
         return Look(
             self.now(),
             nodes=nodes,
             runs=job.running >= place.pods,
-            probe_nodes=probe is not None and probe.running >= place.pods,
-            checkpoint=self.newest() if job.running else state.saved,
+            probe_nodes=probe_nodes,
+            checkpoint=self._checkpoint(rules, state, leaves=probe_nodes) if job.running else state.saved,
             stockout="" if nodes or job.suspended else self.jobs.stockout(place.job),
             queue="" if nodes else self.jobs.waits(place.job),
             probe_stockout=self.jobs.stockout(probed)
             if probe and not probe.suspended and not probe.on_nodes
             else "",
         )
+
+    def _checkpoint(self, rules: Rules, state: State, *, leaves: bool) -> float:
+        """The time of the newest checkpoint, where anything depends on it; `leaves` says that the step leaves its
+        place after the next one. A directory with many files takes its time on a mount of a bucket.
+        """
+        timed = rules.deadline is not None or rules.work is not None
+        if not (timed or rules.max_price is not None or (rules.returns and state.place > 0)):
+            return state.saved
+        searched, now = self._searched_at, self.now()
+        if leaves or rules.max_price is not None or searched is None or now - searched >= BETWEEN_SEARCHES:
+            self._newest, self._searched_at = self.newest(), now
+        return self._newest
 
     def _keep(self, state: State) -> None:
         self.jobs.keep(written(state, self.jobs.places, self.jobs.former), said=self._said)
