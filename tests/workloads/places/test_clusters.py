@@ -161,12 +161,12 @@ def chaos(seed: int) -> None:
     assert world.wrong == []
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_no_two_programs_run_and_nothing_is_left(seed: int) -> None:
     chaos(seed)
 
 
 @pytest.mark.long
 def test_no_two_programs_run_over_many_seeds() -> None:
-    for seed in range(100, 250):
+    for seed in range(100, 130):
         chaos(seed)
