@@ -14,7 +14,7 @@ import yaml
 from slipway.infra.api_server import ApiServer
 from slipway.infra.clouds.existing import doctor
 from slipway.infra.clouds.existing.settings import ExistingCluster, PvcStore, S3CompatibleStore
-from slipway.infra.kubernetes.labels import INSTANCE, PART_OF
+from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, QUEUE_ANNOTATION
 from slipway.infra.review.facts import Observation, State
 from slipway.infra.review.stack import Resource, Stack
 from slipway.infra.schema.base import StoreSettings
@@ -28,18 +28,24 @@ PROVIDER = "urn:pulumi:dev::slipway::pulumi:providers:kubernetes::here"
 
 @dataclass
 class Server(Cluster):
-    """``forbidden`` are verbs and resources that the user may not have; ``kueue`` whether its API is served."""
+    """``forbidden`` are verbs and resources that the user may not have; ``kueue`` whether its API is served.
+
+    ``more`` are answers by path.
+    """
 
     version: str = "v1.36.1"
     forbidden: set[tuple[str, str]] = field(default_factory=set)
     kueue: bool = False
+    more: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def answer(self, path: str) -> tuple[int, dict[str, Any]]:
-        if path == "/version":
-            return 200, {"gitVersion": self.version}
+        known = {"/version": {"gitVersion": self.version}, **self.more}
+        if path in known:
+            return 200, known[path]
         if path == "/apis/kueue.x-k8s.io/v1beta2" and self.kueue:
             queue = {"kind": "ClusterQueue", "name": "clusterqueues", "namespaced": False}
-            return 200, {"kind": "APIResourceList", "resources": [queue]}
+            local = {"kind": "LocalQueue", "name": "localqueues", "namespaced": True}
+            return 200, {"kind": "APIResourceList", "resources": [queue, local]}
         if path == "/apis/apps/v1":
             kinds = [{"kind": "DaemonSet", "name": "daemonsets", "namespaced": True}]
             return 200, {"kind": "APIResourceList", "resources": kinds}
@@ -94,7 +100,10 @@ def stack() -> Stack:
     labels = {**PART_OF, INSTANCE: "slipway.dev"}
     declared = [
         ("kubernetes:core/v1:Namespace", {"name": "mine", "labels": labels}),
-        ("kubernetes:batch/v1:Job", {"name": "train", "namespace": "mine"}),
+        (
+            "kubernetes:batch/v1:Job",
+            {"name": "train", "namespace": "mine", "annotations": {QUEUE_ANNOTATION: "q"}},
+        ),
         ("kubernetes:networking.k8s.io/v1:NetworkPolicy", {"name": "egress", "namespace": "mine"}),
     ]
     found = [
@@ -216,6 +225,8 @@ def test_kueue_is_there_where_it_has_to_be_and_not_twice(server: Server, tmp_pat
     server.kueue = True
     assert kueue(False) == [(State.FINE, "")]
     assert kueue(True) == [(State.WRONG, "pulumi config set --path slipway:kueue.install false -s dev")]
+    server.more["/apis/kueue.x-k8s.io/v1beta2/namespaces/mine/localqueues/default"] = {"kind": "LocalQueue"}
+    assert (State.WRONG, "kubectl delete localqueue default -n mine") in kueue(False)
 
 
 def test_nodes_storage_and_plugin_against_the_stack_file(server: Server, tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from functools import cached_property, partial
 
 from slipway.infra.api_server import ApiServer, UnreachableError, UnreadableError
 from slipway.infra.charts import charts
-from slipway.infra.kubernetes.labels import INSTANCE, PART_OF
+from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, QUEUE_ANNOTATION
 from slipway.infra.kubernetes.workspace import KUEUE_API
 from slipway.infra.review.facts import Observation, Probe, fine, unknown, wrong
-from slipway.infra.review.stack import Resource, Stack, mapping, text
+from slipway.infra.review.stack import Resource, Stack, at, mapping, strings, text
+from slipway.infra.settings.checks.places import DEFAULT_QUEUE
 from slipway.tools.pulumi_cli import CliError, unfinished_jobs
 
 OLDEST, NEWEST = 29, 36
@@ -240,6 +241,25 @@ def _kueue(cluster: Cluster, *, installs: bool) -> Iterator[Observation]:
         )
     else:
         yield fine(subject, "is there" if installed else "will be installed")
+    for namespace in _namespaces_of_held_jobs(cluster):
+        if cluster.server.find(KUEUE_API, "LocalQueue", DEFAULT_QUEUE, namespace):
+            yield wrong(
+                subject,
+                f"puts each new Job of namespace {namespace} into the LocalQueue `{DEFAULT_QUEUE}`: all places of "
+                "a step would run at once",
+                f"kubectl delete localqueue {DEFAULT_QUEUE} -n {namespace}",
+            )
+
+
+def _namespaces_of_held_jobs(cluster: Cluster) -> list[str]:
+    """The namespaces of Jobs that are in their queue only while somebody lets them run."""
+    return sorted(
+        {
+            text(at(job.properties, "metadata", "namespace"))
+            for (_, kind), job in cluster.declared
+            if kind == "Job" and QUEUE_ANNOTATION in strings(at(job.properties, "metadata", "annotations"))
+        }
+    )
 
 
 def _has_our_namespaces(cluster: Cluster) -> bool:
