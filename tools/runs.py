@@ -6,7 +6,7 @@ Both need a login to the cluster, and no Pulumi CLI where the stack file names i
 import json
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -76,6 +76,7 @@ class Namespace:
         Raises RunError, UnreadableError.
         """
         runner, jobs = self._look()
+        self._forget_starts([runner, *jobs, *(other for job in jobs for other in self._at_places(job))])
         again = [job for job in jobs if _has_failed(job)]
         for job in again:
             yield from self._make_places_anew(job)
@@ -166,6 +167,16 @@ class Namespace:
             # They are the attempts that the last `up` declared.
             noted = {"data": dict.fromkeys(map(name_of, failed))}
             self.server.send("PATCH", self._config_map(_moves_of(mover)["notes"]), noted, MERGE)
+
+    def _forget_starts(self, jobs: Iterable[Properties]) -> None:
+        """Lets the time limit of each Job that is held count anew once it goes on.
+
+        The Job controller looks at the limit before it notes the new start: a Job that was held for longer than
+        its limit would fail at once (Kubernetes 1.34.4, seen November 2026).
+        """
+        for job in jobs:
+            if _is_suspended(job) and not _is_over(job) and at(job, "status", "startTime"):
+                self.server.send("PATCH", f"{self._path(job)}/status", {"status": {"startTime": None}}, MERGE)
 
     def _suspend(
         self, job: Properties, *, value: bool, annotations: Mapping[str, str] = MappingProxyType({})
