@@ -20,7 +20,7 @@ from slipway.infra.kubernetes.labels import (
 from slipway.infra.kubernetes.review import pull
 from slipway.infra.pipelines.places import PLACES
 from slipway.infra.placed import MOVER
-from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, is_true, strings
+from slipway.infra.review.stack import CONFIG_MAP, JOB, NodePool, Resource, Stack, at, is_true, mappings, strings
 from slipway.infra.schema.problems import key_of
 from slipway.offline.evaluated.model import PlaceNeed, StepRange
 from slipway.offline.evaluated.phrasing import amount_of, duration, join, money
@@ -147,16 +147,25 @@ def moved_steps(stack: Stack) -> dict[str, MovedStep]:
 
 
 def owners(stack: Stack) -> dict[str, str]:
-    """The URN of the Job of a step with places, by that of each other resource of the step's component."""
-    components = {step.job.parent: urn for urn, step in moved_steps(stack).items() if step.job.parent}
+    """The URN of the Job of a step with places, by that of each resource that it has since it has places."""
+    steps = {step.job.parent: step for step in moved_steps(stack).values() if step.job.parent}
     owned: dict[str, str] = {}
-    for urn, resource in stack.resources.items() if components else ():
+    for urn, resource in stack.resources.items() if steps else ():
         parent = resource.parent
-        while parent and parent not in components:
+        while parent and parent not in steps:
             parent = stack.resources[parent].parent if parent in stack.resources else ""
-        if parent and urn != components[parent]:
-            owned[urn] = components[parent]
+        if parent and urn != steps[parent].job.urn and not _ships(resource, steps[parent]):
+            owned[urn] = steps[parent].job.urn
     return owned
+
+
+def _ships(resource: Resource, step: MovedStep) -> bool:
+    """Whether ``resource`` is a ConfigMap with files of the step in the cluster of its first place, where it would
+    be without other places, too."""
+    if resource.type != CONFIG_MAP or resource.provider != step.job.provider:
+        return False
+    mounted = {at(volume, "configMap", "name") for volume in mappings(step.places[0].spec.get("volumes"))}
+    return at(resource.properties, "metadata", "name") in mounted
 
 
 def _name(job: Resource) -> str:

@@ -317,7 +317,8 @@ def _suppression(entry: Suppressed) -> list[Words]:
 def _figures(preview: StackPreview, *, lines: bool) -> Iterator[Block]:
     """The cost, the time and the quotas of a stack; without ``lines``, no tables of cost and time."""
     whole, timeline = tables.is_whole(preview), preview.timeline if tables.is_whole(preview) else None
-    sentences = [*tables.cost_words(preview), *tables.places_words(preview), tables.unknown_words(preview)]
+    places = tables.places_words(preview) if whole else []
+    sentences = [*tables.cost_words(preview), *places, tables.unknown_words(preview)]
     sentences += [tables.timeline_words(timeline)] if timeline else []
     if items := [[words(sentence)] for sentence in sentences if sentence]:
         yield Items(items)

@@ -477,8 +477,9 @@ def _same_but_directories(old: Resource | None, new: Resource, *, workers: bool)
 
 
 def _with_names(content: str, job: Resource) -> str:
-    """``content`` with the name of each of the Job's directories in the place of its path."""
-    for name, path in sorted(_directories(job).items(), key=lambda item: len(item[1]), reverse=True):
+    """``content`` with the name of each of the Job's directories in the place of its path, and so of the Job."""
+    names = {**_directories(job), "job": _name(job)}
+    for name, path in sorted(names.items(), key=lambda item: len(item[1]), reverse=True):
         content = content.replace(path, f"{{{name}}}")
     return content
 

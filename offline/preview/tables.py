@@ -107,6 +107,10 @@ def notes(preview: Preview) -> list[str]:
             sentences.append(
                 f"Where pods are billed, the cost of Jobs is that of their pods {BASES[preview.basis]}."
             )
+    # Not in the sections: other stacks may have the same changes, and share one with these.
+    changed = [stack for stack in preview.stacks if not is_whole(stack)]
+    if places := [f"{stack.stack}: {words}" for stack in changed for words in places_words(stack)]:
+        sentences[-1:] = [" ".join([*sentences[-1:], *places])]
     if preview.prices_as_of and (runs or {IDLE, MOST} & set(columns(preview))):
         sentences.append(
             "List prices in US dollars, without what is paid by use; "
@@ -186,17 +190,23 @@ def elsewhere_words(preview: StackPreview) -> list[str]:
 
 
 def places_words(preview: StackPreview) -> list[str]:
-    """What the steps with places that run cost and take, a sentence for each."""
+    """What the steps with places that run cost and take, a sentence for each; their quotas where any changes."""
     run = preview.cost.run if preview.cost is not None else None
-    return [range_words(step.job, step.range) for step in run.steps if step.range] if run is not None else []
+    ranges = [(step.job, step.range) for step in run.steps if step.range] if run is not None else []
+    if not quotas(preview):
+        ranges = [(job, cost.model_copy(update={"needs": []})) for job, cost in ranges]
+    return [range_words(job, cost) for job, cost in ranges]
 
 
 def unknown_words(preview: StackPreview) -> str:
     """The charges of a stack's Jobs without a known price; empty if there are none."""
     run = preview.cost.run if preview.cost is not None else None
-    if run is None or run.dollars is None or not run.unknown or is_whole(preview):
+    if run is None or run.dollars is None or is_whole(preview):
         return ""
-    return f"The cost of its Jobs is without {join(run.unknown)}."
+    places = [f"(pool {pool})" for step in run.steps if step.range for pool in step.range.unpriced]
+    # Those of places are said of these.
+    unknown = [price for price in run.unknown if not price.endswith(tuple(places))]
+    return f"The cost of its Jobs is without {join(unknown)}." if unknown else ""
 
 
 def is_whole(preview: StackPreview) -> bool:
