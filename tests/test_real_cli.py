@@ -23,6 +23,7 @@ PLUGINS = {
     "gcp-prod": {"kubernetes", "gcp"},
     "gcp-platform": {"kubernetes", "gcp"},
     "gcp-team": {"kubernetes", "gcp"},
+    "gcp-anywhere": {"kubernetes", "gcp"},
     "gcp-distributed": {"kubernetes", "gcp"},
     "gcp-serving": {"kubernetes", "gcp", "random"},
     "aws-serving": {"kubernetes", "aws", "random"},

@@ -19,12 +19,13 @@ from slipway.infra.clouds.registry import reviews
 from slipway.infra.exits import Exit
 from slipway.infra.kubernetes.labels import NAME
 from slipway.infra.pipelines.discovery import supplements
-from slipway.infra.placed import CLUSTER_RUN, MOVER, OWN_NAMES
+from slipway.infra.placed import CLUSTER_RUN, OWN_NAMES
 from slipway.infra.review.contract import Severity
 from slipway.infra.review.stack import JOB, Stack
 from slipway.offline.engine.stack_config import load_stack
 from slipway.offline.evaluated.model import Preview, document
 from slipway.offline.evaluated.operations import Replacing
+from slipway.offline.evaluated.places import is_held
 from slipway.offline.evaluated.timeline import JobDuration
 from slipway.offline.evaluation.decoding import EvaluatedStack
 from slipway.offline.preview.build import Options, build, exit_code
@@ -128,7 +129,7 @@ def test_every_stack_is_evaluated(commented: Evaluations) -> None:
         for resource in stack.resources.values()
         if resource.type.endswith(":Bucket")
     ]
-    assert len(buckets) == 9
+    assert len(buckets) == 10
     assert all(isinstance(bucket, str) for bucket in buckets)
 
 
@@ -161,8 +162,8 @@ def test_pods_with_a_token_are_those_of_the_security_page(commented: Evaluations
         # Without the key the token is mounted.
         if spec.get("automountServiceAccountToken") is not False
     }
-    # No stack that ships has a pipeline that runs in its cluster, or a step with places.
-    assert told - found == {CLUSTER_RUN, MOVER}
+    # No stack that ships has a pipeline that runs in its cluster.
+    assert told - found == {CLUSTER_RUN}
     assert found <= told
 
 
@@ -209,7 +210,8 @@ def test_the_pictures_in_the_pages_show_the_stacks_as_they_are(
         stack = stack_of(each)
         drawing = parse((pages / f"{name}.svg").read_text(encoding="utf-8"))
         assert Counter(box.name for box in drawing.of("pool")) == Counter(pool.name for pool in stack.pools)
-        boxes = [job.name for kind in DRAWN for job in stack.of_type(f"kubernetes:{kind}")]
+        jobs = [job for kind in DRAWN for job in stack.of_type(f"kubernetes:{kind}")]
+        boxes = [job.name for job in jobs if not is_held(job)]
         assert sorted(box.name for box in drawing.of("job")) == sorted(boxes)
     monkeypatch.setattr(pictures, "FOLDER", tmp_path / "elsewhere")
     assert pictures.main(["--check"]) == 1
@@ -234,6 +236,7 @@ def test_a_changed_comment_changes_what_ships_the_file_and_nothing_else(
         if stack.stack == "demo":
             expected = recorded
         assert stack.changes is not None
+        expected = expected | {change.name for change in stack.changes.resources if change.of}
         assert {change.name for change in stack.changes.resources} == expected, stack.stack
         assert stack.changes.unchanged + len(expected) == stack.resources
         assert {run.name for run in stack.changes.runs} >= expected & {"mnist-train", "mnist-predict"}
@@ -292,7 +295,7 @@ def test_a_small_change_fits_on_a_screen_with_data_loss_first(
     rows = [line for line in shown if line.startswith("| **")]
     assert rows[0].startswith("| **gcp-dev** |"), "what most happens to stands first"
     assert "1 to 6 (were 1 to 4)" in rows[0]
-    assert len(rows) == 12
+    assert len(rows) == 13
     assert markdown.count("`mnist-prepare`") == 1, "a Job is told once"
     commands = [line for line in markdown.splitlines() if "gcloud compute" in line]
     assert len(commands) == len(set(commands))
@@ -328,7 +331,7 @@ def test_an_invalid_stack_file_is_reported_first_without_secrets(
     (failure,) = stacks[0]["failures"]
     assert failure["revision"] == "head"
     assert {problem["key"]: problem["value"] for problem in failure["problems"]}["slipway:namespace"] == "[secret]"
-    assert len([stack for stack in stacks if stack["changes"]]) == 15
+    assert len([stack for stack in stacks if stack["changes"]]) == 16
 
 
 def test_rerun_costs_use_the_same_basis_in_all_stacks(commented: Evaluations, tmp_path: Path) -> None:

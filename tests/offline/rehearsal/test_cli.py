@@ -76,7 +76,8 @@ def test_an_unknown_stack_is_answered_with_the_stacks_there_are(tmp_path: Path) 
     assert done.returncode == 2
     assert "there is no stack 'missing'" in done.stderr
     assert (
-        "gcp-batch, gcp-dev, gcp-distributed, gcp-platform, gcp-prod, gcp-serving, gcp-team, local" in done.stderr
+        "gcp-anywhere, gcp-batch, gcp-dev, gcp-distributed, gcp-platform, gcp-prod, gcp-serving, gcp-team, local"
+        in done.stderr
     )
 
 
