@@ -145,6 +145,9 @@ begin to refuse them. An older cluster applies its newest
 MOST_JOBS = 100
 """Jobs that the namespace may hold. Finished ones count; a stack has about ten."""
 
+JOBS_OF_PLACE = 3
+"""Jobs at most for each place of a step beside those: that which runs it, its probe, and an agent."""
+
 
 KUEUE_API = "kueue.x-k8s.io/v1beta2"
 """Kueue's API version (github.com/kubernetes-sigs/kueue; from 0.20 on the only one that it serves)."""
@@ -170,7 +173,8 @@ class WorkspaceArgs:
     ``egress`` is where pods may connect to beyond what every stack needs; None leaves that open. ``services`` is
     how many services pipelines have there, and ``scheduled`` whether one runs by the clock. ``queue`` is the
     LocalQueue of Kueue by which its Jobs are admitted; None: each Job starts at once. ``groups`` is how many steps
-    there run on several nodes, and ``apps`` how many apps there are, with the login proxies in front of them.
+    there run on several nodes, ``places`` at how many places there steps may run, and ``apps`` how many apps there
+    are, with the login proxies in front of them.
     ``admission`` says how Jobs are admitted. ``measured`` is what is measured there; None: nothing. ``images`` are
     those that the stack builds, by what steps name them by, and ``pull`` is a Docker configuration with the login
     that they are pulled with.
@@ -186,6 +190,7 @@ class WorkspaceArgs:
     queue: str | None = None
     admission: Admission | None = None
     groups: int = 0
+    places: int = 0
     measured: Measured | None = None
     apps: int = 0
     images: Mapping[str, PodImage] = field(default_factory=dict[str, PodImage])
@@ -303,7 +308,7 @@ def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions)
         f"{name}-quota",
         metadata=k8s.meta.v1.ObjectMetaArgs(name="pools", namespace=args.namespace, labels=PART_OF),
         spec=k8s.core.v1.ResourceQuotaSpecArgs(
-            hard=quota_of(args.platform, args.services + args.groups + args.apps)
+            hard=quota_of(args.platform, args.services + args.groups + args.apps, JOBS_OF_PLACE * args.places)
         ),
         opts=wait_for(opts, namespace),
     )
@@ -323,11 +328,11 @@ def pod_security_labels() -> dict[str, str]:
     }
 
 
-def quota_of(platform: Platform, services: int = 0) -> dict[str, str]:
+def quota_of(platform: Platform, services: int = 0, held: int = 0) -> dict[str, str]:
     """All that the cluster's pools can ever hold: what asks for more is refused at once, not pending for ever.
 
     Of Services there may be as many as ``services``, those that the stack declares, and none that opens a way in
-    from outside.
+    from outside. ``held`` Jobs do not count among those that it may hold.
 
     Only requests are counted: a quota on limits would refuse containers without a CPU limit. A quota on requests
     makes them mandatory for every container, also for those that a cloud injects (Cloud Storage FUSE's has them).
@@ -340,7 +345,7 @@ def quota_of(platform: Platform, services: int = 0) -> dict[str, str]:
             sum(pool.allocatable.ephemeral_storage * pool.max_nodes for pool in pools)
         ),
         f"requests.{GPU_RESOURCE}": canonical(str(sum(pool.allocatable.gpus * pool.max_nodes for pool in pools))),
-        "count/jobs.batch": str(MOST_JOBS),
+        "count/jobs.batch": str(MOST_JOBS + held),
         # A load balancer would be billed and open a way in.
         "count/services": str(services),
         **({"services.loadbalancers": "0", "services.nodeports": "0"} if services else {}),

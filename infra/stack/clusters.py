@@ -178,6 +178,7 @@ def declare_workspaces(
     groups = Counter(
         platform.name for step in with_those_before(stack.all_steps) if step.nodes for platform in step.platforms
     )
+    places = Counter(place.platform.name for step in stack.all_steps if step.places for place in step.places.steps)
     return {
         name: Workspace(
             name,
@@ -191,6 +192,7 @@ def declare_workspaces(
                 any(pipeline.schedule for pipeline in settings.pipelines.values()),
                 *_queue(settings, platform, queues.get(name)),
                 groups=groups[name],
+                places=places[name],
                 apps=app_pods[name],
                 measured=_measure(settings, platform),
                 images=images,

@@ -273,6 +273,20 @@ def test_places_in_two_clusters_have_their_jobs_there(anywhere: Recording) -> No
         assert {(place["cluster"] or "dev", name) for name in mounted} <= maps
 
 
+def test_jobs_of_places_take_no_other_job_its_room(anywhere: Recording) -> None:
+    without = declared({**STEP, "pool": "train"}, changes=FAR)
+    room = [
+        {
+            provider(quota): int(quota.inputs["spec"]["hard"]["count/jobs.batch"])
+            for quota in recording.of("kubernetes:core/v1:ResourceQuota")
+        }
+        for recording in (without, anywhere)
+    ]
+    for cluster in ("dev", "far"):
+        names = [name for name, job in held(anywhere).items() if provider(job) == cluster]
+        assert room[1][cluster] - room[0][cluster] >= len(names)
+
+
 def test_only_pods_of_another_cluster_ask_whether_they_may_run(anywhere: Recording, moved: Recording) -> None:
     """The mover reaches the others, and a step in one cluster is as it was."""
     for place in plan(anywhere)["places"]:
