@@ -17,6 +17,7 @@ from slipway.infra.schema.problems import without_prefix
 from slipway.infra.schema.quantities import cpu_millicores, mebibytes
 from slipway.infra.settings.loading import load
 from slipway.offline.engine.stack_config import stack_config
+from slipway.offline.evaluated.places import is_agent
 from slipway.offline.evaluated.pod_rules import breaches, words
 from slipway.tools.reference import shipped
 from tests.support.checkout import ROOT
@@ -336,7 +337,8 @@ def test_every_pod_is_restricted(recording: Recording) -> None:
             assert security["capabilities"] == {"drop": ["ALL"]}
             # A cluster that assigns users sets one above zero.
             assert security.get("runAsUser", spec["securityContext"].get("runAsUser", 1)) > 0
-        asks = job.name.startswith("devices-gate") or "slipway/moves" in job.metadata.get("annotations", {})
+        moves = "slipway/moves" in job.metadata.get("annotations", {}) or is_agent(job)
+        asks = job.name.startswith("devices-gate") or moves
         assert spec["automountServiceAccountToken"] is asks
 
 
@@ -360,9 +362,10 @@ def test_only_jobs_write_to_the_bucket_and_apps_and_teams_have_their_own_ways_in
     grants = [resource for resource in recording.resources if "IAM" in resource.type]
     on_bucket = [grant for grant in grants if grant.type.startswith("gcp:storage/")]
     teams = settings.teams.values()
-    # Apps read, each by an identity of its own.
+    # Apps read, each by an identity of its own; what moves a step writes its orders, too.
     apps = settings.request.apps if recording.of(BUCKETS[0]) else ()
-    assert len(on_bucket) == len(recording.of(BUCKETS[0])) + 2 * len(teams) + len(apps)
+    writing = [app for app in apps if app.folder is not None]
+    assert len(on_bucket) == len(recording.of(BUCKETS[0])) + 2 * len(teams) + len(apps) + len(writing)
     # A team may use the objects of its folder, and list the names of all.
     allowed = {(settings.namespace, settings.service_account): {"roles/storage.objectUser"}}
     for team in teams:
@@ -371,13 +374,17 @@ def test_only_jobs_write_to_the_bucket_and_apps_and_teams_have_their_own_ways_in
             "roles/storage.legacyBucketReader",
         }
     for app in apps:
-        assert app.folder is None, "none of the stacks has one that writes"
         allowed[settings.namespace, app.service_account] = {"roles/storage.objectViewer"}
+    for app in writing:
+        assert "places" in app.at, "nothing else that writes is in any of the stacks"
+        allowed[settings.namespace, app.service_account].add("roles/storage.objectUser")
     for grant in on_bucket:
         subject = re.search(r"/subject/ns/([^/]+)/sa/([^/]+)$", grant.inputs["member"])
         assert subject, "the stacks use no impersonation"
         assert grant.inputs["role"] in allowed[subject[1], subject[2]]
         of_stack = subject[1] == settings.namespace
+        if subject[2] in {app.service_account for app in writing}:
+            assert ("condition" in grant.inputs) is grant.inputs["role"].endswith("objectUser")
         assert of_stack or "condition" in grant.inputs or grant.inputs["role"].endswith("legacyBucketReader")
     of_project = {grant.inputs["role"] for grant in grants if grant.type.startswith("gcp:projects/iAMMember")}
     assert of_project <= {"roles/artifactregistry.reader", "roles/container.defaultNodeServiceAccount"}
