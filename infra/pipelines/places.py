@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from slipway.infra.schema.base import Cpu, Int, Memory, Model, refuse
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
@@ -32,10 +32,6 @@ def orders_folder(pipeline: str, step: str) -> str:
     return f".moves-{mover_account(pipeline, step)}"
 
 
-FEWEST = 2
-"""Places of a step that has any: one is `pool`."""
-
-
 class Place(Model):
     """A pool where a step may run, with what it asks for there where that is not what it asks for elsewhere."""
 
@@ -56,19 +52,7 @@ def _section(value: Any) -> Any:
     return {"pool": value} if isinstance(value, str) else value
 
 
-def _several(places: list[Place]) -> list[Place]:
-    names = [place.pool for place in places]
-    if len(places) < FEWEST:
-        raise refuse("a single place", "write `pool` in place of `places`, or add another pool")
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise refuse(f"`{name}` stands here twice", "remove one of them: after the last place comes the first")
-    return places
-
-
-Places = Annotated[
-    list[Annotated[Place, BeforeValidator(_section, json_schema_input_type=str | Place)]], AfterValidator(_several)
-]
+Places = list[Annotated[Place, BeforeValidator(_section, json_schema_input_type=str | Place)]]
 """Places in the order in which they are tried. The name of a pool is short for a section with nothing else."""
 
 

@@ -12,6 +12,9 @@ from slipway.infra.settings.checks.steps import Target, targets
 from slipway.infra.settings.parsing import Draft, Reading
 from slipway.infra.settings.pipelines import KEY, place_of, steps_if_any
 
+FEWEST = 2
+"""Places of a step that has any: one is `pool`."""
+
 DEFAULT_QUEUE = "default"
 """The LocalQueue whose label Kueue gives to Jobs that name no queue (pkg/controller/jobframework/defaults.go of
 github.com/kubernetes-sigs/kueue, v0.19.2, seen November 2026)."""
@@ -22,7 +25,9 @@ def check(reading: Reading) -> Iterator[Finding]:
     draft = reading.draft
     for at, placed in placements(draft.pipelines, (KEY,)):
         if isinstance(placed, StepSettings):
-            yield from _times(at, placed) if placed.places else _useless(at, placed)
+            yield from _times(at, placed) if placed.places else ()
+            yield from _useless(at, placed) if placed.places is None else ()
+            yield from _several(at, placed)
             yield from _matrix(at, placed)
     for name, settings in draft.pipelines.items():
         moved = [step for step in steps_if_any(name, settings) if step.placed_by.places]
@@ -35,6 +40,18 @@ def check(reading: Reading) -> Iterator[Finding]:
             yield from _names(at, step)
         if moved:
             yield from _runs(name, settings, moved)
+
+
+def _several(at: Path, placed: StepSettings) -> Iterator[Finding]:
+    """One place, and a place twice, whose Jobs would have one name."""
+    names = [place.pool for place in placed.places or ()]
+    if placed.places is not None and len(names) < FEWEST:
+        fix = f"write `pool` in place of `{PLACES}`, or add another pool"
+        yield Finding((*at, PLACES), names, "a single place" if names else "no place", fix)
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            fix = "remove one of them: after the last place comes the first"
+            yield Finding((*at, PLACES, index), name, "it stands here twice", fix)
 
 
 def _useless(at: Path, placed: StepSettings) -> Iterator[Finding]:

@@ -58,7 +58,8 @@ def test_a_right_file_is_taken() -> None:
             ({"places": ["train"]}, "places", "single", "`pool`"),
             # A key about places that are wrong themselves is not refused for it.
             ({"places": ["train"], "max_price": 3}, "places", "single", "`pool`"),
-            ({"places": ["train", "train-spot", "train"]}, "places", "`train`", "remove"),
+            ({"places": [], "pool": "train", "max_price": 3}, "places", "no place", "`pool`"),
+            ({"places": ["train", "train-spot", "train"]}, "places[2]", "twice", "remove"),
             ({"places": ["train", "trian-spot"]}, "places[1]", "no cluster", "`train-spot`"),
         ]
     ),
@@ -68,6 +69,12 @@ def test_a_wrong_section_is_refused(step: dict[str, Any], key: str, reason: str,
     assert problem.key == f"{KEY}.{key}"
     assert reason in problem.reason
     assert fix in problem.fix
+
+
+def test_all_mistakes_of_a_step_are_told_at_once() -> None:
+    step = {"places": ["train", "trian-spot", "train"], "deadline": "30m", "work": "1h"}
+    keys = {problem.key.removeprefix(f"{KEY}.") for problem in problems(moved({}, **step))}
+    assert keys == {"places[1]", "places[2]", "work"}
 
 
 def test_both_a_pool_and_places_are_refused() -> None:
