@@ -119,10 +119,11 @@ def pool_of_nodes(node: Node) -> NodePool:
 def suitable(pod: PodRequest, pools: Sequence[NodePool]) -> list[NodePool]:
     """Those of a cluster's ``pools`` whose nodes can take ``pod``. It goes to the first.
 
-    Pools without GPUs are first, because a pod that fits there asks for none.
+    Those are first that are known to have all labels which the pod selects: nodes that exist already may have
+    others than the stack file names. Then come pools without GPUs, because a pod that fits there asks for none.
     """
     pools_that_fit = [pool for pool in pools if pool_obstacle(pod, pool, pools) is None]
-    return sorted(pools_that_fit, key=has_gpus)
+    return sorted(pools_that_fit, key=lambda pool: (not selects(pod, pool.labels), has_gpus(pool)))
 
 
 def pool_obstacle(pod: PodRequest, pool: NodePool, pools: Sequence[NodePool]) -> str | None:

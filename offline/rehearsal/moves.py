@@ -273,7 +273,11 @@ def way_words(rules: Rules, state: State, now: float) -> str:
         for place, seconds in zip(rules.places, state.spent, strict=True)
         if seconds
     ]
-    return f"its way: {' → '.join(stays)}; nodes: {join(had)}; {money(paid(rules, state))} in all"
+    known = all(
+        place.price is not None for place, seconds in zip(rules.places, state.spent, strict=True) if seconds
+    )
+    total = money(paid(rules, state) if known else None)
+    return f"its way: {' → '.join(stays)}; nodes: {join(had)}; {total} in all"
 
 
 ORDERS = "--orders"

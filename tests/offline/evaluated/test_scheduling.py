@@ -1,5 +1,6 @@
 """Policies, previews, pictures and rehearsals agree on where a pod can go."""
 
+from dataclasses import replace
 from datetime import date
 
 from slipway.infra.platform import Node, Resources
@@ -30,3 +31,13 @@ def test_a_pod_that_could_use_either_pool_goes_to_the_one_without_gpus() -> None
     pools = [Pool("gpu", least=0, most=1, hourly=None, gpus=1), Pool("cpu", least=0, most=1, hourly=None)]
     pod = PodRequest("here", {}, [], Resources(cpu=1000, memory=1024))
     assert [each.name for each in suitable(pod, [pool.nodes for pool in pools])] == ["cpu", "gpu"]
+
+
+def test_a_pod_goes_to_the_pool_that_is_known_to_have_the_labels_that_it_selects() -> None:
+    """Of nodes that exist already, the stack file names some labels: those of another pool may have these, too."""
+    linux = replace(
+        Pool("linux", least=1, most=1, hourly=None).nodes, urn="", labels={"kubernetes.io/os": "linux"}
+    )
+    spare = replace(Pool("spare", least=1, most=1, hourly=None).nodes, urn="")
+    pod = PodRequest("here", {"pool": "spare"}, [], Resources(cpu=1000, memory=1024))
+    assert [pool.name for pool in suitable(pod, [linux, spare])] == ["spare", "linux"]

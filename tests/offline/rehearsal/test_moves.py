@@ -30,6 +30,12 @@ def test_the_way_has_the_time_at_each_place_and_the_price_of_its_nodes() -> None
     assert "$4.50" in words
 
 
+def test_nodes_of_unknown_price_do_not_count_as_free() -> None:
+    rules = Rules([Place("own", None, True)], 900)
+    state = State(1000.0, spent=[1800.0], tried=[-1.0], way=[[0, 1000.0, 0.0]])
+    assert "$" not in way_words(rules, state, 4600.0)
+
+
 def test_the_way_is_that_which_its_mover_noted_last() -> None:
     rules = Rules([Place("spot", 1.0, False), Place("own", 4.0, True)], 900)
     places = [
