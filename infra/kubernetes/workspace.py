@@ -1,5 +1,6 @@
 """The workspace: the namespace that steps run in, and what guards it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -332,7 +333,8 @@ def quota_of(platform: Platform, services: int = 0, held: int = 0) -> dict[str, 
     """All that the cluster's pools can ever hold: what asks for more is refused at once, not pending for ever.
 
     Of Services there may be as many as ``services``, those that the stack declares, and none that opens a way in
-    from outside. ``held`` Jobs do not count among those that it may hold.
+    from outside. ``held`` Jobs do not count among those that it may hold: there is room for full hundreds of them,
+    so that one more changes no quota.
 
     Only requests are counted: a quota on limits would refuse containers without a CPU limit. A quota on requests
     makes them mandatory for every container, also for those that a cloud injects (Cloud Storage FUSE's has them).
@@ -345,7 +347,7 @@ def quota_of(platform: Platform, services: int = 0, held: int = 0) -> dict[str, 
             sum(pool.allocatable.ephemeral_storage * pool.max_nodes for pool in pools)
         ),
         f"requests.{GPU_RESOURCE}": canonical(str(sum(pool.allocatable.gpus * pool.max_nodes for pool in pools))),
-        "count/jobs.batch": str(MOST_JOBS + held),
+        "count/jobs.batch": str(MOST_JOBS + math.ceil(held / 100) * 100),
         # A load balancer would be billed and open a way in.
         "count/services": str(services),
         **({"services.loadbalancers": "0", "services.nodeports": "0"} if services else {}),
