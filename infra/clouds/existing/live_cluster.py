@@ -27,9 +27,15 @@ from slipway.infra.schema.taints import as_taints
 # What the nodes that a cluster has contradict in the pools that a stack file describes.
 
 
-CONDITIONS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""Beginnings of the keys of taints that Kubernetes sets and removes itself: a node that is cordoned, starting, not
-ready or short of memory (kubernetes.io/docs/reference/labels-annotations-taints, seen November 2026)."""
+CONDITIONS = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+)
+"""Beginnings of the keys of taints that Kubernetes and autoscalers set and remove themselves: a node that is
+cordoned, starting, not ready or short of memory (kubernetes.io/docs/reference/labels-annotations-taints), or about
+to be taken away (cluster-autoscaler/FAQ.md; karpenter.sh/docs/concepts/disruption); seen November 2026."""
 
 SHOWN = 5
 """Most names that a text lists."""
@@ -168,14 +174,16 @@ def _unusable(
         )
         return
     yield from _short(at, cluster, pool, usable)
-    ready = [node for node in usable if not node.refuses(pool)]
-    if not ready:
+    if pool.autoscaled:
+        # Others come.
+        return
+    if all(node.refuses(pool) for node in usable):
         taints = sorted({_spell(taint) for node in usable for taint in node.refuses(pool)})
         warn(
             f"{key_of((*at, 'selector'))}: Kubernetes lets no pod on its nodes now ({_some(taints)}): "
             f"{_some([node.name for node in usable])}. Steps wait until one is uncordoned or ready again."
         )
-    elif len(usable) < pool.most_nodes and not pool.autoscaled:
+    elif len(usable) < pool.most_nodes:
         warn(
             f"{key_of((*at, 'nodes'))}: the cluster has {len(usable)} of {pool.most_nodes} nodes: "
             f"{_some([node.name for node in usable])}. Steps on more nodes than that wait for the others."

@@ -172,6 +172,15 @@ def test_a_cordoned_node_is_a_warning(kubeconfig: Path, warnings: list[str]) -> 
     assert "node.kubernetes.io/unschedulable" in warnings[0]
 
 
+@pytest.mark.parametrize("key", ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"])
+def test_a_node_that_an_autoscaler_takes_away_is_no_mistake(
+    kubeconfig: Path, warnings: list[str], key: str
+) -> None:
+    leaves = {"key": key, "value": "1795702487", "effect": "NoSchedule"}
+    assert examined(kubeconfig, [node(taints=[leaves])], {f"{CPU}.autoscaled": True}) == []
+    assert warnings == []
+
+
 def test_fewer_nodes_than_described_are_a_warning(kubeconfig: Path, warnings: list[str]) -> None:
     assert examined(kubeconfig, [node()], {f"{CPU}.nodes": 2}) == []
     assert len(warnings) == 1
