@@ -58,6 +58,10 @@ on. After any other one, the step has failed, was too late, or too dear."""
 PATIENCE = 900
 """Seconds that the mover's Job has past the time limit of the step, to stop what runs and to say why."""
 
+TAKEN_OVER = {"pulumi.com/patchForce": "true"}
+"""Annotations of what an `up` that was killed may leave, unknown to Pulumi: the next one takes it over, also with
+other rules."""
+
 ABOUT = "which Job of the step may run, and the number of the attempt that is due of each that failed"
 
 
@@ -110,12 +114,7 @@ class MovedStep(StepJob):
         limit = f"{mover.run.step.time_limit + PATIENCE + workspace.wait}s"
         step, entries = run.step, places.entries
         # As of a step with one place (`slipway.infra.kubernetes.job.StepJob`).
-        waits = {
-            "pulumi.com/replaceUnready": "true",
-            # An `up` that was killed while it waited left this Job, which Pulumi does not know. The next
-            # one takes it over, also with other rules.
-            "pulumi.com/patchForce": "true",
-        }
+        waits = {"pulumi.com/replaceUnready": "true", **TAKEN_OVER}
         parent = HeldJob(name, pulumi.ResourceOptions(parent=self)) if self.held else self
         return k8s.batch.v1.Job(
             name,
@@ -285,7 +284,9 @@ def _declare_pod(
     )
     read = k8s.core.v1.ConfigMap(
         plan_name,
-        metadata=k8s.meta.v1.ObjectMetaArgs(name=plan_map, namespace=workspace.namespace, labels=labels),
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=plan_map, namespace=workspace.namespace, labels=labels, annotations=TAKEN_OVER
+        ),
         data={"plan.json": plan_},
         opts=opts,
     )

@@ -124,6 +124,20 @@ def test_it_is_one_result_wherever_it_is_made(moved: Recording) -> None:
     assert pod(turned.one(JOB, "mnist-train")) != pod(moved.one(JOB, "mnist-train"))
 
 
+def test_what_has_rules_is_taken_over_from_an_update_that_was_killed(moved: Recording) -> None:
+    """Pulumi does not know what that created, and would refuse to give it other values."""
+    changed_rules = declared({**PLACES, "next_after": "7m"})
+    differ = [
+        (resource, before)
+        for resource in changed_rules.resources
+        if (before := next((old for old in moved.resources if old.urn == resource.urn), None))
+        and before.inputs != resource.inputs
+    ]
+    assert differ
+    for resource, _ in differ:
+        assert resource.inputs["metadata"]["annotations"]["pulumi.com/patchForce"] == "true"
+
+
 def test_the_mover_is_not_on_nodes_of_a_place() -> None:
     pool = {"machine_type": "e2-standard-4", "nodes": {"total_min": 0, "total_max": 2}}
     pools = {"clusters.dev.pools.spare-spot": {**pool, "spot": True}, "clusters.dev.pools.spare": pool}
