@@ -30,7 +30,7 @@ from slipway.infra.kubernetes.labels import (
 from slipway.infra.kubernetes.network_policy import group_policy
 from slipway.infra.kubernetes.node_group import headless_service
 from slipway.infra.kubernetes.pod import bundle_map, folder_map, requests, secret_name, template, usage_folder
-from slipway.infra.kubernetes.run import Known, Run, plan
+from slipway.infra.kubernetes.run import UNASKED, Known, Run, plan
 from slipway.infra.kubernetes.service import PipelineService, PipelineServiceArgs, services_of
 from slipway.infra.kubernetes.workspace import NAME as NODE_READER
 from slipway.infra.kubernetes.workspace import Workspace
@@ -479,9 +479,8 @@ def declare(
     for each of its clusters. Raises ShippingError.
     """
     declared: dict[str, StepJob] = {}
-    known = Known(
-        next((workspace.measured.usage for workspace in workspaces.values() if workspace.measured), None)
-    )
+    measured = [workspace.measured for workspace in workspaces.values() if workspace.measured]
+    known = Known(measured[0].usage if measured else UNASKED)
     archives: dict[tuple[str, str], tuple[k8s.core.v1.ConfigMap, ...]] = {}
     priorities = _priorities(steps)
     given = declare_secrets(steps, workspaces, secrets)

@@ -167,6 +167,10 @@ USAGE = ".usage"
 """The store's folder of what steps used: `.usage/<run>/<index>.json`. A step's own directory is whole once it is
 published, and checked: nothing may be written there beside the program."""
 
+PARTS_VARIABLE = "SLIPWAY_PARTS"
+"""The environment variable that names the file in which all containers of a measured pod note what their time goes
+for (`slipway.workloads.runtime.parts`)."""
+
 USAGE_PORT = "usage"
 """The name of the port at which the pods of a step answer Prometheus."""
 
@@ -481,6 +485,7 @@ def _python(
         working_dir=BUNDLE,
         env=[
             _from_field("POD_NAME", "metadata.name"),
+            *([k8s.core.v1.EnvVarArgs(name=PARTS_VARIABLE, value=f"{TEMPORARY}/parts")] if run.usage else []),
             *(k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in environment.items()),
             *more,
         ],

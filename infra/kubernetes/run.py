@@ -75,12 +75,25 @@ class Usage:
     """How the use of CPU, memory and GPUs of a step is measured beside its program.
 
     ``port`` is where its pods answer while they run; 0: nowhere. A GPU that is busy for fewer than ``idle_below``
-    percent of a sample is idle; more than ``idle_share`` percent of the time is worth a word.
+    percent of a sample is idle; more than ``idle_share`` percent of the time is worth a word. With ``only_gpus``
+    the steps on GPU pools that have the store are measured, and no others.
     """
 
     port: int
     idle_below: int
     idle_share: int
+    only_gpus: bool = False
+
+    def covers(self, step: Step) -> bool:
+        """Whether ``step`` is measured: one of a pipeline's own."""
+        if not step.is_own:
+            return False
+        return not self.only_gpus or bool(step.pool.accelerator and step.uses_store)
+
+
+UNASKED = Usage(port=0, idle_below=5, idle_share=30, only_gpus=True)
+"""How steps are measured where the stack file has nothing about it: what a GPU's time was paid for is to be known
+of every step."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +242,7 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     if any(data.in_store for data in step.data.values()):
         shipped = _with_files_of(FOLDERS, shipped, root)
     shipped = _with_files_of(step.test.module, shipped, root) if step.test else shipped
-    usage = known.usage if step.is_own else None
+    usage = known.usage if known.usage and known.usage.covers(step) else None
     shipped = _with_files_of(MEASURE, shipped, root) if usage else shipped
     shipped = _with_files_of(HOLD, shipped, root) if step.platforms[1:] else shipped
     shipped, archive = _in_config_map(shipped, root)

@@ -275,7 +275,8 @@ class PrometheusSettings(ChartSettings):
 
 
 class MetricsSettings(Model):
-    """Metrics of Jobs, apps, queues and GPUs. Without the section nothing is measured.
+    """Metrics of Jobs, apps, queues and GPUs. Without the section only steps on GPU pools are measured, and no one
+    reads their metrics.
 
     Switched on or off, `usage` changes the pods of all steps: their Jobs start again, and find the results that
     are there.

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from slipway.workloads.runtime.exits import BAD_INPUT, OK, STORE_TROUBLE, StepError, run
+from slipway.workloads.runtime.parts import INPUTS, PUBLISH, timed
 
 FORMAT = 1
 """Version of the manifest's layout. A reader refuses another one rather than guess."""
@@ -155,6 +156,7 @@ def load_manifest(directory: Path) -> Manifest:
         raise NotWholeError(directory, f"{MANIFEST} cannot be read: {error}") from error
 
 
+@timed(INPUTS)
 def check(directory: Path, only: str = "") -> Manifest:
     """The manifest of `directory`, once every file it names has been read and matches in size and SHA-256.
 
@@ -228,6 +230,7 @@ def staging() -> Iterator[Path]:
         yield Path(directory)
 
 
+@timed(PUBLISH)
 def publish(
     staged: Path,
     output: Path,

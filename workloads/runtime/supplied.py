@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from slipway.workloads.runtime.exits import BAD_INPUT, USAGE, StepError, parse_before_program, run
+from slipway.workloads.runtime.parts import PACKAGES, timed
 from slipway.workloads.runtime.store import (
     Entry,
     NotWholeError,
@@ -40,6 +41,7 @@ ARCHIVE = "packages.tar"
 _CHUNK = 1 << 20
 
 
+@timed(PACKAGES)
 def unpack_packages(directory: Path, target: Path) -> bool:
     """Unpack what `slipway.workloads.runtime.steps.environment` published in `directory` into `target`, an empty
     folder.
@@ -82,6 +84,7 @@ def unpack_packages(directory: Path, target: Path) -> bool:
     return True
 
 
+@timed(PACKAGES)
 def copy_libraries(directory: Path, target: Path) -> bool:
     """Copy every file that `directory` publishes into `target`, side by side; False where there is none.
 

@@ -178,6 +178,9 @@ def masking(secrets: Iterable[str]) -> Callable[[bytes], bytes]:
     return lambda line: masker.mask(line.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
 
+VIRTUAL_NODE = "SLIPWAY_VIRTUAL_NODE"
+"""Tells what measures a step the name of its node, whose life is not that of this machine."""
+
 VIRTUAL_ACCELERATORS = "SLIPWAY_VIRTUAL_ACCELERATORS"
 """Tells the workloads which accelerators to find, as a device plugin does with NVIDIA_VISIBLE_DEVICES."""
 
@@ -365,6 +368,7 @@ class Kubelet:
             "TMPDIR": str(scratch),
             "LANG": "C.UTF-8",
             "HOSTNAME": pod.spec.hostname or pod.name,
+            VIRTUAL_NODE: pod.placement.node_name,
             **self._devices(pod, container),
             **local_variables,
             **prepared.environment,

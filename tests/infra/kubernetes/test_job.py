@@ -41,6 +41,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "work/common.py": "",
         "work/requirements.txt": "numpy==2.0",
         "slipway/workloads/runtime/steps/packages.py": "",
+        "slipway/workloads/runtime/usage/measure.py": "",
         "images/3.png": "3",
         "images/labels.json": "{}",
     }

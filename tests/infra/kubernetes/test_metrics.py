@@ -52,11 +52,25 @@ def test_measuring_a_step_changes_neither_its_run_nor_its_result(name: str) -> N
         assert after.metadata["annotations"][RUN_ANNOTATION] == before.metadata["annotations"][RUN_ANNOTATION]
         old = before.properties["spec"]["template"]["spec"]["containers"][0]
         new = after.properties["spec"]["template"]["spec"]["containers"][0]
-        if "ports" not in new:
-            assert new["command"] == old["command"]
-            continue
-        begins = new["command"].index("--") + 1
-        assert (new["command"][begins:], new["args"]) == (old["command"], old["args"])
+        assert (_program(new["command"]), new["args"]) == (_program(old["command"]), old["args"])
+
+
+def _program(words: list[str]) -> list[str]:
+    return words[words.index("--") + 1 :] if "--" in words else words
+
+
+def test_gpu_steps_are_measured_unless_the_stack_file_says_no_and_others_where_it_asks_for_it() -> None:
+    def measured(metrics: str | None) -> set[str]:
+        jobs = steps(stack("gcp-dev", metrics)).items()
+        return {name for name, job in jobs if USAGE_ANNOTATION in job.metadata["annotations"]}
+
+    assert {"mnist-train", "mnist-predict"} <= measured(None) < measured("{}")
+    assert "mnist-prepare" not in measured(None)
+    assert measured('{"usage": false}') == set()
+    train = steps(stack("gcp-dev", None))["mnist-train"].properties["spec"]["template"]["spec"]
+    containers = [*train.get("initContainers", []), *train["containers"]]
+    assert all("SLIPWAY_PARTS" in {entry["name"] for entry in each["env"]} for each in containers)
+    assert "ports" not in train["containers"][0]
 
 
 def test_gates_are_not_measured() -> None:

@@ -33,6 +33,7 @@ FILES = {
     "slipway/workloads/runtime/__init__.py": "",
     "slipway/workloads/runtime/nodes/launcher.py": "import slipway.workloads.runtime.steps.command\n",
     "slipway/workloads/runtime/steps/command.py": "",
+    "slipway/workloads/runtime/usage/measure.py": "",
     "workloads/digits/__init__.py": "",
     "workloads/digits/train.py": "",
     "slipway/workloads/schedule/__init__.py": "",

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from slipway.offline.rehearsal.machine.processes import free_ports
+from slipway.workloads.runtime.parts import Parts, timed
 from slipway.workloads.runtime.usage.figures import MOST_POINTS, Course, Gpu, Usage
 from slipway.workloads.runtime.usage.measure import METRICS, serve, text
 from tests.support.checkout import ROOT
@@ -151,6 +152,46 @@ def test_sigterm_reaches_the_program_and_the_next_pod_keeps_what_the_one_before_
     assert after["done"] is True
     assert [record["done"] for record in after["before"]] == [False]
     assert "course" not in after["before"][0]
+
+
+def test_what_the_time_goes_for_is_kept_and_of_a_killed_program_too(tmp_path: Path) -> None:
+    script = (
+        "import os, time\nfrom slipway.workloads.runtime.parts import timed\n"
+        "with timed('inputs'): time.sleep(0.4)\npart = timed('publish'); part.__enter__(); time.sleep(0.4); "
+        "os.kill(os.getpid(), 9)"
+    )
+    run(tmp_path / "0.json", sys.executable, "-c", script)
+
+    kept = record(tmp_path / "0.json")
+    assert kept["parts"]["inputs"] >= 0.3
+    assert kept["parts"]["publish"] >= 0.3
+    assert sum(kept["parts"].values()) == pytest.approx(kept["seconds"], abs=0.3)
+    if Path("/proc/uptime").exists():
+        assert kept["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        assert kept["node_booted"] == pytest.approx(
+            time.time() - float(Path("/proc/uptime").read_text().split()[0]), abs=60
+        )
+    run(tmp_path / "1.json", sys.executable, "-c", "pass", SLIPWAY_VIRTUAL_NODE="t4-0")
+    kept = record(tmp_path / "1.json")
+    assert kept["boot"].endswith("t4-0")
+    assert time.time() - kept["node_booted"] < 600
+
+
+def test_parts_of_containers_before_and_within_others_count_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "parts"
+    file.write_text(
+        "+ 10.0 gate\n- 40.0 gate\n+ 105.0 publish\n+ 106.0 inputs\nno line of ours\n- 107.0 inputs\n"
+        "- 115.0 publish\n+ 120.0 inputs\n+ 13"
+    )
+    parts = Parts(file, began=100.0)
+
+    assert parts.until(130.0) == {"gate": 30.0, "publish": 10.0, "inputs": 10.0, "program": 10.0}
+    assert parts.until(140.0) == {"gate": 30.0, "publish": 10.0, "inputs": 20.0, "program": 10.0}
+    monkeypatch.setenv("SLIPWAY_PARTS", str(tmp_path / "no" / "such" / "folder"))
+    with timed("gate"):
+        pass
 
 
 def test_a_store_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:

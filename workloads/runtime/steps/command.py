@@ -32,6 +32,7 @@ from slipway.workloads.runtime.exits import (
 )
 from slipway.workloads.runtime.json_values import Choice, split
 from slipway.workloads.runtime.masking import Masker
+from slipway.workloads.runtime.parts import PUBLISH, timed
 from slipway.workloads.runtime.steps import outputs
 from slipway.workloads.runtime.steps.outputs import Declared, NoResultError, collect, require
 from slipway.workloads.runtime.steps.program import Program
@@ -110,6 +111,7 @@ class Step:
         print(f"{self.given.words[0]} ended well before, and is not run again", flush=True)
         return True
 
+    @timed(PUBLISH)
     def publish(self) -> None:
         """Look for the declared results, and write the manifest."""
         output = self._output

@@ -19,11 +19,13 @@ import tempfile
 from pathlib import Path
 
 from slipway.workloads.runtime.exits import BAD_INPUT, INSTALL_FAILED, OK, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.parts import PACKAGES, timed
 from slipway.workloads.runtime.store import StoreError, explain
 
 INSTALLED_MARK = ".slipway-installed"
 
 
+@timed(PACKAGES)
 def main(arguments: list[str] | None = None) -> int:
     """Run the installation; returns the exit code.
 

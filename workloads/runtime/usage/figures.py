@@ -84,7 +84,9 @@ class Course:
 @dataclass
 class Usage:
     """The use of one pod of a step. ``asked_gpus`` are those that it asked for, ``emulated`` what stands in for
-    them, ``trouble`` why nothing is known of them.
+    them, ``trouble`` why nothing is known of them. ``boot`` names the life of its node, which started at
+    ``node_booted``, in seconds since the epoch; ``parts`` are its seconds by cause
+    (`slipway.workloads.runtime.parts`).
     """
 
     step: str
@@ -104,6 +106,9 @@ class Usage:
     gpus: list[Gpu] = field(default_factory=list)
     course: Course = field(default_factory=Course)
     done: bool = False
+    boot: str = ""
+    node_booted: float | None = None
+    parts: dict[str, float] = field(default_factory=dict)
 
     @property
     def idle(self) -> float | None:
@@ -126,8 +131,11 @@ class Usage:
             "step": self.step,
             "pod": self.pod,
             "began": self.began,
+            "boot": self.boot,
+            "node_booted": None if self.node_booted is None else round(self.node_booted, 1),
             "done": self.done,
             "seconds": round(self.seconds, 1),
+            "parts": self.parts,
             "samples": self.samples,
             "cpu_cores": None if cores is None else round(cores, 3),
             "memory_peak_mib": self.memory_peak // MIB,

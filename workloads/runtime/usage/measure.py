@@ -21,6 +21,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ from typing import Any, BinaryIO, cast
 
 from slipway.workloads.runtime.exits import parse_before_program
 from slipway.workloads.runtime.hosts import configured, is_known
+from slipway.workloads.runtime.parts import VARIABLE, Parts, node_life
 from slipway.workloads.runtime.steps.program import Forwarding
 from slipway.workloads.runtime.usage import figures as processes
 from slipway.workloads.runtime.usage.figures import MIB, Gpu, Nvml, UnavailableError, Usage
@@ -158,15 +160,18 @@ _RATE = re.compile(
 
 
 class Measurement:
-    """Samples one process tree. ``idle_share`` percent of idle time are worth a warning."""
+    """Samples one process tree. ``idle_share`` percent of idle time are worth a warning; ``noted`` is the file of
+    parts.
+    """
 
-    def __init__(self, usage: Usage, file: Path | None, idle_share: int) -> None:
+    def __init__(self, usage: Usage, file: Path | None, idle_share: int, noted: Path | None = None) -> None:
         self.usage = usage
         self._file = file
         self._idle_share = idle_share
         self._nvml = self._open_driver()
         self._lock = threading.Lock()
         self._began = self._last = time.monotonic()
+        self._parts = Parts(noted, self._began)
         self._next_file, self._between_files = FIRST_FILE, FIRST_FILE
         self._next_line = FIRST_LINE
         self._before = _records_in(file)
@@ -243,6 +248,7 @@ class Measurement:
         if self._file is None:
             return
         with self._lock:
+            self.usage.parts = self._parts.until(self._began + self.usage.seconds)
             content = self.usage.encode(self._before)
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -286,18 +292,33 @@ class Measurement:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit code, 128 + n where signal n ended it."""
     options = _parse(sys.argv[1:] if arguments is None else arguments)
+    pod, began = os.environ.get("POD_NAME", ""), datetime.now(timezone.utc)  # noqa: UP017
+    node = node_life(pod, began.timestamp())
     usage = Usage(
         step=options.step,
-        pod=os.environ.get("POD_NAME", ""),
-        began=datetime.now(timezone.utc).isoformat(timespec="seconds"),  # noqa: UP017
+        pod=pod,
+        began=began.isoformat(timespec="seconds"),
         asked_gpus=options.gpus,
         idle_below=options.idle_below,
         emulated=os.environ.get(EMULATED, "") if options.gpus else "",
+        boot=node.boot,
+        node_booted=node.booted,
     )
     file = options.file and Path(str(options.file).replace("{index}", os.environ.get("JOB_COMPLETION_INDEX", "0")))
-    measurement = Measurement(usage, file, options.idle_share)
+    measurement = Measurement(usage, file, options.idle_share, _file_of_parts())
     _answer(options.port, measurement)
     return _run(options.words, measurement)
+
+
+def _file_of_parts() -> Path | None:
+    """The pod's own, which containers before this one know, too; else one for the program."""
+    if VARIABLE not in os.environ:
+        try:
+            descriptor, os.environ[VARIABLE] = tempfile.mkstemp(prefix="slipway-parts-")
+        except OSError:
+            return None
+        os.close(descriptor)
+    return Path(os.environ[VARIABLE])
 
 
 def _run(words: Sequence[str], measurement: Measurement) -> int:
