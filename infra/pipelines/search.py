@@ -18,8 +18,11 @@ from slipway.infra.schema.base import Int, Model, refuse
 from slipway.infra.schema.paths import below_problem
 from slipway.infra.schema.problems import Finding, Path
 
-SEARCH, TRIALS, AT_ONCE = "search", "trials", "at_once"
+SEARCH, TRIALS, AT_ONCE, METHOD, STOP = "search", "trials", "at_once", "method", "stop"
 """Keys of a step: the first in a ``pipeline.yaml``, the others below it and in a stack file."""
+
+IN_STACK = (TRIALS, AT_ONCE, METHOD, STOP)
+"""What a stack file may change of a search."""
 
 FOLDER = "search"
 """The folder of the study in the step's directory (`slipway.workloads.runtime.search.trial_worker`)."""
@@ -36,6 +39,8 @@ RESULTS = ("trials", "history", "importance", "parallel", "study")
 NUMBERS = ("integer", "number")
 """Types of parameters that may have a range."""
 
+
+UNREPORTED = "nothing says where the program reports its steps"
 
 PRINTED = "printed:"
 """What the reports of a `Search` begin with that are printed (`slipway.workloads.runtime.search.reports`)."""
@@ -182,8 +187,13 @@ class StepSearch(Model):
         """How many combinations a grid has; 0 where that cannot be told."""
         return math.prod(parameter.count for parameter in self.parameters.values())
 
-    def count_findings(self, at: Path, trials: int | None, at_once: int) -> Iterator[Finding]:
-        """Findings about the number of ``trials``, and of those ``at_once``, in the section at ``at``."""
+    def in_stack(self, settings: object) -> "StepSearch":
+        """The search as the ``settings`` of its step in a stack file change it."""
+        return self.model_copy(update={key: getattr(settings, key) for key in IN_STACK})
+
+    def count_findings(self, at: Path) -> Iterator[Finding]:
+        """Findings about the number of trials, and of those at once, in the section at ``at``."""
+        trials, at_once = self.trials, self.at_once
         if at_once > 1 and self.queue is None:
             reason = "several trials at once are handed out by a service, and none is named"
             fix = "write `at_once: 1`, or add `queue: <service>` to `search` in `pipeline.yaml`"
@@ -202,18 +212,32 @@ class StepSearch(Model):
             reason = f"the grid has {what} combinations: {count}"
             yield Finding((*at, TRIALS), trials, reason, f"remove it, or write `{TRIALS}: {count}`")
 
-    def declare(self, kinds: Mapping[str, str], number: Result, trials: int, at_once: int) -> Search:
-        """The search with ``trials``, of which ``at_once`` run at once; ``kinds`` are the types of parameters."""
+    def changed_findings(self, at: Path, kinds: Mapping[str, str]) -> Iterator[Finding]:
+        """Findings about the search where a stack file changed it, in the section at ``at`` of that file."""
+        searched = {name: parameter for name, parameter in self.parameters.items() if name in kinds}
+        for name, parameter in searched.items() if self.method == "grid" else ():
+            for finding in parameter.findings((), kinds[name], self.method):
+                reason = f"`{name}` of its `parameters`: {finding.reason}"
+                fix = "write `method: tpe` or `random`, or change the parameter in `pipeline.yaml`"
+                yield Finding((*at, METHOD), self.method, reason, fix)
+        yield from self.count_findings(at)
+        if self.stop and not (self.reports or self.printed):
+            fix = "add `reports` or `printed` to `search` in `pipeline.yaml`, or remove `stop`"
+            yield Finding((*at, STOP), self.stop, UNREPORTED, fix)
+
+    def declare(self, kinds: Mapping[str, str], number: Result) -> Search:
+        """The search; ``kinds`` are the types of parameters. Without a number of trials it has one."""
         return Search(
             parameters={name: parameter.plain(kinds[name]) for name, parameter in self.parameters.items()},
-            trials=trials,
-            at_once=at_once,
+            trials=self.trials or 1,
+            at_once=self.at_once,
             by=f"{number.path}#{getattr(number, 'select', '')}",
             of=self.of,
             method=self.method,
             seed=self.seed,
             stop=self.stop or "",
-            reports=f"{PRINTED}{self.printed}" if self.printed else self.reports or "",
+            # Where a stack file stops none, what the program reports decides nothing.
+            reports=(f"{PRINTED}{self.printed}" if self.printed else self.reports or "") if self.stop else "",
         )
 
     def stop_findings(self, at: Path) -> Iterator[Finding]:
@@ -221,9 +245,8 @@ class StepSearch(Model):
         named = {"reports": self.reports, "printed": self.printed}
         given = {key: value for key, value in named.items() if value is not None}
         if self.stop and not given:
-            reason = "nothing says where the program reports its steps"
             fix = "add `reports: progress.jsonl#/accuracy` or `printed`, or remove `stop`"
-            yield Finding((*at, "stop"), self.stop, reason, fix, read=tuple((*at, key) for key in named))
+            yield Finding((*at, STOP), self.stop, UNREPORTED, fix, read=tuple((*at, key) for key in named))
         if len(given) > 1:
             reason = "the steps are reported in a file already"
             yield Finding(

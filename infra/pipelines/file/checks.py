@@ -46,7 +46,7 @@ from slipway.infra.pipelines.pods import (
 from slipway.infra.pipelines.python_file import circle_of
 from slipway.infra.pipelines.results import ITEM_COLUMNS, ITEMS, ITEMS_FILE
 from slipway.infra.pipelines.scripts import is_script, script_of
-from slipway.infra.pipelines.search import AT_ONCE, SEARCH, TRIALS
+from slipway.infra.pipelines.search import SEARCH, TRIALS
 from slipway.infra.schema.base import Model
 from slipway.infra.schema.names import name_findings
 from slipway.infra.schema.paths import pattern_problem
@@ -95,9 +95,10 @@ def check_section(declared: PipelineFile, section: Section[Any]) -> Iterator[Fin
         if step.nodes is not None and isinstance(settings, MultiNodeSettings):
             yield from step.nodes.count_findings((*at, NODES), settings.nodes)
         if step.search is not None and settings is not None:
-            counts = getattr(settings, TRIALS), getattr(settings, AT_ONCE)
-            if counts != (step.search.trials or step.search.combinations or None, step.search.at_once):
-                yield from step.search.count_findings(at, *counts)
+            search, trials = step.search.in_stack(settings), step.search.trials or step.search.combinations or None
+            if search != step.search.model_copy(update={TRIALS: trials}):
+                kinds = {name: parameter.type for name, parameter in declared.parameters.items()}
+                yield from search.changed_findings(at, kinds)
         if step.items is not None and settings is not None:
             mode, workers = getattr(settings, MODE), getattr(settings, WORKERS)
             if (mode, workers) != (step.items.mode, step.workers or 1):

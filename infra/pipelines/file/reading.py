@@ -45,7 +45,7 @@ from slipway.infra.pipelines.inputs import data_of
 from slipway.infra.pipelines.matrix import MOST_STEPS, Value, argument, resize, variants
 from slipway.infra.pipelines.pods import SUBSTITUTE, Command, Place, Probe, build_of, inside
 from slipway.infra.pipelines.results import Result, declare_columns, items_table
-from slipway.infra.pipelines.search import AT_ONCE, SEARCH, TRIALS, StepSearch
+from slipway.infra.pipelines.search import SEARCH, StepSearch
 from slipway.infra.schema.problems import Finding, Path, Problem, key_of
 from slipway.infra.schema.quantities import seconds
 from slipway.infra.schema.validation import (
@@ -196,7 +196,7 @@ def _search(step: PipelineStep, settings: Any, declared: PipelineFile) -> Search
         return None
     number = step.results[step.search.by].declare(step.search.by)
     kinds = _kinds(step.search, declared)
-    return step.search.declare(kinds, number, getattr(settings, TRIALS) or 1, getattr(settings, AT_ONCE))
+    return step.search.in_stack(settings).declare(kinds, number)
 
 
 def _kinds(search: StepSearch, declared: PipelineFile) -> dict[str, str]:

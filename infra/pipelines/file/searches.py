@@ -28,7 +28,7 @@ def check_searches(declared: PipelineFile) -> Iterator[Finding]:
                 yield from _parameter(at, key, step, declared)
             yield from _number(at, step, step.search)
             yield from step.search.stop_findings(at)
-            yield from step.search.count_findings(at, step.search.trials, step.search.at_once)
+            yield from step.search.count_findings(at)
 
 
 def _others(at: Path, step: PipelineStep) -> Iterator[Finding]:

@@ -37,7 +37,7 @@ from slipway.infra.pipelines.pods import Built, PodSettings, RehearsalCommand, W
 from slipway.infra.pipelines.program import ProgramApp
 from slipway.infra.pipelines.results import DeclaredColumn, DeclaredResult, StepResult, TableColumn
 from slipway.infra.pipelines.scripts import Run, is_script
-from slipway.infra.pipelines.search import AT_ONCE, SEARCH, TRIALS, StepSearch
+from slipway.infra.pipelines.search import IN_STACK, SEARCH, TRIALS, StepSearch
 from slipway.infra.pipelines.tensorboard import TensorBoardApp
 from slipway.infra.pipelines.tensorflow_serving import ServingApp
 from slipway.infra.schema.base import Cpu, Duration, Float, Int, Memory, Model, Size, no_truth, refuse
@@ -529,9 +529,9 @@ def _step_settings(
 def _of_search(search: StepSearch | None) -> dict[str, Any]:
     """The keys that a step with a search has beside those of any step; None: one that cannot be read."""
     known = StepSearch.model_fields
-    defaults = {key: known[key].default for key in (TRIALS, AT_ONCE)}
+    defaults = {key: getattr(search, key) if search else known[key].default for key in IN_STACK}
     if search:
-        defaults = {TRIALS: search.trials or search.combinations or None, AT_ONCE: search.at_once}
+        defaults[TRIALS] = search.trials or search.combinations or None
     return {
         key: (_annotation(known[key]), Field(default=default, description=known[key].description))
         for key, default in defaults.items()

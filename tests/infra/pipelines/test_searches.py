@@ -66,6 +66,19 @@ def test_a_stack_file_says_how_many_trials_there_are(tmp_path: Path) -> None:
     assert (searched(step).trials, searched(step).at_once, step.workers) == (60, 2, 2)
 
 
+def test_a_stack_file_chooses_another_method_and_what_is_stopped(tmp_path: Path) -> None:
+    content = changed(CHURN, {"steps.tune.search.stop": "median", "steps.tune.search.reports": "a.jsonl#/b"})
+    folder = tmp_path / "churn"
+    for stop, reports in (("hyperband", "a.jsonl#/b"), (None, "")):
+        section = {"steps.tune.method": "random", "steps.tune.stop": stop}
+        search = searched(tune(folder, content, section))
+        assert (search.method, search.stop, search.reports) == ("random", stop or "", reports)
+    other = tmp_path / "other"
+    section = {"steps.tune.method": "grid", "steps.tune.trials": 3, "steps.tune.stop": "median"}
+    texts = file_problems.problems(other, stack(other, CHURN, section))
+    check(texts, "stack.steps.tune.method stack.steps.tune.stop", {})
+
+
 def test_a_grid_knows_how_many_trials_it_has(tmp_path: Path) -> None:
     grid = {"rate": [0.1, 0.01], "units": {"low": 64, "high": 256, "step": 64}}
     change = {"method": "grid", "trials": GONE, "parameters": grid}
