@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from slipway.infra.kubernetes.app_runs import revision
-from slipway.infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION
+from slipway.infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION, data_of
 from slipway.infra.kubernetes.run import MANIFEST
 from slipway.infra.placed import CODE
 from slipway.infra.review.stack import Resource, at, mappings, strings, text
@@ -55,6 +55,7 @@ class Notes:
             "ended": record.finished,
             "code": _code(job, record, objects),
             "results": json.loads(annotations.get(RESULTS_ANNOTATION, "[]")),
+            "data": data_of(annotations),
         }
         files.write(self.store / FACTS / f"{path}.json", json.dumps(facts, indent=2) + "\n")
 

@@ -133,12 +133,23 @@ def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     keys = ("kind", "version", "startTime", "environment")
     noted = [dict(zip(keys, update, strict=True)) for update in updates]
     (tmp_path / "history.json").write_text(json.dumps(noted))
-    kept = {
-        "metadata": {"annotations": {"slipway/run": "shop/train/bbbbbbbbbb-20261122-0300"}},
-        "spec": {"template": {"spec": {"containers": [{"image": "example/image@sha256:1"}]}}},
-        "status": {"startTime": "2026-11-22T03:00:00Z", "completionTime": "2026-11-22T03:10:00Z"},
-    }
-    (tmp_path / "jobs.json").write_text(json.dumps({"items": [kept]}))
+    kept = [
+        {
+            "metadata": {
+                "annotations": {
+                    "slipway/run": f"shop/train/{name}",
+                    "slipway/data": json.dumps({"images": ["gs://team-data/images", digest * 64]}),
+                }
+            },
+            "spec": {"template": {"spec": {"containers": [{"image": "example/image@sha256:1"}]}}},
+            "status": {"startTime": f"{day}T03:00:00Z", "completionTime": f"{day}T03:10:00Z"},
+        }
+        for name, day, digest in (
+            ("aaaaaaaaaa-20261121-0300", "2026-11-21", "1"),
+            ("bbbbbbbbbb-20261122-0300", "2026-11-22", "2"),
+        )
+    ]
+    (tmp_path / "jobs.json").write_text(json.dumps({"items": kept}))
     (tmp_path / "job.json").write_text(json.dumps(READER))
     listing = 'if words[:2] == ["get", "jobs"]:\n    print((folder / "jobs.json").read_text())\nelif words[:2]'
     (tmp_path / "bin").mkdir()
@@ -189,6 +200,7 @@ def test_two_nights_are_compared_step_by_step_with_their_inputs(up: Path) -> Non
     assert seen["commit"].other.startswith("c" * 10)
     assert seen["commit"].other != "c" * 10, "files differed from the commit"
     assert seen["input prepare"].other == "shop/prepare/bbbbbbbbbb-20261122-0300"
+    assert [seen["data images"].one[-1], seen["data images"].other[-1]] == ["1", "2"], "the bucket's files changed"
     assert all(text in done.output for text in ("--rate", "0.1", "0.2", "shop/prepare", "shop/train"))
     wrong = run("compare", "20261121-0300", "aaaaaaaaaa-2026")
     assert wrong.exit_code == 1

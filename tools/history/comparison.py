@@ -107,6 +107,7 @@ def compare(history: History, one: Result, other: Result) -> Iterator[Difference
             yield Difference(fact, values[0] or "unknown", values[1] or "unknown")
     yield from _settings(one, other)
     yield from _inputs(history, one, other)
+    yield from _data(one, other)
     numbers_of = [history.numbers(result) for result in (one, other)]
     for name in dict.fromkeys([*numbers_of[0], *numbers_of[1]]):
         before, after = (values.get(name) for values in numbers_of)
@@ -143,6 +144,24 @@ def _inputs(history: History, one: Result, other: Result) -> Iterator[Difference
                 for difference in compare(history, before, after)
                 if difference.what != "made"
             )
+
+
+def _data(one: Result, other: Result) -> Iterator[Difference]:
+    """The folders of buckets and of the store that only one of them read, or that changed in between.
+
+    Nothing where that is not known of one of them.
+    """
+    if "data" not in one.facts or "data" not in other.facts:
+        return
+    sides = [mapping(result.facts["data"]) for result in (one, other)]
+    for name in dict.fromkeys([*sides[0], *sides[1]]):
+        if sides[0].get(name) != sides[1].get(name):
+            yield Difference(f"data {name}", *(_place(texts(side.get(name))) for side in sides))
+
+
+def _place(data: Sequence[str]) -> str:
+    """Address and digest of data; empty where there is none."""
+    return " ".join([*data[:1], *(digest[:DIGITS] for digest in data[1:])]).strip()
 
 
 def _code(history: History, one: Result, other: Result) -> Iterator[Difference]:

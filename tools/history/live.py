@@ -27,6 +27,7 @@ from slipway.infra.kubernetes.labels import (
     PLACE_ANNOTATION,
     RESULTS_ANNOTATION,
     RUN_ANNOTATION,
+    data_of,
 )
 from slipway.infra.pipelines.apps import NEWEST
 from slipway.infra.placed import STORE_GATE
@@ -268,6 +269,7 @@ def _facts(jobs: Iterable[Properties]) -> dict[str, dict[str, Any]]:
         if MOVES_ANNOTATION in annotations:
             # The Job of a step with places is that of its mover: another one made the result.
             known = ended_at.get(text(at(job, "metadata", "name")), {"image": ""})
+        known["data"] = {name: [*data] for name, data in data_of(annotations).items()}
         if None not in times:
             known |= dict(zip(("began", "ended"), times, strict=True))
         facts[path] = known

@@ -30,7 +30,8 @@ FACTS = ".history"
 (whether files differed from the commit), `stack`, `pool`, `image`, `began` and `ended` (seconds since the epoch),
 `rate` (USD an hour of one of its pods, at list prices: of the node that it holds, or of the pod where pods are
 billed), `prices` (the date of that price list), `pods` (how many it has), `code` (SHA-256 by file, of
-rehearsals alone) and `results` (what its pipeline declares of it, `infra/pipelines/results.py`)."""
+rehearsals alone), `results` (what its pipeline declares of it, `infra/pipelines/results.py`) and `data` (address
+and digest, by name, of what it read that no step made)."""
 
 USAGE = ".usage"
 """The store's folder of what pods used: `.usage/<path of the result>/<index>.json`
