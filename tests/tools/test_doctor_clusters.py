@@ -13,7 +13,7 @@ import yaml
 
 from slipway.infra.api_server import ApiServer
 from slipway.infra.clouds.existing import doctor
-from slipway.infra.clouds.existing.settings import ExistingCluster, PvcStore, S3CompatibleStore
+from slipway.infra.clouds.existing.settings import ExistingCluster, NfsStore, PvcStore, S3CompatibleStore
 from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, QUEUE_ANNOTATION
 from slipway.infra.review.facts import Observation, State
 from slipway.infra.review.stack import Resource, Stack
@@ -268,6 +268,14 @@ def test_a_bucket_needs_its_driver_and_its_secret(server: Server, tmp_path: Path
     assert "no CSI driver `ru.yandex.s3.csi`" in driver
     assert "the Secret `csi-s3-secret` in namespace `kube-system`" in secret
     assert "create secret generic csi-s3-secret --from-literal=accessKeyID=" in create
+
+
+def test_selinux_may_keep_pods_from_an_nfs_folder_on_openshift(server: Server, tmp_path: Path) -> None:
+    server.objects = [node("one")]
+    store = NfsStore(kind="nfs", server="files.example.com", path="/exports/slipway")
+    for openshift in (True, False):
+        fixes = [fix for _, fix in of_existing(tmp_path, store, openshift=openshift)[State.UNKNOWN]]
+        assert any("virt_use_nfs" in fix for fix in fixes) == openshift
 
 
 def test_what_may_not_be_read_is_unknown(server: Server, tmp_path: Path) -> None:

@@ -138,6 +138,12 @@ def _storage(name: str, cluster: ExistingCluster, server: ApiServer, request: Re
         return
     if not isinstance(store, PvcStore):
         yield unknown(subject, "is outside the cluster, and only its nodes can mount it: the store gate tries it")
+        if cluster.openshift:
+            yield unknown(
+                subject,
+                "can be used by pods where the nodes' SELinux boolean virt_use_nfs is on, which no API says",
+                "oc debug node/NODE -- chroot /host getsebool virt_use_nfs",
+            )
         return
     if store.host_path is not None:
         yield unknown(subject, f"is {store.host_path} of a node, which nobody can look into from here")
