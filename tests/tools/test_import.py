@@ -216,6 +216,50 @@ def test_paths_in_the_command_of_a_shell_are_those_of_the_store(tmp_path: Path) 
     assert run[2] == 'python train.py --data="{store}/imagenet/sets/a" --out {output} && ls {output}; ls /results2'
 
 
+CONFIG = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: line}
+spec:
+  template:
+    spec:
+      containers:
+        - name: train
+          image: python:3
+          command: [bash, -c, "cd /scripts && python train.py --config /etc/line/line.yaml -v {}"]
+          envFrom: [{configMapRef: {name: line, optional: true}, prefix: LINE_}]
+          env: [{name: RATE, valueFrom: {configMapKeyRef: {name: line, key: rate}}}]
+          volumeMounts:
+            - {name: code, mountPath: /scripts}
+            - {name: line, mountPath: /etc/line/line.yaml, subPath: line.yaml}
+      volumes:
+        - {name: code, configMap: {name: code}}
+        - {name: line, configMap: {name: line, items: [{key: settings, path: line.yaml}]}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: line}, data: {rate: "0.5", settings: "steps: 1"}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: code}, data: {train.py: "import model", model.py: ""}}
+"""
+
+
+def test_config_maps_are_files_and_variables_of_the_step(tmp_path: Path) -> None:
+    files = cast("dict[str, str]", drafted(tmp_path, CONFIG).files)
+    assert {path: text for path, text in files.items() if path != "pipeline.yaml"} == {
+        "train.py": "import model", "model.py": "", "line.yaml": "steps: 1",
+    }  # fmt: skip
+    step = step_of(imported(tmp_path, CONFIG))
+    assert step["run"][2] == "cd . && python train.py --config line.yaml -v {{}}"
+    assert step["environment"] == {"LINE_rate": "0.5", "LINE_settings": "steps: 1", "RATE": "0.5"}
+    assert not [note for note in imported(tmp_path, CONFIG).notes if not note.carried and "image" not in note.at]
+    alone = CONFIG.split("---", maxsplit=1)[0]
+    with pytest.raises(RefusedError) as refused:
+        imported(tmp_path, alone)
+    assert [problem.value for problem in refused.value.problems] == ["/scripts", "/etc/line/line.yaml"]
+    clashing = CONFIG.replace("model.py:", "line.yaml:")
+    with pytest.raises(RefusedError):
+        imported(tmp_path, clashing)
+
+
 def test_objects_beside_the_training_are_named(tmp_path: Path) -> None:
     beside = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n---"
     [note] = [each for each in imported(tmp_path, beside + STUDY).notes if each.value == "ConfigMap settings"]

@@ -15,6 +15,7 @@ from slipway.infra.review.stack import items, mapping, mappings
 from slipway.infra.schema.names import REFERENCE
 from slipway.infra.schema.problems import Problem
 from slipway.infra.schema.quantities import cpu_millicores, size_in_bytes
+from slipway.tools.importing import config_maps
 from slipway.tools.importing.document import ANY_DEPTH, Place, path_text, rule_of, value_at
 from slipway.tools.importing.kinds import CRON_JOB, kinds
 from slipway.tools.importing.manifest import Manifest
@@ -99,7 +100,8 @@ class Imported:
 
     ``programs`` are the files that the command starts, as their paths stand in it, relative where possible.
     ``by_role`` are command and environment of each role, where they differ. ``variables`` are what `STARTER` sets,
-    ``filled`` the variables in which it fills in values; ``starter`` says whether it starts the program.
+    ``filled`` the variables in which it fills in values; ``starter`` says whether it starts the program. ``files``
+    are texts of ConfigMaps by their path in the pipeline's folder.
     """
 
     pipeline: dict[str, Any]
@@ -110,6 +112,7 @@ class Imported:
     variables: dict[str, str] = field(default_factory=dict[str, str])
     filled: list[str] = field(default_factory=list[str])
     starter: bool = False
+    files: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass
@@ -145,6 +148,9 @@ class _Conversion:
         self.variables = dict(manifest.variables)
         self.texts = [text for replica in manifest.replicas for text in _texts(replica)]
         self.mounts: dict[str, Any] = {}
+        self.files: dict[str, str] = {}
+        self.config_folders: dict[str, config_maps.ConfigFolder] = {}
+        self.config_maps: set[str] = set()
         self.directories: set[str] = set()
         self.together = [replica.count for replica in manifest.replicas] != [1]
 
@@ -169,6 +175,7 @@ class _Conversion:
             step["secrets"] = secrets
         if len(self.directories) == 1 and (directory := next(iter(self.directories))):
             step["directory"] = directory
+            self._refuse_shells(directory)
         if self.mounts:
             step["mounts"] = self.mounts
         if image := self._one_image(pods):
@@ -187,7 +194,18 @@ class _Conversion:
             pipeline["parameters"] = self.parameters
         pipeline["steps"] = {STEP: step}
         needs = list(dict.fromkeys(self.needs))
-        return Imported(pipeline, self.notes, needs, self.programs, by_role, self.variables, filled, starter)
+        return Imported(
+            pipeline, self.notes, needs, self.programs, by_role, self.variables, filled, starter, self.files
+        )
+
+    def _refuse_shells(self, directory: str) -> None:
+        """A shell that starts in another folder than that of its code finds no file there by a relative path."""
+        shells = [text for text in self.texts if re.search(r"[\s;&|]", text)]
+        for folder in self.config_folders.values():
+            if any(folder.replace(text) != text for text in shells):
+                reason = f"the command of a shell names it, and starts in {directory}, without the program's files"
+                fix = "write the program as words, without a shell, or remove `workingDir`"
+                self.refused.append(Problem(path_text(folder.mount), folder.folder, reason, fix))
 
     def _nodes(self, port: int | None, *, alike: bool) -> dict[str, Any]:
         roles = {replica.role: self._count(replica) for replica in self.manifest.replicas}
@@ -285,7 +303,12 @@ class _Conversion:
             self.notes += jax_notes(path_text((*place, "command")), " ".join(words))
 
     def _environment(self, replica: Replica, place: Place, pod: _Pod, mounts: Mapping[str, str]) -> None:
-        variables = items(value_at(replica.document.content, place).get("env"))
+        container = value_at(replica.document.content, place)
+        for index, name, taken in config_maps.environment_of(container, self.manifest.beside):
+            replica.document.get(*place, "envFrom", index)
+            self.config_maps.add(f"ConfigMap {name}")
+            pod.environment |= {key: literal(value) for key, value in taken.items()}
+        variables = items(container.get("env"))
         for index, variable in enumerate(map(mapping, variables)):
             name, at = str(variable.get("name")), (*place, "env", index)
             source = variable.get("valueFrom")
@@ -300,12 +323,22 @@ class _Conversion:
                 replica.document.get(*at)
                 value = self._opened(str(variable.get("value", "")), {})
                 pod.environment[name] = self._word(value, {}, mounts, at)
+            elif (value := self._of_config_map(mapping(mapping(source).get("configMapKeyRef")))) is not None:
+                replica.document.get(*at)
+                pod.environment[name] = literal(value)
             elif reference := mapping(mapping(source).get("secretKeyRef")):
                 replica.document.get(*at)
                 secret = re.sub(r"[^a-z0-9-]+", "-", f"{reference.get('name')}-{reference.get('key')}".lower())
                 pod.secrets[name] = secret
                 text = f"set its value: `pulumi config set --secret --path 'slipway:secrets.{secret}'`"
                 self.notes.append(Note(path_text(at), f"{name} from a Secret", text))
+
+    def _of_config_map(self, reference: Mapping[str, Any]) -> str | None:
+        """The value that a variable takes of a ConfigMap of the manifest; None where it has none."""
+        value = (config_maps.values(reference, self.manifest.beside) or {}).get(str(reference.get("key")))
+        if value is not None:
+            self.config_maps.add(f"ConfigMap {reference.get('name')}")
+        return value
 
     def _text(self, text: str, environment: Mapping[str, str], mounts: Mapping[str, str]) -> str:
         """A word or value with references in place of mounted folders and of what a template left open."""
@@ -327,6 +360,8 @@ class _Conversion:
         result = "".join([*parts, literal(text[end:])])
         for folder in sorted(mounts, key=len, reverse=True):
             result = path_pattern(folder).sub(lambda _, to=mounts[folder]: to, result)
+        for config_folder in self.config_folders.values():
+            result = config_folder.replace(result)
         return result
 
     def _is_set(self, name: str) -> bool:
@@ -347,8 +382,26 @@ class _Conversion:
                 folders[mount.folder] = carried.reference
             elif carried.mounted is not None:
                 self._mount(mount, carried.mounted)
-        self.refused += lost_problems(replica, place, self.texts)
+        for folder in config_maps.folders(replica, place, self.manifest.beside):
+            _ = replica.document.get(*folder.volume), replica.document.get(*folder.mount)
+            self._take_files(folder)
+        taken = self.config_folders.keys()
+        self.refused += lost_problems(replica, place, self.texts, taken)
         return folders
+
+    def _take_files(self, folder: config_maps.ConfigFolder) -> None:
+        """Files of a ConfigMap go beside the program, which finds them by their paths from there."""
+        self.refused += folder.problems(self.files)
+        self.files |= folder.files
+        self.config_maps.add(f"ConfigMap {folder.name}")
+        self.config_folders[folder.folder] = folder
+        names = ", ".join(folder.files)
+        if any(folder.replace(text) != text for text in self.texts):
+            note = Note(path_text(folder.mount), folder.folder, f"beside the program: {names}")
+        else:
+            text = f"{names}: beside the program; where it opens them by this path, change that"
+            note = Note(path_text(folder.mount), folder.folder, text, carried=False)
+        self.notes.append(note)
 
     def _mount(self, mount: Mount, value: object) -> None:
         at = path_text(mount.mount)
@@ -462,6 +515,8 @@ class _Conversion:
         for document in self.manifest.beside:
             metadata = value_at(document.content, ("metadata",))
             what = " ".join(str(part) for part in (document.content.get("kind"), metadata.get("name")) if part)
+            if what in self.config_maps:
+                continue
             self.notes.append(Note(document.file.name, what or "no object", BESIDE, carried=False))
         for document in self.manifest.documents:
             for place, value in document.unread():

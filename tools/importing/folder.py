@@ -16,6 +16,7 @@ from slipway.infra.places import PROJECT
 from slipway.infra.schema.problems import Problem
 from slipway.infra.settings.checks.pipelines import section_name_findings
 from slipway.tools.importing.conversion import STARTER, STEP, Imported, Note, jax_notes
+from slipway.tools.importing.document import OPTION
 from slipway.tools.importing.manifest import Manifest
 from slipway.tools.new.writing import Draft, RefusedError, name_clashes
 
@@ -41,11 +42,16 @@ def draft(manifest: Manifest, imported: Imported, name: str, code: Path | None) 
     if problems := problems or name_clashes(option("name"), name, target, PROJECT):
         raise RefusedError(problems)
     files = _program(manifest, imported, code)
+    if clashes := [path for path, text in imported.files.items() if files.get(path, text) != text]:
+        reason = f"it has another {clashes[0]} than the ConfigMap of the manifest"
+        raise RefusedError([Problem(OPTION, clashes[0], reason, "remove one of them")])
+    files |= imported.files
     if "nodes" in imported.pipeline["steps"][STEP]:
         imported.notes += [note for path, text in files.items() for note in jax_notes(path, text)]
     missing = [program for program in imported.programs if not program.startswith("/") and program not in files]
-    if imported.starter and (programs := sorted({*filter(_is_python, files), *filter(_is_python, missing)})):
-        # It starts them by name, and only what a program imports travels by itself.
+    by_name = {*filter(_is_python, files), *filter(_is_python, missing)} if imported.starter else set[str]()
+    if programs := sorted(by_name | {path for path in imported.files if _is_python(path) or path.startswith(".")}):
+        # They are started or opened by name, and only what a program imports travels by itself.
         imported.pipeline["steps"][STEP]["files"] = programs
     files["pipeline.yaml"] = _pipeline(imported, manifest)
     if imported.starter:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ SCRATCH = ("emptyDir", "ephemeral")
 DATA = ("persistentVolumeClaim", "csi", "nfs")
 
 LOST: Mapping[str, str] = {
-    "configMap": "put its files beside the program, and name them without the folder: `config.yaml`",
+    "configMap": "write the ConfigMap, with its texts, into the manifest: its files go beside the program",
     "secret": "take the value from a variable, by `secretKeyRef`; of a cloud, remove it: pods have an identity",
 }
 """What to do instead of a volume that a step has not, by its kind."""
@@ -91,8 +91,10 @@ def mounts(replica: Replica, container: Place, beside: Sequence[Document]) -> It
                 yield Mount(folder, _joined(name), scratch=False, reads=False, volume=here, mount=here)
 
 
-def lost_problems(replica: Replica, container: Place, texts: Sequence[str]) -> Iterator[Problem]:
-    """The mounted folders that a step has not, and that the program is told to read."""
+def lost_problems(
+    replica: Replica, container: Place, texts: Sequence[str], taken: Collection[str]
+) -> Iterator[Problem]:
+    """The mounted folders that a step has not, and that the program is told to read; but for those ``taken``."""
     volumes = map(mapping, items(value_at(replica.document.content, replica.spec).get("volumes")))
     kinds = {str(volume.get("name")): next((key for key in volume if key != "name"), "") for volume in volumes}
     for index, mount in enumerate(_mounts(replica, container)):
@@ -100,7 +102,7 @@ def lost_problems(replica: Replica, container: Place, texts: Sequence[str]) -> I
             reason, fix = "it is a folder for each pod, and all pods of a step mount the same", "write `subPath`"
             yield Problem(path_text((*container, "volumeMounts", index)), expression, reason, fix)
         kind, folder = kinds.get(str(mount.get("name")), ""), str(mount.get("mountPath") or "").rstrip("/")
-        if kind in {"", *SCRATCH, *DATA} or folder in {"", SHARED_MEMORY}:
+        if kind in {"", *SCRATCH, *DATA} or folder in {"", SHARED_MEMORY, *taken}:
             continue
         if any(True for text in texts for _ in _paths(folder, text)):
             yield Problem(
