@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.filesize import decimal
 
+from slipway.infra import pulumi_cli
 from slipway.infra.commands import command
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.pipelines.inputs import INPUTS, data_of
@@ -24,7 +25,7 @@ from slipway.infra.settings.pipelines import KEY
 from slipway.infra.terminal import new_console
 from slipway.offline.engine.stack_config import ConfigError, StackConfig, load_stack
 from slipway.offline.evaluated.phrasing import many
-from slipway.tools import pulumi_cli, stack_file
+from slipway.tools import stack_file
 from slipway.tools.history.comparison import HistoryError
 from slipway.tools.show import ShowError
 from slipway.tools.transfer.buckets import Bucket, bucket_of

@@ -25,6 +25,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from slipway.infra import pulumi_cli
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.kubernetes.results import infinite, selected
 from slipway.infra.pipelines.results import SHOW, STACK_OUTPUTS
@@ -32,7 +33,6 @@ from slipway.infra.places import PROJECT
 from slipway.infra.review.stack import mapping, mappings
 from slipway.infra.terminal import new_console
 from slipway.offline.evaluated.model import Model, document
-from slipway.tools import pulumi_cli
 
 STORE = "store"
 """Name of the volume, in every pod that uses the store."""

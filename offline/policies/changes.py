@@ -11,7 +11,9 @@ from slipway.infra.kubernetes.review import CLAIM, VOLUME
 from slipway.infra.pipelines.discovery import outside
 from slipway.infra.placed import SCHEDULED_RUN
 from slipway.infra.review.contract import Harm, Severity, Violation
+from slipway.infra.review.effects import Consequence
 from slipway.infra.review.facts import Effect
+from slipway.infra.review.property_diff import Difference, path_text, without_indices
 from slipway.infra.review.stack import (
     JOB,
     Resource,
@@ -27,8 +29,7 @@ from slipway.infra.review.stack import (
 from slipway.infra.schema.problems import key_of
 from slipway.infra.settings.pipelines import KEY
 from slipway.offline.evaluated.model import Operation
-from slipway.offline.evaluated.operations import GOES, Consequence, ResourceDiff
-from slipway.offline.evaluated.property_diff import Difference, path_text, without_indices
+from slipway.offline.evaluated.operations import GOES, ResourceDiff
 from slipway.offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, unevictable, workloads
 from slipway.offline.policies.security import find_holding
 

@@ -11,6 +11,7 @@ from slipway.infra.kubernetes.labels import (
     RUN_ANNOTATION,
 )
 from slipway.infra.pipelines.results import SHOW
+from slipway.infra.review.property_diff import Difference, Path, differences, path_text, shorten_both
 from slipway.infra.review.stack import (
     CONFIG_MAP,
     JOB,
@@ -25,7 +26,6 @@ from slipway.offline.evaluated import phrasing
 from slipway.offline.evaluated.model import Changes, JobRun, Operation, Outcome, PropertyChange, ResourceChange
 from slipway.offline.evaluated.operations import ResourceDiff, compare_resources
 from slipway.offline.evaluated.places import owners
-from slipway.offline.evaluated.property_diff import Difference, Path, differences, path_text, shorten_both
 from slipway.offline.preview.reruns import MOVED, MovedFiles, ShippedFiles, runs
 
 

@@ -12,6 +12,7 @@ from slipway.infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
 from slipway.infra.kubernetes.review import CLAIM, VOLUME, volume_of
 from slipway.infra.placed import CODE, CODE_PART
 from slipway.infra.platform import GPU_RESOURCE
+from slipway.infra.review.property_diff import Difference, Path
 from slipway.infra.review.stack import (
     CONFIG_MAP,
     JOB,
@@ -29,7 +30,6 @@ from slipway.offline.evaluated.model import JobRun, Operation, Outcome
 from slipway.offline.evaluated.operations import ResourceDiff
 from slipway.offline.evaluated.phrasing import join
 from slipway.offline.evaluated.places import MovedStep, is_held, moved_steps
-from slipway.offline.evaluated.property_diff import Difference, Path
 from slipway.offline.evaluated.workloads import gpus_of, workload_of, workloads
 from slipway.offline.preview import run_changes
 from slipway.offline.preview.archived_code import content_of, members

@@ -21,10 +21,10 @@ from slipway.infra.kubernetes.labels import NAME
 from slipway.infra.pipelines.discovery import supplements
 from slipway.infra.placed import CLUSTER_RUN, OWN_NAMES
 from slipway.infra.review.contract import Severity
+from slipway.infra.review.effects import Replacing
 from slipway.infra.review.stack import JOB, Stack
 from slipway.offline.engine.stack_config import load_stack
 from slipway.offline.evaluated.model import Preview, document
-from slipway.offline.evaluated.operations import Replacing
 from slipway.offline.evaluated.places import is_held
 from slipway.offline.evaluated.timeline import JobDuration
 from slipway.offline.evaluation.decoding import EvaluatedStack

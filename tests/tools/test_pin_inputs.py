@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from slipway.infra import pulumi_cli
 from slipway.infra.clouds.contract import ListingError, StoredObject
 from slipway.infra.clouds.gcp import google_api
 from slipway.infra.review.facts import State
 from slipway.infra.review.stack import mapping
 from slipway.infra.schema.yaml_files import read_yaml
 from slipway.offline.engine.stack_config import load_stack
-from slipway.tools import pin_inputs, pulumi_cli
+from slipway.tools import pin_inputs
 from slipway.tools.command import app
 from slipway.tools.doctor import inputs as doctor
 from tests.support.gcp import BASE

@@ -17,10 +17,10 @@ import pytest
 from botocore.stub import Stubber
 from typer.testing import CliRunner, Result
 
+from slipway.infra import pulumi_cli
 from slipway.infra.clouds.aws import doctor
 from slipway.infra.clouds.contract import StoredObject
 from slipway.infra.clouds.gcp import google_api
-from slipway.tools import pulumi_cli
 from slipway.tools.command import app
 from slipway.tools.transfer.buckets import bucket_of
 from tests.tools.test_show import KUBECTL, READER

@@ -10,10 +10,10 @@ from slipway.infra.api_server import ApiServer, UnreachableError, UnreadableErro
 from slipway.infra.charts import charts
 from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, QUEUE_ANNOTATION
 from slipway.infra.kubernetes.workspace import KUEUE_API
+from slipway.infra.pulumi_cli import CliError, unfinished_jobs
 from slipway.infra.review.facts import Observation, Probe, fine, unknown, wrong
 from slipway.infra.review.stack import Resource, Stack, at, mapping, strings, text
 from slipway.infra.settings.checks.places import DEFAULT_QUEUE
-from slipway.tools.pulumi_cli import CliError, unfinished_jobs
 
 OLDEST, NEWEST = 29, 36
 """Minor versions of Kubernetes: the oldest that has all that is declared (Jobs' ``podReplacementPolicy`` is on

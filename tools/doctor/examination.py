@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from slipway.infra import pulumi_cli
 from slipway.infra.clouds.registry import CLOUDS
 from slipway.infra.commands import command
 from slipway.infra.platform_output import OUTPUT
@@ -31,7 +32,6 @@ from slipway.offline.engine.other_stacks import OtherStacks
 from slipway.offline.engine.stack_config import ConfigError, Reference, load_stack, references
 from slipway.offline.evaluation.decoding import EvaluatedStack, FailedEvaluation
 from slipway.offline.preview.revisions import evaluate_trees
-from slipway.tools import pulumi_cli
 from slipway.tools.doctor import cluster, inputs, machine, places
 
 FILE = "stack file"

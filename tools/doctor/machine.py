@@ -12,11 +12,11 @@ from typing import Any
 import yaml
 from packaging.utils import canonicalize_name
 
+from slipway.infra import pulumi_cli
+from slipway.infra.pulumi_cli import CliError
 from slipway.infra.review.facts import STACK, Observation, State, fine, unknown, wrong
 from slipway.infra.review.stack import mapping, mappings, text
 from slipway.infra.schema.requirement_files import read
-from slipway.tools import pulumi_cli
-from slipway.tools.pulumi_cli import CliError
 
 CLI, LANGUAGE, PACKAGES = "Pulumi CLI", "Pulumi's Python host", "Python packages"
 

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from slipway.infra import pulumi_cli
 from slipway.infra.commands import command
 from slipway.infra.kubernetes.labels import (
     COMPONENT,
@@ -43,7 +44,6 @@ from slipway.infra.review.stack import (
     text,
 )
 from slipway.infra.settings.pipelines import KEY
-from slipway.tools import pulumi_cli
 from slipway.tools.history.comparison import History, HistoryError
 from slipway.tools.show import Described, ShowError, reader_pod
 from slipway.tools.watch.plan import Expected, PlanError, evaluate, plan_of

@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from slipway.infra import pulumi_cli
 from slipway.infra.commands import command, option
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.pipelines.discovery import pipeline_names
 from slipway.infra.places import PROJECT
 from slipway.infra.terminal import new_console
 from slipway.offline.engine.stack_config import ConfigError, stack_config
-from slipway.tools import pulumi_cli
 from slipway.tools.history.comparison import HistoryError
 from slipway.tools.show import ShowError
 from slipway.tools.transfer.buckets import bucket_of

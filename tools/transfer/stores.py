@@ -6,8 +6,8 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
+from slipway.infra import pulumi_cli
 from slipway.infra.review.stack import text
-from slipway.tools import pulumi_cli
 from slipway.tools.history.live import places_of
 from slipway.tools.show import reader_pod
 from slipway.tools.transfer.files import TransferError

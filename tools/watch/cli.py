@@ -15,9 +15,9 @@ from rich.markup import escape
 
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.places import PROJECT
+from slipway.infra.pulumi_cli import unfinished_jobs
 from slipway.infra.terminal import new_console
 from slipway.offline.evaluated.model import document
-from slipway.tools.pulumi_cli import unfinished_jobs
 from slipway.tools.watch.document import watched
 from slipway.tools.watch.observed import Clusters
 from slipway.tools.watch.plan import Plan, PlanError, evaluate, plan_of

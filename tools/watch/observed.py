@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from slipway.infra import pulumi_cli
 from slipway.infra.api_server import (
     ApiServer,
     Kubeconfig,
@@ -20,7 +21,6 @@ from slipway.infra.commands import option
 from slipway.infra.kubernetes.labels import PART_OF
 from slipway.infra.platform import GPU_RESOURCE
 from slipway.infra.review.stack import KUBERNETES_PROVIDER, Properties, at, mapping, mappings, strings, text, whole
-from slipway.tools import pulumi_cli
 from slipway.tools.watch.plan import Place
 
 # The API servers of a stack's clusters, through the kubeconfigs that the stack file or the stack's state has.

@@ -11,8 +11,8 @@ from functools import partial
 from slipway.infra.api_server import ApiServer, UnreadableError
 from slipway.infra.kubernetes.labels import COMPONENT, INSTANCE, NAME, RUNS_ANNOTATION
 from slipway.infra.placed import MOVER
+from slipway.infra.pulumi_cli import CliError
 from slipway.infra.review.stack import Properties, at
-from slipway.tools.pulumi_cli import CliError
 from slipway.tools.watch.apps import waiting_apps
 from slipway.tools.watch.job_states import (
     Snapshot,

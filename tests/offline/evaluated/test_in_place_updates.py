@@ -6,10 +6,10 @@ import pytest
 
 from slipway.infra.clouds.registry import reviews
 from slipway.infra.kubernetes.review import REVIEW as KUBERNETES
+from slipway.infra.review.effects import Effects, Replacing
 from slipway.infra.review.facts import Effect
+from slipway.infra.review.property_diff import Difference, differences, parse_path
 from slipway.infra.review.stack import UNKNOWN
-from slipway.offline.evaluated.operations import Effects, Replacing
-from slipway.offline.evaluated.property_diff import Difference, differences, parse_path
 from tests.support.reviewing import REVIEWS, declared
 
 EKS = "aws:eks/cluster:Cluster"

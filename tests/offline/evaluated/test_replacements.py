@@ -12,9 +12,9 @@ import pytest
 
 from slipway.infra.clouds.registry import CLOUDS, reviews
 from slipway.infra.kubernetes.review import FILE as KUBERNETES_FILE
+from slipway.infra.review.effects import Replacing
+from slipway.infra.review.property_diff import Difference, parse_path
 from slipway.infra.review.stack import UNKNOWN
-from slipway.offline.evaluated.operations import Replacing
-from slipway.offline.evaluated.property_diff import Difference, parse_path
 from slipway.tools import provider_schemas
 from slipway.tools.provider_schemas import FILE, SchemaError, declarable, main, pins, sdk_name, table
 from tests.support.checkout import ROOT

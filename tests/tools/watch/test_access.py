@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from slipway.infra import pulumi_cli
 from slipway.infra.api_server import UnreachableError, UnreadableError
-from slipway.tools import pulumi_cli
-from slipway.tools.pulumi_cli import SECRET, unfinished_jobs
+from slipway.infra.pulumi_cli import SECRET, unfinished_jobs
 from slipway.tools.watch.observed import AccessError, Clusters, NotCreatedError, explain
 from slipway.tools.watch.plan import Place
 from tests.support.api_server import kubeconfig

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slipway.infra.review.stack import UNKNOWN, Secret
-from slipway.offline.evaluated.property_diff import (
+from slipway.infra.review.property_diff import (
     LIMIT,
     Difference,
     Path,
@@ -19,6 +18,7 @@ from slipway.offline.evaluated.property_diff import (
     shorten_both,
     unknown_paths,
 )
+from slipway.infra.review.stack import UNKNOWN, Secret
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text() | st.just(UNKNOWN) | st.builds(Secret, st.text())
 VALUES = st.recursive(
@@ -52,9 +52,9 @@ def test_nothing_differs_from_itself(value: Any) -> None:
 @settings(max_examples=50)
 @given(VALUES, VALUES)
 def test_differences_are_the_same_from_the_other_side(before: Any, after: Any) -> None:
-    there = {(repr(difference.before), repr(difference.after)) for difference in differences(before, after)}
+    forth = {(repr(difference.before), repr(difference.after)) for difference in differences(before, after)}
     back = {(repr(difference.after), repr(difference.before)) for difference in differences(after, before)}
-    assert bool(there) == bool(back)
+    assert bool(forth) == bool(back)
 
 
 def put(value: Any, path: Path, new: Any) -> Any:
