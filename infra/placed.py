@@ -92,12 +92,7 @@ class Service:
 # A step of a pipeline: what a Job runs, where, with what, and which results it needs.
 
 
-STORE_GATE, DEVICES_GATE, ACCELERATOR_GATE, NETWORK_GATE = GATES = (
-    "store-gate",
-    "devices-gate",
-    "accelerator-gate",
-    "network-gate",
-)
+STORE_GATE, DEVICES_GATE, NETWORK_GATE = GATES = ("store-gate", "devices-gate", "network-gate")
 """What stands in front of the cluster's or the pool's name in the names of gates."""
 
 SCHEDULED_RUN = "scheduled-run"
@@ -117,6 +112,9 @@ IDLE_WATCH = "idle-watch"
 
 GATES_FOLDER = "gates"
 """The folder of the store that gates write to."""
+
+GPU_TEST = "gpu-test"
+"""The container that tests the GPUs of its pod, and the folder of `GATES_FOLDER` that says which passed."""
 
 FOLDERS = "/folders"
 """Where pods have what they only read, beside results: folders that ship with them, and data that is there."""
@@ -199,10 +197,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class DeviceTest:
-    """What tests the GPUs of a pod before its program starts: ``python -m <module>`` with ``arguments``, which may
-    hold the references of a step's arguments."""
+    """What tests the GPUs of a pod before its program starts: `slipway.workloads.gates.gpus`, by ``interpreter``.
 
-    module: str
+    Its ``arguments`` may hold the references of a step's arguments.
+    """
+
     arguments: Sequence[str]
     interpreter: str = "python"
 
@@ -248,7 +247,7 @@ class Step:
     that a gate tests): when it changes, the step runs again. ``files`` are files of the repository, beside the
     module's own, that the step reads below its working directory. ``reads_nodes`` gives its pod a token that may
     read the cluster's nodes. ``results`` are what is worth showing of its directory. ``supplements`` says that it
-    publishes what the image of the steps that read it lacks, so that their accelerator gate needs it, too.
+    publishes what the image of the steps that read it lacks, so that the test of their GPUs needs it, too.
     ``attached`` are files from anywhere on this machine, by their path below the step's working directory.
     ``interpreter`` is the Python that starts the module. ``secrets`` are names of the stack's secrets by the
     environment variable that has the value. ``choices`` are inputs, by their name in the arguments, of which the
@@ -368,7 +367,7 @@ class App:
     it connects to, by their names. ``command`` is its own code, where it ships any, and ``folders`` are images
     that it ships. ``choices`` are inputs, by their names in the arguments, that are the best of several.
     ``storage`` is in MiB. ``spare`` says that its pool has room for one pod more than it has at most, so that a
-    new one can be there before an old one goes.
+    new one can be there before an old one goes. ``test`` runs in its own pods before its program.
     """
 
     pipeline: str
@@ -386,6 +385,7 @@ class App:
     storage: int = 0
     spare: bool = True
     choices: Mapping[str, Choice] = field(default_factory=dict[str, Choice])
+    test: DeviceTest | None = None
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from slipway.infra.clouds.registry import emulators
+from slipway.infra.placed import GPU_TEST
 from slipway.infra.platform import Node, Resources
 from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
@@ -216,7 +217,7 @@ def test_gpus_are_limited_to_what_is_asked_for(recording: Recording) -> None:
 
 def test_no_gpu_node_is_asked_for_before_the_data_is_there(running: Recording) -> None:
     recording = running
-    # A gate is that of its image's first pipeline, and waits for its data.
+    # A network gate is that of its image's first pipeline, and waits for its data.
     first = {"handwriting": "handwriting-prepare", "mnist": "mnist-prepare"}
     images = {image(job): name for job in recording.of(JOB) if (name := job.name.partition("-")[0]) in first}
     for job in recording.of(JOB):
@@ -246,16 +247,18 @@ def test_predict_waits_for_train_and_each_for_the_gates_of_what_it_uses(running:
     for job in (by_name["mnist-prepare"], train, predict):
         waits = recording.waits_for(job)
         assert by_name[f"store-gate-{provider_of(job)}"].urn in waits
-        gates = [
-            gate.urn
-            for gate in by_name.values()
-            if gate.name.startswith("accelerator-gate")
-            and image(gate) == image(job)
-            and pod(gate)["nodeSelector"] == pod(job)["nodeSelector"]
-            and provider_of(gate) == provider_of(job)
-        ]
-        assert bool(gates) is bool(requested_by(job).gpus)
-        assert set(gates) <= waits
+
+
+def test_each_pod_tests_its_gpus_before_anything_else(recording: Recording) -> None:
+    for job in recording.of(JOB):
+        before, (program,) = pod(job).get("initContainers", []), pod(job)["containers"]
+        tests = [container for container in before if container["name"] == GPU_TEST]
+        # What asks for nodes of another place computes nothing.
+        assert bool(tests) == (requested_by(job).gpus > 0 and program["name"] != "probe"), job.name
+        for test in tests:
+            assert test is before[0], job.name
+            assert test["image"] == program["image"], job.name
+            assert test["resources"]["limits"][GPU] == program["resources"]["limits"][GPU], job.name
 
 
 def test_no_pod_uses_a_gpu_before_those_of_its_cluster_are_allocatable(recording: Recording) -> None:

@@ -29,6 +29,7 @@ from slipway.infra.kubernetes.pod import (
     container_security,
     empty,
     escaped,
+    from_field,
     from_secret,
     limits,
     mount,
@@ -38,12 +39,13 @@ from slipway.infra.kubernetes.pod import (
     spread,
     tolerations,
 )
-from slipway.infra.kubernetes.run import PodImage, Run, inside, pulled_with
+from slipway.infra.kubernetes.run import TESTER, PodImage, Run, inside, pulled_with
 from slipway.infra.kubernetes.shipped_sizes import require_fit
 from slipway.infra.kubernetes.waiting import WAITER, Waits, waiter
 from slipway.infra.pipelines.apps import RUNS, AppDeclaration, runs_file, token_variable
-from slipway.infra.placed import CODE, DATA, FOLDERS, App, Command
+from slipway.infra.placed import CODE, DATA, FOLDERS, GPU_TEST, App, Command
 from slipway.infra.places import located
+from slipway.infra.platform import Resources
 
 # What an app ships to its pods, and the results of steps that it reads there.
 
@@ -93,7 +95,7 @@ def plan(app: App, root: Path, runs: Mapping[str, Run], waits: Waits | None = No
     folders = {name: image_folder(folder, root) for name, folder in app.folders.items()}
     inputs = {name: runs[step.job] for name, step in app.inputs.items()}
     starters = [*([SUPPLIED] if app.supplements else []), *([READER] if is_told(app) else [])]
-    starters += [WAITER] if waits else []
+    starters += [*([WAITER] if waits else []), *([TESTER] if app.test else [])]
     declared_runs = DeclaredRuns.of(app.pipeline, runs.values()) if app.declared.told_of_runs else None
     bundle = app_bundle(app.declared, app.command, root, starters)
     return PlannedApp(app, bundle, folders, inputs, declared_runs, waits)
@@ -327,7 +329,8 @@ def _working_directory(planned: PlannedApp) -> str | None:
 
 def _init_containers(planned: PlannedApp, image: PodImage | None, python: str) -> list[k8s.core.v1.ContainerArgs]:
     app = planned.app
-    containers = inside(image, [_installer(planned)]) if app.declared.requirements else []
+    installing = [_installer(planned)] if app.declared.requirements else []
+    containers = inside(image, [*_gpu_test(planned), *installing])
     if planned.waits:
         store = app.platform.store.volume.name if app.uses_store else None
         assert store is None or isinstance(store, str)
@@ -339,26 +342,60 @@ def _init_containers(planned: PlannedApp, image: PodImage | None, python: str) -
 
 
 def _installer(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
+    return _before(
+        planned,
+        "packages",
+        ["python3", "-m", INSTALLER, "--requirements", LOCK, "--target", INSTALLED],
+        replace(planned.app.requests, gpus=0),
+        [mount("packages", INSTALLED)],
+    )
+
+
+def _gpu_test(planned: PlannedApp) -> list[k8s.core.v1.ContainerArgs]:
+    """What tests the GPUs of the pod, where it has any. Each pod does: apps may not write what others rely on."""
     app = planned.app
+    if app.test is None:
+        return []
+    published = {name: f"{STORE}/{planned.inputs[name].path}" for name in app.supplements}
+    store = k8s.core.v1.VolumeMountArgs(
+        name=app.platform.store.volume.name, mount_path=STORE, read_only=not app.declared.writes or None
+    )
+    container = _before(
+        planned,
+        GPU_TEST,
+        [app.test.interpreter, "-m", TESTER, *(argument.format_map(published) for argument in app.test.arguments)],
+        app.requests,
+        [store] if published else [],
+    )
+    container.env = [from_field("NODE_NAME", "spec.nodeName"), *_variables(python_environment())]
+    return [container]
+
+
+def _before(
+    planned: PlannedApp,
+    name: str,
+    words: Sequence[str],
+    resources: Resources,
+    mounts: Sequence[k8s.core.v1.VolumeMountArgs],
+) -> k8s.core.v1.ContainerArgs:
+    """A container that has to end well before the app starts: a program of the bundle, in the app's image."""
     return k8s.core.v1.ContainerArgs(
-        name="packages",
-        image=app.image,
+        name=name,
+        image=planned.app.image,
         image_pull_policy="IfNotPresent",
-        command=["python3", "-m", INSTALLER],
-        args=["--requirements", LOCK, "--target", INSTALLED],
+        command=[*words[:3]],
+        args=[*words[3:]],
         working_dir=BUNDLE,
-        env=[k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in python_environment().items()],
-        resources=k8s.core.v1.ResourceRequirementsArgs(
-            requests=requests(replace(app.requests, gpus=0)), limits=limits(replace(app.requests, gpus=0))
-        ),
+        env=_variables(python_environment()),
+        resources=k8s.core.v1.ResourceRequirementsArgs(requests=requests(resources), limits=limits(resources)),
         security_context=container_security(),
         termination_message_policy="FallbackToLogsOnError",
-        volume_mounts=[
-            mount("bundle", BUNDLE, read_only=True),
-            mount("tmp", TEMPORARY),
-            mount("packages", INSTALLED),
-        ],
+        volume_mounts=[mount("bundle", BUNDLE, read_only=True), mount("tmp", TEMPORARY), *mounts],
     )
+
+
+def _variables(environment: Mapping[str, str]) -> list[k8s.core.v1.EnvVarArgs]:
+    return [k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in environment.items()]
 
 
 def _probe(app: App, failures: int) -> k8s.core.v1.ProbeArgs:

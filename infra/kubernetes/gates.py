@@ -1,14 +1,15 @@
 """Gates: short Jobs that find out, before a step costs anything, whether what it relies on works."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from slipway.infra.kubernetes.device_plugin import fingerprint, gpu_pools
+from slipway.infra.pipelines.contract import literal
 from slipway.infra.placed import (
-    ACCELERATOR_GATE,
     DEVICES_GATE,
     GATES_FOLDER,
+    GPU_TEST,
     NETWORK_GATE,
     STORE_GATE,
     App,
@@ -43,12 +44,7 @@ HOST_MEMORY = 4096
 HOST_MEMORY_PER_GPU = 1024
 
 SCRATCH = 3072
-"""MiB of scratch space for an accelerator gate, which copies what its image lacks to the node's disk."""
-
-
-APP_TIME_LIMIT = 4 * 3600
-"""Seconds for the accelerator gate of an app, the wait for a node with GPUs included; that of a step is the
-step's."""
+"""MiB of scratch space for a network gate, which copies what its image lacks to the node's disk."""
 
 NETWORK_NODES = 2
 """Nodes of a network gate: enough to see what one of them sends and receives, however many the step has."""
@@ -59,37 +55,33 @@ class Gates:
     """The gates of a stack. Each is there once, however many steps it guards.
 
     A store gate runs per cluster, on a CPU node, before anything else there. So does a devices gate, which waits
-    until the GPUs of all nodes that are there can be given to pods; only what asks for GPUs waits for it. An
-    accelerator gate runs per pool and image; it waits for all that its step waits for, so that a GPU node starts
-    only when the step is about to need it, and the step then runs on the node that was just tested. A network
-    gate runs after it where the step has several nodes: two of them sum what a training sums, and are refused
-    where they are far slower than the pool's network. Gates are no inputs of the step: a gate that runs again does
-    not make finished work run again.
+    until the GPUs of all nodes that are there can be given to pods; only what asks for GPUs waits for it. GPUs
+    themselves are tested in the pods that compute on them, each time on the node that they got: no other node
+    starts for that. A network gate runs where a step has several nodes: two of them sum what a training sums, and
+    are refused where they are far slower than the pool's network. It stays a Job, since it tests how a pool is set
+    up, once for all steps and attempts; a group would measure at each start. Gates are no inputs of the step: a
+    gate that runs again does not make finished work run again.
     """
 
     store_image: str
     _made: dict[tuple[str, ...], Step] = field(default_factory=dict[tuple[str, ...], Step])
 
     def guard(self, step: Step, *, tensorflow: bool = True) -> Step:
-        """``step`` with the gates that it has to wait for.
+        """``step`` with the gates that it has to wait for, and the test of its GPUs.
 
-        Where its image may have no ``tensorflow``, the accelerator gate tests its GPUs by their driver alone.
+        Where its image may have no ``tensorflow``, these are tested by their driver alone.
         """
-        gates: list[Step] = []
-        if step.uses_store:
-            gates.append(self._store_gate(step.platform))
+        gates = [self._store_gate(step.platform)] if step.uses_store else []
         if step.resources.gpus:
-            devices = [self._devices_gate(step.platform)] if step.platform.reads_nodes else []
-            gates += [*devices, self._accelerator_gate(step, devices, tensorflow=tensorflow)]
+            gates += [self._devices_gate(step.platform)] if step.platform.reads_nodes else []
             if step.nodes is not None:
-                gates.append(self._network_gate(step, gates[-1], tensorflow=tensorflow))
-        return replace(step, after=(*step.after, *gates))
+                gates.append(self._network_gate(step, gates, tensorflow=tensorflow))
+        return replace(step, after=(*step.after, *gates), test=_test_of(step, tensorflow=tensorflow))
 
     def guard_places(self, step: Step, places: Places, *, tensorflow: bool = True) -> Step:
-        """``step``, which runs at ``places``, with the gates of the clusters of all of them.
+        """``step``, which runs at ``places``, with the gates of the clusters of all of them; its GPUs are tested.
 
-        Its GPUs are tested in its own pods: a gate for each pool would ask for a node of each before the first
-        place is tried.
+        There is no network gate: it would ask for nodes of each pool before the first place is tried.
         """
         platforms = {place.platform.name: place.platform for place in places.steps}.values()
         gates = [self._store_gate(platform) for platform in platforms]
@@ -101,21 +93,18 @@ class Gates:
         ]
         return replace(step, after=after, test=tested[0].test, places=replace(places, steps=tested))
 
-    def before(self, app: App, *, tensorflow: bool = False, fits: Callable[[Resources], bool]) -> App:
-        """``app`` with the gates that it has to wait for.
+    def before(self, app: App, *, tensorflow: bool = False) -> App:
+        """``app`` with the gates that it has to wait for, and the test of its GPUs.
 
-        Its GPUs are tested where its image has a Python that can, and where its pool ``fits`` the gate beside all
-        that stays there: a gate that runs again would else wait for the GPUs that the app holds. One that has
-        ``tensorflow`` is tested by that.
+        These are tested where its image has a Python that can; by TensorFlow where it has that.
         """
         gates = [self._store_gate(app.platform)] if app.uses_store else []
-        if app.resources.gpus:
-            devices = [self._devices_gate(app.platform)] if app.platform.reads_nodes else []
-            tested = (tensorflow or _runs_python(app)) and fits(_gate_resources(app.pool))
-            gates += devices
-            if tested:
-                gates.append(self._accelerator_gate(_as_step(app), devices, tensorflow=tensorflow))
-        return replace(app, after=(*app.after, *gates))
+        if not app.resources.gpus:
+            return replace(app, after=(*app.after, *gates))
+        gates += [self._devices_gate(app.platform)] if app.platform.reads_nodes else []
+        tested = tensorflow or _runs_python(app)
+        test = _device_test(app.pool, app.resources, app.supplements, tensorflow=tensorflow) if tested else None
+        return replace(app, after=(*app.after, *gates), test=test)
 
     def _store_gate(self, platform: Platform) -> Step:
         key = ("store", platform.name)
@@ -157,48 +146,21 @@ class Gates:
             )
         return self._made[key]
 
-    def _accelerator_gate(self, step: Step, after: Sequence[Step], *, tensorflow: bool) -> Step:
-        pool = step.pool
-        module = "slipway.workloads.gates.accelerator" if tensorflow else "slipway.workloads.gates.driver"
-        key = ("accelerator", pool.name, step.image, module)
-        if key not in self._made:
-            wanted = _gate_resources(pool)
-            supplements = {name: source for name, source in step.inputs.items() if source.supplements}
-            # By its module, so that the gate of TensorFlow's image keeps its name whatever other images join it.
-            name = pool.name if tensorflow else f"{pool.name}-driver"
-            others = sum(1 for made in self._made if made[:2] == key[:2] and made[-1] == module)
-            self._made[key] = Step(
-                pipeline=ACCELERATOR_GATE,
-                name=f"{name}-{others + 1}" if others else name,
-                module=module,
-                interpreter="python" if tensorflow else "python3",
-                arguments=["--model", pool.accelerator or "", "--count", str(wanted.gpus), *reading(supplements)],
-                image=step.image,
-                platform=step.platform,
-                pool=pool,
-                resources=wanted,
-                # The gate is the first that waits for the node, so it has the step's patience.
-                time_limit=step.time_limit,
-                inputs=supplements,
-                after=(*step.inputs.values(), *step.after, *after),
-                uses_store=bool(supplements),
-                fingerprint=pool.fingerprint,
-            )
-        return self._made[key]
-
-    def _network_gate(self, step: Step, before: Step, *, tensorflow: bool) -> Step:
-        """``before`` is the accelerator gate of ``step``, whose nodes this one runs on."""
+    def _network_gate(self, step: Step, gates: Sequence[Step], *, tensorflow: bool) -> Step:
+        """It waits for all that ``step`` waits for, ``gates`` included: its nodes start when the step is due."""
         pool = step.pool
         key = ("network", pool.name, step.image)
-        if key not in self._made and step.nodes is not None:
+        if key not in self._made:
+            assert step.nodes is not None
             supplements = {name: source for name, source in step.inputs.items() if source.supplements}
             others = sum(1 for made in self._made if made[:2] == key[:2])
             network = pool.interconnect or Interconnect("network", 0)
-            self._made[key] = replace(
-                before,
+            node = _whole_node(pool)
+            gate = Step(
                 pipeline=NETWORK_GATE,
                 name=f"{pool.name}-{others + 1}" if others else pool.name,
                 module="slipway.workloads.gates.allreduce",
+                interpreter="python" if tensorflow else "python3",
                 arguments=[
                     *("--count", str(pool.allocatable.gpus)),
                     *("--library", "tensorflow" if tensorflow else "nccl"),
@@ -206,12 +168,20 @@ class Gates:
                     *(("--resource", network.resource) if network.resource else ()),
                     *reading(supplements),
                 ],
+                image=step.image,
+                platform=step.platform,
+                pool=pool,
                 # What sends for the GPUs runs on CPUs, and the nodes have nothing else to do.
-                resources=replace(before.resources, cpu=max(before.resources.cpu, step.resources.cpu)),
+                resources=replace(node, cpu=max(node.cpu, step.resources.cpu)),
+                # The gate is the first that waits for the nodes, so it has the step's patience.
+                time_limit=step.time_limit,
+                inputs=supplements,
+                after=(*step.inputs.values(), *step.after, *gates),
+                uses_store=step.uses_store,
                 nodes=replace(step.nodes, count=NETWORK_NODES, roles={}),
-                after=(*before.after, before),
                 fingerprint=" ".join([pool.fingerprint, _describe(network)]),
             )
+            self._made[key] = replace(gate, test=_test_of(gate, tensorflow=tensorflow))
         return self._made[key]
 
 
@@ -220,15 +190,23 @@ def _test_of(step: Step, *, tensorflow: bool) -> DeviceTest | None:
     if not step.resources.gpus:
         return None
     supplements = [name for name, source in step.inputs.items() if source.supplements]
-    return DeviceTest(
-        "slipway.workloads.gates.accelerator" if tensorflow else "slipway.workloads.gates.driver",
-        ["--model", step.pool.accelerator or "", "--count", str(step.resources.gpus), *reading(supplements)],
-        "python" if tensorflow else "python3",
-    )
+    test = _device_test(step.pool, step.resources, supplements, tensorflow=tensorflow)
+    if not step.uses_store:
+        return test
+    passed = ["--passed", f"{{store}}/{GATES_FOLDER}/{GPU_TEST}", "--image", literal(step.image)]
+    output = ["--output", "{output}"] if step.publishes else []
+    return replace(test, arguments=[*test.arguments, *passed, *output])
 
 
-def _gate_resources(pool: Pool) -> Resources:
-    """What a gate asks for that tests all GPUs of one node of ``pool``."""
+def _device_test(pool: Pool, resources: Resources, supplements: Iterable[str], *, tensorflow: bool) -> DeviceTest:
+    """What tests the GPUs of a pod with ``resources`` on ``pool``."""
+    by = "tensorflow" if tensorflow else "driver"
+    devices = ["--model", pool.accelerator or "", "--count", str(resources.gpus)]
+    return DeviceTest(["--by", by, *devices, *reading(supplements)], "python" if tensorflow else "python3")
+
+
+def _whole_node(pool: Pool) -> Resources:
+    """What a gate asks for that uses all GPUs of one node of ``pool``."""
     gpus = 1 if pool.shared_gpus else pool.allocatable.gpus
     return Resources(
         cpu=min(1000, pool.allocatable.cpu),
@@ -242,23 +220,6 @@ def _runs_python(app: App) -> bool:
     """Whether its image is sure to have a Python: it runs a module, or a command that begins with one."""
     declared = app.declared
     return bool(declared.module) or declared.arguments[:1] in (["python"], ["python3"])
-
-
-def _as_step(app: App) -> Step:
-    """What an accelerator gate has to know of ``app``, as if it were a step."""
-    return Step(
-        pipeline=app.pipeline,
-        name=app.name,
-        module=None,
-        arguments=(),
-        image=app.image,
-        platform=app.platform,
-        pool=app.pool,
-        resources=app.resources,
-        time_limit=APP_TIME_LIMIT,
-        inputs=app.inputs,
-        after=app.after,
-    )
 
 
 def _describe(network: Interconnect) -> str:

@@ -36,6 +36,7 @@ from slipway.infra.kubernetes.run import (
     LIBRARIES,
     MEASURE,
     STARTER,
+    TESTER,
     UNPACKER,
     PodImage,
     Run,
@@ -44,7 +45,7 @@ from slipway.infra.kubernetes.run import (
     record,
     runner,
 )
-from slipway.infra.placed import ACCELERATOR_GATE, CODE, FOLDERS, PACKAGES, PASSWORD, SAMPLER, Service, Step
+from slipway.infra.placed import CODE, FOLDERS, GPU_TEST, PACKAGES, PASSWORD, SAMPLER, Service, Step
 from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Resources
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from slipway.infra.schema.quantities import cpu_quantity, size_quantity
@@ -334,9 +335,9 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
         more=[
             *(from_secret(secret_name(step.pipeline), name, variable) for variable, name in step.secrets.items()),
             *(password(connect) for connect in step.connects.values()),
-            *([_from_field("JOB_UID", JOB_UID)] if step.items or step.nodes else []),
-            *([_from_field(JOB_NAME_VARIABLE, JOB_NAME)] if step.nodes else []),
-            *([_from_field("POD_IP", "status.podIP")] if run.usage and run.usage.port else []),
+            *([from_field("JOB_UID", JOB_UID)] if step.items or step.nodes else []),
+            *([from_field(JOB_NAME_VARIABLE, JOB_NAME)] if step.nodes else []),
+            *([from_field("POD_IP", "status.podIP")] if run.usage and run.usage.port else []),
             *more,
         ],
         mounts=mounts,
@@ -374,28 +375,28 @@ def _before(run: Run) -> list[k8s.core.v1.ContainerArgs]:
     """What has to end well before the step's container starts."""
     installing = [_installer(run)] if run.step.requirements else []
     unpacking = [_unpacker(run, run.archive)] if run.archive else []
-    return [*installing, *unpacking, *_folders(run), *_device_test(run)]
+    return [*_gpu_test(run), *installing, *unpacking, *_folders(run)]
 
 
-def _device_test(run: Run) -> list[k8s.core.v1.ContainerArgs]:
-    """What tests the GPUs of the pod, where the step has that."""
+def _gpu_test(run: Run) -> list[k8s.core.v1.ContainerArgs]:
+    """What tests the GPUs of the pod, where it has any."""
     step, test = run.step, run.step.test
     if test is None:
         return []
     mounts = [mount("bundle", BUNDLE, read_only=True), mount("tmp", TEMPORARY)]
     if step.uses_store:
         mounts.append(k8s.core.v1.VolumeMountArgs(name=step.platform.store.volume.name, mount_path=STORE))
-    values = places(run)
     container = _python(
-        ACCELERATOR_GATE,
-        test.module,
-        [in_pod(argument, values) for argument in test.arguments],
+        GPU_TEST,
+        TESTER,
+        [in_pod(argument, places(run)) for argument in test.arguments],
         run,
         step.requests,
         environment=python_environment(),
+        more=[from_field("NODE_NAME", "spec.nodeName")],
         mounts=mounts,
     )
-    container.command = [test.interpreter, "-m", test.module]
+    container.command = [test.interpreter, "-m", TESTER]
     return [container]
 
 
@@ -484,7 +485,7 @@ def _python(
         args=list(args),
         working_dir=BUNDLE,
         env=[
-            _from_field("POD_NAME", "metadata.name"),
+            from_field("POD_NAME", "metadata.name"),
             *([k8s.core.v1.EnvVarArgs(name=PARTS_VARIABLE, value=f"{TEMPORARY}/parts")] if run.usage else []),
             *(k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in environment.items()),
             *more,
@@ -513,7 +514,8 @@ def from_secret(secret: str, key: str, variable: str) -> k8s.core.v1.EnvVarArgs:
     return k8s.core.v1.EnvVarArgs(name=variable, value_from=k8s.core.v1.EnvVarSourceArgs(secret_key_ref=selector))
 
 
-def _from_field(variable: str, path: str) -> k8s.core.v1.EnvVarArgs:
+def from_field(variable: str, path: str) -> k8s.core.v1.EnvVarArgs:
+    """The environment ``variable`` with a field of the pod."""
     field = k8s.core.v1.ObjectFieldSelectorArgs(api_version="v1", field_path=path)
     return k8s.core.v1.EnvVarArgs(name=variable, value_from=k8s.core.v1.EnvVarSourceArgs(field_ref=field))
 

@@ -60,6 +60,9 @@ STARTER = "slipway/workloads/runtime/steps/starting.py"
 NO_CODE = f"{CODE}/no-files"
 """The empty file that ships with a step that has no files."""
 
+TESTER = "slipway.workloads.gates.gpus"
+"""The module that an init container runs to test the GPUs of its pod."""
+
 FOLDERS = "slipway.workloads.runtime.steps.folders"
 """The module by which an init container makes and requires the folders of the store that a step has mounted."""
 
@@ -241,7 +244,7 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     shipped = _with_files_of(LAUNCHER, bundle, root) if step.nodes else bundle
     if any(data.in_store for data in step.data.values()):
         shipped = _with_files_of(FOLDERS, shipped, root)
-    shipped = _with_files_of(step.test.module, shipped, root) if step.test else shipped
+    shipped = _with_files_of(TESTER, shipped, root) if step.test else shipped
     usage = known.usage if known.usage and known.usage.covers(step) else None
     shipped = _with_files_of(MEASURE, shipped, root) if usage else shipped
     shipped = _with_files_of(HOLD, shipped, root) if step.platforms[1:] else shipped

@@ -517,11 +517,7 @@ class _Apps:
             storage=mebibytes(settings.storage) if isinstance(settings, KeptAppSettings) else 0,
             choices=choices(declared.inputs, self._variants_of),
         )
-        return self.gates.before(
-            app,
-            tensorflow=has_tensorflow(image),
-            fits=lambda wanted: has_spare(pool, wanted, self.staying),
-        )
+        return self.gates.before(app, tensorflow=has_tensorflow(image))
 
     def _supplements(self, image: str, resources: Resources, platform: Platform) -> dict[str, Step]:
         """What the image lacks for GPUs, by the input's name. Where the pipeline's steps need it, it is theirs."""

@@ -48,19 +48,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def values(folder: Path, apps: Mapping[str, Any], most: int = 3) -> dict[str, Any]:
-    """A stack whose pool `train` has ``most`` nodes at most, each with one GPU."""
+def values(folder: Path, apps: Mapping[str, Any]) -> dict[str, Any]:
+    """A stack whose pool `train` has nodes with one GPU."""
 
     def change(values: dict[str, Any]) -> None:
-        values["clusters"]["dev"]["pools"]["train"]["nodes"]["total_max"] = most
         steps = {"fit": {"pool": "cpu"}}
         values["pipelines"] = {"tried": {"uses": str(folder), "steps": steps, "apps": dict(apps)}}
 
     return gcp.raw(change)
 
 
-def run(folder: Path, apps: Mapping[str, Any], most: int = 3) -> Recording:
-    result = values(folder, apps, most)
+def run(folder: Path, apps: Mapping[str, Any]) -> Recording:
+    result = values(folder, apps)
     configuration = {f"slipway:{key}": value for key, value in result.items()} | {"gcp:project": "a-project"}
     emulators = [Emulator(load(result).request)]
     return record(lambda: declare(ROOT), configuration, preview=False, emulators=emulators)
@@ -107,21 +106,21 @@ def test_a_notebook_on_gpus_has_them_too(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_app_waits_for_its_gpus_as_a_step_does(folder: Path) -> None:
+def test_an_app_tests_its_gpus_in_its_own_pods_and_waits_for_the_gates(folder: Path) -> None:
     recording = run(folder, {"ask": ON_GPU})
     result = waits_for(recording, DEPLOYMENT, "ask")
-    assert {"cuda-libraries", "accelerator-gate-train", "devices-gate-dev", "store-gate-dev"} <= result
-    gate = next(resource for resource in recording.of(JOB) if resource.name.startswith("accelerator"))
-    (container,) = gate.inputs["spec"]["template"]["spec"]["containers"]
-    assert container["command"] == ["python", "-m", "slipway.workloads.gates.accelerator"]
-    assert any(argument.startswith("--libraries=/store/cuda/libraries/") for argument in container["args"])
-
-
-@pytest.mark.slow
-def test_a_gate_that_would_wait_for_what_the_app_holds_is_not_there(folder: Path) -> None:
-    result = waits_for(run(folder, {"ask": ON_GPU}, most=1), DEPLOYMENT, "ask")
-    assert not any(finding.startswith("accelerator") for finding in result)
-    assert "cuda-libraries" in result
+    assert {"cuda-libraries", "devices-gate-dev", "store-gate-dev"} <= result
+    assert not [job.name for job in recording.of(JOB) if "accelerator" in job.name]
+    (test,) = pod(recording, DEPLOYMENT, "ask")["initContainers"]
+    assert test["command"] == ["python", "-m", "slipway.workloads.gates.gpus"]
+    assert test["args"][:2] == ["--by", "tensorflow"]
+    assert any(argument.startswith("--libraries=/store/cuda/libraries/") for argument in test["args"])
+    assert "--passed" not in test["args"], "an app may not write what others rely on"
+    mounted = {mount["mountPath"]: mount.get("readOnly") for mount in test["volumeMounts"]}
+    assert mounted["/store"] is True
+    assert test["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    bundle = recording.one("kubernetes:core/v1:ConfigMap", "tried-ask-bundle")
+    assert any("gpus.py" in entry for entry in bundle.inputs["data"])
 
 
 def test_an_image_of_its_own_lacks_nothing_and_is_not_started_by_a_python_it_may_not_have(folder: Path) -> None:
@@ -129,7 +128,8 @@ def test_an_image_of_its_own_lacks_nothing_and_is_not_started_by_a_python_it_may
     (container,) = pod(recording, DEPLOYMENT, "binary")["containers"]
     assert (container["command"], container.get("args")) == (["/bin/server"], ["8080"])
     result = waits_for(recording, DEPLOYMENT, "binary")
-    assert not any(finding.startswith(("accelerator", "cuda")) for finding in result)
+    assert not any(finding.startswith("cuda") for finding in result)
+    assert "initContainers" not in pod(recording, DEPLOYMENT, "binary"), "its image may have no Python"
     assert any(finding.startswith("devices") for finding in result)
 
 
@@ -137,7 +137,7 @@ def test_on_a_cpu_nothing_of_it_is_there(folder: Path) -> None:
     recording = run(folder, {"ask": {"pool": "cpu"}})
     (container,) = pod(recording, DEPLOYMENT, "ask")["containers"]
     assert container["command"] == ["python"]
-    assert not any(resource.name.startswith(("cuda", "accelerator")) for resource in recording.of(JOB))
+    assert not any(resource.name.startswith("cuda") for resource in recording.of(JOB))
 
 
 @pytest.mark.slow

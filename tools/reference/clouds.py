@@ -20,7 +20,7 @@ from slipway.infra.clouds.registry import emulators
 from slipway.infra.pipelines.contract import StepSettings, placements
 from slipway.infra.pipelines.discovery import DeclaredPipeline, supplements
 from slipway.infra.pipelines.places import with_first_pool
-from slipway.infra.placed import ACCELERATOR_GATE, DEVICES_GATE, NETWORK_GATE
+from slipway.infra.placed import DEVICES_GATE, GPU_TEST, NETWORK_GATE
 from slipway.infra.places import LIBRARY
 from slipway.infra.platform import GPU_RESOURCE
 from slipway.infra.program import declare
@@ -59,7 +59,7 @@ SUPPLEMENTS = tuple(f"--{supplement.name}=" for supplement in supplements().valu
 
 PIPELINES = f"{PREFIX}pipelines"
 
-BY_NAME = frozenset({"volumes", "env", "volumeMounts"})
+BY_NAME = frozenset({"volumes", "env", "volumeMounts", "initContainers"})
 
 NAMESPACE = "slipway"
 """What stands for the namespace of a stack on clusters of another one."""
@@ -82,8 +82,11 @@ CATEGORIES: Mapping[str, re.Pattern[str]] = {
     "Network": re.compile(r"NetworkPolicy \S+ spec\.egress"),
     "Identity": re.compile(r".* spec\.template\.spec\.(serviceAccountName|securityContext\..*)"),
     "GPUs": re.compile(
-        rf"(Job|ConfigMap) ({ACCELERATOR_GATE}|{DEVICES_GATE}|{NETWORK_GATE}|{_PUBLISHING}).*"
+        rf"(Job|ConfigMap) ({DEVICES_GATE}|{NETWORK_GATE}|{_PUBLISHING}).*"
         r"|ClusterRole.*|ServiceAccount .*-nodes-account.*"
+        # What tests GPUs in the pods of a step, and ships for that.
+        rf"|Job \S+ spec\.template\.spec\.(initContainers\.{GPU_TEST}|volumes\.bundle)"
+        r"|ConfigMap \S+ data\.slipway\.workloads\.(gates\..*|runtime\.usage\.figures\.py)"
         rf"|.*({re.escape(GPU_RESOURCE)}|\.image|args\.({_READ})|volume(s|Mounts)\.shared-memory(\.mountPath)?)"
     ),
     "Capacity": re.compile(
@@ -399,6 +402,10 @@ def _flat(value: Any, path: tuple[str, ...], rename: Callable[[str], str]) -> It
     elif isinstance(value, list) and not whole and isinstance(next(iter(cast("list[Any]", value)), None), Mapping):
         for index, inner in enumerate(cast("list[Mapping[str, Any]]", value)):
             by_name = path[-1] in BY_NAME
+            if inner.get("name") == GPU_TEST:
+                # As a whole: it is there where the step has GPUs, and its fields say nothing more.
+                yield ".".join((*path, GPU_TEST)), PRESENT
+                continue
             rest = {key: inner for key, inner in inner.items() if key != "name" or not by_name}
             yield from _flat(rest, (*path, str(inner["name"] if by_name else index)), rename)
     else:

@@ -29,26 +29,20 @@ def needed(step: Step) -> set[str]:
     return {f"{step_.pipeline}/{step_.name}" for step_ in before}.union(*(needed(step_) for step_ in before))
 
 
-def accelerator_gate(step: Step) -> Step:
-    (gate,) = [step_ for step_ in step.after if step_.pipeline == "accelerator-gate"]
-    return gate
-
-
 def devices_gate(step: Step) -> Step:
     (gate,) = [step_ for step_ in step.after if step_.pipeline == "devices-gate"]
     return gate
 
 
-def test_an_accelerator_gate_waits_for_what_its_step_waits_for() -> None:
+def test_a_step_waits_for_the_gates_of_its_cluster_and_tests_its_gpus_in_its_own_pods() -> None:
     def check(here: Platform) -> None:
         gates = Gates("image")
         prepare = gates.guard(step(here, name="prepare"))
         train = gates.guard(step(here, "gpu", resources=ONE_GPU, inputs={"prepare": prepare}))
-        gate = accelerator_gate(train)
-        assert "digits/prepare" in needed(gate)
         assert needed(prepare) == {"store-gate/here"}
-        assert needed(train) == {"store-gate/here", "digits/prepare", "devices-gate/here", "accelerator-gate/gpu"}
-        assert "devices-gate/here" in needed(gate)
+        assert needed(train) == {"store-gate/here", "digits/prepare", "devices-gate/here"}
+        assert prepare.test is None
+        assert train.test is not None
 
     on([cpu_pool(), gpu_pool()], check)
 
@@ -63,55 +57,44 @@ def test_each_gate_is_there_once_however_many_steps_it_guards() -> None:
     on([cpu_pool(), gpu_pool()], check)
 
 
-def test_a_gate_tests_the_whole_node_with_the_image_of_the_step() -> None:
+def arguments(step: Step) -> list[str]:
+    assert step.test is not None
+    return [*step.test.arguments]
+
+
+def test_the_gpus_that_a_pod_has_are_tested_with_what_its_image_has() -> None:
     def check(here: Platform) -> None:
         gates = Gates("image")
-        gate = accelerator_gate(gates.guard(step(here, "gpu", resources=ONE_GPU, uses_store=False)))
-        assert gate.resources.gpus == 8
-        assert gate.arguments == ["--model", "nvidia-tesla-t4", "--count", "8"]
-        assert gate.image == "example/image:1"
-        other = accelerator_gate(
-            gates.guard(step(here, "gpu", resources=ONE_GPU, uses_store=False, image="example/other:1"))
-        )
-        assert (other.image, other.name != gate.name) == ("example/other:1", True)
+        four = replace(ONE_GPU, gpus=4)
+        train = gates.guard(step(here, "gpu", resources=four, uses_store=False))
+        fit = gates.guard(step(here, "gpu", resources=four, uses_store=False), tensorflow=False)
+        assert arguments(train) == ["--by", "tensorflow", "--model", "nvidia-tesla-t4", "--count", "4"]
+        assert arguments(fit)[:2] == ["--by", "driver"]
+        assert [guarded.test and guarded.test.interpreter for guarded in (train, fit)] == ["python", "python3"]
 
     on([cpu_pool(), gpu_pool(gpus=8)], check)
 
 
-def test_a_gate_keeps_its_name_when_a_step_without_tensorflow_comes_before_its_own() -> None:
+def test_a_test_is_remembered_in_the_store_by_image_and_left_out_where_the_result_is() -> None:
     def check(here: Platform) -> None:
-        gates = Gates("image")
-        other = step(here, "gpu", name="fit", resources=ONE_GPU, image="example/other:1")
-        driver = accelerator_gate(gates.guard(other, tensorflow=False))
-        gate = accelerator_gate(gates.guard(step(here, "gpu", resources=ONE_GPU)))
-        assert (driver.name, gate.name) == ("gpu-driver", "gpu")
+        words = arguments(Gates("image").guard(step(here, "gpu", resources=ONE_GPU, image="example/{x}:1")))
+        assert words[words.index("--passed") :] == [
+            *("--passed", "{store}/gates/gpu-test", "--image", "example/{{x}}:1", "--output", "{output}")
+        ]
 
     on([cpu_pool(), gpu_pool()], check)
 
 
-def test_a_gate_asks_for_one_share_of_a_shared_gpu() -> None:
+def test_the_test_of_gpus_ships_with_the_step_and_decides_nothing() -> None:
     def check(here: Platform) -> None:
-        gate = accelerator_gate(Gates("image").guard(step(here, "gpu", resources=ONE_GPU, uses_store=False)))
-        assert gate.resources.gpus == 1
-        assert gate.arguments[-1] == "1"
+        alone = step(here, "gpu", module="slipway.workloads.gates.store", resources=ONE_GPU)
+        tested = Gates("image").guard(alone)
+        with_test, without = plan(tested, ROOT), plan(alone, ROOT)
+        assert with_test.digest == without.digest
+        shipped = {*with_test.bundle.contents} - {*without.bundle.contents}
+        assert {f"slipway/workloads/gates/{name}.py" for name in ("gpus", "accelerator", "driver")} <= shipped
 
-    on([gpu_pool(gpus=4, shared=True)], check)
-
-
-def test_a_gate_runs_again_when_the_driver_changes_and_its_step_does_not() -> None:
-    digests: list[tuple[str, str]] = []
-
-    def check(here: Platform) -> None:
-        train = Gates("image").guard(
-            step(here, "gpu", module="slipway.workloads.gates.store", resources=ONE_GPU, uses_store=False)
-        )
-        digests.append((plan(accelerator_gate(train), ROOT).digest, plan(train, ROOT).digest))
-
-    on([gpu_pool(fingerprint="driver-1")], check)
-    on([gpu_pool(fingerprint="driver-2")], check)
-    (gate, train), (gate_after, train_after) = digests
-    assert gate != gate_after
-    assert train == train_after
+    on([cpu_pool(), gpu_pool()], check)
 
 
 def test_the_store_gate_runs_where_no_gpu_is() -> None:
@@ -128,19 +111,6 @@ def test_the_store_gate_runs_on_a_gpu_node_where_there_is_no_other() -> None:
         assert (gate.pool.name, gate.resources.gpus) == ("gpu", 0)
 
     on([gpu_pool()], check)
-
-
-def test_a_gate_never_asks_for_more_than_its_node_has() -> None:
-    small = Resources(cpu=800, memory=3000, ephemeral_storage=500, gpus=1)
-
-    def check(here: Platform) -> None:
-        gate = accelerator_gate(Gates("image").guard(step(here, "gpu", resources=ONE_GPU, uses_store=False)))
-        assert gate.resources.cpu <= small.cpu
-        assert gate.resources.memory <= small.memory
-        assert gate.resources.ephemeral_storage <= small.ephemeral_storage
-
-    pool = gpu_pool()
-    on([Pool(**{**vars(pool), "allocatable": small})], check)
 
 
 def test_the_devices_gate_is_told_what_every_gpu_pool_should_have() -> None:
@@ -173,7 +143,7 @@ def test_the_devices_gate_runs_again_when_the_nodes_of_a_pool_change_and_its_ste
 def test_there_is_no_devices_gate_where_nobody_may_read_nodes() -> None:
     def check(here: Platform) -> None:
         train = Gates("image").guard(step(replace(here, reads_nodes=False), "gpu", resources=ONE_GPU))
-        assert needed(train) == {"store-gate/here", "accelerator-gate/gpu"}
+        assert needed(train) == {"store-gate/here"}
 
     on([cpu_pool(), gpu_pool()], check)
 
@@ -213,7 +183,8 @@ def test_a_step_on_several_nodes_waits_for_two_of_them_to_sum_something() -> Non
             *("--count", "8", "--library", "tensorflow"),
             *("--network", "EFA", "--bandwidth", "400", "--resource", "example.com/efa"),
         ]
-        assert {"accelerator-gate/gpu", "devices-gate/here"} <= needed(gate)
+        assert "devices-gate/here" in needed(gate)
+        assert arguments(gate)[-2:] == ["--count", "8"], "its pods test their own GPUs, too"
         assert "network-gate/gpu" in needed(train)
 
     on([cpu_pool(), fast_pool()], check)
@@ -225,6 +196,19 @@ def test_a_step_on_one_node_waits_for_no_network() -> None:
         assert not [entry for entry in needed(train) if entry.startswith("network-gate")]
 
     on([cpu_pool(), fast_pool()], check)
+
+
+def test_a_network_gate_waits_for_the_data_and_asks_for_no_more_than_its_node_has() -> None:
+    small = Resources(cpu=3800, memory=3000, ephemeral_storage=500, gpus=8)
+
+    def check(here: Platform) -> None:
+        gates = Gates("image")
+        prepare = gates.guard(step(here, name="prepare"))
+        gate = network_gate(gates.guard(on_nodes(here, inputs={"prepare": prepare}, uses_store=True)))
+        assert {"digits/prepare", "store-gate/here"} <= needed(gate)
+        assert gate.resources == replace(small, cpu=3000)
+
+    on([cpu_pool(), replace(fast_pool(), allocatable=small)], check)
 
 
 def test_a_network_of_which_nothing_is_known_is_measured_without_a_figure() -> None:

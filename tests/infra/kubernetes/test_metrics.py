@@ -69,7 +69,7 @@ def test_gpu_steps_are_measured_unless_the_stack_file_says_no_and_others_where_i
     assert measured('{"usage": false}') == set()
     train = steps(stack("gcp-dev", None))["mnist-train"].properties["spec"]["template"]["spec"]
     containers = [*train.get("initContainers", []), *train["containers"]]
-    assert all("SLIPWAY_PARTS" in {entry["name"] for entry in each["env"]} for each in containers)
+    assert all("SLIPWAY_PARTS" in {entry["name"] for entry in container["env"]} for container in containers)
     assert "ports" not in train["containers"][0]
 
 

@@ -20,6 +20,7 @@ from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from slipway.infra.pipelines.contract import Best, Command, StepDeclaration
 from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.pipelines.results import File
+from slipway.infra.placed import GPU_TEST
 from slipway.infra.placement.placing import place
 from slipway.infra.placement.shipping import problems
 from slipway.infra.places import PACKAGE
@@ -61,6 +62,12 @@ def jobs(recording: Recording) -> dict[str, Resource]:
 
 def container(job: Resource) -> dict[str, Any]:
     return job.inputs["spec"]["template"]["spec"]["containers"][0]
+
+
+def gpu_test(job: Resource) -> dict[str, Any]:
+    (test,) = job.inputs["spec"]["template"]["spec"]["initContainers"]
+    assert test["name"] == GPU_TEST
+    return test
 
 
 def words(job: Resource) -> list[str]:
@@ -263,7 +270,7 @@ def test_cuda_libraries_are_told_to_the_runner_and_not_to_the_program(root: Path
         ("settings.json", '{"backend": "jax"}', True),
     ],
 )
-def test_a_program_without_tensorflow_needs_neither_its_libraries_nor_its_gate(
+def test_a_program_without_tensorflow_needs_neither_its_libraries_nor_its_test(
     root: Path, where: str, text: str, expected: bool
 ) -> None:
     (root / "workloads/churn" / where).write_text(text)
@@ -272,17 +279,18 @@ def test_a_program_without_tensorflow_needs_neither_its_libraries_nor_its_gate(
 
     assert ("cuda-libraries" in all_jobs) == expected
     assert (flags(all_jobs["churn-deep"], "--libraries") != []) == expected
-    gate = "accelerator-gate-gpu" if expected else "accelerator-gate-gpu-driver"
-    assert [name for name in all_jobs if name.startswith("accelerator-gate")] == [gate]
+    assert gpu_test(all_jobs["churn-deep"])["args"][:2] == ["--by", "tensorflow" if expected else "driver"]
 
 
 def test_gpus_of_an_image_without_tensorflow_are_tested_by_their_driver(root: Path) -> None:
     gpu = on_gpu(command("deep", "python", "train.py"))
     gpu = replace(gpu, placed_by=gpu.placed_by.model_copy(update={"image": IMAGE}))
 
-    gate = container(jobs(declared(root, pipeline(gpu)))["accelerator-gate-gpu-driver"])
+    test = gpu_test(jobs(declared(root, pipeline(gpu)))["churn-deep"])
 
-    assert (gate["image"], gate["command"]) == (IMAGE, ["python3", "-m", "slipway.workloads.gates.driver"])
+    assert (test["image"], test["command"]) == (IMAGE, ["python3", "-m", "slipway.workloads.gates.gpus"])
+    assert test["args"][:2] == ["--by", "driver"]
+    assert test["resources"]["limits"]["nvidia.com/gpu"] == "1"
 
 
 def test_results_and_secrets_are_told_to_the_runner(root: Path) -> None:

@@ -282,9 +282,9 @@ def test_the_cheapest_stack_costs_what_a_manual_sum_says() -> None:
     assert found.most_hourly == pytest.approx(
         idle + (e2_standard_4 + boot_disk) + spot_t4_node + spot_h100_node + 3 * nat
     )
-    # Each GPU has four Jobs of 4 h in a row; the CPU node has the store's gate, two preparations and a chart.
+    # Each GPU has three Jobs of 4 h in a row; the CPU node has the store's gate, two preparations and a chart.
     assert found.run is not None
-    added = (16 + 1 / 6) * (spot_t4_node + spot_h100_node)
+    added = (12 + 1 / 6) * (spot_t4_node + spot_h100_node)
     assert found.run.dollars == found.run.most == pytest.approx(added + found.run.paid_anyway)
     assert found.run.paid_anyway == pytest.approx((0.5 + 2 + 2) * (e2_standard_4 + boot_disk))
     assert found.unknown == []

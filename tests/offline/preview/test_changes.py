@@ -18,7 +18,7 @@ from tests.support.previewing import previewed
 
 pytestmark = pytest.mark.slow
 
-STEPS_ON_T4 = {"accelerator-gate-train", "mnist-train", "benchmark-t4-fp32", "benchmark-t4-fp16"}
+STEPS_ON_T4 = {"mnist-train", "benchmark-t4-fp32", "benchmark-t4-fp16"}
 
 TRAIN = "clusters.dev.pools.train"
 TAINTS = [{"key": "team", "value": "ml", "effect": "NoSchedule"}]
@@ -74,13 +74,7 @@ def test_a_taint_on_gke_changes_the_nodes_and_re_creates_the_jobs_that_tolerate_
     found = change({f"{TRAIN}.taints": TAINTS})
     assert touched(found) == {"dev-train": (Operation.UPDATE, ["nodeConfig.taints[1]"])}
     assert "in place" in note(found, "dev-train")
-    assert ran(found) == {
-        name: (
-            Outcome.RUNS if name == "accelerator-gate-train" else Outcome.RESUMES,
-            "its tolerations changed",
-        )
-        for name in STEPS_ON_T4
-    }
+    assert ran(found) == dict.fromkeys(STEPS_ON_T4, (Outcome.RESUMES, "its tolerations changed"))
 
 
 def test_a_taint_on_eks_changes_the_group_its_tags_and_the_device_plugin() -> None:
@@ -137,10 +131,7 @@ def test_a_machine_type_on_gke_re_creates_nodes_in_place_and_checks_them_again()
     found = change({f"{TRAIN}.machine_type": "n1-standard-8"})
     assert touched(found)["dev-train"] == (Operation.UPDATE, ["nodeConfig.machineType"])
     assert "re-creates the pool's nodes" in note(found, "dev-train")
-    assert ran(found) == {
-        "devices-gate-dev": (Outcome.RUNS, "the pool train changes"),
-        "accelerator-gate-train": (Outcome.RUNS, "the pool train changes"),
-    }
+    assert ran(found) == {"devices-gate-dev": (Outcome.RUNS, "the pool train changes")}
 
 
 def test_a_machine_type_on_eks_is_a_new_version_of_the_launch_template_and_new_nodes() -> None:
@@ -180,9 +171,7 @@ def test_another_location_replaces_the_cluster_and_its_objects_but_not_the_store
     }
     because = {resource.name: resource.because for resource in found.resources}
     assert because["dev-namespace"] == "the provider dev is replaced"
-    outcomes = ran(found)
-    assert outcomes["mnist-train"] == (Outcome.RESUMES, "its cluster dev is replaced")
-    assert outcomes["accelerator-gate-train"] == (Outcome.RUNS, "its cluster dev is replaced")
+    assert ran(found)["mnist-train"] == (Outcome.RESUMES, "its cluster dev is replaced")
 
 
 def test_another_image_runs_the_step_and_those_after_it() -> None:
@@ -208,7 +197,6 @@ def test_renaming_a_pool_creates_a_new_one() -> None:
     found = change({"clusters.dev.pools": pools, **steps})
     assert touched(found) == {"dev-t4": (Operation.CREATE, []), "dev-train": (Operation.DELETE, [])}
     assert ran(found)["mnist-train"] == (Outcome.RESUMES, "its node selector changed")
-    assert ran(found)["accelerator-gate-t4"] == (Outcome.RUNS, "it is new")
 
 
 def test_a_protected_cluster_is_not_moved() -> None:

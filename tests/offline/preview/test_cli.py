@@ -84,7 +84,7 @@ def test_a_change_lists_all_its_consequences_and_nothing_else(clone: Path, tmp_p
     configure(clone, change)
     edit(clone, "workloads/mnist/train.py", lambda text: text + "\n# Another digest.\n")
     edit(clone, "infra/clouds/gcp/store.py", lambda text: text.replace('"enforced"', '"inherited"'))
-    times = last_runs(tmp_path / "times.json", accelerator_gate_train=11, mnist_train=12, mnist_predict=10)
+    times = last_runs(tmp_path / "times.json", mnist_train=12, mnist_predict=10)
     stack = document(clone, "-s", "gcp-dev", "--base", "main", "--times", str(times), code=1)["gcp-dev"]
     changes = {resource["name"]: resource for resource in stack["changes"]["resources"]}
 
@@ -94,7 +94,6 @@ def test_a_change_lists_all_its_consequences_and_nothing_else(clone: Path, tmp_p
         "dev-cpu": "update",
         "dev-train": "update",
         "dev-quota": "update",
-        "accelerator-gate-train": "replace",
         "mnist-train-bundle": "replace",
         "mnist-train": "replace",
         "mnist-predict": "replace",
@@ -108,7 +107,7 @@ def test_a_change_lists_all_its_consequences_and_nothing_else(clone: Path, tmp_p
     assert [path for path in changed["mnist-train-bundle"] if "train.py" in path]
 
     # The new code trains again and so predicts again; the taint alone makes Jobs anew that find their results.
-    assert ran(stack) == {"accelerator-gate-train": "train", "mnist-train": "train", "mnist-predict": "predict"}
+    assert ran(stack) == {"mnist-train": "train", "mnist-predict": "predict"}
     assert ran(stack, "finds its result") == {"benchmark-t4-fp32": "train", "benchmark-t4-fp16": "train"}
     because = {run["name"]: run["because"] for run in stack["changes"]["runs"]}
     assert "workloads/mnist/train.py" in because["mnist-train"]

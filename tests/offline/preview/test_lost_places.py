@@ -64,7 +64,7 @@ JOBS = [
     job("mnist-prepare", "cpu"),
     job("mnist-train", "gpu"),
     job("mnist-predict", "gpu"),
-    job("accelerator-gate-gpu", "gpu", pipeline="accelerator-gate"),
+    job("network-gate-gpu", "gpu", pipeline="network-gate"),
 ]
 
 

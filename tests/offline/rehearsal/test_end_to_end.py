@@ -98,7 +98,7 @@ def test_the_gpu_steps_ran_on_their_pools(rehearsed: Rehearsed) -> None:
     folder, output, _ = rehearsed
     assert re.search(r"mnist-train +train \(nvidia-tesla-t4\)", output)
     assert re.search(r"mnist-predict +predict \(nvidia-h100-80gb\)", output)
-    log = (folder / "logs" / "accelerator-gate-predict.log").read_text(encoding="utf-8")
+    log = (folder / "logs" / "mnist-predict.log").read_text(encoding="utf-8")
     assert "1 x nvidia-h100-80gb" in log
 
 

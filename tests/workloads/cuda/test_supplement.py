@@ -8,7 +8,7 @@ from typing import Any
 from slipway.infra.kubernetes.pod import arguments
 from slipway.infra.kubernetes.run import plan
 from slipway.infra.pipelines.images import GPU_IMAGE, TAGS
-from slipway.infra.placed import ACCELERATOR_GATE, Step
+from slipway.infra.placed import Step
 from slipway.workloads.cuda.supplement import SUPPLEMENT
 from tests.support.placing import Steps, inspect
 from workloads.mnist.pipeline import Mnist
@@ -26,14 +26,15 @@ def steps(pool: str, image: str | None, look: Callable[[Steps], Any]) -> Any:
     return inspect("mnist", given, look)
 
 
-def gate_of(step: Step) -> Step:
-    return next(gate for gate in step.after if gate.pipeline == ACCELERATOR_GATE)
+def is_tested_with_them(step: Step) -> bool:
+    return step.test is not None and f"--{SUPPLEMENT.name}={{{SUPPLEMENT.name}}}" in step.test.arguments
 
 
-def test_gpu_steps_and_their_gate_load_what_a_cpu_node_fetched_once() -> None:
+def test_gpu_steps_and_their_tests_load_what_a_cpu_node_fetched_once() -> None:
     def look(made: Steps) -> None:
         train, predict = made["train"], made["predict"]
-        for user in (train, gate_of(train), predict):
+        assert is_tested_with_them(train)
+        for user in (train, predict):
             path = plan(user.inputs[SUPPLEMENT.name], ROOT).path
             assert f"--libraries=/store/{path}" in arguments(plan(user, ROOT))
         fetch = train.inputs[SUPPLEMENT.name]
@@ -57,10 +58,11 @@ def test_an_image_of_ones_own_and_a_cpu_pool_have_no_use_for_them() -> None:
 def test_the_official_image_by_digest_lacks_them_too() -> None:
     def look(made: Steps) -> list[bool]:
         return [
-            SUPPLEMENT.name in step.inputs for step in (made["train"], gate_of(made["train"]), made["predict"])
+            SUPPLEMENT.name in step.inputs and is_tested_with_them(step)
+            for step in (made["train"], made["predict"])
         ]
 
-    assert steps("gpu", f"{TAGS[1]}@sha256:{'0' * 64}", look) == [True, True, True]
+    assert steps("gpu", f"{TAGS[1]}@sha256:{'0' * 64}", look) == [True, True]
 
 
 def test_the_images_have_the_tensorflow_that_is_tested() -> None:

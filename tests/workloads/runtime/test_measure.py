@@ -18,7 +18,7 @@ import pytest
 
 from slipway.offline.rehearsal.machine.processes import free_ports
 from slipway.workloads.runtime.parts import Parts, timed
-from slipway.workloads.runtime.usage.figures import MOST_POINTS, Course, Gpu, Usage
+from slipway.workloads.runtime.usage.figures import MOST_POINTS, Course, Gpu, Nvml, Usage
 from slipway.workloads.runtime.usage.measure import METRICS, serve, text
 from tests.support.checkout import ROOT
 
@@ -34,6 +34,16 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
     *device = (void *)(unsigned long)(index + 1); return 0;
 }
 int nvmlDeviceGetName(void *device, char *name, unsigned length) { strncpy(name, "Tesla T4", length); return 0; }
+int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length) {
+    unsigned long number = (unsigned long)device;
+    strncpy(uuid, number < 10 ? "GPU-0" : "MIG-0", length); uuid[4] += number % 10; return 0;
+}
+int nvmlDeviceGetMaxMigDeviceCount(void *device, unsigned *count) {
+    *count = getenv("PARTITIONED") ? 7 : 0; return 0;
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **part) {
+    *part = (void *)((unsigned long)device + 10); return index == 3 ? 0 : 6;
+}
 int nvmlDeviceGetUtilizationRates(void *device, Use *use) {
     if (getenv("PARTITIONED")) return 3;
     while (getenv("HANGS")) sleep(1);
@@ -280,6 +290,14 @@ def test_of_a_partitioned_gpu_the_use_is_not_made_up(tmp_path: Path, nvml: Path)
     assert (kept["gpu_busy"], kept["gpus"][0]["idle"]) == (None, None)
     assert kept["gpus"][0]["memory_total_mib"] == 16384
     assert "warning" not in ended.stdout
+
+
+def test_gpus_and_their_parts_have_names_of_their_own(nvml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_NVML", str(nvml))
+    assert Nvml().identities() == ["GPU-1", "GPU-2"]
+
+    monkeypatch.setenv("PARTITIONED", "1")
+    assert Nvml().identities() == ["MIG-1", "MIG-2"]
 
 
 def test_an_emulated_gpu_is_said_to_be_one(tmp_path: Path) -> None:

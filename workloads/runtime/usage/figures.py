@@ -300,6 +300,10 @@ class Nvml:
             raise UnavailableError("the driver has no GPU for this container")
         self.names = [self._name(device) for device in self._devices]
 
+    def identities(self) -> list[str]:
+        """The UUID of each GPU, or of each part of one that is partitioned. Raises UnavailableError."""
+        return [uuid for device in self._devices for uuid in self._uuids(device)]
+
     def read(self) -> list[Reading]:
         """What each GPU does now."""
         return [self._read(device) for device in self._devices]
@@ -320,6 +324,21 @@ class Nvml:
         device = ctypes.c_void_p()
         self._call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(device))
         return device
+
+    def _uuids(self, device: ctypes.c_void_p) -> list[str]:
+        most, uuid = ctypes.c_uint(), ctypes.create_string_buffer(_NAME_LENGTH)
+        # Where it is not partitioned, the driver says none, or that it cannot say.
+        self._try("nvmlDeviceGetMaxMigDeviceCount", device, ctypes.byref(most))
+        parts: list[ctypes.c_void_p] = []
+        for index in range(most.value):
+            part = ctypes.c_void_p()
+            if self._try("nvmlDeviceGetMigDeviceHandleByIndex", device, ctypes.c_uint(index), ctypes.byref(part)):
+                parts.append(part)
+        uuids: list[str] = []
+        for one in parts or [device]:
+            self._call("nvmlDeviceGetUUID", one, uuid, ctypes.c_uint(_NAME_LENGTH))
+            uuids.append(uuid.value.decode())
+        return uuids
 
     def _name(self, device: ctypes.c_void_p) -> str:
         name = ctypes.create_string_buffer(_NAME_LENGTH)

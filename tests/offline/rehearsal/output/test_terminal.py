@@ -64,10 +64,10 @@ def test_on_a_terminal_a_tree_with_a_bar_for_the_training() -> None:
 def test_on_a_narrow_terminal_each_job_keeps_to_one_line() -> None:
     out = io.StringIO()
     with LiveDisplay(Console(file=out, width=80, force_terminal=True), "gcp-prod") as display:
-        display.job(record("accelerator-gate-model-training", Phase.SUCCEEDED, started=1.0, finished=3.5))
+        display.job(record("benchmark-model-h100-training", Phase.SUCCEEDED, started=1.0, finished=3.5))
         display.job(record("mnist-train", Phase.RUNNING, pool="model-training", epochs=(11, 12)))
     last = out.getvalue().rsplit("├─", 1)[1]
-    assert "accelerator-gate-model-training" in last
+    assert "benchmark-model-h100-training" in last
     assert "epoch 11/12" in last
     assert "…" in last
     assert last.index("└─") < last.index("mnist-train") < last.index("epoch 11/12")
@@ -76,7 +76,7 @@ def test_on_a_narrow_terminal_each_job_keeps_to_one_line() -> None:
 
 def test_a_narrow_table_keeps_the_names_of_jobs_whole() -> None:
     out = io.StringIO()
-    name = "accelerator-gate-model-training"
+    name = "benchmark-model-h100-training"
     rows = [record(name, Phase.UNCHANGED, pool="model-training", started=100.0, finished=128.0)]
     Console(file=out, width=80).print(jobs_table(rows))
     line = next(line for line in out.getvalue().splitlines() if "28.0 s" in line)

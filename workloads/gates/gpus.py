@@ -1,0 +1,180 @@
+"""Test the GPUs of this pod before its program starts, once a day for each life of its node.
+
+With TensorFlow (`slipway.workloads.gates.accelerator`), or by NVIDIA's driver alone where the image has none
+(`slipway.workloads.gates.driver`). What passed is remembered in the store, by GPU, node, test, driver and image:
+ten pods on one node test once. A node that starts again, or a new one, is tested again. Where the step has its
+result already, nothing is tested: its program has nothing to do.
+
+Run as `python3 -m slipway.workloads.gates.gpus --by driver --model nvidia-tesla-t4 --count 1`. Standard library
+only, Python 3.9, but for the test with TensorFlow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from slipway.workloads.gates import accelerator, driver
+from slipway.workloads.runtime.devices import virtual_request
+from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, OK, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.parts import GATE, node_life, timed
+from slipway.workloads.runtime.store import NotWholeError, load_manifest, read_file, write_atomically
+from slipway.workloads.runtime.usage.figures import Nvml, UnavailableError
+
+TESTS = {"tensorflow": accelerator, "driver": driver}
+
+FRESH = 24 * 3600.0
+"""Seconds for which a test counts: a node may stay for months, and a GPU may break in that time."""
+
+NODE, POD = "NODE_NAME", "POD_NAME"
+
+
+@timed(GATE)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Test what has to be tested; returns the exit code.
+
+    Raises:
+        StepError: ACCELERATOR_REFUSED, which names the node; BAD_INPUT where a library is missing or altered;
+            StoreError.
+    """
+    options = _parse(sys.argv[1:] if arguments is None else arguments)
+    stop_on_sigterm("the GPUs were not tested")
+    if options.output is not None and has_result(options.output):
+        print(f"{options.output} has a result: no GPU is tested", flush=True)
+        return OK
+    node = os.environ.get(NODE) or platform.node()
+    test = TESTS[options.by]
+    words = ["--model", options.model, *([f"--libraries={options.libraries}"] if options.libraries else [])]
+    gpus = identities()
+    passed = Passed.of(options.passed, _describe(test, words, options.image), gpus)
+    if len(gpus) == options.count and (age := passed.age()) is not None:
+        print(f"The GPUs of node {node} passed their test {age / 60:.0f} min ago: not tested again", flush=True)
+        return OK
+    try:
+        test.main([*words, "--count", str(options.count)])
+    except StepError as error:
+        if error.code != ACCELERATOR_REFUSED:
+            raise
+        passed.forget()
+        raise StepError(
+            error.code,
+            f"the GPUs of node {node} failed their test, and nothing was started on them: "
+            f"{str(error).rstrip('.')}; if the node is at fault, `kubectl cordon {node}` keeps the next pod "
+            "from it",
+        ) from error
+    passed.remember(node)
+    return OK
+
+
+def has_result(output: Path) -> bool:
+    """Whether a step has published its result in ``output``. Its program checks it; nothing is read of it here.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    try:
+        load_manifest(output)
+    except NotWholeError:
+        return False
+    return True
+
+
+def identities() -> list[str]:
+    """What each GPU of this pod, or each part of one, is called by its driver; empty where nobody says."""
+    if virtual := virtual_request():
+        model, count = virtual
+        return [f"{model}:{index}" for index in range(count)]
+    try:
+        return Nvml().identities()
+    except (UnavailableError, AttributeError):
+        return []
+
+
+class Passed:
+    """What is remembered of the GPUs of this pod: a file for each, among those of other nodes.
+
+    They lie in 256 folders, so that whoever tidies one has little to read. Without ``files`` nothing is known.
+    """
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = files
+
+    @classmethod
+    def of(cls, folder: Path | None, test: str, gpus: Sequence[str]) -> Passed:
+        """That of ``gpus``, which ``test`` describes, below ``folder``."""
+        if folder is None:
+            return cls([])
+        life = node_life(os.environ.get(POD, ""), time.time()).boot
+        digests = [hashlib.sha256(f"{life}\0{gpu}\0{test}".encode()).hexdigest()[:40] for gpu in gpus]
+        return cls([folder / digest[:2] / f"{digest}.json" for digest in digests])
+
+    def age(self) -> float | None:
+        """Seconds since the first of the GPUs passed; None where one has not, or not of late."""
+        now = time.time()
+        ages = [now - when for when in map(_time_of, self._files) if when is not None]
+        if not ages or len(ages) < len(self._files) or not -FRESH < min(ages) <= max(ages) < FRESH:
+            return None
+        return max(ages)
+
+    def remember(self, node: str) -> None:
+        """Note that all passed, and delete what counts no more. A store that takes no note stops nobody."""
+        content = json.dumps({"node": node, "passed": round(time.time())}).encode()
+        try:
+            for file in self._files:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(file, content)
+        except OSError as error:
+            print(f"warning: the next pod tests these GPUs again: {error}", file=sys.stderr, flush=True)
+            return
+        for folder in {file.parent for file in self._files}:
+            with contextlib.suppress(OSError), os.scandir(folder) as entries:
+                old = [entry.path for entry in entries if time.time() - entry.stat().st_mtime > 2 * FRESH]
+                for path in old:
+                    Path(path).unlink(missing_ok=True)
+
+    def forget(self) -> None:
+        """See to it that the GPUs are tested again."""
+        for file in self._files:
+            with contextlib.suppress(OSError):
+                file.unlink()
+
+
+def _time_of(file: Path) -> float | None:
+    try:
+        return float(json.loads(read_file(file) or b"{}")["passed"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _describe(test: ModuleType, words: Sequence[str], image: str) -> str:
+    """Changes with all that decides how the test of a GPU ends, but for that GPU and its node."""
+    program = Path(test.__file__ or "").read_bytes()
+    return json.dumps([hashlib.sha256(program).hexdigest(), image, accelerator.driver_version(), *words])
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m slipway.workloads.gates.gpus", description=__doc__, allow_abbrev=False
+    )
+    add = parser.add_argument
+    add("--by", choices=TESTS, required=True, help="what tests: TensorFlow, or NVIDIA's driver alone")
+    add("--model", required=True, help="accelerator as the cloud's label names it: nvidia-tesla-t4")
+    add("--count", type=int, default=1, help="accelerators this pod was given (default: 1)")
+    add("--libraries", type=Path, metavar="DIR", help="what slipway.workloads.cuda.install published")
+    add("--passed", type=Path, metavar="DIR", help="what passed before; default: it is tested each time")
+    add("--image", default="", help="the image that this runs in")
+    add("--output", type=Path, metavar="DIR", help="nothing is tested where this has the result of the step")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    run(main)
