@@ -401,8 +401,9 @@ def _parts(compared: ResourceDiff, job: Resource, moved: MovedFiles) -> list[str
             difference.before, difference.after
         ):
             continue
+        comes_or_goes = difference.before is None or difference.after is None
         for path in (
-            difference.leaves if difference.before is None or difference.after is None else [difference.path]
+            difference.leaves if comes_or_goes and not _is_container(difference.path) else [difference.path]
         ):
             if words := _part(path):
                 causes[words] = None
@@ -448,8 +449,14 @@ def _names_the_run(difference: Difference, old: Resource | None, job: Resource) 
     return _with_names(before, old) == _with_names(after, job)
 
 
+def _is_container(path: Path) -> bool:
+    return [step for step in path if isinstance(step, str)][-1] == "initContainers"
+
+
 def _part(path: Path) -> str:
     keys = [step for step in path if isinstance(step, str)]
+    if "initContainers" in keys and not {"resources", "image"} & {*keys}:
+        return "what runs before its program"
     if keys == ["metadata", "namespace"]:
         return "its namespace"
     if keys[:3] != ["spec", "template", "spec"] and keys[:3] != ["spec", "template", "metadata"]:
