@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from slipway.infra.clouds.registry import emulators
+from slipway.infra.kubernetes.pod import PARTS_VARIABLE
 from slipway.infra.pipelines.contract import StepSettings, placements
 from slipway.infra.pipelines.discovery import DeclaredPipeline, supplements
 from slipway.infra.pipelines.places import with_first_pool
@@ -84,9 +85,10 @@ CATEGORIES: Mapping[str, re.Pattern[str]] = {
     "GPUs": re.compile(
         rf"(Job|ConfigMap) ({DEVICES_GATE}|{NETWORK_GATE}|{_PUBLISHING}).*"
         r"|ClusterRole.*|ServiceAccount .*-nodes-account.*"
-        # What tests GPUs in the pods of a step, and ships for that.
+        # What tests and measures GPUs in the pods of a step, and ships for that.
         rf"|Job \S+ spec\.template\.spec\.(initContainers\.{GPU_TEST}|volumes\.bundle)"
-        r"|ConfigMap \S+ data\.slipway\.workloads\.(gates\..*|runtime\.usage\.figures\.py)"
+        rf"|Job \S+ spec\.template\.spec\.containers\.0\.(command|env\.{PARTS_VARIABLE}\.value)"
+        r"|ConfigMap \S+ data\.slipway\.workloads\.(gates|runtime)\..*"
         rf"|.*({re.escape(GPU_RESOURCE)}|\.image|args\.({_READ})|volume(s|Mounts)\.shared-memory(\.mountPath)?)"
     ),
     "Capacity": re.compile(
