@@ -22,6 +22,7 @@ from slipway.offline.evaluated.model import (
     ScheduledCost,
     StepCost,
 )
+from slipway.offline.evaluated.paid import paid_useful
 from slipway.offline.evaluated.places import step_range
 from slipway.offline.evaluated.rates import hourly_of
 from slipway.offline.evaluated.timeline import JobDuration, Schedule, Work, known_time, schedule
@@ -55,6 +56,7 @@ def run_cost(
         most=longest.most,
         unknown=list(dict.fromkeys(expected.unknown)),
         steps=expected.steps,
+        paid=paid_useful(stack, expected.schedule, measured, expected.hourly),
     )
 
 
@@ -153,6 +155,11 @@ class _Run:
             by_pod=first.pool.bills_pods,
             range=range_,
         )
+
+    def hourly(self, pool: NodePool, number: int) -> float | None:
+        """What an hour of the node with that number costs; None where that is not known."""
+        rates = [hourly_of(charge) for charge in self._charges(pool, number)]
+        return None if not rates or None in rates else sum(rate for rate in rates if rate is not None)
 
     def _places(self) -> list[NodePool]:
         """The pools of which one runs a step with places, those whose nodes are billed."""

@@ -236,6 +236,49 @@ class ScheduledCost(Model):
     monthly: float | None = Field(description="What all runs of a month cost beside what is paid anyway.")
 
 
+Cause = Literal["boot", "image", "gate", "packages", "inputs", "restore", "program", "publish", "kept"]
+"""What a node's time is paid for: until it can run a pod, and pulls its image; a test of its GPUs, what the image
+lacks, inputs, an earlier checkpoint, the program, its result; and without a Job."""
+
+
+class PaidPart(Model):
+    """What a cause adds to what nodes are paid for."""
+
+    cause: Cause
+    seconds: float = Field(description="Of all nodes together; each second of a node is in one part.")
+    dollars: float | None = Field(description="Null where the price of a node is not known.")
+    source: str = Field(default="", description="Of how long it takes, with its date; empty for times of Jobs.")
+
+
+class Paid(Model):
+    """What GPU nodes that come and go are paid for, and what of it is useful: the time of programs."""
+
+    paid: float = Field(description="Seconds of all nodes, from when each is asked for until it is gone.")
+    useful: float = Field(description="How many of them are the programs'.")
+    ratio: float | None = Field(description="Paid over useful; null where no program runs.")
+    dollars: float | None = Field(description="For `paid`; null where the price of a node is not known.")
+    useful_dollars: float | None = Field(description="For `useful`.")
+    at_least: bool = Field(
+        description="Whether a step is counted at its time limit, so that `ratio` is the least that it can be. "
+        "The time of a gate that is not known is left out."
+    )
+    parts: list[PaidPart]
+
+
+class PaidStep(Paid):
+    """The part of one Job: with the boot if it is the first on a node, its gates, and the time after it."""
+
+    job: str
+    pool: str
+    nodes: int = Field(description="On how many nodes.")
+
+
+class PaidUseful(Paid):
+    """That of all Jobs that run."""
+
+    steps: list[PaidStep] = Field(description="In the order in which the Jobs begin.")
+
+
 class RunCost(Model):
     """What the Jobs that run cost, from the first node that is asked for until the last is given back.
 
@@ -256,6 +299,9 @@ class RunCost(Model):
         description="What is in none of the sums, which are lower bounds where this is not empty.",
     )
     steps: list[StepCost] = Field(default_factory=list, description="In the order in which the Jobs begin.")
+    paid: PaidUseful | None = Field(
+        default=None, description="What GPU nodes are paid for beside programs; null where none comes and goes."
+    )
 
 
 class Cost(Model):

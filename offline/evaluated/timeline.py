@@ -11,6 +11,7 @@ from typing import Literal
 from slipway.infra.kubernetes.labels import NAME
 from slipway.infra.kubernetes.review import pull
 from slipway.infra.placed import CLUSTER_RUN
+from slipway.infra.review.facts import Seconds
 from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, strings, whole
 from slipway.offline.evaluated.model import Leg, Outcome, Timeline
 from slipway.offline.evaluated.nodes import PoolNodes, Seat, Stay
@@ -38,11 +39,13 @@ class JobDuration:
     """How long a Job took, in seconds.
 
     A ``rehearsed`` time is that of the work alone, on a CPU. A ``measured`` one is that of the whole Job in a
-    cluster: with waiting for its node, and with pulling its image.
+    cluster: with waiting for its node, and with pulling its image. ``parts`` are the seconds of its pods by what
+    they went for (`slipway.workloads.runtime.parts`); empty where that is not known.
     """
 
     seconds: float
     basis: Literal["measured", "rehearsed"]
+    parts: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 def known_time(job: JobDuration | None) -> tuple[float, Literal["measured", "rehearsed"]] | None:
@@ -81,7 +84,8 @@ class Work:
     """One Job on a node, which it holds from ``begins`` to ``ends``. ``basis`` is the source of its duration.
 
     A Job with several pods may have several nodes; ``pods`` are those on this one. ``kept`` says that the node is
-    there without any Job, too.
+    there without any Job, too. ``boot`` and ``image`` are what its first pod waits for on the node, within its
+    time; None where it does not, or that is not known.
     """
 
     resource: Resource
@@ -94,6 +98,8 @@ class Work:
     pods: int = 1
     of: str = ""
     """The URN of the Job of the step with places of which this is one; empty for any other."""
+    boot: Seconds | None = None
+    image: Seconds | None = None
 
     @property
     def seconds(self) -> float:
@@ -283,6 +289,7 @@ class _Scheduler:
             parts = [*self._before(workload, seat), whole_job] if basis in WORK_ALONE else [whole_job]
             ends = seat.begins + sum(part.seconds for part in parts)
             kept = seat.node.always
+            boot, image = _waits(workload, seat)
             nodes.take(seat, resource.urn, wanted, ends)
             seat.node.images.update(_images(workload))
             pods.append(Span(resource, seat.begins, ends, seat.after, parts))
@@ -291,8 +298,12 @@ class _Scheduler:
                 (min(others.begins, seat.begins), max(others.ends, ends)) if others else (seat.begins, ends)
             )
             number = seat.node.number
-            on_node = others.pods + 1 if others else 1
-            work[number] = Work(resource, nodes.pool, number, begins, ends, basis, kept, on_node)
+            if others:
+                work[number] = replace(others, begins=begins, ends=ends, pods=others.pods + 1)
+            else:
+                work[number] = Work(
+                    resource, nodes.pool, number, begins, ends, basis, kept, boot=boot, image=image
+                )
         self._found.work.extend(work.values())
         last = max(pods, key=lambda pod: pod.ends)
         waited = last.after if last.after != resource.urn else ""
@@ -315,9 +326,16 @@ class _Scheduler:
         ends = ready[last] + work.seconds
         for seat in seats:
             kept = seat.node.always
+            boot, image = _waits(workload, seat)
             nodes.take(seat, resource.urn, wanted, ends)
             seat.node.images.update(_images(workload))
-            self._found.work.append(Work(resource, nodes.pool, seat.node.number, seat.begins, ends, basis, kept))
+            self._found.work.append(
+                Work(
+                    *(resource, nodes.pool, seat.node.number, seat.begins, ends, basis, kept),
+                    boot=boot,
+                    image=image,
+                )
+            )
         return Span(resource, seats[last].begins, ends, seats[last].after or after, [*before[last], work])
 
     def _at_once(self, workload: Workload, pool: NodePool) -> int:
@@ -352,20 +370,15 @@ class _Scheduler:
     def _before(self, workload: Workload, seat: Seat) -> Iterator[Part]:
         """The waits of the pod that are not part of its duration; limits and times from a cluster include them."""
         pool = seat.node.pool
-        if seat.boots:
-            if pool.boot is None:
-                self._found.unknown[workload.resource.urn] = f"boot of a node of pool {pool.name}"
-            else:
-                source = f"{pool.boot.source.url} ({pool.boot.source.when})"
-                yield Part(f"node of {pool.name}", NODE, pool.boot.amount, source)
-        if seat.boots or not _images(workload) <= seat.node.images:
-            time = pull(_images(workload))
-            yield Part(
-                f"image of {workload.resource.name}",
-                IMAGE,
-                time.amount,
-                f"{time.source.url} ({time.source.when})",
-            )
+        boot, image = _waits(workload, seat)
+        if seat.boots and boot is None:
+            self._found.unknown[workload.resource.urn] = f"boot of a node of pool {pool.name}"
+        if boot is not None:
+            source = f"{boot.source.url} ({boot.source.when})"
+            yield Part(f"node of {pool.name}", NODE, boot.amount, source)
+        if image is not None:
+            source = f"{image.source.url} ({image.source.when})"
+            yield Part(f"image of {workload.resource.name}", IMAGE, image.amount, source)
 
     def _time(self, job: Resource) -> tuple[float, Basis]:
         if self._jobs is not None and self._jobs[job.urn] is Outcome.RESUMES:
@@ -382,6 +395,12 @@ class _Scheduler:
 
 def _needs(resource: Resource) -> frozenset[str]:
     return resource.dependencies | {resource.provider, resource.parent}
+
+
+def _waits(workload: Workload, seat: Seat) -> tuple[Seconds | None, Seconds | None]:
+    """How long the pod waits in its seat until the node has booted, and until it has the pod's images."""
+    pulls = seat.boots or not _images(workload) <= seat.node.images
+    return seat.node.pool.boot if seat.boots else None, pull(_images(workload)) if pulls else None
 
 
 def _images(workload: Workload) -> set[str]:

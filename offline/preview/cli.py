@@ -47,7 +47,11 @@ class TimesError(Exception):
 def read_rehearsal(folder: Path) -> dict[str, JobDuration]:
     """The durations of Jobs in the last rehearsal in ``folder``, by logical name; empty if there was none."""
     jobs = State.load(Place(folder)).jobs.values()
-    return {job.name: JobDuration(job.seconds, "rehearsed") for job in jobs if job.phase.good and job.seconds}
+    return {
+        job.name: JobDuration(job.seconds, "rehearsed", job.parts)
+        for job in jobs
+        if job.phase.good and job.seconds
+    }
 
 
 def read_export(file: Path) -> dict[str, dict[str, JobDuration]]:

@@ -21,6 +21,7 @@ from slipway.offline.evaluated.model import (
     Suppressed,
     Timeline,
 )
+from slipway.offline.evaluated.paid import cause_words, ratio
 from slipway.offline.policies.check import SETTINGS
 from slipway.offline.preview import tables
 from slipway.offline.preview.differences import Row, is_unknown, rows, without_places
@@ -326,6 +327,21 @@ def _figures(preview: StackPreview, *, lines: bool) -> Iterator[Block]:
         brief = Paragraph(words(tables.path_words(timeline)))
         remarks = [Paragraph(words(remark)) for remark in timeline.remarks]
         yield Fold("What pulumi up waits for", [_path(timeline), *remarks], brief)
+    if lines and whole and (steps := tables.paid_steps(preview)):
+        cells = [
+            [
+                words(Code(step.job)),
+                words(step.pool),
+                words(phrasing.duration(step.paid)),
+                words(ratio(step)),
+                words(phrasing.join(cause_words(step))),
+            ]
+            for step in steps
+        ]
+        table = Table(
+            ("Job", "Pool", "Paid", "Paid ÷ useful", "Beside programs"), cells, ("Paid", "Paid ÷ useful")
+        )
+        yield Fold("What GPU nodes are paid for", [table])
     if lines and (cost_lines := tables.cost_lines(preview)):
         cells = [
             [words(Code(line.resource)), *map(words, (line.what, *tables.amounts(line), line.as_of))]

@@ -10,6 +10,7 @@ from slipway.offline.evaluated.model import (
     CostLine,
     KeptNodes,
     Leg,
+    PaidStep,
     Preview,
     QuotaNeed,
     RunCost,
@@ -17,6 +18,7 @@ from slipway.offline.evaluated.model import (
     StackPreview,
     Timeline,
 )
+from slipway.offline.evaluated.paid import paid_words
 from slipway.offline.evaluated.phrasing import UNKNOWN, duration, join, many, money
 from slipway.offline.evaluated.places import range_words
 
@@ -166,6 +168,7 @@ def cost_words(preview: StackPreview) -> list[str]:
     lines = [f"Idle: {idle} an hour, {monthly} a month. Every pool at its maximum: {most} an hour."]
     if cost.run is not None and is_whole(preview):
         lines.append(_run_words(cost.run))
+        lines += [paid_words(cost.run.paid)] if cost.run.paid else []
     lines += map(_kept_words, cost.kept)
     lines += map(_scheduled_words, cost.scheduled)
     if cost.unknown:
@@ -344,6 +347,12 @@ def _run_words(run: RunCost) -> str:
     limits = "" if run.dollars == run.most or run.most is None else f", at most {money(run.most)}"
     left_out = f", without {join(run.unknown)}" if run.unknown else ""
     return f"All Jobs once: {_amount(run)}{limits}{left_out}."
+
+
+def paid_steps(preview: StackPreview) -> list[PaidStep]:
+    """What the GPU nodes of each step are paid for; empty where none comes and goes."""
+    run = preview.cost.run if preview.cost is not None else None
+    return run.paid.steps if run is not None and run.paid is not None else []
 
 
 def _kept_words(kept: KeptNodes) -> str:

@@ -10,12 +10,13 @@ from functools import partial
 from typing import IO, Protocol
 
 from slipway.infra.emulator import Emulator
-from slipway.infra.kubernetes.labels import RUN_ANNOTATION, RUNS_ANNOTATION, inputs_of
+from slipway.infra.kubernetes.labels import RUN_ANNOTATION, RUNS_ANNOTATION, USAGE_ANNOTATION, inputs_of
 from slipway.infra.pipelines.discovery import supplements
 from slipway.infra.placed import PACKAGES
 from slipway.infra.review.stack import JOB, Resource, strings
 from slipway.offline.engine.monitor import NotCreatedError, Observer
 from slipway.offline.engine.provider_outputs import namespace_of, object_name
+from slipway.offline.evaluated.paid import kept_parts
 from slipway.offline.evaluated.places import is_held, is_moved, is_probe
 from slipway.offline.evaluated.scheduling import PodRequest, add
 from slipway.offline.evaluated.workloads import STATEFUL_SET, Workload
@@ -301,7 +302,10 @@ class Engine(Observer):
             record.exit_code, record.message = result.pod.exit_code, result.pod.message
         if result.succeeded:
             record.results = self.results.published(_directories(resource))
-            directory = strings(resource.metadata.get("annotations")).get(RUN_ANNOTATION)
+            annotations = strings(resource.metadata.get("annotations"))
+            if USAGE_ANNOTATION in annotations:
+                record.parts = kept_parts(self.place.store / annotations[USAGE_ANNOTATION])
+            directory = annotations.get(RUN_ANNOTATION)
             # Packages are in an environment of this machine, and a CPU lacks no libraries of a GPU.
             ours = (PACKAGES, *supplements())
             if directory and directory.partition("/")[0] not in ours and self.results.is_empty(directory):

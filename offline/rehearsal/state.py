@@ -72,7 +72,8 @@ class JobRecord:
     once; ``node`` then names all their nodes, and amounts are those of one pod. ``nodes`` are how many of these
     work together, each on a node of its own, 0 where they do not, and ``generations`` how often they began
     together. ``index`` is that of the pod that made the Job fail. ``results`` are its own result in the store and
-    those that it read: by directory the SHA-256 of the manifest.
+    those that it read: by directory the SHA-256 of the manifest. ``parts`` are seconds of its pods by what they
+    went for, where it is measured.
     """
 
     urn: str
@@ -104,6 +105,7 @@ class JobRecord:
     epochs: tuple[int, int] | None = None
     notes: list[str] = field(default_factory=list[str])
     results: dict[str, str] = field(default_factory=dict[str, str])
+    parts: dict[str, float] = field(default_factory=dict[str, float])
 
     @property
     def seconds(self) -> float:

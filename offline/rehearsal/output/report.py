@@ -25,6 +25,7 @@ from slipway.infra.review.stack import Resource, Stack
 from slipway.offline import files
 from slipway.offline.evaluated.cost import cost
 from slipway.offline.evaluated.model import Cost
+from slipway.offline.evaluated.paid import cause_words, ratio
 from slipway.offline.evaluated.phrasing import money
 from slipway.offline.evaluated.scheduling import pool_of_nodes
 from slipway.offline.evaluated.timeline import JobDuration
@@ -98,6 +99,9 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "verdict": _verdict(outcome),
         "cost": bill if bill.most_hourly is not None else None,
         "money": money,
+        "paid": bill.run and bill.run.paid,
+        "ratio": ratio,
+        "cause_words": cause_words,
         "log_of": {
             record.urn: f"logs/{quote(place.log(record.name).name)}"
             for record in (*outcome.records, *outcome.services)
@@ -168,7 +172,7 @@ def _idle_gpus(stack: Stack, outcome: Outcome) -> list[IdleGpus]:
 def cost_of(stack: Stack, records: Sequence[JobRecord]) -> Cost:
     """The stack's cost at list prices, as a preview has it, with the times that its Jobs took here."""
     took = {
-        record.name: JobDuration(record.seconds, "rehearsed")
+        record.name: JobDuration(record.seconds, "rehearsed", record.parts)
         for record in records
         if record.phase.good and record.seconds
     }
