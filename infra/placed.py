@@ -257,7 +257,7 @@ class Step:
     With ``search`` its items are trials. ``priority`` decides which Job comes first where they wait for one
     another. ``data`` are folders that are there, which it reads by the references ``{<name>}``. With ``places``,
     ``platform``, ``pool`` and ``resources`` are those of the first, and one Job at a time runs it. ``test`` runs
-    in its own pods before its program.
+    in its own pods before its program. Of its ephemeral storage ``cache`` MiB keep what it reads.
     """
 
     pipeline: str
@@ -296,11 +296,17 @@ class Step:
     data: Mapping[str, Data] = field(default_factory=dict[str, Data])
     places: Places | None = None
     test: DeviceTest | None = None
+    cache: int = 0
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets of its data its pods mount."""
+        return sum(not data.in_store for data in self.data.values())
 
     @property
     def store(self) -> Store:
         """The store as its pods have it, which mount the buckets of its data, too."""
-        return self.platform.store_with(sum(not data.in_store for data in self.data.values()))
+        return self.platform.store_with(self.buckets)
 
     @property
     def platforms(self) -> list[Platform]:

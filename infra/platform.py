@@ -467,9 +467,11 @@ class Platform:
     """The cloud's own registry, where the stack builds images for it."""
     ingress_controller: IngressController | None = None
     """What people outside reach its apps through; None: it has no Ingress controller."""
-    input_volume: "Callable[[Data], k8s.core.v1.VolumeArgs] | None" = None
-    """The volume, named `Data.volume`, that mounts data of a bucket read-only in a pod that has the store mounted.
-    None: the cluster mounts no bucket but that of the store."""
+    input_volume: "Callable[[Data, int], k8s.core.v1.VolumeArgs] | None" = None
+    """The volume, named `Data.volume`, that mounts data of a bucket read-only in a pod that has the store mounted,
+    and keeps so many MiB of it on the node's disk. None: the cluster mounts no bucket but that of the store."""
+    bucket_cache: str = ""
+    """The name of the pod's volume in which these mounts keep what was read; empty where they keep nothing."""
     identity: "pulumi.Output[str] | None" = None
     """What the cloud calls the pods of Jobs where it gives them rights; None: it gives them none."""
     network: ClusterNetwork | None = None

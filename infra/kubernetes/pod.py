@@ -9,6 +9,7 @@ from types import MappingProxyType
 import pulumi
 import pulumi_kubernetes as k8s
 
+from slipway.infra.kubernetes import caches
 from slipway.infra.kubernetes.archive import CODE_PATH, UNPACKED, Archive, part_volume
 from slipway.infra.kubernetes.bundle import config_map_name, volume
 from slipway.infra.kubernetes.labels import MEASURED, step_labels
@@ -118,7 +119,7 @@ def _flags(run: Run) -> list[str]:
         flags += ["--best", f"{name}={choice.of}:{choice.path}#{choice.select}:{','.join(choice.among)}"]
     for result in step.results:
         flags += ["--result", f"{result.name}={result.path}{f'#{result.select}' if result.select else ''}"]
-    return [*flags, *_secrets(step)]
+    return [*flags, *caches.flags(run), *_secrets(step)]
 
 
 def _step_flag(step: Step) -> list[str]:
@@ -547,7 +548,7 @@ def mount(name: str, path: str, *, read_only: bool = False) -> k8s.core.v1.Volum
 
 def _volumes(run: Run) -> list[k8s.core.v1.VolumeArgs]:
     step = run.step
-    scratch = step.requests.ephemeral_storage
+    scratch = step.requests.ephemeral_storage - step.cache
     volumes = [
         volume("bundle", config_map_name(bundle_map(run), run.bundle), run.bundle),
         empty("tmp", scratch),

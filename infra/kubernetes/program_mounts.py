@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
+from slipway.infra.kubernetes import caches
 from slipway.infra.kubernetes.run import STARTER, Run
 from slipway.infra.pipelines.mounts import SCRATCH, source_of
 from slipway.infra.pipelines.pods import OUTPUT, STORE, ProgramMount
@@ -20,20 +21,22 @@ def data_place(data: Data) -> str:
 
 
 def data_volumes(step: Step) -> Iterator[k8s.core.v1.VolumeArgs]:
-    """The volumes of the buckets whose data the step reads.
+    """The volumes of the buckets whose data the step reads, and those that keep what it reads.
 
     Raises ValueError where its cluster mounts none, which the checks of the settings refuse.
     """
+    _, kept = caches.shares(step)
     for data in step.data.values():
         if data.in_store:
             continue
         if step.platform.input_volume is None:
             raise ValueError(f"cluster {step.platform.name} mounts no bucket for {data.url}")
-        yield step.platform.input_volume(data)
+        yield step.platform.input_volume(data, kept)
+    yield from caches.volumes(step)
 
 
 def of_data(step: Step, store: pulumi.Input[str]) -> Iterator[k8s.core.v1.VolumeMountArgs]:
-    """The mounts, read-only, of the data that the step reads; ``store`` is the store's volume."""
+    """The mounts of the data that the step reads, read-only, and of copies; ``store`` is the store's volume."""
     for data in step.data.values():
         yield k8s.core.v1.VolumeMountArgs(
             name=store if data.in_store else data.volume,
@@ -41,6 +44,7 @@ def of_data(step: Step, store: pulumi.Input[str]) -> Iterator[k8s.core.v1.Volume
             sub_path=data.folder if data.in_store else None,
             read_only=True,
         )
+    yield from caches.mounts(step)
 
 
 def of_program(run: Run, store: pulumi.Input[str], scratch: str) -> Iterator[k8s.core.v1.VolumeMountArgs]:

@@ -5,7 +5,7 @@ knows neither clusters nor Jobs: `slipway.infra.placement.placing` puts its step
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -22,6 +22,7 @@ from slipway.infra.schema.cron import Cron, TimeZone
 from slipway.infra.schema.names import Image
 from slipway.infra.schema.paths import STORED
 from slipway.infra.schema.problems import Finding, Path, Problem
+from slipway.infra.schema.quantities import mebibytes
 
 RESERVED_INPUTS = ("output", "store", "pipeline", "packages", "libraries", "sampler")
 """Names that mean something else in a step's arguments, so that none of its inputs can have them."""
@@ -44,6 +45,13 @@ class StepSettings(PodSettings):
     image: Image | None = Field(
         default=None,
         description="Image by digest (`…@sha256:…`); default: TensorFlow's official one for the pool.",
+    )
+    cache: Size | None = Field(
+        default=None,
+        description="Disk of the node, beside `ephemeral_storage`, for what it reads: results of other steps and "
+        "folders of the store are copied there before the program starts; of buckets what was read once stays "
+        "there. Each bucket, and all copies together, get an equal part. Default: all is read over the network "
+        "each time.",
     )
     priority: Priority | None = Field(
         default=None,
@@ -87,6 +95,12 @@ class StepSettings(PodSettings):
     def asked_gpus(self) -> int:
         """The GPUs (or shares of one) that it asks for."""
         return self.gpus
+
+    @property
+    def asked(self) -> Resources:
+        """What each pod asks for, its cache included."""
+        resources, cache = super().asked, mebibytes(self.cache) if self.cache else 0
+        return replace(resources, ephemeral_storage=resources.ephemeral_storage + cache)
 
     @property
     def pools(self) -> list[str]:

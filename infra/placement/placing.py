@@ -314,6 +314,7 @@ class _Placement:
             workers=declared.workers,
             search=declared.search,
             data=declared.data,
+            cache=mebibytes(settings.cache) if settings.cache else 0,
             # One node is the plain path, whatever role its pod would have.
             nodes=declared.nodes if declared.nodes and declared.nodes.count > 1 else None,
         )

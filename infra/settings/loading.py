@@ -10,7 +10,17 @@ from slipway.infra.platform_output import Resolve
 from slipway.infra.schema import yaml_files
 from slipway.infra.schema.problems import Finding, Problem, SettingsError, key_of
 from slipway.infra.schema.validation import as_written, order
-from slipway.infra.settings.checks import apps, cluster_runs, inputs, kueue, pipelines, places, stack, steps
+from slipway.infra.settings.checks import (
+    apps,
+    caches,
+    cluster_runs,
+    inputs,
+    kueue,
+    pipelines,
+    places,
+    stack,
+    steps,
+)
 from slipway.infra.settings.model import Rehearsal, Settings
 from slipway.infra.settings.parsing import OVERLAY, Reading, read
 from slipway.infra.settings.pipelines import folder, folders_in, is_known, unread
@@ -23,6 +33,7 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     pipelines.same_job_names,
     pipelines.too_many_steps,
     inputs.check,
+    caches.check,
     cluster_runs.check,
     places.check,
     steps.check_steps,

@@ -41,6 +41,7 @@ from slipway.infra.clouds.gcp.review.charges import node_rate, pod_rate
 from slipway.infra.clouds.gcp.rules import no_project
 from slipway.infra.clouds.gcp.settings import ExistingGcsStore, FilestoreStore, GcpCluster, GcpPool, GcsStore
 from slipway.infra.clouds.gcp.store import (
+    CACHE_VOLUME,
     FilestoreArgs,
     StoreBucketArgs,
     StoreFolder,
@@ -495,6 +496,7 @@ def _platform(
         app_annotations={name: app.annotations for name, app in access.apps.items() if app.annotations},
         collector=COLLECTOR,
         input_volume=input_volume if access.mounts_inputs else None,
+        bucket_cache=CACHE_VOLUME,
         store_beside=partial(beside, store=access.store) if access.mounts_inputs else None,
     )
 

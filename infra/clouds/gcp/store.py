@@ -50,9 +50,32 @@ INPUT_OPTIONS = ",".join(
 """Options of gcsfuse for data that pods only read."""
 
 
-def input_volume(data: Data) -> k8s.core.v1.VolumeArgs:
-    """A folder of a further bucket, or the whole of it, as pods that only read it mount it."""
-    options = f"{INPUT_OPTIONS},only-dir={data.folder}" if data.folder else INPUT_OPTIONS
+CACHE_VOLUME = "gke-gcsfuse-cache"
+"""The pod's volume in which gcsfuse keeps files, where there is one of that name (pkg/webhook/sidecar_spec.go in
+GoogleCloudPlatform/gcs-fuse-csi-driver, 2026-08-21). It has to belong to the pod's `fsGroup`."""
+
+
+def cache_options(mib: int) -> list[str]:
+    """Options of gcsfuse that keep ``mib`` MiB of files, those longest unread going first.
+
+    A file is fetched whole, in parallel, once any byte of it is read: programs read records from the middle of
+    files, too. With parallel downloads a first read of a large file is up to nine times as fast
+    (https://docs.cloud.google.com/storage/docs/cloud-storage-fuse/file-caching, seen November 2026).
+    """
+    return [
+        f"file-cache:max-size-mb:{mib}",
+        "file-cache:enable-parallel-downloads:true",
+        "file-cache:cache-file-for-range-read:true",
+    ]
+
+
+def input_volume(data: Data, kept: int = 0) -> k8s.core.v1.VolumeArgs:
+    """A folder of a further bucket, or the whole of it, as pods that only read it mount it.
+
+    ``kept`` MiB of it stay on the node's disk.
+    """
+    folder = [f"only-dir={data.folder}"] if data.folder else []
+    options = ",".join([INPUT_OPTIONS, *(cache_options(kept) if kept else []), *folder])
     return k8s.core.v1.VolumeArgs(
         name=data.volume,
         csi=k8s.core.v1.CSIVolumeSourceArgs(

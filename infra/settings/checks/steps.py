@@ -434,6 +434,9 @@ def _mounted_buckets(placed: PodSettings, draft: Draft) -> int:
     return max((sum(not data.in_store for data in step.data.values()) for step in steps), default=0)
 
 
+_MOUNT_TAKES = "the store's mount takes"
+
+
 def _amounts(at: Path, placed: PodSettings, target: Target, node: Resources, draft: Draft) -> Iterator[Finding]:
     cluster = draft.clusters[str(target.at[1])]
     # Services and some apps do not mount the store. That of another stack is not in this file, and so not wrong.
@@ -442,12 +445,14 @@ def _amounts(at: Path, placed: PodSettings, target: Target, node: Resources, dra
     store = total([draft.store.sidecar, *buckets]) if draft.store else cluster.sidecar
     sidecar = (store if mounts else None) or Resources(cpu=0, memory=0)
     mount: tuple[Path, ...] = (("store", "kind"),) if mounts and not cluster.other_stack else ()
+    cached = isinstance(placed, StepSettings) and placed.cache is not None
+    disk, scratch = "cache" if cached else "ephemeral_storage", mebibytes(placed.ephemeral_storage)
     amounts = {
         "cpu": (cpu_millicores(placed.cpu), sidecar.cpu, node.cpu, "m", "CPU"),
         "memory": (mebibytes(placed.memory), sidecar.memory, node.memory, "Mi", "memory"),
-        "ephemeral_storage": (
-            mebibytes(placed.ephemeral_storage),
-            sidecar.ephemeral_storage,
+        disk: (
+            placed.asked.ephemeral_storage - (scratch if cached else 0),
+            sidecar.ephemeral_storage + (scratch if cached else 0),
             node.ephemeral_storage,
             "Mi",
             "ephemeral storage",
@@ -456,7 +461,8 @@ def _amounts(at: Path, placed: PodSettings, target: Target, node: Resources, dra
     for key, (amount, beside, capacity, unit, words) in amounts.items():
         if amount + beside <= capacity:
             continue
-        store = f" and the store's mount takes {beside}{unit} of it" if beside else ""
+        takes = "the step's `ephemeral_storage` and the store's mount take" if key == "cache" else _MOUNT_TAKES
+        store = f" and {takes} {beside}{unit} of it" if beside else ""
         room = max(0, capacity - beside)
         yield Finding(
             (*at, key),
@@ -465,5 +471,5 @@ def _amounts(at: Path, placed: PodSettings, target: Target, node: Resources, dra
             f"write `{key}: {room}{unit}` or less, or take a pool with larger nodes"
             if room
             else "take a pool with larger nodes",
-            read=((*at, "pool"), *mount, *target.keys_of(key)),
+            read=((*at, "pool"), *mount, *target.keys_of("ephemeral_storage" if key == disk else key)),
         )

@@ -13,7 +13,7 @@ from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from slipway.infra.pipelines.contract import Items
 from slipway.infra.pipelines.pods import ProgramMount, Source
 from slipway.infra.placed import Command, Step
-from slipway.infra.platform import Data, Platform
+from slipway.infra.platform import Data, Platform, Resources
 from slipway.infra.schema.inputs import data_at
 from tests.support.recording import record
 from tests.support.stand_in import platform, step
@@ -42,12 +42,12 @@ def root(tmp_path: Path) -> Path:
 
 
 def on() -> Platform:
-    def volume(data: Data) -> k8s.core.v1.VolumeArgs:
-        attributes = {"bucketName": data.bucket, "folder": data.folder}
+    def volume(data: Data, kept: int) -> k8s.core.v1.VolumeArgs:
+        attributes = {"bucketName": data.bucket, "folder": data.folder, **({"kept": str(kept)} if kept else {})}
         csi = k8s.core.v1.CSIVolumeSourceArgs(driver="buckets.example", volume_attributes=attributes)
         return k8s.core.v1.VolumeArgs(name=data.volume, csi=csi)
 
-    return replace(platform(), input_volume=volume)
+    return replace(platform(), input_volume=volume, bucket_cache="kept-by-mounts")
 
 
 def train(live: Platform, root: Path, **changes: Any) -> Step:
@@ -83,6 +83,28 @@ def test_a_pod_only_reads_data_of_buckets_and_of_the_store(root: Path) -> None:
     assert maker["args"] == ["--require", "/store/shared/tables", "--require", "/store/shared/tables/2026"]
 
 
+def test_a_cache_is_disk_for_copies_and_for_each_bucket(root: Path) -> None:
+    resources = Resources(cpu=1000, memory=4096, ephemeral_storage=4096 + 9000)
+
+    def program() -> None:
+        live = on()
+        workspace = Workspace(live.name, WorkspaceArgs(live, "slipway", "runner", protect=False))
+        declare([train(live, root, resources=resources, cache=9000)], {live.name: workspace}, root)
+
+    spec = dict(record(program, {}, preview=False).one(JOB, "toy-train").inputs)["spec"]["template"]["spec"]
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    limits = {name: volume["emptyDir"]["sizeLimit"] for name, volume in volumes.items() if "emptyDir" in volume}
+    assert limits == {"tmp": "4Gi", "cache": "4500Mi", "kept-by-mounts": "4500Mi"}
+    kept = int(volumes["input-photos"]["csi"]["volumeAttributes"]["kept"])
+    assert kept < 4500, "less than its volume, or the kubelet ends the pod"
+    (container,) = spec["containers"]
+    flags = container["args"][: container["args"].index("--")]
+    assert flags[flags.index("--data") + 1] == "tables=/folders/tables", "buckets are not copied"
+    assert flags[flags.index("--cache") + 1] in {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert int(flags[flags.index("--cache-mib") + 1]) < 4500
+    assert container["resources"]["limits"]["ephemeral-storage"] == "13096Mi"
+
+
 def test_a_step_runs_again_where_its_data_are_others(root: Path) -> None:
     def program() -> None:
         live = on()
@@ -94,7 +116,7 @@ def test_a_step_runs_again_where_its_data_are_others(root: Path) -> None:
             return plan(train(live, root, data={**DATA, "photos": photos}, **changes), root)
 
         assert len({run(photos).digest for photos in (PHOTOS, changed, elsewhere)}) == 3
-        assert run(granted).digest == run(PHOTOS).digest
+        assert run(granted).digest == run(PHOTOS, cache=9000).digest == run(PHOTOS).digest
         words = ["python", "train.py", "{item}", "{output}"]
         items: dict[str, Any] = {"items": Items("{photos}/*.png"), "arguments": words}
         assert run(PHOTOS, **items).digest != run(changed, **items).digest

@@ -82,6 +82,26 @@ def test_everything_wrong_with_a_file_is_said_at_once(tmp_path: Path) -> None:
     )
 
 
+def test_a_cache_has_to_fit_beside_what_else_the_step_asks_for(tmp_path: Path) -> None:
+    raw = stack(tmp_path / "toy")
+    steps = raw["pipelines"]["toy"]["steps"]
+    steps["prepare"]["cache"] = "20Gi"
+    (prepare,) = (step for step in _steps(load(raw)) if step.name == "prepare")
+    assert prepare.placed_by.asked.ephemeral_storage == 24 * 1024
+    steps["prepare"]["cache"] = "61Gi"
+    steps["shrink"] |= {"cache": "1Mi"}
+    texts = problems(tmp_path / "toy", raw)
+    check(texts, "stack.steps.shrink.cache", {"stack.steps.prepare.cache": ["cpu", "cache: 61440Mi"]})
+
+
+def test_a_cache_of_a_step_that_reads_nothing_is_refused(tmp_path: Path) -> None:
+    file = {"steps": {"train": {"run": ["python", "train.py", "{output}"]}}}
+    raw = stack(tmp_path / "toy", file=file)
+    del raw["pipelines"]["toy"]["inputs"]
+    raw["pipelines"]["toy"]["steps"]["train"]["cache"] = "20Gi"
+    check(problems(tmp_path / "toy", raw), "stack.steps.train.cache", {})
+
+
 @pytest.mark.parametrize(
     ("images", "key", "named"),
     [

@@ -302,7 +302,8 @@ def give(options: argparse.Namespace) -> Given:
     inputs = {name: place for name, place in options.inputs.items() if not (apart and name == source)}
     # As one of the words, the pattern gets the directory of the best, too.
     words = [*options.words, options.items]
-    given = command.take_inputs(argparse.Namespace(**{**vars(options), "inputs": inputs, "words": words}))
+    changed = argparse.Namespace(**{**vars(options), "inputs": inputs, "words": words})
+    given = command.take_inputs(changed, kept=1)
     pattern = given.words.pop()
     source = items.source_of(pattern, options.inputs)
     matching = items.find(pattern, options.inputs[source] if source else None)

@@ -34,6 +34,7 @@ from slipway.workloads.runtime.json_values import Choice, split
 from slipway.workloads.runtime.masking import Masker
 from slipway.workloads.runtime.parts import PUBLISH, timed
 from slipway.workloads.runtime.steps import outputs
+from slipway.workloads.runtime.steps.local_inputs import LocalInputs
 from slipway.workloads.runtime.steps.outputs import Declared, NoResultError, collect, require
 from slipway.workloads.runtime.steps.program import Program
 from slipway.workloads.runtime.store import (
@@ -140,11 +141,12 @@ class Given:
     chosen: dict[str, Any] = field(default_factory=dict)
 
 
-def take_inputs(options: argparse.Namespace) -> Given:
+def take_inputs(options: argparse.Namespace, *, kept: int = 0) -> Given:
     """Check the inputs and choose among them.
 
     Every input is read and checked whole, but of those among which one is chosen only it, and what decides of the
-    others.
+    others. With a cache the program is given copies of those that it is told of; the last `kept` words name the
+    inputs themselves.
     """
     given = Given(list(options.words), dict(os.environ))
     losers: set[str] = set()
@@ -159,9 +161,23 @@ def take_inputs(options: argparse.Namespace) -> Given:
         given.words = [word.replace(place, directory) for word in given.words]
         given.environment = {name: value.replace(place, directory) for name, value in given.environment.items()}
     used = [*given.words, *given.environment.values()]
+    end = len(given.words) - kept
+    told = [*given.words[:end], *given.environment.values()]
+    copies = LocalInputs(options.cache, options.cache_mib << 20) if options.cache else None
     for name, directory in options.inputs.items():
-        read = name not in losers or any(str(directory) in text for text in used)
-        given.inputs[name] = (check(directory) if read else load_manifest(directory)).digest
+        if name in losers and not any(str(directory) in text for text in used):
+            manifest = load_manifest(directory)
+        elif copies and any(str(directory) in text for text in told):
+            manifest = copies.take(name, directory)
+        else:
+            manifest = check(directory)
+        given.inputs[name] = manifest.digest
+    if copies:
+        for name, directory in options.data.items():
+            if any(str(directory) in text for text in told):
+                copies.take_folder(name, directory)
+        given.words[:end] = [copies.moved(word) for word in given.words[:end]]
+        given.environment = {name: copies.moved(value) for name, value in given.environment.items()}
     return given
 
 
@@ -227,6 +243,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="{best:NAME} stands for the directory of that input whose number is the largest (of is max) or "
         "the smallest (min)",
     )
+    add("--cache", type=Path, help="a folder of the node's disk, to which the inputs are copied that are named")
+    parser.add_argument("--cache-mib", type=int, default=0, metavar="N", help="MiB that the copies may have")
+    several("--data", metavar="NAME=DIR", help="a folder that nobody published, to be copied there, too")
     add("--packages", type=Path, help="what slipway.workloads.runtime.steps.environment published")
     add("--libraries", type=Path, help="what slipway.workloads.cuda.install published")
     several(
@@ -243,6 +262,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     options = parse_before_program(parser, arguments)
     options.inputs = {name: Path(place) for name, place in parse_pairs(parser, "--input", options.inputs).items()}
+    options.data = {name: Path(place) for name, place in parse_pairs(parser, "--data", options.data).items()}
     options.choices = [Choice.parse(text) for text in options.choices]
     options.results = [Declared.parse(text) for text in options.results]
     unknown = [name for choice in options.choices for name in choice.among if name not in options.inputs]
