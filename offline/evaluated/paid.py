@@ -10,10 +10,8 @@ its system has booted; how much of the boot lies before that, no source says.
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from slipway.infra.kubernetes.labels import NAME
 from slipway.infra.kubernetes.review import SCALE_DOWN
@@ -24,31 +22,16 @@ from slipway.offline.evaluated.model import Cause, Paid, PaidPart, PaidStep, Pai
 from slipway.offline.evaluated.nodes import Stay
 from slipway.offline.evaluated.phrasing import join, money
 from slipway.offline.evaluated.timeline import JobDuration, Schedule, Work
+from slipway.workloads.runtime.paid import Piece, once
 
 WORK: Sequence[Cause] = ("gate", "packages", "inputs", "restore", "program", "publish")
 """What the time of a Job itself goes for, in the order in which it does (`slipway.workloads.runtime.parts`)."""
-
-ORDER: Sequence[Cause] = ("program", "publish", "restore", "inputs", "packages", "gate", "image", "boot", "kept")
-"""What a second counts for in which a node does several: the first of these."""
 
 CAUSES: Sequence[Cause] = ("boot", "image", *WORK, "kept")
 """In the order in which people read them."""
 
 LIMITED = ("limit", "deadline", "unknown")
 """Bases of times that say only how long a Job may take at most."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A time of a node, in seconds after the update begins, that a Job, by its URN, is the reason for. ``source``
-    is empty for times of Jobs.
-    """
-
-    begins: float
-    ends: float
-    cause: Cause
-    job: str
-    source: str = ""
 
 
 def paid_useful(
@@ -74,13 +57,14 @@ def paid_useful(
         owners = _owners(works)
         limited |= {owners[work.resource.urn] for work in works if work.basis in LIMITED}
         pieces = [piece for work in works for piece in _pieces(work, owners, measured)]
-        for piece in _once([*pieces, *_kept(stay, works, owners)]):
+        for piece in once([*pieces, *_kept(stay, works, owners)]):
             seconds = piece.ends - piece.begins
             dollars = None if hourly is None else hourly * seconds / 3600
-            part = PaidPart(cause=piece.cause, seconds=seconds, dollars=dollars, source=piece.source)
-            parts.setdefault(piece.job, []).append(part)
-            pools[piece.job] = stay.pool
-            nodes.setdefault(piece.job, set()).add((stay.number, stay.since))
+            cause = cast("Cause", piece.cause)
+            part = PaidPart(cause=cause, seconds=seconds, dollars=dollars, source=piece.source)
+            parts.setdefault(piece.of, []).append(part)
+            pools[piece.of] = stay.pool
+            nodes.setdefault(piece.of, set()).add((stay.number, stay.since))
     steps = [
         PaidStep(
             job=moved.job.name if (moved := schedule.moved.get(job)) else stack.resources[job].name,
@@ -93,6 +77,13 @@ def paid_useful(
     of_run = [part for step in steps for part in step.parts]
     at_least = any(step.at_least for step in steps)
     return PaidUseful(steps=steps, **_totals(of_run, at_least=at_least)) if steps else None
+
+
+def kept_after(pool: NodePool) -> float | None:
+    """For how many seconds a GPU node of ``pool`` is kept after its last pod; None for one that does not come and
+    go, or whose pods are billed in its place.
+    """
+    return SCALE_DOWN.amount if pool.urn and pool.gpus and not (pool.min_nodes or pool.bills_pods) else None
 
 
 def _on(stay: Stay, works: Iterable[Work]) -> list[Work]:
@@ -163,18 +154,6 @@ def _kept(stay: Stay, works: Sequence[Work], owners: Mapping[str, str]) -> list[
         last = max(last, work, key=lambda work: work.ends)
     until = max(stay.until, last.ends) + SCALE_DOWN.amount
     return [*pieces, Piece(last.ends, until, "kept", owners[last.resource.urn], source)]
-
-
-def _once(pieces: Sequence[Piece]) -> list[Piece]:
-    """The pieces with each second in one of them alone."""
-    times = sorted({time for piece in pieces for time in (piece.begins, piece.ends)})
-    once: list[Piece] = []
-    for begins, ends in pairwise(times):
-        at_once = [piece for piece in pieces if piece.begins <= begins and ends <= piece.ends]
-        if at_once:
-            first = min(at_once, key=lambda piece: ORDER.index(piece.cause))
-            once.append(replace(first, begins=begins, ends=ends))
-    return once
 
 
 def _totals(parts: Sequence[PaidPart], *, at_least: bool) -> dict[str, Any]:

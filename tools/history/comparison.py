@@ -5,12 +5,14 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from slipway.infra.commands import command
 from slipway.infra.review.stack import mapping, mappings, strings, text, texts
 from slipway.workloads.runtime.history import Result, inputs, numbers
+from slipway.workloads.runtime.paid import Paid, paid_for
 from slipway.workloads.schedule.retention import Rule
 
 DIGITS = 10
@@ -42,6 +44,11 @@ class History:
         """The numbers among the declared results, by name."""
         of_step = self.declared.get(f"{result.pipeline}/{result.step}", ())
         return numbers(self.store, result, mappings(result.facts.get("results")) or of_step)
+
+    @cached_property
+    def paid(self) -> Mapping[str, Paid]:
+        """What GPU nodes were paid for, by the path of the result; without those of which it is not known."""
+        return paid_for(self.results)
 
     def find(self, name: str) -> list[Result]:
         """The results that ``name`` means: a directory below the store, the beginning of one's digest, or the time
@@ -117,6 +124,12 @@ def compare(history: History, one: Result, other: Result) -> Iterator[Difference
         yield Difference("seconds", number(one.seconds, 0), number(other.seconds, 0))
     if (prices := [price(result) for result in (one, other)]) != ["", ""]:
         yield Difference("price", prices[0] or "unknown", prices[1] or "unknown")
+    paid = [history.paid.get(result.path) for result in (one, other)]
+    if any(paid):
+        yield Difference("paid ÷ useful", *(paid_ratio(of) or "unknown" for of in paid))
+        for cause in dict.fromkeys(cause for of in paid if of for cause in of.seconds):
+            told = [f"{of.seconds.get(cause, 0.0):.0f} s" if of else "unknown" for of in paid]
+            yield Difference(f"paid for {cause}", told[0], told[1])
 
 
 def _settings(one: Result, other: Result) -> Iterator[Difference]:
@@ -225,6 +238,11 @@ def commit(result: Result) -> str:
 def price(result: Result) -> str:
     """What the nodes cost for as long as its pods ran, at list prices; empty where nobody knows it."""
     return "" if result.dollars is None else f"${result.dollars:.2f}"
+
+
+def paid_ratio(paid: Paid | None) -> str:
+    """What the nodes were paid for, over what was useful of it; empty where nobody knows it."""
+    return "" if paid is None or paid.ratio is None else f"{paid.ratio:.{2 if paid.ratio < 10 else 0}f}"
 
 
 def when(made: float) -> str:

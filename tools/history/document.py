@@ -16,7 +16,8 @@ FORMAT = 1
 class Run(Model):
     """A result of a step. ``run`` is its directory below the store, ``commit`` and ``update`` null where unknown.
 
-    ``dollars`` are list prices of the nodes for as long as its pods ran.
+    ``dollars`` are list prices of the nodes for as long as its pods ran. ``paid`` are the seconds of its GPU nodes
+    by what they were paid for, null where that is not known: `program` is the useful part.
     """
 
     run: str
@@ -31,6 +32,7 @@ class Run(Model):
     numbers: Mapping[str, float]
     seconds: float | None
     dollars: float | None
+    paid: Mapping[str, float] | None
 
 
 class Runs(Model):
@@ -117,7 +119,7 @@ def retention(stack: str, history: History, now: float) -> Retention:
 
 
 def _run(history: History, result: Result) -> Run:
-    update = result.facts.get("update")
+    update, paid = result.facts.get("update"), history.paid.get(result.path)
     return Run(
         run=result.path,
         pipeline=result.pipeline,
@@ -131,4 +133,5 @@ def _run(history: History, result: Result) -> Run:
         numbers=history.numbers(result),
         seconds=result.seconds,
         dollars=result.dollars,
+        paid={cause: round(seconds, 1) for cause, seconds in paid.seconds.items()} if paid else None,
     )

@@ -13,6 +13,7 @@ from slipway.tools.history.comparison import (
     commit,
     compare,
     number,
+    paid_ratio,
     pairs,
     parameters,
     price,
@@ -72,6 +73,7 @@ def _table(history: History, results: Sequence[Result]) -> Table:
             "pool": str(result.facts.get("pool", "")),
             "seconds": number(result.seconds, 0),
             "price": price(result),
+            "paid ÷ useful": paid_ratio(history.paid.get(result.path)),
         }
         for result, values in zip(results, told, strict=True)
     ]

@@ -48,6 +48,7 @@ from slipway.tools.history.comparison import History, HistoryError
 from slipway.tools.show import Described, ShowError, reader_pod
 from slipway.tools.watch.plan import Expected, PlanError, evaluate, plan_of
 from slipway.workloads.runtime.history import Result, results
+from slipway.workloads.runtime.paid import SECONDS_KEPT
 from slipway.workloads.schedule.retention import Rule
 
 COPY = """
@@ -162,6 +163,8 @@ def _known(
                 facts |= {"pool": "", "pods": step.places[0].pods}
             elif step.rate is not None:
                 facts["rate"] = step.rate
+            if step.kept is not None and not step.places:
+                facts[SECONDS_KEPT] = step.kept
     return facts
 
 

@@ -21,6 +21,7 @@ from slipway.infra.review.stack import (
     texts,
 )
 from slipway.infra.schema.problems import key_of
+from slipway.offline.evaluated.paid import kept_after
 from slipway.offline.evaluated.places import MovedStep, is_held, moved_steps, moves_of
 from slipway.offline.evaluated.rates import node_rate, pod_rate
 from slipway.offline.evaluated.workloads import Workload, gpus_of, workload_of
@@ -44,7 +45,8 @@ class Expected:
     ``section`` is the key of its settings in the stack file, empty where it has none. ``rate`` is the list price
     of an hour of one node of its pool, of a pod with ``by_pod``; None where none is known. ``places`` are the Jobs
     of which one at a time runs it, ``probes`` those that ask for their nodes or act for their mover in other
-    clusters, and ``notes`` is the ConfigMap with what that says. ``nodes`` are those that it asks for.
+    clusters, and ``notes`` is the ConfigMap with what that says. ``nodes`` are those that it asks for; ``kept`` is
+    for how many seconds one with GPUs that comes and goes is kept after its last pod, None for others.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Expected:
     probes: Sequence["Expected"] = ()
     notes: str = ""
     nodes: Nodes = field(default_factory=Nodes)
+    kept: float | None = None
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,7 @@ def _step(workload: Workload, stack: Stack, names: Mapping[str, str]) -> Expecte
         rate=pod_rate(stack, job) if by_pod else node_rate(stack, pool),
         by_pod=by_pod,
         nodes=_nodes(pool, section) if pool else Nodes(),
+        kept=kept_after(pool) if pool else None,
     )
 
 

@@ -1,0 +1,140 @@
+"""What nodes were paid for beside programs, from what the pods of results kept of their time.
+
+Standard library only, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import chain
+from typing import Any, cast
+
+from slipway.workloads.runtime.history import Result
+from slipway.workloads.runtime.parts import GATE, INPUTS, PACKAGES, PROGRAM, PUBLISH, RESTORE
+
+WORK = (GATE, PACKAGES, INPUTS, RESTORE, PROGRAM, PUBLISH)
+"""What the time of a pod goes for, in the order in which it mostly does."""
+
+START, KEPT = "start", "kept"
+"""The node's time before its first pod, boot and image together; and that without a pod, after one."""
+
+ORDER = (PROGRAM, PUBLISH, RESTORE, INPUTS, PACKAGES, GATE, "image", "boot", START, KEPT)
+"""What a second counts for in which a node does several: the first of these."""
+
+SECONDS_KEPT = "kept"
+"""The fact of a result that says for how many seconds a node of its pool is kept after its last pod; only where
+its nodes come and go."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A time of a node for one ``cause``; ``of`` is whose it is. ``source`` is from where its length is known."""
+
+    begins: float
+    ends: float
+    cause: str
+    of: str
+    source: str = ""
+
+
+@dataclass
+class Paid:
+    """The node seconds that a result was paid for, by cause."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def paid(self) -> float:
+        """All of them."""
+        return sum(self.seconds.values())
+
+    @property
+    def useful(self) -> float:
+        """Those of programs."""
+        return self.seconds.get(PROGRAM, 0.0)
+
+    @property
+    def ratio(self) -> float | None:
+        """Paid over useful; None where no program ran."""
+        return self.paid / self.useful if self.useful else None
+
+
+def once(pieces: Iterable[Piece]) -> list[Piece]:
+    """The pieces of one node with each second in one of them alone, in the order of time."""
+    known = [piece for piece in pieces if piece.ends > piece.begins]
+    times = sorted({time for piece in known for time in (piece.begins, piece.ends)})
+    apart: list[Piece] = []
+    for begins, ends in zip(times, times[1:]):  # noqa: B905, RUF007
+        at_once = [piece for piece in known if piece.begins <= begins and ends <= piece.ends]
+        if at_once:
+            first = min(at_once, key=lambda piece: ORDER.index(piece.cause))
+            apart.append(replace(first, begins=begins, ends=ends))
+    return apart
+
+
+def paid_for(results: Sequence[Result]) -> dict[str, Paid]:
+    """What the nodes of ``results`` were paid for, by the path of the result.
+
+    A node's time before its first pod counts for that, and the time that it is kept for the last one, though of
+    that nobody measured it: it is the setting of its pool. Results of which this is not known, or how long their
+    nodes were there, are left out. A node that other pods had, too, counts for these here.
+    """
+    kept = {result.path: _number(result.facts.get(SECONDS_KEPT)) for result in results}
+    pods: dict[str, list[_Pod]] = {}
+    for result in results:
+        for pod in chain.from_iterable(_pod(result, usage) for usage in result.all_usage):
+            pods.setdefault(pod.boot, []).append(pod)
+    paid: dict[str, Paid] = {}
+    for on_node in pods.values():
+        if any(kept[pod.of] is None for pod in on_node):
+            continue
+        for piece in once(_pieces(sorted(on_node, key=lambda pod: pod.ends), kept)):
+            seconds = paid.setdefault(piece.of, Paid()).seconds
+            seconds[piece.cause] = seconds.get(piece.cause, 0.0) + piece.ends - piece.begins
+    return paid
+
+
+@dataclass(frozen=True)
+class _Pod:
+    of: str
+    boot: str
+    booted: float
+    begins: float
+    ends: float
+    parts: Mapping[str, float]
+
+
+def _pod(result: Result, usage: Mapping[str, Any]) -> Iterable[_Pod]:
+    """One pod of a result; none where it did not keep how long its node was there, or where that was no node."""
+    boot, booted = str(usage.get("boot") or ""), _number(usage.get("node_booted"))
+    seconds, parts = _number(usage.get("seconds")), usage.get("parts")
+    if boot.partition(":")[0] in ("", "virtual", "pod") or not isinstance(parts, dict):
+        return
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        began = datetime.fromisoformat(str(usage["began"])).timestamp()
+        if booted is not None and seconds is not None:
+            known = {part: _number(cast("Mapping[str, Any]", parts).get(part)) or 0.0 for part in WORK}
+            ends = began + seconds
+            yield _Pod(result.path, boot, booted, max(ends - sum(known.values()), booted), ends, known)
+
+
+def _pieces(pods: Sequence[_Pod], kept: Mapping[str, float | None]) -> Iterable[Piece]:
+    """What a node's time was for. Of the parts of a pod only the lengths are known: they end with the pod."""
+    first, last = min(pods, key=lambda pod: pod.begins), pods[-1]
+    yield Piece(min(pod.booted for pod in pods), first.begins, START, first.of)
+    for pod in pods:
+        begins = pod.begins
+        for part in WORK:
+            yield Piece(begins, min(begins + pod.parts[part], pod.ends), part, pod.of)
+            begins += pod.parts[part]
+    for before, after in zip(pods, sorted(pods, key=lambda pod: pod.begins)[1:]):  # noqa: B905
+        # Where others are there meanwhile, it is theirs.
+        yield Piece(before.ends, after.begins, KEPT, before.of)
+    yield Piece(last.ends, last.ends + (kept[last.of] or 0.0), KEPT, last.of)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
