@@ -56,6 +56,13 @@ class Cost(Model):
     least: bool
 
 
+class NodeTime(Model):
+    """Seconds of GPU nodes when that was last said, and of programs on them until then."""
+
+    paid: int
+    useful: int
+
+
 class Step(Model):
     """A step, or a Job that the program does not declare, as `slipway.tools.watch.states.StepState`."""
 
@@ -78,6 +85,7 @@ class Step(Model):
     remark: str
     progress: Progress | None
     cost: Cost
+    node_time: NodeTime | None
 
 
 class Watched(Model):
@@ -98,6 +106,7 @@ class Watched(Model):
     dollars: float | None
     least: bool
     unpriced: list[str]
+    node_time: NodeTime | None
 
 
 def watched(view: View) -> Watched:

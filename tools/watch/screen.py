@@ -62,6 +62,7 @@ def screen(view: View, selected: int, height: int, width: int, *, keys: bool = T
         head,
         *(Text(f"! {printable(line)}", "red") for line in (*view.trouble, *view.alarms)),
         *(Text(f"· {printable(line)}", "dim") for line in view.waiting),
+        *([Text(view.node_time.says, "dim")] if view.node_time else []),
     ]
     below = list(detail(step, view.at)) if step else []
     room = height - len(upper) - len(below) - 6
@@ -183,6 +184,8 @@ def _facts(step: StepState, now: datetime) -> Iterator[str]:
         left = (step.deadline - now).total_seconds()
         yield f"{duration(left)} left of its time limit" if left > 0 else "past its time limit"
     yield describe_price(step)
+    if step.node_time:
+        yield step.node_time.says
 
 
 def _tail(step: StepState, rows: int) -> Iterator[Text]:
@@ -319,4 +322,5 @@ def describe(step: StepState) -> str:
 
 def summary(view: View) -> str:
     """What the stack holds, and what it cost."""
-    return printable(", ".join(filter(None, [describe_nodes(view), describe_cost(view)])))
+    time = view.node_time.says if view.node_time else ""
+    return printable(", ".join(filter(None, [describe_nodes(view), describe_cost(view), time])))

@@ -418,6 +418,9 @@ class Session:
             [log.reading for log in logs], cut=any(log.cut for log in logs) or len(pods) < len(started)
         )
         assert progress is not None
+        if step is None or step.kept is None:
+            # A node that is there at all times was not started for this.
+            progress.node_up = None
         tail = list(logs[0].reading.tail)[-KEPT:]
         if not tail and errors[0]:
             tail = [f"its log cannot be read: {errors[0]}"]

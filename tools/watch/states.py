@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -57,7 +57,8 @@ class Progress:
     ``epoch_over`` says that the epoch named last has ended. ``rate`` is with its unit, as the program wrote it.
     ``items`` are those that this step's pods finished, ``failed`` those that they gave up, ``of`` all there are.
     ``generation`` counts how often the programs of several nodes were started together; ``gathering`` says why
-    they do not run, empty while they do.
+    they do not run, empty while they do. ``node_up`` is for how many seconds its node was there when it last said
+    so, ``program`` how many of them the program had until then.
     """
 
     epoch: float | None = None
@@ -77,6 +78,8 @@ class Progress:
     busy: float | None = None
     idle: float = 0.0
     wasted: bool = False
+    node_up: int | None = None
+    program: int = 0
     last: str = ""
 
     @property
@@ -162,6 +165,7 @@ _GATHERING = re.compile(r"^waiting for (?:\d+ of \d+ pods: |pods that check thei
 
 # What slipway.workloads.runtime.usage.measure prints of the use of GPUs.
 _USE = re.compile(r"^Use: (?:GPU busy (?P<busy>\d+) %, idle (?P<idle>\d+) % of \d+ s)?")
+_NODE = re.compile(r", node up (?P<up>\d+) s, program (?P<program>\d+) s$")
 _WASTED = re.compile(r"^warning: (?:the GPU|\d+ GPUs) did next to nothing for \d+ % of ")
 
 
@@ -200,6 +204,8 @@ class Reading:
         if use and use["busy"]:
             self.progress.busy, self.progress.idle = int(use["busy"]) / 100, int(use["idle"]) / 100
             self.progress.wasted = False
+        if use and (node := _NODE.search(line)):
+            self.progress.node_up, self.progress.program = int(node["up"]), int(node["program"])
         return use is not None
 
     def _read_nodes(self, line: str) -> bool:
@@ -388,6 +394,36 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class NodeTime:
+    """GPU nodes by cluster and name, with the seconds for which each was there when that was last said, and the
+    seconds of programs on them until then.
+    """
+
+    up: Mapping[tuple[str, str], int]
+    useful: int
+
+    @property
+    def paid(self) -> int:
+        """The seconds of all nodes."""
+        return sum(self.up.values())
+
+    @property
+    def says(self) -> str:
+        """``GPU nodes up 1,240 s, programs 590 s: paid ÷ useful is 2.10 so far``."""
+        ratio = f": paid ÷ useful is {self.paid / self.useful:.2f} so far" if self.useful else ""
+        return f"GPU nodes up {self.paid:,} s, programs {self.useful:,} s{ratio}"
+
+
+def add_up(times: Iterable[NodeTime | None]) -> NodeTime | None:
+    """The time of the nodes of several steps, each node once; None where nothing is known of any."""
+    known = [time for time in times if time is not None]
+    up: dict[tuple[str, str], int] = {}
+    for node, seconds in (entry for time in known for entry in time.up.items()):
+        up[node] = max(up.get(node, 0), seconds)
+    return NodeTime(up, sum(time.useful for time in known)) if known else None
+
+
+@dataclass(frozen=True)
 class StepState:
     """A step, or a Job that no step of the plan has.
 
@@ -418,6 +454,14 @@ class StepState:
     cost: Cost = field(default_factory=Cost)
     tail: Sequence[str] = ()
     planned: bool = True
+
+    @property
+    def node_time(self) -> NodeTime | None:
+        """The time of its nodes, as its log says it; None where it does not."""
+        progress, nodes = self.progress, {(self.cluster, pod.node) for pod in self.pods if pod.node}
+        if progress is None or progress.node_up is None:
+            return None
+        return NodeTime(dict.fromkeys(nodes, progress.node_up), progress.program * len(nodes))
 
     @property
     def gpus(self) -> int:
@@ -458,6 +502,11 @@ class View:
     def gpus(self) -> int:
         """How many GPUs all steps hold now."""
         return sum(step.gpus for step in self.steps)
+
+    @property
+    def node_time(self) -> NodeTime | None:
+        """The time of the GPU nodes of all steps; None where no log says it."""
+        return add_up(step.node_time for step in self.steps)
 
     @property
     def hourly(self) -> float:

@@ -108,4 +108,7 @@ def test_idle_gpus_are_told_from_the_lines_of_what_measures_them() -> None:
     reading.feed("warning: the GPU did next to nothing for 82 % of 600 s, which are paid all the same")
     assert (reading.progress.idle, reading.progress.wasted) == (0.82, True)
     assert "GPU 12 % busy" in reading.progress.says
+    assert reading.progress.node_up is None
+    reading.feed("Use: GPU unknown: no driver, memory at most 652 MiB, node up 1240 s, program 590 s")
+    assert (reading.progress.node_up, reading.progress.program) == (1240, 590)
     assert describe_waste(0.8, 1.75) == "GPU IDLE 80 % of the time: about $1.40 of $1.75 bought nothing"

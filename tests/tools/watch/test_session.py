@@ -12,7 +12,7 @@ from slipway.tools.watch.observed import Clusters
 from slipway.tools.watch.plan import Expected, Place, Plan
 from slipway.tools.watch.screen import Changes, screen, summary
 from slipway.tools.watch.session import Session
-from slipway.tools.watch.states import Phase, StepState, View
+from slipway.tools.watch.states import NodeTime, Phase, StepState, View, add_up
 from tests.tools.watch.cluster import (
     NOW,
     Cluster,
@@ -30,14 +30,14 @@ from tests.tools.watch.cluster import (
 )
 
 
-def step_of(name: str, pool: str, rate: float, *after: str, gpus: int = 0) -> Expected:
+def step_of(name: str, pool: str, rate: float, *after: str, gpus: int = 0, kept: float | None = None) -> Expected:
     job_name, before_it = f"mnist-{name}-1", [f"mnist-{other}" for other in after]
     place = ("mnist", name, "dev", "slipway", pool)
-    return Expected(f"mnist-{name}", job_name, *place, gpus=gpus, after=before_it, rate=rate)
+    return Expected(f"mnist-{name}", job_name, *place, gpus=gpus, after=before_it, rate=rate, kept=kept)
 
 
 PREPARE = step_of("prepare", "cpu", 0.2)
-TRAIN = step_of("train", "train", 3.6, "prepare", gpus=1)
+TRAIN = step_of("train", "train", 3.6, "prepare", gpus=1, kept=600)
 PREDICT = step_of("predict", "cpu", 0.2, "prepare", "train")
 PODS = "/api/v1/namespaces/slipway/pods"
 EPOCH = (
@@ -112,6 +112,27 @@ def test_a_training_is_shown_with_its_log_its_gpu_and_its_cost(watched: Watched)
     text = drawn(view, 1)
     for words in ("1 GPU on 1 node", "$0.41", "$3.60 an hour", "Training on 1 x T4", "time limit", "0.9612"):
         assert words in text
+
+
+def test_it_says_what_gpu_nodes_are_paid_for_so_far_each_once_and_of_those_that_come_and_go(
+    watched: Watched,
+) -> None:
+    assert watched.look().node_time is None
+    watched.done(PREPARE)
+    watched.cluster.logs[f"{PREPARE.job}-a"] = stamped("Use: CPU 1.00 cores, node up 90000 s, program 10 s")
+    watched.training()
+    watched.cluster.logs[f"{TRAIN.job}-b"] = stamped(EPOCH, "Use: CPU 1.00 cores, node up 1240 s, program 590 s")
+    view = watched.look()
+    (of_train,) = [step.node_time for step in view.steps if step.node_time]
+
+    assert view.node_time == of_train
+    assert (of_train.paid, of_train.useful) == (1240, 590)
+    assert "2.10" in drawn(view)
+    assert "2.10" in summary(view)
+    later = NodeTime({("dev", "gpu-1"): 1500}, 100)
+    both = add_up([of_train, None, later])
+    assert both is not None
+    assert (both.paid, both.useful) == (1500, 690)
 
 
 def test_a_log_is_read_on_and_no_line_is_counted_twice(watched: Watched) -> None:

@@ -10,9 +10,12 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from slipway.workloads.runtime.parts import PROGRAM
 
 FORMAT = 1
 
@@ -169,6 +172,9 @@ class Usage:
         if self.cpu_seconds is not None and self.seconds:
             parts.append(f"CPU {self.cpu_seconds / self.seconds:.2f} cores")
         parts.append(f"memory at most {self.memory_peak // MIB} MiB")
+        if self.asked_gpus and self.node_booted is not None and not self.emulated:
+            up, program = time.time() - self.node_booted, self.parts.get(PROGRAM, self.seconds)
+            parts.append(f"node up {up:.0f} s, program {program:.0f} s")
         return f"Use: {', '.join(parts)}"
 
 

@@ -232,6 +232,8 @@ class Measurement:
 
     def say(self) -> None:
         """The line, and behind it a warning where GPUs were idle for too long."""
+        with self._lock:
+            self._add_up()
         print(self.usage.line(), flush=True)
         idle = self.usage.idle
         if idle is not None and 100 * idle > self._idle_share:
@@ -248,7 +250,7 @@ class Measurement:
         if self._file is None:
             return
         with self._lock:
-            self.usage.parts = self._parts.until(self._began + self.usage.seconds)
+            self._add_up()
             content = self.usage.encode(self._before)
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -258,6 +260,10 @@ class Measurement:
         except OSError as error:
             print(f"warning: what the step uses cannot be kept: {error}", file=sys.stderr, flush=True)
             self._file = None
+
+    def _add_up(self) -> None:
+        """Take up what the time went for so far; while the lock is held."""
+        self.usage.parts = self._parts.until(self._began + self.usage.seconds)
 
     def finish(self, *, well: bool) -> None:
         """Take up what the system says of the program once it has ended, and keep it."""
