@@ -390,7 +390,12 @@ def test_only_jobs_write_to_the_bucket_and_apps_and_teams_have_their_own_ways_in
             assert ("condition" in grant.inputs) is grant.inputs["role"].endswith("objectUser")
         assert of_stack or "condition" in grant.inputs or grant.inputs["role"].endswith("legacyBucketReader")
     of_project = {grant.inputs["role"] for grant in grants if grant.type.startswith("gcp:projects/iAMMember")}
-    assert of_project <= {"roles/artifactregistry.reader", "roles/container.defaultNodeServiceAccount"}
+    assert of_project <= {
+        "roles/artifactregistry.reader",
+        "roles/container.defaultNodeServiceAccount",
+        # To read images as they are needed: image streaming.
+        "roles/serviceusage.serviceUsageConsumer",
+    }
     on_keys = [grant for grant in grants if grant.type.startswith("gcp:kms/")]
     for grant in on_keys:
         assert grant.inputs["role"] == "roles/cloudkms.cryptoKeyEncrypterDecrypter"

@@ -19,9 +19,17 @@ NODE_ROLES = (
     # Logs, metrics and autoscaling signals: the least that GKE wants of a node. Source, 2026-11-20:
     # https://cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster#use_least_privilege_sa
     "roles/container.defaultNodeServiceAccount",
-    # Images from the project's own registry, and image streaming.
+    # Images from the project's own registry.
     "roles/artifactregistry.reader",
 )
+
+STREAMING_ROLE = "roles/serviceusage.serviceUsageConsumer"
+"""What a node with a service account of its own needs for image streaming; without it nothing is streamed, and
+pods were seen that did not start.
+
+Sources, 2026-11-26: https://docs.cloud.google.com/kubernetes-engine/docs/how-to/image-streaming;
+https://github.com/terraform-google-modules/terraform-google-kubernetes-engine/issues/2251
+"""
 
 STORE_ROLE = "roles/storage.objectUser"
 """Read, write, list and delete objects; nothing on the bucket itself or its policy."""
@@ -112,7 +120,7 @@ class WorkloadIdentityArgs:
         return f"Jobs of {self.team or f'{pulumi.get_project()} {pulumi.get_stack()}'}"
 
 
-def node_identity(project: str, after: Sequence[pulumi.Resource]) -> NodeIdentity:
+def node_identity(project: str, after: Sequence[pulumi.Resource], *, image_streaming: bool) -> NodeIdentity:
     """One service account for the nodes of all clusters, with no access to any bucket."""
     account = gcp.serviceaccount.Account(
         "nodes",
@@ -125,7 +133,7 @@ def node_identity(project: str, after: Sequence[pulumi.Resource]) -> NodeIdentit
         gcp.projects.IAMMember(
             f"nodes-{role.removeprefix('roles/')}", project=project, role=role, member=account.member
         )
-        for role in NODE_ROLES
+        for role in (*NODE_ROLES, *([STREAMING_ROLE] if image_streaming else []))
     ]
     return NodeIdentity(account.email, grants)
 

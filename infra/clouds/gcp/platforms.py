@@ -292,14 +292,13 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     if not ours or not isinstance(stored, GcsStore | ExistingGcsStore | FilestoreStore):
         return {}
     project_id = project()
+    # On for all of Autopilot's nodes.
+    image_streaming = any(
+        cluster.autopilot or pool.image_streaming for cluster in ours.values() for pool in cluster.pools.values()
+    )
     services = enable_services(
         project_id,
-        # On for all of Autopilot's nodes.
-        image_streaming=any(
-            cluster.autopilot or pool.image_streaming
-            for cluster in ours.values()
-            for pool in cluster.pools.values()
-        ),
+        image_streaming=image_streaming,
         keys=bool(declared_keys(ours, stored)),
         filestore=isinstance(stored, FilestoreStore),
         ingress=any(request.exposed_on(name) for name in ours),
@@ -313,7 +312,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         if stored.access_logs:
             access_logs(project_id, services)
     network = Network("network", NetworkArgs(project_id, ours, services))
-    nodes = node_identity(project_id, services)
+    nodes = node_identity(project_id, services, image_streaming=image_streaming)
     made = {
         name: GkeCluster(
             name,

@@ -214,7 +214,11 @@ class GcpPool(PoolSettings):
     image_type: Literal["COS_CONTAINERD", "UBUNTU_CONTAINERD"] = Field(
         default="COS_CONTAINERD", description="Node image: Container-Optimized OS or Ubuntu."
     )
-    image_streaming: bool = Field(default=True, description="Start containers before their whole image is there.")
+    image_streaming: bool = Field(
+        default=True,
+        description="Start containers before their whole image is there: of images in Artifact Registry, and of "
+        "public ones of Docker Hub.",
+    )
     gvnic: bool = Field(
         default=True, description="Google's virtual network interface; needs Container-Optimized OS."
     )
@@ -245,7 +249,9 @@ class GcpPool(PoolSettings):
         description="Taints beside `nvidia.com/gpu=present:NoSchedule`, which every GPU pool has.",
     )
     service_account: str | None = Field(
-        default=None, description="E-mail of the nodes' own service account; default: the stack's."
+        default=None,
+        description="E-mail of the nodes' own service account; default: the stack's. With `image_streaming` it "
+        "needs `roles/serviceusage.serviceUsageConsumer`.",
     )
 
     def node(self) -> Resources | None:

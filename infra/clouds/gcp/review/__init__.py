@@ -178,6 +178,7 @@ OBJECTS = re.compile(r'"projects/_/buckets/([^/"]+)/objects/([^"]+)/"')
 WORDS: Mapping[str, str] = {
     "roles/container.defaultNodeServiceAccount": "write logs and metrics",
     "roles/artifactregistry.reader": "pull images",
+    "roles/serviceusage.serviceUsageConsumer": "stream images",
     STORE_ROLE: "read and write the bucket's objects",
     "roles/storage.legacyBucketReader": "list the names of the bucket's objects",
     "roles/storage.objectViewer": "read the bucket's objects",

@@ -45,6 +45,7 @@ def test_only_the_jobs_identity_may_use_the_bucket() -> None:
     assert sorted(grants(recording)) == [
         (PROJECT_GRANT, "roles/artifactregistry.reader", nodes),
         (PROJECT_GRANT, "roles/container.defaultNodeServiceAccount", nodes),
+        (PROJECT_GRANT, "roles/serviceusage.serviceUsageConsumer", nodes),
         (BUCKET_GRANT, "roles/storage.objectUser", principal),
     ]
     assert recording.exports["dev-annotations"] == {}
@@ -53,7 +54,7 @@ def test_only_the_jobs_identity_may_use_the_bucket() -> None:
 def test_impersonation_lets_the_named_projects_in_through_one_account() -> None:
     recording = declare(changed(impersonation={"projects": ["other-project"]}))
     account = "slipway-test-run@a-project.iam.gserviceaccount.com"
-    assert sorted(grants(recording))[2:] == [
+    assert sorted(grants(recording))[3:] == [
         (
             ACCOUNT_GRANT,
             "roles/iam.workloadIdentityUser",
