@@ -223,7 +223,7 @@ def words(planned: PlannedApp) -> list[str]:
     for name in planned.app.supplements:
         published = f"{STORE}/{planned.inputs[name].path}"
         starts = ["--code", BUNDLE if declared.module or told else _code(planned)]
-        flags = [f"--{name}", published, "--into", f"{TEMPORARY}/{name}", *starts]
+        flags = [f"--{name}", published, *starts]
         arguments = ["python3", "-m", SUPPLIED, *flags, "--", *arguments]
     return arguments
 

@@ -82,7 +82,7 @@ def test_a_program_on_gpus_starts_with_the_libraries_that_its_image_lacks(folder
     before, custom = container["args"][: container["args"].index("--")], container["args"][-4:]
     assert before[:3] == ["-m", "slipway.workloads.runtime.supplied", "--libraries"]
     assert before[3].startswith("/store/cuda/libraries/")
-    assert before[4:] == ["--into", "/tmp/libraries", "--code", "/bundle/code"]
+    assert before[4:] == ["--code", "/bundle/code"]
     assert custom == ["python", "ask.py", "--port", "8080"]
     assert container["workingDir"] == "/bundle"
     assert {volume_mount["mountPath"]: volume_mount.get("readOnly") for volume_mount in container["volumeMounts"]}[

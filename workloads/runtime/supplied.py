@@ -2,8 +2,8 @@
 
 `slipway.workloads.runtime.steps.command` supplies a step with it. A program that stays, as of an app, is started
 by this module, whose place it takes, so that it gets its signals itself: `python3 -m
-slipway.workloads.runtime.supplied --libraries DIR --into DIR --code DIR -- python serve.py`. Standard library
-only, Python 3.9.
+slipway.workloads.runtime.supplied --libraries DIR --code DIR -- python serve.py`. Standard library only, Python
+3.9.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import importlib.util
 import os
 import runpy
 import shutil
+import stat
 import sys
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -29,7 +31,6 @@ from slipway.workloads.runtime.store import (
     Entry,
     NotWholeError,
     StoreError,
-    digest_of,
     explain,
     load_manifest,
     store_errors,
@@ -39,6 +40,9 @@ ARCHIVE = "packages.tar"
 """The one file that `slipway.workloads.runtime.steps.environment` publishes where the image lacks packages."""
 
 _CHUNK = 1 << 20
+
+_COPIES = 4
+"""Files that are copied at once: one stream of a bucket is slower than the disk."""
 
 
 @timed(PACKAGES)
@@ -85,23 +89,60 @@ def unpack_packages(directory: Path, target: Path) -> bool:
 
 
 @timed(PACKAGES)
-def copy_libraries(directory: Path, target: Path) -> bool:
-    """Copy every file that `directory` publishes into `target`, side by side; False where there is none.
+def local_libraries(directory: Path) -> Path | None:
+    """The folder of the local disk with all files that `directory` publishes side by side; None where it has none.
+
+    They are copied once in a pod, and stay: the test of its GPUs and its program share them, and so does a
+    container that starts anew. Read in the store, a page that this cannot deliver would end the process.
 
     Raises:
         StepError: BAD_INPUT where one is missing or altered; StoreError.
     """
     manifest = load_manifest(directory)
-    with store_errors(directory):
-        for name, entry in manifest.files.items():
-            copy = target / Path(name).name
-            try:
-                shutil.copyfile(directory / name, copy)
-            except (FileNotFoundError, IsADirectoryError):
-                raise NotWholeError(directory, f"{name} is missing") from None
-            if digest_of(copy) != entry:
-                raise NotWholeError(directory, f"{name} was altered: its SHA-256 is not the manifest's")
-    return bool(manifest.files)
+    if not manifest.files:
+        return None
+    place = Path(tempfile.gettempdir(), f"slipway-libraries-{manifest.digest[:16]}")
+    if _is_private(place):
+        return place
+    copies = Path(tempfile.mkdtemp(prefix="slipway-libraries-"))
+    try:
+        with store_errors(directory), ThreadPoolExecutor(_COPIES) as pool:
+            copying = [
+                pool.submit(_copy, directory, name, entry, copies) for name, entry in manifest.files.items()
+            ]
+            for copied in copying:
+                copied.result()
+    except BaseException:
+        shutil.rmtree(copies, ignore_errors=True)
+        raise
+    try:
+        copies.rename(place)
+    except OSError:
+        # Another process was first, or the name is somebody else's.
+        return copies
+    return place
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether it is a folder that this user made, and that nobody else can write to."""
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+
+
+def _copy(directory: Path, name: str, entry: Entry, folder: Path) -> None:
+    try:
+        stream = (directory / name).open("rb")
+    except (FileNotFoundError, IsADirectoryError):
+        raise NotWholeError(directory, f"{name} is missing") from None
+    with stream, (folder / Path(name).name).open("wb") as copy:
+        reading = _Digesting(stream)
+        while chunk := reading.read(_CHUNK):
+            copy.write(chunk)
+    if reading.entry != entry:
+        raise NotWholeError(directory, f"{name} was altered: its SHA-256 is not the manifest's")
 
 
 def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
@@ -151,19 +192,14 @@ def preload(directory: Path | None) -> None:
     for them.
 
     The loader then gives TensorFlow the ones that are in the process already, whatever lies on its search path.
-    They are copied to the local disk first: each copy is checked on the way, and a page of a library that the
-    store cannot deliver would end the process. Does nothing without a directory, or where nothing was lacking.
+    Does nothing without a directory, or where nothing was lacking.
 
     Raises:
         StepError: with BAD_INPUT where a library is missing, altered or cannot be loaded; StoreError.
     """
-    if directory is None:
+    local = None if directory is None else local_libraries(directory)
+    if local is None:
         return
-    if not load_manifest(directory).files:
-        return
-    # Never removed by name: the loader may still open a part of cuDNN; the pod's scratch space goes with the pod.
-    local = Path(tempfile.mkdtemp(prefix="slipway-cuda-"))
-    copy_libraries(directory, local)
     published = [soname for soname in SONAMES if (local / soname).exists()]
     for soname in published:
         try:
@@ -219,15 +255,9 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = _parse(sys.argv[1:] if arguments is None else arguments)
     environment = dict(os.environ)
-    # A container that starts anew finds what the one before it left.
-    shutil.rmtree(options.into, ignore_errors=True)
-    try:
-        options.into.mkdir(parents=True)
-    except OSError as error:
-        raise StepError(BAD_INPUT, f"{options.into}: {error.strerror}") from error
-    if copy_libraries(options.libraries, options.into):
+    if libraries := local_libraries(options.libraries):
         # An image may have set it, for its driver's libraries too, so that a pod cannot.
-        prepend(environment, "LD_LIBRARY_PATH", options.into)
+        prepend(environment, "LD_LIBRARY_PATH", libraries)
         print(f"Libraries of {options.libraries} are in front of those of the image", flush=True)
     become(options.words, options.code, environment)
 
@@ -235,13 +265,12 @@ def main(arguments: list[str] | None = None) -> int:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python3 -m slipway.workloads.runtime.supplied",
-        usage="%(prog)s --libraries DIR --into DIR [--code DIR] -- PROGRAM [ARGUMENT...]",
+        usage="%(prog)s --libraries DIR [--code DIR] -- PROGRAM [ARGUMENT...]",
         description=__doc__,
     )
     parser.add_argument(
         "--libraries", type=Path, required=True, help="what slipway.workloads.cuda.install published"
     )
-    parser.add_argument("--into", type=Path, required=True, help="a folder of the local disk, emptied first")
     parser.add_argument("--code", type=Path, default=Path(), help="where the program starts; default: here")
     return parse_before_program(parser, arguments)
 

@@ -66,7 +66,7 @@ def load(directory: Path, code: int = 0) -> str:
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env=environment(),
+        env=environment(TMPDIR=str(directory.parent)),
         check=False,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -95,6 +95,14 @@ def test_what_is_lacking_is_installed_and_then_found(tmp_path: Path, cuda: dict[
     assert "This image lacks libcudnn.so.9, libnccl.so.2" in output
     assert set(check(out).files) == set(SONAMES)
     assert load(out).splitlines() == [f"Loaded libcudnn.so.9, libnccl.so.2 from {out}", "43"]
+    # What its test or an earlier container copied is there for the pod.
+    (copies,) = tmp_path.glob("slipway-libraries-*")
+    (out / SONAMES[0]).write_bytes(b"altered")
+    assert load(out).splitlines()[-1] == "43"
+    assert [*tmp_path.glob("slipway-libraries-*")] == [copies]
+    # A folder that others can write to is not relied on.
+    copies.chmod(0o777)
+    assert "altered" in only_error(load(out, code=BAD_INPUT))
 
 
 @needs_compiler
@@ -146,7 +154,7 @@ print(sum(ctypes.CDLL(soname).answer() for soname in SONAMES), os.getcwd(), sys.
 @needs_compiler
 @pytest.mark.slow
 def test_an_app_finds_them_by_name_and_starts_in_its_code(tmp_path: Path, cuda: dict[str, str]) -> None:
-    output, into, code = tmp_path / "libraries", tmp_path / "into", tmp_path / "code"
+    output, code = tmp_path / "libraries", tmp_path / "code"
     code.mkdir()
     (code / "stays.py").write_text(STAYS)
     run("cuda.install", "--requirements", tmp_path / "requirements.txt", "--output", output, **cuda)
@@ -155,8 +163,6 @@ def test_an_app_finds_them_by_name_and_starts_in_its_code(tmp_path: Path, cuda: 
         "slipway.workloads.runtime.supplied",
         "--libraries",
         output,
-        "--into",
-        into,
         "--code",
         code,
         "--",
@@ -166,17 +172,18 @@ def test_an_app_finds_them_by_name_and_starts_in_its_code(tmp_path: Path, cuda: 
         done = subprocess.run(
             [sys.executable, *map(str, started), sys.executable, "stays.py", "--port", "8080"],
             cwd=ROOT,
-            env=environment(PYTHONPATH=str(ROOT), LD_LIBRARY_PATH="/nowhere"),
+            env=environment(PYTHONPATH=str(ROOT), LD_LIBRARY_PATH="/nowhere", TMPDIR=str(tmp_path)),
             check=True,
             stdout=subprocess.PIPE,
             text=True,
         )
         assert done.stdout.splitlines()[-1] == f"43 {code} ['--port', '8080']"
     (output / SONAMES[0]).write_bytes(b"altered")
+    (tmp_path / "another pod").mkdir()
     wrong = subprocess.run(
         [sys.executable, *map(str, started), sys.executable, "stays.py"],
         cwd=ROOT,
-        env=environment(PYTHONPATH=str(ROOT)),
+        env=environment(PYTHONPATH=str(ROOT), TMPDIR=str(tmp_path / "another pod")),
         check=False,
         stderr=subprocess.PIPE,
         text=True,

@@ -201,14 +201,18 @@ def test_libraries_are_found_in_a_checked_copy(tmp_path: Path) -> None:
     command = ("--output", tmp_path / "out", "--libraries", libraries, "--", "sh", "-c")
 
     output = run("runtime.steps.command", *command, "echo $LD_LIBRARY_PATH; ls ${LD_LIBRARY_PATH%%:*}",
-                 LD_LIBRARY_PATH="/opt/lib")  # fmt: skip
+                 LD_LIBRARY_PATH="/opt/lib", TMPDIR=str(tmp_path))  # fmt: skip
     path, listed = output.splitlines()[:2]
     assert path.endswith(":/opt/lib")
     assert listed == "libprobe.so.1"
     assert str(libraries) not in path
 
     (libraries / "libprobe.so.1").write_bytes(b"Library")
+    (tmp_path / "pod").mkdir()
     refusal = run(
-        "runtime.steps.command", "--output", tmp_path / "other", *command[2:], "echo ran", code=BAD_INPUT
+        "runtime.steps.command",
+        *("--output", tmp_path / "other", *command[2:], "echo ran"),
+        code=BAD_INPUT,
+        TMPDIR=str(tmp_path / "pod"),
     )
     assert "libprobe.so.1 was altered" in only_error(refusal)

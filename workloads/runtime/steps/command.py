@@ -46,7 +46,7 @@ from slipway.workloads.runtime.store import (
     store_errors,
     write_atomically,
 )
-from slipway.workloads.runtime.supplied import copy_libraries, prepend, unpack_packages
+from slipway.workloads.runtime.supplied import local_libraries, prepend, unpack_packages
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -195,10 +195,8 @@ def supply(options: argparse.Namespace, environment: Mapping[str, str]) -> Itera
             if unpack_packages(options.packages, packages):
                 prepend(supplied, "PYTHONPATH", packages)
                 prepend(supplied, "PATH", packages / "bin")
-        if options.libraries is not None:
-            libraries = folder("libraries")
-            if copy_libraries(options.libraries, libraries):
-                prepend(supplied, "LD_LIBRARY_PATH", libraries)
+        if options.libraries is not None and (libraries := local_libraries(options.libraries)):
+            prepend(supplied, "LD_LIBRARY_PATH", libraries)
         yield supplied
 
 
