@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from slipway.infra.pipelines.apps import AppDeclaration, address_variables, folder_of, object_name, token_variable
+from slipway.infra.pipelines.checkpoints import Checkpoints
 from slipway.infra.pipelines.contract import (
     OF_SERVICES,
     Best,
@@ -257,7 +258,8 @@ class Step:
     With ``search`` its items are trials. ``priority`` decides which Job comes first where they wait for one
     another. ``data`` are folders that are there, which it reads by the references ``{<name>}``. With ``places``,
     ``platform``, ``pool`` and ``resources`` are those of the first, and one Job at a time runs it. ``test`` runs
-    in its own pods before its program. Of its ephemeral storage ``cache`` MiB keep what it reads.
+    in its own pods before its program. Of its ephemeral storage ``cache`` MiB keep what it reads. With
+    ``checkpoints`` those of its command are copied beside it.
     """
 
     pipeline: str
@@ -297,6 +299,7 @@ class Step:
     places: Places | None = None
     test: DeviceTest | None = None
     cache: int = 0
+    checkpoints: Checkpoints | None = None
 
     @property
     def buckets(self) -> int:

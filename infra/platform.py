@@ -113,6 +113,10 @@ def _unpriced(_: Resources) -> Rate | None:
     return None
 
 
+NOTICE = 120
+"""Seconds that a pod gets to end itself where its node is not taken back: those of a copy of 2 GiB at 20 MB/s."""
+
+
 @dataclass(frozen=True)
 class Pool:
     """A node pool as a pod sees it.
@@ -126,8 +130,9 @@ class Pool:
     where the cluster has any. ``movable`` says that pods cannot ask to be left on their node. ``interconnect`` is
     what pods of one step use that run on several of its nodes, where that is known. ``provisioning`` is the
     class of `ProvisioningRequest` by which the cluster's autoscaler brings all nodes of a Job at once or none.
-    ``sale`` says how its nodes are bought. ``rate`` is the price of one node or, where pods are billed, of a pod
-    that asks for so much; None where no source says it.
+    ``sale`` says how its nodes are bought. ``notice`` are the seconds from SIGTERM to SIGKILL that a pod of it
+    gets, whoever ends it, where it asks for as many. ``rate`` is the price of one node or, where pods are billed,
+    of a pod that asks for so much; None where no source says it.
     """
 
     name: str
@@ -148,6 +153,7 @@ class Pool:
     interconnect: Interconnect | None = None
     provisioning: str = ""
     sale: Sale = "on-demand"
+    notice: int = NOTICE
     rate: "Callable[[Resources], Rate | None]" = field(default=_unpriced, repr=False, compare=False)
 
     def admitted(self, requests: Resources) -> Resources:

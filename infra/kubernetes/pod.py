@@ -12,6 +12,7 @@ import pulumi_kubernetes as k8s
 from slipway.infra.kubernetes import caches
 from slipway.infra.kubernetes.archive import CODE_PATH, UNPACKED, Archive, part_volume
 from slipway.infra.kubernetes.bundle import config_map_name, volume
+from slipway.infra.kubernetes.ending import checkpoint_flags, grace_period
 from slipway.infra.kubernetes.labels import MEASURED, step_labels
 from slipway.infra.kubernetes.node_group import (
     JOB_NAME,
@@ -46,6 +47,7 @@ from slipway.infra.kubernetes.run import (
     record,
     runner,
 )
+from slipway.infra.pipelines.checkpoints import CHECKPOINT
 from slipway.infra.placed import CODE, FOLDERS, GPU_TEST, PACKAGES, PASSWORD, SAMPLER, Service, Step
 from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Resources
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
@@ -92,6 +94,7 @@ def filled_in(step: Step) -> dict[str, str]:
     """The references that stay as they are, since it is the runner that knows what they stand for."""
     best = {name: f"{{best:{name}}}" for name in step.choices}
     of_items = ("output", *step.search.parameters) if step.search else PER_ITEM
+    best |= {CHECKPOINT: f"{{{CHECKPOINT}}}"} if step.checkpoints else {}
     return best | ({name: f"{{{name}}}" for name in of_items} if step.items else {})
 
 
@@ -119,7 +122,7 @@ def _flags(run: Run) -> list[str]:
         flags += ["--best", f"{name}={choice.of}:{choice.path}#{choice.select}:{','.join(choice.among)}"]
     for result in step.results:
         flags += ["--result", f"{result.name}={result.path}{f'#{result.select}' if result.select else ''}"]
-    return [*flags, *caches.flags(run), *_secrets(step)]
+    return [*flags, *caches.flags(run), *checkpoint_flags(step), *_secrets(step)]
 
 
 def _step_flag(step: Step) -> list[str]:
@@ -156,10 +159,6 @@ SHARED_MEMORY = "/dev/shm"
 
 RECORD_VARIABLE = "SLIPWAY_RECORD"
 """The environment variable that names the file which a pod leaves once it has ended well."""
-
-GRACE_PERIOD = 25
-"""Seconds between SIGTERM and SIGKILL. A Spot VM is gone 30 s after its notice, of which GKE's kubelet leaves pods
-about 15 (cloud.google.com/kubernetes-engine/docs/concepts/spot-vms, seen November 2026)."""
 
 SHARED_MEMORY_SIZE = 1024
 """MiB for NCCL, which moves gradients between a node's GPUs through /dev/shm; the runtime's default of 64 MiB
@@ -241,7 +240,7 @@ def template(
             # pull request 460).
             automount_service_account_token=step.reads_nodes,
             enable_service_links=False,
-            termination_grace_period_seconds=GRACE_PERIOD,
+            termination_grace_period_seconds=grace_period(step),
             security_context=pod_security(step.platform),
             node_selector=dict(step.pool.selector),
             tolerations=tolerations(step.pool) or None,

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from slipway.infra.pipelines.apps import AppDeclaration, object_name
+from slipway.infra.pipelines.checkpoints import Checkpoints
 from slipway.infra.pipelines.images import ImageBuild
 from slipway.infra.pipelines.places import PLACES, Places, with_first_pool
 from slipway.infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
@@ -375,7 +376,8 @@ class StepDeclaration:
     environment variable that has the value. ``connects`` are services of the pipeline. A step with ``items`` runs
     in ``workers`` pods at once, each for itself; one with ``nodes`` in several that work together. ``build`` is
     the image that it runs in where ``placed_by`` names none, built in the cluster. ``data`` are folders of buckets
-    or of the store that are there, by the references ``{<name>}`` to them: with another digest it runs again.
+    or of the store that are there, by the references ``{<name>}`` to them: with another digest it runs again. With
+    ``checkpoints`` arguments and environment of a command may hold ``{checkpoint}``.
     """
 
     name: str
@@ -400,6 +402,7 @@ class StepDeclaration:
     build: ImageBuild | None = None
     search: Search | None = None
     data: Mapping[str, Data] = field(default_factory=dict[str, Data])
+    checkpoints: Checkpoints | None = None
 
 
 @dataclass(frozen=True)

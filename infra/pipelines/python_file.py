@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from slipway.infra.pipelines import pods
 from slipway.infra.pipelines.apps import OF_APPS, RUNS, AppDeclaration, KeptAppSettings, address_variables
+from slipway.infra.pipelines.checkpoints import CHECKPOINT
 from slipway.infra.pipelines.contract import (
     OF_SERVICES,
     RESERVED_INPUTS,
@@ -297,8 +298,11 @@ def _alone(step: StepDeclaration, known: set[str]) -> Iterator[str]:
         if other not in known:
             yield f"needs `{other}`, and there is no such step"
     everywhere = (*pods.OWN, PIPELINE, *(pods.OF_ITEMS if step.items else ()))
+    everywhere += (CHECKPOINT,) if step.checkpoints else ()
     if step.search:
         everywhere = (*everywhere, *step.search.parameters)
+    if step.checkpoints and (step.command is None or step.search):
+        yield "has `checkpoints`, and only a `command` that no search tries can"
     words = [*step.arguments, *step.environment.values(), *([step.items.files] if step.items else [])]
     yield from pods.misfits(words, {*step.inputs, *step.folders, *step.data}, everywhere)
     for name in sorted({*step.data} & {*step.inputs, *step.folders}):

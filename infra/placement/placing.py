@@ -317,6 +317,7 @@ class _Placement:
             cache=mebibytes(settings.cache) if settings.cache else 0,
             # One node is the plain path, whatever role its pod would have.
             nodes=declared.nodes if declared.nodes and declared.nodes.count > 1 else None,
+            checkpoints=declared.checkpoints,
         )
 
     def _folder(self, path: str, setting: str) -> Path:

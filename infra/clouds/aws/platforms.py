@@ -40,6 +40,7 @@ from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool, EfsStore, Exi
 from slipway.infra.clouds.aws.store import MountArgs, efs_store, s3_store
 from slipway.infra.platform import (
     BUILDER,
+    NOTICE,
     ClusterNetwork,
     DevicePlugin,
     Egress,
@@ -317,6 +318,12 @@ def _pools(name: str, settings: AwsCluster, cluster: EksCluster) -> dict[str, Po
     return {key: _pool(name, key, declared, settings, cluster) for key, declared in settings.pools.items()}
 
 
+SPOT_NOTICE = 100
+"""Seconds of the two minutes between EC2's notice and the end of a Spot instance in which its pods end: a managed
+node group drains the node as soon as it knows (docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html,
+seen November 2026), for which 20 s are taken off."""
+
+
 def _pool(cluster: str, name: str, pool: AwsPool, settings: AwsCluster, eks: EksCluster) -> Pool:
     return Pool(
         name=name,
@@ -333,5 +340,6 @@ def _pool(cluster: str, name: str, pool: AwsPool, settings: AwsCluster, eks: Eks
         gpu_clients=pool.gpu_sharing.clients if pool.gpu_sharing else 1,
         interconnect=interconnect(pool),
         sale=pool.sale,
+        notice=SPOT_NOTICE if pool.sale == "spot" else NOTICE,
         rate=lambda _: node_rate(settings, pool),
     )

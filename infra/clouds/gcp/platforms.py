@@ -56,6 +56,7 @@ from slipway.infra.clouds.gcp.store import (
 )
 from slipway.infra.platform import (
     BUILDER,
+    NOTICE,
     ClusterNetwork,
     Collector,
     Egress,
@@ -500,6 +501,11 @@ def _platform(
     )
 
 
+SPOT_NOTICE = 15
+"""Seconds that the kubelet of a Spot VM leaves a pod by default: the other 15 of its 30 are for the system's pods
+(docs.cloud.google.com/kubernetes-engine/docs/concepts/spot-vms, seen November 2026)."""
+
+
 def _pool(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: GkeCluster) -> Pool:
     return Pool(
         name=name,
@@ -515,6 +521,7 @@ def _pool(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: Gke
         interconnect=interconnect(pool),
         provisioning=QUEUED_PROVISIONING if pool.queued_provisioning else "",
         sale=pool.sale,
+        notice=SPOT_NOTICE if pool.sale == "spot" else NOTICE,
         rate=lambda _: node_rate(settings, pool),
     )
 
@@ -539,5 +546,6 @@ def _way(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: GkeC
         # (https://cloud.google.com/kubernetes-engine/docs/how-to/extended-duration-pods, read on 2026-11-22).
         movable=pool.spot,
         sale=pool.sale,
+        notice=SPOT_NOTICE if pool.sale == "spot" else NOTICE,
         rate=partial(pod_rate, settings, pool),
     )

@@ -106,7 +106,12 @@ def pool_of(cluster: str, name: str, facts: PoolFacts) -> Pool:
         requests=facts.requests,
         movable=facts.movable,
         interconnect=facts.interconnect,
+        notice=UNKNOWN_NOTICE,
     )
+
+
+UNKNOWN_NOTICE = 25
+"""Seconds that a pod gets to end itself: whether its node may be taken back is not among what the stack tells."""
 
 
 def store_of(facts: StoreFacts, cloud: str, clouds: Mapping[str, Cloud]) -> Store:

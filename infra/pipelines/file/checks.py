@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from slipway.infra.pipelines import mounts, pods
 from slipway.infra.pipelines.app_kind import APPS, AppInFile, app_findings, circle_findings, program_name_findings
 from slipway.infra.pipelines.apps import OF_APPS
+from slipway.infra.pipelines.checkpoints import CHECKPOINT, CHECKPOINTS
 from slipway.infra.pipelines.contract import (
     OF_SERVICES,
     RESERVED_INPUTS,
@@ -79,6 +80,8 @@ def check_steps(declared: PipelineFile) -> Iterator[Finding]:
         yield from build_findings((*at, "build"), step.build, step.image)
         if step.nodes is not None:
             yield from _nodes((*at, NODES), step)
+        if step.checkpoints is not None:
+            yield from _checkpoints((*at, CHECKPOINTS), step, declared)
         for key, result in step.results.items():
             yield from result.findings((*at, "results", key), key)
         yield from _best(at, step)
@@ -207,7 +210,7 @@ def _references(
         yield Finding(
             (*at, "run", 0), step.run[0], "the program has no name", "write it first: `[python, train.py]`"
         )
-    known = {*pods.OWN, *pods.OF_ITEMS, *declared.steps, *declared.parameters, *declared.inputs}
+    known = {*pods.OWN, *pods.OF_ITEMS, CHECKPOINT, *declared.steps, *declared.parameters, *declared.inputs}
     misspelt = set(used_in(step)) - known
     if (step.results or readers) and step.run and not misspelt and "output" not in used_in(step):
         what = "its results" if step.results else f"what {listed(readers, 'and')} read{'s' * (len(readers) == 1)}"
@@ -298,6 +301,14 @@ def _nodes(at: Path, step: PipelineStep) -> Iterator[Finding]:
         fix = "remove it, and write how many pods work on the items as `workers`; or remove `items`"
         yield Finding(at, step.nodes.count, reason, fix, read=((*at[:2], "items"),))
     yield from step.nodes.findings(at)
+
+
+def _checkpoints(at: Path, step: PipelineStep, declared: PipelineFile) -> Iterator[Finding]:
+    assert step.checkpoints is not None
+    sections = (("steps", declared.steps), ("parameters", declared.parameters), ("inputs", declared.inputs))
+    others: list[Path] = [(section, CHECKPOINT) for section, names in sections if CHECKPOINT in names]
+    nodes, search = step.nodes is not None, step.search is not None
+    yield from step.checkpoints.findings(at, nodes=nodes, search=search, others=others)
 
 
 def _best(at: Path, step: PipelineStep) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from slipway.infra.pipelines import mounts, notebook_step, pods, valkey
 from slipway.infra.pipelines.app_kind import APPS, AppInStack, AppKind
 from slipway.infra.pipelines.apps import AppDeclaration
+from slipway.infra.pipelines.checkpoints import CHECKPOINTS
 from slipway.infra.pipelines.contract import (
     AnyPipeline,
     Best,
@@ -170,6 +171,7 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
             items=_items(step, placed_by, fill, queue),
             workers=search.at_once if search else getattr(placed_by, "workers", 1) if step.items else 1,
             nodes=_nodes(step, placed_by),
+            checkpoints=step.checkpoints and step.checkpoints.declare(),
             build=None if placed_by.image else build_of(name, step.image, step.build, declared.build, place),
         )
 
@@ -279,6 +281,7 @@ LEFT_OUT: Mapping[str, Any] = {
     "directory": None,
     "mounts": {},
     SUBSTITUTE: None,
+    CHECKPOINTS: None,
 }
 """What stands in for a part of a step in which something is wrong, beside its results."""
 

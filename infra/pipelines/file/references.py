@@ -3,11 +3,14 @@
 from collections.abc import Collection, Iterator
 
 from slipway.infra.pipelines import pods
+from slipway.infra.pipelines.checkpoints import CHECKPOINT, CHECKPOINTS
 from slipway.infra.pipelines.contract import OF_SERVICES, service_variables
 from slipway.infra.pipelines.file.shape import PipelineFile
 from slipway.infra.pipelines.inputs import INPUTS
 from slipway.infra.pipelines.pods import reference_findings
 from slipway.infra.schema.problems import Finding, Path
+
+CHECKPOINTS_FIX = "add `checkpoints: {}`, or remove it"
 
 
 def in_step(at: Path, word: str, name: str, declared: PipelineFile) -> Iterator[Finding]:
@@ -22,7 +25,8 @@ def in_step(at: Path, word: str, name: str, declared: PipelineFile) -> Iterator[
             yield Finding(at, word, reason, fix, read=((*at[:2], "items"),))
             return
     others = [other for other in declared.steps if other != name]
-    known = [*pods.OWN, *of_items, *declared.parameters, *declared.inputs, *others]
+    of_checkpoints = [CHECKPOINT] if step.checkpoints else []
+    known = [*pods.OWN, *of_items, *of_checkpoints, *declared.parameters, *declared.inputs, *others]
     yield from _in_word(at, word, known, name, declared)
 
 
@@ -90,8 +94,10 @@ def _in_word(at: Path, word: str, known: Collection[str], step: str, declared: P
         elif name in pods.OF_ITEMS and step and not declared.steps[step].items:
             reason = f"only a step with `items` has `{{{name}}}`, and this has none"
             fix = "add `items`, with a pattern of `files`, or remove it"
+        elif name == CHECKPOINT and step:
+            reason, fix = f"only a step with `checkpoints` has `{{{name}}}`, and this has none", CHECKPOINTS_FIX
         else:
             continue
         known = [*known, name]
-        yield Finding(at, word, reason, fix, read=((*at[:2], "items"),))
+        yield Finding(at, word, reason, fix, read=((*at[:2], "items"), (*at[:2], CHECKPOINTS)))
     yield from reference_findings(at, word, known)

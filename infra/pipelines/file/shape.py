@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from slipway.infra.pipelines import pods, valkey
 from slipway.infra.pipelines.app_kind import APPS, AppKind
 from slipway.infra.pipelines.apps import AppSettings
+from slipway.infra.pipelines.checkpoints import StepCheckpoints
 from slipway.infra.pipelines.contract import PipelineSettings, ServiceSettings, StepSettings
 from slipway.infra.pipelines.inputs import INPUTS, Input, inputs_field
 from slipway.infra.pipelines.matrix import (
@@ -243,6 +244,11 @@ class PipelineStep(Model):
     connects: list[str] = Field(
         default_factory=list[str],
         description="Services that its program connects to; that of `items` need not be here.",
+    )
+    checkpoints: StepCheckpoints | None = Field(
+        default=None,
+        description="Copies the checkpoints of its program beside it, and restores the newest; default: it writes "
+        "them to `{output}` itself.",
     )
     results: dict[str, DeclaredResult] = Field(
         default_factory=dict[str, StepResult],

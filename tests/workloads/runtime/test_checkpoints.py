@@ -14,7 +14,7 @@ import pytest
 from slipway.workloads.runtime.checkpoints import session
 from slipway.workloads.runtime.checkpoints.captures import ChangedError, capture, entries, is_temporary
 from slipway.workloads.runtime.checkpoints.copies import FILES, KEPT, Copies, Pace, StoppedError
-from slipway.workloads.runtime.checkpoints.session import Checkpoints, Rules
+from slipway.workloads.runtime.checkpoints.session import Checkpoints
 from slipway.workloads.runtime.store import MANIFEST, Manifest
 
 WORK = Manifest("churn.train", {}, {"prepare": "1f2e"}, {"command": ["train", "{output}"]})
@@ -213,7 +213,7 @@ class TestCopies:
 class TestSession:
     @pytest.fixture
     def running(self, tmp_path: Path) -> Iterator[Checkpoints]:
-        checkpoints = Checkpoints(tmp_path / "local", copies(tmp_path), Rules())
+        checkpoints = Checkpoints(tmp_path / "local", copies(tmp_path))
         checkpoints.restore()
         checkpoints.start()
         yield checkpoints
@@ -239,7 +239,7 @@ class TestSession:
         assert restored(copies(tmp_path), tmp_path / "again")[0] == "state half, and the other half"
 
     def test_the_last_one_is_copied_after_the_end_whatever_every_says(self, tmp_path: Path) -> None:
-        checkpoints = Checkpoints(tmp_path / "local", copies(tmp_path), Rules(every=3600, bandwidth=1e6))
+        checkpoints = Checkpoints(tmp_path / "local", copies(tmp_path), every=3600, bandwidth=1e6)
         checkpoints.restore()
         checkpoints.start()
         put(checkpoints.folder / "state", "1")
@@ -250,7 +250,7 @@ class TestSession:
         assert restored(copies(tmp_path), tmp_path / "again")[0] == "state 3"
         assert checkpoints.environment["SLIPWAY_CHECKPOINT_EVERY"] == "3600"
         # What is restored is not copied again, and with a result there is nothing left.
-        again = Checkpoints(tmp_path / "local", copies(tmp_path), Rules())
+        again = Checkpoints(tmp_path / "local", copies(tmp_path))
         before = {copy.folder for copy in copies(tmp_path).whole()}
         again.restore()
         again.start()
@@ -276,7 +276,6 @@ class TestSession:
             Checkpoints(
                 tmp_path / f"local-{rank}",
                 copies(tmp_path, part=rank, count=2),
-                Rules(),
                 parts=True,
                 follows=rank > 0,
             )

@@ -402,6 +402,67 @@ def test_a_disrupted_training_goes_on_from_its_checkpoint(tmp_path: Path, ending
     assert sorted(check(tmp_path / "out").files) == ["checkpoint", "model"]
 
 
+KEPT_ON_DISK = """
+import json, os, pathlib, signal, sys, time
+output, code = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+folder = pathlib.Path(os.environ["SLIPWAY_CHECKPOINT"])
+assert sys.argv[3] == f"--to={folder}"
+
+def save(name, step):
+    temporary = folder / f"{name}.new"
+    temporary.write_text(str(step))
+    temporary.replace(folder / name)
+
+def stop(*_):
+    notice = json.loads(pathlib.Path(os.environ["SLIPWAY_NOTICE"]).read_text())
+    assert 0 < notice["seconds"] < 30
+    print("told:", notice["reason"], flush=True)
+    save("state", "3")
+    sys.exit(code)
+
+signal.signal(signal.SIGUSR1, stop)
+state = folder / "state"
+done = int(state.read_text()) if state.exists() else 0
+assert not pathlib.Path(os.environ["SLIPWAY_NOTICE"]).exists()
+print("starts after step", done, "as", os.getpid(), flush=True)
+if not done:
+    save("state", 2)
+    time.sleep(60)
+(output / "model").write_text(f"after {done}")
+"""
+
+
+@pytest.mark.parametrize("ending", ["killed", "told", "failed"])
+def test_a_disrupted_training_goes_on_from_what_was_copied_beside_it(tmp_path: Path, ending: str) -> None:
+    (tmp_path / "program.py").write_text(
+        KEPT_ON_DISK.replace("time.sleep(60)", "1 / 0" if ending == "failed" else "time.sleep(60)")
+    )
+    settings = json.dumps({"signal": "SIGUSR1", "grace": 30, "every": 3600})
+    arguments = (
+        "runtime.steps.command", "--output", tmp_path / "out", "--code", tmp_path, "--checkpoints", settings,
+        "--", sys.executable, "program.py", tmp_path / "out", 0, "--to={checkpoint}",
+    )  # fmt: skip
+    process = start(*arguments)
+    assert process.stdout is not None
+    log = ""
+    while ending != "failed" and "is in the store" not in log:
+        log += (line := process.stdout.readline())
+        assert line, log
+    if ending == "killed":
+        process.kill()
+        os.kill(int(log.split(" as ")[1].split()[0]), signal.SIGKILL)
+    elif ending == "told":
+        process.send_signal(signal.SIGTERM)
+    rest, _ = process.communicate(timeout=60)
+    if ending == "told":
+        assert process.returncode == INTERRUPTED
+        assert "told: " in rest
+    again = run(*arguments)
+    assert f"starts after step {3 if ending == 'told' else 2}" in again
+    assert set(check(tmp_path / "out").files) == {"model"}
+    assert not list(tmp_path.glob("out/*slipway-partial"))
+
+
 def test_the_exit_code_is_the_programs(tmp_path: Path) -> None:
     output = step(tmp_path, "import sys; sys.exit(77)", code=77)
     assert only_error(output).endswith("failed; what it wrote is above (exit code 77)")

@@ -21,7 +21,7 @@ import pytest
 
 from benchmarks.stand_in_job import ROOT, StandInJob
 from slipway.workloads.runtime.exits import BAD_INPUT, INTERRUPTED
-from slipway.workloads.runtime.items.item_worker import ItemRunner
+from slipway.workloads.runtime.items.item_runner import ItemRunner
 from slipway.workloads.runtime.nodes.group import KILLED_AGAIN, NEIGHBOUR_FAILED, NODES_MISSING, SILENCE
 from slipway.workloads.runtime.nodes.pod import Ending, NodeRunner
 from slipway.workloads.runtime.steps.outputs import NO_RESULT
@@ -373,6 +373,63 @@ while not (out / "go").exists():
     finish(job)
     assert job.codes == {0: [0], 1: [INTERRUPTED, 0]}
     assert "Generation 1 ended: pod 1 was lost (it was told to stop)" in job.text(0)
+
+
+SHARDS = """
+import os, pathlib, signal, sys, time
+out, rank, code = pathlib.Path({out!r}), os.environ["RANK"], int(sys.argv[1])
+folder = pathlib.Path(os.environ["SLIPWAY_CHECKPOINT"])
+
+def save(step):
+    temporary = folder / f"step-{step}.tmp"
+    temporary.mkdir()
+    (temporary / f"{rank}.shard").write_text(f"{step} of {rank}")
+    temporary.rename(folder / f"step-{step}")
+
+def told(*_):
+    assert pathlib.Path(os.environ["SLIPWAY_NOTICE"]).exists()
+    save(99)
+    sys.exit(code)
+
+signal.signal(signal.SIGUSR1, told)
+found = sorted(f"{path.parent.name}/{path.name}: {path.read_text()}" for path in folder.glob("*/*"))
+with open(out / ("began-" + rank), "a") as file:
+    file.write(",".join(["", *found]).replace(" ", "_") + ". ")
+if os.environ["SLIPWAY_GENERATION"] == "1":
+    save(1)
+while not (out / "go").exists():
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.slow
+def test_all_pods_go_on_from_the_parts_of_one_checkpoint(start: Jobs) -> None:
+    settings = json.dumps({"parts": True, "signal": "SIGUSR1", "grace": 20})
+    job = start(SHARDS, 2, "--checkpoints", settings, words=(1,))
+    until(job, lambda: all("part of checkpoint step-1" in job.text(rank) for rank in range(2)))
+    # Its part of another checkpoint, which the other pod does not have, makes none.
+    job.pods[1].terminate()
+    until(job, lambda: all(len(began(job, rank)) == 2 for rank in range(2)))
+    parts = ",step-1/0.shard:_1_of_0,step-1/1.shard:_1_of_1."
+    assert [began(job, rank) for rank in range(2)] == [[".", parts]] * 2
+    finish(job)
+    assert job.codes == {0: [0], 1: [INTERRUPTED, 0]}
+    assert not list((job.folder / "out").glob("checkpoints*"))
+
+
+@pytest.mark.slow
+def test_what_rank_0_wrote_is_restored_everywhere_and_a_damaged_one_nowhere(start: Jobs) -> None:
+    job = start(SHARDS, 2, "--checkpoints", json.dumps({"signal": "SIGUSR1", "grace": 20}), words=(0,))
+    until(job, lambda: "Checkpoint step-1" in job.text(0))
+    job.pods[0].terminate()
+    until(job, lambda: all(len(began(job, rank)) == 2 for rank in range(2)))
+    assert [began(job, rank)[1] for rank in range(2)] == [",step-99/0.shard:_99_of_0."] * 2
+    for path in (job.folder / "out").glob("checkpoints*/*/0/files/step-99/0.shard"):
+        path.write_text("98 of 0")
+    for process in job.programs(1):
+        os.kill(process, signal.SIGKILL)
+    until(job, lambda: all(began(job, rank)[-1].startswith(",step-1/") for rank in range(2)))
+    finish(job)
 
 
 @pytest.mark.slow

@@ -457,3 +457,32 @@ def test_a_file_in_place_of_an_items_directory_is_set_aside(step: Step) -> None:
     step.run()
     assert sorted(step.rows) == sorted(DAYS)
     assert (step.output / "day-2.1.slipway-partial").read_text() == "somebody's own"
+
+
+KEPT_PER_ITEM = """
+import pathlib, sys, time
+item, output, folder = map(pathlib.Path, sys.argv[1:])
+before = (folder / "state").read_text() if (folder / "state").exists() else "nothing"
+if item.stem == "day-2" and before == "nothing":
+    (folder / "state.new").write_text(f"half of {item.stem}")
+    (folder / "state.new").replace(folder / "state")
+    time.sleep(600)
+(output / "summary.json").write_text('{"before": "%s"}' % before)
+"""
+
+
+@pytest.mark.slow
+def test_each_item_has_its_own_checkpoints_and_an_end_comes_after_their_copy(step: Step) -> None:
+    step.data(DAYS)
+    (step.code / "program.py").write_text(KEPT_PER_ITEM)
+    flags = ("--checkpoints", '{"grace": 20, "every": 3600}')
+    words = (sys.executable, "-S", "program.py", "{item}", "{output}", "{checkpoint}")
+    worker = step.start(*flags, words=words)
+    store = step.output / "day-2"
+    wait_until(lambda: list(store.glob("checkpoints*/*/0/manifest.json")))
+    worker.send_signal(signal.SIGTERM)
+    ended(worker, INTERRUPTED)
+    step.run(*flags, words=words)
+    assert [step.rows[day]["before"] for day in DAYS] == ["nothing", "half of day-2", "nothing"]
+    assert [row["attempts"] for row in step.rows.values()] == [1, 1, 1]
+    assert not list(step.output.rglob("checkpoints*"))

@@ -37,6 +37,8 @@ from slipway.workloads.runtime.store import (
 FOLDER = f"checkpoints{TEMPORARY_SUFFIX}"
 """The folder of a step's directory, or of an item's, with the copies."""
 FILES = "files"
+DAMAGED = "damaged"
+"""The file in the folder of a checkpoint that a pod could not restore."""
 
 KEPT = 2
 """Whole checkpoints that stay: the newest, and the one before, should the newest be damaged in the store."""
@@ -220,7 +222,14 @@ class Copies:
             NotWholeError: the chosen one is not whole. OSError.
         """
         if chosen:
-            return self._fetch(self._wait_for(chosen), into, pace or Pace())
+            copy = self._wait_for(chosen)
+            try:
+                return self._fetch(copy, into, pace or Pace())
+            except NotWholeError:
+                # Or the pods would choose it again.
+                with contextlib.suppress(OSError):
+                    (copy.folder / DAMAGED).touch()
+                raise
         for copy in self.whole():
             try:
                 return self._fetch(copy, into, pace or Pace())
@@ -272,6 +281,8 @@ class Copies:
 
     def _read(self, place: Path, *, other_work: bool = False) -> Copy | None:
         """The checkpoint in `place`; None where it is not whole, or is of other work."""
+        if (place / DAMAGED).exists():
+            return None
         parts: dict[int, Manifest] = {}
         attempt: Any = None
         count = 1

@@ -13,7 +13,7 @@ import shutil
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from slipway.workloads.runtime.checkpoints.captures import (
@@ -25,6 +25,7 @@ from slipway.workloads.runtime.checkpoints.captures import (
     entries,
 )
 from slipway.workloads.runtime.checkpoints.copies import Copies, Copy, Pace, StoppedError
+from slipway.workloads.runtime.parts import RESTORE, timed
 from slipway.workloads.runtime.store import StoreError, explain
 
 VARIABLE = "SLIPWAY_CHECKPOINT"
@@ -46,32 +47,31 @@ HELD = 4
 _MOST_WARNINGS = 20
 
 
-@dataclass(frozen=True)
-class Rules:
-    """How checkpoints are copied: at most one in `every` seconds, 0 for each, with at most `bandwidth` bytes a
-    second, 0 for no limit.
-    """
-
-    every: float = 0.0
-    bandwidth: float = 0.0
-
-
 class Checkpoints:
-    """Copies checkpoints from `local`, a folder of the node's disk, which it owns.
+    """Copies checkpoints from `local`, a folder of the node's disk, which it owns: at most one in `every` seconds,
+    0 for each, with at most `bandwidth` bytes a second, 0 for any.
 
     Of a step whose pods all write `parts`, the first pod chooses which checkpoints are copied, and each that
     `follows` copies its part of them. Then each checkpoint has a name of its own.
     """
 
     def __init__(
-        self, local: Path, copies: Copies, rules: Rules, *, parts: bool = False, follows: bool = False
+        self,
+        local: Path,
+        copies: Copies,
+        *,
+        every: float = 0.0,
+        bandwidth: float = 0.0,
+        parts: bool = False,
+        follows: bool = False,
     ) -> None:
         self.folder = local / "files"
         self.lasted = 0.0
         """Seconds that the last copy took."""
         self._captured = local / "captured"
         self._copies = copies
-        self._rules = rules
+        self._every = every
+        self._bandwidth = bandwidth
         self._parts = parts
         self._follows = follows
         self._wake = threading.Event()
@@ -83,17 +83,19 @@ class Checkpoints:
     @property
     def environment(self) -> dict[str, str]:
         """What the program is told."""
-        every = {EVERY_VARIABLE: f"{self._rules.every:g}"} if self._rules.every else {}
+        every = {EVERY_VARIABLE: f"{self._every:g}"} if self._every else {}
         return {VARIABLE: str(self.folder), **every}
 
     def fill(self, text: str) -> str:
         """`text` with the folder in place of its reference."""
         return text.replace(REFERENCE, str(self.folder))
 
-    def restore(self, chosen: str = "") -> Copy | None:
+    @timed(RESTORE)
+    def restore(self, chosen: str = "", *, alone: bool = True) -> Copy | None:
         """Make the folder, with the newest whole checkpoint and nothing else; None where there is none.
 
-        With `chosen`, the name of its folder in the store, it is that one.
+        Where the pod is not `alone`, it is the one that was chosen for all, or none where that is empty: `chosen`
+        is the name of its folder in the store.
 
         Raises:
             NotWholeError: the chosen one is not whole. StoreError: the store or the disk cannot be used.
@@ -103,9 +105,9 @@ class Checkpoints:
         try:
             self.close()
             self.folder.mkdir(parents=True)
-            for name in self._copies.foreign():
+            for name in self._copies.foreign() if alone else ():
                 self._say(f"Checkpoint {name} is passed over: it is of other inputs or another command line")
-            copy = self._copies.restore(self.folder, self._say, chosen)
+            copy = self._copies.restore(self.folder, self._say, chosen) if alone or chosen else None
             self._seen = {name: entry.version for name, entry in entries(self.folder).items()}
         except OSError as error:
             raise StoreError(f"the checkpoints in {self._copies.folder}: {explain(error)}") from error
@@ -137,13 +139,16 @@ class Checkpoints:
         self._pace.hurry()
         self._wake.set()
 
-    def finish(self, seconds: float | None = None) -> None:
-        """Copy the newest once the program has ended, for at most so many seconds, and end."""
+    def finish(self, seconds: Callable[[], float | None] = lambda: None) -> None:
+        """Copy the newest once the program has ended, and end. `seconds` says, again and again, how many are left;
+        None: as many as it takes.
+        """
         if self._thread is None:
             return
         self._ending = True
         self.hurry()
-        self._thread.join(seconds)
+        while self._thread.is_alive() and (left := seconds()) != 0:
+            self._thread.join(POLL if left is None else min(POLL, left))
         if self._thread.is_alive():
             self._say("warning: no time was left to copy the newest checkpoint")
             self._pace.stop()
@@ -176,7 +181,7 @@ class Checkpoints:
         self._due = 0.0
         self._looked = time.monotonic()
         self._wake.clear()
-        self._pace = Pace(self._rules.bandwidth, self._between)
+        self._pace = Pace(self._bandwidth, self._between)
 
     def _run(self) -> None:
         with contextlib.suppress(OSError, AttributeError):
@@ -240,7 +245,7 @@ class Checkpoints:
             return None
         captured = capture(unseen[-1], self._captured / str(self._number))
         self._seen.update((entry.path.name, entry.version) for entry in unseen)
-        self._due = captured.begun + self._rules.every
+        self._due = captured.begun + self._every
         return captured
 
     def _follow(self) -> Capture | None:

@@ -13,35 +13,30 @@ import json
 import os
 import re
 import secrets
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from slipway.workloads.runtime.exits import (
-    INTERRUPTED,
-    INTERRUPTED_BY_KEYBOARD,
     OK,
     RECORD_VARIABLE,
     StepError,
-    on_signals,
 )
 from slipway.workloads.runtime.items import attempts, items
 from slipway.workloads.runtime.items.assignment import Assignment, Outcome, Queued, Run, Share, Task
 from slipway.workloads.runtime.items.attempts import EarlierRuns, copy, row
+from slipway.workloads.runtime.items.item_runner import Ending, ItemRunner, Stopping
 from slipway.workloads.runtime.items.items import ITEMS, Item, Record, Work, at_once, whole_result
 from slipway.workloads.runtime.items.queue import ItemQueue, Rules
 from slipway.workloads.runtime.items.resp import Connection
 from slipway.workloads.runtime.masking import Masker
 from slipway.workloads.runtime.steps import command
+from slipway.workloads.runtime.steps.attendant import Attendant, discard
 from slipway.workloads.runtime.steps.outputs import Declared, NoResultError, require
-from slipway.workloads.runtime.steps.program import Program, Runner, Tail, readable, signal_words
+from slipway.workloads.runtime.steps.program import Program
 from slipway.workloads.runtime.store import (
     MANIFEST,
     Entry,
@@ -53,115 +48,6 @@ from slipway.workloads.runtime.store import (
     store_errors,
     write_atomically,
 )
-
-# Runs the programs of items, one after the other, each in a process group of its own that can be ended at once.
-
-
-GRACE = 20.0
-"""Seconds between SIGTERM and the end by force: the pod itself has 25."""
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a program ended: `reason` says why it failed and is empty where it did not.
-
-    `stopped` says that it was told to end, or was ended, before it did so by itself. `seconds` is how long it ran.
-    """
-
-    reason: str
-    stopped: bool
-    seconds: float
-
-
-class ItemRunner(Runner):
-    """Runs the programs of items. `kill`, too, may be called from other threads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._forbidden = False
-
-    def allow(self) -> None:
-        """Let the next program start: `kill` and `stop` hold until then, even where nothing runs yet."""
-        with self._lock:
-            self._forbidden = False
-
-    def run(self, program: Program) -> Ending:
-        """Run it to its end, and end what it leaves behind. Raises StepError where it cannot be started."""
-        started = time.monotonic()
-        with self._lock:
-            if self._forbidden:
-                return Ending("", stopped=True, seconds=0.0)
-            process, tail, copying = self._begin(program)
-        code = process.wait()
-        # From here on nothing stops it: what it did is done.
-        stopped = self._is_over()
-        self._clean_up(process, copying)
-        return Ending(_reason(program.words[0], code, tail), stopped, time.monotonic() - started)
-
-    def stop(self, grace: float = GRACE, number: int = signal.SIGTERM) -> None:
-        """Pass a signal on to the program, which has `grace` seconds from then; no other starts."""
-        self._forbid()
-        super().stop(grace, number)
-
-    def kill(self) -> None:
-        """End the program and all that it started, at once; no other starts."""
-        self._kill(self._forbid(stopped=True))
-
-    def _forbid(self, *, stopped: bool = False) -> subprocess.Popen[bytes] | None:
-        with self._lock:
-            self._forbidden = True
-            self._stopped = self._stopped or stopped
-            return self._process
-
-
-def _reason(name: str, code: int, tail: Tail) -> str:
-    if code < 0:
-        return f"{name} was ended by {signal_words(-code)}"
-    if code:
-        return ": ".join([f"exit code {code}", *map(readable, tail.lines[-1:])])
-    return ""
-
-
-_CODES = {int(signal.SIGTERM): INTERRUPTED, int(signal.SIGINT): INTERRUPTED_BY_KEYBOARD}
-_WORDS = {int(signal.SIGTERM): "stopped by SIGTERM", int(signal.SIGINT): "interrupted"}
-
-
-class Stopping:
-    """What becomes of SIGTERM and Ctrl-C: the process ends at once, or first gives back the item that it has."""
-
-    def __init__(self) -> None:
-        self.event = threading.Event()
-        self.on_stop: Callable[[], None] | None = None
-        self._runner: ItemRunner | None = None
-        self._number = 0
-        on_signals(_CODES, self._stop)
-
-    @contextlib.contextmanager
-    def gently(self, runner: ItemRunner) -> Iterator[None]:
-        """While this is entered, the program of `runner` is told, and its end awaited."""
-        self._runner = runner
-        yield
-        self._runner = None
-
-    def leave(self) -> None:
-        """End the worker, which was stopped. Raises StepError."""
-        raise StepError(_CODES[self._number], f"{_WORDS[self._number]}: the same command goes on")
-
-    def _stop(self, number: int) -> None:
-        runner = self._runner
-        if runner is None:
-            print(f"error: {_WORDS[number]}: the same command goes on", file=sys.stderr, flush=True)
-            os._exit(_CODES[number])
-        if self.event.is_set():
-            runner.kill()
-            return
-        self._number = number
-        self.event.set()
-        runner.stop(number=number)
-        on_stop = self.on_stop
-        if on_stop is not None:
-            on_stop()
-
 
 # The end of a step that works on items: the list of all of them, and the manifest that makes it a result.
 
@@ -505,7 +391,13 @@ class ItemWorker:
             previous = tempfile.TemporaryDirectory(prefix="slipway-previous-")
         directory = attempts.begin(folder, earlier, work, task.token, self._run.round)
         with previous as before:
-            ending = self._run_program(task, directory, self._fill(item, directory, before))
+            run = functools.partial(self._run_program, task, directory)
+            program = self._fill(item, directory, before)
+            settings = self._options.checkpoints
+            if settings is None:
+                ending = run(program)
+            else:
+                ending = self._runner.run_attended(Attendant(settings, folder, work), run, program)
         if ending.stopped:
             attempts.give_back(directory, work)
             return _Stopped()
@@ -525,6 +417,8 @@ class ItemWorker:
         except NoResultError as error:
             return str(error)
         record = _record(task, directory, work, manifest, ending.seconds)
+        if self._options.checkpoints is not None:
+            discard(directory.parent)
         return _Made(record, f"done in {ending.seconds:.1f} s", earlier)
 
     def _fill(self, item: Item, directory: Path, previous: str | None) -> Program:

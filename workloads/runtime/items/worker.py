@@ -17,7 +17,8 @@ from pathlib import Path
 from slipway.workloads.runtime.exits import OK, USAGE, StepError, run
 from slipway.workloads.runtime.items import items
 from slipway.workloads.runtime.items.assignment import LINGERING
-from slipway.workloads.runtime.items.item_worker import ItemWorker, Stopping, give
+from slipway.workloads.runtime.items.item_runner import Stopping
+from slipway.workloads.runtime.items.item_worker import ItemWorker, give
 from slipway.workloads.runtime.items.items import Item, Record
 from slipway.workloads.runtime.items.queue import PATIENCE
 from slipway.workloads.runtime.masking import Masker

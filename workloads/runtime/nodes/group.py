@@ -191,6 +191,7 @@ class Group:
         self._killed_now: set[int] = set()
         self._progress: str | None = None
         self._newest = ""
+        self._checkpoints: dict[str, str] = {}
         self._failures: list[_Failure] = []
         self._reasons: list[str] = []
         self._gathering_since = now
@@ -232,6 +233,7 @@ class Group:
             seat.address, seat.rank_0 = str(message.get("own", "")), str(message.get("rank_0", ""))
             if rank == 0:
                 self._newest = str(message.get("progress", ""))
+                self._checkpoints = {name: str(message.get(name, "")) for name in ("checkpoint", "attempt")}
                 if self.phase == PUBLISHING:
                     # It did not hear it where its connection was made anew.
                     self._send(0, {"type": "publish"})
@@ -379,6 +381,7 @@ class Group:
                 "text": text,
                 "kills": self._kills,
                 "progress": self._progress,
+                **self._checkpoints,
             }
         )
 

@@ -10,6 +10,7 @@ import dataclasses
 import os
 import queue
 import re
+import secrets
 import signal
 import sys
 import threading
@@ -40,6 +41,7 @@ from slipway.workloads.runtime.nodes.group import (
 from slipway.workloads.runtime.nodes.rendezvous import Coordinator, Identity, Member
 from slipway.workloads.runtime.nodes.work import ENDLESS, Work, variables
 from slipway.workloads.runtime.steps.program import Program, Runner, Tail, readable
+from slipway.workloads.runtime.store import NotWholeError
 
 # Runs the program of one pod of several: once for each generation, and with all that it starts ended each time.
 
@@ -192,6 +194,7 @@ class Pod:
             return self._nothing_to_do()
         finally:
             self._end_program(0.0)
+            self._work.finish(lambda: self._signalled)
             self._work.close()
 
     def _nothing_to_do(self) -> int:
@@ -268,7 +271,13 @@ class Pod:
         told = variables(place.rank, nodes, place.roles, place.gpus, self._generation)
         program = dataclasses.replace(self._program, environment={**self._program.environment, **told})
         try:
+            with self._ending_at_once():
+                program = self._work.begin(program, event.get("checkpoint", ""), event.get("attempt", ""))
             self._runner.start(program, self._generation)
+        except NotWholeError as error:
+            print(f"The checkpoint is not taken again: {error.reason}", flush=True)
+            ending = Ending("killed", INTERRUPTED, "a damaged checkpoint", consequent=False, stopped=False)
+            self._put(type="ended", of=self._generation, ending=ending)
         except StepError as error:
             self._report(error)
             raise
@@ -296,6 +305,9 @@ class Pod:
     def _on_ended(self, event: dict[str, Any]) -> None:
         ending: Ending = event["ending"]
         if self._told_to_stop:
+            if self._member is not None:
+                # The others need not wait for the copy of a checkpoint.
+                self._member.close()
             raise StepError(
                 _CODES[self._told_to_stop], f"{_STOPPED[self._told_to_stop]}: the same command goes on"
             )
@@ -324,7 +336,8 @@ class Pod:
         self._send(type="leaving")
         if not self._runner.busy:
             self._on_ended({"ending": None})
-        self._runner.stop(0.0 if again else GRACE)
+        grace, number = self._work.give_notice() or (GRACE, signal.SIGTERM)
+        self._runner.stop(0.0 if again else grace, number)
 
     def _on_done(self, event: dict[str, Any]) -> None:
         self._verdict = event
@@ -339,11 +352,18 @@ class Pod:
             # There is a result, or there is all that it takes to make one.
             self._on_publish({})
             return
-        progress = self._work.progress() if self._place.rank == 0 else ""
+        self._work.finish(lambda: self._signalled)
+        if self._signalled:
+            return
+        of_rank_0: dict[str, str] = {}
+        if self._place.rank == 0:
+            # Of those that all pods have copied whole until now.
+            newest = self._work.newest()
+            of_rank_0 = {"checkpoint": newest, "attempt": secrets.token_hex(4), "progress": self._work.progress()}
         port = free_port(self._place.nodes[self._place.rank].port)
         address, rank_0 = self._member.ends() if self._member is not None else ("", "")
         known = {"port": port, "own": address, "rank_0": rank_0}
-        self._send(type="ready", generation=self._generation, progress=progress, **known)
+        self._send(type="ready", generation=self._generation, **of_rank_0, **known)
 
     def _search(self) -> None:
         """What there is to do while rank 0 cannot be reached."""
@@ -399,6 +419,7 @@ class Pod:
         is_own = verdict.get("rank") == self._place.rank
         self._end_program(GRACE if verdict["type"] == "done" else STOP_GRACE)
         if verdict["type"] == "done":
+            self._work.discard()
             self._see_off(_PATIENCE)
             if self._place.rank:
                 # The result is that of rank 0, and so is the record of it.
@@ -443,8 +464,10 @@ class Pod:
     def _ending_at_once(self) -> Iterator[None]:
         """While this is entered, SIGTERM ends the process: nobody looks at the events."""
         self._at_once = True
-        yield
-        self._at_once = False
+        try:
+            yield
+        finally:
+            self._at_once = False
 
 
 class _DoneElsewhere(Exception):  # noqa: N818

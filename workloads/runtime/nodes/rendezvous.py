@@ -313,6 +313,14 @@ class Member:
         self.send({"type": "bye"})
         self._thread.join(2 * BEAT)
 
+    def close(self) -> None:
+        """End the connection, and look for the server no more: this pod is lost to the others."""
+        self._closed.set()
+        with self._lock, contextlib.suppress(OSError):
+            if self._socket is not None:
+                self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join(2 * BEAT)
+
     def _run(self) -> None:
         while not self._closed.is_set():
             connection = self._connect()

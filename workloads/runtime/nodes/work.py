@@ -12,12 +12,13 @@ import fnmatch
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from slipway.workloads.runtime.nodes.group import Address
 from slipway.workloads.runtime.steps import command
+from slipway.workloads.runtime.steps.attendant import Attendant, discard
 from slipway.workloads.runtime.steps.program import Program
 from slipway.workloads.runtime.store import (
     MANIFEST,
@@ -58,6 +59,28 @@ class Work(Protocol):
         """A digest of the files that the programs wrote; empty where nobody can know."""
         ...
 
+    def newest(self) -> str:
+        """At rank 0: the newest checkpoint in the store that all ranks begin with; empty where there is none."""
+        ...
+
+    def begin(self, program: Program, checkpoint: str, attempt: str) -> Program:
+        """Restore the checkpoint, and copy those of the program under the name of the attempt. Raises StepError,
+        and NotWholeError where the checkpoint is damaged.
+        """
+        ...
+
+    def give_notice(self) -> tuple[float, int] | None:
+        """The seconds that the program has, and the signal that it gets, where it has checkpoints and is told."""
+        ...
+
+    def finish(self, told: Callable[[], bool]) -> None:
+        """Copy the newest checkpoint, once the program has ended."""
+        ...
+
+    def discard(self) -> None:
+        """Delete the checkpoints: there is a result."""
+        ...
+
     def close(self) -> None:
         """Remove what was unpacked."""
         ...
@@ -66,6 +89,28 @@ class Work(Protocol):
     def can_be_known(self) -> bool:
         """Whether a pod that comes after the end learns of it by itself."""
         ...
+
+
+class WithoutCheckpoints:
+    """What is done about the checkpoints of a program that has none in a folder of its node."""
+
+    def newest(self) -> str:
+        """None."""
+        return ""
+
+    def begin(self, program: Program, checkpoint: str, attempt: str) -> Program:  # noqa: ARG002
+        """The program as it is."""
+        return program
+
+    def give_notice(self) -> tuple[float, int] | None:
+        """None is given."""
+        return None
+
+    def finish(self, told: Callable[[], bool]) -> None:
+        """Nothing."""
+
+    def discard(self) -> None:
+        """Nothing."""
 
 
 class CommandWork:
@@ -77,6 +122,8 @@ class CommandWork:
         self._rank = rank
         self._stack = contextlib.ExitStack()
         self._step: command.Step | None = None
+        self._attendant: Attendant | None = None
+        self._is_told = False
 
     def is_done(self) -> bool:
         """Whether the manifest is there, is of this work, and all its files are whole."""
@@ -102,7 +149,42 @@ class CommandWork:
         environment = self._stack.enter_context(command.supply(options, given.environment))
         program = Program(given.words, options.code, environment, self._secrets)
         program.require()
+        if options.checkpoints is not None:
+            count = len(options.place.nodes)
+            self._attendant = Attendant(
+                options.checkpoints, options.output, self._step.work, part=self._rank, count=count
+            )
         return program
+
+    def newest(self) -> str:
+        """By the manifests of all its parts."""
+        return self._attendant.checkpoints.newest() if self._attendant is not None and not self._rank else ""
+
+    def begin(self, program: Program, checkpoint: str, attempt: str) -> Program:
+        """As rank 0 chose it: where it has none, the folder is empty."""
+        if self._attendant is None:
+            return program
+        self._attendant.restore(checkpoint)
+        return self._attendant.start(program, attempt)
+
+    def give_notice(self) -> tuple[float, int] | None:
+        """Once."""
+        if self._attendant is None or self._is_told:
+            return None
+        self._is_told = True
+        return self._attendant.begin_end()
+
+    def finish(self, told: Callable[[], bool]) -> None:
+        """Rank 0 copies all of it, or each its part."""
+        if self._attendant is not None:
+            self._attendant.finish(well=False, told=told)
+
+    def discard(self) -> None:
+        """Rank 0 deletes them."""
+        if self._attendant is not None:
+            self._attendant.checkpoints.stop()
+        if self._options.checkpoints is not None and self._rank == 0:
+            discard(self._options.output)
 
     def publish(self) -> None:
         """Look for the declared results, and write the manifest."""
@@ -120,10 +202,12 @@ class CommandWork:
 
     def close(self) -> None:
         """Remove what was unpacked."""
+        if self._attendant is not None:
+            self._attendant.close()
         self._stack.close()
 
 
-class ModuleWork:
+class ModuleWork(WithoutCheckpoints):
     """A module that publishes by itself, in `shared`, where it has a directory in the store."""
 
     def __init__(self, words: Sequence[str], secrets: Sequence[str], shared: Path | None, job: str) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from slipway.workloads.runtime.exits import BAD_INPUT, OK, USAGE, StepError, run
 from slipway.workloads.runtime.items import items
-from slipway.workloads.runtime.items.item_worker import Stopping
+from slipway.workloads.runtime.items.item_runner import Stopping
 from slipway.workloads.runtime.items.items import Record
 from slipway.workloads.runtime.items.worker import add_worker_options, parse_worker, run_worker, take_back
 from slipway.workloads.runtime.masking import Masker

@@ -34,6 +34,7 @@ from slipway.workloads.runtime.json_values import Choice, split
 from slipway.workloads.runtime.masking import Masker
 from slipway.workloads.runtime.parts import PUBLISH, timed
 from slipway.workloads.runtime.steps import outputs
+from slipway.workloads.runtime.steps.attendant import Attendant, Settings, discard
 from slipway.workloads.runtime.steps.local_inputs import LocalInputs
 from slipway.workloads.runtime.steps.outputs import Declared, NoResultError, collect, require
 from slipway.workloads.runtime.steps.program import Program
@@ -66,14 +67,28 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, secrets: Sequence[str]) -> int:
     step = Step(options)
-    if step.is_published():
-        return OK
-    if not step.resume():
-        with supply(options, step.given.environment) as environment:
-            program = Program(step.given.words, options.code, environment, secrets)
-            program.run(f"the same command goes on with what is in {options.output}")
-    step.publish()
+    if not step.is_published():
+        if not step.resume():
+            with supply(options, step.given.environment) as environment:
+                program = Program(step.given.words, options.code, environment, secrets)
+                _run_program(options, step.work, program)
+        step.publish()
+    if options.checkpoints is not None:
+        discard(options.output)
     return OK
+
+
+def _run_program(options: argparse.Namespace, work: Manifest, program: Program) -> None:
+    remark = f"the same command goes on with what is in {options.output}"
+    if options.checkpoints is None:
+        program.run(remark)
+        return
+    program.require()
+    attendant = Attendant(options.checkpoints, options.output, work)
+    try:
+        attendant.prepare(program).run(f"{remark} and its newest checkpoint", attendant)
+    finally:
+        attendant.close()
 
 
 class Step:
@@ -258,7 +273,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="VARIABLE",
         help="an environment variable whose value is masked in all that the program prints",
     )
+    add(
+        "--checkpoints",
+        metavar="JSON",
+        help="how what the program renames into {checkpoint} is copied: an object with every, bandwidth, signal, "
+        "grace and parts",
+    )
     options = parse_before_program(parser, arguments)
+    try:
+        options.checkpoints = options.checkpoints and Settings.parse(options.checkpoints)
+    except (TypeError, ValueError) as error:
+        parser.error(f"--checkpoints {options.checkpoints!r}: {error}")
     options.inputs = {name: Path(place) for name, place in parse_pairs(parser, "--input", options.inputs).items()}
     options.data = {name: Path(place) for name, place in parse_pairs(parser, "--data", options.data).items()}
     options.choices = [Choice.parse(text) for text in options.choices]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 from slipway.workloads.runtime.exits import (
     BAD_INPUT,
@@ -33,6 +34,18 @@ _LONGEST_WORDS = 300
 _SHELLS = {"bash", "dash", "sh"}
 _LAST_WORDS = 2.0
 """Seconds for which the output of a program is still read once it has ended: what it started may hold it open."""
+
+
+class Attendant(Protocol):
+    """Stands by a program while it runs."""
+
+    def attend(self, process: subprocess.Popen[bytes], received: Sequence[int]) -> int:
+        """Wait for its end, and tell it of the signals as they are `received`; its exit code."""
+        ...
+
+    def finish(self, *, well: bool, told: Callable[[], bool]) -> None:
+        """What is done once it has ended. `told` says whether a signal came by now."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -72,11 +85,11 @@ class Program:
         if shutil.which(name, path=places) is None:
             raise StepError(BAD_INPUT, f"there is no program {name!r} in this image{_hint(name, self.folder)}")
 
-    def run(self, remark: str) -> None:
+    def run(self, remark: str, attendant: Attendant | None = None) -> None:
         """Run it to its end.
 
         SIGTERM is passed on to it, and its end awaited; whatever its exit code is then, it did not do its work.
-        `remark` is the end of the line that says so.
+        `remark` is the end of the line that says so. An `attendant` tells it in its own way.
 
         Raises:
             StepError: BAD_INPUT where it cannot be started; its own exit code where that is not 0, 128 + n where
@@ -84,13 +97,18 @@ class Program:
         """
         self.require()
         # A terminal sends Ctrl-C to the program, too.
-        with Forwarding(signal.SIGTERM, noted=[signal.SIGINT]) as signals:
+        noted = [signal.SIGINT] if attendant is None else [signal.SIGINT, signal.SIGTERM]
+        forwarded = {signal.SIGINT, signal.SIGTERM} - {*noted}
+        with Forwarding(*forwarded, noted=noted) as signals:
             process = self.start(piped=bool(self.secrets))
             signals.to(process)
             copying = _copy(process, Tail(), self.secrets) if self.secrets else None
-            code = process.wait()
+            code = process.wait() if attendant is None else attendant.attend(process, signals.received)
             if copying is not None:
                 copying.join(_LAST_WORDS)
+            if attendant is not None:
+                told = signals.received
+                attendant.finish(well=code == 0 and not told, told=lambda: bool(told))
         last = signals.received[-1] if signals.received else 0
         if last == signal.SIGTERM:
             raise StepError(INTERRUPTED, f"stopped by SIGTERM: {remark}")
@@ -155,7 +173,7 @@ class Runner:
                 return
             self._stopped = True
             if not again:
-                send(process, number)
+                send(process, number, signal.SIGTERM if number != signal.SIGINT else 0)
         ending = threading.Timer(grace, self._kill, [process])
         ending.daemon = True
         ending.start()
@@ -256,15 +274,16 @@ class Forwarding:
             send(self._process, number)
 
 
-def send(process: subprocess.Popen[bytes], number: int) -> None:
+def send(process: subprocess.Popen[bytes], number: int, shell: int = 0) -> None:
     """Send a program a signal; a shell, which does not pass it on, with the programs that it has started.
 
-    What these have started they are to end themselves. Only Linux says what a shell has started.
+    What these have started they are to end themselves. Only Linux says what a shell has started. `shell` is what
+    that gets in place of the signal: SIGTERM, at which it waits for the programs; most others end it at once.
     """
     begun = _started_by_shell(process.pid)
     with contextlib.suppress(ProcessLookupError):
         # First, so that it does not begin the next program when one ends.
-        process.send_signal(number)
+        process.send_signal(shell if shell and begun else number)
     for started in begun:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(started, number)
