@@ -185,7 +185,10 @@ def _use_in_words(usage: Mapping[str, Any]) -> str:
         parts.append(f"GPU unknown: {usage['gpus_unknown']}")
     if usage["cpu_cores"] is not None:
         parts.append(f"CPU {usage['cpu_cores']:.2f} cores")
-    return ", ".join([*parts, f"memory at most {usage['memory_peak_mib']} MiB", f"{usage['seconds']:.0f} s"])
+    beside = {part: seconds for part, seconds in usage.get("parts", {}).items() if part != "program"}
+    causes = ", ".join(f"{seconds:.0f} s {part}" for part, seconds in beside.items() if seconds >= 1)
+    took = f"{usage['seconds']:.0f} s{f' with {causes}' if causes else ''}"
+    return ", ".join([*parts, f"memory at most {usage['memory_peak_mib']} MiB", took])
 
 
 def _pick(result: Number | Table | Curves, content: Any) -> Any:
