@@ -22,7 +22,7 @@ from slipway.offline.evaluated.model import Cause, Paid, PaidPart, PaidStep, Pai
 from slipway.offline.evaluated.nodes import Stay
 from slipway.offline.evaluated.phrasing import join, money
 from slipway.offline.evaluated.timeline import JobDuration, Schedule, Work
-from slipway.workloads.runtime.paid import Piece, once
+from slipway.workloads.runtime.paid import Piece, once, parts_of
 
 WORK: Sequence[Cause] = ("gate", "packages", "inputs", "restore", "program", "publish")
 """What the time of a Job itself goes for, in the order in which it does (`slipway.workloads.runtime.parts`)."""
@@ -190,13 +190,11 @@ def _sum(amounts: Iterable[float | None]) -> float | None:
 
 def kept_parts(folder: Path) -> dict[str, float]:
     """The seconds of a Job's last pods by what they went for, as these kept them in ``folder`` of the store."""
-    seconds: dict[str, float] = {}
+    records: list[Mapping[str, Any]] = []
     for file in folder.glob("*.json"):
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            of_pod = mapping(mapping(json.loads(file.read_bytes())).get("parts"))
-            for part, amount in of_pod.items():
-                seconds[part] = seconds.get(part, 0.0) + float(amount)
-    return seconds
+        with contextlib.suppress(OSError, ValueError):
+            records.append(mapping(json.loads(file.read_bytes())))
+    return parts_of(records)
 
 
 def paid_words(paid: Paid) -> str:

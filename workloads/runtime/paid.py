@@ -97,6 +97,18 @@ def paid_for(results: Sequence[Result]) -> dict[str, Paid]:
     return paid
 
 
+def parts_of(usage: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The seconds of pods by what they went for, without what their nodes were paid for before and after them."""
+    seconds: dict[str, float] = {}
+    for pod in usage:
+        parts = pod.get("parts")
+        known = cast("Mapping[str, Any]", parts) if isinstance(parts, dict) else {}
+        for part in WORK:
+            if (of_pod := _number(known.get(part))) is not None:
+                seconds[part] = seconds.get(part, 0.0) + of_pod
+    return seconds
+
+
 @dataclass(frozen=True)
 class _Pod:
     of: str

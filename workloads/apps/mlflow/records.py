@@ -19,6 +19,7 @@ from typing import Any, TypeGuard, cast
 from slipway.workloads.apps.mlflow.logged import NOTHING, LoggedRun
 from slipway.workloads.runtime.history import Result
 from slipway.workloads.runtime.json_values import AbsentError, value_at
+from slipway.workloads.runtime.paid import parts_of
 
 FORMAT = 1
 """Part of each fingerprint. Raise it when something else is recorded of results: all are then recorded anew."""
@@ -230,6 +231,8 @@ def _costs(result: Result) -> Iterator[tuple[str, float]]:
         yield "cost/gpu_seconds", round(sum(used), 1)
     if result.node_seconds is not None:
         yield "cost/node_seconds", round(result.node_seconds, 1)
+    for part, seconds in parts_of(result.all_usage).items():
+        yield f"cost/{part}_seconds", round(seconds, 1)
     if result.dollars is not None:
         yield "cost/usd", result.dollars
 

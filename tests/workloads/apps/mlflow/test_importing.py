@@ -196,13 +196,16 @@ def test_a_name_that_somebody_gave_stays(mlflow: Kept, store: Path) -> None:
 def test_gpus_count_by_their_seconds_and_emulated_ones_do_not(store: Path) -> None:
     usage = store / ".usage" / SECOND
     usage.mkdir(parents=True)
-    before = '{"seconds": 5, "gpus_asked": 2}'
+    before = '{"seconds": 5, "gpus_asked": 2, "parts": {"gate": 2.5, "program": 2.5, "unheard of": 1}}'
     (usage / "0.json").write_text(f'{{"seconds": 10, "gpus_asked": 2, "before": [{before}]}}')
-    (usage / "1.json").write_text('{"seconds": 10, "gpus_asked": 2, "gpus_emulated": "cpu"}')
+    (usage / "1.json").write_text(
+        '{"seconds": 10, "gpus_asked": 2, "gpus_emulated": "cpu", "parts": {"program": 9, "inputs": 1}}'
+    )
     result = history.result(store, SECOND)
     assert result is not None
     metrics = {metric["key"]: metric["value"] for metric in record(store, result, []).metrics}
-    assert metrics == {"cost/seconds": 10, "cost/gpu_seconds": 30, "cost/node_seconds": 25}
+    parts = {"cost/gate_seconds": 2.5, "cost/inputs_seconds": 1, "cost/program_seconds": 11.5}
+    assert metrics == {"cost/seconds": 10, "cost/gpu_seconds": 30, "cost/node_seconds": 25, **parts}
 
 
 def test_arguments_of_a_module_are_parameters_and_odd_numbers_are_written_as_mlflow_reads_them(
