@@ -65,6 +65,8 @@ def cache_options(mib: int) -> list[str]:
     return [
         f"file-cache:max-size-mb:{mib}",
         "file-cache:enable-parallel-downloads:true",
+        # By default parts have 200 MB, so that a smaller file has one.
+        "file-cache:download-chunk-size-mb:32",
         "file-cache:cache-file-for-range-read:true",
     ]
 
