@@ -31,6 +31,7 @@ class InstanceType:
     """An EC2 instance type: vCPUs, memory in MiB, and what else decides what a pool may ask of it.
 
     ``pods`` is how many pods a node may have. ``accelerator`` and ``gpus`` are what it comes with.
+    ``nvme`` are GB of NVMe disks that it comes with, its instance store.
     ``network_cards`` are those that an EFA interface can be on; 0 without EFA. ``gbps`` are Gbit/s of the network
     over all cards; 0 where that is not recorded. ``sold`` is how AWS sells it: ``on_demand``, ``spot``,
     ``reservation``, ``capacity_block``.
@@ -46,6 +47,7 @@ class InstanceType:
     pods: int
     accelerator: str | None = None
     gpus: int = 0
+    nvme: int = 0
     network_cards: int = 0
     gbps: float = 0
     sold: frozenset[str] = frozenset(COMMON_WAYS)
@@ -60,12 +62,14 @@ class InstanceType:
 class NodeShape:
     """A node of a group, as far as it decides what the node leaves to pods.
 
-    ``disk_size_gb`` is its root disk in GiB, and ``gpu_clients`` is how many pods share each of its GPUs.
+    ``disk_size_gb`` is its root disk in GiB, and ``gpu_clients`` is how many pods share each of its GPUs. With
+    ``instance_store`` the disks that the type comes with take the root disk's place for pods.
     """
 
     instance_type: str
     disk_size_gb: int
     gpu_clients: int = 1
+    instance_store: bool = False
 
 
 def _toml(name: str) -> dict[str, Any]:
@@ -126,6 +130,7 @@ def instance_types() -> Mapping[str, InstanceType]:
                     pods=machine["pods"],
                     accelerator=accelerator,
                     gpus=machine["gpus"],
+                    nvme=machine.get("nvme", 0),
                     network_cards=machine.get("cards", 0),
                     gbps=machine.get("gbps", 0),
                     sold=frozenset(sizes.get("sold", COMMON_WAYS)),
@@ -194,7 +199,7 @@ def allocatable(node: NodeShape) -> Resources:
     return Resources(
         cpu=max(0, cpu - system["millicores"] - gpu * system["gpu_millicores"]),
         memory=max(0, _allocatable_memory(machine) - system["mib"] - gpu * system["gpu_mib"]),
-        ephemeral_storage=max(0, _allocatable_disk(node.disk_size_gb)),
+        ephemeral_storage=max(0, _allocatable_disk(node, machine)),
         gpus=machine.gpus * node.gpu_clients,
     )
 
@@ -206,7 +211,9 @@ def _allocatable_memory(machine: InstanceType) -> int:
     return int(capacity - reserved - rules["eviction_mib"])
 
 
-def _allocatable_disk(size_gib: int) -> int:
+def _allocatable_disk(node: NodeShape, machine: InstanceType) -> int:
     rules = _eks()["disk"]
-    capacity = size_gib * 1024 - rules["file_system_mib"]
+    capacity = node.disk_size_gb * 1024 - rules["file_system_mib"]
+    if node.instance_store and machine.nvme:
+        capacity = machine.nvme * 10**9 / 2**20 * (1 - rules["instance_store_share"])
     return int(capacity * (1 - rules["eviction_share"]) - rules["reserved_mib"])

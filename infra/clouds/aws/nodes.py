@@ -5,6 +5,8 @@ throughout, empty where it has none. What is left out has EKS's default. Sharing
 device plugin does it.
 """
 
+import base64
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -82,7 +84,17 @@ def node_resources(group: Inputs, template: Inputs, clients: int = 1) -> Resourc
 
     Raises ValueError where the catalogue does not have its instance type.
     """
-    return allocatable(NodeShape(machine_of(group, template), disk_size(group, template), clients))
+    disk, store = disk_size(group, template), has_instance_store(template)
+    return allocatable(NodeShape(machine_of(group, template), disk, clients, store))
+
+
+def has_instance_store(template: Inputs) -> bool:
+    """Whether the instance's own disks are those of its pods: what its user data tells nodeadm."""
+    try:
+        told = base64.b64decode(text(template.get("userData")), validate=True)
+    except ValueError:
+        return False
+    return re.search(rb"localStorage:\s*strategy:\s*RAID0", told) is not None
 
 
 def disk_size(group: Inputs, template: Inputs) -> int:

@@ -1,5 +1,6 @@
 """Managed node groups: from a pool's settings to its launch template and ``aws.eks.NodeGroup``."""
 
+import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -40,6 +41,29 @@ EFA_RESOURCE = "vpc.amazonaws.com/efa"
 """The extended resource that AWS's device plugin for EFA advertises, one for each interface.
 
 Source: https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html, November 2026.
+"""
+
+INSTANCE_STORE = """MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary="BOUNDARY"
+
+--BOUNDARY
+Content-Type: application/node.eks.aws
+
+---
+apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  instance:
+    localStorage:
+      strategy: RAID0
+
+--BOUNDARY--
+"""
+"""User data of nodes whose NVMe disks become one, on which the kubelet and containerd keep what they have.
+
+EKS adds what joins the node to its cluster, and nodeadm merges both.
+
+Source: nodeadm/doc/examples.md and nodeadm/api/v1alpha1/nodeconfig_types.go of awslabs/amazon-eks-ami, 2026-07-23.
 """
 
 NCCL_SOCKETS = {"NCCL_SOCKET_NTHREADS": "2", "NCCL_NSOCKS_PERTHREAD": "8"}
@@ -186,6 +210,7 @@ def launch_template(name: str, args: NodeGroupArgs, parent: pulumi.Resource) -> 
                 ),
             )
         ],
+        user_data=base64.b64encode(INSTANCE_STORE.encode()).decode() if pool.instance_store else None,
         instance_market_options=(
             aws.ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block")
             if pool.capacity_block

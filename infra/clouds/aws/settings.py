@@ -64,7 +64,7 @@ class AwsPool(PoolSettings):
     node_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "cpu": ("instance_type",),
         "memory": ("instance_type",),
-        "ephemeral_storage": ("instance_type", "disk_size_gb"),
+        "ephemeral_storage": ("instance_type", "disk_size_gb", "instance_store"),
         "gpus": ("instance_type", "accelerator", "gpu_sharing"),
     }
 
@@ -106,6 +106,11 @@ class AwsPool(PoolSettings):
     )
     disk_type: Literal["gp3", "gp2"] = Field(default="gp3", description="EBS type of the root disk.")
     disk_size_gb: Int = Field(default=100, ge=20, le=16384, description="Size of the root disk in GiB.")
+    instance_store: bool = Field(
+        default=False,
+        description="The NVMe disks that the instance type comes with, as one, hold images, scratch space and "
+        "caches of pods in place of the root disk. They are part of its price. Changed, it replaces the nodes.",
+    )
     labels: Labels = Field(default_factory=dict, description="Kubernetes labels of the nodes.")
     tags: Labels = Field(default_factory=dict, description="AWS tags of the node group and its instances.")
     taints: list[TaintSettings] = Field(
@@ -121,7 +126,7 @@ class AwsPool(PoolSettings):
     def node_shape(self) -> NodeShape:
         """What decides how much one of its nodes leaves to pods."""
         clients = self.gpu_sharing.clients if self.gpu_sharing else 1
-        return NodeShape(self.instance_type, self.disk_size_gb, clients)
+        return NodeShape(self.instance_type, self.disk_size_gb, clients, self.instance_store)
 
     @property
     def machine(self) -> InstanceType | None:

@@ -30,6 +30,7 @@ POOLS: list[Any] = [
     wrong(f"{CPU}.gpu_sharing", {"clients": 2}, "no GPU"),
     elsewhere({f"{TRAIN}.gpu_sharing": {"clients": 49}}, f"{TRAIN}.gpu_sharing.clients", "above 48", "48 or less"),
     wrong(f"{TRAIN}.ami_type", "AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"),
+    wrong(f"{CPU}.instance_store", True, "NVMe", "disk_size_gb"),
     wrong(f"{TRAIN}.disk_size_gb", 10, "below 20", "20 or more"),
     elsewhere({f"{TRAIN}.nodes": {"min": 3, "max": 1}}, f"{TRAIN}.nodes.min", "`max`", "`min: 1`"),
     elsewhere({f"{TRAIN}.nodes": {"min": 1}}, f"{TRAIN}.nodes.min", "`max`", "count: 1"),

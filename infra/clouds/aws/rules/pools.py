@@ -69,6 +69,15 @@ def check_pools(request: Request) -> Iterator[Finding]:
         yield from _accelerator(subject)
         yield from _sharing(subject)
         yield from _image(subject)
+        yield from _instance_store(subject)
+
+
+def _instance_store(subject: Subject) -> Iterator[Finding]:
+    machine = subject.machine
+    if subject.pool.instance_store and machine is not None and not machine.nvme:
+        reason = f"`{machine.name}` comes without NVMe disks; the types with GPUs of the catalogue have them"
+        fix = "remove it, and write as large a `disk_size_gb` as the pods need"
+        yield Finding((*subject.at, "instance_store"), True, reason, fix, read=subject.on("instance_type"))
 
 
 def _machine(subject: Subject) -> Iterator[Finding]:

@@ -1,10 +1,15 @@
 """Node groups on EKS: every key of a pool reaches its resource, and GPU pools are what their pods need."""
 
+import base64
+import email
 import hashlib
 from typing import Any
 
 import pytest
+import yaml
 
+from slipway.infra.clouds.aws.nodes import node_resources
+from slipway.infra.clouds.aws.pools import INSTANCE_STORE
 from slipway.infra.clouds.aws.settings import AwsPool
 from slipway.infra.settings.loading import load
 from tests.support.aws import LAUNCH_TEMPLATE, NODE_GROUP, declare, raw, with_pool
@@ -45,6 +50,7 @@ def subnet_id(zone: str) -> str:
     return f"subnet-{hashlib.sha256(f'subnet/dev-private-{zone}'.encode()).hexdigest()[:17]}"
 
 
+USER_DATA = base64.b64encode(INSTANCE_STORE.encode()).decode()
 PLACEMENT_GROUP = "aws:ec2/placementGroup:PlacementGroup"
 RESERVED = "template.capacityReservationSpecification.capacityReservationTarget.capacityReservationId"
 
@@ -66,6 +72,7 @@ KEYS = [
     ("ami_type", {**CPU, "ami_type": "AL2023_x86_64_STANDARD"}, "amiType", "AL2023_x86_64_STANDARD"),
     ("disk_type", {**CPU, "disk_type": "gp2"}, "template.blockDeviceMappings.0.ebs.volumeType", "gp2"),
     ("disk_size_gb", {**CPU, "disk_size_gb": 321}, "template.blockDeviceMappings.0.ebs.volumeSize", 321),
+    ("instance_store", {**T4, "instance_store": True}, "template.userData", USER_DATA),
     ("labels", {**CPU, "labels": {"role": "cpu"}}, "labels", {"role": "cpu"}),
     ("tags", {**CPU, "tags": {"team": "vision"}}, "template.tagSpecifications.0.tags.team", "vision"),
     (
@@ -104,6 +111,19 @@ def test_a_key_reaches_the_node_group(one_pool_per_key: Recording, key: str, pat
 
 def test_every_key_of_a_pool_is_tried_above() -> None:
     assert {case[0] for case in KEYS} | NOT_OF_EKS == set(AwsPool.model_fields)
+
+
+def test_an_instance_store_is_the_disk_of_pods() -> None:
+    made = declare(with_pool({**T4, "instance_store": True}))
+    pool = made.result["dev"].pools["extra"]
+    group, template = (made.one(kind, "dev-extra").inputs for kind in (NODE_GROUP, LAUNCH_TEMPLATE))
+    assert node_resources(group, template) == pool.allocatable, "as a preview reads the declaration"
+    assert pool.allocatable.ephemeral_storage > 100_000, "g4dn.xlarge has 125 GB beside its root disk of 50 GiB"
+    assert "userData" not in declare(with_pool(T4)).one(LAUNCH_TEMPLATE, "dev-extra").inputs
+    (part,) = email.message_from_bytes(base64.b64decode(template["userData"])).get_payload()
+    told = yaml.safe_load(part.get_payload())
+    assert (part.get_content_type(), told["kind"]) == ("application/node.eks.aws", "NodeConfig")
+    assert told["spec"]["instance"]["localStorage"] == {"strategy": "RAID0"}
 
 
 def test_sharing_is_handed_to_the_device_plugin() -> None:
