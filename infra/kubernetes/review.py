@@ -12,7 +12,19 @@ from pathlib import Path
 
 from slipway.infra.review.contract import Review
 from slipway.infra.review.facts import Balancer, Charge, Disk, Grant, Holding, Seconds
-from slipway.infra.review.stack import JOB, UNKNOWN, Resource, Stack, at, items, mappings, text, texts, whole
+from slipway.infra.review.stack import (
+    JOB,
+    UNKNOWN,
+    NodePool,
+    Resource,
+    Stack,
+    at,
+    items,
+    mappings,
+    text,
+    texts,
+    whole,
+)
 from slipway.infra.review.tables import durations, in_place_from
 from slipway.infra.schema.quantities import size_in_bytes
 
@@ -339,7 +351,7 @@ RELEASE = "kubernetes:helm.sh/v3:Release"
 GPU_TAG = re.compile(r":[^/]*(gpu|cuda)")
 
 SCALE_DOWN = TIMES["autoscaler", "scale-down"]
-"""How long a node without pods is kept."""
+"""How long a node without pods is kept where its pool does not say."""
 
 in_place = partial(in_place_from, DATA / "in_place.toml")
 """By resource type, what updates in place mean for what is there."""
@@ -372,6 +384,11 @@ def pull(images: Iterable[str]) -> Seconds:
     Those made for GPUs, which are many times larger, are told by their tags, as TensorFlow and PyTorch write them.
     """
     return TIMES["pull", "gpu" if any(GPU_TAG.search(image) for image in images) else "cpu"]
+
+
+def scale_down(pool: NodePool) -> Seconds:
+    """How long a node of the pool is kept after its last pod, and paid."""
+    return pool.scale_down or SCALE_DOWN
 
 
 REVIEW = Review(

@@ -90,7 +90,8 @@ class NodePool:
     its nodes may be in; empty where they are not known. ``faster`` is the setting that would give its nodes a
     faster network between them; empty where there is none, or it is on. ``bills_pods`` says that its pods are
     billed, by what they ask for, and not its nodes. ``queued`` says that its nodes are asked for, and come some
-    time. ``quotas`` are what one node needs of those that count machines and GPUs.
+    time. ``quotas`` are what one node needs of those that count machines and GPUs. ``scale_down`` is how long the
+    autoscaler keeps a node after its last pod; None where nobody says.
     """
 
     urn: str
@@ -113,6 +114,7 @@ class NodePool:
     faster: str = ""
     queued: bool = False
     quotas: Sequence[Quota] = ()
+    scale_down: Seconds | None = None
 
     @property
     def described(self) -> str:

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from itertools import groupby
 from typing import Literal
 
-from slipway.infra.kubernetes.review import SCALE_DOWN
+from slipway.infra.kubernetes.review import scale_down
 from slipway.infra.review.facts import Charge, Price
 from slipway.infra.review.stack import JOB, NodePool, Stack, at, text
 from slipway.infra.review.tables import HOURS_A_MONTH, node_price
@@ -172,7 +172,7 @@ class _Run:
             if stay.pool.bills_pods:
                 continue
             if stay.booted:
-                yield stay.pool, stay.number, stay.until + SCALE_DOWN.amount - stay.since
+                yield stay.pool, stay.number, stay.until + scale_down(stay.pool).amount - stay.since
             else:
                 spans = [
                     (work.begins, work.ends)

@@ -5,7 +5,7 @@ from bisect import insort
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from slipway.infra.kubernetes.review import SCALE_DOWN
+from slipway.infra.kubernetes.review import scale_down
 from slipway.infra.platform import Resources
 from slipway.infra.review.stack import NodePool
 from slipway.offline.evaluated.scheduling import add, find_shortages, subtract
@@ -60,7 +60,7 @@ class Node:
         """Whether the node exists at ``time``."""
         if self.stay is None:
             return self.always
-        return self.always or self.stay.until + SCALE_DOWN.amount >= time
+        return self.always or self.stay.until + scale_down(self.pool).amount >= time
 
     def seat(self, time: float, wanted: Resources) -> Seat:
         """The earliest place on this node from ``time`` on."""

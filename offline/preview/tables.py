@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-from slipway.infra.kubernetes.review import SCALE_DOWN
 from slipway.offline.evaluated import phrasing
 from slipway.offline.evaluated.model import (
     Cost,
@@ -96,13 +95,12 @@ def notes(preview: Preview) -> list[str]:
     sentences += [words for stack in preview.stacks for words in elsewhere_words(stack)]
     runs = [stack.cost.run for stack in preview.stacks if stack.cost is not None and stack.cost.run is not None]
     if runs:
-        kept = f"{SCALE_DOWN.amount / 60:.0f} minutes"
         anyway = any(run.paid_anyway for run in runs)
         billed = {step.by_pod for run in runs for step in run.steps}
         if billed != {True}:
             sentences.append(
-                f"The cost of Jobs is that of their nodes {BASES[preview.basis]}, from a node's boot until {kept} "
-                "after its last Job."
+                f"The cost of Jobs is that of their nodes {BASES[preview.basis]}, from a node's boot until the "
+                "autoscaler takes it away after its last Job."
                 + (" Nodes that are always there count, too; they are paid anyway." if anyway else "")
             )
         if True in billed:

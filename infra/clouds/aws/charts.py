@@ -20,13 +20,14 @@ from slipway.infra.clouds.aws.cluster import SYSTEM, EksCluster, system_identity
 from slipway.infra.clouds.aws.ingress import SERVICE_ACCOUNT as LOAD_BALANCER_SERVICE_ACCOUNT
 from slipway.infra.clouds.aws.ingress import asks, load_balancer
 from slipway.infra.clouds.aws.network import Network, subnet_blocks
-from slipway.infra.clouds.aws.nodes import POOL_LABEL
+from slipway.infra.clouds.aws.nodes import POOL_LABEL, SCALE_DOWN_ARGUMENT
 from slipway.infra.clouds.aws.pools import interconnect, labels, scales, taints
 from slipway.infra.clouds.aws.roles import Condition, Statement, allow, node_group_name, pod_identity
 from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool
 from slipway.infra.objects import image, source
 from slipway.infra.platform import GPU_RESOURCE, IngressController
 from slipway.infra.schema.names import fit
+from slipway.infra.schema.quantities import seconds
 from slipway.infra.schema.request import Exposed
 
 # The Cluster Autoscaler: adds nodes to a cluster's groups when pods wait, and takes idle ones away.
@@ -128,6 +129,22 @@ def _statements(region: str, name: str, account: pulumi.Output[str]) -> list[Sta
     ]
 
 
+def scale_down(settings: AwsCluster) -> dict[str, str]:
+    """The arguments that decide when a node goes that no pod needs any more.
+
+    The defaults keep it ten minutes after its last pod, ten minutes after the last node that came to any pool,
+    and five minutes after a look that found a pod on it which cannot move, as are those of Jobs. A node that came
+    for a pod is safe without the second: it is not unneeded while a pod that fits on it waits, and not ready until
+    it has its GPUs (``ACCELERATOR_LABEL`` of `slipway.infra.clouds.aws.pools`). Source: cluster-autoscaler/FAQ.md
+    and core/scaledown/ of kubernetes/autoscaler, tag cluster-autoscaler-1.34.5, read on 2026-11-26.
+    """
+    return {
+        SCALE_DOWN_ARGUMENT: f"{seconds(settings.scale_down_unneeded_time)}s",
+        "scale-down-delay-after-add": "0s",
+        "unremovable-node-recheck-timeout": "10s",
+    }
+
+
 def _autoscaler_release(
     name: str, settings: AwsCluster, cluster: EksCluster, after: Sequence[pulumi.Resource]
 ) -> k8s.helm.v3.Release:
@@ -156,6 +173,7 @@ def _autoscaler_release(
         "extraArgs": {
             # The smallest group that fits: a pod that only needs CPU starts no GPU.
             "expander": "least-waste",
+            **scale_down(settings),
         },
     }
     return k8s.helm.v3.Release(

@@ -8,6 +8,7 @@ device plugin does it.
 import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import yaml
 
 from slipway.infra.clouds.aws.catalogue import NodeShape, allocatable, instance_type, is_arm
 from slipway.infra.platform import GPU_RESOURCE, Resources, Taint
+from slipway.infra.review.facts import Seconds
 from slipway.infra.review.stack import (
     UNLIMITED,
     NodePool,
@@ -30,6 +32,7 @@ from slipway.infra.review.stack import (
     whole,
 )
 from slipway.infra.review.tables import durations
+from slipway.infra.schema.quantities import seconds
 from slipway.infra.schema.taints import EFFECTS
 
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
@@ -42,6 +45,9 @@ DEFAULT_TYPE = "t3.medium"
 DEFAULT_DISK = 20
 """GiB, of Linux. Source of both: https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateNodegroup.html,
 2026-11-20."""
+
+SCALE_DOWN_ARGUMENT = "scale-down-unneeded-time"
+"""Of the Cluster Autoscaler: how long no pod needs a node until it may go."""
 
 Inputs = Mapping[str, Any]
 
@@ -176,7 +182,22 @@ def _pool(stack: Stack, group: Resource) -> NodePool:
         zones=_zones(stack, group),
         faster="efa: true" if _could_have_efa(machine, machines) else "",
         queued=text(declared.get("capacityType")) == "CAPACITY_BLOCK",
+        scale_down=_scale_down(stack, cluster),
     )
+
+
+def _scale_down(stack: Stack, cluster: str) -> Seconds | None:
+    """As the Cluster Autoscaler's release in the cluster says it, with how long it takes to act."""
+    for release in stack.of_type(HELM_RELEASE):
+        arguments = mapping(at(release.properties, "values", "extraArgs"))
+        if stack.cluster_of(release) == cluster and SCALE_DOWN_ARGUMENT in arguments:
+            try:
+                unneeded = seconds(text(arguments[SCALE_DOWN_ARGUMENT]))
+            except ValueError:
+                return None
+            reaction = TIMES["autoscaler", "reaction"]
+            return replace(reaction, amount=unneeded + reaction.amount)
+    return None
 
 
 def _could_have_efa(machine: str, machines: Properties) -> bool:

@@ -24,6 +24,7 @@ from slipway.infra.schema.base import (
     ChartSettings,
     Cidr,
     ClusterSettings,
+    Duration,
     Int,
     Labels,
     Model,
@@ -259,6 +260,11 @@ class AwsCluster(ClusterSettings):
     flow_log_days: LogDays = Field(default=30, description="Days after which CloudWatch deletes flow logs.")
     registry: bool = Field(
         default=True, description="An ECR repository for images of your own: immutable tags, scanned on push."
+    )
+    scale_down_unneeded_time: Duration = Field(
+        default="1m",
+        description="How long the Cluster Autoscaler keeps a node that no pod needs, in pools with `max`. "
+        "It is billed for that time. A change updates the autoscaler alone.",
     )
     charts: Charts = Field(default_factory=Charts, description="Where its Helm charts come from.")
     tags: Labels = Field(default_factory=dict, description="AWS tags of everything that the cluster consists of.")

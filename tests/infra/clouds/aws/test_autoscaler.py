@@ -67,6 +67,13 @@ def test_it_is_of_the_clusters_version(version: str) -> None:
     assert values(changed(kubernetes_version=version))["image"]["tag"].startswith(f"v{version}.")
 
 
+@pytest.mark.slow
+def test_nodes_go_when_the_setting_says() -> None:
+    arguments = values(changed(scale_down_unneeded_time="5m"))["extraArgs"]
+    assert arguments["scale-down-unneeded-time"] == "300s"
+    assert {"scale-down-delay-after-add", "unremovable-node-recheck-timeout"} <= arguments.keys()
+
+
 def test_it_scales_this_cluster_and_nothing_of_another() -> None:
     recording = declare(changed())
     release = recording.one(RELEASE).inputs

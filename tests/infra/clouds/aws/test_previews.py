@@ -12,6 +12,7 @@ from tests.support.previewing import TODAY, findings, previewed
 
 DEV = "aws-dev"
 POOLS = "clusters.dev.pools"
+SCALE_DOWN = "clusters.dev.scale_down_unneeded_time"
 OPS, OTHERS = "arn:aws:iam::111111111111:role/ops", "arn:aws:iam::222222222222:role/ops"
 CPU = {"instance_type": "m7i.xlarge", "nodes": {"min": 1, "max": 2}}
 T4 = {"instance_type": "g4dn.xlarge", "spot": True, "nodes": {"min": 0, "max": 1}}
@@ -51,6 +52,16 @@ def test_a_pool_that_no_longer_scales_says_which_jobs_end() -> None:
     base = {f"{POOLS}.train.nodes": {"min": 0, "max": 3}}
     assert "mnist-train" in ended({f"{POOLS}.train.nodes": {"count": 1}}, base)
     assert not ended({f"{POOLS}.train.nodes": {"count": 3}}, base)
+
+
+@pytest.mark.slow
+def test_nodes_are_paid_until_the_autoscaler_of_the_stack_takes_them() -> None:
+    kept = {
+        time: {pool.scale_down.amount for pool in previewed(DEV, {SCALE_DOWN: time}).pools if pool.scale_down}
+        for time in ("1m", "10m")
+    }
+    (minute,), (ten,) = kept.values()
+    assert (60 < minute < 90, ten - minute) == (True, 540)
 
 
 def let_in(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> str:
