@@ -21,6 +21,7 @@ from slipway.infra.places import PROJECT
 from slipway.infra.platform import Platform
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.model import Settings
+from slipway.infra.stack import running_work
 from slipway.infra.stack.clusters import (
     declare_images,
     declare_metrics,
@@ -96,7 +97,9 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
     anything is declared.
     """
     settings, clouds = checked(configured(), root)
-    guard = ownership.enforce(settings.namespace, preview=pulumi.runtime.is_dry_run())
+    preview = pulumi.runtime.is_dry_run()
+    guard = ownership.enforce(settings.namespace, preview=preview)
+    work = running_work.guard(settings, preview=preview)
 
     platforms = declare_platforms(settings, clouds)
     guard.complete = True
@@ -121,4 +124,7 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
     if settings.teams:
         declare_team_readers(stack)
         export_platform(stack, queues)
+    if work is not None:
+        # The SDK tells the engine of resources only once the program gives the event loop back.
+        work.check()
     return DeclaredStack(settings, platforms, workspaces, jobs)

@@ -5,18 +5,15 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slipway.infra.places import PROJECT
-from slipway.infra.review.stack import JOB, Properties, mapping, mappings, text
+from slipway.infra.review.stack import JOB, KUBERNETES_PROVIDER, Properties, mapping, mappings, text
+from slipway.infra.review.state import SIGNATURE
 
 ANSWER_WITHIN = 60
 """Seconds that the CLI may take: a state backend that does not answer must not hold up a watch for ever."""
-
-SECRET = "4dabf18193072939515e22adb298388d"
-"""The key that marks a value in the state as something else than a mapping: a secret has ``plaintext`` beside it
-(pulumi/pulumi, sdk/go/common/resource/sig, seen November 2026)."""
 
 
 class CliError(Exception):
@@ -58,6 +55,21 @@ def resources_of(stack: str) -> list[Properties]:
     return _resources(_ask(stack, "export", "--show-secrets"))
 
 
+def kubeconfig_of(resources: Sequence[Properties], cluster: str) -> tuple[str, str | None]:
+    """The kubeconfig that the state has of a cluster, and its context; empty where it has none.
+
+    ``resources`` are as `resources_of` returns them.
+    """
+    for resource in resources:
+        if resource.get("type") != KUBERNETES_PROVIDER or resource.get("delete"):
+            continue
+        if text(resource.get("urn")).rpartition("::")[2] == cluster:
+            inputs = mapping(resource.get("inputs"))
+            if kubeconfig := text(decrypt(inputs.get("kubeconfig"))):
+                return kubeconfig, text(decrypt(inputs.get("context"))) or None
+    return "", None
+
+
 def unfinished_jobs(stack: str) -> set[tuple[str, str, str]]:
     """The Jobs in the stack's state that no `up` has seen succeed: cluster, namespace and name. Raises CliError.
 
@@ -76,7 +88,7 @@ def unfinished_jobs(stack: str) -> set[tuple[str, str, str]]:
 def decrypt(value: object) -> Any:
     """A value of the state, of which a secret is the text that it hides."""
     secret = mapping(value)
-    if SECRET in secret and isinstance(secret.get("plaintext"), str):
+    if SIGNATURE in secret and isinstance(secret.get("plaintext"), str):
         return json.loads(secret["plaintext"])
     return value
 

@@ -95,6 +95,10 @@ class Review:
     type, the updates in place that are refused, end what runs, or need a word. ``moving`` are the types of which
     every update, be it in place, changes what other resources read from them. ``grants`` are who from outside the
     clusters is let in, by whatever resource.
+
+    ``node_labels`` are, by the type of a resource whose nodes go with it, the label whose value tells its nodes
+    from others of the cluster, as `slipway.infra.review.stack.NodePool.labels` has it; empty where all of the
+    cluster are its.
     """
 
     pools: Callable[[Stack], Sequence[NodePool]] = lambda _: ()
@@ -115,6 +119,7 @@ class Review:
     identities: Callable[[Stack], Sequence[Identity]] = lambda _: ()
     grants: Callable[[Stack], Sequence[Grant]] = lambda _: ()
     endpoints: Callable[[Stack], Mapping[str, str]] = lambda _: {}
+    node_labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def reviewed(stack: Stack, reviews: Sequence[Review]) -> Stack:

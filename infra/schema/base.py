@@ -316,6 +316,16 @@ class ClusterSettings(Model):
         return None
 
 
+class CreatedCluster(ClusterSettings):
+    """A cluster that the stack creates, with its pools."""
+
+    may_end_jobs_on: list[str] = Field(
+        default_factory=list,
+        description="Pools on which an update may end running Jobs. On all others `pulumi up` refuses an update "
+        "that takes the nodes of a Job away.",
+    )
+
+
 AppRights = Literal["read", "write"]
 """What an app may do with the store: read it, or write its own folder, too."""
 

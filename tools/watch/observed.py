@@ -20,7 +20,7 @@ from slipway.infra.api_server import (
 from slipway.infra.commands import option
 from slipway.infra.kubernetes.labels import PART_OF
 from slipway.infra.platform import GPU_RESOURCE
-from slipway.infra.review.stack import KUBERNETES_PROVIDER, Properties, at, mapping, mappings, strings, text, whole
+from slipway.infra.review.stack import Properties, at, mappings, strings, text, whole
 from slipway.tools.watch.plan import Place
 
 # The API servers of a stack's clusters, through the kubeconfigs that the stack file or the stack's state has.
@@ -79,13 +79,9 @@ class Clusters:
             resources = pulumi_cli.resources_of(self.stack)
         except pulumi_cli.CliError as error:
             raise AccessError(f"{error}; or name a kubeconfig: {option('kubeconfig', '…')}") from error
-        for resource in resources:
-            if resource.get("type") != KUBERNETES_PROVIDER or resource.get("delete"):
-                continue
-            if text(resource.get("urn")).rpartition("::")[2] == place.name:
-                inputs = mapping(resource.get("inputs"))
-                if kubeconfig := text(pulumi_cli.decrypt(inputs.get("kubeconfig"))):
-                    return kubeconfig, text(pulumi_cli.decrypt(inputs.get("context"))) or None
+        kubeconfig, context = pulumi_cli.kubeconfig_of(resources, place.name)
+        if kubeconfig:
+            return kubeconfig, context
         raise NotCreatedError("`pulumi up` has not made it yet")
 
 

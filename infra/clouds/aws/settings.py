@@ -23,7 +23,7 @@ from slipway.infra.platform import Resources, Sale
 from slipway.infra.schema.base import (
     ChartSettings,
     Cidr,
-    ClusterSettings,
+    CreatedCluster,
     Duration,
     Int,
     Labels,
@@ -230,7 +230,7 @@ class Charts(Model):
     )
 
 
-class AwsCluster(ClusterSettings):
+class AwsCluster(CreatedCluster):
     """An EKS cluster with a VPC of its own."""
 
     other_names: ClassVar[Mapping[str, str]] = {"location": "region", "labels": "tags"}

@@ -25,7 +25,7 @@ from slipway.infra.clouds.gcp.catalogue import (
 from slipway.infra.platform import Resources, Sale
 from slipway.infra.schema.base import (
     Cidr,
-    ClusterSettings,
+    CreatedCluster,
     Duration,
     Int,
     Labels,
@@ -314,7 +314,7 @@ class GcpPool(PoolSettings):
         return self.nodes.count
 
 
-class GcpCluster(ClusterSettings):
+class GcpCluster(CreatedCluster):
     """A GKE cluster with a network of its own."""
 
     other_names: ClassVar[Mapping[str, str]] = {"region": "location", "zone": "location", "tags": "labels"}

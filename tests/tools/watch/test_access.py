@@ -11,7 +11,8 @@ import yaml
 
 from slipway.infra import pulumi_cli
 from slipway.infra.api_server import UnreachableError, UnreadableError
-from slipway.infra.pulumi_cli import SECRET, unfinished_jobs
+from slipway.infra.pulumi_cli import unfinished_jobs
+from slipway.infra.review.state import SIGNATURE
 from slipway.tools.watch.observed import AccessError, Clusters, NotCreatedError, explain
 from slipway.tools.watch.plan import Place
 from tests.support.api_server import kubeconfig
@@ -59,7 +60,7 @@ def test_a_kubeconfig_that_the_stack_file_names_needs_no_cli(
 
 
 def test_a_clouds_kubeconfig_is_read_from_the_state_in_clear(state: Callable[..., None]) -> None:
-    secret = {SECRET: "1b47061264138c4ac30d75fd1eb44270", "plaintext": json.dumps(TEXT)}
+    secret = {SIGNATURE: "1b47061264138c4ac30d75fd1eb44270", "plaintext": json.dumps(TEXT)}
     old = provider("dev", "old", delete=True)
     state(old, provider("other", "another"), provider("dev", secret))
     assert clusters(Place("dev")).server("dev").kubeconfig == TEXT

@@ -353,4 +353,5 @@ REVIEW = Review(
     identities=identities,
     grants=outside_grants,
     endpoints=endpoints,
+    node_labels={nodes.NODE_GROUP: nodes.POOL_LABEL, CLUSTER: ""},
 )

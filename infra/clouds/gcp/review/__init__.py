@@ -532,4 +532,5 @@ REVIEW = Review(
     identities=identities,
     grants=outside_grants,
     endpoints=endpoints,
+    node_labels={nodes.NODE_POOL: nodes.POOL_LABEL, nodes.CLUSTER: ""},
 )

@@ -1,0 +1,205 @@
+"""Keeps `pulumi up` from ending Jobs that run: it looks which do before it takes their nodes away.
+
+An update replaces, deletes or renews the nodes of a pool whatever runs on them. Jobs of `runs: cluster`, of
+schedules, of other stacks and of an `up` that was interrupted run meanwhile. So the program compares what it
+declares of clusters and pools with the stack's state, and where nodes would end, asks the cluster for the Jobs on
+them. In a preview it names them. An update it ends before Pulumi is told of the first resource, unless the stack
+file lets it end Jobs on that pool; and it looks again immediately before Pulumi is told of the pool.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cached_property
+from typing import Any, cast
+
+import pulumi
+from pulumi import _types  # pyright: ignore[reportPrivateUsage]
+
+from slipway.infra import pulumi_cli
+from slipway.infra.api_server import ApiServer, UnreadableError
+from slipway.infra.clouds.registry import reviews
+from slipway.infra.review.contract import Review
+from slipway.infra.review.stack import UNKNOWN, Properties, Resource
+from slipway.infra.review.state import stack_of_state
+from slipway.infra.schema.base import CreatedCluster
+from slipway.infra.schema.names import UNREAD
+from slipway.infra.settings.model import Settings
+from slipway.infra.stack.ended_nodes import EndedNodes, Update
+from slipway.infra.stack.running_jobs import RunningJob, jobs_on
+
+KEY = "may_end_jobs_on"
+"""The key of a cluster in a stack file: the pools on which an update may end Jobs."""
+
+MOST_JOBS = 10
+"""How many Jobs are named; the others are counted."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A Job that the update ends, with the nodes that it loses."""
+
+    job: RunningJob
+    nodes: EndedNodes
+
+    def describe(self, now: datetime) -> str:
+        """``Job train in namespace ml on pool gpu of cluster dev: 1 pod, 3 h 10 min of work, $21 (…)``."""
+        pool = f"pool {self.nodes.pool} of cluster" if self.nodes.pool else "cluster"
+        hours, rate = self.job.hours(now), self.nodes.rate
+        money = f", ${hours * rate * len(self.job.nodes):,.2f} of nodes" if rate is not None else ""
+        pods = f"{self.job.pods} pod{'s' if self.job.pods > 1 else ''}"
+        return (
+            f"Job {self.job.name} in namespace {self.job.namespace} on {pool} {self.nodes.cluster}: {pods}, "
+            f"{_duration(hours)} of work less what its last checkpoint has{money} ({self.nodes.why})"
+        )
+
+
+@dataclass
+class RunningWork:
+    """Finds out which Jobs an update of the stack ends, while its program declares resources.
+
+    ``allowed`` are, by cluster, the pools on which it may. In a ``preview`` it only says which Jobs there are.
+    ``exported`` asks for the resources of the stack's state, and ``connect`` for the API server of a cluster.
+    """
+
+    allowed: Mapping[str, Sequence[str]]
+    preview: bool
+    exported: Callable[[], Sequence[Properties]]
+    reviews: Sequence[Review]
+    connect: Callable[[str, str | None], ApiServer] = ApiServer
+    _ended: list[EndedNodes] = field(default_factory=list[EndedNodes])
+
+    def apply(self, args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
+        """The transformation of every resource of the stack."""
+        if args.type_.partition(":")[0] not in self._packages or args.opts.id is not None or not self._update:
+            return None
+        ignored = args.opts.ignore_changes or ()
+        declared = Resource(
+            urn="",
+            type=args.type_,
+            name=args.name,
+            properties={_camel(key): _plain(item) for key, item in args.props.items() if item is not None},
+            protect=bool(args.opts.protect),
+            ignore_changes=[_camel(path) for path in cast("Sequence[str]", ignored)],
+        )
+        ended = self._update.declare(declared)
+        self._ended += ended
+        guarded = [nodes for nodes in ended if not self._may_end(nodes)]
+        if not guarded or self.preview:
+            return None
+        # What the resource comes from is there then: the update of a control plane takes its time.
+        sources = [cast("Any", item) for item in args.props.values() if isinstance(item, pulumi.Output)]
+        second_look: Any = pulumi.Output.all(*sources).apply(lambda _: self._look_again(guarded))
+        gated = pulumi.ResourceOptions(depends_on=[second_look])
+        return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, gated))
+
+    def check(self) -> None:
+        """Raises `pulumi.RunError` where the update ends Jobs and may not. To be called once all is declared."""
+        if not self._update:
+            return
+        ended = [*self._ended, *self._update.removed()]
+        whole = {nodes.cluster for nodes in ended if not nodes.pool}
+        ended = [nodes for nodes in ended if nodes.cluster not in whole or not nodes.pool]
+        meant = [nodes for nodes in ended if self.preview or self._may_end(nodes)]
+        if said := self._say(meant):
+            pulumi.log.warn(said)
+        self._refuse([nodes for nodes in ended if nodes not in meant])
+
+    def _may_end(self, nodes: EndedNodes) -> bool:
+        return nodes.pool in self.allowed.get(nodes.cluster, ())
+
+    async def _look_again(self, ended: Sequence[EndedNodes]) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self._refuse, ended)
+
+    def _refuse(self, ended: Sequence[EndedNodes]) -> None:
+        if said := self._say(ended):
+            clusters = dict.fromkeys(f"slipway:clusters.{nodes.cluster}" for nodes in ended)
+            raise pulumi.RunError(
+                f"{said}\nSo nothing is done to these nodes. Wait until the Jobs have ended (`slipway watch`), or "
+                "stop them; or leave the pool as it is, beside a new one of another name, until they have. To end "
+                f"them now, name the pool under `{KEY}` of {', '.join(clusters)}."
+            )
+
+    def _say(self, ended: Sequence[EndedNodes]) -> str:
+        """Which Jobs lose these nodes, a line for each, below their number; empty where none does."""
+        now = datetime.now(UTC)
+        jobs: list[str] = []
+        unread: list[str] = []
+        for nodes in ended:
+            try:
+                on_nodes = jobs_on(self._server(nodes.cluster), nodes.selector)
+                jobs += [f"- {Ended(job, nodes).describe(now)}" for job in on_nodes]
+            except UnreadableError as error:
+                what = f"pool {nodes.pool} of cluster" if nodes.pool else "cluster"
+                unread.append(f"- which Jobs run on {what} {nodes.cluster} ({nodes.why}): {error}")
+        lines = [f"This update ends {len(jobs)} running Job{'s' if len(jobs) > 1 else ''}:", *jobs[:MOST_JOBS]]
+        lines += [f"- and {len(jobs) - MOST_JOBS} more"] if jobs[MOST_JOBS:] else []
+        return "\n".join([*(lines if jobs else []), *(["It is not known:", *unread] if unread else [])])
+
+    def _server(self, cluster: str) -> ApiServer:
+        kubeconfig, context = pulumi_cli.kubeconfig_of(self._exported, cluster)
+        if not kubeconfig:
+            raise UnreadableError("the stack's state has no kubeconfig of it")
+        return self.connect(kubeconfig, context)
+
+    @cached_property
+    def _packages(self) -> frozenset[str]:
+        return frozenset(type_.partition(":")[0] for review in self.reviews for type_ in review.node_labels)
+
+    @cached_property
+    def _exported(self) -> Sequence[Properties]:
+        return self.exported()
+
+    @cached_property
+    def _update(self) -> Update | None:
+        """None where nobody knows what the stack has."""
+        try:
+            state = stack_of_state(pulumi.get_stack(), self._exported)
+        except pulumi_cli.CliError as error:
+            pulumi.log.warn(f"Whether this update ends running Jobs is not known: {error}")
+            return None
+        return Update(state, self.reviews)
+
+
+def guard(settings: Settings, *, preview: bool) -> RunningWork | None:
+    """Watches what the program declares after this; None where nothing outside of the program may be read."""
+    if UNREAD.get():
+        return None
+    allowed = {
+        name: cluster.may_end_jobs_on
+        for name, cluster in settings.clusters.items()
+        if isinstance(cluster, CreatedCluster)
+    }
+    stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
+    work = RunningWork(allowed, preview, lambda: pulumi_cli.resources_of(stack), reviews())
+    pulumi.runtime.register_stack_transformation(work.apply)
+    return work
+
+
+def _plain(value: object) -> object:
+    """A property as the engine is told it, with `UNKNOWN` for every output."""
+    if isinstance(value, pulumi.Output | pulumi.Resource | pulumi.Asset | pulumi.Archive):
+        return UNKNOWN
+    if isinstance(value, Enum):
+        return cast("object", value.value)
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[str, object]", value).items()
+        return {key: _plain(item) for key, item in entries if item is not None}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in cast("Sequence[object]", value)]
+    if _types.is_input_type(type(value)):
+        return _plain(_types.input_type_to_dict(value))
+    return value
+
+
+def _camel(name: str) -> str:
+    """``nodeConfig`` of ``node_config``."""
+    return re.sub(r"_([a-z0-9])", lambda match: match[1].upper(), name)
+
+
+def _duration(hours: float) -> str:
+    minutes = round(hours * 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"

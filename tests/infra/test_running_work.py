@@ -1,0 +1,218 @@
+"""An update that takes nodes from running Jobs says so, and is refused unless the stack file lets it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pulumi
+import pytest
+
+from slipway.infra.api_server import UnreadableError
+from slipway.infra.clouds.registry import emulators, reviews
+from slipway.infra.review.stack import KUBERNETES_PROVIDER
+from slipway.infra.schema.problems import PREFIX
+from slipway.infra.settings.loading import load
+from slipway.infra.settings.pipelines import KEY
+from slipway.infra.stack.configuration import CLOUDS
+from slipway.infra.stack.placed_stack import declare_platforms
+from slipway.infra.stack.running_work import RunningWork
+from tests.support.aws_values import AWS
+from tests.support.recording import Recording, record
+from tests.support.stack_values import GCP, changed
+
+pytestmark = pytest.mark.slow
+
+STACKS = {"gcp": GCP, "aws": changed(AWS, {"clusters.dev.kubernetes_version": "1.35"})}
+LABELS = {"gcp": "cloud.google.com/gke-nodepool", "aws": "eks.amazonaws.com/nodegroup"}
+
+
+@dataclass
+class Cluster:
+    """A node of each pool, with a pod of one of ``jobs`` on it, which the first ``idle_looks`` do not see."""
+
+    label: str
+    jobs: Mapping[str, str]
+    fails: bool = False
+    idle_looks: int = 0
+    paths: list[str] = field(default_factory=list)
+
+    def get(self, path: str, **query: str) -> Mapping[str, Any]:
+        self.paths.append(path)
+        if self.fails:
+            raise UnreadableError("it does not answer")
+        if path == "/api/v1/nodes":
+            label, _, pool = query.get("labelSelector", "").partition("=")
+            assert label in {"", self.label}
+            return {"items": [{"metadata": {"name": name}} for name in self.jobs if pool in {"", name}]}
+        if self.paths.count(path) <= self.idle_looks:
+            return {"items": []}
+        began = (datetime.now(UTC) - timedelta(hours=3)).isoformat()
+        return {
+            "items": [
+                {
+                    "metadata": {"namespace": "ml", "ownerReferences": [{"kind": "Job", "name": job}]},
+                    "spec": {"nodeName": node},
+                    "status": {"phase": "Running", "startTime": began},
+                }
+                for node, job in self.jobs.items()
+            ]
+        }
+
+
+def reaching(cluster: Cluster) -> Any:
+    def connect(*_: object) -> Cluster:
+        return cluster
+
+    return connect
+
+
+def declared(cloud: str, values: Mapping[str, Any], work: RunningWork | None = None) -> Recording:
+    settings = load(values)
+    stand_ins = emulators(settings.request)
+
+    def program() -> None:
+        if work is not None:
+            pulumi.runtime.register_stack_transformation(work.apply)
+        declare_platforms(settings, [CLOUDS[cloud]])
+        if work is not None:
+            work.check()
+
+    config = {name: setting for emulator in stand_ins for name, setting in emulator.configuration.items()}
+    return record(program, {**config, f"{PREFIX}{KEY}": {}}, preview=False, emulators=stand_ins)
+
+
+def exported(recording: Recording) -> Iterator[dict[str, Any]]:
+    """As Pulumi's state has it: with what providers filled in, and without what the program reads."""
+    for resource in recording.resources:
+        if resource.read:
+            continue
+        kubeconfig = {"kubeconfig": "{}"} if resource.type == KUBERNETES_PROVIDER else {}
+        yield {
+            "urn": resource.urn,
+            "type": resource.type,
+            "custom": resource.custom,
+            "inputs": {**deepcopy(dict(resource.inputs)), "filledIn": 1, "__defaults": ["filledIn"], **kubeconfig},
+            "parent": resource.parent,
+            "protect": resource.protect,
+            "dependencies": sorted(resource.dependencies),
+            "propertyDependencies": {key: sorted(urns) for key, urns in resource.property_dependencies.items()},
+        }
+
+
+@pytest.fixture(scope="module")
+def states() -> Mapping[str, Sequence[dict[str, Any]]]:
+    extra = {"clusters.dev.pools.extra": {"machine_type": "e2-standard-4", "nodes": {"total_max": 1}}}
+    return {
+        "gcp": [*exported(declared("gcp", unprotected(changed(GCP, extra))))],
+        "aws": [*exported(declared("aws", unprotected(STACKS["aws"])))],
+    }
+
+
+def unprotected(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**values, "protect": False}
+
+
+EXTRA, NONE = {"extra"}, set[str]()
+
+
+CASES: Sequence[tuple[str, Mapping[str, Any], set[str]]] = [
+    ("gcp", {}, EXTRA),
+    ("gcp", {"pools.train.nodes": {"total_min": 0, "total_max": 4}}, EXTRA),
+    ("gcp", {"pools.train.labels": {"a": "b"}}, EXTRA),
+    ("gcp", {"pools.train.machine_type": "n1-standard-8"}, EXTRA | {"train"}),
+    ("gcp", {"pools.train.spot": True}, EXTRA | {"train"}),
+    ("gcp", {"pools.train.nodes": {"count": 1}}, EXTRA | {"train"}),
+    ("gcp", {"zones": ["us-central1-a"]}, {"cpu", "train", "predict", "extra"}),
+    ("gcp", {"location": "us-central1-a", "zones": None}, {"cpu", "train", "predict", "extra"}),
+    ("aws", {}, NONE),
+    ("aws", {"pools.train.nodes": {"min": 0, "max": 4}}, {"train"}),
+    ("aws", {"pools.train.disk_size_gb": 300}, {"train"}),
+    ("aws", {"pools.train.labels": {"a": "b"}}, NONE),
+    ("aws", {"kubernetes_version": "1.36"}, {"cpu", "train", "predict"}),
+]
+
+
+@pytest.mark.parametrize(("cloud", "changes", "ended"), CASES)
+def test_the_jobs_that_lose_their_nodes_are_named(
+    states: Mapping[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    cloud: str,
+    changes: Mapping[str, Any],
+    ended: set[str],
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", said.append)
+    pools = ["cpu", "train", "predict", *(EXTRA if cloud == "gcp" else ())]
+    cluster = Cluster(LABELS[cloud], {pool: f"job-{pool}" for pool in pools})
+    values = changed(unprotected(STACKS[cloud]), {f"clusters.dev.{key}": value for key, value in changes.items()})
+    work = RunningWork({}, True, lambda: states[cloud], reviews(), reaching(cluster))
+    declared(cloud, values, work)
+    assert {pool for pool in pools if any(f"job-{pool} " in line for line in said)} == ended
+    assert bool(cluster.paths) == bool(ended)
+
+
+SPOT = {"clusters.dev.pools.train.spot": True}
+REFUSAL = r"(?s)Job fit .* pool train .*3 h 0 min.*\$.*may_end_jobs_on"
+
+
+def updated(
+    states: Mapping[str, Any], cluster: Cluster, *, may: Sequence[str] = (), preview: bool = False
+) -> Recording:
+    """An update that replaces the pool ``train``, and removes ``extra``."""
+    work = RunningWork({"dev": may}, preview, lambda: states["gcp"], reviews(), reaching(cluster))
+    return declared("gcp", changed(unprotected(GCP), SPOT), work)
+
+
+@pytest.fixture
+def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    said: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", said.append)
+    return said
+
+
+def test_an_update_is_refused_while_jobs_run_there(states: Mapping[str, Any], warnings: list[str]) -> None:
+    cluster = Cluster(LABELS["gcp"], {"train": "fit", "cpu": "aside"})
+    with pytest.raises(
+        pulumi.RunError, match=r"(?s)Job fit .* pool train .*3 h 0 min.*\$.*may_end_jobs_on"
+    ) as told:
+        updated(states, cluster)
+    assert "aside" not in str(told.value)
+    assert not warnings
+
+
+def test_an_update_that_may_end_them_says_so(states: Mapping[str, Any], warnings: list[str]) -> None:
+    cluster = Cluster(LABELS["gcp"], {"train": "fit"})
+    assert updated(states, cluster, may=["train"]).of("gcp:container/nodePool:NodePool")
+    assert len(warnings) == 1
+    assert "Job fit " in warnings[0]
+
+
+def test_a_pool_that_goes_is_refused_as_well(states: Mapping[str, Any]) -> None:
+    with pytest.raises(pulumi.RunError, match="Job last "):
+        updated(states, Cluster(LABELS["gcp"], {"extra": "last"}), may=["train"])
+
+
+def test_where_nothing_runs_an_update_goes_on(states: Mapping[str, Any], warnings: list[str]) -> None:
+    cluster = Cluster(LABELS["gcp"], {"cpu": "aside"})
+    assert updated(states, cluster).of("gcp:container/nodePool:NodePool")
+    assert cluster.paths
+    assert not warnings
+
+
+def test_a_job_that_begins_meanwhile_is_seen(states: Mapping[str, Any]) -> None:
+    """Those of ``extra`` are looked at first, then those of ``train``; nobody is on either of them yet."""
+    cluster = Cluster(LABELS["gcp"], {"train": "fit", "extra": "none"}, idle_looks=2)
+    with pytest.raises(pulumi.RunError, match="Job fit "):
+        updated(states, cluster)
+
+
+def test_a_cluster_that_cannot_be_asked_stops_an_update_and_no_preview(
+    states: Mapping[str, Any], warnings: list[str]
+) -> None:
+    cluster = Cluster(LABELS["gcp"], {}, fails=True)
+    with pytest.raises(pulumi.RunError, match="it does not answer"):
+        updated(states, cluster)
+    updated(states, cluster, preview=True)
+    assert "it does not answer" in warnings[0]
