@@ -131,6 +131,7 @@ CASES: Sequence[tuple[str, Mapping[str, Any], set[str]]] = [
     ("aws", {"pools.train.disk_size_gb": 300}, {"train"}),
     ("aws", {"pools.train.labels": {"a": "b"}}, NONE),
     ("aws", {"kubernetes_version": "1.36"}, {"cpu", "train", "predict"}),
+    ("aws", {"kubernetes_version": "1.36", "pools.train.kubernetes_version": "1.35"}, {"cpu", "predict"}),
 ]
 
 

@@ -148,7 +148,7 @@ def node_group(name: str, pool_name: str, args: NodeGroupArgs, parent: pulumi.Re
         subnet_ids=[args.subnets[zone].id for zone in pool.zones or cluster.zones],
         ami_type=pool.image,
         capacity_type=_capacity_type(pool),
-        version=cluster.kubernetes_version,
+        version=pool.kubernetes_version or cluster.kubernetes_version,
         launch_template=aws.eks.NodeGroupLaunchTemplateArgs(
             id=template.id, version=template.latest_version.apply(str)
         ),

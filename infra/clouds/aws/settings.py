@@ -95,6 +95,11 @@ class AwsPool(PoolSettings):
         default=None,
         description="Id (`cr-…`) of an On-Demand Capacity Reservation to use. Name its zone under `zones`.",
     )
+    kubernetes_version: str | None = Field(
+        default=None,
+        description="Kubernetes version of the nodes; default: the cluster's. An earlier one keeps the nodes, and "
+        "what runs on them, while the control plane goes on to its next version.",
+    )
     efa: bool = Field(
         default=False,
         description="An EFA interface on every network card, for the pods of steps with `nodes`, and nodes close "

@@ -176,6 +176,7 @@ def node_pool(
             auto_repair=pool.auto_repair and not pool.flex_start,
             auto_upgrade=pool.auto_upgrade,
         ),
+        maintenance_policies=_maintenance_policies(pool),
         upgrade_settings=_upgrade_settings(pool),
         node_config=node_config(pool, service_account, dict(cluster.labels)),
         opts=pulumi.ResourceOptions(
@@ -236,6 +237,15 @@ def _ephemeral_ssds(pool: GcpPool) -> gcp.container.NodePoolNodeConfigEphemeralS
     if not count:
         return None
     return gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs(local_ssd_count=count)
+
+
+def _maintenance_policies(pool: GcpPool) -> list[gcp.container.NodePoolMaintenancePolicyArgs] | None:
+    """Source: https://docs.cloud.google.com/kubernetes-engine/docs/reference/rest/v1/projects.locations.clusters.nodePools
+    (``maintenancePolicy.exclusionUntilEndOfSupport``), read on 2026-11-26."""
+    if pool.hold_upgrades is None:
+        return None
+    held = gcp.container.NodePoolMaintenancePolicyExclusionUntilEndOfSupportArgs(enabled=pool.hold_upgrades)
+    return [gcp.container.NodePoolMaintenancePolicyArgs(exclusion_until_end_of_supports=[held])]
 
 
 def _upgrade_settings(pool: GcpPool) -> gcp.container.NodePoolUpgradeSettingsArgs | None:

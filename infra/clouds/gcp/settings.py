@@ -240,6 +240,11 @@ class GcpPool(PoolSettings):
     auto_upgrade: bool = Field(
         default=True, description="Keep nodes at the control plane's version; in a release channel always."
     )
+    hold_upgrades: bool | None = Field(
+        default=None,
+        description="Have GKE upgrade the nodes, and so end what runs on them, only once support of their version "
+        "ends. They get no security patches meanwhile. `false` ends it.",
+    )
     labels: Labels = Field(default_factory=dict, description="Kubernetes labels of the nodes.")
     resource_labels: Labels = Field(
         default_factory=dict, description="Google Cloud labels of the VMs, for billing."

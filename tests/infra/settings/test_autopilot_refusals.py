@@ -43,6 +43,7 @@ OTHERS: dict[str, Any] = {
     "logging_variant": "MAX_THROUGHPUT",
     "auto_repair": False,
     "auto_upgrade": False,
+    "hold_upgrades": True,
 }
 """A value, other than the default, of every key that only a node pool has a use for."""
 

@@ -177,6 +177,7 @@ CLUSTERS: list[Any] = [
     wrong(f"{TRAIN}.zones", []),
     elsewhere({f"{TRAIN}.zones": ["aps1-az1", "aps1-az1"]}, f"{TRAIN}.zones[1]"),
     wrong(f"{CLUSTER}.kubernetes_version", "1.30", "`1.36`"),
+    wrong(f"{CLUSTER}.pools.train.kubernetes_version", "1.37", "nodes cannot have it", "`1.36`"),
     wrong(f"{CONTROL}.authorized_networks", {}),
     elsewhere({f"{CONTROL}.public_endpoint": False}, f"{CONTROL}.authorized_networks"),
     elsewhere({f"{CONTROL}.authorized_networks": {"all": "0.0.0.0/0"}}, f"{CONTROL}.authorized_networks.all"),

@@ -171,6 +171,19 @@ def _version(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
             "not a version that EKS has in standard support and that add-ons are pinned for",
             f"write {listed(kubernetes_versions())} in quotes; another is added in {CATALOGUE}, with its add-ons",
         )
+        return
+    # Nodes may be three minor versions older, and the catalogue has no more, but never newer. Source:
+    # https://kubernetes.io/releases/version-skew-policy, read in November 2026.
+    allowed = kubernetes_versions()[kubernetes_versions().index(cluster.kubernetes_version) :]
+    for name, pool in cluster.pools.items():
+        if pool.kubernetes_version is not None and pool.kubernetes_version not in allowed:
+            yield Finding(
+                (*at, "pools", name, "kubernetes_version"),
+                pool.kubernetes_version,
+                f"nodes cannot have it while the cluster has {cluster.kubernetes_version}",
+                f"write {listed(allowed)} in quotes, or leave it out",
+                read=((*at, "kubernetes_version"),),
+            )
 
 
 def _reachable(at: Path, cluster: AwsCluster) -> Iterator[Finding]:

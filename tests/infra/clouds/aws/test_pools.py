@@ -70,6 +70,7 @@ KEYS = [
     ),
     ("efa", {**BLOCK, "efa": True}, "template.networkInterfaces.1.interfaceType", "efa-only"),
     ("ami_type", {**CPU, "ami_type": "AL2023_x86_64_STANDARD"}, "amiType", "AL2023_x86_64_STANDARD"),
+    ("kubernetes_version", {**CPU, "kubernetes_version": "1.35"}, "version", "1.35"),
     ("disk_type", {**CPU, "disk_type": "gp2"}, "template.blockDeviceMappings.0.ebs.volumeType", "gp2"),
     ("disk_size_gb", {**CPU, "disk_size_gb": 321}, "template.blockDeviceMappings.0.ebs.volumeSize", 321),
     ("instance_store", {**T4, "instance_store": True}, "template.userData", USER_DATA),

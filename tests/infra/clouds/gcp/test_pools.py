@@ -132,6 +132,12 @@ KEYS = [
     ),
     ("auto_repair", {"machine_type": "n1-standard-4", "auto_repair": False}, "management.autoRepair", False),
     ("auto_upgrade", {"machine_type": "n1-standard-4", "auto_upgrade": False}, "management.autoUpgrade", False),
+    (
+        "hold_upgrades",
+        {"machine_type": "n1-standard-4", "hold_upgrades": True},
+        "maintenancePolicies",
+        [{"exclusionUntilEndOfSupports": [{"enabled": True}]}],
+    ),
     ("labels", {"machine_type": "n1-standard-4", "labels": {"role": "t4"}}, "nodeConfig.labels", {"role": "t4"}),
     (
         "resource_labels",
