@@ -1,4 +1,4 @@
-"""Which nodes an update ends: those of pools that go, are replaced, or have their nodes made anew."""
+"""What an update ends: nodes of pools that go, are replaced or made anew, and Jobs that are made anew."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from slipway.infra.review.property_diff import (
     unknown_paths,
     without_indices,
 )
-from slipway.infra.review.stack import UNKNOWN, NodePool, Resource, Stack, unknown
+from slipway.infra.review.stack import JOB, UNKNOWN, NodePool, Resource, Stack, at, text, unknown
 from slipway.infra.review.tables import node_price
 
 
@@ -32,6 +32,16 @@ class EndedNodes:
     selector: str
     why: str
     rate: float | None = None
+
+
+@dataclass(frozen=True)
+class EndedJob:
+    """A Job of the stack that an update deletes, to make it anew or for good. ``why`` is as of `EndedNodes`."""
+
+    cluster: str
+    namespace: str
+    name: str
+    why: str
 
 
 @dataclass
@@ -86,6 +96,18 @@ class Update:
             if not (old.protect or old.retain_on_delete)
             for nodes in self._nodes(old, "the stack no longer has it")
         ]
+
+    def jobs(self) -> list[EndedJob]:
+        """The Jobs that are deleted, whether they run or not. To be asked after `declare`."""
+        ended: list[EndedJob] = []
+        for key, old in self._known.items():
+            new = self._declared.get(key)
+            forcing = self._forcing(old, new, self._changes(old, new)) if new and old.type == JOB else []
+            if old.type == JOB and (new is None or forcing):
+                why = f"another {_names(forcing)} replaces it" if forcing else "the stack no longer has it"
+                namespace, name = (text(at(old.properties, "metadata", key)) for key in ("namespace", "name"))
+                ended.append(EndedJob(self.state.cluster_of(old), namespace or "default", name, why))
+        return ended
 
     def _nodes(self, old: Resource, why: str) -> Iterator[EndedNodes]:
         label = self._labels[old.type]

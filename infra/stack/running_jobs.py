@@ -1,11 +1,11 @@
-"""The Jobs that have pods on nodes of a cluster now, whosever they are."""
+"""The Jobs that run in a cluster now: on some of its nodes, whosever they are, or in a namespace."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from slipway.infra.api_server import ApiServer
-from slipway.infra.review.stack import Properties, at, mappings, text
+from slipway.infra.review.stack import Properties, at, mappings, text, whole
 
 GOING = "status.phase!=Succeeded,status.phase!=Failed"
 """Selects the pods that have not ended (kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors,
@@ -40,6 +40,22 @@ def jobs_on(server: ApiServer, selector: str) -> list[RunningJob]:
         if job and text(at(pod, "spec", "nodeName")) in nodes and text(at(pod, "status", "phase")) in _PHASES:
             pods.setdefault((text(at(pod, "metadata", "namespace")), job), []).append(pod)
     return [_running(namespace, name, of_job) for (namespace, name), of_job in sorted(pods.items())]
+
+
+def jobs_in(server: ApiServer, namespace: str) -> list[RunningJob]:
+    """The Jobs with pods in a namespace. Raises `slipway.infra.api_server.UnreadableError`."""
+    listed = server.get(f"/apis/batch/v1/namespaces/{namespace}/jobs")
+    return [
+        RunningJob(
+            namespace,
+            text(at(job, "metadata", "name")),
+            pods,
+            frozenset(),
+            _time(at(job, "status", "startTime")),
+        )
+        for job in mappings((listed or {}).get("items"))
+        if (pods := whole(at(job, "status", "active")))
+    ]
 
 
 _PHASES = frozenset({"Pending", "Running"})

@@ -4,10 +4,12 @@ An update replaces, deletes or renews the nodes of a pool whatever runs on them.
 schedules, of other stacks and of an `up` that was interrupted run meanwhile. So the program compares what it
 declares of clusters and pools with the stack's state, and where nodes would end, asks the cluster for the Jobs on
 them. In a preview it names them. An update it ends before Pulumi is told of the first resource, unless the stack
-file lets it end Jobs on that pool; and it looks again immediately before Pulumi is told of the pool.
+file lets it end Jobs on that pool; and it looks again immediately before Pulumi is told of the pool. Jobs that the
+update itself makes anew are named as well, and no more: whoever changed a step means it.
 """
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,38 +25,19 @@ from slipway.infra import pulumi_cli
 from slipway.infra.api_server import ApiServer, UnreadableError
 from slipway.infra.clouds.registry import reviews
 from slipway.infra.review.contract import Review
-from slipway.infra.review.stack import UNKNOWN, Properties, Resource
+from slipway.infra.review.stack import JOB, UNKNOWN, Properties, Resource
 from slipway.infra.review.state import stack_of_state
 from slipway.infra.schema.base import CreatedCluster
 from slipway.infra.schema.names import UNREAD
 from slipway.infra.settings.model import Settings
-from slipway.infra.stack.ended_nodes import EndedNodes, Update
-from slipway.infra.stack.running_jobs import RunningJob, jobs_on
+from slipway.infra.stack.ended_nodes import EndedJob, EndedNodes, Update
+from slipway.infra.stack.running_jobs import RunningJob, jobs_in, jobs_on
 
 KEY = "may_end_jobs_on"
 """The key of a cluster in a stack file: the pools on which an update may end Jobs."""
 
 MOST_JOBS = 10
 """How many Jobs are named; the others are counted."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A Job that the update ends, with the nodes that it loses."""
-
-    job: RunningJob
-    nodes: EndedNodes
-
-    def describe(self, now: datetime) -> str:
-        """``Job train in namespace ml on pool gpu of cluster dev: 1 pod, 3 h 10 min of work, $21 (…)``."""
-        pool = f"pool {self.nodes.pool} of cluster" if self.nodes.pool else "cluster"
-        hours, rate = self.job.hours(now), self.nodes.rate
-        money = f", ${hours * rate * len(self.job.nodes):,.2f} of nodes" if rate is not None else ""
-        pods = f"{self.job.pods} pod{'s' if self.job.pods > 1 else ''}"
-        return (
-            f"Job {self.job.name} in namespace {self.job.namespace} on {pool} {self.nodes.cluster}: {pods}, "
-            f"{_duration(hours)} of work less what its last checkpoint has{money} ({self.nodes.why})"
-        )
 
 
 @dataclass
@@ -74,7 +57,8 @@ class RunningWork:
 
     def apply(self, args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         """The transformation of every resource of the stack."""
-        if args.type_.partition(":")[0] not in self._packages or args.opts.id is not None or not self._update:
+        watched = args.type_ == JOB or args.type_.partition(":")[0] in self._packages
+        if not watched or args.opts.id is not None or not self._update:
             return None
         ignored = args.opts.ignore_changes or ()
         declared = Resource(
@@ -107,6 +91,25 @@ class RunningWork:
         if said := self._say(meant):
             pulumi.log.warn(said)
         self._refuse([nodes for nodes in ended if nodes not in meant])
+        if lines := self._made_anew(self._update.jobs()):
+            pulumi.log.warn(
+                "\n".join(["This update deletes Jobs that run, most of them to make them anew:", *lines])
+            )
+
+    def _made_anew(self, ended: Sequence[EndedJob]) -> list[str]:
+        """A line for each of the Jobs that runs, as far as its cluster tells."""
+        now = datetime.now(UTC)
+        lines: list[str] = []
+        for cluster, namespace in dict.fromkeys((job.cluster, job.namespace) for job in ended):
+            why = {job.name: job.why for job in ended if (job.cluster, job.namespace) == (cluster, namespace)}
+            with contextlib.suppress(UnreadableError):
+                running = jobs_in(self._server(cluster), namespace)
+                lines += [
+                    _describe(job, EndedNodes(cluster, "", "", why[job.name]), now)
+                    for job in running
+                    if job.name in why
+                ]
+        return lines
 
     def _may_end(self, nodes: EndedNodes) -> bool:
         return nodes.pool in self.allowed.get(nodes.cluster, ())
@@ -131,7 +134,7 @@ class RunningWork:
         for nodes in ended:
             try:
                 on_nodes = jobs_on(self._server(nodes.cluster), nodes.selector)
-                jobs += [f"- {Ended(job, nodes).describe(now)}" for job in on_nodes]
+                jobs += [_describe(job, nodes, now) for job in on_nodes]
             except UnreadableError as error:
                 what = f"pool {nodes.pool} of cluster" if nodes.pool else "cluster"
                 unread.append(f"- which Jobs run on {what} {nodes.cluster} ({nodes.why}): {error}")
@@ -177,6 +180,18 @@ def guard(settings: Settings, *, preview: bool) -> RunningWork | None:
     work = RunningWork(allowed, preview, lambda: pulumi_cli.resources_of(stack), reviews())
     pulumi.runtime.register_stack_transformation(work.apply)
     return work
+
+
+def _describe(job: RunningJob, nodes: EndedNodes, now: datetime) -> str:
+    """``- Job train in namespace ml on pool gpu of cluster dev: 1 pod, 3 h 10 min of work …, $21 (…)``."""
+    pool = f"pool {nodes.pool} of cluster" if nodes.pool else "cluster"
+    hours = job.hours(now)
+    money = f", ${hours * nodes.rate * len(job.nodes):,.2f} of nodes" if nodes.rate is not None else ""
+    pods = f"{job.pods} pod{'s' if job.pods > 1 else ''}"
+    return (
+        f"- Job {job.name} in namespace {job.namespace} on {pool} {nodes.cluster}: {pods}, "
+        f"{_duration(hours)} of work less what its last checkpoint has{money} ({nodes.why})"
+    )
 
 
 def _plain(value: object) -> object:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pulumi
+import pulumi_kubernetes as k8s
 import pytest
 
 from slipway.infra.api_server import UnreadableError
@@ -95,6 +96,7 @@ def exported(recording: Recording) -> Iterator[dict[str, Any]]:
             "custom": resource.custom,
             "inputs": {**deepcopy(dict(resource.inputs)), "filledIn": 1, "__defaults": ["filledIn"], **kubeconfig},
             "parent": resource.parent,
+            "provider": resource.provider and f"{resource.provider}::an-id",
             "protect": resource.protect,
             "dependencies": sorted(resource.dependencies),
             "propertyDependencies": {key: sorted(urns) for key, urns in resource.property_dependencies.items()},
@@ -217,3 +219,35 @@ def test_a_cluster_that_cannot_be_asked_stops_an_update_and_no_preview(
         updated(states, cluster)
     updated(states, cluster, preview=True)
     assert "it does not answer" in warnings[0]
+
+
+@pytest.mark.parametrize(("image", "named"), [("a", False), ("b", True)])
+def test_a_running_job_that_is_made_anew_is_named(warnings: list[str], image: str, named: bool) -> None:
+    """Whoever changed a step means it, so it is not refused."""
+
+    def program(work: RunningWork | None, image: str) -> None:
+        if work is not None:
+            pulumi.runtime.register_stack_transformation(work.apply)
+        provider = k8s.Provider("dev", kubeconfig="{}")
+        container = k8s.core.v1.ContainerArgs(name="fit", image=image, env=[])
+        pod = k8s.core.v1.PodSpecArgs(containers=[container], node_name=provider.id.apply(str))
+        k8s.batch.v1.Job(
+            "fit",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="fit-1", namespace="ml"),
+            spec=k8s.batch.v1.JobSpecArgs(template=k8s.core.v1.PodTemplateSpecArgs(spec=pod)),
+            opts=pulumi.ResourceOptions(provider=provider),
+        )
+        if work is not None:
+            work.check()
+
+    class Running(Cluster):
+        def get(self, path: str, **_: str) -> Mapping[str, Any]:
+            assert path == "/apis/batch/v1/namespaces/ml/jobs"
+            return {
+                "items": [{"metadata": {"name": name}, "status": {"active": 1}} for name in ("fit-1", "aside")]
+            }
+
+    state = [*exported(record(lambda: program(None, "a"), {}, preview=False))]
+    work = RunningWork({}, False, lambda: state, reviews(), reaching(Running("", {})))
+    record(lambda: program(work, image), {}, preview=False)
+    assert any("Job fit-1 " in line and "aside" not in line for line in warnings) is named
