@@ -218,8 +218,6 @@ def check_metrics(reading: Reading) -> Iterator[Finding]:
 
 
 def _of_all(metrics: MetricsSettings) -> Iterator[Finding]:
-    if not metrics.usage and not metrics.collect:
-        yield Finding((METRIC_KEY,), None, "nothing is measured, and nothing read", "remove the section")
     if metrics.collect and not LEAST_INTERVAL <= seconds(metrics.interval) <= MOST_INTERVAL:
         yield Finding(
             (METRIC_KEY, "interval"),

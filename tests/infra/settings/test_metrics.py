@@ -8,13 +8,12 @@ import pytest
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
 from tests.infra.settings.test_references import PLATFORM, TEAM
-from tests.support.refusals import Refusal, elsewhere, wrong
+from tests.support.refusals import Refusal, elsewhere
 from tests.support.stack_values import EXISTING, GCP, changed
 
 PROMETHEUS = "metrics.prometheus"
 
 CASES: list[Any] = [
-    wrong("metrics", {"usage": False, "collect": False}),
     elsewhere({"metrics": {"interval": "1s"}}, "metrics.interval", "not between 5 s and 120 s", "`30s`"),
     elsewhere({"metrics": {"interval": "4m"}}, "metrics.interval", "`30s`"),
     elsewhere({"metrics": {"usage": False, "port": 9999}}, "metrics.port", "`usage`"),
@@ -86,6 +85,7 @@ def test_where_the_cloud_collects_nothing_prometheus_has_to_fit(refusal: Refusal
     [
         {},
         {"usage": False},
+        {"usage": False, "collect": False},
         {"collect": False},
         {"prometheus": {"install": False, "namespace": "monitoring", "labels": {"release": "mine"}}},
         {"gpus": {"install": False}, "idle": {"below": 10, "share": 50}, "interval": "15s", "dashboards": False},
