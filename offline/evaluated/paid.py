@@ -49,8 +49,11 @@ def paid_useful(
     pools: dict[str, NodePool] = {}
     nodes: dict[str, set[tuple[int, float]]] = {}
     limited: set[str] = set()
+    by_node: dict[tuple[str, str, int], list[Work]] = {}
+    for work in schedule.work:
+        by_node.setdefault((work.pool.cluster, work.pool.name, work.number), []).append(work)
     for stay in schedule.stays:
-        works = _on(stay, schedule.work)
+        works = _during(stay, by_node.get((stay.pool.cluster, stay.pool.name, stay.number), []))
         if not (works and stay.booted and stay.pool.gpus) or stay.pool.bills_pods:
             continue
         hourly = rate(stay.pool, stay.number)
@@ -86,14 +89,10 @@ def kept_after(pool: NodePool) -> float | None:
     return SCALE_DOWN.amount if pool.urn and pool.gpus and not (pool.min_nodes or pool.bills_pods) else None
 
 
-def _on(stay: Stay, works: Iterable[Work]) -> list[Work]:
+def _during(stay: Stay, works: Iterable[Work]) -> list[Work]:
     """What ran on the node while it was there, in the order of its beginning."""
-    here = (
-        work
-        for work in works
-        if work.pool is stay.pool and work.number == stay.number and stay.since <= work.begins <= stay.until
-    )
-    return sorted(here, key=lambda work: (work.begins, work.ends))
+    on_it = (work for work in works if stay.since <= work.begins <= stay.until)
+    return sorted(on_it, key=lambda work: (work.begins, work.ends))
 
 
 def _owners(works: Sequence[Work]) -> dict[str, str]:
@@ -101,9 +100,10 @@ def _owners(works: Sequence[Work]) -> dict[str, str]:
     owners: dict[str, str] = {}
     steps = [work for work in works if not _is_gate(work.resource)]
     for work in works:
-        urn = work.resource.urn
-        guarded = [step for step in steps if urn in step.resource.dependencies] or steps
-        owner = guarded[0] if _is_gate(work.resource) and guarded else work
+        urn, owner = work.resource.urn, work
+        if _is_gate(work.resource):
+            guarded = (step for step in steps if urn in step.resource.dependencies)
+            owner = next(guarded, steps[0] if steps else work)
         owners[urn] = owner.of or owner.resource.urn
     return owners
 

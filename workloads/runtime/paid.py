@@ -6,6 +6,7 @@ Standard library only, Python 3.9.
 from __future__ import annotations
 
 import contextlib
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -64,14 +65,19 @@ class Paid:
 
 def once(pieces: Iterable[Piece]) -> list[Piece]:
     """The pieces of one node with each second in one of them alone, in the order of time."""
-    known = [piece for piece in pieces if piece.ends > piece.begins]
+    known = sorted((piece for piece in pieces if piece.ends > piece.begins), key=lambda piece: piece.begins)
     times = sorted({time for piece in known for time in (piece.begins, piece.ends)})
+    at_once: list[tuple[int, int, Piece]] = []
     apart: list[Piece] = []
+    begun = 0
     for begins, ends in zip(times, times[1:]):  # noqa: B905, RUF007
-        at_once = [piece for piece in known if piece.begins <= begins and ends <= piece.ends]
+        while begun < len(known) and known[begun].begins <= begins:
+            heapq.heappush(at_once, (ORDER.index(known[begun].cause), begun, known[begun]))
+            begun += 1
+        while at_once and at_once[0][2].ends <= begins:
+            heapq.heappop(at_once)
         if at_once:
-            first = min(at_once, key=lambda piece: ORDER.index(piece.cause))
-            apart.append(replace(first, begins=begins, ends=ends))
+            apart.append(replace(at_once[0][2], begins=begins, ends=ends))
     return apart
 
 
