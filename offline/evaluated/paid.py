@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from slipway.infra.kubernetes.labels import NAME
-from slipway.infra.kubernetes.review import SCALE_DOWN
+from slipway.infra.kubernetes.review import scale_down
 from slipway.infra.placed import GATES
 from slipway.infra.review.facts import Seconds
 from slipway.infra.review.stack import NodePool, Resource, Stack, at, mapping, strings
@@ -86,7 +86,8 @@ def kept_after(pool: NodePool) -> float | None:
     """For how many seconds a GPU node of ``pool`` is kept after its last pod; None for one that does not come and
     go, or whose pods are billed in its place.
     """
-    return SCALE_DOWN.amount if pool.urn and pool.gpus and not (pool.min_nodes or pool.bills_pods) else None
+    comes_and_goes = pool.urn and pool.gpus and not (pool.min_nodes or pool.bills_pods)
+    return scale_down(pool).amount if comes_and_goes else None
 
 
 def _during(stay: Stay, works: Iterable[Work]) -> list[Work]:
@@ -146,13 +147,14 @@ def _shares(work: Work, measured: Mapping[str, JobDuration]) -> Mapping[Cause, f
 def _kept(stay: Stay, works: Sequence[Work], owners: Mapping[str, str]) -> list[Piece]:
     """The node without a Job, between two and after the last: for the one before."""
     pieces: list[Piece] = []
-    source = f"{SCALE_DOWN.source.url} ({SCALE_DOWN.source.when})"
+    kept = scale_down(stay.pool)
+    source = f"{kept.source.url} ({kept.source.when})"
     last = works[0]
     for work in works[1:]:
         if work.begins > last.ends:
             pieces.append(Piece(last.ends, work.begins, "kept", owners[last.resource.urn], source))
         last = max(last, work, key=lambda work: work.ends)
-    until = max(stay.until, last.ends) + SCALE_DOWN.amount
+    until = max(stay.until, last.ends) + kept.amount
     return [*pieces, Piece(last.ends, until, "kept", owners[last.resource.urn], source)]
 
 
