@@ -199,9 +199,14 @@ def kept_parts(folder: Path) -> dict[str, float]:
     return parts_of(records)
 
 
-def paid_words(paid: Paid) -> str:
-    """``GPU nodes: paid ÷ useful is 1.39; $0.11 for 575 s boot, 245 s image, 600 s kept.``."""
-    by = " with every step at its time limit" if paid.at_least else ""
+def paid_words(paid: PaidUseful) -> str:
+    """``GPU nodes: paid ÷ useful is 1.39; $0.11 for 575 s boot, 245 s image, 600 s kept.``.
+
+    Where only time limits are known, also what it would be if each step took an hour.
+    """
+    hours = 3600 * sum(step.nodes for step in paid.steps)
+    hour = f"{1 + (paid.paid - paid.useful) / hours:.2f} with an hour of each"
+    by = f" with every step at its time limit, {hour}" if paid.at_least else ""
     of_work = f"paid ÷ useful is {ratio(paid)}{by}" if paid.ratio else "they are paid for nothing useful"
     beside = None if paid.dollars is None else paid.dollars - (paid.useful_dollars or 0.0)
     price = f"{money(beside)} for " if beside is not None else ""

@@ -90,6 +90,7 @@ def test_time_limits_say_the_least_and_a_gate_without_a_time_is_left_out() -> No
     assert run.at_least
     assert causes(run) == {"boot": 300, "image": 245, "program": 3600, "kept": 600}
     assert "≥" in paid_words(run)
+    assert f"{1 + 1145 / 3600:.2f}" in paid_words(run), "if it took an hour"
 
 
 def test_a_step_that_finds_its_result_pays_for_nothing_useful() -> None:
