@@ -5,7 +5,7 @@ Nodes and quotas are the clouds' to know.
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -378,12 +378,16 @@ def creation(resource: Resource) -> Seconds | None:
     return TIMES["creation", "release" if resource.type == RELEASE else "object"]
 
 
-def pull(images: Iterable[str]) -> Seconds:
-    """How long a node that has none of them takes to pull a pod's images.
+def pull(images: Collection[str], pool: NodePool | None = None) -> Seconds:
+    """How long a node of the pool that has none of them takes until it starts containers of a pod's images.
 
     Those made for GPUs, which are many times larger, are told by their tags, as TensorFlow and PyTorch write them.
     """
-    return TIMES["pull", "gpu" if any(GPU_TAG.search(image) for image in images) else "cpu"]
+    time = TIMES["pull", "gpu" if any(GPU_TAG.search(image) for image in images) else "cpu"]
+    streaming = pool.streaming if pool else None
+    if streaming is None or not all(map(streaming.reads, images)):
+        return time
+    return min(time, streaming.start, key=lambda seconds: seconds.amount)
 
 
 def scale_down(pool: NodePool) -> Seconds:

@@ -135,6 +135,24 @@ class Seconds:
 
 
 @dataclass(frozen=True)
+class Streaming:
+    """How long nodes take to start a container whose image they read piece by piece, as the container needs it.
+
+    ``hosts`` are the registries of such images: `docker.io`, or with a dot at the beginning all below a name.
+    """
+
+    start: Seconds
+    hosts: Sequence[str]
+
+    def reads(self, image: str) -> bool:
+        """Whether it reads this image."""
+        host, slash, _ = image.partition("/")
+        if not slash or not ("." in host or ":" in host or host == "localhost"):
+            host = "docker.io"
+        return any(host.endswith(known) if known.startswith(".") else host == known for known in self.hosts)
+
+
+@dataclass(frozen=True)
 class Identity:
     """Who may do what outside the cluster.
 

@@ -8,7 +8,7 @@ from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Any, cast
 
 from slipway.infra.platform import Resources, Taint
-from slipway.infra.review.facts import Charge, Grant, Holding, Identity, Quota, Seconds
+from slipway.infra.review.facts import Charge, Grant, Holding, Identity, Quota, Seconds, Streaming
 
 KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
 
@@ -91,7 +91,8 @@ class NodePool:
     faster network between them; empty where there is none, or it is on. ``bills_pods`` says that its pods are
     billed, by what they ask for, and not its nodes. ``queued`` says that its nodes are asked for, and come some
     time. ``quotas`` are what one node needs of those that count machines and GPUs. ``scale_down`` is how long the
-    autoscaler keeps a node after its last pod; None where nobody says.
+    autoscaler keeps a node after its last pod; None where nobody says. ``streaming`` is what starts containers on
+    its nodes before their whole image is there, where anything does.
     """
 
     urn: str
@@ -115,6 +116,7 @@ class NodePool:
     queued: bool = False
     quotas: Sequence[Quota] = ()
     scale_down: Seconds | None = None
+    streaming: Streaming | None = None
 
     @property
     def described(self) -> str:

@@ -225,7 +225,7 @@ def _start(stack: Stack, place: Workload) -> float:
     """Seconds from a node that is asked for, and is there, to the program."""
     pool: NodePool | None = place.pool(stack)
     images = {str(container.get("image", "")) for container in place.containers}
-    return (pool.boot.amount if pool and pool.boot else 0.0) + pull(images).amount
+    return (pool.boot.amount if pool and pool.boot else 0.0) + pull(images, pool).amount
 
 
 def _pool_name(stack: Stack, place: Workload) -> str:

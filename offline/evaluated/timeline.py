@@ -400,7 +400,7 @@ def _needs(resource: Resource) -> frozenset[str]:
 def _waits(workload: Workload, seat: Seat) -> tuple[Seconds | None, Seconds | None]:
     """How long the pod waits in its seat until the node has booted, and until it has the pod's images."""
     pulls = seat.boots or not _images(workload) <= seat.node.images
-    return seat.node.pool.boot if seat.boots else None, pull(_images(workload)) if pulls else None
+    return seat.node.pool.boot if seat.boots else None, pull(_images(workload), seat.node.pool) if pulls else None
 
 
 def _images(workload: Workload) -> set[str]:

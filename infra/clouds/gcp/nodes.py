@@ -24,6 +24,7 @@ from slipway.infra.clouds.gcp.catalogue import (
 )
 from slipway.infra.clouds.gcp.settings import GcpPool
 from slipway.infra.platform import Resources, Taint
+from slipway.infra.review.facts import Streaming
 from slipway.infra.review.stack import (
     UNLIMITED,
     NodePool,
@@ -244,6 +245,10 @@ def _config(inputs: Inputs, key: str) -> Any:
 TIMES = durations(Path(__file__).parent / "data" / "times.toml")
 """How long resources take to be created, and nodes from being asked for until pods can use them."""
 
+STREAMING = Streaming(TIMES["pull", "streamed"], ("docker.io", ".pkg.dev"))
+"""Of image streaming. Source: https://docs.cloud.google.com/kubernetes-engine/docs/how-to/image-streaming, read on
+2026-11-26: images in standard and remote repositories of Artifact Registry, and public ones of Docker Hub."""
+
 DEFAULT_POOL = "default-pool"
 """The name of the pool that a cluster is made with, where it names none."""
 
@@ -351,10 +356,17 @@ def _pool(pool: DeclaredPool) -> NodePool:
         run_limit=run_limit(pool.inputs),
         machine=machine,
         boot=TIMES["boot", "gpu" if accelerator else "cpu"],
+        streaming=STREAMING if _streams(pool.inputs) else None,
         zones=_zones(pool.inputs),
         faster="placement: compact" if accelerator and _could_be_close(pool.inputs) else "",
         queued=is_true(_config(pool.inputs, "flexStart")),
     )
+
+
+def _streams(inputs: Properties) -> bool:
+    """Whether nodes of the pool read images as containers need them, which Ubuntu's do not."""
+    enabled = is_true(at(_config(inputs, "gcfsConfig"), "enabled"))
+    return enabled and not text(_config(inputs, "imageType")).upper().startswith("UBUNTU")
 
 
 def _could_be_close(inputs: Properties) -> bool:
@@ -394,6 +406,7 @@ def _pool_of_way(way: DeclaredWay) -> NodePool | None:
         gpus=way.way.gpus,
         spot=way.way.spot,
         boot=TIMES["boot", "gpu" if way.way.accelerator else "cpu"],
+        streaming=STREAMING,
         bills_pods=True,
     )
 

@@ -8,7 +8,7 @@ from slipway.infra.clouds.gcp import nodes as gcp_nodes
 from slipway.infra.clouds.gcp import review as gcp
 from slipway.infra.kubernetes import review as kubernetes
 from slipway.infra.review.facts import Seconds
-from slipway.infra.review.stack import Resource
+from slipway.infra.review.stack import Resource, Stack
 from tests.support.reviewing import declared, declared_stack
 
 NODE_POOL = "gcp:container/nodePool:NodePool"
@@ -65,6 +65,17 @@ def test_an_image_for_gpus_takes_longer_to_pull_wherever_it_runs() -> None:
         small.amount < kubernetes.pull({"tensorflow/tensorflow:2.21.0", "tensorflow/tensorflow:2.21.0-gpu"}).amount
     )
     assert kubernetes.pull({"gpu-tools.example/cuda/runner:1"}) == small
+
+
+def test_a_node_that_streams_images_starts_those_of_its_registries_sooner() -> None:
+    streaming = pool(nodeConfig={"gcfsConfig": {"enabled": True}})
+    (nodes,) = gcp_nodes.pools(Stack("test", {streaming.urn: streaming}))
+    image = "tensorflow/tensorflow:2.21.0-gpu"
+    streamed = kubernetes.pull({image}, nodes)
+    assert kubernetes.pull({f"us-docker.pkg.dev/project/mirror/{image}"}, nodes) == streamed
+    assert streamed.amount < kubernetes.pull({image}).amount
+    for elsewhere in (f"quay.io/{image}", f"fake-docker.pkg.dev.example/{image}", f"localhost:5000/{image}"):
+        assert kubernetes.pull({elsewhere, image}, nodes) == kubernetes.pull({image})
 
 
 def test_clouds_say_nothing_of_each_other() -> None:
