@@ -8,10 +8,11 @@ import pulumi
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
+from slipway.infra.clouds.gcp.cluster_settings import ControlPlane
 from slipway.infra.clouds.gcp.identity import Key, workload_pool
 from slipway.infra.clouds.gcp.network import CLUSTER_LIMIT, PODS_RANGE, SERVICES_RANGE, pool_name, resource_name
 from slipway.infra.clouds.gcp.pools import CLOUD_PLATFORM_SCOPE, node_pool
-from slipway.infra.clouds.gcp.settings import ControlPlane, GcpCluster
+from slipway.infra.clouds.gcp.settings import GcpCluster
 from slipway.infra.objects import cluster_provider, kubeconfig_text
 
 # The kubeconfig of a GKE cluster: where its API is, and how to ask Google for a token; never a token itself.
