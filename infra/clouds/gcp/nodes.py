@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from slipway.infra.clouds.gcp.catalogue import (
 )
 from slipway.infra.clouds.gcp.settings import GcpPool
 from slipway.infra.platform import Resources, Taint
-from slipway.infra.review.facts import Streaming
+from slipway.infra.review.facts import Seconds, Source, Streaming
 from slipway.infra.review.stack import (
     UNLIMITED,
     NodePool,
@@ -245,6 +246,18 @@ def _config(inputs: Inputs, key: str) -> Any:
 TIMES = durations(Path(__file__).parent / "data" / "times.toml")
 """How long resources take to be created, and nodes from being asked for until pods can use them."""
 
+CLASS_LABEL = "cloud.google.com/compute-class"
+"""Names the ComputeClass of a node, and of a pod in its node selector. The taint of such nodes has the same
+key."""
+
+COMPUTE_CLASS = "kubernetes:cloud.google.com/v1:ComputeClass"
+
+CONSOLIDATION = Source(
+    "https://docs.cloud.google.com/kubernetes-engine/docs/reference/crds/computeclass",
+    date(2026, 11, 26),
+    dated=False,
+)
+
 STREAMING = Streaming(TIMES["pull", "streamed"], ("docker.io", ".pkg.dev"))
 """Of image streaming. Source: https://docs.cloud.google.com/kubernetes-engine/docs/how-to/image-streaming, read on
 2026-11-26: images in standard and remote repositories of Artifact Registry, and public ones of Docker Hub."""
@@ -283,7 +296,8 @@ class DeclaredWay:
 def pools(stack: Stack) -> Sequence[NodePool]:
     """The node pools that the stack declares, and the ways to ask its clusters on Autopilot for nodes."""
     ways = (_pool_of_way(way) for way in declared_ways(stack))
-    return [*(_pool(declared_pool) for declared_pool in declared_pools(stack)), *(way for way in ways if way)]
+    pools = [_pool(pool, _scale_down(stack, pool)) for pool in declared_pools(stack)]
+    return [*pools, *(way for way in ways if way)]
 
 
 def declared_ways(stack: Stack) -> Iterator[DeclaredWay]:
@@ -339,7 +353,7 @@ def _with_location(pool: Properties, cluster: Properties) -> Properties:
     return {**pool, "location": location, "nodeLocations": zones or None}
 
 
-def _pool(pool: DeclaredPool) -> NodePool:
+def _pool(pool: DeclaredPool, scale_down: Seconds | None) -> NodePool:
     machine, accelerator = machine_of(pool.inputs), accelerator_of(pool.inputs)
     return NodePool(
         urn=pool.resource.urn,
@@ -360,7 +374,19 @@ def _pool(pool: DeclaredPool) -> NodePool:
         zones=_zones(pool.inputs),
         faster="placement: compact" if accelerator and _could_be_close(pool.inputs) else "",
         queued=is_true(_config(pool.inputs, "flexStart")),
+        scale_down=scale_down,
     )
+
+
+def _scale_down(stack: Stack, pool: DeclaredPool) -> Seconds | None:
+    """As the ComputeClass says it that the pool's label names."""
+    called = strings(_config(pool.inputs, "labels")).get(CLASS_LABEL)
+    for declared in stack.of_type(COMPUTE_CLASS):
+        minutes = whole(at(declared.properties, "spec", "autoscalingPolicy", "consolidationDelayMinutes"))
+        named = text(at(declared.properties, "metadata", "name"))
+        if minutes and (named, stack.cluster_of(declared)) == (called, pool.cluster):
+            return Seconds(60.0 * minutes, CONSOLIDATION)
+    return None
 
 
 def _streams(inputs: Properties) -> bool:

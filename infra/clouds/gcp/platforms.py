@@ -13,6 +13,7 @@ import pulumi_gcp as gcp
 from slipway.infra.clouds.gcp import autopilot
 from slipway.infra.clouds.gcp.catalogue import allocatable, region_of
 from slipway.infra.clouds.gcp.cluster import GkeCluster, GkeClusterArgs
+from slipway.infra.clouds.gcp.compute_class import compute_classes
 from slipway.infra.clouds.gcp.identity import (
     IMPERSONATION_ANNOTATION,
     STORE_KEY,
@@ -36,7 +37,7 @@ from slipway.infra.clouds.gcp.network import (
     resource_name,
 )
 from slipway.infra.clouds.gcp.nodes import POOL_LABEL
-from slipway.infra.clouds.gcp.pools import QUEUED_PROVISIONING, fingerprint, interconnect, tolerated
+from slipway.infra.clouds.gcp.pools import QUEUED_PROVISIONING, class_labels, fingerprint, interconnect, tolerated
 from slipway.infra.clouds.gcp.review.charges import node_rate, pod_rate
 from slipway.infra.clouds.gcp.rules import no_project
 from slipway.infra.clouds.gcp.settings import ExistingGcsStore, FilestoreStore, GcpCluster, GcpPool, GcsStore
@@ -483,6 +484,7 @@ def _platform(
         ready=[
             *access.identity.grants,
             *access.volumes,
+            *compute_classes(name, settings, cluster),
             *(grant for app in access.apps.values() for grant in app.grants),
         ],
         connect=(
@@ -507,11 +509,12 @@ SPOT_NOTICE = 15
 
 
 def _pool(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: GkeCluster) -> Pool:
+    called = pool_name(name)
     return Pool(
         name=name,
         cluster=cluster,
-        selector={POOL_LABEL: pool_name(name)},
-        taints=tolerated(pool),
+        selector=class_labels(called, pool) or {POOL_LABEL: called},
+        taints=tolerated(called, pool),
         allocatable=allocatable(pool.node_shape),
         max_nodes=settings.most_nodes_of(pool) or 0,
         accelerator=pool.accelerator,

@@ -8,7 +8,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from slipway.infra.clouds.gcp.catalogue import REGION_ZONES, ephemeral_ssds, machine_type, node_gbps
-from slipway.infra.clouds.gcp.nodes import QUEUED_TAINT
+from slipway.infra.clouds.gcp.nodes import CLASS_LABEL, QUEUED_TAINT
 from slipway.infra.clouds.gcp.settings import GcpCluster, GcpPool
 from slipway.infra.platform import Interconnect, Taint
 from slipway.infra.schema.quantities import seconds
@@ -39,14 +39,20 @@ QUEUED_PROVISIONING = "queued-provisioning.gke.io"
 (https://cloud.google.com/kubernetes-engine/docs/how-to/provisioningrequest, read in November 2026)."""
 
 
-def taints(pool: GcpPool) -> list[Taint]:
-    """All taints that the pool declares."""
-    return pool_taints(pool.taints, gpus=pool.accelerator is not None)
+def class_labels(name: str, pool: GcpPool) -> dict[str, str]:
+    """The label, also the taint, of the pool that GKE calls ``name``: names its class; empty where it has none."""
+    return {CLASS_LABEL: f"slipway-{name}"} if pool.consolidation_delay else {}
 
 
-def tolerated(pool: GcpPool) -> list[Taint]:
+def taints(name: str, pool: GcpPool) -> list[Taint]:
+    """All taints that the pool declares, which GKE calls ``name``."""
+    of_class = [Taint(key, value, "NoSchedule") for key, value in class_labels(name, pool).items()]
+    return [*pool_taints(pool.taints, gpus=pool.accelerator is not None), *of_class]
+
+
+def tolerated(name: str, pool: GcpPool) -> list[Taint]:
     """All taints of the pool's nodes, those of GKE's own included."""
-    return [*taints(pool), *([QUEUED_TAINT] if pool.queued_provisioning else [])]
+    return [*taints(name, pool), *([QUEUED_TAINT] if pool.queued_provisioning else [])]
 
 
 def fingerprint(pool: GcpPool) -> str:
@@ -95,9 +101,11 @@ def autoscaling(pool: GcpPool) -> gcp.container.NodePoolAutoscalingArgs | None:
 
 
 def node_config(
-    pool: GcpPool, service_account: pulumi.Input[str], resource_labels: dict[str, str]
+    name: str, pool: GcpPool, service_account: pulumi.Input[str], resource_labels: dict[str, str]
 ) -> gcp.container.NodePoolNodeConfigArgs:
-    """The machines of the pool. ``service_account`` is the stack's, used where the pool has none of its own."""
+    """The machines of the pool ``name``. ``service_account`` is the stack's, used where the pool has none of its
+    own.
+    """
     return gcp.container.NodePoolNodeConfigArgs(
         machine_type=pool.machine_type,
         guest_accelerators=_guest_accelerators(pool),
@@ -118,13 +126,13 @@ def node_config(
         gcfs_config=gcp.container.NodePoolNodeConfigGcfsConfigArgs(enabled=pool.image_streaming),
         gvnic=gcp.container.NodePoolNodeConfigGvnicArgs(enabled=pool.gvnic),
         logging_variant=pool.logging_variant,
-        labels=dict(pool.labels),
+        labels={**pool.labels, **class_labels(name, pool)},
         resource_labels={**resource_labels, **pool.resource_labels},
         taints=[
             gcp.container.NodePoolNodeConfigTaintArgs(
                 key=taint.key, value=taint.value, effect=CLOUD_EFFECTS[taint.effect]
             )
-            for taint in taints(pool)
+            for taint in taints(name, pool)
         ],
         service_account=pool.service_account or service_account,
         oauth_scopes=[CLOUD_PLATFORM_SCOPE],
@@ -178,7 +186,7 @@ def node_pool(
         ),
         maintenance_policies=_maintenance_policies(pool),
         upgrade_settings=_upgrade_settings(pool),
-        node_config=node_config(pool, service_account, dict(cluster.labels)),
+        node_config=node_config(name, pool, service_account, dict(cluster.labels)),
         opts=pulumi.ResourceOptions(
             parent=parent,
             depends_on=after,

@@ -203,6 +203,12 @@ class GcpPool(PoolSettings):
         description="Have GKE upgrade the nodes, and so end what runs on them, only once support of their version "
         "ends. They get no security patches meanwhile. `false` ends it.",
     )
+    consolidation_delay: Duration | None = Field(
+        default=None,
+        description="How long GKE keeps a node that no pod needs, and bills it: whole minutes, `1m` or more. "
+        "Default: as its profile `OPTIMIZE_UTILIZATION` has it, of which Google publishes no number. Gives the "
+        "pool a ComputeClass, with a label and a taint: its Jobs run again, and teams update their stacks.",
+    )
     labels: Labels = Field(default_factory=dict, description="Kubernetes labels of the nodes.")
     resource_labels: Labels = Field(
         default_factory=dict, description="Google Cloud labels of the VMs, for billing."

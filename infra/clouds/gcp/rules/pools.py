@@ -66,6 +66,7 @@ def check_pools(request: Request) -> Iterator[Finding]:
             yield from _sharing(subject)
             yield from _capacity(subject)
             yield from _disks(subject)
+            yield from _consolidation(subject)
 
 
 def _machine(subject: Subject) -> Iterator[Finding]:
@@ -361,6 +362,23 @@ def _flex_start(subject: Subject) -> Iterator[Finding]:
             "write for example `nodes: {total_min: 0, total_max: 1}`",
             read=subject.on("flex_start"),
         )
+
+
+def _consolidation(subject: Subject) -> Iterator[Finding]:
+    pool = subject.pool
+    if pool.consolidation_delay is None:
+        return
+    at, delay = (*subject.at, "consolidation_delay"), pool.consolidation_delay
+    length = seconds(delay)
+    if length % 60 or length > DAY:
+        reason = "GKE takes whole minutes from `1m` to `24h`"
+        yield Finding(at, delay, reason, f"write `{min(max(-(-length // 60), 1), 1440)}m`")
+    if pool.nodes.max is None and pool.nodes.total_max is None:
+        reason = "the pool has a fixed number of nodes, which never go"
+        yield Finding(at, delay, reason, "remove it, or give `nodes` a `total_max`", read=subject.on("nodes"))
+    if pool.flex_start:
+        reason = "no source says what a ComputeClass does to a pool of flex-start nodes"
+        yield Finding(at, delay, reason, "remove it", read=subject.on("flex_start"))
 
 
 def _disks(subject: Subject) -> Iterator[Finding]:

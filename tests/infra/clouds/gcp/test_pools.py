@@ -7,6 +7,7 @@ import pytest
 from slipway.infra.clouds.gcp.catalogue import NodeShape, machine_types, node_gbps
 from slipway.infra.clouds.gcp.rules.clusters import ONLY
 from slipway.infra.clouds.gcp.settings import GcpPool
+from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
 from tests.support.gcp import NODE_POOL, declare, raw, with_pool
 from tests.support.recording import Recording
@@ -52,6 +53,12 @@ KEYS = [
         "1g.10gb",
     ),
     ("nodes", {"machine_type": "e2-standard-4", "nodes": {"count": 2}}, "nodeCount", 2),
+    (
+        "consolidation_delay",
+        {**T4, "consolidation_delay": "5m", "nodes": {"total_max": 1}, "labels": {"role": "t4"}},
+        "nodeConfig.labels",
+        {"role": "t4", "cloud.google.com/compute-class": "slipway-consolidation-delay"},
+    ),
     (
         "zones",
         {"machine_type": "e2-standard-4", "zones": ["us-central1-b"]},
@@ -242,6 +249,28 @@ def test_a_cpu_pool_starts_with_its_minimum_and_a_gpu_pool_with_no_more_than_tha
     tight = declared({**cpu, "nodes": {"total_min": 1, "total_max": 2}})
     gpu = declared({**T4, **three_zones, "nodes": {"total_min": 1, "total_max": 3}})
     assert [pool["initialNodeCount"] for pool in (roomy, tight, gpu)] == [1, 0, 0]
+
+
+@pytest.mark.slow
+def test_pods_of_a_pool_with_a_class_select_and_tolerate_it() -> None:
+    pool = {**T4, "nodes": {"total_max": 1}, "consolidation_delay": "1m"}
+    recording = declare(with_pool(pool))
+    (declared_class,) = [resource for resource in recording.resources if resource.type.endswith(":ComputeClass")]
+    name = declared_class.inputs["metadata"]["name"]
+    seen = recording.result["dev"].pools["extra"]
+    assert list(seen.selector.values()) == [name]
+    assert name in {taint.value for taint in seen.taints}
+    assert declared_class.inputs["spec"]["priorities"] == [{"nodepools": ["extra"]}]
+    assert recording.one(NODE_POOL, "dev-extra").urn in recording.waits_for(declared_class)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"consolidation_delay": "90s"}, {"consolidation_delay": "2d"}, {"nodes": {"count": 1}}]
+)
+def test_a_delay_that_gke_does_not_take_is_refused(wrong: dict[str, Any]) -> None:
+    pool = {**T4, "nodes": {"total_max": 1}, "consolidation_delay": "1m", **wrong}
+    with pytest.raises(SettingsError, match="consolidation_delay"):
+        declare(with_pool(pool))
 
 
 def test_what_the_autoscaler_does_is_no_drift() -> None:

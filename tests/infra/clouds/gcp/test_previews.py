@@ -11,6 +11,7 @@ from tests.support.previewing import findings, previewed
 
 DEV = "gcp-dev"
 NETWORKS = {"office": "203.0.113.0/24"}
+DELAY = {"clusters.dev.pools.train.consolidation_delay": "1m"}
 
 
 def policies(name: str, changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> set[tuple[str, str]]:
@@ -226,3 +227,21 @@ def test_a_claim_that_runs_by_the_clock_hold_cannot_go_before_them() -> None:
     # Without its CronJob its runs go, and their pods with them.
     assert not refused({**bucket, "pipelines.fraud.schedule": None})
     assert not refused({"store.location": "us-central1-b"})
+
+
+@pytest.mark.slow
+def test_a_pool_gets_a_compute_class_in_place_and_its_idle_nodes_go_when_that_says() -> None:
+    before = previewed(DEV)
+    after = previewed(DEV, DELAY)
+    train = next(pool for pool in after.pools if pool.name == "train")
+    assert train.scale_down
+    assert train.scale_down.amount == 60
+    operations = {
+        item.resource.name: item.operation for item in compare_resources(before, after) if item.operation
+    }
+    assert (operations.pop("dev-train"), operations.pop("dev-train-compute-class")) == ("update", "create")
+    assert set(operations) == {"devices-gate-dev", "mnist-train", "benchmark-t4-fp16", "benchmark-t4-fp32"}
+    policies = {
+        finding.policy for finding in findings(DEV, {"clusters.dev.pools.train.consolidation_delay": "1m"})
+    }
+    assert not policies & {"ends-running-pods", "pod-has-no-pool"}, policies
