@@ -54,6 +54,7 @@ from slipway.infra.clouds.gcp.store import (
     gcs_store,
     input_volume,
     store_bucket,
+    without_cpu_limit,
 )
 from slipway.infra.platform import (
     BUILDER,
@@ -468,6 +469,7 @@ def _platform(
     name: str, settings: GcpCluster, cluster: GkeCluster, *, project_id: str, access: _Access
 ) -> Platform:
     endpoint = " --dns-endpoint" if settings.control_plane.dns_endpoint else ""
+    store = access.store if settings.autopilot else without_cpu_limit(access.store)
     return Platform(
         name=name,
         provider=cluster.provider,
@@ -478,7 +480,7 @@ def _platform(
             else _pool(name, pool, declared, settings, cluster)
             for pool, declared in settings.pools.items()
         },
-        store=access.store,
+        store=store,
         service_account_annotations=access.identity.annotations,
         identity=access.identity.member,
         ready=[
@@ -499,7 +501,7 @@ def _platform(
         collector=COLLECTOR,
         input_volume=input_volume if access.mounts_inputs else None,
         bucket_cache=CACHE_VOLUME,
-        store_beside=partial(beside, store=access.store) if access.mounts_inputs else None,
+        store_beside=partial(beside, store=store) if access.mounts_inputs else None,
     )
 
 

@@ -91,7 +91,25 @@ def input_volume(data: Data, kept: int = 0) -> k8s.core.v1.VolumeArgs:
 def beside(inputs: int, store: Store) -> Store:
     """``store`` as a pod has it that mounts so many inputs, too: the sidecar runs a process for each."""
     sidecar = replace(SIDECAR, cpu=SIDECAR.cpu + inputs * INPUT.cpu, memory=SIDECAR.memory + inputs * INPUT.memory)
-    return replace(store, sidecar=sidecar, pod_annotations=annotations(sidecar))
+    changed = replace(store, sidecar=sidecar, pod_annotations=annotations(sidecar))
+    return without_cpu_limit(changed) if store.pod_annotations.get(CPU_LIMIT) == NO_LIMIT else changed
+
+
+CPU_LIMIT, NO_LIMIT = "gke-gcsfuse/cpu-limit", "0"
+"""The annotation with the sidecar's CPU limit, and the value that takes it away, but not on Autopilot.
+
+Source: docs/troubleshooting.md in GoogleCloudPlatform/gcs-fuse-csi-driver, 2026-08-21.
+"""
+
+
+def without_cpu_limit(store: Store) -> Store:
+    """``store`` with a sidecar that may use the CPU that is left on its node, as the containers of steps may.
+
+    A quarter of a CPU, its default, has to decrypt all that a step reads.
+    """
+    if CPU_LIMIT not in store.pod_annotations:
+        return store
+    return replace(store, pod_annotations={**store.pod_annotations, CPU_LIMIT: NO_LIMIT})
 
 
 def annotations(sidecar: Resources) -> Mapping[str, str]:

@@ -132,6 +132,8 @@ def test_clusters_of_both_modes_are_in_one_stack() -> None:
         },
     }
     recording = declare(load(values))
+    limits = {name: made.store.pod_annotations["gke-gcsfuse/cpu-limit"] for name, made in recording.result.items()}
+    assert limits == {"batch": "250m", "fixed": "0"}, "Autopilot's webhook takes no sidecar without a limit"
     inputs = {resource.name: resource.inputs for resource in recording.resources if resource.type == CLUSTER}
     assert {name: bool(input.get("enableAutopilot")) for name, input in inputs.items()} == {
         "batch": True,

@@ -135,8 +135,9 @@ def test_pods_mount_the_bucket_as_their_own_user_and_see_what_others_write() -> 
 
 def test_the_sidecar_asks_for_what_the_platform_says_it_does() -> None:
     store = declare(changed()).result["dev"].store
+    assert store.pod_annotations["gke-gcsfuse/cpu-request"] == f"{store.sidecar.cpu}m"
+    assert store.pod_annotations["gke-gcsfuse/cpu-limit"] == "0", "none, as containers of steps have none"
     for limit in ("request", "limit"):
-        assert store.pod_annotations[f"gke-gcsfuse/cpu-{limit}"] == f"{store.sidecar.cpu}m"
         assert store.pod_annotations[f"gke-gcsfuse/memory-{limit}"] == f"{store.sidecar.memory}Mi"
         assert (
             store.pod_annotations[f"gke-gcsfuse/ephemeral-storage-{limit}"]

@@ -97,7 +97,7 @@ def test_a_service_account_that_pods_impersonate_is_let_in() -> None:
 
 def test_data_is_mounted_read_only_and_asked_for_once() -> None:
     platform = declare(data_at("images", "gs://photos/train")).result["dev"]
-    csi = platform.input_volume(data_at("images", "gs://photos/train")).csi
+    csi = platform.input_volume(data_at("images", "gs://photos/train"), 0).csi
     options = csi.volume_attributes["mountOptions"].split(",")
     assert csi.read_only is True
     assert csi.volume_attributes["bucketName"] == "photos"
@@ -108,8 +108,11 @@ def test_data_is_mounted_read_only_and_asked_for_once() -> None:
     assert grown.sidecar.memory > platform.store_with(1).sidecar.memory > platform.store_with(0).sidecar.memory
     assert sidecar(grown.pod_annotations) == grown.sidecar
     assert platform.store_with(0) is platform.store
-    whole = platform.input_volume(data_at("all", "gs://photos")).csi
-    assert "only-dir" not in whole.volume_attributes["mountOptions"]
+    whole = platform.input_volume(data_at("all", "gs://photos"), 5000).csi.volume_attributes["mountOptions"]
+    assert "only-dir" not in whole
+    assert not any("file-cache" in option for option in options)
+    assert {"file-cache:max-size-mb:5000", "file-cache:enable-parallel-downloads:true"} <= set(whole.split(","))
+    assert grown.pod_annotations["gke-gcsfuse/cpu-limit"] == "0"
 
 
 def test_a_stack_without_inputs_has_the_grants_of_the_store_alone() -> None:
