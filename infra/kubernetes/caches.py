@@ -14,6 +14,13 @@ VOLUME, PLACE = "cache", "/cache"
 BLOCKS = 64
 """MiB of its own that a volume has beside what is kept in it: for folders and file systems."""
 
+BYTES = 0.75
+"""The part of a bucket's disk that its mount may fill: a file of 16 KB takes up to a fifth more.
+
+Cloud Storage FUSE counts the bytes of files (internal/cache/data/file_info.go of GoogleCloudPlatform/gcsfuse,
+v3.2.8), the kubelet their blocks, and it ends a pod that has more in a volume than its limit.
+"""
+
 
 def flags(run: Run) -> list[str]:
     """What the runner has to know of the copies."""
@@ -32,7 +39,7 @@ def volumes(step: Step) -> Iterator[k8s.core.v1.VolumeArgs]:
     if copies:
         yield _empty(VOLUME, copies)
     if bucket:
-        yield _empty(step.platform.bucket_cache, bucket * step.buckets)
+        yield _empty(step.platform.bucket_cache, int(bucket / BYTES) * step.buckets)
 
 
 def mounts(step: Step) -> Iterator[k8s.core.v1.VolumeMountArgs]:
@@ -42,7 +49,7 @@ def mounts(step: Step) -> Iterator[k8s.core.v1.VolumeMountArgs]:
 
 
 def shares(step: Step) -> tuple[int, int]:
-    """MiB of the step's cache for copies, and for each bucket that it mounts: of each an equal part."""
+    """MiB of the step's cache for copies, and for the files of each bucket that it mounts; parts are equal."""
     packages = {PACKAGES, LIBRARIES, SAMPLER}
     copied = bool(step.inputs.keys() - packages) or any(data.in_store for data in step.data.values())
     buckets = step.buckets if step.platform.bucket_cache else 0
@@ -50,7 +57,7 @@ def shares(step: Step) -> tuple[int, int]:
     if not step.cache or not parts:
         return 0, 0
     part = max(0, step.cache // parts - BLOCKS)
-    return (part if copied else 0), (part if buckets else 0)
+    return (part if copied else 0), (int(part * BYTES) if buckets else 0)
 
 
 def _empty(name: str, kept: int) -> k8s.core.v1.VolumeArgs:

@@ -27,5 +27,5 @@ def _cache(at: Path, step: StepDeclaration, size: str) -> Iterator[Finding]:
     elif not step.inputs and not step.data:
         reason = "the step reads neither results of other steps nor inputs, so that there is nothing to keep"
         yield Finding(at, size, reason, "remove it")
-    if mebibytes(size) < LEAST:
+    elif mebibytes(size) < LEAST:
         yield Finding(at, size, f"a cache of less than {LEAST}Mi keeps little", f"write `{LEAST}Mi` or more")
