@@ -115,7 +115,7 @@ GATES_FOLDER = "gates"
 """The folder of the store that gates write to."""
 
 GPU_TEST = "gpu-test"
-"""The container that tests the GPUs of its pod, and the folder of `GATES_FOLDER` that says which passed."""
+"""The folder of `GATES_FOLDER` that says which GPUs passed their test."""
 
 FOLDERS = "/folders"
 """Where pods have what they only read, beside results: folders that ship with them, and data that is there."""

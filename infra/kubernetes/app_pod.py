@@ -45,7 +45,6 @@ from slipway.infra.kubernetes.waiting import WAITER, Waits, waiter
 from slipway.infra.pipelines.apps import RUNS, AppDeclaration, runs_file, token_variable
 from slipway.infra.placed import CODE, DATA, FOLDERS, GPU_TEST, App, Command
 from slipway.infra.places import located
-from slipway.infra.platform import Resources
 
 # What an app ships to its pods, and the results of steps that it reads there.
 
@@ -223,9 +222,23 @@ def words(planned: PlannedApp) -> list[str]:
     for name in planned.app.supplements:
         published = f"{STORE}/{planned.inputs[name].path}"
         starts = ["--code", BUNDLE if declared.module or told else _code(planned)]
-        flags = [f"--{name}", published, *starts]
-        arguments = ["python3", "-m", SUPPLIED, *flags, "--", *arguments]
-    return arguments
+        arguments = ["python3", "-m", SUPPLIED, f"--{name}", published, *starts, "--", *arguments]
+    return [*_testing(planned), *arguments]
+
+
+def _testing(planned: PlannedApp) -> list[str]:
+    """The command that tests the pod's GPUs before the app, which follows it; empty where nothing does.
+
+    What passed is known to the pod alone: apps may not write what others rely on.
+    """
+    app, test = planned.app, planned.app.test
+    if test is None:
+        return []
+    published = {name: f"{STORE}/{planned.inputs[name].path}" for name in app.supplements}
+    flags = [escaped(argument.format_map(published)) for argument in test.arguments]
+    in_bundle = app.declared.module or app.supplements or is_told(app)
+    flags += ["--passed", f"{TEMPORARY}/{GPU_TEST}", "--code", BUNDLE if in_bundle else _code(planned)]
+    return [test.interpreter, "-m", TESTER, *flags, "--"]
 
 
 def _results(planned: PlannedApp) -> list[str]:
@@ -301,6 +314,7 @@ def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
             *([from_secret(token_secret_name(app), TOKEN, app.token_variable)] if declared.token else []),
             *(k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in environment.items()),
             *(from_secret(app_secret_name(app), name, variable) for variable, name in declared.secrets.items()),
+            *([from_field("NODE_NAME", "spec.nodeName")] if app.test else []),
         ],
         ports=[
             k8s.core.v1.ContainerPortArgs(name=name, container_port=port, protocol="TCP")
@@ -322,15 +336,14 @@ def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
 
 
 def _working_directory(planned: PlannedApp) -> str | None:
-    if planned.app.declared.module or planned.app.supplements or is_told(planned.app):
+    if planned.app.declared.module or planned.app.supplements or is_told(planned.app) or planned.app.test:
         return BUNDLE
     return f"{BUNDLE}/{CODE}" if planned.app.command else None
 
 
 def _init_containers(planned: PlannedApp, image: PodImage | None, python: str) -> list[k8s.core.v1.ContainerArgs]:
     app = planned.app
-    installing = [_installer(planned)] if app.declared.requirements else []
-    containers = inside(image, [*_gpu_test(planned), *installing])
+    containers = inside(image, [_installer(planned)]) if app.declared.requirements else []
     if planned.waits:
         store = app.platform.store.volume.name if app.uses_store else None
         assert store is None or isinstance(store, str)
@@ -342,60 +355,26 @@ def _init_containers(planned: PlannedApp, image: PodImage | None, python: str) -
 
 
 def _installer(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
-    return _before(
-        planned,
-        "packages",
-        ["python3", "-m", INSTALLER, "--requirements", LOCK, "--target", INSTALLED],
-        replace(planned.app.requests, gpus=0),
-        [mount("packages", INSTALLED)],
-    )
-
-
-def _gpu_test(planned: PlannedApp) -> list[k8s.core.v1.ContainerArgs]:
-    """What tests the GPUs of the pod, where it has any. Each pod does: apps may not write what others rely on."""
     app = planned.app
-    if app.test is None:
-        return []
-    published = {name: f"{STORE}/{planned.inputs[name].path}" for name in app.supplements}
-    store = k8s.core.v1.VolumeMountArgs(
-        name=app.platform.store.volume.name, mount_path=STORE, read_only=not app.declared.writes or None
-    )
-    container = _before(
-        planned,
-        GPU_TEST,
-        [app.test.interpreter, "-m", TESTER, *(argument.format_map(published) for argument in app.test.arguments)],
-        app.requests,
-        [store] if published else [],
-    )
-    container.env = [from_field("NODE_NAME", "spec.nodeName"), *_variables(python_environment())]
-    return [container]
-
-
-def _before(
-    planned: PlannedApp,
-    name: str,
-    words: Sequence[str],
-    resources: Resources,
-    mounts: Sequence[k8s.core.v1.VolumeMountArgs],
-) -> k8s.core.v1.ContainerArgs:
-    """A container that has to end well before the app starts: a program of the bundle, in the app's image."""
     return k8s.core.v1.ContainerArgs(
-        name=name,
-        image=planned.app.image,
+        name="packages",
+        image=app.image,
         image_pull_policy="IfNotPresent",
-        command=[*words[:3]],
-        args=[*words[3:]],
+        command=["python3", "-m", INSTALLER],
+        args=["--requirements", LOCK, "--target", INSTALLED],
         working_dir=BUNDLE,
-        env=_variables(python_environment()),
-        resources=k8s.core.v1.ResourceRequirementsArgs(requests=requests(resources), limits=limits(resources)),
+        env=[k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in python_environment().items()],
+        resources=k8s.core.v1.ResourceRequirementsArgs(
+            requests=requests(replace(app.requests, gpus=0)), limits=limits(replace(app.requests, gpus=0))
+        ),
         security_context=container_security(),
         termination_message_policy="FallbackToLogsOnError",
-        volume_mounts=[mount("bundle", BUNDLE, read_only=True), mount("tmp", TEMPORARY), *mounts],
+        volume_mounts=[
+            mount("bundle", BUNDLE, read_only=True),
+            mount("tmp", TEMPORARY),
+            mount("packages", INSTALLED),
+        ],
     )
-
-
-def _variables(environment: Mapping[str, str]) -> list[k8s.core.v1.EnvVarArgs]:
-    return [k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in environment.items()]
 
 
 def _probe(app: App, failures: int) -> k8s.core.v1.ProbeArgs:

@@ -48,7 +48,7 @@ from slipway.infra.kubernetes.run import (
     runner,
 )
 from slipway.infra.pipelines.checkpoints import CHECKPOINT
-from slipway.infra.placed import CODE, FOLDERS, GPU_TEST, PACKAGES, PASSWORD, SAMPLER, Service, Step
+from slipway.infra.placed import CODE, FOLDERS, PACKAGES, PASSWORD, SAMPLER, Service, Step
 from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Resources
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from slipway.infra.schema.quantities import cpu_quantity, size_quantity
@@ -338,10 +338,11 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
             *([from_field("JOB_UID", JOB_UID)] if step.items or step.nodes else []),
             *([from_field(JOB_NAME_VARIABLE, JOB_NAME)] if step.nodes else []),
             *([from_field("POD_IP", "status.podIP")] if run.usage and run.usage.port else []),
+            *([from_field("NODE_NAME", "spec.nodeName")] if step.test else []),
             *more,
         ],
         mounts=mounts,
-        before=[*_holding(run), *_measuring(run)],
+        before=[*_holding(run), *_measuring(run), *_testing(run)],
         port=run.usage.port if run.usage else 0,
     )
 
@@ -371,33 +372,24 @@ def _measuring(run: Run) -> list[str]:
     return [*words, "--idle-below", str(usage.idle_below), "--idle-share", str(usage.idle_share), "--"]
 
 
+def _testing(run: Run) -> list[str]:
+    """The command that tests the pod's GPUs before the step's program, which follows it; empty where it has none.
+
+    It is no init container: Autopilot takes none with GPUs (github.com/ray-project/kuberay/issues/1349, seen
+    November 2026).
+    """
+    test = run.step.test
+    if test is None:
+        return []
+    values = places(run)
+    return [test.interpreter, "-m", TESTER, *(in_pod(argument, values) for argument in test.arguments), "--"]
+
+
 def _before(run: Run) -> list[k8s.core.v1.ContainerArgs]:
     """What has to end well before the step's container starts."""
     installing = [_installer(run)] if run.step.requirements else []
     unpacking = [_unpacker(run, run.archive)] if run.archive else []
-    return [*_gpu_test(run), *installing, *unpacking, *_folders(run)]
-
-
-def _gpu_test(run: Run) -> list[k8s.core.v1.ContainerArgs]:
-    """What tests the GPUs of the pod, where it has any."""
-    step, test = run.step, run.step.test
-    if test is None:
-        return []
-    mounts = [mount("bundle", BUNDLE, read_only=True), mount("tmp", TEMPORARY)]
-    if step.uses_store:
-        mounts.append(k8s.core.v1.VolumeMountArgs(name=step.platform.store.volume.name, mount_path=STORE))
-    container = _python(
-        GPU_TEST,
-        TESTER,
-        [in_pod(argument, places(run)) for argument in test.arguments],
-        run,
-        step.requests,
-        environment=python_environment(),
-        more=[from_field("NODE_NAME", "spec.nodeName")],
-        mounts=mounts,
-    )
-    container.command = [test.interpreter, "-m", TESTER]
-    return [container]
+    return [*installing, *unpacking, *_folders(run)]
 
 
 def _folders(run: Run) -> list[k8s.core.v1.ContainerArgs]:

@@ -61,7 +61,7 @@ NO_CODE = f"{CODE}/no-files"
 """The empty file that ships with a step that has no files."""
 
 TESTER = "slipway.workloads.gates.gpus"
-"""The module that an init container runs to test the GPUs of its pod."""
+"""The module that tests the GPUs of a pod, and then starts the program."""
 
 FOLDERS = "slipway.workloads.runtime.steps.folders"
 """The module by which an init container makes and requires the folders of the store that a step has mounted."""

@@ -21,7 +21,7 @@ from slipway.infra.kubernetes.pod import PARTS_VARIABLE
 from slipway.infra.pipelines.contract import StepSettings, placements
 from slipway.infra.pipelines.discovery import DeclaredPipeline, supplements
 from slipway.infra.pipelines.places import with_first_pool
-from slipway.infra.placed import DEVICES_GATE, GPU_TEST, NETWORK_GATE
+from slipway.infra.placed import DEVICES_GATE, NETWORK_GATE
 from slipway.infra.places import LIBRARY
 from slipway.infra.platform import GPU_RESOURCE
 from slipway.infra.program import declare
@@ -60,7 +60,7 @@ SUPPLEMENTS = tuple(f"--{supplement.name}=" for supplement in supplements().valu
 
 PIPELINES = f"{PREFIX}pipelines"
 
-BY_NAME = frozenset({"volumes", "env", "volumeMounts", "initContainers"})
+BY_NAME = frozenset({"volumes", "env", "volumeMounts"})
 
 NAMESPACE = "slipway"
 """What stands for the namespace of a stack on clusters of another one."""
@@ -86,8 +86,8 @@ CATEGORIES: Mapping[str, re.Pattern[str]] = {
         rf"(Job|ConfigMap) ({DEVICES_GATE}|{NETWORK_GATE}|{_PUBLISHING}).*"
         r"|ClusterRole.*|ServiceAccount .*-nodes-account.*"
         # What tests and measures GPUs in the pods of a step, and ships for that.
-        rf"|Job \S+ spec\.template\.spec\.(initContainers\.{GPU_TEST}|volumes\.bundle)"
-        rf"|Job \S+ spec\.template\.spec\.containers\.0\.(command|env\.{PARTS_VARIABLE}\.value)"
+        r"|Job \S+ spec\.template\.spec\.(volumes\.bundle|containers\.0\.command)"
+        rf"|Job \S+ spec\.template\.spec\.containers\.0\.env\.(NODE_NAME|{PARTS_VARIABLE})\..*"
         r"|ConfigMap \S+ data\.slipway\.workloads\.(gates|runtime)\..*"
         rf"|.*({re.escape(GPU_RESOURCE)}|\.image|args\.({_READ})|volume(s|Mounts)\.shared-memory(\.mountPath)?)"
     ),
@@ -404,10 +404,6 @@ def _flat(value: Any, path: tuple[str, ...], rename: Callable[[str], str]) -> It
     elif isinstance(value, list) and not whole and isinstance(next(iter(cast("list[Any]", value)), None), Mapping):
         for index, inner in enumerate(cast("list[Mapping[str, Any]]", value)):
             by_name = path[-1] in BY_NAME
-            if inner.get("name") == GPU_TEST:
-                # As a whole: it is there where the step has GPUs, and its fields say nothing more.
-                yield ".".join((*path, GPU_TEST)), PRESENT
-                continue
             rest = {key: inner for key, inner in inner.items() if key != "name" or not by_name}
             yield from _flat(rest, (*path, str(inner["name"] if by_name else index)), rename)
     else:

@@ -5,8 +5,9 @@ With TensorFlow (`slipway.workloads.gates.accelerator`), or by NVIDIA's driver a
 ten pods on one node test once. A node that starts again, or a new one, is tested again. Where the step has its
 result already, nothing is tested: its program has nothing to do.
 
-Run as `python3 -m slipway.workloads.gates.gpus --by driver --model nvidia-tesla-t4 --count 1`. Standard library
-only, Python 3.9, but for the test with TensorFlow.
+Run as `python3 -m slipway.workloads.gates.gpus --by driver --model nvidia-tesla-t4 --count 1 -- python train.py`:
+the program takes the place of this one; without a program the test is all. Standard library only, Python 3.9, but
+for the test with TensorFlow.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import hashlib
 import json
 import os
 import platform
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -25,9 +28,11 @@ from types import ModuleType
 
 from slipway.workloads.gates import accelerator, driver
 from slipway.workloads.runtime.devices import virtual_request
-from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, OK, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, INTERRUPTED, OK, RECORD_VARIABLE, StepError, run
 from slipway.workloads.runtime.parts import GATE, node_life, timed
+from slipway.workloads.runtime.steps.program import Forwarding
 from slipway.workloads.runtime.store import NotWholeError, load_manifest, read_file, write_atomically
+from slipway.workloads.runtime.supplied import become
 from slipway.workloads.runtime.usage.figures import Nvml, UnavailableError
 
 TESTS = {"tensorflow": accelerator, "driver": driver}
@@ -38,16 +43,25 @@ FRESH = 24 * 3600.0
 NODE, POD = "NODE_NAME", "POD_NAME"
 
 
-@timed(GATE)
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Test what has to be tested; returns the exit code.
+    """Test what has to be tested, and start the program; returns the exit code where it does not start.
 
     Raises:
-        StepError: ACCELERATOR_REFUSED, which names the node; BAD_INPUT where a library is missing or altered;
-            StoreError.
+        StepError: ACCELERATOR_REFUSED, which names the node; what else the test ends with; StoreError; USAGE where
+            there is no such program.
     """
-    options = _parse(sys.argv[1:] if arguments is None else arguments)
-    stop_on_sigterm("the GPUs were not tested")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    split_at = given.index("--") if "--" in given else len(given)
+    options, words = _parse(given[:split_at]), given[split_at + 1 :]
+    code = check(options)
+    if code == OK and words:
+        become(words, options.code, os.environ)
+    return code
+
+
+@timed(GATE)
+def check(options: argparse.Namespace) -> int:
+    """Test what has to be tested; returns the exit code. Raises StepError as `main` does."""
     if options.output is not None and has_result(options.output):
         print(f"{options.output} has a result: no GPU is tested", flush=True)
         return OK
@@ -59,20 +73,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if len(gpus) == options.count and (age := passed.age()) is not None:
         print(f"The GPUs of node {node} passed their test {age / 60:.0f} min ago: not tested again", flush=True)
         return OK
-    try:
-        test.main([*words, "--count", str(options.count)])
-    except StepError as error:
-        if error.code != ACCELERATOR_REFUSED:
-            raise
+    code = run_test(test.__name__, [*words, "--count", str(options.count)])
+    if code == ACCELERATOR_REFUSED:
         passed.forget()
         raise StepError(
-            error.code,
-            f"the GPUs of node {node} failed their test, and nothing was started on them: "
-            f"{str(error).rstrip('.')}; if the node is at fault, `kubectl cordon {node}` keeps the next pod "
-            "from it",
-        ) from error
-    passed.remember(node)
-    return OK
+            code,
+            f"the GPUs of node {node} failed their test, so nothing was started on them; if the node is at fault, "
+            f"`kubectl cordon {node}` keeps the next pod from it",
+        )
+    if code == OK:
+        passed.remember(node)
+    return code
+
+
+def run_test(module: str, arguments: Sequence[str]) -> int:
+    """The exit code of the test, in a process of its own: what it holds of the GPUs ends with it."""
+    environment = {name: value for name, value in os.environ.items() if name != RECORD_VARIABLE}
+    with Forwarding(signal.SIGTERM) as signals:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments], env=environment, stdin=subprocess.DEVNULL
+        )
+        signals.to(process)
+        code = process.wait()
+    if signals.received:
+        return INTERRUPTED
+    return code if code >= 0 else 128 - code
 
 
 def has_result(output: Path) -> bool:
@@ -94,7 +119,9 @@ def identities() -> list[str]:
         model, count = virtual
         return [f"{model}:{index}" for index in range(count)]
     try:
-        return Nvml().identities()
+        nvml = Nvml()
+        with contextlib.closing(nvml):
+            return nvml.identities()
     except (UnavailableError, AttributeError):
         return []
 
@@ -163,7 +190,10 @@ def _describe(test: ModuleType, words: Sequence[str], image: str) -> str:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python3 -m slipway.workloads.gates.gpus", description=__doc__, allow_abbrev=False
+        prog="python3 -m slipway.workloads.gates.gpus",
+        usage="%(prog)s --by TEST --model NAME [options] [-- PROGRAM [ARGUMENT...]]",
+        description=__doc__,
+        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--by", choices=TESTS, required=True, help="what tests: TensorFlow, or NVIDIA's driver alone")
@@ -173,6 +203,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--passed", type=Path, metavar="DIR", help="what passed before; default: it is tested each time")
     add("--image", default="", help="the image that this runs in")
     add("--output", type=Path, metavar="DIR", help="nothing is tested where this has the result of the step")
+    add("--code", type=Path, default=Path(), metavar="DIR", help="where the program starts; default: here")
     return parser.parse_args(arguments)
 
 

@@ -8,7 +8,17 @@ from pathlib import Path
 
 from slipway.infra.kubernetes.app_pod import INSTALLER as APP_INSTALLER
 from slipway.infra.kubernetes.app_pod import READER, SUPPLIED, WAITER
-from slipway.infra.kubernetes.run import HOLD, INSTALLER, LAUNCHER, MEASURE, RUNNER, SEARCHER, STARTER, WORKER
+from slipway.infra.kubernetes.run import (
+    HOLD,
+    INSTALLER,
+    LAUNCHER,
+    MEASURE,
+    RUNNER,
+    SEARCHER,
+    STARTER,
+    TESTER,
+    WORKER,
+)
 from slipway.infra.pipelines.images import has_tensorflow
 from slipway.infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
 from slipway.infra.placed import FOLDERS
@@ -47,7 +57,7 @@ class Containers:
         """
 
         def wrapped(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> PreparedCommand | None:
-            if list(words[1:3]) not in (["-m", MEASURE], ["-m", HOLD]):
+            if list(words[1:3]) not in (["-m", MEASURE], ["-m", HOLD], ["-m", TESTER]):
                 return prepare(pod, container, words, folder)
             begins = words.index("--") + 1
             inner = wrapped(pod, container, words[begins:], folder) or in_project(words[begins:])
@@ -108,7 +118,7 @@ class Containers:
         def supplied(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> PreparedCommand | None:
             if list(words[1:3]) == ["-m", WAITER]:
                 return in_project(words)
-            if list(words[1:2]) != ["-m"] or words[2] not in {SUPPLIED, READER}:
+            if list(words[1:2]) != ["-m"] or words[2] not in {SUPPLIED, READER, TESTER}:
                 return prepare(pod, words)
             begins = words.index("--") + 1
             rest = words[begins:]

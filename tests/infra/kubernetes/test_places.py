@@ -8,6 +8,7 @@ import pytest
 
 from slipway.infra.clouds.gcp.emulator import Emulator
 from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_ANNOTATION, QUEUE_LABEL
+from slipway.infra.kubernetes.run import TESTER
 from slipway.infra.kubernetes.schedule import RUNNER
 from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
@@ -223,8 +224,8 @@ def test_pulumi_sees_that_a_step_failed(moved: Recording) -> None:
 
 def test_gpus_are_tested_in_the_pods_of_each_place(moved: Recording) -> None:
     for place in read_places(plan(moved)):
-        before = [container["name"] for container in pod(held(moved)[place.job])["spec"]["initContainers"]]
-        assert before[0] == "gpu-test"
+        (container,) = pod(held(moved)[place.job])["spec"]["containers"]
+        assert TESTER in container["command"]
 
 
 def test_a_pool_is_one_place_and_needs_no_mover(at_one: Recording) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from slipway.workloads.gates import driver, gpus
 from slipway.workloads.runtime.devices import VARIABLE
-from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, BAD_INPUT, StepError
+from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, BAD_INPUT, RECORD_VARIABLE, StepError
 from slipway.workloads.runtime.parts import VIRTUAL_NODE
 from slipway.workloads.runtime.store import Manifest
+from tests.workloads.steps import ROOT, environment, errors
 
 Pod = Callable[..., bool]
 
@@ -23,15 +26,18 @@ Pod = Callable[..., bool]
 def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pod:
     """Runs what a pod with ``count`` GPUs runs before its program; says whether these were tested."""
     monkeypatch.setenv("NODE_NAME", "gpu-node-7")
-    for module in (gpus, driver):
-        monkeypatch.setattr(module, "stop_on_sigterm", print)
-    test, tested = driver.main, list[list[str]]()
+    monkeypatch.setattr(driver, "stop_on_sigterm", print)
+    tested = list[Sequence[str]]()
 
-    def main(words: list[str]) -> int:
+    def run_test(module: str, words: Sequence[str]) -> int:
+        assert module == driver.__name__
         tested.append(words)
-        return test(words)
+        try:
+            return driver.main([*words])
+        except StepError as error:
+            return error.code
 
-    monkeypatch.setattr(driver, "main", main)
+    monkeypatch.setattr(gpus, "run_test", run_test)
 
     def run(count: int = 2, *more: str, devices: str = "nvidia-tesla-t4:2", boot: str = "one") -> bool:
         tested.clear()
@@ -97,21 +103,24 @@ def test_gpus_that_fail_end_the_pod_with_the_name_of_the_node_and_count_no_more(
         pod(2, devices="nvidia-l4:2")
     assert caught.value.code == ACCELERATOR_REFUSED
     assert "kubectl cordon gpu-node-7" in str(caught.value)
-    assert "nvidia-l4" in str(caught.value)
     # A GPU that passed, and fails now that a pod has one too many, is not relied on either.
     with pytest.raises(StepError):
         pod(1)
     assert passed(tmp_path) == []
 
 
-def test_what_is_wrong_with_a_library_is_no_fault_of_the_node(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: object) -> int:
-        raise StepError(BAD_INPUT, "libcudnn.so.9 is missing")
+def test_what_is_wrong_with_a_library_is_no_fault_of_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "nvidia-tesla-t4:1")
 
-    monkeypatch.setattr(driver, "main", fail)
-    with pytest.raises(StepError) as caught:
-        pod()
-    assert (caught.value.code, "cordon" in str(caught.value)) == (BAD_INPUT, False)
+    def fail(_module: str, _words: Sequence[str]) -> int:
+        return BAD_INPUT
+
+    monkeypatch.setattr(gpus, "run_test", fail)
+    words = ["--by", "driver", "--model", "nvidia-tesla-t4", "--passed", str(tmp_path / "store")]
+    assert gpus.main([*words, "--", "true"]) == BAD_INPUT
+    assert passed(tmp_path) == []
 
 
 def test_nothing_is_tested_where_the_step_has_its_result(pod: Pod, tmp_path: Path) -> None:
@@ -122,3 +131,31 @@ def test_nothing_is_tested_where_the_step_has_its_result(pod: Pod, tmp_path: Pat
     assert pod(2, "--output", str(output), "--image", "two")
     (output / "manifest.json").write_bytes(Manifest("mnist.train", {}).encode())
     assert not pod(2, "--output", str(output), "--image", "three")
+
+
+def started(tmp_path: Path, devices: str, *program: str) -> subprocess.CompletedProcess[str]:
+    """What comes of ``program`` behind the test, in a process as a pod has it."""
+    words = ["--by", "driver", "--model", "nvidia-tesla-t4", "--passed", str(tmp_path / "passed")]
+    return subprocess.run(
+        [sys.executable, "-m", "slipway.workloads.gates.gpus", *words, "--code", str(tmp_path), "--", *program],
+        cwd=ROOT,
+        env=environment(**{VARIABLE: devices, RECORD_VARIABLE: str(tmp_path / "record")}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_program_takes_the_place_of_the_test(tmp_path: Path) -> None:
+    ended = started(tmp_path, "nvidia-tesla-t4:1", "sh", "-c", "pwd; exit 9")
+    assert (ended.returncode, ended.stdout.splitlines()[-1]) == (9, str(tmp_path)), ended.stderr
+    assert not (tmp_path / "record").exists(), "that of a step that ended well"
+
+
+def test_the_program_does_not_start_on_gpus_that_failed(tmp_path: Path) -> None:
+    ended = started(tmp_path, "nvidia-l4:1", "touch", "ran")
+    assert ended.returncode == ACCELERATOR_REFUSED, ended.stderr
+    cause, consequence = errors(ended.stderr)
+    assert "found: nvidia-l4" in cause
+    assert "kubectl cordon" in consequence
+    assert not (tmp_path / "ran").exists()

@@ -306,6 +306,10 @@ class Nvml:
             raise UnavailableError("the driver has no GPU for this container")
         self.names = [self._name(device) for device in self._devices]
 
+    def close(self) -> None:
+        """Let go of the driver."""
+        self._try("nvmlShutdown")
+
     def identities(self) -> list[str]:
         """The UUID of each GPU, or of each part of one that is partitioned. Raises UnavailableError."""
         return [uuid for device in self._devices for uuid in self._uuids(device)]
