@@ -51,10 +51,13 @@ class Update:
     ``state`` is as `slipway.infra.review.state.stack_of_state` reads it. Declared properties are those that the
     program knows before an update: all others are unknown. What is unknown counts as another value only where the
     resource that it comes from is replaced, or of a kind whose every update changes it.
+
+    ``unready`` are the URNs of Jobs that no update has seen succeed, which the next one makes anew.
     """
 
     state: Stack
     reviews: Sequence[Review]
+    unready: frozenset[str] = frozenset()
     _declared: dict[tuple[str, str], Resource] = field(default_factory=dict[tuple[str, str], Resource])
 
     def __post_init__(self) -> None:
@@ -103,8 +106,9 @@ class Update:
         for key, old in self._known.items():
             new = self._declared.get(key)
             forcing = self._forcing(old, new, self._changes(old, new)) if new and old.type == JOB else []
-            if old.type == JOB and (new is None or forcing):
-                why = f"another {_names(forcing)} replaces it" if forcing else "the stack no longer has it"
+            if old.type == JOB and (new is None or forcing or old.urn in self.unready):
+                missed = "the last update did not see it succeed" if new else "the stack no longer has it"
+                why = f"another {_names(forcing)} replaces it" if forcing else missed
                 namespace, name = (text(at(old.properties, "metadata", key)) for key in ("namespace", "name"))
                 ended.append(EndedJob(self.state.cluster_of(old), namespace or "default", name, why))
         return ended

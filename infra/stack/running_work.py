@@ -25,7 +25,7 @@ from slipway.infra import pulumi_cli
 from slipway.infra.api_server import ApiServer, UnreadableError
 from slipway.infra.clouds.registry import reviews
 from slipway.infra.review.contract import Review
-from slipway.infra.review.stack import JOB, UNKNOWN, Properties, Resource
+from slipway.infra.review.stack import JOB, UNKNOWN, Properties, Resource, text
 from slipway.infra.review.state import stack_of_state
 from slipway.infra.schema.base import CreatedCluster
 from slipway.infra.schema.names import UNREAD
@@ -164,7 +164,9 @@ class RunningWork:
         except pulumi_cli.CliError as error:
             pulumi.log.warn(f"Whether this update ends running Jobs is not known: {error}")
             return None
-        return Update(state, self.reviews)
+        # As `pulumi_cli.unfinished_jobs` has it.
+        unready = (resource for resource in self._exported if resource.get("initErrors"))
+        return Update(state, self.reviews, frozenset(text(resource.get("urn")) for resource in unready))
 
 
 def guard(settings: Settings, *, preview: bool) -> RunningWork | None:

@@ -221,8 +221,12 @@ def test_a_cluster_that_cannot_be_asked_stops_an_update_and_no_preview(
     assert "it does not answer" in warnings[0]
 
 
-@pytest.mark.parametrize(("image", "named"), [("a", False), ("b", True)])
-def test_a_running_job_that_is_made_anew_is_named(warnings: list[str], image: str, named: bool) -> None:
+@pytest.mark.parametrize(
+    ("image", "errors", "named"), [("a", [], False), ("b", [], True), ("a", ["timeout"], True)]
+)
+def test_a_running_job_that_is_made_anew_is_named(
+    warnings: list[str], image: str, errors: list[str], named: bool
+) -> None:
     """Whoever changed a step means it, so it is not refused."""
 
     def program(work: RunningWork | None, image: str) -> None:
@@ -247,7 +251,8 @@ def test_a_running_job_that_is_made_anew_is_named(warnings: list[str], image: st
                 "items": [{"metadata": {"name": name}, "status": {"active": 1}} for name in ("fit-1", "aside")]
             }
 
-    state = [*exported(record(lambda: program(None, "a"), {}, preview=False))]
+    recording = record(lambda: program(None, "a"), {}, preview=False)
+    state = [{**resource, "initErrors": errors} for resource in exported(recording)]
     work = RunningWork({}, False, lambda: state, reviews(), reaching(Running("", {})))
     record(lambda: program(work, image), {}, preview=False)
     assert any("Job fit-1 " in line and "aside" not in line for line in warnings) is named
