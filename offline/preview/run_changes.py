@@ -169,7 +169,8 @@ def own_command(job: Resource) -> list[str]:
         return command
     if OUTPUT in _node_run_flags(job):
         return [*command[:-1], RUNNER]
-    return _program(job)[:3]
+    # What measures the step stays before the program.
+    return [*command[:-3], *_program(job)[:3]]
 
 
 def own_arguments(job: Resource) -> list[str]:
