@@ -30,6 +30,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 STACKS = {"GKE": "gcp-dev", "EKS": "aws-dev"}
 
+WITH: Mapping[str, Mapping[str, Any]] = {"GKE": {"consolidation_delay": "1m"}}
+"""By cloud, settings of its GPU pools that the shipped stacks do not have, for a column of their own."""
+
 TEST, TEST_AGAIN, NETWORK_TEST = 2.48, 0.11, 10.0
 """Seconds of the test of a pod's GPUs, of the same where the node was tested before (`benchmarks.gpu_test`, 26
 November 2026, on a CPU), and of the sum over two nodes: an assumption, for nobody measured it."""
@@ -125,14 +128,16 @@ def seconds_of(paid: Paid) -> dict[str, float]:
     return {part.cause: part.seconds for part in paid.parts}
 
 
-def evaluated(name: str, nodes: int) -> Stack:
-    """The shipped stack with MNIST alone, trained on so many nodes."""
+def evaluated(name: str, nodes: int, changes: Mapping[str, Any]) -> Stack:
+    """The shipped stack with MNIST alone, trained on so many nodes, and ``changes`` of its GPU pools."""
     config = stack_config(name, ROOT)
     raw = deepcopy(without_prefix(config))
     raw["pipelines"] = {"mnist": raw["pipelines"]["mnist"]}
+    (cluster,) = raw["clusters"].values()
+    for pool in ("train", "predict"):
+        cluster["pools"][pool].update(changes)
     if nodes > 1:
         raw["pipelines"]["mnist"]["steps"]["train"]["nodes"] = nodes
-        (cluster,) = raw["clusters"].values()
         size: dict[str, Any] = cluster["pools"]["train"]["nodes"]
         size["total_max" if "total_max" in size else "max"] = nodes
     stand_ins = emulators(load(raw).request)
@@ -164,18 +169,23 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def main() -> None:
     """Print the figures, and the seconds that they are made of."""
-    stacks = {(cloud, nodes): evaluated(name, nodes) for cloud, name in STACKS.items() for nodes in (1, 2)}
-    figures: list[list[str]] = []
+    figures: list[list[str]] = [[row.title] for row in ROWS]
     sums: list[list[str]] = []
-    for row in ROWS:
-        cells = [row.title]
-        for cloud in STACKS:
-            before, after = BEFORE[cloud].seconds(row), now(stacks[cloud, row.nodes], row)
-            cells += [ratio(before), f"**{ratio(after)}**"]
-            sums += [[row.title, cloud, "before", parts(before)], ["", "", "now", parts(after)]]
-        figures.append(cells)
-    headings = ["paid ÷ useful", *(f"{cloud}, {when}" for cloud in STACKS for when in ("before", "now"))]
-    print(table(headings, figures), end="\n\n")
+    headings: list[str] = []
+    for cloud, name in STACKS.items():
+        settings = {"now": {}, **{f"`{key}: {value}`": {key: value} for key, value in WITH.get(cloud, {}).items()}}
+        stacks = {
+            (when, nodes): evaluated(name, nodes, changes)
+            for when, changes in settings.items()
+            for nodes in (1, 2)
+        }
+        headings += [f"{cloud}, {when}" for when in ("before", *settings)]
+        for row, cells in zip(ROWS, figures, strict=True):
+            known = {"before": BEFORE[cloud].seconds(row)}
+            known |= {when: now(stacks[when, row.nodes], row) for when in settings}
+            cells += [ratio(seconds) for seconds in known.values()]
+            sums += [[row.title, cloud, when, parts(seconds)] for when, seconds in known.items()]
+    print(table(["paid ÷ useful", *headings], figures), end="\n\n")
     print(table(["node seconds", "", "", "of which"], sums))
 
 
