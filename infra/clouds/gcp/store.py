@@ -59,8 +59,8 @@ def cache_options(mib: int) -> list[str]:
     """Options of gcsfuse that keep ``mib`` MiB of files, those longest unread going first.
 
     A file is fetched whole, in parallel, once any byte of it is read: programs read records from the middle of
-    files, too. With parallel downloads a first read of a large file is up to nine times as fast
-    (https://docs.cloud.google.com/storage/docs/cloud-storage-fuse/file-caching, seen November 2026).
+    files, too. With parallel downloads models load up to nine times as fast (README.md of
+    GoogleCloudPlatform/gcsfuse, seen November 2026).
     """
     return [
         f"file-cache:max-size-mb:{mib}",
