@@ -1,10 +1,12 @@
 """Learn a day's transactions, going on from what was learnt of the day before.
 
-After each epoch the state is in `checkpoint.keras`. Started again with the same --output it goes on from there.
+After each epoch the state is in `checkpoint.keras`, in the folder that SLIPWAY_CHECKPOINT names, else in that of
+--output. Started again it goes on from there.
 """
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import keras
@@ -43,7 +45,7 @@ if earlier is not None and earlier.exists():
 else:
     model = build(day["features"].shape[1], options.hidden, options.l2, options.learning_rate, options.seed)
 
-checkpoint = options.output / "checkpoint.keras"
+checkpoint = Path(os.environ.get("SLIPWAY_CHECKPOINT", options.output)) / "checkpoint.keras"
 if checkpoint.exists():
     model = keras.models.load_model(checkpoint)
 done = int(model.optimizer.iterations) // PASSES
@@ -55,7 +57,7 @@ class Checkpoint(keras.callbacks.Callback):
     """Writes the state after each epoch, whole or not at all."""
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        new = checkpoint.with_name("new-checkpoint.keras")
+        new = checkpoint.with_name(".new-checkpoint.keras")
         self.model.save(new)
         new.replace(checkpoint)
         print(f"Epoch {epoch + 1}/{options.epochs}: loss {(logs or {})['loss']:.4f}", flush=True)

@@ -1,8 +1,8 @@
 """Train a network that reads digits, on one node or on several together.
 
 Each node has its share of every batch, and JAX adds the gradients up over all of them, so that the result does
-not depend on how many there are. Node 0 writes the state to `checkpoint.pickle` after each epoch. Started again
-with the same --output, on as many nodes, all go on from there.
+not depend on how many there are. Node 0 writes the state to `checkpoint.pickle` after each epoch, in the folder
+that SLIPWAY_CHECKPOINT names, else in that of --output. Started again, on as many nodes, all go on from there.
 """
 
 import argparse
@@ -68,7 +68,8 @@ def on_all(value, sharding=whole):
 
 
 # Node 0 alone decides where to go on: another one may still see an older file.
-checkpoint, epoch, history, state = options.output / "checkpoint.pickle", 0, [], (weights, adam.init(weights))
+checkpoint = Path(os.environ.get("SLIPWAY_CHECKPOINT", options.output)) / "checkpoint.pickle"
+epoch, history, state = 0, [], (weights, adam.init(weights))
 if rank == 0 and checkpoint.exists():
     epoch, history, state = pickle.loads(checkpoint.read_bytes())
 if nodes > 1:

@@ -25,7 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slipway.workloads.runtime.exits import OK, parse_before_program
-from slipway.workloads.runtime.steps.program import Forwarding, send
+from slipway.workloads.runtime.steps import notice
+from slipway.workloads.runtime.steps.program import Forwarding
 from slipway.workloads.schedule.places.orders import RENEW, TTL, Feeds, Order
 
 HELD_BACK = 20
@@ -128,9 +129,11 @@ def _follow(lease: Lease) -> None:
 
 
 def _run(words: Sequence[str], lease: Lease, signals: Forwarding) -> int:
+    environment = dict(os.environ)
+    path = notice.path_in(environment)
     try:
         # A group of its own, to be ended as one.
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+        process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as error:
         print(
             f"error: {words[0]} cannot be started: {error.strerror} (exit code 127)", file=sys.stderr, flush=True
@@ -141,7 +144,7 @@ def _run(words: Sequence[str], lease: Lease, signals: Forwarding) -> int:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return _code(process.wait(LOOK))
     print("The program may not run here any more", flush=True)
-    send(process, signal.SIGTERM)
+    notice.end(process, path, GRACE, "the step runs at another place")
     try:
         code = _code(process.wait(GRACE))
     except subprocess.TimeoutExpired:

@@ -1,0 +1,99 @@
+"""How much longer a step takes for its checkpoints: none, by the program into the store, and copied beside it.
+
+A program that computes for so many seconds, by sleeping, writes a checkpoint of 500 MB after each epoch; the store
+takes 20 MB/s (`benchmarks.slow_store`). The runner is the one of a pod. Run as `python -m benchmarks.checkpoints`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from benchmarks.slow_store import environment
+
+PROGRAM = """
+import os, pathlib, sys, time
+folder, epochs, seconds, size = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+block = os.urandom(1 << 20)
+for epoch in range(epochs):
+    time.sleep(seconds)
+    if folder != "none":
+        began = time.monotonic()
+        new = pathlib.Path(folder, "checkpoint.new")
+        with open(new, "wb") as file:
+            for _ in range(size >> 20):
+                file.write(block)
+        new.replace(pathlib.Path(folder, "checkpoint"))
+        print(f"saved in {time.monotonic() - began:.2f} s", flush=True)
+"""
+
+WAYS = {
+    "none": ("none", False),
+    "by the program, into the store": ("{output}", False),
+    "copied beside the program": ("{checkpoint}", True),
+}
+
+
+def measure(folder: Path, to: str, options: argparse.Namespace, *, beside: bool) -> tuple[float, float, str]:
+    """Seconds of the step, the most MB of memory that its runner held, and what the step printed."""
+    output = folder / "store" / "out"
+    code = folder / "code"
+    code.mkdir(parents=True, exist_ok=True)
+    (code / "train.py").write_text(PROGRAM)
+    flags = ["--checkpoints", json.dumps({"grace": 120})] if beside else []
+    size = options.megabytes << 20
+    words = ["python3", "train.py", to.replace("{output}", str(output)), options.epochs, options.seconds, size]
+    runner = [sys.executable, "-m", "slipway.workloads.runtime.steps.command"]
+    command = [*runner, "--output", output, "--code", code, *flags, "--", *words]
+    slow = {**environment(folder, folder / "store", options.rate * 1e6), "TMPDIR": options.disk}
+    began = time.monotonic()
+    started = list(map(str, command))
+    process = subprocess.Popen(started, env=slow, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    peak = 0.0
+
+    def watch() -> None:
+        nonlocal peak
+        while process.poll() is None:
+            for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+                if line.startswith("VmHWM"):
+                    peak = max(peak, int(line.split()[1]) / 1000)
+            time.sleep(0.5)
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    printed, _ = process.communicate()
+    seconds = time.monotonic() - began
+    if process.returncode:
+        raise SystemExit(printed.decode())
+    return seconds, peak, printed.decode()
+
+
+def main() -> None:
+    """Measure each way, and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.checkpoints", description=__doc__)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=40.0, help="of computing in an epoch")
+    parser.add_argument("--megabytes", type=int, default=500, help="of a checkpoint")
+    parser.add_argument("--disk", default=tempfile.gettempdir(), help="a folder on the node's fastest disk")
+    parser.add_argument("--rate", type=float, default=20.0, help="MB that the store takes in a second")
+    options = parser.parse_args()
+    print("| checkpoints | s | of none | runner's memory, MB |\n| --- | --- | --- | --- |")
+    base = 0.0
+    printed: list[str] = []
+    for name, (to, beside) in WAYS.items():
+        with tempfile.TemporaryDirectory(prefix="checkpoints-") as folder:
+            seconds, peak, text = measure(Path(folder), to, options, beside=beside)
+        base = base or seconds
+        print(f"| {name} | {seconds:.1f} | {seconds / base:.3f} | {peak:.0f} |", flush=True)
+        printed += [f"{name}: {line}" for line in text.splitlines()]
+    print("\n".join(["", *printed]))
+
+
+if __name__ == "__main__":
+    main()
