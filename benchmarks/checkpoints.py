@@ -82,11 +82,13 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=500, help="of a checkpoint")
     parser.add_argument("--disk", default=tempfile.gettempdir(), help="a folder on the node's fastest disk")
     parser.add_argument("--rate", type=float, default=20.0, help="MB that the store takes in a second")
+    parser.add_argument("--only", action="append", choices=WAYS, help="a row of the table; default: all")
     options = parser.parse_args()
     print("| checkpoints | s | of none | runner's memory, MB |\n| --- | --- | --- | --- |")
     base = 0.0
     printed: list[str] = []
-    for name, (to, beside) in WAYS.items():
+    for name in options.only or WAYS:
+        to, beside = WAYS[name]
         with tempfile.TemporaryDirectory(prefix="checkpoints-") as folder:
             seconds, peak, text = measure(Path(folder), to, options, beside=beside)
         base = base or seconds

@@ -259,7 +259,7 @@ class Step:
     another. ``data`` are folders that are there, which it reads by the references ``{<name>}``. With ``places``,
     ``platform``, ``pool`` and ``resources`` are those of the first, and one Job at a time runs it. ``test`` runs
     in its own pods before its program. Of its ephemeral storage ``cache`` MiB keep what it reads. With
-    ``checkpoints`` those of its command are copied beside it.
+    ``checkpoints`` those of its program are copied beside it.
     """
 
     pipeline: str

@@ -2,6 +2,7 @@
 
 import json
 
+from slipway.infra.kubernetes.run import ATTENDED, Run
 from slipway.infra.placed import Step
 
 GRACE_PERIOD = 25
@@ -27,3 +28,14 @@ def checkpoint_flags(step: Step) -> list[str]:
         "parts": checkpoints.all_pods,
     }
     return ["--checkpoints", json.dumps({name: value for name, value in settings.items() if value})]
+
+
+def attending(run: Run, store: str) -> list[str]:
+    """The command that copies the checkpoints of a module, which follows it; empty where it has none. The store is
+    mounted at ``store``.
+    """
+    step = run.step
+    if step.command or not step.checkpoints:
+        return []
+    flags = ["--output", f"{store}/{run.path}", "--step", f"{step.pipeline}.{step.name}", "--work", run.digest]
+    return ["python3", "-m", ATTENDED, *flags, *checkpoint_flags(step), "--"]

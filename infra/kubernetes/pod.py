@@ -12,7 +12,7 @@ import pulumi_kubernetes as k8s
 from slipway.infra.kubernetes import caches
 from slipway.infra.kubernetes.archive import CODE_PATH, UNPACKED, Archive, part_volume
 from slipway.infra.kubernetes.bundle import config_map_name, volume
-from slipway.infra.kubernetes.ending import checkpoint_flags, grace_period
+from slipway.infra.kubernetes.ending import attending, checkpoint_flags, grace_period
 from slipway.infra.kubernetes.labels import MEASURED, step_labels
 from slipway.infra.kubernetes.node_group import (
     JOB_NAME,
@@ -342,7 +342,7 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
             *more,
         ],
         mounts=mounts,
-        before=[*_holding(run), *_measuring(run), *_testing(run)],
+        before=[*_holding(run), *_measuring(run), *_testing(run), *attending(run, STORE)],
         port=run.usage.port if run.usage else 0,
     )
 

@@ -51,6 +51,9 @@ MEASURE = "slipway.workloads.runtime.usage.measure"
 HOLD = "slipway.workloads.schedule.places.hold"
 """The module that runs a step's program at a place of another cluster than that of what moves the step."""
 
+ATTENDED = "slipway.workloads.runtime.steps.attended"
+"""The module that copies the checkpoints of a module beside it."""
+
 LIBRARIES = "libraries"
 """The input with the CUDA libraries that an image lacks."""
 
@@ -248,6 +251,7 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     usage = known.usage if known.usage and known.usage.covers(step) else None
     shipped = _with_files_of(MEASURE, shipped, root) if usage else shipped
     shipped = _with_files_of(HOLD, shipped, root) if step.platforms[1:] else shipped
+    shipped = _with_files_of(ATTENDED, shipped, root) if step.checkpoints and step.module else shipped
     shipped, archive = _in_config_map(shipped, root)
     known.runs[id(step)] = Run(step, shipped, folders, inputs, _digest(decisive), usage, archive)
     return known.runs[id(step)]

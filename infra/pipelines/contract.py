@@ -377,7 +377,8 @@ class StepDeclaration:
     in ``workers`` pods at once, each for itself; one with ``nodes`` in several that work together. ``build`` is
     the image that it runs in where ``placed_by`` names none, built in the cluster. ``data`` are folders of buckets
     or of the store that are there, by the references ``{<name>}`` to them: with another digest it runs again. With
-    ``checkpoints`` arguments and environment of a command may hold ``{checkpoint}``.
+    ``checkpoints`` arguments and environment of a command may hold ``{checkpoint}``; a module finds the folder in
+    ``SLIPWAY_CHECKPOINT``.
     """
 
     name: str

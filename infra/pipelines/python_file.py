@@ -298,11 +298,11 @@ def _alone(step: StepDeclaration, known: set[str]) -> Iterator[str]:
         if other not in known:
             yield f"needs `{other}`, and there is no such step"
     everywhere = (*pods.OWN, PIPELINE, *(pods.OF_ITEMS if step.items else ()))
-    everywhere += (CHECKPOINT,) if step.checkpoints else ()
+    everywhere += (CHECKPOINT,) if step.checkpoints and step.command else ()
     if step.search:
         everywhere = (*everywhere, *step.search.parameters)
-    if step.checkpoints and (step.command is None or step.search):
-        yield "has `checkpoints`, and only a `command` that no search tries can"
+    if step.checkpoints and (step.search or (step.nodes and step.command is None)):
+        yield "has `checkpoints`, which neither a search nor a module on several nodes can have"
     words = [*step.arguments, *step.environment.values(), *([step.items.files] if step.items else [])]
     yield from pods.misfits(words, {*step.inputs, *step.folders, *step.data}, everywhere)
     for name in sorted({*step.data} & {*step.inputs, *step.folders}):

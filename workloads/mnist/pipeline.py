@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from slipway.infra.pipelines import mlflow, notebook, page, tensorboard, tensorflow_serving
 from slipway.infra.pipelines.apps import AppDeclaration
+from slipway.infra.pipelines.checkpoints import Checkpoints
 from slipway.infra.pipelines.contract import (
     MultiNodeSettings,
     Nodes,
@@ -234,6 +235,8 @@ def steps(settings: Mnist) -> list[StepDeclaration]:
         module="workloads.mnist.train",
         placed_by=placed,
         nodes=Nodes(placed.nodes, wait=seconds(placed.wait)) if placed.nodes > 1 else None,
+        # Of several nodes the first writes them to the store, from which the others go on.
+        checkpoints=Checkpoints() if placed.nodes == 1 else None,
         arguments=[
             *("--data", "{prepare}", "--output", "{output}"),
             *("--epochs", str(settings.epochs), *batch),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = _parse(arguments)
     among = collectives.group()
-    stop_on_sigterm(f"the same command resumes from the newest checkpoint in {options.output / 'checkpoints'}")
+    stop_on_sigterm("the same command resumes from the newest checkpoint")
     manifest = check(options.data)
     inputs = {"data": manifest.digest}
     settings = _settings(options, among)
@@ -111,7 +112,8 @@ def _publish(work: Work, settings: dict[str, Any], result: dict[str, Any], model
 
 
 def _refuse(work: Work, result: dict[str, Any]) -> None:
-    consequence = f"nothing is published, its checkpoints are in {work.checkpoints}"
+    place = "in the store" if "SLIPWAY_CHECKPOINT" in os.environ else f"in {work.checkpoints}"
+    consequence = f"nothing is published, its checkpoints are {place}"
     _refuse_below(work.options.min_accuracy, result["test"]["accuracy"], consequence)
 
 

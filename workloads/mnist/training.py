@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import platform
 import resource
 import time
@@ -47,8 +48,9 @@ class Work:
 
     @property
     def checkpoints(self) -> Path:
-        """Where checkpoints are written."""
-        return self.options.output / "checkpoints"
+        """Where checkpoints are written: where they are copied from beside the training, or else in its output."""
+        folder = os.environ.get("SLIPWAY_CHECKPOINT")
+        return Path(folder) if folder else self.options.output / "checkpoints"
 
     @property
     def logs(self) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 from slipway.infra.kubernetes.app_pod import INSTALLER as APP_INSTALLER
 from slipway.infra.kubernetes.app_pod import READER, SUPPLIED, WAITER
 from slipway.infra.kubernetes.run import (
+    ATTENDED,
     HOLD,
     INSTALLER,
     LAUNCHER,
@@ -57,7 +58,7 @@ class Containers:
         """
 
         def wrapped(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> PreparedCommand | None:
-            if list(words[1:3]) not in (["-m", MEASURE], ["-m", HOLD], ["-m", TESTER]):
+            if list(words[1:2]) != ["-m"] or words[2] not in {MEASURE, HOLD, TESTER, ATTENDED}:
                 return prepare(pod, container, words, folder)
             begins = words.index("--") + 1
             inner = wrapped(pod, container, words[begins:], folder) or in_project(words[begins:])

@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.infra.kubernetes.ending import checkpoint_flags, grace_period
+from slipway.infra.kubernetes.bundle import Files
+from slipway.infra.kubernetes.ending import attending, checkpoint_flags, grace_period
+from slipway.infra.kubernetes.run import Run
 from slipway.infra.pipelines.checkpoints import Checkpoints
-from slipway.infra.pipelines.contract import StepDeclaration, StepSettings
+from slipway.infra.pipelines.contract import Nodes, StepDeclaration, StepSettings
 from slipway.infra.pipelines.file import reading
 from slipway.infra.pipelines.file.reading import Folder
 from slipway.infra.pipelines.pods import Command
 from slipway.infra.pipelines.python_file import step_misfits
+from slipway.infra.placed import Command as PlacedCommand
 from slipway.workloads.runtime.steps.attendant import Settings
 from tests.support.stand_in import cpu_pool, platform, step
 
@@ -73,9 +76,21 @@ def test_a_pod_has_the_seconds_that_its_pool_gives_and_its_runner_knows_them() -
     assert seconds == [15, 100]
 
 
-def test_only_commands_have_checkpoints() -> None:
+def test_what_copies_the_checkpoints_of_a_module_stands_before_it() -> None:
+    for checkpoints, modules in ((None, 0), (Checkpoints(), 1)):
+        run = Run(step(platform(), checkpoints=checkpoints), Files({}), {}, {}, "d" * 64)
+        words = attending(run, "/store")
+        assert words.count("slipway.workloads.runtime.steps.attended") == modules
+        assert (f"/store/{run.path}" in words) == bool(modules)
+    command = step(platform(), module=None, command=PlacedCommand(Path()), checkpoints=Checkpoints())
+    assert attending(Run(command, Files({}), {}, {}, "d" * 64), "/store") == []
+
+
+def test_a_module_has_checkpoints_where_it_is_one_pod() -> None:
     placed = StepSettings(pool="cpu")
     module = StepDeclaration("train", "work.train", placed, ["{output}"], checkpoints=Checkpoints())
     command = replace(module, module=None, command=Command("."), arguments=["train", "{checkpoint}"])
-    assert len(list(step_misfits([module]))) == 1
+    assert list(step_misfits([module])) == []
     assert list(step_misfits([command])) == []
+    assert len(list(step_misfits([replace(module, nodes=Nodes(2))]))) == 1
+    assert len(list(step_misfits([replace(module, arguments=["{checkpoint}"])]))) == 1

@@ -249,15 +249,14 @@ class TestSession:
         checkpoints.finish()
         assert restored(copies(tmp_path), tmp_path / "again")[0] == "state 3"
         assert checkpoints.environment["SLIPWAY_CHECKPOINT_EVERY"] == "3600"
-        # What is restored is not copied again, and with a result there is nothing left.
+        # What is restored is not copied again.
         again = Checkpoints(tmp_path / "local", copies(tmp_path))
         before = {copy.folder for copy in copies(tmp_path).whole()}
         again.restore()
         again.start()
         again.finish()
         assert {copy.folder for copy in copies(tmp_path).whole()} == before
-        again.discard()
-        assert not (tmp_path / "store").exists()
+        again.close()
         assert not (tmp_path / "local").exists()
 
     def test_a_store_that_refuses_ends_nothing_and_is_tried_again(

@@ -20,7 +20,7 @@ import pytest
 from slipway.infra.pipelines.scripts import command_of
 from slipway.workloads.runtime.exits import BAD_INPUT, INTERRUPTED, USAGE
 from slipway.workloads.runtime.masking import Masker
-from slipway.workloads.runtime.steps import outputs
+from slipway.workloads.runtime.steps import notice, outputs
 from slipway.workloads.runtime.steps.outputs import NO_RESULT, NoResultError
 from slipway.workloads.runtime.store import check, publish, staging
 from tests.workloads.steps import ROOT, command, environment, errors, only_error, run, start
@@ -432,7 +432,8 @@ if not done:
 """
 
 
-@pytest.mark.parametrize("ending", ["killed", "told", "failed"])
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["killed", "told", "limited", "failed"])
 def test_a_disrupted_training_goes_on_from_what_was_copied_beside_it(tmp_path: Path, ending: str) -> None:
     (tmp_path / "program.py").write_text(
         KEPT_ON_DISK.replace("time.sleep(60)", "1 / 0" if ending == "failed" else "time.sleep(60)")
@@ -442,7 +443,8 @@ def test_a_disrupted_training_goes_on_from_what_was_copied_beside_it(tmp_path: P
         "runtime.steps.command", "--output", tmp_path / "out", "--code", tmp_path, "--checkpoints", settings,
         "--", sys.executable, "program.py", tmp_path / "out", 0, "--to={checkpoint}",
     )  # fmt: skip
-    process = start(*arguments)
+    notice_file = tmp_path / "notice"
+    process = start(*arguments, SLIPWAY_NOTICE=str(notice_file))
     assert process.stdout is not None
     log = ""
     while ending != "failed" and "is in the store" not in log:
@@ -453,14 +455,45 @@ def test_a_disrupted_training_goes_on_from_what_was_copied_beside_it(tmp_path: P
         os.kill(int(log.split(" as ")[1].split()[0]), signal.SIGKILL)
     elif ending == "told":
         process.send_signal(signal.SIGTERM)
+    elif ending == "limited":
+        notice.end(process, notice_file, 20, "the budget is spent")
     rest, _ = process.communicate(timeout=60)
-    if ending == "told":
+    told = ending in {"told", "limited"}
+    if told:
         assert process.returncode == INTERRUPTED
-        assert "told: " in rest
+        assert f"told: {'the budget is spent' if ending == 'limited' else notice.POD}" in rest
     again = run(*arguments)
-    assert f"starts after step {3 if ending == 'told' else 2}" in again
+    assert f"starts after step {3 if told else 2}" in again
     assert set(check(tmp_path / "out").files) == {"model"}
     assert not list(tmp_path.glob("out/*slipway-partial"))
+
+
+@pytest.mark.slow
+def test_a_module_that_publishes_itself_has_its_checkpoints_copied_too(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text("""
+import os, pathlib
+state = pathlib.Path(os.environ["SLIPWAY_CHECKPOINT"]) / "state"
+done = int(state.read_text()) if state.exists() else 0
+print("goes on after", done, "to", os.environ.get("SLIPWAY_RECORD"))
+state.with_name("state.new").write_text(str(done + 1))
+state.with_name("state.new").replace(state)
+os._exit(0 if done else 3)
+""")
+    record = tmp_path / "record"
+
+    def attended(work: str, code: int) -> str:
+        return run(
+            "runtime.steps.attended", "--output", tmp_path / "out", "--step", "x.train", "--work", work,
+            "--checkpoints", '{"grace": 20}', "--", sys.executable, tmp_path / "module.py",
+            code=code, SLIPWAY_RECORD=str(record),
+        )  # fmt: skip
+
+    assert "goes on after 0 to None" in attended("one", 3)
+    assert not record.exists()
+    assert "Checkpoint state is passed over" in attended("other", 3)
+    assert "goes on after 1 to None" in attended("one", 0)
+    assert record.exists()
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_the_exit_code_is_the_programs(tmp_path: Path) -> None:

@@ -206,10 +206,6 @@ class Copies:
         """Delete what was copied of the checkpoint that has this key in the attempt. Raises OSError."""
         _remove(self.place_of(key))
 
-    def discard(self) -> None:
-        """Delete all of them: there is a result."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
     def restore(
         self, into: Path, say: Callable[[str], None], chosen: str = "", pace: Pace | None = None
     ) -> Copy | None:

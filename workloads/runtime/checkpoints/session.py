@@ -1,7 +1,7 @@
 """The checkpoints of a program: restored before it runs, copied to the store beside it, and finished after it.
 
 The program has a folder on the disk of its node. A thread looks there for the newest checkpoint, and copies it
-piece by piece, with the lowest priority; what the program writes meanwhile waits, and only the newest is copied
+piece by piece, with a lower priority; what the program writes meanwhile waits, and only the newest is copied
 next. No trouble with it ends the program: what could not be copied is said. Standard library only.
 """
 
@@ -34,6 +34,9 @@ EVERY_VARIABLE = "SLIPWAY_CHECKPOINT_EVERY"
 """Has the seconds of `every`, where the step says it."""
 REFERENCE = "{checkpoint}"
 
+NICE = 5
+"""How much lower the priority of the copy is than the program's. One that is much lower would never end beside a
+program that computes on all cores."""
 POLL = 0.5
 """Seconds between two looks at the folder."""
 SETTLED = 1.0
@@ -164,11 +167,6 @@ class Checkpoints:
             self._thread.join(5.0)
         self._thread = None
 
-    def discard(self) -> None:
-        """Delete the copies, now that there is a result, and the folder."""
-        self._copies.discard()
-        self.close()
-
     def close(self) -> None:
         """Delete the folder of the node."""
         shutil.rmtree(self.folder.parent, ignore_errors=True)
@@ -186,7 +184,8 @@ class Checkpoints:
     def _run(self) -> None:
         with contextlib.suppress(OSError, AttributeError):
             # Only Linux has a priority of each thread.
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+            thread = threading.get_native_id()
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + NICE)
         retry, tries = 0.0, LAST_TRIES
         while True:
             is_last = self._ending

@@ -156,10 +156,6 @@ class Attendant:
 
         self.checkpoints.finish(seconds)
 
-    def discard(self) -> None:
-        """Delete all checkpoints: there is a result."""
-        self.checkpoints.discard()
-
     def close(self) -> None:
         """Delete what is on the disk of the node."""
         self.checkpoints.stop()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -62,11 +63,12 @@ def read(path: Path) -> Notice | None:
 def path_in(environment: dict[str, str]) -> Path:
     """The path that the program is told, which is added to its `environment` where it is not there."""
     if VARIABLE not in environment:
-        environment[VARIABLE] = str(Path(tempfile.gettempdir()) / f"slipway-notice-{os.getpid()}.json")
+        # Not the number of the process, which another one had before.
+        environment[VARIABLE] = str(Path(tempfile.gettempdir()) / f"slipway-notice-{secrets.token_hex(8)}.json")
     return Path(environment[VARIABLE])
 
 
-def end(process: subprocess.Popen[bytes], path: Path, seconds: float, reason: str) -> Notice:
+def end(process: subprocess.Popen[Any], path: Path, seconds: float, reason: str) -> Notice:
     """Give a program notice, and send it SIGTERM. The caller kills it when the seconds are over.
 
     `path` is what `path_in` said when the program was started.

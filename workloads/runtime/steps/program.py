@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from slipway.workloads.runtime.exits import (
     BAD_INPUT,
@@ -274,7 +274,7 @@ class Forwarding:
             send(self._process, number)
 
 
-def send(process: subprocess.Popen[bytes], number: int, shell: int = 0) -> None:
+def send(process: subprocess.Popen[Any], number: int, shell: int = 0) -> None:
     """Send a program a signal; a shell, which does not pass it on, with the programs that it has started.
 
     What these have started they are to end themselves. Only Linux says what a shell has started. `shell` is what
