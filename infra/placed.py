@@ -19,6 +19,7 @@ from slipway.infra.pipelines.contract import (
     service_variables,
     total,
 )
+from slipway.infra.pipelines.idle import IdleGpus
 from slipway.infra.pipelines.pods import ProgramMount
 from slipway.infra.pipelines.results import Result
 from slipway.infra.platform import Data, Platform, Pool, Priority, Rate, Resources, Store
@@ -259,7 +260,8 @@ class Step:
     another. ``data`` are folders that are there, which it reads by the references ``{<name>}``. With ``places``,
     ``platform``, ``pool`` and ``resources`` are those of the first, and one Job at a time runs it. ``test`` runs
     in its own pods before its program. Of its ephemeral storage ``cache`` MiB keep what it reads. With
-    ``checkpoints`` those of its program are copied beside it.
+    ``checkpoints`` those of its program are copied beside it. ``idle`` says what becomes of it while it does not
+    use its GPUs.
     """
 
     pipeline: str
@@ -300,6 +302,7 @@ class Step:
     test: DeviceTest | None = None
     cache: int = 0
     checkpoints: Checkpoints | None = None
+    idle: IdleGpus | None = None
 
     @property
     def buckets(self) -> int:

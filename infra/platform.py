@@ -103,10 +103,12 @@ class Interconnect:
 
 @dataclass(frozen=True)
 class Rate:
-    """What is paid for an hour, in US dollars at list prices. ``day`` is that of the oldest."""
+    """What is paid for an hour, in US dollars at list prices. ``day`` is that of the oldest. With ``by_pod`` it is
+    paid for a pod, and for no node."""
 
     dollars: float
     day: str
+    by_pod: bool = False
 
 
 def _unpriced(_: Resources) -> Rate | None:
@@ -132,7 +134,8 @@ class Pool:
     class of `ProvisioningRequest` by which the cluster's autoscaler brings all nodes of a Job at once or none.
     ``sale`` says how its nodes are bought. ``notice`` are the seconds from SIGTERM to SIGKILL that a pod of it
     gets, whoever ends it, where it asks for as many. ``rate`` is the price of one node or, where pods are billed,
-    of a pod that asks for so much; None where no source says it.
+    of a pod that asks for so much; None where no source says it. An idle node stays for ``kept`` seconds; None: as
+    long as autoscalers leave it by default.
     """
 
     name: str
@@ -154,6 +157,7 @@ class Pool:
     provisioning: str = ""
     sale: Sale = "on-demand"
     notice: int = NOTICE
+    kept: float | None = None
     rate: "Callable[[Resources], Rate | None]" = field(default=_unpriced, repr=False, compare=False)
 
     def admitted(self, requests: Resources) -> Resources:

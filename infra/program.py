@@ -14,6 +14,7 @@ import pulumi
 from slipway.infra.declared import Declared, declared
 from slipway.infra.kubernetes import app, job, ownership, places
 from slipway.infra.kubernetes.job import StepJob
+from slipway.infra.kubernetes.limits import Spending
 from slipway.infra.kubernetes.results import Outputs
 from slipway.infra.kubernetes.workspace import Workspace
 from slipway.infra.pipelines.images import CPU_IMAGE
@@ -112,7 +113,10 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
     attempts = declare_attempts_of(stack, workspaces)
     due = {step.job: attempts[step.platform.name] for step in stack.held_steps}
     moved = places.declare(root, CPU_IMAGE)
-    jobs = job.declare(stack.steps_with_jobs, workspaces, root, settings.secrets, due, moved=moved)
+    spending = Spending(**settings.budget.model_dump()) if settings.budget else Spending()
+    jobs = job.declare(
+        stack.steps_with_jobs, workspaces, root, settings.secrets, due, moved=moved, spending=spending
+    )
     declare_cluster_runs(stack, jobs, attempts, workspaces, root)
     apps = app.declare(stack.all_apps, workspaces, jobs, root, settings.secrets, image=CPU_IMAGE)
     declare_schedules(stack, jobs, workspaces, root)

@@ -27,10 +27,11 @@ from slipway.infra.kubernetes.labels import (
     outside_queue,
     step_labels,
 )
+from slipway.infra.kubernetes.limits import UNLIMITED, Spending, declare_limits, measured_by
 from slipway.infra.kubernetes.network_policy import group_policy
 from slipway.infra.kubernetes.node_group import headless_service
 from slipway.infra.kubernetes.pod import bundle_map, folder_map, requests, secret_name, template, usage_folder
-from slipway.infra.kubernetes.run import UNASKED, Known, Run, plan
+from slipway.infra.kubernetes.run import Known, Run, plan
 from slipway.infra.kubernetes.service import PipelineService, PipelineServiceArgs, services_of
 from slipway.infra.kubernetes.workspace import NAME as NODE_READER
 from slipway.infra.kubernetes.workspace import Workspace
@@ -469,6 +470,7 @@ def declare(
     attempts: Mapping[str, pulumi.Output[Mapping[str, str]]] = MappingProxyType({}),
     *,
     moved: Callable[[str, Sequence[StepJobArgs]], StepJob] | None = None,
+    spending: Spending = UNLIMITED,
 ) -> dict[str, StepJob]:
     """Declares the Jobs of ``steps`` and of all the steps that these need, each once, by their run's name, and the
     services that ``steps`` connect to.
@@ -476,11 +478,11 @@ def declare(
     ``workspaces`` are by platform, ``root`` is the repository whose files the steps ship, and ``secrets`` are the
     stack's by name. ``attempts`` are those of `StepJobArgs`, by the lasting names of the steps that `up` does not
     wait for. ``moved`` declares a step with places (`slipway.infra.kubernetes.places.declare`), of the arguments
-    for each of its clusters. Raises ShippingError.
+    for each of its clusters. ``spending`` is what the nodes of runs may cost. Raises ShippingError.
     """
     declared: dict[str, StepJob] = {}
-    measured = [workspace.measured for workspace in workspaces.values() if workspace.measured]
-    known = Known(measured[0].usage if measured else UNASKED)
+    known = Known(measured_by(workspaces.values(), spending))
+    limits = declare_limits(steps, workspaces, root, known, spending)
     archives: dict[tuple[str, str], tuple[k8s.core.v1.ConfigMap, ...]] = {}
     priorities = _priorities(steps)
     given = declare_secrets(steps, workspaces, secrets)
@@ -502,7 +504,7 @@ def declare(
                     given[name, step.pipeline] if step.secrets else None,
                     connected,
                     priorities[step.job],
-                    _declare_code(run, workspace, archives),
+                    (*_declare_code(run, workspace, archives), *(limits[name] if run.is_limited else ())),
                     attempts.get(step.job),
                 )
                 for name in (platform.name for platform in step.platforms)

@@ -28,6 +28,10 @@ LOGIN = "slipway/login"
 PEOPLE = "slipway/people"
 """The annotation of the Service of an app that people use: JSON, ``title`` and the ``path`` of its first page."""
 
+TAKEN_OVER = {"pulumi.com/patchForce": "true"}
+"""Annotations of what an `up` that was killed may leave, unknown to Pulumi: the next one takes it over, also with
+another content."""
+
 INSTANCE = "app.kubernetes.io/instance"
 """The label that names the stack that owns an object, as `instance` spells it."""
 

@@ -33,6 +33,7 @@ from slipway.infra.kubernetes.labels import (
     MOVES_ANNOTATION,
     PLAN_ANNOTATION,
     RUNS_ANNOTATION,
+    TAKEN_OVER,
     job_labels,
     step_labels,
 )
@@ -57,10 +58,6 @@ on. After any other one, the step has failed, was too late, or too dear."""
 
 PATIENCE = 900
 """Seconds that the mover's Job has past the time limit of the step, to stop what runs and to say why."""
-
-TAKEN_OVER = {"pulumi.com/patchForce": "true"}
-"""Annotations of what an `up` that was killed may leave, unknown to Pulumi: the next one takes it over, also with
-other rules."""
 
 ABOUT = "which Job of the step may run, and the number of the attempt that is due of each that failed"
 

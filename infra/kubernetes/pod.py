@@ -10,6 +10,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes import caches
+from slipway.infra.kubernetes import limits as limits_of
 from slipway.infra.kubernetes.archive import CODE_PATH, UNPACKED, Archive, part_volume
 from slipway.infra.kubernetes.bundle import config_map_name, volume
 from slipway.infra.kubernetes.ending import attending, checkpoint_flags, grace_period
@@ -36,7 +37,6 @@ from slipway.infra.kubernetes.run import (
     INSTALLER,
     LAUNCHER,
     LIBRARIES,
-    MEASURE,
     STARTER,
     TESTER,
     UNPACKER,
@@ -319,6 +319,7 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
     if step.uses_store:
         mounts.append(k8s.core.v1.VolumeMountArgs(name=step.platform.store.volume.name, mount_path=STORE))
     mounts.extend(mount(name, f"{FOLDERS}/{name}", read_only=True) for name in run.folders)
+    mounts.extend(limits_of.mounts(run))
     mounts.extend(of_data(step, step.platform.store.volume.name))
     mounts.extend(of_program(run, step.platform.store.volume.name, "tmp"))
     if _shares_memory(step):
@@ -342,7 +343,12 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
             *more,
         ],
         mounts=mounts,
-        before=[*_holding(run), *_measuring(run), *_testing(run), *attending(run, STORE)],
+        before=[
+            *_holding(run),
+            *limits_of.measuring(run, STORE, usage_folder(run)),
+            *_testing(run),
+            *attending(run, STORE),
+        ],
         port=run.usage.port if run.usage else 0,
     )
 
@@ -357,19 +363,6 @@ def _holding(run: Run) -> list[str]:
     if run.hold is None:
         return []
     return ["python3", "-m", HOLD, "--orders", f"{STORE}/{run.hold.orders}", "--job", run.hold.job, "--"]
-
-
-def _measuring(run: Run) -> list[str]:
-    """The command that measures the step's program, which follows it; empty where the step is not measured."""
-    usage, step = run.usage, run.step
-    if usage is None:
-        return []
-    words = ["python3", "-m", MEASURE, "--step", f"{step.pipeline}.{step.name}", "--gpus", str(step.requests.gpus)]
-    if step.uses_store:
-        words += ["--file", f"{STORE}/{usage_folder(run)}/{{index}}.json"]
-    if usage.port:
-        words += ["--port", str(usage.port)]
-    return [*words, "--idle-below", str(usage.idle_below), "--idle-share", str(usage.idle_share), "--"]
 
 
 def _testing(run: Run) -> list[str]:
@@ -550,6 +543,7 @@ def _volumes(run: Run) -> list[k8s.core.v1.VolumeArgs]:
         volumes.append(empty("packages", scratch))
     if step.uses_store:
         volumes.append(step.platform.store.volume)
+    volumes.extend(limits_of.volumes(run))
     volumes.extend(data_volumes(step))
     volumes.extend(
         volume(name, config_map_name(folder_map(run, name), files), files) for name, files in run.folders.items()

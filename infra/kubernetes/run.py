@@ -82,13 +82,15 @@ class Usage:
 
     ``port`` is where its pods answer while they run; 0: nowhere. A GPU that is busy for fewer than ``idle_below``
     percent of a sample is idle; more than ``idle_share`` percent of the time is worth a word. With ``only_gpus``
-    the steps on GPU pools that have the store are measured, and no others.
+    the steps on GPU pools that have the store are measured, and no others. With ``limited`` their pods are told
+    of the stack's limits.
     """
 
     port: int
     idle_below: int
     idle_share: int
     only_gpus: bool = False
+    limited: bool = False
 
     def covers(self, step: Step) -> bool:
         """Whether ``step`` is measured: one of a pipeline's own."""
@@ -158,6 +160,11 @@ class Run:
         """
         nodes = self.step.nodes
         return f"-{nodes.count - 1}" if nodes else ""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether its pods are told of prices and limits of the stack."""
+        return bool(self.usage and self.step.uses_store and (self.usage.limited or self.step.idle))
 
     @property
     def path(self) -> str:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from slipway.infra.pipelines.apps import AppDeclaration, object_name
 from slipway.infra.pipelines.checkpoints import Checkpoints
+from slipway.infra.pipelines.idle import IdleGpus
 from slipway.infra.pipelines.images import ImageBuild
 from slipway.infra.pipelines.places import PLACES, Places, with_first_pool
 from slipway.infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
@@ -58,6 +59,9 @@ class StepSettings(PodSettings):
         default=None,
         description="Which Job comes first where several wait in a queue; default: `normal`. Only with "
         "`slipway:kueue`, whose `preemption` says whether it stops others.",
+    )
+    idle: IdleGpus | None = Field(
+        default=None, description="What becomes of the step while it does not use its GPUs; default: nothing."
     )
     places: Places | None = Field(
         default=None,

@@ -297,6 +297,7 @@ class _Placement:
             resources=settings.asked,
             time_limit=seconds(settings.time_limit),
             priority=settings.priority or "normal",
+            idle=settings.idle,
             requirements=None if command else requirements_of(declared),
             environment={name: PIPELINE.sub(directory, word) for name, word in declared.environment.items()},
             command=command,

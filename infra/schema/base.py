@@ -262,6 +262,9 @@ class ClusterSettings(Model):
     collects_metrics: ClassVar[bool] = False
     """Whether the cloud itself reads what runs on the cluster answers Prometheus."""
 
+    has_list_prices: ClassVar[bool] = True
+    """Whether there are list prices of its nodes, as far as the stack knows."""
+
     creates_namespace: bool = Field(
         default=True,
         description="The stack creates the namespace, and refuses one that is there and not its own. `false`: it "

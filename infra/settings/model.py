@@ -33,6 +33,7 @@ from slipway.infra.schema.names import REFERENCE
 from slipway.infra.schema.paths import LocalPath, StorePath
 from slipway.infra.schema.request import Request
 from slipway.infra.schema.secret_values import SecretText
+from slipway.infra.settings.budget import Budget
 from slipway.infra.settings.pipelines import (
     any_services,
     app_volumes,
@@ -413,6 +414,11 @@ class Settings(Model):
         default=None,
         description="What is measured of Jobs, apps, queues and GPUs. Switched on or off, all Jobs start again, "
         "and find their results.",
+    )
+    budget: Budget | None = Field(
+        default=None,
+        description="What the nodes of runs may cost. Set for the first time, all Jobs start again, and find "
+        "their results; later changes reach running pods within two minutes.",
     )
     pipelines: dict[str, PipelineSettings] = Field(
         default_factory=dict[str, PipelineSettings],

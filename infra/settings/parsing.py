@@ -25,6 +25,7 @@ from slipway.infra.schema.validation import (
     salvage,
 )
 from slipway.infra.settings import pipelines as references
+from slipway.infra.settings.budget import Budget
 from slipway.infra.settings.model import (
     EgressSettings,
     KueueSettings,
@@ -75,6 +76,7 @@ class Draft(Model):
     teams: dict[str, Team] = Field(default_factory=dict[str, Team])
     kueue: KueueSettings | None = None
     metrics: MetricsSettings | None = None
+    budget: Budget | None = None
     pipelines: dict[str, PipelineSettings] = Field(default_factory=dict[str, PipelineSettings])
     secrets: dict[str, SecretText] = Field(default_factory=dict[str, SecretStr])
     registry: RegistrySettings | None = None

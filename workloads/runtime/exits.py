@@ -33,6 +33,10 @@ INSTALL_FAILED = 7
 """Python packages could not be installed."""
 NO_NETWORK = 8
 """A data set has to be downloaded and its server cannot be reached."""
+BUDGET_SPENT = 21
+"""The nodes of the run, or of the month, cost as much as the stack may spend. A higher budget goes on."""
+GPU_IDLE = 22
+"""The step held GPUs for too long without using them."""
 INTERRUPTED_BY_KEYBOARD = 130
 """Ctrl-C: 128 + SIGINT."""
 INTERRUPTED = 143

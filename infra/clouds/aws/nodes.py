@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from slipway.infra.clouds.aws.catalogue import NodeShape, allocatable, instance_type, is_arm
+from slipway.infra.clouds.aws.settings import AwsCluster
 from slipway.infra.platform import GPU_RESOURCE, Resources, Taint
 from slipway.infra.review.facts import Seconds
 from slipway.infra.review.stack import (
@@ -184,6 +185,11 @@ def _pool(stack: Stack, group: Resource) -> NodePool:
         queued=text(declared.get("capacityType")) == "CAPACITY_BLOCK",
         scale_down=_scale_down(stack, cluster),
     )
+
+
+def kept(cluster: AwsCluster) -> float:
+    """Seconds that the Cluster Autoscaler leaves an idle node of ``cluster``, with how long it takes to act."""
+    return seconds(cluster.scale_down_unneeded_time) + TIMES["autoscaler", "reaction"].amount
 
 
 def _scale_down(stack: Stack, cluster: str) -> Seconds | None:

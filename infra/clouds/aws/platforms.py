@@ -22,7 +22,7 @@ from slipway.infra.clouds.aws.charts import (
 )
 from slipway.infra.clouds.aws.cluster import EksCluster, EksClusterArgs, profile_option
 from slipway.infra.clouds.aws.network import FlowLogsArgs, Network, NetworkArgs, flow_logs
-from slipway.infra.clouds.aws.nodes import POOL_LABEL
+from slipway.infra.clouds.aws.nodes import POOL_LABEL, kept
 from slipway.infra.clouds.aws.pools import fingerprint, interconnect, taints
 from slipway.infra.clouds.aws.review.charges import node_rate
 from slipway.infra.clouds.aws.roles import (
@@ -341,5 +341,6 @@ def _pool(cluster: str, name: str, pool: AwsPool, settings: AwsCluster, eks: Eks
         interconnect=interconnect(pool),
         sale=pool.sale,
         notice=SPOT_NOTICE if pool.sale == "spot" else NOTICE,
+        kept=kept(settings),
         rate=lambda _: node_rate(settings, pool),
     )

@@ -141,6 +141,8 @@ class DevicePluginSettings(ChartSettings):
 class ExistingCluster(ClusterSettings):
     """A cluster by kubeconfig and context. Nothing of it is changed but the nodes that `label_nodes` names."""
 
+    has_list_prices: ClassVar[bool] = False
+
     cloud: Literal["existing"] = Field(description="`existing`: any cluster that a kubeconfig reaches.")
     kubeconfig: str = Field(default="~/.kube/config", description="Path of the kubeconfig file.")
     context: str | None = Field(default=None, description="Context in it; default: its current context.")

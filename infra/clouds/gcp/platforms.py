@@ -71,6 +71,7 @@ from slipway.infra.platform import (
     dns_of,
 )
 from slipway.infra.schema.problems import Problem, SettingsError
+from slipway.infra.schema.quantities import seconds
 from slipway.infra.schema.request import Request
 
 # What has to be right before anything is declared on Google Cloud, beyond the shape of the settings.
@@ -527,6 +528,7 @@ def _pool(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: Gke
         provisioning=QUEUED_PROVISIONING if pool.queued_provisioning else "",
         sale=pool.sale,
         notice=SPOT_NOTICE if pool.sale == "spot" else NOTICE,
+        kept=float(seconds(pool.consolidation_delay)) if pool.consolidation_delay else None,
         rate=lambda _: node_rate(settings, pool),
     )
 

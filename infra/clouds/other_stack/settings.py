@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -35,6 +35,8 @@ class OtherStackCluster(ClusterSettings):
     """A cluster of another stack, whose file names this stack's team under `teams`. It has no `cloud`, and the
     stack no `store`: pools, store, identity and kubeconfig are those that the other stack's outputs have.
     """
+
+    has_list_prices: ClassVar[bool] = False
 
     cloud: Literal["other_stack"] = Field(exclude=True)
     stack: StackName = Field(

@@ -29,12 +29,20 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from slipway.workloads.runtime.exits import parse_before_program
+from slipway.workloads.runtime.exits import (
+    BAD_INPUT,
+    BUDGET_SPENT,
+    GPU_IDLE,
+    StepError,
+    parse_before_program,
+)
 from slipway.workloads.runtime.hosts import configured, is_known
 from slipway.workloads.runtime.parts import VARIABLE, Parts, node_life
+from slipway.workloads.runtime.steps import notice
 from slipway.workloads.runtime.steps.program import Forwarding
 from slipway.workloads.runtime.usage import figures as processes
 from slipway.workloads.runtime.usage.figures import MIB, Gpu, Nvml, UnavailableError, Usage
+from slipway.workloads.runtime.usage.limits import INTERVAL, ITSELF, TOLD, Guard, Idle, pause
 
 # Answers Prometheus with the use of a step while it runs.
 #
@@ -149,8 +157,11 @@ _LONGEST_LINE = 4096
 _LINES_READ = 32
 """Lines, of each piece the last, in which a speed is looked for: a program may write more than anybody reads."""
 
-_KEPT = 20
-"""Pods before the last one of which figures are kept."""
+_KEPT = 100
+"""Pods before the last one of which figures are kept: what they cost counts."""
+
+GRACE = 60.0
+"""Seconds that a program has to end, once a limit is reached. No node goes away in the meantime."""
 
 _RATE = re.compile(
     rb"(\d[\d,]*(?:\.\d+)?)\s*"
@@ -169,7 +180,10 @@ class Measurement:
         self._file = file
         self._idle_share = idle_share
         self._nvml = self._open_driver()
+        self.guard: Guard | None = None
+        self.idle: Idle | None = None
         self._lock = threading.Lock()
+        self._keeping = threading.Lock()
         self._began = self._last = time.monotonic()
         self._parts = Parts(noted, self._began)
         self._next_file, self._between_files = FIRST_FILE, FIRST_FILE
@@ -216,13 +230,16 @@ class Measurement:
                 gpu.memory_peak = max(gpu.memory_peak, gpu.memory_now)
                 gpu.memory_total = reading.memory_total or 0
             busy = [gpu.busy_now for gpu in usage.gpus if gpu.busy_now is not None]
+            if self.idle is not None and busy:
+                usage.idle_for = usage.idle_for + seconds if sum(busy) < self.idle.below * len(busy) else 0.0
             point = [usage.seconds, cores, usage.memory / MIB]
             usage.course.add([*point, sum(busy) / len(busy) / 100] if busy else point)
 
     def report(self) -> None:
         """Write the file and the line in the log where they are due."""
         elapsed = self.usage.seconds
-        if elapsed >= self._next_file:
+        # What a guard reads of other pods is written as often as it reads.
+        if elapsed >= self._next_file and self.guard is None:
             self._between_files = min(2 * self._between_files, MOST_BETWEEN_FILES)
             self._next_file = elapsed + self._between_files
             self.write()
@@ -265,18 +282,34 @@ class Measurement:
         """Take up what the time went for so far; while the lock is held."""
         self.usage.parts = self._parts.until(self._began + self.usage.seconds)
 
-    def finish(self, *, well: bool) -> None:
+    def keep(self) -> dict[str, Any]:
+        """Keep what is known so far, of the month, too, where that is limited; returns it."""
+        with self._keeping:
+            with self._lock:
+                self.usage.seconds = time.monotonic() - self._began
+            self.write()
+            with self._lock:
+                current = json.loads(self.usage.encode(self._before))
+            if self.guard is not None:
+                try:
+                    self.guard.keep(current)
+                except OSError as error:
+                    print(f"warning: what the month costs cannot be kept: {error}", file=sys.stderr, flush=True)
+        return current
+
+    def finish(self, *, well: bool, told: bool = False) -> None:
         """Take up what the system says of the program once it has ended, and keep it."""
         with self._lock:
             usage = self.usage
             usage.done = well
+            usage.ended = TOLD if told else ITSELF
             usage.seconds = time.monotonic() - self._began
             ended = resource.getrusage(resource.RUSAGE_CHILDREN)
             usage.cpu_seconds = max(usage.cpu_seconds or 0.0, ended.ru_utime + ended.ru_stime)
             # KiB on Linux, bytes on macOS (getrusage(2)).
             largest = ended.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
             usage.memory_peak = max(usage.memory_peak, largest)
-        self.write()
+        self.keep()
 
     def listen(self, piece: bytes) -> None:
         """Look for a speed in what the program writes."""
@@ -298,7 +331,7 @@ class Measurement:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit code, 128 + n where signal n ended it."""
     options = _parse(sys.argv[1:] if arguments is None else arguments)
-    pod, began = os.environ.get("POD_NAME", ""), datetime.now(timezone.utc)  # noqa: UP017
+    pod, began = os.environ.get("POD_NAME", ""), datetime.fromtimestamp(time.time(), timezone.utc)  # noqa: UP017
     node = node_life(pod, began.timestamp())
     usage = Usage(
         step=options.step,
@@ -312,8 +345,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     file = options.file and Path(str(options.file).replace("{index}", os.environ.get("JOB_COMPLETION_INDEX", "0")))
     measurement = Measurement(usage, file, options.idle_share, _file_of_parts())
+    try:
+        _limit(options, file, measurement)
+    except StepError as error:
+        print(f"error: {options.step}: {error} (exit code {error.code})", file=sys.stderr, flush=True)
+        measurement.finish(well=False)
+        return error.code
     _answer(options.port, measurement)
-    return _run(options.words, measurement)
+    return _run(options, measurement)
+
+
+def _limit(options: argparse.Namespace, file: Path | None, measurement: Measurement) -> None:
+    """Have the limits of the options kept. Raises StepError where one is reached before the program starts."""
+    if options.idle_for:
+        measurement.idle = Idle(options.idle_below, options.idle_for, stops=options.idle_then == "stop")
+    if not options.limits or file is None:
+        return
+    times = {"every": options.limits_every, "grace": options.grace}
+    try:
+        guard = Guard(options.limits, file, options.step, options.pool, **times)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise StepError(BAD_INPUT, f"the limits of the stack cannot be read: {error!r}") from error
+    measurement.guard = guard
+    if guard.price is None:
+        print(
+            f"warning: {options.step} does not count for `slipway:budget`: no price is known of its pool, "
+            f"{options.pool}",
+            flush=True,
+        )
+    else:
+        measurement.usage.price = guard.price.record()
+    if why := guard.look(measurement.keep()):
+        raise StepError(BUDGET_SPENT, f"{why}: the program is not started; raise it, and the next update goes on")
 
 
 def _file_of_parts() -> Path | None:
@@ -327,12 +390,37 @@ def _file_of_parts() -> Path | None:
     return Path(os.environ[VARIABLE])
 
 
-def _run(words: Sequence[str], measurement: Measurement) -> int:
+class Ending:
+    """Ends a program before its own end, once, with an exit code that says why."""
+
+    def __init__(self, process: subprocess.Popen[bytes], file: Path, grace: float) -> None:
+        self.code = 0
+        self.why = ""
+        self._process, self._file, self._grace = process, file, grace
+        self._lock = threading.Lock()
+
+    def begin(self, code: int, why: str) -> None:
+        """Give the program notice, and end it by force after `grace` seconds."""
+        with self._lock:
+            if self.code:
+                return
+            self.code, self.why = code, why
+        print(f"The program is told to end: {why}", flush=True)
+        notice.end(self._process, self._file, self._grace, why)
+        ending = threading.Timer(self._grace, self._process.kill)
+        ending.daemon = True
+        ending.start()
+
+
+def _run(options: argparse.Namespace, measurement: Measurement) -> int:
+    words, every = options.words, options.limits_every
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+    environment = dict(os.environ)
+    file = notice.path_in(environment)
     with Forwarding(*numbers) as signals:
         try:
             process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
             )
         except OSError as error:
             reason = f"{words[0]} cannot be started: {error.strerror}"
@@ -342,29 +430,57 @@ def _run(words: Sequence[str], measurement: Measurement) -> int:
         assert process.stdout is not None
         copying = threading.Thread(target=_copy, args=(process.stdout, measurement), daemon=True)
         copying.start()
-        over = threading.Event()
-        sampling = threading.Thread(target=_sample, args=(process.pid, measurement, over), daemon=True)
+        over, ending = threading.Event(), Ending(process, file, options.grace)
+        sampling = threading.Thread(target=_sample, args=(process.pid, measurement, over, ending), daemon=True)
         sampling.start()
+        if measurement.guard is not None:
+            args = (measurement, measurement.guard, every, over, ending)
+            threading.Thread(target=_guard, args=args, name="guard", daemon=True).start()
         code = process.wait()
         over.set()
         copying.join(_LAST_WORDS)
         sampling.join(_LAST_WORDS)
-        measurement.finish(well=code == 0)
+        measurement.finish(well=code == 0, told=signal.SIGTERM in signals.received)
         if code == 0:
             # Of a program that failed, the log's end is its own: that is what people are shown of the pod.
             with contextlib.suppress(OSError):
                 measurement.say()
+        elif ending.code:
+            words_ = f"{measurement.usage.step} was ended: {ending.why}; what it saved is kept"
+            print(f"error: {words_} (exit code {ending.code})", file=sys.stderr, flush=True)
+            return ending.code
     return code if code >= 0 else 128 - code
 
 
-def _sample(root: int, measurement: Measurement, over: threading.Event) -> None:
+def _sample(root: int, measurement: Measurement, over: threading.Event, ending: Ending) -> None:
     try:
         measurement.sample(root)
         while not over.wait(PERIOD):
             measurement.sample(root)
             measurement.report()
+            idle, usage = measurement.idle, measurement.usage
+            if idle is not None and (words := idle.words(usage.idle_for, len(usage.gpus), usage.price)):
+                if idle.stops:
+                    ending.begin(GPU_IDLE, words)
+                else:
+                    print(f"warning: {words}", flush=True)
     except Exception as error:
         print(f"warning: what the step uses is not measured any more: {error!r}", file=sys.stderr, flush=True)
+
+
+def _guard(measurement: Measurement, guard: Guard, every: float, over: threading.Event, ending: Ending) -> None:
+    trouble = ""
+    while not over.wait(pause(every)):
+        try:
+            why = guard.look(measurement.keep())
+        except Exception as error:
+            # A limit that is not kept is worth a word, and no reason to lose the work.
+            if trouble != (trouble := repr(error)):
+                print(f"warning: the budget is not looked at: {trouble}", file=sys.stderr, flush=True)
+            continue
+        if why:
+            ending.begin(BUDGET_SPENT, f"{why}; raise it, and the next update goes on")
+            return
 
 
 def _copy(stream: BinaryIO, measurement: Measurement) -> None:
@@ -421,6 +537,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--gpus", type=int, default=0, help="GPUs that the step asked for (default: 0)")
     add("--port", type=int, default=0, help="port at which Prometheus is answered (default: none)")
     add("--idle-below", type=int, default=5, help="percent below which a GPU is idle (default: 5)")
+    add("--limits", type=Path, metavar="FILE", help="what the stack may spend, with the prices of its pods")
+    add("--limits-every", type=float, default=INTERVAL, metavar="SECONDS", help="between two looks at it")
+    add("--grace", type=float, default=GRACE, metavar="SECONDS", help="that a program has to end at a limit")
+    add("--pool", default="", metavar="NAME", help="the pool that the pod is on, for its price")
+    add("--idle-for", type=float, default=0.0, metavar="SECONDS", help="idle GPUs are worth a word after so long")
+    add("--idle-then", choices=("warn", "stop"), default="warn", help="what follows (default: warn)")
     add("--idle-share", type=int, default=30, help="percent of idle time that is worth a warning (default: 30)")
     return parse_before_program(parser, arguments)
 

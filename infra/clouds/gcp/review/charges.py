@@ -255,7 +255,8 @@ def node_rate(cluster: GcpCluster, pool: GcpPool) -> Rate | None:
 def pod_rate(cluster: GcpCluster, pool: GcpPool, requests: Resources) -> Rate | None:
     """The price of a pod on Autopilot that asks for ``requests`` in all; None where a part of it is not known."""
     admitted = autopilot.rules(pool.way).admitted(requests)
-    return rate_of(pod_charges(pool.way, admitted, region_of(cluster.location)))
+    rate = rate_of(pod_charges(pool.way, admitted, region_of(cluster.location)))
+    return None if rate is None else replace(rate, by_pod=True)
 
 
 def _bought(pool: GcpPool) -> str:

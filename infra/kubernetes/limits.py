@@ -1,0 +1,139 @@
+"""What the pods of steps are told of the limits of their stack, and how their programs are measured for it.
+
+A pod has prices and limits from a ConfigMap that keeps its name: neither another price nor another limit changes a
+pod, and so makes no Job run again.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from slipway.infra.kubernetes.labels import PART_OF, TAKEN_OVER
+from slipway.infra.kubernetes.review import SCALE_DOWN
+from slipway.infra.kubernetes.run import MEASURE, UNASKED, Known, Run, Usage, plan
+from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.placed import Step, with_those_before
+from slipway.infra.schema.quantities import seconds
+
+NAME = "limits"
+"""The ConfigMap of a namespace, and the volume of a pod."""
+
+FILE = "limits.json"
+"""As `slipway.workloads.runtime.usage.limits.Limits` reads it."""
+
+FOLDER = "/limits"
+"""Where a pod has it."""
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What the nodes of runs may cost, in US dollars; None: without limit."""
+
+    run: float | None = None
+    month: float | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit."""
+        return self.run is not None or self.month is not None
+
+
+UNLIMITED = Spending()
+
+
+def measured_by(workspaces: Iterable[Workspace], spending: Spending) -> Usage | None:
+    """How steps are measured in ``workspaces``; None: they are not."""
+    measured = [workspace.measured for workspace in workspaces if workspace.measured]
+    usage = measured[0].usage if measured else UNASKED
+    return replace(usage, only_gpus=False, limited=True) if usage and spending.is_limited else usage
+
+
+def measuring(run: Run, store: str, folder: str) -> list[str]:
+    """The command that measures the step's program, which follows it; empty where the step is not measured.
+
+    The record is kept in ``folder`` of the store, which is mounted at ``store``.
+    """
+    usage, step = run.usage, run.step
+    if usage is None:
+        return []
+    words = ["python3", "-m", MEASURE, "--step", f"{step.pipeline}.{step.name}", "--gpus", str(step.requests.gpus)]
+    if step.uses_store:
+        words += ["--file", f"{store}/{folder}/{{index}}.json"]
+    if usage.port:
+        words += ["--port", str(usage.port)]
+    if run.is_limited:
+        words += ["--limits", f"{FOLDER}/{FILE}", "--pool", step.pool.name]
+    if step.idle:
+        words += ["--idle-for", str(seconds(step.idle.after)), "--idle-then", step.idle.then]
+    below = step.idle.below if step.idle else usage.idle_below
+    return [*words, "--idle-below", str(below), "--idle-share", str(usage.idle_share), "--"]
+
+
+def mounts(run: Run) -> list[k8s.core.v1.VolumeMountArgs]:
+    """The mount of the limits, where the pod is told of them."""
+    if not run.is_limited:
+        return []
+    return [k8s.core.v1.VolumeMountArgs(name=NAME, mount_path=FOLDER, read_only=True)]
+
+
+def volumes(run: Run) -> list[k8s.core.v1.VolumeArgs]:
+    """The volume of the limits, where the pod is told of them.
+
+    A directory: the kubelet brings it up to date within some 2 minutes, and never a single file that is mounted by
+    `subPath` (kubernetes.io/docs/concepts/configuration/configmap, November 2026).
+    """
+    if not run.is_limited:
+        return []
+    items = [k8s.core.v1.KeyToPathArgs(key=FILE, path=FILE)]
+    source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=NAME, default_mode=0o444, items=items)
+    return [k8s.core.v1.VolumeArgs(name=NAME, config_map=source)]
+
+
+def declare_limits(
+    steps: Sequence[Step], workspaces: Mapping[str, Workspace], root: Path, known: Known, spending: Spending
+) -> dict[str, tuple[k8s.core.v1.ConfigMap, ...]]:
+    """Declares the ConfigMap on each cluster, by its name, that has pods which are told of limits.
+
+    ``steps`` and all that they need ship files of the repository at ``root``; ``known`` grows by what they are.
+    """
+    runs = [plan(step, root, known) for step in with_those_before(steps)]
+    limited = [run for run in runs if run.is_limited]
+    clusters = {platform.name for run in limited for platform in run.step.platforms}
+    content = json.dumps(_content(limited, spending), indent=2)
+    return {name: (_declare(workspace, content),) for name, workspace in workspaces.items() if name in clusters}
+
+
+def _declare(workspace: Workspace, content: str) -> k8s.core.v1.ConfigMap:
+    return k8s.core.v1.ConfigMap(
+        f"{workspace.platform.name}-{NAME}",
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=NAME, namespace=workspace.namespace, labels=PART_OF, annotations=TAKEN_OVER
+        ),
+        data={FILE: content},
+        opts=pulumi.ResourceOptions(
+            parent=workspace, provider=workspace.platform.provider, depends_on=[*workspace.ready]
+        ),
+    )
+
+
+def _content(runs: Sequence[Run], spending: Spending) -> dict[str, Any]:
+    prices: dict[str, dict[str, Any]] = {}
+    for run in sorted(runs, key=lambda run: run.path):
+        of_step = prices.setdefault(f"{run.step.pipeline}.{run.step.name}", {})
+        for step in run.step.places.steps if run.step.places else [run.step]:
+            if (rate := step.rate) is not None:
+                idle = SCALE_DOWN.amount if step.pool.kept is None else step.pool.kept
+                kept = 0.0 if rate.by_pod or step.pool.min_nodes else idle
+                of_step[step.pool.name] = {"dollars": rate.dollars, "kept": kept, "by_pod": rate.by_pod}
+    return {
+        "stack": pulumi.get_stack(),
+        "run": spending.run,
+        "month": spending.month,
+        "runs": sorted(run.path for run in runs),
+        "prices": prices,
+    }

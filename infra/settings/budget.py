@@ -1,0 +1,32 @@
+"""What a stack may spend on the nodes of its runs: the section `budget` of a stack file."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from slipway.infra.schema.base import Float, Model, refuse
+
+BUDGET = "budget"
+
+
+class Budget(Model):
+    """US dollars at list prices for the nodes of pipelines' steps, from the boot of a node until it is gone. Where
+    they are spent, the program of each pod is told to end, as when a node is taken away, and its Job fails with
+    exit code 21. Checkpoints stay, and an update with a higher budget goes on. What is not a step costs beside it.
+    """
+
+    run: Float | None = Field(
+        default=None,
+        ge=0,
+        description="For one run: what made the results that an `up` declares, earlier tries included, or those "
+        "of one run by the clock.",
+    )
+    month: Float | None = Field(
+        default=None, ge=0, description="For all runs of the stack in a calendar month, which begins by UTC."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if self.run is None and self.month is None:
+            raise refuse("it limits nothing", "write `run`, `month` or both, in US dollars")
+        return self
