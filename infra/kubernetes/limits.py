@@ -13,18 +13,12 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.labels import PART_OF, TAKEN_OVER
+from slipway.infra.kubernetes.labels import LIMITS, LIMITS_FILE, PART_OF, TAKEN_OVER
 from slipway.infra.kubernetes.review import SCALE_DOWN
 from slipway.infra.kubernetes.run import MEASURE, UNASKED, Known, Run, Usage, plan
 from slipway.infra.kubernetes.workspace import Workspace
 from slipway.infra.placed import Step, with_those_before
 from slipway.infra.schema.quantities import seconds
-
-NAME = "limits"
-"""The ConfigMap of a namespace, and the volume of a pod."""
-
-FILE = "limits.json"
-"""As `slipway.workloads.runtime.usage.limits.Limits` reads it."""
 
 FOLDER = "/limits"
 """Where a pod has it."""
@@ -67,7 +61,7 @@ def measuring(run: Run, store: str, folder: str) -> list[str]:
     if usage.port:
         words += ["--port", str(usage.port)]
     if run.is_limited:
-        words += ["--limits", f"{FOLDER}/{FILE}", "--pool", step.pool.name]
+        words += ["--limits", f"{FOLDER}/{LIMITS_FILE}", "--pool", step.pool.name]
     if step.idle:
         words += ["--idle-for", str(seconds(step.idle.after)), "--idle-then", step.idle.then]
     below = step.idle.below if step.idle else usage.idle_below
@@ -78,7 +72,7 @@ def mounts(run: Run) -> list[k8s.core.v1.VolumeMountArgs]:
     """The mount of the limits, where the pod is told of them."""
     if not run.is_limited:
         return []
-    return [k8s.core.v1.VolumeMountArgs(name=NAME, mount_path=FOLDER, read_only=True)]
+    return [k8s.core.v1.VolumeMountArgs(name=LIMITS, mount_path=FOLDER, read_only=True)]
 
 
 def volumes(run: Run) -> list[k8s.core.v1.VolumeArgs]:
@@ -89,9 +83,9 @@ def volumes(run: Run) -> list[k8s.core.v1.VolumeArgs]:
     """
     if not run.is_limited:
         return []
-    items = [k8s.core.v1.KeyToPathArgs(key=FILE, path=FILE)]
-    source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=NAME, default_mode=0o444, items=items)
-    return [k8s.core.v1.VolumeArgs(name=NAME, config_map=source)]
+    items = [k8s.core.v1.KeyToPathArgs(key=LIMITS_FILE, path=LIMITS_FILE)]
+    source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=LIMITS, default_mode=0o444, items=items)
+    return [k8s.core.v1.VolumeArgs(name=LIMITS, config_map=source)]
 
 
 def declare_limits(
@@ -110,11 +104,11 @@ def declare_limits(
 
 def _declare(workspace: Workspace, content: str) -> k8s.core.v1.ConfigMap:
     return k8s.core.v1.ConfigMap(
-        f"{workspace.platform.name}-{NAME}",
+        f"{workspace.platform.name}-{LIMITS}",
         metadata=k8s.meta.v1.ObjectMetaArgs(
-            name=NAME, namespace=workspace.namespace, labels=PART_OF, annotations=TAKEN_OVER
+            name=LIMITS, namespace=workspace.namespace, labels=PART_OF, annotations=TAKEN_OVER
         ),
-        data={FILE: content},
+        data={LIMITS_FILE: content},
         opts=pulumi.ResourceOptions(
             parent=workspace, provider=workspace.platform.provider, depends_on=[*workspace.ready]
         ),

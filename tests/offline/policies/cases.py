@@ -4,11 +4,13 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
-from slipway.infra.kubernetes.labels import IMAGE_ANNOTATION, INPUTS_ANNOTATION, RUN_ANNOTATION
+from slipway.infra.kubernetes.labels import IMAGE_ANNOTATION, INPUTS_ANNOTATION, RUN_ANNOTATION, USAGE_ANNOTATION
 from slipway.infra.kubernetes.shipped_sizes import LIMIT
 from slipway.infra.pipelines.images import TAGS
+from slipway.infra.review.facts import Charge, Price, Seconds, Source
 from slipway.infra.review.stack import UNKNOWN, Resource, Secret, Stack
 from slipway.offline.policies.jobs import LOGIN
 from tests.offline.policies.samples import (
@@ -61,6 +63,7 @@ IMAGE = {
     "files": 2,
     "bytes": 900,
 }
+SOURCE = Source("https://prices.example", date(2026, 11, 1))
 GPU_RESOURCES = asking(GPU, cpu="500m", memory="1Gi")
 
 
@@ -365,7 +368,30 @@ HARDENED = container(
     }
 )
 
+
+def spending(hourly: float | None = 6.0, prices: Any = None, **budget: float) -> Stack:
+    """A measured step of up to an hour, on a GPU node that boots ten minutes, and what the stack may spend."""
+    t4 = pool("t4", gpus=1, boot=Seconds(600.0, SOURCE))
+    step = job(gpu_pod(), activeDeadlineSeconds=3600)
+    metadata = {
+        **step.properties["metadata"],
+        "name": "train",
+        "annotations": {USAGE_ANNOTATION: ".usage/p/train"},
+    }
+    step = replace(step, properties={**step.properties, "metadata": metadata})
+    content = json.dumps({"prices": {} if prices is None else {"p.train": prices}})
+    told = resource(CONFIG_MAP, "dev-limits", {"metadata": {"name": "limits"}, "data": {"limits.json": content}})
+    price = None if hourly is None else Price(hourly, "hour", SOURCE)
+    charge = Charge(t4.urn, "machine", price, pool=t4.urn, idle=0, most=1)
+    made = stack(step, told, pools=[pool("cpu"), t4], configuration={"slipway:budget": budget} if budget else {})
+    return replace(made, charges=[charge])
+
+
 TRIPS: Mapping[str, Sequence[Stack]] = {
+    # Ten minutes of boot and ten that it is kept are $2, and an hour of work $6.
+    "budget-too-small": [spending(run=1.9), spending(month=1.9)],
+    "budget-may-end-run": [spending(run=5), spending(month=5)],
+    "budget-not-counted": [spending(prices={}, run=100)],
     "gpu-pod-without-pool": [
         stack(job(gpu_pod(nodeSelector={"pool": "a100"}))),
         stack(job(gpu_pod(nodeSelector={})), pools=[pool("cpu")]),
@@ -617,6 +643,9 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
 }
 
 PASSES: Mapping[str, Sequence[Stack]] = {
+    "budget-too-small": [spending(run=2.5), spending(None, run=0.1), spending()],
+    "budget-may-end-run": [spending(run=9), spending(run=1), spending(month=9)],
+    "budget-not-counted": [spending(prices={"t4": {"dollars": 6.0}}, run=100), spending(prices={})],
     "gpu-pod-without-pool": [
         stack(job(gpu_pod())),
         # Whose pools nobody knows.
