@@ -173,7 +173,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _rules(jobs: Iterable[StepJob]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
+def _rules(jobs: Sequence[StepJob]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
     return [
         k8s.rbac.v1.PolicyRuleArgs(
             api_groups=["batch"],
@@ -190,7 +190,18 @@ def _rules(jobs: Iterable[StepJob]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
             resource_names=[f"{CLUSTER_RUN}-attempts"],
             verbs=["get", "patch"],
         ),
+        # How the pods of a failed Job ended.
+        *(
+            [k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=["pods"], verbs=["list"])]
+            if _is_limited(jobs)
+            else []
+        ),
     ]
+
+
+def _is_limited(jobs: Iterable[StepJob]) -> bool:
+    """Whether a budget may end one of ``jobs``."""
+    return any(job.run.usage and job.run.usage.limited for job in jobs)
 
 
 def _failure_policy() -> k8s.batch.v1.PodFailurePolicyArgs:
@@ -212,6 +223,7 @@ def _step(args: ClusterRunArgs) -> Step:
             *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
             *("--namespace", args.workspace.namespace),
             *("--jobs", CLUSTER_RUN, "--attempts", f"{CLUSTER_RUN}-attempts"),
+            *(["--limited"] if _is_limited(args.jobs) else []),
         ],
         image=args.image,
         platform=platform,

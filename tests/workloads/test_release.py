@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from slipway.workloads.runtime.exits import StepError
+from slipway.workloads.runtime.exits import BUDGET_SPENT, StepError
 from slipway.workloads.schedule import release, run
 from tests.workloads.json_server import serving
 
 JOBS = "/apis/batch/v1/namespaces/slipway/jobs/"
+PODS = "/api/v1/namespaces/slipway/pods"
 MAPS = "/api/v1/namespaces/slipway/configmaps/"
 COMPLETE, FAILED = (
     {"status": {"conditions": [{"type": kind, "status": "True"}]}} for kind in ("Complete", "Failed")
@@ -42,6 +43,7 @@ class Api:
         self.released: list[str] = []
         self.failing: set[str] = set()
         self.early: list[str] = []
+        self.code = BUDGET_SPENT
 
     def answer(self, method: str, path: str, content: Any) -> tuple[int, dict[str, Any]]:
         if path == f"{MAPS}attempts":
@@ -55,6 +57,9 @@ class Api:
                 for name, after in AFTER.items()
             ]
             return 200, {"data": {"jobs.json": json.dumps(listed)}}
+        if path.startswith(PODS):
+            ended = {"exitCode": self.code, "reason": "Error", "message": "why"}
+            return 200, {"items": [{"status": {"containerStatuses": [{"state": {"terminated": ended}}]}}]}
         job = self.jobs[path.removeprefix(JOBS)]
         if method == "PATCH":
             assert content == {"spec": {"suspend": False}}
@@ -84,8 +89,8 @@ def start(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generato
     monkeypatch.setattr(release, "stop_on_sigterm", lambda _: None)
     with serving(api.answer) as server:
 
-        def start() -> int:
-            flags = ["--api", f"http://{server.address}", "--service-account", str(tmp_path)]
+        def start(*more: str) -> int:
+            flags = ["--api", f"http://{server.address}", "--service-account", str(tmp_path), *more]
             return release.main([*flags, "--namespace", "slipway", "--jobs", "jobs", "--attempts", "attempts"])
 
         yield start
@@ -134,6 +139,21 @@ def test_what_needs_a_failed_job_does_not_run_and_the_rest_does(api: Api, start:
         start()
     assert len(api.released) == 4
     assert api.attempts["train-a"] == "2"
+
+
+def test_once_the_budget_is_spent_no_other_job_starts_also_after_the_runner_was_lost(api: Api, start: Any) -> None:
+    api.failing = {"prepare"}
+    api.jobs["prepare"]["spec"]["suspend"] = False
+    api.jobs["prepare"] |= FAILED
+    with pytest.raises(StepError, match="other") as error:
+        start("--limited")
+    assert error.value.code == run.JOB_FAILED
+    assert api.released == []
+    assert api.attempts["prepare"] == "2"
+    api.code = 1
+    with pytest.raises(StepError):
+        start("--limited")
+    assert api.released == ["other"]
 
 
 def test_a_failed_job_that_was_made_anew_runs_and_is_due_as_before(api: Api, start: Any) -> None:

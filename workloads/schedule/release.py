@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slipway.workloads.runtime.exits import OK, run, stop_on_sigterm
+from slipway.workloads.runtime.exits import BUDGET_SPENT, OK, run, stop_on_sigterm
 from slipway.workloads.runtime.kubernetes_api import add_options, api_of
-from slipway.workloads.schedule.run import PAUSE, Cluster, JobsFailedError
+from slipway.workloads.schedule.run import PAUSE, Cluster, JobsFailedError, of_pods
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,15 @@ class Planned:
 
 @dataclass
 class HeldJobs(Cluster):
-    """The suspended Jobs of a namespace, and the ConfigMap `attempts` in which their failures are noted."""
+    """The suspended Jobs of a namespace, and the ConfigMap `attempts` in which their failures are noted. What the
+    Jobs cost may be `limited`."""
 
     attempts: str = ""
+    limited: bool = False
+
+    def has_spent(self, name: str) -> bool:
+        """Whether the failed Job ended since the stack has spent what it may. Raises StepError with NO_API."""
+        return self.limited and of_pods(self.pods(name))[0] == BUDGET_SPENT
 
     def release(self, name: str) -> None:
         """Let the Job run. Raises StepError with NO_API."""
@@ -64,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = _parse(arguments)
     stop_on_sigterm("the next pod goes on where this one was")
-    cluster = HeldJobs(api_of(options), options.namespace, attempts=options.attempts)
+    cluster = HeldJobs(api_of(options), options.namespace, attempts=options.attempts, limited=options.limited)
     planned = read(cluster.config_map(options.jobs))
     cluster.note({job.name: job.attempt for job in planned})
     return follow(cluster, planned)
@@ -78,14 +84,19 @@ def read(config_map: Mapping[str, Any]) -> list[Planned]:
 def follow(cluster: HeldJobs, planned: Sequence[Planned]) -> int:
     """Let each Job run when those before it are complete, until all are, or all that are left need a failed one.
 
+    Once the budget is spent, no further one is let run: it would end as soon as its node is there.
+
     Raises:
         StepError: with JOB_FAILED where a Job failed, NO_API where the API refuses.
     """
     done: set[str] = set()
     lost: dict[str, str] = {}
     started: set[str] = set()
+    withheld: set[str] = set()
+    spent = False
     while True:
-        skipped = needing(planned, set(lost))
+        skipped = needing(planned, set(lost) | withheld) | withheld
+        held: list[Planned] = []
         for job in planned:
             if job.name in done | lost.keys() | skipped or not done.issuperset(job.after):
                 continue
@@ -98,13 +109,22 @@ def follow(cluster: HeldJobs, planned: Sequence[Planned]) -> int:
                 lost[job.name] = outcome
                 cluster.note({job.name: job.attempt + 1})
                 print(f"{job.step}: failed: {outcome}", flush=True)
+                spent = spent or cluster.has_spent(job.name)
             elif live.get("spec", {}).get("suspend"):
-                cluster.release(job.name)
-                print(f"{job.step}: started as {job.name}", flush=True)
+                held.append(job)
+                continue
             elif job.name not in started:
                 print(f"{job.step}: runs as {job.name}", flush=True)
             started.add(job.name)
-        skipped = needing(planned, set(lost))
+        for job in held:
+            if spent:
+                withheld.add(job.name)
+                print(f"{job.step}: not started: the budget is spent", flush=True)
+            else:
+                cluster.release(job.name)
+                started.add(job.name)
+                print(f"{job.step}: started as {job.name}", flush=True)
+        skipped = needing(planned, set(lost) | withheld) | withheld
         if len(done | lost.keys() | skipped) == len(planned):
             if lost:
                 raise _failure(planned, lost, skipped)
@@ -144,6 +164,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", required=True, metavar="NAME", help="the ConfigMap with the list of the Jobs")
     parser.add_argument(
         "--attempts", required=True, metavar="NAME", help="the ConfigMap that failures are noted in"
+    )
+    parser.add_argument(
+        "--limited", action="store_true", help="the Jobs may be ended by a budget, after which no other starts"
     )
     return parser.parse_args(arguments)
 
