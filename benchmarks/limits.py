@@ -22,7 +22,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +132,8 @@ class Run:
         except (OSError, ValueError):
             return
         if record["pod"] == pod.name:
-            pod.began = datetime.fromisoformat(record["began"]).timestamp() - pod.node.skew
+            # `began` has whole seconds. On a node of a rehearsal a pod's life is the node's.
+            pod.began = record["node_booted"] - pod.node.skew
             pod.known = True
 
     def spent(self, until: float) -> float:

@@ -51,7 +51,7 @@ def _budget(draft: Draft) -> Iterator[Finding]:
 
 
 def _pipelines(draft: Draft) -> list[str]:
-    return [f"`{name}`" for name, settings in draft.pipelines.items() if steps_if_any(name, settings)]
+    return [name for name, settings in draft.pipelines.items() if steps_if_any(name, settings)]
 
 
 def _pools(name: str, draft: Draft) -> Iterator[str]:
