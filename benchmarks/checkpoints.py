@@ -35,6 +35,7 @@ for epoch in range(epochs):
 
 WAYS = {
     "none": ("none", False),
+    "on the node's disk, not copied": ("{disk}", False),
     "by the program, into the store": ("{output}", False),
     "copied beside the program": ("{checkpoint}", True),
 }
@@ -48,7 +49,10 @@ def measure(folder: Path, to: str, options: argparse.Namespace, *, beside: bool)
     (code / "train.py").write_text(PROGRAM)
     flags = ["--checkpoints", json.dumps({"grace": 120})] if beside else []
     size = options.megabytes << 20
-    words = ["python3", "train.py", to.replace("{output}", str(output)), options.epochs, options.seconds, size]
+    local = folder / "disk"
+    local.mkdir()
+    to = to.replace("{output}", str(output)).replace("{disk}", str(local))
+    words = ["python3", "train.py", to, options.epochs, options.seconds, size]
     runner = [sys.executable, "-m", "slipway.workloads.runtime.steps.command"]
     command = [*runner, "--output", output, "--code", code, *flags, "--", *words]
     slow = {**environment(folder, folder / "store", options.rate * 1e6), "TMPDIR": options.disk}
@@ -89,7 +93,7 @@ def main() -> None:
     printed: list[str] = []
     for name in options.only or WAYS:
         to, beside = WAYS[name]
-        with tempfile.TemporaryDirectory(prefix="checkpoints-") as folder:
+        with tempfile.TemporaryDirectory(prefix="checkpoints-", dir=options.disk) as folder:
             seconds, peak, text = measure(Path(folder), to, options, beside=beside)
         base = base or seconds
         print(f"| {name} | {seconds:.1f} | {seconds / base:.3f} | {peak:.0f} |", flush=True)
