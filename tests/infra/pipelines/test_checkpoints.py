@@ -17,7 +17,9 @@ from slipway.infra.pipelines.file.reading import Folder
 from slipway.infra.pipelines.pods import Command
 from slipway.infra.pipelines.python_file import step_misfits
 from slipway.infra.placed import Command as PlacedCommand
+from slipway.infra.platform import Platform, Pool
 from slipway.workloads.runtime.steps.attendant import Settings
+from tests.support.recording import record
 from tests.support.stand_in import cpu_pool, platform, step
 
 
@@ -61,9 +63,16 @@ def test_what_is_wrong_is_named(tmp_path: Path, keys: dict[str, Any], key: str, 
     assert words in wrong[key]
 
 
+def placed(*pools: Pool) -> Platform:
+    """A platform, which is declared as in a program."""
+    platforms: list[Platform] = []
+    record(lambda: platforms.append(platform(*pools)), {}, preview=True)
+    return platforms[0]
+
+
 def test_a_pod_has_the_seconds_that_its_pool_gives_and_its_runner_knows_them() -> None:
     pools = [replace(cpu_pool("cpu"), notice=15), replace(cpu_pool("spot"), notice=100)]
-    on = platform(*pools)
+    on = placed(*pools)
     assert [grace_period(step(on, pool.name)) for pool in pools] == [25, 25]
     seconds: list[float] = []
     for pool in pools:
@@ -77,18 +86,19 @@ def test_a_pod_has_the_seconds_that_its_pool_gives_and_its_runner_knows_them() -
 
 
 def test_what_copies_the_checkpoints_of_a_module_stands_before_it() -> None:
+    on = placed()
     for checkpoints, modules in ((None, 0), (Checkpoints(), 1)):
-        run = Run(step(platform(), checkpoints=checkpoints), Files({}), {}, {}, "d" * 64)
+        run = Run(step(on, checkpoints=checkpoints), Files({}), {}, {}, "d" * 64)
         words = attending(run, "/store")
         assert words.count("slipway.workloads.runtime.steps.attended") == modules
         assert (f"/store/{run.path}" in words) == bool(modules)
-    command = step(platform(), module=None, command=PlacedCommand(Path()), checkpoints=Checkpoints())
+    command = step(on, module=None, command=PlacedCommand(Path()), checkpoints=Checkpoints())
     assert attending(Run(command, Files({}), {}, {}, "d" * 64), "/store") == []
 
 
 def test_a_module_has_checkpoints_where_it_is_one_pod() -> None:
-    placed = StepSettings(pool="cpu")
-    module = StepDeclaration("train", "work.train", placed, ["{output}"], checkpoints=Checkpoints())
+    settings = StepSettings(pool="cpu")
+    module = StepDeclaration("train", "work.train", settings, ["{output}"], checkpoints=Checkpoints())
     command = replace(module, module=None, command=Command("."), arguments=["train", "{checkpoint}"])
     assert list(step_misfits([module])) == []
     assert list(step_misfits([command])) == []
