@@ -44,6 +44,7 @@ OTHERS: dict[str, Any] = {
     "auto_repair": False,
     "auto_upgrade": False,
     "hold_upgrades": True,
+    "consolidation_delay": "1m",
 }
 """A value, other than the default, of every key that only a node pool has a use for."""
 
