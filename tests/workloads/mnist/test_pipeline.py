@@ -316,13 +316,13 @@ def outputs(change: Callable[[Store], Store]) -> Recording:
 
 
 def readable(files: Mapping[str, str | None], paths: list[str] | None = None) -> Callable[[Store], Store]:
-    """A store that is read from here; ``files`` has its files by their name, None for one that is gone."""
+    """A store that is read from here; ``files`` has its files by their name. All others are gone."""
 
     def change(store: Store) -> Store:
         def read(path: pulumi.Input[str], after: pulumi.Resource) -> pulumi.Output[str | None]:
             if paths is not None:
                 paths.append(str(path))
-            return pulumi.Output.from_input(files[str(path).rpartition("/")[2]])
+            return pulumi.Output.from_input(files.get(str(path).rpartition("/")[2]))
 
         def browse(path: pulumi.Input[str]) -> pulumi.Output[str]:
             return pulumi.Output.concat("https://web/", path)
