@@ -202,6 +202,7 @@ def test_a_gpu_in_some_zones_of_a_region_leaves_the_cluster_more_zones() -> None
         "instance_type": "p5.4xlarge",
         "zones": ["apne1-az1"],
         "spot": True,
+        "instance_store": True,
         "nodes": {},
     }
     assert len(made["zones"]) == 2

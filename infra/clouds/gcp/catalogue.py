@@ -6,7 +6,7 @@ in ``infra/clouds/gcp/data``. What Google adds is added there.
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -213,6 +213,19 @@ def machine_type(name: str) -> MachineType | None:
     if facts is None or not facts.get("custom") or odd or mib % 256:
         return None
     return _of_family(name, family, vcpus, mib)
+
+
+def machines_by_size(family: str, least_vcpus: int) -> Sequence[MachineType]:
+    """The machine types of a family that have the memory most steps want for their CPUs, smallest first."""
+    machines = [
+        machine
+        for machine in machine_types().values()
+        if machine.family == family and "-highcpu-" not in machine.name
+    ]
+    return sorted(
+        (machine for machine in machines if machine.vcpus >= least_vcpus),
+        key=lambda machine: (machine.vcpus, machine.memory),
+    )
 
 
 def is_arm(name: str) -> bool:

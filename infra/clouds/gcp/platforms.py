@@ -12,8 +12,7 @@ import pulumi_gcp as gcp
 
 from slipway.infra.clouds.gcp import autopilot
 from slipway.infra.clouds.gcp.catalogue import allocatable, region_of
-from slipway.infra.clouds.gcp.cluster import GkeCluster, GkeClusterArgs
-from slipway.infra.clouds.gcp.compute_class import compute_classes
+from slipway.infra.clouds.gcp.cluster import GkeCluster, GkeClusterArgs, compute_classes
 from slipway.infra.clouds.gcp.identity import (
     IMPERSONATION_ANNOTATION,
     STORE_KEY,

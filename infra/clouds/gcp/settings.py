@@ -11,20 +11,20 @@ from slipway.infra.accelerators import accelerators
 from slipway.infra.clouds.gcp.autopilot import GENERAL_PURPOSE, MOST_PODS, Way, most
 from slipway.infra.clouds.gcp.catalogue import (
     REGION_ZONES,
-    MachineType,
     NodeShape,
     Offer,
     allocatable,
     is_zone,
     machine_type,
     machine_types,
+    machines_by_size,
     offers,
     region_of,
     regions,
 )
-from slipway.infra.clouds.gcp.cluster_settings import ControlPlane, Maintenance, Network
 from slipway.infra.platform import Resources, Sale
 from slipway.infra.schema.base import (
+    Cidr,
     CreatedCluster,
     Duration,
     Int,
@@ -34,6 +34,7 @@ from slipway.infra.schema.base import (
     Size,
     StoreSettings,
     TaintSettings,
+    UtcTime,
 )
 from slipway.infra.schema.problems import Problem, did_you_mean, listed
 from slipway.infra.schema.request import Starter, Wish, has_room
@@ -281,6 +282,44 @@ class GcpPool(PoolSettings):
     def most_nodes(self) -> int | None:
         """The fixed number of nodes per zone, where it has one."""
         return self.nodes.count
+
+
+class ControlPlane(Model):
+    """From where the cluster's API can be reached, and the key of its Secrets."""
+
+    dns_endpoint: bool = Field(
+        default=True, description="The DNS-based endpoint, guarded by IAM; needs no network to be opened."
+    )
+    authorized_networks: dict[str, Cidr] = Field(
+        default_factory=dict, description="Name to CIDR block of each network that may reach the IP endpoint."
+    )
+    secrets_key: str | None = Field(
+        default=None,
+        description="Cloud KMS key that encrypts Kubernetes Secrets: `own` for one that the stack creates, or "
+        "yours in the cluster's region (`projects/…/locations/…/keyRings/…/cryptoKeys/…`), which "
+        "GKE's service agent must be allowed to use. Changed in place: GKE writes every Secret again. "
+        "Removed, GKE keeps the old key.",
+    )
+
+
+class Network(Model):
+    """Address ranges of a cluster's subnet; clusters of one stack may not overlap."""
+
+    nodes_cidr: Cidr = Field(default="10.0.0.0/20", description="Addresses of the nodes.")
+    pods_cidr: Cidr = Field(default="10.4.0.0/14", description="Addresses of the pods.")
+    services_cidr: Cidr = Field(default="10.8.0.0/20", description="Addresses of the Services.")
+    control_plane_cidr: Cidr = Field(default="172.16.0.0/28", description="A /28 for the control plane.")
+
+
+class Maintenance(Model):
+    """When GKE may upgrade the cluster: an RFC 5545 window in UTC."""
+
+    start: UtcTime = Field(default="2026-01-03T02:00:00Z", description="First window's start.")
+    end: UtcTime = Field(default="2026-01-03T10:00:00Z", description="First window's end.")
+    recurrence: str = Field(
+        default="FREQ=WEEKLY;BYDAY=SA,SU",
+        description="When it comes again, as RFC 5545 has it: 48 hours or more in any 32 days, which GKE wants.",
+    )
 
 
 class GcpCluster(CreatedCluster):
@@ -533,7 +572,7 @@ def _starter_zones(region: str, offer: Offer) -> tuple[Sequence[str], Sequence[s
 
 
 def _cpu_pools() -> Iterator[GcpPool]:
-    for machine in _machines_by_size(CPU_FAMILY):
+    for machine in machines_by_size(CPU_FAMILY, STARTER_VCPUS):
         yield GcpPool(machine_type=machine.name)
 
 
@@ -543,22 +582,9 @@ def _gpu_pools(name: str, offer: Offer) -> Iterator[GcpPool]:
             if machine.accelerator == name and "spot" in machine.sold:
                 yield GcpPool(machine_type=machine.name, accelerator=name, gpus=machine.gpus, spot=True)
     for count, limit in sorted(offer.attach.items()):
-        for machine in _machines_by_size(GPU_FAMILY):
+        for machine in machines_by_size(GPU_FAMILY, STARTER_VCPUS):
             if machine.vcpus <= limit.vcpus and machine.memory <= limit.gib * 1024:
                 yield GcpPool(machine_type=machine.name, accelerator=name, gpus=count, spot=True)
-
-
-def _machines_by_size(family: str) -> Sequence[MachineType]:
-    """The machine types of a family that have the memory most steps want for their CPUs, smallest first."""
-    machines = [
-        machine
-        for machine in machine_types().values()
-        if machine.family == family and "-highcpu-" not in machine.name
-    ]
-    return sorted(
-        (machine for machine in machines if machine.vcpus >= STARTER_VCPUS),
-        key=lambda machine: (machine.vcpus, machine.memory),
-    )
 
 
 def _smallest(pools: Iterable[GcpPool], step: Resources) -> GcpPool:

@@ -12,8 +12,7 @@ from slipway.infra.accelerators import accelerator as accelerator_of
 from slipway.infra.clouds.gcp import autopilot
 from slipway.infra.clouds.gcp.autopilot import PERFORMANCE
 from slipway.infra.clouds.gcp.catalogue import REGION_ZONES, compact_placement, is_zone, machine_type, region_of
-from slipway.infra.clouds.gcp.cluster_settings import Network
-from slipway.infra.clouds.gcp.settings import GcpCluster, GcpPool
+from slipway.infra.clouds.gcp.settings import GcpCluster, GcpPool, Network
 from slipway.infra.schema.base import misuse
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
 from slipway.infra.schema.request import Request
