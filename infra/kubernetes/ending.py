@@ -37,5 +37,5 @@ def attending(run: Run, store: str) -> list[str]:
     step = run.step
     if step.command or not step.checkpoints:
         return []
-    flags = ["--output", f"{store}/{run.path}", "--step", f"{step.pipeline}.{step.name}", "--work", run.digest]
+    flags = ["--output", f"{store}/{run.path}", "--step", f"{step.pipeline}.{step.name}"]
     return ["python3", "-m", ATTENDED, *flags, *checkpoint_flags(step), "--"]

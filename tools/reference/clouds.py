@@ -80,6 +80,8 @@ CATEGORIES: Mapping[str, re.Pattern[str]] = {
         r".* spec\.template\.spec\.volumes\.store|PersistentVolumeClaim .*|StatefulSet .*\.storageClassName"
     ),
     "Annotations": re.compile(r".* (spec\.template\.)?metadata\.annotations"),
+    # A step with checkpoints has as long as the cloud gives a node that it takes back.
+    "Notice": re.compile(r"Job \S+ spec\.template\.spec\.terminationGracePeriodSeconds|.*args\.--checkpoints"),
     "Network": re.compile(r"NetworkPolicy \S+ spec\.egress"),
     "Identity": re.compile(r".* spec\.template\.spec\.(serviceAccountName|securityContext\..*)"),
     "GPUs": re.compile(

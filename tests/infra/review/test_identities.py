@@ -26,7 +26,7 @@ def test_on_google_cloud_pods_reach_the_bucket_and_nodes_do_not() -> None:
     assert (pods.name, pods.may, pods.store) == ("slipway/runner", "read and write the bucket's objects", True)
     assert list(pods.clusters) == ["h100-standard", "model-training"]
     assert (nodes.name, nodes.of, nodes.store) == ("slipway-gcp-prod-nodes", "nodes", False)
-    assert nodes.may == "write logs and metrics, pull images"
+    assert nodes.may == "write logs and metrics, pull images, stream images"
     assert list(nodes.clusters) == ["h100-standard", "model-training"]
 
 

@@ -6,6 +6,7 @@ import ast
 import base64
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -481,19 +482,20 @@ os._exit(0 if done else 3)
 """)
     record = tmp_path / "record"
 
-    def attended(work: str, code: int) -> str:
+    def attended(output: str, code: int) -> str:
         return run(
-            "runtime.steps.attended", "--output", tmp_path / "out", "--step", "x.train", "--work", work,
+            "runtime.steps.attended", "--output", tmp_path / output, "--step", "x.train",
             "--checkpoints", '{"grace": 20}', "--", sys.executable, tmp_path / "module.py",
             code=code, SLIPWAY_RECORD=str(record),
         )  # fmt: skip
 
     assert "goes on after 0 to None" in attended("one", 3)
     assert not record.exists()
+    shutil.copytree(tmp_path / "one", tmp_path / "other")
     assert "Checkpoint state is passed over" in attended("other", 3)
     assert "goes on after 1 to None" in attended("one", 0)
     assert record.exists()
-    assert list((tmp_path / "out").iterdir()) == []
+    assert list((tmp_path / "one").iterdir()) == []
 
 
 def test_the_exit_code_is_the_programs(tmp_path: Path) -> None:

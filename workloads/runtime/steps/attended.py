@@ -1,8 +1,8 @@
 """Run a module that publishes by itself, with what it renames into its folder of checkpoints copied beside it.
 
 `slipway.workloads.runtime.steps.command` does the same for a command. Run as `python3 -m
-slipway.workloads.runtime.steps.attended --output DIR --step NAME --work DIGEST --checkpoints JSON -- python -m
-MODULE`. Standard library only, Python 3.9.
+slipway.workloads.runtime.steps.attended --output DIR --step NAME --checkpoints JSON -- python -m MODULE`. Standard
+library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             signal n ended it.
     """
     options = _parse(sys.argv[1:] if arguments is None else arguments)
-    # What its checkpoints depend on is more than what it is told: the digest is that of its Job.
-    work = Manifest(options.step, {}, {}, {"work": options.work})
+    # What its checkpoints depend on is more than what it is told: the digest of all that names its directory.
+    work = Manifest(options.step, {}, {}, {"result": options.output.name})
     program = Program(options.words, Path(), dict(os.environ))
     program.require()
     attendant = Attendant(options.checkpoints, options.output, work)
@@ -55,9 +55,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--output", type=Path, required=True, metavar="DIR", help="where the module publishes")
     add("--step", required=True, metavar="NAME", help="whose checkpoints they are, as in mnist.train")
-    add(
-        "--work", required=True, metavar="DIGEST", help="what they depend on: those of another one are passed over"
-    )
     add("--checkpoints", required=True, metavar="JSON", help="as for a command")
     options = parse_before_program(parser, arguments)
     try:
