@@ -81,7 +81,7 @@ CATEGORIES: Mapping[str, re.Pattern[str]] = {
     ),
     "Annotations": re.compile(r".* (spec\.template\.)?metadata\.annotations"),
     # A step with checkpoints has as long as the cloud gives a node that it takes back.
-    "Notice": re.compile(r"Job \S+ spec\.template\.spec\.terminationGracePeriodSeconds|.*args\.--checkpoints"),
+    "Notice": re.compile(r"Job \S+ spec\.template\.spec\.terminationGracePeriodSeconds"),
     "Network": re.compile(r"NetworkPolicy \S+ spec\.egress"),
     "Identity": re.compile(r".* spec\.template\.spec\.(serviceAccountName|securityContext\..*)"),
     "GPUs": re.compile(
@@ -378,6 +378,8 @@ def _renamer(
                 (rf"^{re.escape(word)}$", stands_for),
             ]
     patterns.append((rf"(?<=-slipway-){re.escape(stack)}|(?<=^slipway\.){re.escape(stack)}$", "<stack>"))
+    # The same seconds stand at the pod, as its grace period.
+    patterns.append((r'(?<="grace": )\d+', "<notice>"))
     patterns.append((r"(?<![0-9a-f])(?:[0-9a-f]{10}|[0-9a-f]{32})(?![0-9a-f])", "<digest>"))
     if any(cluster.other_stack for cluster in clusters.values()):
         # The other stack says which namespace it is, so that no two of its teams share one.
