@@ -47,10 +47,10 @@ def run(stack: Stack, jobs: Mapping[str, Outcome] | None = None, **measured: Job
 
 def test_a_run_costs_boot_work_and_ten_idle_minutes() -> None:
     found = run(small(), train=JobDuration(1000, "rehearsed"))
-    # 300 s boot, 245 s image, 1,000 s of work, 600 s until the autoscaler takes the node back; and the 600 s of
+    # 300 s boot, 140 s image, 1,000 s of work, 600 s until the autoscaler takes the node back; and the 600 s of
     # `prepare` on the node that is there, and paid, at all times.
     anyway = 600 / 3600 * 0.2
-    assert found.dollars == pytest.approx((300 + 245 + 1000 + 600) / 3600 * 3.61 + anyway)
+    assert found.dollars == pytest.approx((300 + 140 + 1000 + 600) / 3600 * 3.61 + anyway)
     assert found.paid_anyway == pytest.approx(anyway)
     assert found.most == pytest.approx((3600 + 600) / 3600 * 3.61 + anyway)
     assert found.unknown == []
@@ -58,7 +58,7 @@ def test_a_run_costs_boot_work_and_ten_idle_minutes() -> None:
         step.job: (step.pool, step.basis, step.seconds, step.dollars, step.paid_anyway) for step in found.steps
     }
     assert steps["prepare"] == ("cpu", "limit", 600, pytest.approx(anyway), True)
-    assert steps["train"] == ("gpu", "rehearsed", 1545, pytest.approx(1545 / 3600 * 3.61), False)
+    assert steps["train"] == ("gpu", "rehearsed", 1440, pytest.approx(1440 / 3600 * 3.61), False)
 
 
 def test_nodes_of_another_stack_cost_what_jobs_hold_of_them_and_nothing_else() -> None:
@@ -94,7 +94,7 @@ def test_only_rerun_jobs_count_in_the_cost_of_a_change() -> None:
 
 def test_a_job_that_finds_its_result_still_asks_for_its_node() -> None:
     found = run(small(), {TRAIN.urn: Outcome.RESUMES})
-    assert found.dollars == found.most == pytest.approx((300 + 245 + 600) / 3600 * 3.61)
+    assert found.dollars == found.most == pytest.approx((300 + 140 + 600) / 3600 * 3.61)
     assert found.steps[0].basis == "found"
 
 

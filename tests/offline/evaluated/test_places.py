@@ -94,7 +94,7 @@ def test_it_costs_what_the_cheapest_place_does_to_what_the_dearest_does() -> Non
     took = step.range
     assert took is not None
     assert (took.least_place, took.most_place, took.unpriced) == ("spot", "own", ["flex"])
-    assert took.least == pytest.approx(1.0 * (300 + 245 + 1800) / 3600)
+    assert took.least == pytest.approx(1.0 * (300 + 140 + 1800) / 3600)
     assert took.most == pytest.approx(4.0 * 5400 / 3600)
     # The sum of all Jobs is that of the longest time at the dearest place, and says what it does not know.
     assert step.dollars == pytest.approx(8.0)
@@ -102,7 +102,7 @@ def test_it_costs_what_the_cheapest_place_does_to_what_the_dearest_does() -> Non
     assert run.dollars > 8.0
     assert any("flex" in entry for entry in run.unknown)
     words = range_words(step.job, took)
-    assert re.search(r"\$0\.65 .*spot.* to \$6\.00 .*own.*flex", words)
+    assert re.search(r"\$0\.62 .*spot.* to \$6\.00 .*own.*flex", words)
 
 
 def test_nothing_is_paid_above_its_max_price() -> None:

@@ -14,7 +14,7 @@ from tests.support.reviewing import declared
 CPU = Pool("cpu", least=1, most=1, hourly=0.2)
 GPU = Pool("gpu", least=0, most=1, hourly=3.6, gpus=1)
 
-GPU_IMAGE = 245
+GPU_IMAGE = 140
 """Seconds that the image of a GPU pod takes on a node that does not have it."""
 
 
@@ -38,20 +38,20 @@ def run(found: Stack, **seconds: float) -> Schedule:
 def test_a_pod_without_a_node_waits_for_one_and_for_its_image() -> None:
     found = run(stack([GPU], job("train", "gpu", gpus=1)), train=1000)
     assert at(found, "train") == (0, 300 + GPU_IMAGE + 1000)
-    assert stays(found) == [("gpu", 0, 0, 1545)]
+    assert stays(found) == [("gpu", 0, 0, 1440)]
 
 
 def test_two_jobs_on_one_gpu_never_overlap() -> None:
     found = run(stack([GPU], job("one", "gpu", gpus=1), job("two", "gpu", gpus=1)), one=1000, two=500)
-    assert at(found, "one") == (0, 1545)
-    assert at(found, "two") == (1545, 2045)
+    assert at(found, "one") == (0, 1440)
+    assert at(found, "two") == (1440, 1940)
     assert len(found.stays) == 1
 
 
 def test_a_pool_that_can_grow_runs_them_side_by_side() -> None:
     two = Pool("gpu", least=0, most=2, hourly=3.6, gpus=1)
     found = run(stack([two], job("one", "gpu", gpus=1), job("two", "gpu", gpus=1)), one=1000, two=1000)
-    assert at(found, "one") == at(found, "two") == (0, 1545)
+    assert at(found, "one") == at(found, "two") == (0, 1440)
     assert [number for _, number, _, _ in stays(found)] == [0, 1]
 
 
@@ -75,9 +75,9 @@ def test_an_idle_node_is_kept_for_ten_minutes(between: int, boots: int) -> None:
     found = run(stack([CPU, GPU], train, check, predict), train=1000, check=between - cpu_image, predict=100)
     on_gpu = [stay for stay in found.stays if stay.pool.name == "gpu"]
     assert len(on_gpu) == boots
-    assert at(found, "predict")[0] == 1545 + between
+    assert at(found, "predict")[0] == 1440 + between
     waited = 0 if boots == 1 else 300 + GPU_IMAGE
-    assert at(found, "predict")[1] == 1545 + between + waited + 100
+    assert at(found, "predict")[1] == 1440 + between + waited + 100
 
 
 def test_limits_and_measured_times_include_the_boot() -> None:
@@ -198,7 +198,7 @@ TWO = Pool("gpu", least=0, most=2, hourly=3.6, gpus=4)
 def test_pods_that_work_together_have_a_node_each() -> None:
     found = run(stack([TWO], job("train", "gpu", gpus=1, cpu="1", pods=2, together=True)), train=1000)
     assert at(found, "train") == (0, 300 + GPU_IMAGE + 1000)
-    assert sorted(stays(found)) == [("gpu", 0, 0, 1545), ("gpu", 1, 0, 1545)]
+    assert sorted(stays(found)) == [("gpu", 0, 0, 1440), ("gpu", 1, 0, 1440)]
     assert [(work.number, work.pods) for work in found.work] == [(0, 1), (1, 1)]
 
 
@@ -206,8 +206,8 @@ def test_they_hold_their_nodes_until_the_last_of_them_is_there() -> None:
     one = job("one", "gpu", gpus=1)
     found = run(stack([TWO], one, job("train", "gpu", gpus=4, pods=2, together=True)), one=1000, train=500)
     # One node is free at once, the other when the Job before is through; the work begins with that.
-    assert at(found, "train") == (1545, 2045)
-    assert sorted(work.ends for work in found.work if work.resource.name == "train") == [2045, 2045]
+    assert at(found, "train") == (1440, 1940)
+    assert sorted(work.ends for work in found.work if work.resource.name == "train") == [1940, 1940]
     assert min(work.begins for work in found.work if work.resource.name == "train") == 0
 
 

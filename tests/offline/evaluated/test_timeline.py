@@ -25,10 +25,10 @@ def test_the_critical_path_lists_each_leg() -> None:
         ("cpu", "cloud:k8s:Pool", 400, 100),
         ("prepare", JOB, 500, 600),
         ("node of gpu", "node", 1100, 300),
-        ("image of train", "image", 1400, 245),
-        ("train", JOB, 1645, 1000),
+        ("image of train", "image", 1400, 140),
+        ("train", JOB, 1540, 1000),
     ]
-    assert found.seconds == 2645
+    assert found.seconds == 2540
     assert found.limit == 500 + 600 + 3600
     assert [leg.basis for leg in found.critical[2:6:3]] == ["limit", "rehearsed"]
     assert found.critical[0].basis == "https://prices.example (2026-11-01)"
