@@ -22,10 +22,11 @@ from slipway.offline.evaluated.model import Cause, Paid, PaidPart, PaidStep, Pai
 from slipway.offline.evaluated.nodes import Stay
 from slipway.offline.evaluated.phrasing import join, money
 from slipway.offline.evaluated.timeline import JobDuration, Schedule, Work
+from slipway.workloads.runtime import paid as of_pods
 from slipway.workloads.runtime.paid import Piece, once, parts_of
 
-WORK: Sequence[Cause] = ("gate", "packages", "inputs", "restore", "program", "publish")
-"""What the time of a Job itself goes for, in the order in which it does (`slipway.workloads.runtime.parts`)."""
+WORK = cast("Sequence[Cause]", of_pods.WORK)
+"""What the time of a Job itself goes for."""
 
 CAUSES: Sequence[Cause] = ("boot", "image", *WORK, "kept")
 """In the order in which people read them."""

@@ -28,7 +28,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from slipway.workloads.gates import nccl
 from slipway.workloads.runtime.devices import before_import, virtual_request
-from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, OK, USAGE, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.exits import (
+    ACCELERATOR_REFUSED,
+    OK,
+    USAGE,
+    StepError,
+    exit_code,
+    run,
+    stop_on_sigterm,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,8 +245,7 @@ def _watch(child: int, reading: int, patience: float) -> NoReturn:
             break
         seconds, code, words = json.loads(told.splitlines()[-1])
         end = None if seconds is None else time.monotonic() + seconds
-    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    os._exit(ended if ended >= 0 else 128 - ended)
+    os._exit(exit_code(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
 
 
 class _TensorFlow:

@@ -28,7 +28,15 @@ from types import ModuleType
 
 from slipway.workloads.gates import accelerator, driver
 from slipway.workloads.runtime.devices import virtual_request
-from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, INTERRUPTED, OK, RECORD_VARIABLE, StepError, run
+from slipway.workloads.runtime.exits import (
+    ACCELERATOR_REFUSED,
+    INTERRUPTED,
+    OK,
+    RECORD_VARIABLE,
+    StepError,
+    exit_code,
+    run,
+)
 from slipway.workloads.runtime.parts import GATE, node_life, timed
 from slipway.workloads.runtime.steps.program import Forwarding
 from slipway.workloads.runtime.store import NotWholeError, load_manifest, read_file, write_atomically
@@ -95,9 +103,7 @@ def run_test(module: str, arguments: Sequence[str]) -> int:
         )
         signals.to(process)
         code = process.wait()
-    if signals.received:
-        return INTERRUPTED
-    return code if code >= 0 else 128 - code
+    return INTERRUPTED if signals.received else exit_code(code)
 
 
 def has_result(output: Path) -> bool:

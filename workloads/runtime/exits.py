@@ -115,6 +115,11 @@ def _leave_record() -> None:
         raise StepError(STORE_TROUBLE, f"{name} cannot be written: {error.strerror or error}") from error
 
 
+def exit_code(returned: int) -> int:
+    """The exit code of a process for which `subprocess` ``returned`` that: 128 + n where signal n ended it."""
+    return returned if returned >= 0 else 128 - returned
+
+
 def stop_on_sigterm(remark: str, clean_up: Callable[[], None] = lambda: None) -> None:
     """End the process with 143 as soon as SIGTERM arrives, after a line that ends in `remark`.
 

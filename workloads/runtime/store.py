@@ -314,6 +314,15 @@ def copy_atomically(source: Path, target: Path) -> None:
         shutil.copyfileobj(reading, writing, _CHUNK)
 
 
+def size_text(size: float) -> str:
+    """A number of bytes as people read it: ``12 B``, ``1.5 MiB``."""
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"
+
+
 def write_atomically(target: Path, content: bytes) -> None:
     """Write a file so that `target` is either as before or holds all of `content`."""
     with _replacing(target) as writing:

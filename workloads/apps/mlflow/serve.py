@@ -25,7 +25,7 @@ from typing import Any
 from slipway.workloads.apps.mlflow.api import Mlflow
 from slipway.workloads.apps.mlflow.database import Database, SqliteFile
 from slipway.workloads.apps.mlflow.importing import Importer, keep_looking
-from slipway.workloads.runtime.exits import STORE_TROUBLE, USAGE, StepError, run
+from slipway.workloads.runtime.exits import STORE_TROUBLE, USAGE, StepError, exit_code, run
 from slipway.workloads.runtime.hosts import IN_CLUSTER, configured
 from slipway.workloads.runtime.steps.program import Forwarding
 from slipway.workloads.runtime.store import explain, write_atomically
@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
         signals.to(server)
         threading.Thread(target=keep_looking, args=(importer, options.every), daemon=True).start()
         code = server.wait()
-    return 128 - code if code < 0 else code
+    return exit_code(code)
 
 
 def _database(options: argparse.Namespace, version: str) -> Database:

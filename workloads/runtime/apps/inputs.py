@@ -20,7 +20,15 @@ from pathlib import Path
 
 from slipway.workloads.runtime.apps import newest
 from slipway.workloads.runtime.apps.newest import NEWEST, GoodRun
-from slipway.workloads.runtime.exits import BAD_INPUT, OK, StepError, parse_before_program, parse_pairs, run
+from slipway.workloads.runtime.exits import (
+    BAD_INPUT,
+    OK,
+    StepError,
+    exit_code,
+    parse_before_program,
+    parse_pairs,
+    run,
+)
 from slipway.workloads.runtime.json_values import Choice
 from slipway.workloads.runtime.steps.program import Forwarding
 from slipway.workloads.runtime.supplied import become, not_started
@@ -98,7 +106,7 @@ def _watch(good: GoodRun, options: argparse.Namespace) -> int:
                 if code == 0:
                     return OK
                 ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-                raise StepError(128 - code if code < 0 else code, f"{options.words[0]} ended with {ended}")
+                raise StepError(exit_code(code), f"{options.words[0]} ended with {ended}")
             newer, why = _newer(good, options)
             if why and why != printed:
                 print(f"Stays with the run {good.name}: {why}", file=sys.stderr, flush=True)

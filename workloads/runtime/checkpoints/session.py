@@ -26,7 +26,7 @@ from slipway.workloads.runtime.checkpoints.captures import (
 )
 from slipway.workloads.runtime.checkpoints.copies import Copies, Copy, Pace, StoppedError
 from slipway.workloads.runtime.parts import RESTORE, timed
-from slipway.workloads.runtime.store import StoreError, explain
+from slipway.workloads.runtime.store import StoreError, explain, size_text
 
 VARIABLE = "SLIPWAY_CHECKPOINT"
 """Names the program's folder in its environment."""
@@ -116,7 +116,7 @@ class Checkpoints:
             raise StoreError(f"the checkpoints in {self._copies.folder}: {explain(error)}") from error
         if copy is not None:
             seconds = time.monotonic() - began
-            self._say(f"Checkpoint {copy.name} is restored: {_size(copy.size)} in {seconds:.1f} s")
+            self._say(f"Checkpoint {copy.name} is restored: {size_text(copy.size)} in {seconds:.1f} s")
         return copy
 
     def newest(self) -> str:
@@ -230,7 +230,7 @@ class Checkpoints:
         self._copied.add(captured.name)
         self.lasted = time.monotonic() - began
         what = "A part of checkpoint" if self._parts else "Checkpoint"
-        self._say(f"{what} {captured.name} is in the store: {_size(captured.size)} in {self.lasted:.1f} s")
+        self._say(f"{what} {captured.name} is in the store: {size_text(captured.size)} in {self.lasted:.1f} s")
         if not self._follows:
             self._copies.prune()
         return True
@@ -307,11 +307,3 @@ class Checkpoints:
         if text not in self._said and len(self._said) < _MOST_WARNINGS:
             self._said.add(text)
             self._say(f"warning: {text}")
-
-
-def _size(size: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"

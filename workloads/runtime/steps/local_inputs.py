@@ -17,7 +17,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slipway.workloads.runtime.parts import INPUTS, timed
-from slipway.workloads.runtime.store import MANIFEST, Manifest, check, differences, load_manifest, readers
+from slipway.workloads.runtime.store import (
+    MANIFEST,
+    Manifest,
+    check,
+    differences,
+    load_manifest,
+    readers,
+    size_text,
+)
 
 PART = 64 << 20
 """Bytes of a file that one thread copies, so that several copy a large one."""
@@ -85,8 +93,8 @@ class LocalInputs:
         started, size = time.monotonic(), sum(sizes.values())
         needed = sum(BLOCK + -(-length // BLOCK) * BLOCK for length in sizes.values())
         if needed > self.room:
-            room = f"the step's cache has {_words(max(self.room, 0))} left"
-            print(f"warning: {name} has {_words(size)}, and {room}: it is read from the store", file=sys.stderr)
+            room = f"the step's cache has {size_text(max(self.room, 0))} left"
+            print(f"warning: {name} has {size_text(size)}, and {room}: it is read from the store", file=sys.stderr)
             return False
         try:
             for path in sizes:
@@ -103,7 +111,7 @@ class LocalInputs:
         self.room -= needed
         seconds = time.monotonic() - started
         rate = f", {size / seconds / 1e6:.0f} MB/s" if seconds >= 1 else ""
-        what = f"{len(sizes)} files, {_words(size)}"
+        what = f"{len(sizes)} files, {size_text(size)}"
         print(f"Copied {name} to the node's disk: {what}, in {seconds:.1f} s{rate}", flush=True)
         return True
 
@@ -143,7 +151,3 @@ def _copy_part(directory: Path, target: Path, path: str, start: int, length: int
             view = memoryview(chunk)
             while view:
                 view = view[writing.write(view) :]
-
-
-def _words(size: int) -> str:
-    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"

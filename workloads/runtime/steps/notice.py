@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import secrets
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from slipway.workloads.runtime.steps.program import send
+from slipway.workloads.runtime.store import write_atomically
 
 VARIABLE = "SLIPWAY_NOTICE"
 """Names the file, which is not there before. It has `{"seconds": 10.0, "until": 1795000000.0, "reason": "…"}`;
@@ -44,10 +44,8 @@ class Notice:
     def write(self, path: Path) -> None:
         """Make it known. The program is told by a signal, too: a file that cannot be written ends nothing."""
         content = {"seconds": round(self.seconds, 1), "until": round(self.until, 1), "reason": self.reason}
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
-            temporary.write_text(json.dumps(content) + "\n")
-            temporary.replace(path)
+            write_atomically(path, f"{json.dumps(content)}\n".encode())
         except OSError as error:
             print(f"warning: {path} cannot be written: {error.strerror}", file=sys.stderr, flush=True)
 

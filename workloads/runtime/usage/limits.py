@@ -25,6 +25,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
 
+from slipway.workloads.runtime.store import write_atomically
+
 INTERVAL = 30.0
 """Seconds between two looks of a pod, and at most between two writes of its record."""
 
@@ -281,10 +283,8 @@ class Guard:
             return
         month, _ = month_of(self._now())
         file = self._root / MONTHS / self.limits.stack / month / f"{current['pod']}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-        temporary.write_text(json.dumps({key: value for key, value in current.items() if key != "course"}) + "\n")
-        temporary.replace(file)
+        kept = {key: value for key, value in current.items() if key != "course"}
+        write_atomically(file, f"{json.dumps(kept)}\n".encode())
 
     def _of_run(self) -> list[Path]:
         """The files of the run's records. A run by the clock has directories with its time in their names."""

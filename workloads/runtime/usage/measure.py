@@ -34,6 +34,7 @@ from slipway.workloads.runtime.exits import (
     BUDGET_SPENT,
     GPU_IDLE,
     StepError,
+    exit_code,
     parse_before_program,
 )
 from slipway.workloads.runtime.hosts import configured, is_known
@@ -449,7 +450,7 @@ def _run(options: argparse.Namespace, measurement: Measurement) -> int:
             words_ = f"{measurement.usage.step} was ended: {ending.why}; what it saved is kept"
             print(f"error: {words_} (exit code {ending.code})", file=sys.stderr, flush=True)
             return ending.code
-    return code if code >= 0 else 128 - code
+    return exit_code(code)
 
 
 def _sample(root: int, measurement: Measurement, over: threading.Event, ending: Ending) -> None:

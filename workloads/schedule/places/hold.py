@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slipway.workloads.runtime.exits import OK, parse_before_program
+from slipway.workloads.runtime.exits import OK, exit_code, parse_before_program
 from slipway.workloads.runtime.steps import notice
 from slipway.workloads.runtime.steps.program import Forwarding
 from slipway.workloads.schedule.places.orders import RENEW, TTL, Feeds, Order
@@ -142,11 +142,11 @@ def _run(words: Sequence[str], lease: Lease, signals: Forwarding) -> int:
     signals.to(process)
     while lease.is_valid:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return _code(process.wait(LOOK))
+            return exit_code(process.wait(LOOK))
     print("The program may not run here any more", flush=True)
     notice.end(process, path, GRACE, "the step runs at another place")
     try:
-        code = _code(process.wait(GRACE))
+        code = exit_code(process.wait(GRACE))
     except subprocess.TimeoutExpired:
         code = 128 + signal.SIGKILL
     # What is left of it ends with this process, which is process 1 of its container.
@@ -156,10 +156,6 @@ def _run(words: Sequence[str], lease: Lease, signals: Forwarding) -> int:
         return OK
     print(f"error: no order lets the program run here (exit code {HELD_BACK})", file=sys.stderr, flush=True)
     return HELD_BACK
-
-
-def _code(returned: int) -> int:
-    return returned if returned >= 0 else 128 - returned
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
