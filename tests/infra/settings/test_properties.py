@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from slipway.infra.clouds.gcp.catalogue import allocatable, machine_type, machine_types
 from slipway.infra.clouds.gcp.settings import GcpPool, GpuSharing
+from slipway.infra.pipelines.discovery import pipeline_names
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.schema.quantities import cpu_millicores, mebibytes, seconds
 from slipway.infra.settings.loading import lay_over, load
-from slipway.infra.settings.model import Settings
+from slipway.infra.settings.model import Settings, with_pipelines
+from slipway.infra.settings.pipelines import each_of
 from tests.support.aws_values import AWS
 from tests.support.stack_values import EXISTING, GCP, GONE, changed
 
@@ -104,7 +106,7 @@ def test_an_unknown_key_is_named_wherever_it_stands(place: tuple[dict[str, Any],
 
 @cache
 def known_keys() -> set[str]:
-    """Keys of any section."""
+    """Keys of any section, those of pipelines and of their steps included."""
 
     def of(schema: Any) -> set[str]:
         names: set[str] = set()
@@ -117,7 +119,7 @@ def known_keys() -> set[str]:
                 names |= of(part)
         return names
 
-    return of(Settings.model_json_schema())
+    return of(with_pipelines(each_of(pipeline_names())).model_json_schema())
 
 
 @pytest.mark.parametrize("base", [GCP, AWS, EXISTING], ids=["gcp", "aws", "existing"])
