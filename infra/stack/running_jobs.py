@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from slipway.infra.api_server import ApiServer
-from slipway.infra.review.stack import Properties, at, mappings, text, whole
+from slipway.infra.kubernetes.ending import checkpoint_interval
+from slipway.infra.review.stack import Properties, at, mappings, text, texts, whole
 
 GOING = "status.phase!=Succeeded,status.phase!=Failed"
 """Selects the pods that have not ended (kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors,
@@ -14,13 +15,18 @@ seen November 2026)."""
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A Job with pods on ``nodes``, of which the first began at ``since``; None where none has begun."""
+    """A Job with pods on ``nodes``, of which the first began at ``since``; None where none has begun.
+
+    At least ``interval`` seconds are between two checkpoints that are copied beside its program; 0 where each one
+    is, None where none is.
+    """
 
     namespace: str
     name: str
     pods: int
     nodes: frozenset[str]
     since: datetime | None
+    interval: int | None = None
 
     def hours(self, now: datetime) -> float:
         """How long its oldest pod there runs."""
@@ -52,6 +58,7 @@ def jobs_in(server: ApiServer, namespace: str) -> list[RunningJob]:
             pods,
             frozenset(),
             _time(at(job, "status", "startTime")),
+            _interval(at(job, "spec", "template", "spec")),
         )
         for job in mappings((listed or {}).get("items"))
         if (pods := whole(at(job, "status", "active")))
@@ -64,7 +71,15 @@ _PHASES = frozenset({"Pending", "Running"})
 def _running(namespace: str, name: str, pods: Sequence[Properties]) -> RunningJob:
     begun = [moment for pod in pods if (moment := _time(at(pod, "status", "startTime")))]
     nodes = frozenset(text(at(pod, "spec", "nodeName")) for pod in pods)
-    return RunningJob(namespace, name, len(pods), nodes, min(begun, default=None))
+    interval = _interval(pods[0].get("spec"))
+    return RunningJob(namespace, name, len(pods), nodes, min(begun, default=None), interval)
+
+
+def _interval(pod: object) -> int | None:
+    """As `RunningJob.interval`, of the spec of a pod."""
+    words = ([*texts(of.get("command")), *texts(of.get("args"))] for of in mappings(at(pod, "containers")))
+    intervals = (interval for of in words if (interval := checkpoint_interval(of)) is not None)
+    return next(intervals, None)
 
 
 def _job(pod: Properties) -> str:

@@ -185,15 +185,25 @@ def guard(settings: Settings, *, preview: bool) -> RunningWork | None:
 
 
 def _describe(job: RunningJob, nodes: EndedNodes, now: datetime) -> str:
-    """``- Job train in namespace ml on pool gpu of cluster dev: 1 pod, 3 h 10 min of work …, $21 (…)``."""
+    """``- Job fit in namespace ml on pool gpu of cluster dev: 1 pod, 3 h 10 min of work, $21 (…); it loses …``."""
     pool = f"pool {nodes.pool} of cluster" if nodes.pool else "cluster"
     hours = job.hours(now)
     money = f", ${hours * nodes.rate * len(job.nodes):,.2f} of nodes" if nodes.rate is not None else ""
     pods = f"{job.pods} pod{'s' if job.pods > 1 else ''}"
     return (
         f"- Job {job.name} in namespace {job.namespace} on {pool} {nodes.cluster}: {pods}, "
-        f"{_duration(hours)} of work less what its last checkpoint has{money} ({nodes.why})"
+        f"{_duration(hours)} of work{money} ({nodes.why}); it loses {_loss(job.interval, hours)}"
     )
+
+
+def _loss(interval: int | None, hours: float) -> str:
+    """What of so many hours of work a Job loses that ends now, as far as its pods tell."""
+    if interval is None:
+        return "all of that but what its program saves itself: it has no `checkpoints`"
+    if interval == 0 or interval >= hours * 3600:
+        return "what came after its last checkpoint"
+    most = _duration(interval / 3600)
+    return f"what came after its last checkpoint: at most {most} where its program writes them as often"
 
 
 def _plain(value: object) -> object:

@@ -31,12 +31,16 @@ LABELS = {"gcp": "cloud.google.com/gke-nodepool", "aws": "eks.amazonaws.com/node
 
 @dataclass
 class Cluster:
-    """A node of each pool, with a pod of one of ``jobs`` on it, which the first ``idle_looks`` do not see."""
+    """A node of each pool, with a pod of one of ``jobs`` on it, which the first ``idle_looks`` do not see.
+
+    The arguments of their containers are ``words``.
+    """
 
     label: str
     jobs: Mapping[str, str]
     fails: bool = False
     idle_looks: int = 0
+    words: Sequence[str] = ()
     paths: list[str] = field(default_factory=list)
 
     def get(self, path: str, **query: str) -> Mapping[str, Any]:
@@ -54,7 +58,7 @@ class Cluster:
             "items": [
                 {
                     "metadata": {"namespace": "ml", "ownerReferences": [{"kind": "Job", "name": job}]},
-                    "spec": {"nodeName": node},
+                    "spec": {"nodeName": node, "containers": [{"name": "step", "args": [*self.words]}]},
                     "status": {"phase": "Running", "startTime": began},
                 }
                 for node, job in self.jobs.items()
@@ -190,6 +194,24 @@ def test_an_update_that_may_end_them_says_so(states: Mapping[str, Any], warnings
     assert updated(states, cluster, may=["train"]).of("gcp:container/nodePool:NodePool")
     assert len(warnings) == 1
     assert "Job fit " in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "lost"),
+    [
+        ([], "what its program saves itself"),
+        (["--checkpoints", "{}"], "after its last checkpoint\n"),
+        (["--checkpoints", '{"every": 600}'], "at most 10 min"),
+        (["--checkpoints", '{"every": 86400}'], "after its last checkpoint\n"),
+        (["--checkpoints"], "what its program saves itself"),
+        (["--checkpoints", "here"], "what its program saves itself"),
+    ],
+)
+def test_what_a_job_loses_is_said(states: Mapping[str, Any], flags: list[str], lost: str) -> None:
+    cluster = Cluster(LABELS["gcp"], {"train": "fit"}, words=["-m", "train", *flags])
+    with pytest.raises(pulumi.RunError) as told:
+        updated(states, cluster)
+    assert lost in str(told.value)
 
 
 def test_a_pool_that_goes_is_refused_as_well(states: Mapping[str, Any]) -> None:
