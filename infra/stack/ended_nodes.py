@@ -91,22 +91,26 @@ class Update:
         return [*self._nodes(old, f"another {_names(ending.differences)}: {ending.fact.note}")]
 
     def removed(self) -> list[EndedNodes]:
-        """The nodes that end because the stack no longer has what brings them. To be asked after `declare`."""
+        """The nodes that end because the stack no longer has what brings them. To be asked after `declare`.
+
+        What the program declares itself, beside Slipway, may still come, so nothing is said of that.
+        """
         return [
             nodes
             for key, old in self._known.items()
-            if key not in self._declared and old.type in self._labels
+            if key not in self._declared and old.type in self._labels and _is_of_slipway(old)
             if not (old.protect or old.retain_on_delete)
             for nodes in self._nodes(old, "the stack no longer has it")
         ]
 
     def jobs(self) -> list[EndedJob]:
-        """The Jobs that are deleted, whether they run or not. To be asked after `declare`."""
+        """The Jobs that are deleted, whether they run or not. To be asked after `declare`, as `removed`."""
         ended: list[EndedJob] = []
         for key, old in self._known.items():
             new = self._declared.get(key)
             forcing = self._forcing(old, new, self._changes(old, new)) if new and old.type == JOB else []
-            if old.type == JOB and (new is None or forcing or old.urn in self.unready):
+            gone = new is None and _is_of_slipway(old)
+            if old.type == JOB and (gone or forcing or (new and old.urn in self.unready)):
                 missed = "the last update did not see it succeed" if new else "the stack no longer has it"
                 why = f"another {_names(forcing)} replaces it" if forcing else missed
                 namespace, name = (text(at(old.properties, "metadata", key)) for key in ("namespace", "name"))
@@ -160,6 +164,11 @@ class Update:
 
     def _forcing(self, old: Resource, new: Resource, changes: Sequence[Difference]) -> list[Difference]:
         return self._replacing.find_forcing(new.type, changes, old.properties, new.properties)
+
+
+def _is_of_slipway(resource: Resource) -> bool:
+    """Whether one of Slipway's components has it: a URN has the types of all above it in its third part."""
+    return resource.urn.split("::")[2].startswith("slipway:")
 
 
 def _names(changes: Sequence[Difference]) -> str:

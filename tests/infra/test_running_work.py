@@ -219,6 +219,23 @@ def test_a_pool_that_goes_is_refused_as_well(states: Mapping[str, Any]) -> None:
         updated(states, Cluster(LABELS["gcp"], {"extra": "last"}), may=["train"])
 
 
+def test_a_pool_that_the_program_declares_beside_slipway_is_left_alone(
+    states: Mapping[str, Any], warnings: list[str]
+) -> None:
+    """It may declare it after `slipway.run()`."""
+    state = [
+        {**resource, "urn": resource["urn"].replace("slipway:gcp:GkeCluster$", "")}
+        if resource["urn"].endswith("::dev-extra")
+        else resource
+        for resource in states["gcp"]
+    ]
+    assert state != states["gcp"]
+    cluster = Cluster(LABELS["gcp"], {"extra": "last"})
+    work = RunningWork({}, False, lambda: state, reviews(), reaching(cluster))
+    assert declared("gcp", unprotected(GCP), work).of("gcp:container/nodePool:NodePool")
+    assert not warnings
+
+
 def test_where_nothing_runs_an_update_goes_on(states: Mapping[str, Any], warnings: list[str]) -> None:
     cluster = Cluster(LABELS["gcp"], {"cpu": "aside"})
     assert updated(states, cluster).of("gcp:container/nodePool:NodePool")
