@@ -236,7 +236,7 @@ class ScheduledCost(Model):
     monthly: float | None = Field(description="What all runs of a month cost beside what is paid anyway.")
 
 
-Cause = Literal["boot", "image", "gate", "packages", "inputs", "restore", "program", "publish", "kept"]
+Cause = Literal["boot", "image", "gate", "packages", "inputs", "restore", "loading", "program", "publish", "kept"]
 """What a node's time is paid for: until it can run a pod, and pulls its image; a test of its GPUs, what the image
 lacks, inputs, an earlier checkpoint, the program, its result; and without a Job."""
 

@@ -58,7 +58,7 @@ class Progress:
     ``items`` are those that this step's pods finished, ``failed`` those that they gave up, ``of`` all there are.
     ``generation`` counts how often the programs of several nodes were started together; ``gathering`` says why
     they do not run, empty while they do. ``node_up`` is for how many seconds its node was there when it last said
-    so, ``program`` how many of them the program had until then.
+    so, ``program`` how many of them the program had until then, ``loading`` those before its GPUs were busy.
     """
 
     epoch: float | None = None
@@ -80,6 +80,7 @@ class Progress:
     wasted: bool = False
     node_up: int | None = None
     program: int = 0
+    loading: int = 0
     last: str = ""
 
     @property
@@ -165,7 +166,7 @@ _GATHERING = re.compile(r"^waiting for (?:\d+ of \d+ pods: |pods that check thei
 
 # What slipway.workloads.runtime.usage.measure prints of the use of GPUs.
 _USE = re.compile(r"^Use: (?:GPU busy (?P<busy>\d+) %, idle (?P<idle>\d+) % of \d+ s)?")
-_NODE = re.compile(r", node up (?P<up>\d+) s, program (?P<program>\d+) s$")
+_NODE = re.compile(r", node up (?P<up>\d+) s, (?:loading (?P<loading>\d+) s, )?program (?P<program>\d+) s$")
 _WASTED = re.compile(r"^warning: (?:the GPU|\d+ GPUs) did next to nothing for \d+ % of ")
 
 
@@ -206,6 +207,7 @@ class Reading:
             self.progress.wasted = False
         if use and (node := _NODE.search(line)):
             self.progress.node_up, self.progress.program = int(node["up"]), int(node["program"])
+            self.progress.loading = int(node["loading"] or 0)
         return use is not None
 
     def _read_nodes(self, line: str) -> bool:
@@ -396,11 +398,12 @@ class Cost:
 @dataclass(frozen=True)
 class NodeTime:
     """GPU nodes by cluster and name, with the seconds for which each was there when that was last said, and the
-    seconds of programs on them until then.
+    seconds of programs on them until then; ``loading`` are those before, until their GPUs were busy.
     """
 
     up: Mapping[tuple[str, str], int]
     useful: int
+    loading: int = 0
 
     @property
     def paid(self) -> int:
@@ -409,9 +412,10 @@ class NodeTime:
 
     @property
     def says(self) -> str:
-        """``GPU nodes up 1,240 s, programs 590 s: paid ÷ useful is 2.10 so far``."""
+        """``GPU nodes up 1,240 s, loading 70 s, programs 590 s: paid ÷ useful is 2.10 so far``."""
         ratio = f": paid ÷ useful is {self.paid / self.useful:.2f} so far" if self.useful else ""
-        return f"GPU nodes up {self.paid:,} s, programs {self.useful:,} s{ratio}"
+        loading = f", loading {self.loading:,} s" if self.loading else ""
+        return f"GPU nodes up {self.paid:,} s{loading}, programs {self.useful:,} s{ratio}"
 
 
 def add_up(times: Iterable[NodeTime | None]) -> NodeTime | None:
@@ -420,7 +424,8 @@ def add_up(times: Iterable[NodeTime | None]) -> NodeTime | None:
     up: dict[tuple[str, str], int] = {}
     for node, seconds in (entry for time in known for entry in time.up.items()):
         up[node] = max(up.get(node, 0), seconds)
-    return NodeTime(up, sum(time.useful for time in known)) if known else None
+    useful, loading = sum(time.useful for time in known), sum(time.loading for time in known)
+    return NodeTime(up, useful, loading) if known else None
 
 
 @dataclass(frozen=True)
@@ -461,7 +466,10 @@ class StepState:
         progress, nodes = self.progress, {(self.cluster, pod.node) for pod in self.pods if pod.node}
         if progress is None or progress.node_up is None:
             return None
-        return NodeTime(dict.fromkeys(nodes, progress.node_up), progress.program * len(nodes))
+        count = len(nodes)
+        return NodeTime(
+            dict.fromkeys(nodes, progress.node_up), progress.program * count, progress.loading * count
+        )
 
     @property
     def gpus(self) -> int:

@@ -14,15 +14,15 @@ from itertools import chain
 from typing import Any, cast
 
 from slipway.workloads.runtime.history import Result
-from slipway.workloads.runtime.parts import GATE, INPUTS, PACKAGES, PROGRAM, PUBLISH, RESTORE
+from slipway.workloads.runtime.parts import GATE, INPUTS, LOADING, PACKAGES, PROGRAM, PUBLISH, RESTORE
 
-WORK = (GATE, PACKAGES, INPUTS, RESTORE, PROGRAM, PUBLISH)
+WORK = (GATE, PACKAGES, INPUTS, RESTORE, LOADING, PROGRAM, PUBLISH)
 """What the time of a pod goes for, in the order in which it mostly does."""
 
 START, KEPT = "start", "kept"
 """The node's time before its first pod, boot and image together; and that without a pod, after one."""
 
-ORDER = (PROGRAM, PUBLISH, RESTORE, INPUTS, PACKAGES, GATE, "image", "boot", START, KEPT)
+ORDER = (PROGRAM, LOADING, PUBLISH, RESTORE, INPUTS, PACKAGES, GATE, "image", "boot", START, KEPT)
 """What a second counts for in which a node does several: the first of these."""
 
 SECONDS_KEPT = "kept"

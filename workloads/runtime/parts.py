@@ -22,6 +22,14 @@ GATE, PACKAGES, INPUTS, RESTORE, PROGRAM, PUBLISH = "gate", "packages", "inputs"
 """The parts: the test of the pod's GPUs; what the image lacks; reading and checking inputs and earlier results;
 an earlier checkpoint; the program; the result. `PROGRAM` is the time of which no part is noted."""
 
+LOADING = "loading"
+"""The first part of the program's time, until its GPUs are busy: imports, compilation, its first data. Nobody notes
+it: it is known where the driver says what the GPUs do."""
+
+DRIVER_SAMPLE = 1.0
+"""Seconds of the driver's own sample of a GPU's use, at most (`nvmlUtilization_t` in docs.nvidia.com/deploy/nvml-api,
+November 2026): for so long after a part the GPU may be busy with that."""
+
 VIRTUAL_NODE = "SLIPWAY_VIRTUAL_NODE"
 """The name of the node that a rehearsal's pod stands on: this machine is not that node."""
 
@@ -67,12 +75,35 @@ class Parts:
         self._began = began
         self._position = 0
         self._open: list[str] = []
+        self._free = began
+        self._loading: float | None = None
         self._last = 0.0
         self._seconds: dict[str, float] = {}
         self._of_container = 0.0
 
-    def until(self, now: float) -> dict[str, float]:
-        """Seconds by part up to ``now``. Time counts once: for the part that began first of those that go on."""
+    def until(self, now: float, *, loads: bool = False) -> dict[str, float]:
+        """Seconds by part up to ``now``. Time counts once: for the part that began first of those that go on.
+
+        With ``loads`` the program has loaded all the time, unless its GPUs were seen to be busy (`see_busy`).
+        """
+        self._read(now)
+        program = self._program(now)
+        loading = program if loads and self._loading is None else self._loading
+        seconds = {**self._seconds, **({} if loading is None else {LOADING: loading})}
+        seconds[PROGRAM] = program - (loading or 0.0)
+        return {part: round(amount, 1) for part, amount in seconds.items()}
+
+    def see_busy(self, now: float) -> None:
+        """Take up that a GPU is busy: unless with another part, the program has loaded."""
+        if self._loading is None:
+            self._read(now)
+            if not self._open and now - self._free >= DRIVER_SAMPLE:
+                self._loading = max(self._program(now) - DRIVER_SAMPLE, 0.0)
+
+    def _program(self, now: float) -> float:
+        return max(now - self._began - self._of_container, 0.0)
+
+    def _read(self, now: float) -> None:
         for line in self._new_lines():
             words = line.split(maxsplit=2)
             with contextlib.suppress(ValueError, IndexError):
@@ -82,9 +113,8 @@ class Parts:
                     self._open.append(part)
                 elif part in self._open:
                     self._open.remove(part)
+                    self._free = max(self._free, min(at, now))
         self._go_on(now)
-        program = max(now - self._began - self._of_container, 0.0)
-        return {part: round(seconds, 1) for part, seconds in {**self._seconds, PROGRAM: program}.items()}
 
     def _go_on(self, at: float) -> None:
         if self._open and at > self._last:

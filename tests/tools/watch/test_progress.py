@@ -110,5 +110,7 @@ def test_idle_gpus_are_told_from_the_lines_of_what_measures_them() -> None:
     assert "GPU 12 % busy" in reading.progress.says
     assert reading.progress.node_up is None
     reading.feed("Use: GPU unknown: no driver, memory at most 652 MiB, node up 1240 s, program 590 s")
-    assert (reading.progress.node_up, reading.progress.program) == (1240, 590)
+    assert (reading.progress.node_up, reading.progress.program, reading.progress.loading) == (1240, 590, 0)
+    reading.feed("Use: GPU busy 12 %, idle 82 % of 600 s, node up 1840 s, loading 73 s, program 1190 s")
+    assert (reading.progress.node_up, reading.progress.program, reading.progress.loading) == (1840, 1190, 73)
     assert describe_waste(0.8, 1.75) == "GPU IDLE 80 % of the time: about $1.40 of $1.75 bought nothing"

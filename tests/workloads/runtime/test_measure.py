@@ -205,6 +205,23 @@ def test_parts_of_containers_before_and_within_others_count_once(
         pass
 
 
+def test_a_program_loads_until_its_gpus_are_busy_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "parts"
+    parts = Parts(file, began=100.0)
+    parts.see_busy(100.1)  # with the test of the GPUs, in a container before
+    assert parts.until(110.0, loads=True) == {"loading": 10.0, "program": 0.0}
+    assert parts.until(110.0) == {"program": 10.0}, "a program that ended is not said to have loaded all the time"
+
+    file.write_text("+ 111.0 gate\n")
+    parts.see_busy(120.0)
+    file.write_text("+ 111.0 gate\n- 121.0 gate\n")
+    parts.see_busy(121.5)
+    assert parts.until(122.0, loads=True) == {"gate": 10.0, "loading": 12.0, "program": 0.0}
+    parts.see_busy(151.0)
+    parts.see_busy(190.0)
+    assert parts.until(200.0) == {"gate": 10.0, "loading": 40.0, "program": 50.0}
+
+
 def test_a_store_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ended = run(tmp_path / "file" / "0.json", sys.executable, "-c", "print('done')")
@@ -275,6 +292,8 @@ def test_idle_gpus_are_counted_and_said_loudly(tmp_path: Path, nvml: Path) -> No
     kept = record(tmp_path / "0.json")
     assert (kept["gpu_busy"], kept["gpu_idle"]) == (0.45, 0.5)
     assert [gpu["busy"] for gpu in kept["gpus"]] == [0.9, 0.0]
+    assert kept["parts"]["loading"] == pytest.approx(1, abs=0.5)
+    assert f"loading {kept['parts']['loading']:.0f} s, program " in use
     assert kept["gpus"][0]["name"] == "Tesla T4"
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slipway.workloads.runtime.parts import PROGRAM
+from slipway.workloads.runtime.parts import LOADING, PROGRAM
 
 FORMAT = 1
 
@@ -181,7 +181,10 @@ class Usage:
         parts.append(f"memory at most {self.memory_peak // MIB} MiB")
         if self.asked_gpus and self.node_booted is not None and not self.emulated:
             up, program = time.time() - self.node_booted, self.parts.get(PROGRAM, self.seconds)
-            parts.append(f"node up {up:.0f} s, program {program:.0f} s")
+            parts.append(f"node up {up:.0f} s")
+            if LOADING in self.parts:
+                parts.append(f"loading {self.parts[LOADING]:.0f} s")
+            parts.append(f"program {program:.0f} s")
         return f"Use: {', '.join(parts)}"
 
 

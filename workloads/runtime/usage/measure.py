@@ -231,6 +231,8 @@ class Measurement:
                 gpu.memory_peak = max(gpu.memory_peak, gpu.memory_now)
                 gpu.memory_total = reading.memory_total or 0
             busy = [gpu.busy_now for gpu in usage.gpus if gpu.busy_now is not None]
+            if busy and max(busy) >= max(usage.idle_below, 1):
+                self._parts.see_busy(now)
             if self.idle is not None and busy:
                 usage.idle_for = usage.idle_for + seconds if sum(busy) < self.idle.below * len(busy) else 0.0
             point = [usage.seconds, cores, usage.memory / MIB]
@@ -281,7 +283,10 @@ class Measurement:
 
     def _add_up(self) -> None:
         """Take up what the time went for so far; while the lock is held."""
-        self.usage.parts = self._parts.until(self._began + self.usage.seconds)
+        usage = self.usage
+        # A program that did well may have been too short for a sample of its GPUs: then it is not known.
+        loads = not usage.done and any(gpu.known for gpu in usage.gpus)
+        usage.parts = self._parts.until(self._began + usage.seconds, loads=loads)
 
     def keep(self) -> dict[str, Any]:
         """Keep what is known so far, of the month, too, where that is limited; returns it."""
