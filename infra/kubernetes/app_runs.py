@@ -15,6 +15,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
+from slipway.infra.kubernetes.limits import kept_after
 from slipway.infra.kubernetes.run import Run
 from slipway.infra.pipelines.apps import RUNS
 from slipway.infra.pipelines.file.shape import NAMES
@@ -23,8 +24,9 @@ from slipway.infra.places import LIBRARY, PACKAGE, PROJECT
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 FILE = "runs.json"
-"""`{"stack": …, "commit": …, "changed": …, "runs": {<path of the result>: {"pool": …, "rate": …, "prices": …}}}`,
-the last two (`slipway.workloads.runtime.history.FACTS`) where the price is known."""
+"""`{"stack": …, "commit": …, "changed": …, "runs": {<path of the result>: {"pool": …, "rate": …, "prices": …,
+"kept": …}}}`, the last three (`slipway.workloads.runtime.history.FACTS`) where the price is known. Of a step with
+places they stand by pool in `pools`."""
 
 DECLARING = (Path("infra"),) if LIBRARY == PROJECT else (Path("requirements.txt"),)
 """The code that makes Jobs of steps; a project has its version in the lock file."""
@@ -45,10 +47,7 @@ class DeclaredRuns:
     def of(cls, pipeline: str, runs: Iterable[Run]) -> "DeclaredRuns":
         """Those of ``runs`` that are steps of ``pipeline`` itself."""
         steps = [run for run in runs if run.step.pipeline == pipeline and run.step.is_own]
-        declared = {
-            run.path: {"pool": run.step.pool.name, **_price(run.step)}
-            for run in sorted(steps, key=lambda run: run.path)
-        }
+        declared = {run.path: _of_nodes(run.step) for run in sorted(steps, key=lambda run: run.path)}
         return cls(declared, frozenset(source for run in steps for source in _sources(run)))
 
     def declare(
@@ -90,10 +89,20 @@ def runs_volume(name: str) -> k8s.core.v1.VolumeArgs:
     )
 
 
+def _of_nodes(step: Step) -> dict[str, Any]:
+    """The pool of its nodes, what an hour of one of its pods costs (of the node that it holds or, where pods are
+    billed, of the pod), and for how long a node with GPUs that comes and goes is kept after its last pod.
+    """
+    if step.places:
+        return {"pools": {place.pool.name: _price(place) for place in step.places.steps}}
+    return {"pool": step.pool.name, **_price(step)}
+
+
 def _price(step: Step) -> dict[str, Any]:
-    """What an hour of one of its pods costs: of the node that it holds or, where pods are billed, of the pod."""
+    kept = kept_after(step) if step.pool.accelerator else None
     rate = step.rate
-    return {} if rate is None else {"rate": rate.dollars, "prices": rate.day}
+    known = {"rate": rate and rate.dollars, "prices": rate and rate.day, "kept": kept}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _sources(run: Run) -> Iterator[Path]:

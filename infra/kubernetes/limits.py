@@ -55,13 +55,14 @@ def measuring(run: Run, store: str, folder: str) -> list[str]:
     usage, step = run.usage, run.step
     if usage is None:
         return []
-    words = ["python3", "-m", MEASURE, "--step", f"{step.pipeline}.{step.name}", "--gpus", str(step.requests.gpus)]
+    words = ["python3", "-m", MEASURE, "--step", f"{step.pipeline}.{step.name}", "--pool", step.pool.name]
+    words += ["--gpus", str(step.requests.gpus)]
     if step.uses_store:
         words += ["--file", f"{store}/{folder}/{{index}}.json"]
     if usage.port:
         words += ["--port", str(usage.port)]
     if run.is_limited:
-        words += ["--limits", f"{FOLDER}/{LIMITS_FILE}", "--pool", step.pool.name]
+        words += ["--limits", f"{FOLDER}/{LIMITS_FILE}"]
     if step.idle:
         words += ["--idle-for", str(seconds(step.idle.after)), "--idle-then", step.idle.then]
     below = step.idle.below if step.idle else usage.idle_below
@@ -115,14 +116,22 @@ def _declare(workspace: Workspace, content: str) -> k8s.core.v1.ConfigMap:
     )
 
 
+def kept_after(step: Step) -> float | None:
+    """For how many seconds a node of the step's pool stays after its last pod; None for one that does not come and
+    go, where pods are billed in its place, and where no price of it is known.
+    """
+    if step.rate is None or step.rate.by_pod or step.pool.min_nodes:
+        return None
+    return SCALE_DOWN.amount if step.pool.kept is None else step.pool.kept
+
+
 def _content(runs: Sequence[Run], spending: Spending) -> dict[str, Any]:
     prices: dict[str, dict[str, Any]] = {}
     for run in sorted(runs, key=lambda run: run.path):
         of_step = prices.setdefault(f"{run.step.pipeline}.{run.step.name}", {})
         for step in run.step.places.steps if run.step.places else [run.step]:
             if (rate := step.rate) is not None:
-                idle = SCALE_DOWN.amount if step.pool.kept is None else step.pool.kept
-                kept = 0.0 if rate.by_pod or step.pool.min_nodes else idle
+                kept = kept_after(step) or 0.0
                 of_step[step.pool.name] = {"dollars": rate.dollars, "kept": kept, "by_pod": rate.by_pod}
     return {
         "stack": pulumi.get_stack(),

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,11 @@ def test_pool_and_price_are_those_of_the_step_as_it_is_declared(up: Path, monkey
         night = next(result for result in history.results if result.path.endswith("bbbbbbbbbb-20261122-0300"))
     assert (facts[night.path]["rate"], night.dollars) == (3.0, 1.0), "two pods for ten minutes"
     assert "rate" not in facts["shop/train/aaaaaaaaaa"], "an older one may have run elsewhere"
+    near, far = (replace(step, pool=pool, rate=rate, kept=60.0) for pool, rate in (("near", 3.0), ("far", None)))
+    step = replace(step, places=[near, far])
+    with live.history_of("local", up) as history:
+        (moved,) = (result.facts for result in history.results if result.path == night.path)
+    assert moved["pools"] == {"near": {"rate": 3.0, "kept": 60.0}, "far": {"kept": 60.0}}
     refused = run("retention")
     assert refused.exit_code == 1
     assert "nothing is deleted" in refused.output

@@ -101,6 +101,7 @@ def test_mlflow_and_the_list_of_runs_have_the_same_price(name: str, tmp_path: Pa
         job = next(of for of in expected.values() if (of.pipeline, of.step) == (pipeline, step))
         assert job.job.endswith(digest)
         assert facts.get("rate") == job.rate
+        assert facts.get("kept") == job.kept
         of_list = in_store(tmp_path, path, {"rate": job.rate, "pods": job.pods})
         of_mlflow = record(tmp_path, in_store(tmp_path, path, facts), [])
         metrics = {metric["key"]: metric["value"] for metric in of_mlflow.metrics}

@@ -12,7 +12,7 @@ from typing import Any
 from slipway.infra.commands import command
 from slipway.infra.review.stack import mapping, mappings, strings, text, texts
 from slipway.workloads.runtime.history import Result, inputs, numbers
-from slipway.workloads.runtime.paid import Paid, paid_for
+from slipway.workloads.runtime.paid import KEPT, Paid, paid_for
 from slipway.workloads.schedule.retention import Rule
 
 DIGITS = 10
@@ -109,7 +109,7 @@ def compare(history: History, one: Result, other: Result) -> Iterator[Difference
         yield Difference("commit", commit(one), commit(other))
     yield from _code(history, one, other)
     for fact in ("stack", "image", "pool"):
-        values = [text(result.facts.get(fact)) for result in (one, other)]
+        values = [result.pool if fact == "pool" else text(result.facts.get(fact)) for result in (one, other)]
         if values[0] != values[1]:
             yield Difference(fact, values[0] or "unknown", values[1] or "unknown")
     yield from _settings(one, other)
@@ -127,9 +127,12 @@ def compare(history: History, one: Result, other: Result) -> Iterator[Difference
     paid = [history.paid.get(result.path) for result in (one, other)]
     if any(paid):
         yield Difference("paid ÷ useful", *(paid_ratio(of) or "unknown" for of in paid))
+        if any(of and of.dollars is not None for of in paid):
+            yield Difference("paid", *(_dollars(of.dollars if of else None) or "unknown" for of in paid))
         for cause in dict.fromkeys(cause for of in paid if of for cause in of.seconds):
             told = [f"{of.seconds.get(cause, 0.0):.0f} s" if of else "unknown" for of in paid]
-            yield Difference(f"paid for {cause}", told[0], told[1])
+            setting = ", by its setting after the last pod" if cause == KEPT else ""
+            yield Difference(f"paid for {cause}{setting}", told[0], told[1])
 
 
 def _settings(one: Result, other: Result) -> Iterator[Difference]:
@@ -237,7 +240,11 @@ def commit(result: Result) -> str:
 
 def price(result: Result) -> str:
     """What the nodes cost for as long as its pods ran, at list prices; empty where nobody knows it."""
-    return "" if result.dollars is None else f"${result.dollars:.2f}"
+    return _dollars(result.dollars)
+
+
+def _dollars(amount: float | None) -> str:
+    return "" if amount is None else f"${amount:.2f}"
 
 
 def paid_ratio(paid: Paid | None) -> str:

@@ -17,7 +17,8 @@ class Run(Model):
     """A result of a step. ``run`` is its directory below the store, ``commit`` and ``update`` null where unknown.
 
     ``dollars`` are list prices of the nodes for as long as its pods ran. ``paid`` are the seconds of its GPU nodes
-    by what they were paid for, null where that is not known: `program` is the useful part.
+    by what they were paid for, null where that is not known: `program` is the useful part. ``paid_dollars`` is
+    their list price.
     """
 
     run: str
@@ -33,6 +34,7 @@ class Run(Model):
     seconds: float | None
     dollars: float | None
     paid: Mapping[str, float] | None
+    paid_dollars: float | None
 
 
 class Runs(Model):
@@ -128,10 +130,11 @@ def _run(history: History, result: Result) -> Run:
         commit=text(result.facts.get("commit")) or None,
         changed=bool(result.facts.get("changed")),
         update=None if update is None else str(update),
-        pool=text(result.facts.get("pool")) or None,
+        pool=result.pool or None,
         parameters=parameters(result),
         numbers=history.numbers(result),
         seconds=result.seconds,
         dollars=result.dollars,
         paid={cause: round(seconds, 1) for cause, seconds in paid.seconds.items()} if paid else None,
+        paid_dollars=paid.dollars if paid else None,
     )

@@ -70,7 +70,7 @@ def _table(history: History, results: Sequence[Result]) -> Table:
             "commit": commit(result),
             **{name: values.get(name, "")[:WORD] for name in varying},
             **{name: number(value) for name, value in history.numbers(result).items()},
-            "pool": str(result.facts.get("pool", "")),
+            "pool": result.pool,
             "seconds": number(result.seconds, 0),
             "price": price(result),
             "paid ÷ useful": paid_ratio(history.paid.get(result.path)),

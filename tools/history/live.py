@@ -157,15 +157,19 @@ def _known(
             break
     for step in expected:
         if (step.pipeline, step.step) == (result.pipeline, result.step) and step.job.endswith(result.digest):
-            facts |= {"pool": step.pool, "pods": step.pods}
             if step.places:
-                # What it had at which place is not in the price of one pool.
-                facts |= {"pool": "", "pods": step.places[0].pods}
-            elif step.rate is not None:
-                facts["rate"] = step.rate
-            if step.kept is not None and not step.places:
-                facts[SECONDS_KEPT] = step.kept
+                # The pods say at which of them they were.
+                pools = {place.pool: _of_nodes(place) for place in step.places}
+                facts |= {"pods": step.places[0].pods, "pools": pools}
+            else:
+                facts |= {"pool": step.pool, "pods": step.pods, **_of_nodes(step)}
     return facts
+
+
+def _of_nodes(step: Expected) -> dict[str, float]:
+    """What the program declares of the nodes that the step has."""
+    known = {"rate": step.rate, SECONDS_KEPT: step.kept}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _evaluate(stack: str, root: Path) -> Stack | None:

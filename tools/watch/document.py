@@ -57,8 +57,8 @@ class Cost(Model):
 
 
 class NodeTime(Model):
-    """Seconds of GPU nodes when that was last said, and of programs on them until then; ``loading`` are those before,
-    until their GPUs were busy.
+    """Seconds of GPU nodes when that was last said, and of programs on them until then; ``loading`` are those
+    before, until their GPUs were busy.
     """
 
     paid: int

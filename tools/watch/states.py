@@ -467,9 +467,7 @@ class StepState:
         if progress is None or progress.node_up is None:
             return None
         count = len(nodes)
-        return NodeTime(
-            dict.fromkeys(nodes, progress.node_up), progress.program * count, progress.loading * count
-        )
+        return NodeTime(dict.fromkeys(nodes, progress.node_up), progress.program * count, progress.loading * count)
 
     @property
     def gpus(self) -> int:

@@ -29,9 +29,10 @@ FACTS = ".history"
 """The store's folder of facts: `.history/<path of the result>.json`, an object with some of `commit`, `changed`
 (whether files differed from the commit), `stack`, `pool`, `image`, `began` and `ended` (seconds since the epoch),
 `rate` (USD an hour of one of its pods, at list prices: of the node that it holds, or of the pod where pods are
-billed), `prices` (the date of that price list), `pods` (how many it has), `code` (SHA-256 by file, of
-rehearsals alone), `results` (what its pipeline declares of it, `infra/pipelines/results.py`) and `data` (address
-and digest, by name, of what it read that no step made)."""
+billed), `prices` (the date of that price list), `kept` (`slipway.workloads.runtime.paid.SECONDS_KEPT`), `pools`
+(these three by pool, of a step with places), `pods` (how many it has), `code` (SHA-256 by file, of rehearsals
+alone), `results` (what its pipeline declares of it, `infra/pipelines/results.py`) and `data` (address and digest,
+by name, of what it read that no step made)."""
 
 USAGE = ".usage"
 """The store's folder of what pods used: `.usage/<path of the result>/<index>.json`
@@ -103,11 +104,28 @@ class Result:
         return None
 
     @property
+    def pool(self) -> str:
+        """The pool that it was made on, with places that of its last pod; empty where nobody noted it."""
+        return str(self.facts.get("pool") or next((pod["pool"] for pod in self.usage if pod.get("pool")), ""))
+
+    def node_facts(self, pod: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The facts of the pool on which the pod was that left this usage; without places, those of the result."""
+        pools = self.facts.get("pools")
+        if not isinstance(pools, dict):
+            return self.facts
+        return cast("dict[str, Mapping[str, Any]]", pools).get(str(pod.get("pool")), {})
+
+    @property
     def dollars(self) -> float | None:
         """What its pods cost for as long as they ran, in USD at list prices; None where that is not known."""
         seconds = self.node_seconds
         with contextlib.suppress(KeyError, TypeError, ValueError):
-            return None if seconds is None else round(float(self.facts["rate"]) * seconds / 3600, 4)
+            if seconds is None:
+                return None
+            if "pools" not in self.facts:
+                return round(float(self.facts["rate"]) * seconds / 3600, 4)
+            prices = [float(self.node_facts(pod)["rate"]) * float(pod["seconds"]) for pod in self.all_usage]
+            return round(sum(prices) / 3600, 4) if prices else None
         return None
 
 

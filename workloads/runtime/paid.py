@@ -43,9 +43,15 @@ class Piece:
 
 @dataclass
 class Paid:
-    """The node seconds that a result was paid for, by cause."""
+    """The node seconds that a result was paid for, by cause.
+
+    ``dollars`` is their list price, None where that is not known. The last pod on one of its nodes ended at
+    ``until``, in seconds since the epoch: later pods change what it was paid for.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict)
+    dollars: float | None = 0.0
+    until: float = 0.0
 
     @property
     def paid(self) -> float:
@@ -88,18 +94,21 @@ def paid_for(results: Sequence[Result]) -> dict[str, Paid]:
     that nobody measured it: it is the setting of its pool. Results of which this is not known, or how long their
     nodes were there, are left out. A node that other pods had, too, counts for these here.
     """
-    kept = {result.path: _number(result.facts.get(SECONDS_KEPT)) for result in results}
     pods: dict[str, list[_Pod]] = {}
     for result in results:
         for pod in chain.from_iterable(_pod(result, usage) for usage in result.all_usage):
             pods.setdefault(pod.boot, []).append(pod)
     paid: dict[str, Paid] = {}
     for on_node in pods.values():
-        if any(kept[pod.of] is None for pod in on_node):
+        if any(pod.kept is None for pod in on_node):
             continue
-        for piece in once(_pieces(sorted(on_node, key=lambda pod: pod.ends), kept)):
-            seconds = paid.setdefault(piece.of, Paid()).seconds
-            seconds[piece.cause] = seconds.get(piece.cause, 0.0) + piece.ends - piece.begins
+        on_node.sort(key=lambda pod: pod.ends)
+        rate = next((pod.rate for pod in on_node if pod.rate is not None), None)
+        for piece in once(_pieces(on_node)):
+            of, seconds = paid.setdefault(piece.of, Paid()), piece.ends - piece.begins
+            of.seconds[piece.cause] = of.seconds.get(piece.cause, 0.0) + seconds
+            of.dollars = None if rate is None or of.dollars is None else of.dollars + rate * seconds / 3600
+            of.until = max(of.until, on_node[-1].ends)
     return paid
 
 
@@ -123,6 +132,8 @@ class _Pod:
     begins: float
     ends: float
     parts: Mapping[str, float]
+    kept: float | None
+    rate: float | None
 
 
 def _pod(result: Result, usage: Mapping[str, Any]) -> Iterable[_Pod]:
@@ -136,11 +147,15 @@ def _pod(result: Result, usage: Mapping[str, Any]) -> Iterable[_Pod]:
         if booted is not None and seconds is not None:
             known = {part: _number(cast("Mapping[str, Any]", parts).get(part)) or 0.0 for part in WORK}
             ends = began + seconds
-            yield _Pod(result.path, boot, booted, max(ends - sum(known.values()), booted), ends, known)
+            begins, of_pool = max(ends - sum(known.values()), booted), result.node_facts(usage)
+            kept, rate = _written(of_pool.get(SECONDS_KEPT)), _written(of_pool.get("rate"))
+            yield _Pod(result.path, boot, booted, begins, ends, known, kept, rate)
 
 
-def _pieces(pods: Sequence[_Pod], kept: Mapping[str, float | None]) -> Iterable[Piece]:
-    """What a node's time was for. Of the parts of a pod only the lengths are known: they end with the pod."""
+def _pieces(pods: Sequence[_Pod]) -> Iterable[Piece]:
+    """What a node's time was for, from its pods in the order of their ends. Of the parts of a pod only the lengths
+    are known: they end with the pod.
+    """
     first, last = min(pods, key=lambda pod: pod.begins), pods[-1]
     yield Piece(min(pod.booted for pod in pods), first.begins, START, first.of)
     for pod in pods:
@@ -151,7 +166,14 @@ def _pieces(pods: Sequence[_Pod], kept: Mapping[str, float | None]) -> Iterable[
     for before, after in zip(pods, sorted(pods, key=lambda pod: pod.begins)[1:]):  # noqa: B905
         # Where others are there meanwhile, it is theirs.
         yield Piece(before.ends, after.begins, KEPT, before.of)
-    yield Piece(last.ends, last.ends + (kept[last.of] or 0.0), KEPT, last.of)
+    yield Piece(last.ends, last.ends + (last.kept or 0.0), KEPT, last.of)
+
+
+def _written(fact: object) -> float | None:
+    """A number that was noted as one, or as text."""
+    with contextlib.suppress(TypeError, ValueError):
+        return float(cast("str", fact))
+    return None
 
 
 def _number(value: object) -> float | None:

@@ -23,12 +23,12 @@ GATE, PACKAGES, INPUTS, RESTORE, PROGRAM, PUBLISH = "gate", "packages", "inputs"
 an earlier checkpoint; the program; the result. `PROGRAM` is the time of which no part is noted."""
 
 LOADING = "loading"
-"""The first part of the program's time, until its GPUs are busy: imports, compilation, its first data. Nobody notes
-it: it is known where the driver says what the GPUs do."""
+"""The first part of the program's time, until its GPUs are busy: imports, compilation, its first data. Nobody
+notes it: it is known where the driver says what the GPUs do."""
 
 DRIVER_SAMPLE = 1.0
-"""Seconds of the driver's own sample of a GPU's use, at most (`nvmlUtilization_t` in docs.nvidia.com/deploy/nvml-api,
-November 2026): for so long after a part the GPU may be busy with that."""
+"""Seconds of the driver's own sample of a GPU's use, at most (`nvmlUtilization_t` in
+docs.nvidia.com/deploy/nvml-api, November 2026): so long after another part the GPU may seem busy with that."""
 
 VIRTUAL_NODE = "SLIPWAY_VIRTUAL_NODE"
 """The name of the node that a rehearsal's pod stands on: this machine is not that node."""

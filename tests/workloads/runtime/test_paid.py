@@ -56,6 +56,19 @@ def test_pods_at_once_on_a_node_count_once_and_several_nodes_each() -> None:
     assert of([train]) == {"train": {"start": 100 + 60, "program": 500 + 300, "kept": 120}}
 
 
+def test_a_step_with_places_pays_for_each_node_what_its_pool_costs() -> None:
+    evicted = {**pod(100, 500, "a"), "pool": "spot"}
+    train = {**pod(750, 1000, "b", 700, loading=40, program=960), "pool": "far", "before": [evicted]}
+    pools = {"spot": {"rate": 3.6, "kept": 60.0}, "far": {"rate": 7.2, "kept": 600.0}}
+    moved = result("train", train, kept=None, pools=pools)
+
+    assert of([moved]) == {"train": {"start": 150, "loading": 40, "program": 1460, "kept": 660}}
+    assert paid_for([moved])[moved.path].dollars == pytest.approx((660 + 2 * 1650) / 1000)
+    assert (moved.pool, moved.dollars) == ("far", 2.5)
+    unknown = result("train", train, kept=None, pools={"spot": pools["spot"]})
+    assert (of([unknown])["train"]["program"], unknown.dollars) == (500, None), "one of its nodes is not known"
+
+
 def test_pods_before_it_count_on_their_nodes() -> None:
     evicted = pod(100, 50, "a")
     train = result("train", {**pod(310, 200, "b", 200), "before": [evicted]})
@@ -83,7 +96,7 @@ def test_a_node_that_does_not_come_and_go_is_not_counted() -> None:
 
 
 def test_runs_and_their_comparison_show_it(tmp_path: Path) -> None:
-    one = Result("mnist/train/aaaaaaaaaa", 2.0, Manifest("t", {}), {"kept": 60}, [pod(700, 1000)])
+    one = Result("mnist/train/aaaaaaaaaa", 2.0, Manifest("t", {}), {"kept": 60, "rate": 3.6}, [pod(700, 1000)])
     two = Result("mnist/train/bbbbbbbbbb", 1.0, Manifest("t", {}), {}, [])
     history = History(tmp_path, [one, two], tmp_path, {})
     console = Console(width=80, record=True)
@@ -92,9 +105,9 @@ def test_runs_and_their_comparison_show_it(tmp_path: Path) -> None:
     assert "1.76" in console.export_text()
     shown = {difference.what: difference for difference in compare(history, one, two)}
     assert (shown["paid ÷ useful"].one, shown["paid ÷ useful"].other) == ("1.76", "unknown")
-    assert shown["paid for start"].one == "700 s"
-    assert [run.paid for run in runs("dev", history).runs] == [
-        {"start": 700.0, "program": 1000.0, "kept": 60.0},
-        None,
+    assert (shown["paid"].one, shown["paid"].other, shown["paid for start"].one) == ("$1.76", "unknown", "700 s")
+    assert [(run.paid, run.paid_dollars) for run in runs("dev", history).runs] == [
+        ({"start": 700.0, "program": 1000.0, "kept": 60.0}, pytest.approx(1.76)),
+        (None, None),
     ]
     assert Paid({"kept": 60.0}).ratio is None

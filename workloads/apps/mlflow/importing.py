@@ -18,12 +18,13 @@ from slipway.workloads.apps.mlflow.database import Database
 from slipway.workloads.apps.mlflow.logged import PARENT, LoggedRun, logged
 from slipway.workloads.apps.mlflow.records import PRICED, Record, made_from, nested_record, record
 from slipway.workloads.runtime import history
+from slipway.workloads.runtime.paid import SECONDS_KEPT, Paid, paid_for
 from slipway.workloads.runtime.store import store_errors
 
 RESULT, RECORDED = "slipway.result", "slipway.recorded"
 """Tags of a run: the result that it stands for, and, written last, the fingerprint of what was recorded of it."""
 
-NOTED = ("commit", "changed", "stack", "pool", *PRICED)
+NOTED = ("commit", "changed", "stack", "pool", *PRICED, SECONDS_KEPT)
 """Tags with what is not in a result itself."""
 
 SETTLED = 3600.0
@@ -66,6 +67,8 @@ class Importer:
     _before: dict[str, Mapping[str, history.Result]] = field(
         default_factory=dict[str, Mapping[str, history.Result]]
     )
+    _results: dict[str, history.Result] = field(default_factory=dict[str, history.Result])
+    _paid: Mapping[str, Paid] = field(default_factory=dict[str, Paid])
 
     def look(self) -> int:
         """Record what is new; returns how many results that were.
@@ -82,7 +85,7 @@ class Importer:
             self._experiment = self.mlflow.experiment(self.pipeline)
             self._runs = dict(_recorded(self.mlflow.runs(self._experiment)))
         results = [(history.result(self.store, path), declared) for path, declared in self._unsettled()]
-        made = [(result, declared) for result, declared in results if result is not None]
+        made = [(self._with_facts(result), declared) for result, declared in results if result is not None]
         self._look_back([result for result, _ in made])
         count = 0
         for result, declared in made:
@@ -93,11 +96,21 @@ class Importer:
         return count
 
     def _look_back(self, made: Sequence[history.Result]) -> None:
-        """Find what results were made from: once of each, since all manifests are read for it."""
+        """Find what results were made from, once of each, since all manifests are read for it, and what was paid
+        for their nodes.
+        """
         new = [result for result in made if _key(result) not in self._before]
         if new:
-            among = {result.manifest.digest: result for result in history.results(self.store, self.pipeline)}
+            results = history.results(self.store, self.pipeline)
+            among = {result.manifest.digest: result for result in results}
             self._before |= {_key(result): made_from(result, among) for result in new}
+            self._results = {result.path: self._with_facts(result) for result in results}
+        if made:
+            self._results |= {result.path: result for result in made}
+            paid = paid_for([*self._results.values()])
+            # A later pod on its node changes what a result was paid for.
+            self._settled -= {path for path, of in paid.items() if of != self._paid.get(path)}
+            self._paid = paid
 
     def forget(self) -> None:
         """Ask MLflow again what it has: an answer of it was lost, and with it whether it did what it was asked."""
@@ -113,21 +126,27 @@ class Importer:
                 if (path := f"{self.pipeline}/{step}/{name}") not in self._settled:
                     yield path, declared
 
+    def _with_facts(self, result: history.Result) -> history.Result:
+        """The result with what is known of it beside the store: what MLflow has, else what is declared."""
+        assert self._runs is not None
+        known = self._runs.get(_key(result))
+        declared = self._declared.get(without_mark(result), {})
+        noted = known.noted if known and known.noted else declared
+        if all(noted.get(name) == declared.get(name) for name in ("stack", "pool") if name in declared):
+            # Recorded while the price was not known.
+            names = (*PRICED, SECONDS_KEPT, "pools")
+            noted = {**{name: declared[name] for name in names if name in declared}, **noted}
+        return replace(result, facts={**noted, **result.facts})
+
     def _record(self, result: history.Result, declared: Sequence[Mapping[str, Any]]) -> bool:
         """Whether MLflow lacked something of `result`, which it then has."""
-        assert self._runs is not None
         key = _key(result)
-        known = self._runs.get(key)
-        declared_of_run = self._declared.get(without_mark(result), {})
-        noted = known.noted if known and known.noted else declared_of_run
-        if all(noted.get(name) == declared_of_run.get(name) for name in ("stack", "pool")):
-            # Recorded while the price was not known.
-            noted = {**{name: declared_of_run[name] for name in PRICED if name in declared_of_run}, **noted}
-        result = replace(result, facts={**noted, **result.facts})
         if key not in self._logged:
             self._logged[key] = logged(self.store / result.path, result.manifest)
         program = self._logged[key]
-        wanted = record(self.store, result, result.facts.get("results") or declared, self._before[key], program)
+        declared = result.facts.get("results") or declared
+        paid = self._paid.get(result.path)
+        wanted = record(self.store, result, declared, self._before[key], program, paid=paid)
         new = self._bring(key, wanted)
         return self._nest(key, key, self.store / result.path, program) or new
 

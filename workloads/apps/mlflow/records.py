@@ -19,7 +19,7 @@ from typing import Any, TypeGuard, cast
 from slipway.workloads.apps.mlflow.logged import NOTHING, LoggedRun
 from slipway.workloads.runtime.history import Result
 from slipway.workloads.runtime.json_values import AbsentError, value_at
-from slipway.workloads.runtime.paid import parts_of
+from slipway.workloads.runtime.paid import KEPT, SECONDS_KEPT, START, Paid, parts_of
 
 FORMAT = 1
 """Part of each fingerprint. Raise it when something else is recorded of results: all are then recorded anew."""
@@ -77,15 +77,23 @@ def record(
     declared: Sequence[Mapping[str, Any]],
     before: Mapping[str, Result] | None = None,
     logged: LoggedRun = NOTHING,
+    *,
+    paid: Paid | None = None,
 ) -> Record:
     """What MLflow is told of `result`, of whose files those that are `declared` are read; `before` are the results
-    that it was made from, as `made_from` has them, and `logged` is what its program logged. Raises StoreError.
+    that it was made from, as `made_from` has them, `logged` is what its program logged, and `paid` what its nodes
+    were paid for. Raises StoreError.
     """
     end = round(1000 * result.made)
     seconds = result.seconds
     numbers = dict(_costs(result))
     directory = store / result.path
     metrics = [_metric(name, value, end) for name, value in numbers.items()]
+    if paid is not None:
+        # MLflow shows the value with the newest time, of one time the largest (`_compare_metrics` in
+        # mlflow/store/tracking/sqlalchemy_store.py), and a later pod on a node lowers what its first ones pay.
+        as_of = max(end, round(1000 * paid.until))
+        metrics += [_metric(name, value, as_of) for name, value in _paid(paid)]
     for entry in declared:
         metrics += _declared(directory, entry, end)
     metrics += _logged(logged, {metric["key"] for metric in metrics})
@@ -210,8 +218,9 @@ def _tags(result: Result) -> dict[str, str]:
         "commit": commit,
         "changed": "uncommitted changes" if facts.get("changed") else "",
         "stack": str(facts.get("stack") or ""),
-        "pool": str(facts.get("pool") or ""),
+        "pool": result.pool,
         **({name: str(facts.get(name) or "") for name in PRICED} if result.dollars is not None else {}),
+        SECONDS_KEPT: "" if facts.get(SECONDS_KEPT) is None else str(facts[SECONDS_KEPT]),
         "image": str(facts.get("image") or ""),
         "step": result.step,
         "digest": result.digest,
@@ -235,6 +244,17 @@ def _costs(result: Result) -> Iterator[tuple[str, float]]:
         yield f"cost/{part}_seconds", round(seconds, 1)
     if result.dollars is not None:
         yield "cost/usd", result.dollars
+
+
+def _paid(paid: Paid) -> Iterator[tuple[str, float]]:
+    """What its nodes were paid for, beside what its pods did."""
+    yield "cost/paid_seconds", round(paid.paid, 1)
+    for part in (START, KEPT):
+        yield f"cost/{part}_seconds", round(paid.seconds.get(part, 0.0), 1)
+    if paid.ratio is not None:
+        yield "cost/paid_over_useful", round(paid.ratio, 4)
+    if paid.dollars is not None:
+        yield "cost/paid_usd", round(paid.dollars, 4)
 
 
 def _gpu_seconds(pod: Mapping[str, Any]) -> float:

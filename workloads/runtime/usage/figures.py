@@ -88,7 +88,7 @@ class Course:
 class Usage:
     """The use of one pod of a step. ``asked_gpus`` are those that it asked for, ``emulated`` what stands in for
     them, ``trouble`` why nothing is known of them. ``boot`` names the life of its node, which started at
-    ``node_booted``, in seconds since the epoch; ``parts`` are its seconds by cause
+    ``node_booted``, in seconds since the epoch, and is of ``pool``; ``parts`` are its seconds by cause
     (`slipway.workloads.runtime.parts`). ``price`` is what is paid for it, as
     `slipway.workloads.runtime.usage.limits.Price` has it, where the stack is limited, and ``ended`` how it ended,
     empty while it runs. For ``idle_for`` seconds up to now its GPUs were idle, on average.
@@ -113,6 +113,7 @@ class Usage:
     done: bool = False
     boot: str = ""
     node_booted: float | None = None
+    pool: str = ""
     parts: dict[str, float] = field(default_factory=dict)
     price: dict[str, Any] = field(default_factory=dict)
     ended: str = ""
@@ -141,6 +142,7 @@ class Usage:
             "began": self.began,
             "boot": self.boot,
             "node_booted": None if self.node_booted is None else round(self.node_booted, 1),
+            "pool": self.pool,
             "done": self.done,
             "ended": self.ended,
             **({"price": self.price} if self.price else {}),

@@ -348,6 +348,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         emulated=os.environ.get(EMULATED, "") if options.gpus else "",
         boot=node.boot,
         node_booted=node.booted,
+        pool=options.pool,
     )
     file = options.file and Path(str(options.file).replace("{index}", os.environ.get("JOB_COMPLETION_INDEX", "0")))
     measurement = Measurement(usage, file, options.idle_share, _file_of_parts())
@@ -546,7 +547,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--limits", type=Path, metavar="FILE", help="what the stack may spend, with the prices of its pods")
     add("--limits-every", type=float, default=INTERVAL, metavar="SECONDS", help="between two looks at it")
     add("--grace", type=float, default=GRACE, metavar="SECONDS", help="that a program has to end at a limit")
-    add("--pool", default="", metavar="NAME", help="the pool that the pod is on, for its price")
+    add("--pool", default="", metavar="NAME", help="the pool that the pod is on")
     add("--idle-for", type=float, default=0.0, metavar="SECONDS", help="idle GPUs are worth a word after so long")
     add("--idle-then", choices=("warn", "stop"), default="warn", help="what follows (default: warn)")
     add("--idle-share", type=int, default=30, help="percent of idle time that is worth a warning (default: 30)")

@@ -1,8 +1,10 @@
 """Results in MLflow: each is a run once, whatever is interrupted, and with all that the store has of it."""
 
+import json
 import math
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ COMMAND = [
     "--mixed",
 ]
 FIRST, SECOND = "shop/train/aaaaaaaaaa", "shop/train/bbbbbbbbbb-20261122-0300"
+THIRD = "shop/train/ffffffffff"
 
 
 class Kept(Mlflow):
@@ -280,3 +283,37 @@ def test_a_run_keeps_its_price_and_gets_one_that_was_not_known(mlflow: Kept, sto
     assert dollars(rate=3.0, prices="2026-12-01") == [1.0], "a later price list changes nothing"
     (run,) = (run for run in mlflow.kept.values() if run["tags"]["directory"] == SECOND)
     assert (run["tags"]["rate"], run["tags"]["prices"]) == ("2.0", "2026-11-01")
+
+
+def test_two_steps_on_one_node_share_what_it_was_paid_for(mlflow: Kept, store: Path) -> None:
+    def used(path: str, began: int, seconds: int) -> None:
+        since = datetime.fromtimestamp(began, UTC).isoformat()
+        record = {"boot": "a", "node_booted": 1000, "began": since, "seconds": seconds, "gpus_asked": 1}
+        file = store / ".usage" / path / "0.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({**record, "parts": {"loading": 50, "program": seconds - 50}}))
+
+    def shown(path: str) -> dict[str, float]:
+        (run,) = (run for run in mlflow.kept.values() if run["tags"]["directory"] == path)
+        # As MLflow itself: of a name the value with the newest time.
+        newest = sorted(run["metrics"], key=lambda metric: (metric["timestamp"], metric["value"]))
+        return {metric["key"].removeprefix("cost/"): metric["value"] for metric in newest}
+
+    declared = {
+        path: {"stack": "dev", "rate": 3.6, "prices": "2026-11-01", "kept": 60.0} for path in (FIRST, THIRD)
+    }
+    running = importer(mlflow, store)
+    running.read_declared = lambda: declared
+    used(FIRST, 1100, 950)
+    running.look()
+    alone = shown(FIRST)
+    assert (alone["start_seconds"], alone["loading_seconds"], alone["kept_seconds"]) == (100, 50, 60)
+    assert (alone["paid_seconds"], alone["paid_over_useful"], alone["paid_usd"]) == (1110, 1.2333, 1.11)
+
+    add_result(store, THIRD, FILES, made=2200, settings={"command": COMMAND})
+    used(THIRD, 2080, 150)
+    assert [running.look(), running.look(), running.look()] == [1, 1, 0], "the first one is recorded anew"
+    first, third = shown(FIRST), shown(THIRD)
+    assert (first["start_seconds"], first["kept_seconds"], first["paid_seconds"]) == (100, 30, 1080)
+    assert (third["start_seconds"], third["kept_seconds"], third["paid_seconds"]) == (0, 60, 210)
+    assert importer(mlflow, store).look() == 0, "how long nodes are kept is noted with the runs"
