@@ -196,6 +196,7 @@ def test_gpus_that_are_paid_for_and_not_used_are_told() -> None:
 def test_a_gpu_in_some_zones_of_a_region_leaves_the_cluster_more_zones() -> None:
     made = content(drafted("gcp", GPU="nvidia-h200-141gb", REGION="us-west1"))["slipway:clusters"]["main"]
     assert made["pools"]["gpu"]["zones"] == ["us-west1-c"]
+    assert made["pools"]["gpu"]["consolidation_delay"] == "1m", "idle GPUs are not paid for ten minutes"
     assert sorted(made["zones"]) == ["us-west1-a", "us-west1-b", "us-west1-c"]
     made = content(drafted("aws", GPU="nvidia-h100-80gb", REGION="ap-northeast-1"))["slipway:clusters"]["main"]
     assert made["pools"]["gpu"] | {"nodes": {}} == {

@@ -308,7 +308,10 @@ def _authorized_networks(
 # label alone: GKE advises against further selectors. Sources, all read on 2026-11-26:
 # https://docs.cloud.google.com/kubernetes-engine/docs/concepts/about-custom-compute-classes#manual-node-pools,
 # https://docs.cloud.google.com/kubernetes-engine/docs/reference/crds/computeclass,
-# https://docs.cloud.google.com/kubernetes-engine/docs/how-to/update-existing-nodepools.
+# https://docs.cloud.google.com/kubernetes-engine/docs/how-to/update-existing-nodepools, and GKE's own autoscaler
+# (https://github.com/GoogleCloudPlatform/cluster-autoscaler at 7d250507, 21 August 2026), which takes the delay of
+# the class that the label of a pool names, from a minute to a day (pkg/computeclass/autoscaling_options.go). There
+# a delay of the pool itself comes first, which no Pulumi provider has yet and GKE switches on by cluster version.
 
 
 def class_spec(name: str, delay: str) -> dict[str, Any]:
