@@ -17,11 +17,15 @@ from hypothesis import strategies as st
 from slipway.workloads.runtime.exits import BUDGET_SPENT, GPU_IDLE
 from slipway.workloads.runtime.usage.limits import (
     CLOSED,
+    IDLE,
     ITSELF,
+    MONTH,
+    RUN,
     TOLD,
     Guard,
     Limits,
     Price,
+    Reached,
     Stay,
     cost,
     month_of,
@@ -105,25 +109,32 @@ class Store:
         file = self.root / ".usage" / path / "0.json"
         times = {"every": 30.0, "grace": 60.0}
         return Guard(
-            self.root / "limits.json", file, "p.s", pool, **times, clock=lambda: self.clock, now=lambda: self.now
+            lambda: Limits.read(self.root / "limits.json"),
+            file,
+            "p.s",
+            pool,
+            **times,
+            clock=lambda: self.clock,
+            now=lambda: self.now,
         )
 
 
 def test_a_run_is_what_made_its_results_whichever_update_that_was(tmp_path: Path) -> None:
     store = Store(tmp_path, run=10.0)
     guard = store.guard()
-    assert guard.look(record()) == ""
+    assert guard.look(record()) is None
     store.put("p/t/abcdef0123/0.json", record(boot="c", step="p.t", seconds=3000.0, ended=ITSELF))
-    assert "slipway:budget.run" in guard.look(record())
+    assert (reached := guard.look(record()))
+    assert (reached.kind, reached.limit) == (RUN, 10.0)
     store.put("p/t/abcdef0123/0.json", record(boot="c", step="p.t", seconds=1800.0, ended=TOLD))
-    assert guard.look(record()) == ""
+    assert guard.look(record()) is None
     gone = [record(boot=f"c{index}", step="p.t", seconds=600.0) for index in range(3)]
     store.put("p/t/abcdef0123/0.json", record(boot="c", step="p.t", seconds=1800.0, ended=TOLD, before=gone))
     assert guard.look(record())
     store.allow(100.0)
-    assert guard.look(record()) == ""
+    assert guard.look(record()) is None
     store.put("p/t/fedcba9876/0.json", record(boot="d", seconds=100 * HOUR, ended=ITSELF))
-    assert guard.look(record()) == ""
+    assert guard.look(record()) is None
 
 
 def test_a_run_by_the_clock_is_one_of_its_own(tmp_path: Path) -> None:
@@ -131,7 +142,7 @@ def test_a_run_by_the_clock_is_one_of_its_own(tmp_path: Path) -> None:
     guard = store.guard(path="p/s/0123456789-20261126-0300")
     store.put("p/t/abcdef0123-20261125-0300/0.json", record(boot="c", seconds=HOUR, ended=ITSELF))
     store.put("p/t/abcdef0123/0.json", record(boot="d", seconds=HOUR, ended=ITSELF))
-    assert guard.look(record()) == ""
+    assert guard.look(record()) is None
     store.put("p/t/abcdef0123-20261126-0300/0.json", record(boot="e", seconds=HOUR, ended=ITSELF))
     assert guard.look(record())
 
@@ -142,12 +153,12 @@ def test_what_another_pod_used_since_its_record_counts_while_it_runs(tmp_path: P
     # The other node's clock is ten minutes ahead: only how long its record is unchanged counts.
     for look in range(12):
         store.put("p/t/abcdef0123/0.json", {**other, "began": "2026-11-26T15:10:00+00:00", "seconds": 30.0 * look})
-        assert guard.look(record(seconds=0.0)) == ""
+        assert guard.look(record(seconds=0.0)) is None
         store.clock += 30.0
     store.allow(6.4)
     assert guard.look(record(seconds=0.0))
     store.clock += 200.0
-    assert guard.look(record(seconds=0.0)) == ""
+    assert guard.look(record(seconds=0.0)) is None
 
 
 def test_a_month_is_all_that_the_stack_paid_in_it_and_its_records_are_read_once(tmp_path: Path) -> None:
@@ -160,11 +171,12 @@ def test_a_month_is_all_that_the_stack_paid_in_it_and_its_records_are_read_once(
     store.put(f".months/other/{month}/x.json", record(pod="x", boot="x", seconds=9 * HOUR, ended=ITSELF))
     store.put(f".months/dev/{month}/broken.json", "{")
     store.put(f".months/dev/{month}/s-0.json", record(pod="s-0", boot="y", seconds=9 * HOUR, ended=ITSELF))
-    assert guard.look(record(pod="s-0")) == ""
+    assert guard.look(record(pod="s-0")) is None
     silent = record(pod="t-0", boot="c", began="2026-10-30T12:00:00+00:00", seconds=38 * HOUR, node_booted=None)
     store.put(f".months/dev/{month}/t-0.json", silent)
     # Of those 38 hours two are in November: $20 with those of this pod.
-    assert "slipway:budget.month" in guard.look(record(pod="s-0"))
+    assert (reached := guard.look(record(pod="s-0")))
+    assert (reached.kind, reached.month) == (MONTH, month)
     store.clock += CLOSED + 1
     store.put(f".months/dev/{month}/t-0.json", record(pod="t-0", boot="c"))
     assert guard.look(record(pod="s-0"))
@@ -177,8 +189,36 @@ def test_prices_are_those_that_a_record_has_else_the_dearest_of_its_step(tmp_pat
     cheap = {"dollars": 0.1, "kept": 0.0, "by_pod": False}
     store.put("p/t/abcdef0123/0.json", record(boot="c", step="p.t", seconds=HOUR, ended=TOLD, price=cheap))
     guard = store.guard(pool="own")
-    assert (guard.price, guard.look(record())) == (None, "")
+    assert (guard.price, guard.look(record())) == (None, None)
     assert Limits.read(tmp_path / "limits.json").dearest("p.t") == TEN
+
+
+def test_a_pod_that_would_end_at_once_is_known_before_it_has_a_node(tmp_path: Path) -> None:
+    store = Store(tmp_path, run=10.0)
+    guard = store.guard()
+    store.put("p/s/0123456789/0.json", record(boot="c", seconds=2000.0, ended=TOLD))
+    # What is to come counts: $1.92 of a node that is kept for ten minutes.
+    store.allow(5.55 + 1.8)
+    guard = store.guard(path="p/t/abcdef0123")
+    assert (reached := guard.look_ahead())
+    assert reached.kind == RUN
+    store.allow(5.55 + 2.0)
+    assert guard.look_ahead() is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "month", "holds"),
+    [
+        (Limits("dev", run=40.0), "2026-11", True),
+        (Limits("dev", run=40.03, month=1.0), "2026-11", False),
+        (Limits("dev", month=40.0), "2026-11", False),
+    ],
+)
+def test_a_budget_that_was_spent_still_is_until_it_is_raised(limits: Limits, month: str, holds: bool) -> None:
+    assert Reached(RUN, "", 40.02, 40.0).holds(limits, month) is holds
+    of_month = Reached(MONTH, "", 40.02, 40.0, month)
+    assert of_month.holds(Limits("dev", month=limits.run), month) is holds
+    assert not of_month.holds(Limits("dev", month=limits.run), "2026-12")
 
 
 def words(root: Path, *options: str, program: str) -> list[str]:
@@ -189,7 +229,7 @@ def words(root: Path, *options: str, program: str) -> list[str]:
 
 def run(root: Path, *options: str, program: str, **more: str) -> subprocess.CompletedProcess[str]:
     known = {name: value for name, value in os.environ.items() if not name.startswith("SLIPWAY")}
-    environment = {**known, "PYTHONPATH": str(ROOT), "POD_NAME": "s-0", **more}
+    environment = {**known, "PYTHONPATH": str(ROOT), "POD_NAME": "s-0", "SLIPWAY_VIRTUAL_NODE": "n", **more}
     return subprocess.run(
         words(root, *options, program=program), env=environment, capture_output=True, text=True, check=False
     )
@@ -213,17 +253,20 @@ time.sleep(60)
 def test_at_the_limit_a_program_gets_notice_and_what_comes_later_is_not_started(tmp_path: Path) -> None:
     store = Store(tmp_path)
     limits = ("--limits", str(tmp_path / "limits.json"), *LIMITED)
-    store.allow(10.0 * (600 + 5 + 1.5) / HOUR)
+    store.allow(10.0 * (600 + 5 + 2.5) / HOUR)
     ended = run(tmp_path, *limits, program=SAVES)
     assert ended.returncode == BUDGET_SPENT
     assert "saved" in ended.stdout
     assert "slipway:budget.run" in ended.stderr.splitlines()[-1]
     kept = json.loads(store.record.read_text())
     assert (kept["ended"], kept["price"]["dollars"], kept["done"]) == (ITSELF, 10.0, False)
+    assert Reached.read(kept) == Reached.parse(ended.stderr.splitlines()[-1])
 
     late = run(tmp_path, *limits, program=SAVES)
     assert late.returncode == BUDGET_SPENT
     assert "runs" not in late.stdout
+    assert (reached := Reached.read(json.loads(store.record.read_text())))
+    assert reached.kind == RUN
 
     store.allow(100.0)
     assert run(tmp_path, *limits, program="print('goes on')").returncode == 0
@@ -271,7 +314,9 @@ def test_gpus_that_are_held_and_not_used_end_the_step_with_the_money(tmp_path: P
     stopped = run(tmp_path, *options, "--idle-then", "stop", program=SAVES, BUSY="6", **given)
     assert stopped.returncode == GPU_IDLE
     assert "saved" in stopped.stdout
-    assert "$0.01" in stopped.stderr.splitlines()[-1]
+    reached = Reached.parse(stopped.stderr.splitlines()[-1])
+    assert reached is not None
+    assert (reached.kind, reached.dollars) == (IDLE, 0.01)
     assert time.monotonic() - began < 60
     program = "import time; time.sleep(5)"
     warned = run(tmp_path, *options, program=program, BUSY="0", **given)

@@ -91,7 +91,8 @@ class Usage:
     ``node_booted``, in seconds since the epoch, and is of ``pool``; ``parts`` are its seconds by cause
     (`slipway.workloads.runtime.parts`). ``price`` is what is paid for it, as
     `slipway.workloads.runtime.usage.limits.Price` has it, where the stack is limited, and ``ended`` how it ended,
-    empty while it runs. For ``idle_for`` seconds up to now its GPUs were idle, on average.
+    empty while it runs. ``limit`` is the one that ended it, as `Reached` there has it. For ``idle_for`` seconds up
+    to now its GPUs were idle, on average.
     """
 
     step: str
@@ -117,6 +118,7 @@ class Usage:
     parts: dict[str, float] = field(default_factory=dict)
     price: dict[str, Any] = field(default_factory=dict)
     ended: str = ""
+    limit: dict[str, Any] = field(default_factory=dict)
     idle_for: float = 0.0
 
     @property
@@ -146,6 +148,7 @@ class Usage:
             "done": self.done,
             "ended": self.ended,
             **({"price": self.price} if self.price else {}),
+            **({"limit": self.limit} if self.limit else {}),
             "seconds": round(self.seconds, 1),
             "parts": self.parts,
             "samples": self.samples,

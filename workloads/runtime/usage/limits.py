@@ -25,6 +25,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
 
+from slipway.workloads.runtime.exits import BUDGET_SPENT, GPU_IDLE
 from slipway.workloads.runtime.store import write_atomically
 
 INTERVAL = 30.0
@@ -48,8 +49,80 @@ MONTHS = ".months"
 ITSELF, TOLD = "itself", "told"
 """How a pod ended, as its record has it: its program, or that was told to from outside."""
 
+RUN, MONTH, IDLE = "run", "month", "idle"
+"""Kinds of limits: the keys of `slipway:budget`, and idle GPUs."""
+
 _AT_ONCE = 8
 _RUN_BY_CLOCK = re.compile(r"-(\d{8}-\d{4})$")
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A limit that ended a program, or that keeps one from being started.
+
+    `dollars` were spent where a price is known. Of a budget `limit` is what may be spent, and `month` the one that
+    it is of; GPUs were idle for `seconds`. `words` are those of the log, a part of a sentence.
+    """
+
+    kind: str
+    words: str
+    dollars: float | None = None
+    limit: float | None = None
+    month: str = ""
+    seconds: float | None = None
+
+    @property
+    def code(self) -> int:
+        """The exit code of a program that it ended."""
+        return GPU_IDLE if self.kind == IDLE else BUDGET_SPENT
+
+    @property
+    def says(self) -> str:
+        """What it did, in short: `ended by the budget: $40.02 of $40.00`."""
+        paid = "" if self.dollars is None else f"${self.dollars:.2f}"
+        if self.kind == IDLE:
+            return ", ".join(filter(None, [f"ended: GPUs idle for {_length(self.seconds or 0.0)}", paid]))
+        return f"ended by the budget{self.month and f' of {self.month}'}: {paid} of ${self.limit or 0.0:.2f}"
+
+    @property
+    def fix(self) -> str:
+        """What lets the run go on."""
+        if self.kind == IDLE:
+            return "mend what keeps the GPUs waiting, or raise `idle.after` of the step; the next run goes on"
+        more = f"raise `slipway:budget.{self.kind}` above ${self.dollars or 0.0:.2f}"
+        return f"{more}; the next `pulumi up` goes on from the newest checkpoint"
+
+    def record(self) -> dict[str, Any]:
+        """As a pod's record has it, in JSON values."""
+        return {key: value for key, value in vars(self).items() if value not in (None, "")}
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> Reached | None:
+        """What ended the program of a pod by its record; None where no limit did."""
+        with contextlib.suppress(TypeError, ValueError):
+            content = record.get("limit")
+            return None if not content or record.get("done") else cls(**content)
+        return None
+
+    @classmethod
+    def parse(cls, text: str) -> Reached | None:
+        """What the words of a pod's log say; None where they say nothing of a limit."""
+        if budget := _BUDGET_WORDS.search(text):
+            dollars, limit = float(budget["dollars"]), float(budget["limit"])
+            return cls(budget["kind"], budget[0], dollars, limit, budget["month"] or "")
+        if idle := _IDLE_WORDS.search(text):
+            seconds = float(idle["length"]) * (60 if idle["unit"] == "min" else 1)
+            return cls(IDLE, idle[0], float(idle["dollars"]) if idle["dollars"] else None, seconds=seconds)
+        return None
+
+    def holds(self, limits: Limits, month: str) -> bool:
+        """Whether it is a budget that still is spent in `month` under those limits, for what costs never shrinks:
+        of a run, where the limits are of the same one.
+        """
+        limit = limits.month if self.kind == MONTH else limits.run
+        if self.kind == IDLE or limit is None or self.dollars is None:
+            return False
+        return self.dollars >= limit and self.month == (month if self.kind == MONTH else "")
 
 
 @dataclass(frozen=True)
@@ -83,12 +156,17 @@ class Limits:
     @classmethod
     def read(cls, file: Path) -> Limits:
         """Raises OSError, ValueError, TypeError or KeyError."""
-        content: dict[str, Any] = json.loads(file.read_text())
+        return cls.of(json.loads(file.read_text()))
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Limits:
+        """The limits as JSON has them. Raises TypeError or KeyError."""
+        values: dict[str, Any] = {**content}
         prices = {
             step: {pool: Price(**price) for pool, price in pools.items()}
-            for step, pools in content.pop("prices").items()
+            for step, pools in values.pop("prices").items()
         }
-        return cls(**content, prices=prices)
+        return cls(**values, prices=prices)
 
     def price(self, step: str, pool: str) -> Price | None:
         """That of a pod of the step on the pool; None where it is not known."""
@@ -224,14 +302,14 @@ def _read(file: Path) -> dict[str, Any] | None:
 class Guard:
     """Says when a pod has to end since its stack has spent what it may.
 
-    `file` has the limits, which may change while it runs. `record` is where the pod's own record is kept, below
+    `read` gives the limits, which may change while it runs. `record` is where the pod's own record is kept, below
     the folder of all records; `step` and `pool` are its own. A pod looks, and writes its record, `every` so
     many seconds; `grace` more go by before a program has ended which is told to.
     """
 
     def __init__(
         self,
-        file: Path,
+        read: Callable[[], Limits],
         record: Path,
         step: str,
         pool: str,
@@ -241,7 +319,7 @@ class Guard:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._file = file
+        self._read = read
         self._record = record
         self._root = record.parents[3]
         self._path = record.parent.relative_to(self._root).as_posix()
@@ -249,24 +327,24 @@ class Guard:
         self._every, self._reserve = every, every + grace
         self._now = now
         self._records = Records(clock, every)
-        self.limits = Limits.read(file)
+        self.limits = read()
 
     @property
     def price(self) -> Price | None:
         """That of the pod; None where it is not known."""
         return self.limits.price(self._step, self._pool)
 
-    def look(self, current: Mapping[str, Any]) -> str:
-        """Why the pod has to end, as a part of a sentence; empty while it need not. `current` is its record."""
+    def look(self, current: Mapping[str, Any]) -> Reached | None:
+        """Why the pod has to end; None while it need not. `current` is its record."""
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-            self.limits = Limits.read(self._file)
+            self.limits = self._read()
         limits = self.limits
         if limits.run is not None:
             files = [file for file in self._of_run() if file != self._record]
             self._records.read(files)
             spent = cost(self._stays(files, current))
             if spent >= limits.run:
-                return _words("this run", spent, limits.run, "run")
+                return _budget(RUN, spent, limits.run)
         if limits.month is not None:
             month, first = month_of(self._now())
             folder = self._root / MONTHS / limits.stack / month
@@ -274,8 +352,13 @@ class Guard:
             self._records.read([file for file in files if not self._records.is_closed(file)])
             spent = cost(self._stays(files, current), first)
             if spent >= limits.month:
-                return _words(f"{month} so far", spent, limits.month, "month")
-        return ""
+                return _budget(MONTH, spent, limits.month, month)
+        return None
+
+    def look_ahead(self) -> Reached | None:
+        """Why a pod need not be started: it would have to end as soon as its node is there."""
+        began = datetime.fromtimestamp(self._now(), timezone.utc).isoformat()  # noqa: UP017
+        return self.look({"step": self._step, "pod": "", "began": began, "seconds": 0.0, "boot": "to come"})
 
     def keep(self, current: Mapping[str, Any]) -> None:
         """Keep the pod's record among those of the month, where that has a limit. Raises OSError."""
@@ -321,18 +404,19 @@ class Idle:
     stops: bool
     _said: float = 0.0
 
-    def words(self, seconds: float, gpus: int, price: Mapping[str, Any]) -> str:
-        """What is to be said of `gpus` that were idle for `seconds` up to now; empty for nothing."""
+    def look(self, seconds: float, gpus: int, price: Mapping[str, Any]) -> Reached | None:
+        """What is to be said of `gpus` that were idle for `seconds` up to now; None for nothing."""
         if seconds < self._said:
             self._said = 0.0
         if seconds < self._said + self.after:
-            return ""
+            return None
         self._said = seconds
-        dollars = price.get("dollars")
-        paid = f", ${dollars * seconds / 3600:.2f}" if isinstance(dollars, (int, float)) else ""
+        rate = price.get("dollars")
+        dollars = round(rate * seconds / 3600, 2) if isinstance(rate, (int, float)) else None
+        paid = "" if dollars is None else f", ${dollars:.2f}"
         what = "its GPU" if gpus == 1 else f"its {gpus} GPUs"
-        length = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
-        return f"{what} held {length} idle, below {self.below} %{paid}"
+        words = f"{what} held {_length(seconds)} idle, below {self.below} %{paid}"
+        return Reached(IDLE, words, dollars, seconds=round(seconds, 1))
 
 
 def _files(folder: Path) -> list[Path]:
@@ -343,10 +427,25 @@ def _files(folder: Path) -> list[Path]:
     return [folder / name for name in names if name.endswith(".json") and not name.startswith(".")]
 
 
-def _words(what: str, spent: float, limit: float, key: str) -> str:
-    return (
-        f"the nodes of {what} cost ${spent:.2f}, until they are gone, and `slipway:budget.{key}` is ${limit:.2f}"
+def _budget(kind: str, spent: float, limit: float, month: str = "") -> Reached:
+    what = f"{month} so far" if month else "this run"
+    words = (
+        f"the nodes of {what} cost ${spent:.2f}, until they are gone, and `slipway:budget.{kind}` is ${limit:.2f}"
     )
+    return Reached(kind, words, round(spent, 2), limit, month)
+
+
+_BUDGET_WORDS = re.compile(
+    r"the nodes of (?:this run|(?P<month>\d{4}-\d{2}) so far) cost \$(?P<dollars>\d+\.\d+), until they are gone, "
+    r"and `slipway:budget\.(?P<kind>run|month)` is \$(?P<limit>\d+\.\d+)"
+)
+_IDLE_WORDS = re.compile(
+    r"its (?:GPU|\d+ GPUs) held (?P<length>\d+) (?P<unit>min|s) idle, below \d+ %(?:, \$(?P<dollars>\d+\.\d+))?"
+)
+
+
+def _length(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 def pause(interval: float) -> float:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import http.server
 import json
 import os
@@ -31,8 +32,6 @@ from typing import Any, BinaryIO, cast
 
 from slipway.workloads.runtime.exits import (
     BAD_INPUT,
-    BUDGET_SPENT,
-    GPU_IDLE,
     StepError,
     exit_code,
     parse_before_program,
@@ -43,7 +42,17 @@ from slipway.workloads.runtime.steps import notice
 from slipway.workloads.runtime.steps.program import Forwarding
 from slipway.workloads.runtime.usage import figures as processes
 from slipway.workloads.runtime.usage.figures import MIB, Gpu, Nvml, UnavailableError, Usage
-from slipway.workloads.runtime.usage.limits import INTERVAL, ITSELF, TOLD, Guard, Idle, pause
+from slipway.workloads.runtime.usage.limits import (
+    IDLE,
+    INTERVAL,
+    ITSELF,
+    TOLD,
+    Guard,
+    Idle,
+    Limits,
+    Reached,
+    pause,
+)
 
 # Answers Prometheus with the use of a step while it runs.
 #
@@ -303,12 +312,13 @@ class Measurement:
                     print(f"warning: what the month costs cannot be kept: {error}", file=sys.stderr, flush=True)
         return current
 
-    def finish(self, *, well: bool, told: bool = False) -> None:
-        """Take up what the system says of the program once it has ended, and keep it."""
+    def finish(self, *, well: bool, told: bool = False, reached: Reached | None = None) -> None:
+        """Take up what the system says of the program once it has ended, and keep it; `reached` ended it."""
         with self._lock:
             usage = self.usage
             usage.done = well
             usage.ended = TOLD if told else ITSELF
+            usage.limit = reached.record() if reached else usage.limit
             usage.seconds = time.monotonic() - self._began
             ended = resource.getrusage(resource.RUSAGE_CHILDREN)
             usage.cpu_seconds = max(usage.cpu_seconds or 0.0, ended.ru_utime + ended.ru_stime)
@@ -370,7 +380,8 @@ def _limit(options: argparse.Namespace, file: Path | None, measurement: Measurem
         return
     times = {"every": options.limits_every, "grace": options.grace}
     try:
-        guard = Guard(options.limits, file, options.step, options.pool, **times)
+        read = functools.partial(Limits.read, options.limits)
+        guard = Guard(read, file, options.step, options.pool, **times)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StepError(BAD_INPUT, f"the limits of the stack cannot be read: {error!r}") from error
     measurement.guard = guard
@@ -382,8 +393,10 @@ def _limit(options: argparse.Namespace, file: Path | None, measurement: Measurem
         )
     else:
         measurement.usage.price = guard.price.record()
-    if why := guard.look(measurement.keep()):
-        raise StepError(BUDGET_SPENT, f"{why}: the program is not started; raise it, and the next update goes on")
+    if reached := guard.look(measurement.keep()):
+        measurement.usage.limit = reached.record()
+        why = f"{reached.words}: the program is not started; raise it, and the next update goes on"
+        raise StepError(reached.code, why)
 
 
 def _file_of_parts() -> Path | None:
@@ -401,19 +414,26 @@ class Ending:
     """Ends a program before its own end, once, with an exit code that says why."""
 
     def __init__(self, process: subprocess.Popen[bytes], file: Path, grace: float) -> None:
-        self.code = 0
-        self.why = ""
+        self.reached: Reached | None = None
         self._process, self._file, self._grace = process, file, grace
         self._lock = threading.Lock()
 
-    def begin(self, code: int, why: str) -> None:
+    @property
+    def why(self) -> str:
+        """What is said of it, as a part of a sentence."""
+        if self.reached is None:
+            return ""
+        more = "" if self.reached.kind == IDLE else "; raise it, and the next update goes on"
+        return f"{self.reached.words}{more}"
+
+    def begin(self, reached: Reached) -> None:
         """Give the program notice, and end it by force after `grace` seconds."""
         with self._lock:
-            if self.code:
+            if self.reached is not None:
                 return
-            self.code, self.why = code, why
-        print(f"The program is told to end: {why}", flush=True)
-        notice.end(self._process, self._file, self._grace, why)
+            self.reached = reached
+        print(f"The program is told to end: {self.why}", flush=True)
+        notice.end(self._process, self._file, self._grace, self.why)
         ending = threading.Timer(self._grace, self._process.kill)
         ending.daemon = True
         ending.start()
@@ -447,15 +467,16 @@ def _run(options: argparse.Namespace, measurement: Measurement) -> int:
         over.set()
         copying.join(_LAST_WORDS)
         sampling.join(_LAST_WORDS)
-        measurement.finish(well=code == 0, told=signal.SIGTERM in signals.received)
+        reached = ending.reached if code else None
+        measurement.finish(well=code == 0, told=signal.SIGTERM in signals.received, reached=reached)
         if code == 0:
             # Of a program that failed, the log's end is its own: that is what people are shown of the pod.
             with contextlib.suppress(OSError):
                 measurement.say()
-        elif ending.code:
+        elif reached is not None:
             words_ = f"{measurement.usage.step} was ended: {ending.why}; what it saved is kept"
-            print(f"error: {words_} (exit code {ending.code})", file=sys.stderr, flush=True)
-            return ending.code
+            print(f"error: {words_} (exit code {reached.code})", file=sys.stderr, flush=True)
+            return reached.code
     return exit_code(code)
 
 
@@ -466,11 +487,11 @@ def _sample(root: int, measurement: Measurement, over: threading.Event, ending: 
             measurement.sample(root)
             measurement.report()
             idle, usage = measurement.idle, measurement.usage
-            if idle is not None and (words := idle.words(usage.idle_for, len(usage.gpus), usage.price)):
+            if idle is not None and (reached := idle.look(usage.idle_for, len(usage.gpus), usage.price)):
                 if idle.stops:
-                    ending.begin(GPU_IDLE, words)
+                    ending.begin(reached)
                 else:
-                    print(f"warning: {words}", flush=True)
+                    print(f"warning: {reached.words}", flush=True)
     except Exception as error:
         print(f"warning: what the step uses is not measured any more: {error!r}", file=sys.stderr, flush=True)
 
@@ -479,14 +500,14 @@ def _guard(measurement: Measurement, guard: Guard, every: float, over: threading
     trouble = ""
     while not over.wait(pause(every)):
         try:
-            why = guard.look(measurement.keep())
+            reached = guard.look(measurement.keep())
         except Exception as error:
             # A limit that is not kept is worth a word, and no reason to lose the work.
             if trouble != (trouble := repr(error)):
                 print(f"warning: the budget is not looked at: {trouble}", file=sys.stderr, flush=True)
             continue
-        if why:
-            ending.begin(BUDGET_SPENT, f"{why}; raise it, and the next update goes on")
+        if reached is not None:
+            ending.begin(reached)
             return
 
 
