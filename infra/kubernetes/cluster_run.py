@@ -7,7 +7,7 @@ that is there (kubernetes/pkg/apis/batch/validation, `ValidateJobSpecUpdate`, Ku
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from slipway.infra.kubernetes.bundle import config_map
 from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
 from slipway.infra.kubernetes.job import StepJob, disruptions_ignored
 from slipway.infra.kubernetes.labels import step_labels
+from slipway.infra.kubernetes.limits import limits_flags, limits_rules
 from slipway.infra.kubernetes.network_policy import everywhere
 from slipway.infra.kubernetes.pod import bundle_map, template
 from slipway.infra.kubernetes.run import plan
@@ -32,9 +33,9 @@ RETRIES = 100
 """Pods of the runner that may fail, killed ones included, before its Job does. Kubernetes waits longer from one to
 the next, up to ten minutes (kubernetes.io/docs/concepts/workloads/controllers/job, seen November 2026)."""
 
-FINAL = (2, 11)
+FINAL = (2, 11, 21)
 """Exit codes of `slipway.workloads.schedule.release` after which another pod would end alike: a wrong command
-line, and a failed step."""
+line, a failed step, and a budget that is spent."""
 
 LIST_ANNOTATION = "slipway/jobs"
 """The annotation of the runner's pod with a digest of its list, so that another list replaces the runner."""
@@ -190,18 +191,8 @@ def _rules(jobs: Sequence[StepJob]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
             resource_names=[f"{CLUSTER_RUN}-attempts"],
             verbs=["get", "patch"],
         ),
-        # How the pods of a failed Job ended.
-        *(
-            [k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=["pods"], verbs=["list"])]
-            if _is_limited(jobs)
-            else []
-        ),
+        *limits_rules(job.run for job in jobs),
     ]
-
-
-def _is_limited(jobs: Iterable[StepJob]) -> bool:
-    """Whether a budget may end one of ``jobs``."""
-    return any(job.run.usage and job.run.usage.limited for job in jobs)
 
 
 def _failure_policy() -> k8s.batch.v1.PodFailurePolicyArgs:
@@ -223,7 +214,7 @@ def _step(args: ClusterRunArgs) -> Step:
             *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
             *("--namespace", args.workspace.namespace),
             *("--jobs", CLUSTER_RUN, "--attempts", f"{CLUSTER_RUN}-attempts"),
-            *(["--limited"] if _is_limited(args.jobs) else []),
+            *limits_flags(job.run for job in args.jobs),
         ],
         image=args.image,
         platform=platform,

@@ -69,6 +69,26 @@ def measuring(run: Run, store: str, folder: str) -> list[str]:
     return [*words, "--idle-below", str(below), "--idle-share", str(usage.idle_share), "--"]
 
 
+def limits_flags(runs: Iterable[Run]) -> list[str]:
+    """What a pod that lets ``runs`` begin is told, where a budget may end one of them."""
+    return ["--limits", LIMITS] if _any_limited(runs) else []
+
+
+def limits_rules(runs: Iterable[Run]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
+    """What such a pod may read for it: the limits, and how pods ended."""
+    if not _any_limited(runs):
+        return []
+    rule = k8s.rbac.v1.PolicyRuleArgs
+    return [
+        rule(api_groups=[""], resources=["configmaps"], resource_names=[LIMITS], verbs=["get"]),
+        rule(api_groups=[""], resources=["pods"], verbs=["list"]),
+    ]
+
+
+def _any_limited(runs: Iterable[Run]) -> bool:
+    return any(run.is_limited and run.usage and run.usage.limited for run in runs)
+
+
 def mounts(run: Run) -> list[k8s.core.v1.VolumeMountArgs]:
     """The mount of the limits, where the pod is told of them."""
     if not run.is_limited:

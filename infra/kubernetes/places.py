@@ -37,6 +37,7 @@ from slipway.infra.kubernetes.labels import (
     job_labels,
     step_labels,
 )
+from slipway.infra.kubernetes.limits import limits_flags, limits_rules
 from slipway.infra.kubernetes.network_policy import everywhere
 from slipway.infra.kubernetes.place_jobs import MovedStepArgs, PlaceJobs, declare_places
 from slipway.infra.kubernetes.pod import bundle_map, template
@@ -101,6 +102,7 @@ class MovedStep(StepJob):
                 k8s.rbac.v1.PolicyRuleArgs(
                     api_groups=[""], resources=["configmaps"], resource_names=[notes], verbs=["get", "patch"]
                 ),
+                *limits_rules([run]),
                 # What it waits for, which `pulumi up` then shows.
                 k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=["events"], verbs=["create"]),
             ],
@@ -341,6 +343,7 @@ def _mover(args: MovedStepArgs) -> Step:
         args.workspace,
         [
             *("--plan", args.account, "--notes", notes, "--store", "{store}"),
+            *limits_flags([args.run]),
             *(["--orders", f"{{store}}/{args.orders}"] if args.orders else []),
         ],
     )

@@ -14,6 +14,7 @@ from slipway.infra.kubernetes.bundle import config_map
 from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
 from slipway.infra.kubernetes.job import StepJob, disruptions_ignored, job_annotations, job_spec
 from slipway.infra.kubernetes.labels import NAME, PART_OF, job_labels
+from slipway.infra.kubernetes.limits import limits_flags, limits_rules
 from slipway.infra.kubernetes.pod import RECORD_VARIABLE, bundle_map, from_secret, template
 from slipway.infra.kubernetes.retention import TIME_LIMIT, RetentionArgs, retention_step
 from slipway.infra.kubernetes.run import Run, plan
@@ -334,7 +335,7 @@ class PipelineSchedule(pulumi.ComponentResource):
         on_cluster = pulumi.ResourceOptions(
             parent=self, provider=workspace.platform.provider, depends_on=[*workspace.ready]
         )
-        rules = _rules(called, notifies=args.webhook is not None)
+        rules = _rules(called, args)
         binding = identity(name, called, workspace.namespace, labels=labels, rules=rules, opts=on_cluster)
         retained = _retention(args)
         planned = [_plan_job(job, args) for job in args.jobs]
@@ -438,7 +439,9 @@ def _pod(run: Run, workspace: Workspace) -> dict[str, Any]:
     return pod
 
 
-def _rules(called: str, *, notifies: bool) -> list[k8s.rbac.v1.PolicyRuleArgs]:
+def _rules(called: str, args: PipelineScheduleArgs) -> list[k8s.rbac.v1.PolicyRuleArgs]:
+    limits = limits_rules(job.run for job in args.jobs)
+    notifies = args.webhook is not None and not limits
     return [
         k8s.rbac.v1.PolicyRuleArgs(api_groups=["batch"], resources=["jobs"], verbs=["create", "get", "list"]),
         k8s.rbac.v1.PolicyRuleArgs(
@@ -446,6 +449,7 @@ def _rules(called: str, *, notifies: bool) -> list[k8s.rbac.v1.PolicyRuleArgs]:
         ),
         # What a notice says of a failed Job, its exit code, stands in its pod.
         *([k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=["pods"], verbs=["list"])] if notifies else []),
+        *limits,
     ]
 
 
@@ -467,6 +471,7 @@ def _step(called: str, args: PipelineScheduleArgs) -> Step:
             *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
             *("--namespace", args.workspace.namespace, "--pipeline", args.pipeline, "--jobs", called),
             *behind,
+            *limits_flags(job.run for job in args.jobs),
         ],
         image=args.image,
         platform=platform,

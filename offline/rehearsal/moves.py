@@ -158,7 +158,9 @@ class RehearsedJobs(PlaceJobs):
 
     def why(self, name: str) -> str:
         result = self.held[name].result
-        return result.pod.ending if result and result.pod else ""
+        if not result or not result.pod:
+            return ""
+        return ": ".join([result.pod.ending, *result.pod.message.strip().splitlines()[-1:]])
 
     def read(self) -> tuple[dict[str, Any], Ending | None]:
         return dict(self.state), None

@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from slipway.workloads.runtime.exits import BUDGET_SPENT, StepError
+from slipway.workloads.runtime.usage.limits import MONTH, RUN, Reached, month_of
 from slipway.workloads.schedule import release, run
 from tests.workloads.json_server import serving
 
@@ -43,7 +45,14 @@ class Api:
         self.released: list[str] = []
         self.failing: set[str] = set()
         self.early: list[str] = []
-        self.code = BUDGET_SPENT
+        self.code, self.words = BUDGET_SPENT, ""
+        self.limits: dict[str, Any] = {
+            "stack": "dev",
+            "run": 40.0,
+            "month": 900.0,
+            "runs": ["p/s/0"],
+            "prices": {},
+        }
 
     def answer(self, method: str, path: str, content: Any) -> tuple[int, dict[str, Any]]:
         if path == f"{MAPS}attempts":
@@ -51,6 +60,8 @@ class Api:
                 merged = {**self.attempts, **content["data"]}
                 self.attempts = {name: value for name, value in merged.items() if value is not None}
             return 200, {"data": self.attempts}
+        if path == f"{MAPS}limits":
+            return 200, {"data": {"limits.json": json.dumps(self.limits)}}
         if path == f"{MAPS}jobs":
             listed = [
                 {"step": f"churn-{name}", "name": name, "uid": "u", "attempt": self.planned[name], "after": after}
@@ -58,7 +69,7 @@ class Api:
             ]
             return 200, {"data": {"jobs.json": json.dumps(listed)}}
         if path.startswith(PODS):
-            ended = {"exitCode": self.code, "reason": "Error", "message": "why"}
+            ended = {"exitCode": self.code, "reason": "Error", "message": self.words}
             return 200, {"items": [{"status": {"containerStatuses": [{"state": {"terminated": ended}}]}}]}
         job = self.jobs[path.removeprefix(JOBS)]
         if method == "PATCH":
@@ -141,19 +152,41 @@ def test_what_needs_a_failed_job_does_not_run_and_the_rest_does(api: Api, start:
     assert api.attempts["train-a"] == "2"
 
 
-def test_once_the_budget_is_spent_no_other_job_starts_also_after_the_runner_was_lost(api: Api, start: Any) -> None:
-    api.failing = {"prepare"}
+def spent(kind: str) -> str:
+    what = "this run" if kind == RUN else f"{month_of(time.time())[0]} so far"
+    return (
+        f"was ended: the nodes of {what} cost $40.02, until they are gone, and `slipway:budget.{kind}` is $40.00"
+    )
+
+
+@pytest.mark.parametrize("kind", [RUN, MONTH])
+def test_once_the_budget_is_spent_no_other_job_starts_until_it_is_raised(api: Api, start: Any, kind: str) -> None:
+    limited = ("--limits", "limits")
+    api.failing, api.words, api.limits[kind] = {"prepare"}, spent(kind), 40.0
     api.jobs["prepare"]["spec"]["suspend"] = False
     api.jobs["prepare"] |= FAILED
     with pytest.raises(StepError, match="other") as error:
-        start("--limited")
-    assert error.value.code == run.JOB_FAILED
+        start(*limited)
+    assert error.value.code == BUDGET_SPENT
+    assert f"slipway:budget.{kind}" in str(error.value)
     assert api.released == []
     assert api.attempts["prepare"] == "2"
-    api.code = 1
-    with pytest.raises(StepError):
-        start("--limited")
-    assert api.released == ["other"]
+    # The next update makes the failed Job anew, which deletes its pods; those of a month may be of any Job.
+    api.jobs["prepare"] = {"spec": {"suspend": True}, "status": {}}
+    api.words = "" if kind == RUN else api.words
+    with pytest.raises(StepError) as error:
+        start(*limited)
+    assert (error.value.code, api.released) == (BUDGET_SPENT, [])
+    api.limits[kind] = 41.0
+    api.failing = set()
+    assert start(*limited) == 0
+    assert sorted(api.released) == sorted(AFTER)
+
+
+def test_what_another_run_has_spent_holds_nothing_back(api: Api, start: Any) -> None:
+    noted = {"runs": "of another digest", **Reached(RUN, "", 40.02, 40.0).record()}
+    api.attempts["spent"] = json.dumps(noted)
+    assert start("--limits", "limits") == 0
 
 
 def test_a_failed_job_that_was_made_anew_runs_and_is_due_as_before(api: Api, start: Any) -> None:

@@ -9,14 +9,19 @@ cluster-run-attempts`. Standard library only, Python 3.9.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slipway.workloads.runtime.exits import BUDGET_SPENT, OK, run, stop_on_sigterm
+from slipway.workloads.runtime.exits import OK, run, stop_on_sigterm
 from slipway.workloads.runtime.kubernetes_api import add_options, api_of
-from slipway.workloads.schedule.run import PAUSE, Cluster, JobsFailedError, of_pods
+from slipway.workloads.runtime.usage.limits import IDLE, RUN, Limits, Reached
+from slipway.workloads.schedule.run import PAUSE, Cluster, JobsFailedError, limits_in, reached_by
+
+SPENT = "spent"
+"""The key of the ConfigMap of attempts with the budget of a run that was spent."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +40,35 @@ class Planned:
 
 @dataclass
 class HeldJobs(Cluster):
-    """The suspended Jobs of a namespace, and the ConfigMap `attempts` in which their failures are noted. What the
-    Jobs cost may be `limited`."""
+    """The suspended Jobs of a namespace, and the ConfigMap `attempts` in which their failures are noted.
+
+    `limits` is the ConfigMap with what the stack may spend, empty where that has no limit. All methods raise
+    StepError with NO_API.
+    """
 
     attempts: str = ""
-    limited: bool = False
+    limits: str = ""
 
-    def has_spent(self, name: str) -> bool:
-        """Whether the failed Job ended since the stack has spent what it may. Raises StepError with NO_API."""
-        return self.limited and of_pods(self.pods(name))[0] == BUDGET_SPENT
+    def spent_before(self) -> Reached | None:
+        """The budget that is spent before anything runs, as far as that was noted or a pod says it."""
+        if not self.limits:
+            return None
+        limits = limits_in(self, self.limits)
+        noted: dict[str, Any] = json.loads(self._notes().get(SPENT, "{}"))
+        # What the results of other digests cost is no part of this run.
+        if noted and noted.pop("runs") == _digest(limits) and (reached := Reached(**noted)).holds(limits, ""):
+            return reached
+        return self.month_spent(limits)
+
+    def budget_of(self, name: str) -> Reached | None:
+        """The budget that ended the failed Job, which is noted: its pods go when it is made anew."""
+        reached = reached_by(self.pods(name)) if self.limits else None
+        if reached is None or reached.kind == IDLE:
+            return None
+        if reached.kind == RUN:
+            content = {"runs": _digest(limits_in(self, self.limits)), **reached.record()}
+            self._persist(lambda: self.api.patch(self._attempts, {"data": {SPENT: json.dumps(content)}}))
+        return reached
 
     def release(self, name: str) -> None:
         """Let the Job run. Raises StepError with NO_API."""
@@ -54,23 +79,35 @@ class HeldJobs(Cluster):
 
         The next `pulumi up` makes those Jobs anew of which it is another one. Raises StepError with NO_API.
         """
-        path = f"/api/v1/namespaces/{self.namespace}/configmaps/{self.attempts}"
-        noted: dict[str, str] = self._persist(lambda: self.api.get(path)).get("data") or {}
+        noted = self._notes()
         wanted = {name: str(number) if number > 1 else None for name, number in due.items()}
         changes = {name: number for name, number in wanted.items() if noted.get(name) != number}
         if changes:
-            self._persist(lambda: self.api.patch(path, {"data": changes}))
+            self._persist(lambda: self.api.patch(self._attempts, {"data": changes}))
+
+    def _notes(self) -> dict[str, str]:
+        return self._persist(lambda: self.api.get(self._attempts)).get("data") or {}
+
+    @property
+    def _attempts(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/configmaps/{self.attempts}"
+
+
+def _digest(limits: Limits) -> str:
+    """What tells the run of the limits from others."""
+    return hashlib.sha256("\n".join(sorted(limits.runs)).encode()).hexdigest()[:16]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Let the Jobs run; returns the exit code.
 
     Raises:
-        StepError: with JOB_FAILED where a Job failed, NO_API where the API refuses.
+        StepError: with JOB_FAILED where a Job failed, BUDGET_SPENT where the budget is spent, NO_API where the API
+            refuses.
     """
     options = _parse(arguments)
     stop_on_sigterm("the next pod goes on where this one was")
-    cluster = HeldJobs(api_of(options), options.namespace, attempts=options.attempts, limited=options.limited)
+    cluster = HeldJobs(api_of(options), options.namespace, attempts=options.attempts, limits=options.limits)
     planned = read(cluster.config_map(options.jobs))
     cluster.note({job.name: job.attempt for job in planned})
     return follow(cluster, planned)
@@ -87,13 +124,15 @@ def follow(cluster: HeldJobs, planned: Sequence[Planned]) -> int:
     Once the budget is spent, no further one is let run: it would end as soon as its node is there.
 
     Raises:
-        StepError: with JOB_FAILED where a Job failed, NO_API where the API refuses.
+        StepError: with JOB_FAILED where a Job failed, BUDGET_SPENT where the budget is spent, NO_API where the API
+            refuses.
     """
     done: set[str] = set()
     lost: dict[str, str] = {}
     started: set[str] = set()
     withheld: set[str] = set()
-    spent = False
+    spent = cluster.spent_before()
+    ended = None
     while True:
         skipped = needing(planned, set(lost) | withheld) | withheld
         held: list[Planned] = []
@@ -109,7 +148,7 @@ def follow(cluster: HeldJobs, planned: Sequence[Planned]) -> int:
                 lost[job.name] = outcome
                 cluster.note({job.name: job.attempt + 1})
                 print(f"{job.step}: failed: {outcome}", flush=True)
-                spent = spent or cluster.has_spent(job.name)
+                ended = cluster.budget_of(job.name) or ended
             elif live.get("spec", {}).get("suspend"):
                 held.append(job)
                 continue
@@ -117,7 +156,7 @@ def follow(cluster: HeldJobs, planned: Sequence[Planned]) -> int:
                 print(f"{job.step}: runs as {job.name}", flush=True)
             started.add(job.name)
         for job in held:
-            if spent:
+            if spent or ended:
                 withheld.add(job.name)
                 print(f"{job.step}: not started: the budget is spent", flush=True)
             else:
@@ -126,8 +165,8 @@ def follow(cluster: HeldJobs, planned: Sequence[Planned]) -> int:
                 print(f"{job.step}: started as {job.name}", flush=True)
         skipped = needing(planned, set(lost) | withheld) | withheld
         if len(done | lost.keys() | skipped) == len(planned):
-            if lost:
-                raise _failure(planned, lost, skipped)
+            if lost or withheld:
+                raise _failure(planned, lost, skipped, ended or (spent if withheld else None))
             return OK
         cluster.sleep(PAUSE)
 
@@ -150,11 +189,14 @@ def verdict(job: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _failure(planned: Sequence[Planned], lost: Mapping[str, str], skipped: set[str]) -> JobsFailedError:
+def _failure(
+    planned: Sequence[Planned], lost: Mapping[str, str], skipped: set[str], spent: Reached | None
+) -> JobsFailedError:
     steps = {job.name: job.step for job in planned}
     what = "; ".join(f"{steps[name]}: {reason}" for name, reason in lost.items())
     left = ", ".join(steps[job.name] for job in planned if job.name in skipped)
-    return JobsFailedError(f"{what}{f'; not started: {left}' if left else ''}", lost)
+    words = "; ".join(filter(None, [what, f"not started: {left}" if left else ""]))
+    return JobsFailedError(words, lost, spent)
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -165,9 +207,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--attempts", required=True, metavar="NAME", help="the ConfigMap that failures are noted in"
     )
-    parser.add_argument(
-        "--limited", action="store_true", help="the Jobs may be ended by a budget, after which no other starts"
-    )
+    parser.add_argument("--limits", default="", metavar="NAME", help="the ConfigMap with what the stack may spend")
     return parser.parse_args(arguments)
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from slipway.workloads.runtime.exits import OK, USAGE, StepError, run, stop_on_sigterm
 from slipway.workloads.runtime.kubernetes_api import Api, ExistsError, add_options, api_of, persist
+from slipway.workloads.runtime.usage.limits import MONTH, Limits, Reached, month_of
 
 # Tells a webhook that a run by the clock failed, or that one is good again.
 
@@ -118,6 +119,25 @@ def of_pods(pods: list[dict[str, Any]]) -> tuple[int | None, str]:
     return None, ""
 
 
+def reached_by(pods: list[dict[str, Any]]) -> Reached | None:
+    """The limit of the stack that ended one of the pods, or kept its program from being started."""
+    for pod in pods:
+        for container in pod.get("status", {}).get("containerStatuses", []):
+            ended = container.get("state", {}).get("terminated")
+            reached = Reached.parse(str(ended.get("message", ""))) if ended else None
+            if reached and ended.get("exitCode") == reached.code:
+                return reached
+    return None
+
+
+def limits_in(cluster: Cluster, name: str) -> Limits:
+    """What the stack may spend, by the ConfigMap of that name.
+
+    Raises StepError with NO_API; ValueError, TypeError or KeyError where it is damaged.
+    """
+    return Limits.of(json.loads(cluster.config_map(name)["data"]["limits.json"]))
+
+
 JOB_FAILED = 11
 """Exit code: a Job of the run failed, and those that need it were not started."""
 
@@ -137,6 +157,9 @@ TIME_ANNOTATION = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
 PIPELINE, COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
 
+PART_OF = "app.kubernetes.io/part-of=slipway"
+"""What selects the stack's pods (`infra/kubernetes/labels.py`)."""
+
 RUNS = "scheduled-run"
 """The value of `PIPELINE` of the runs themselves; their `COMPONENT` is the pipeline."""
 
@@ -145,10 +168,11 @@ WEBHOOK = "NOTIFY_URL"
 
 
 class JobsFailedError(StepError):
-    """Jobs of the run failed; `reasons` are by their names."""
+    """Jobs of the run failed; `reasons` are by their names. A limit of the stack may have `reached` them."""
 
-    def __init__(self, message: str, reasons: Mapping[str, str]) -> None:
-        super().__init__(JOB_FAILED, message)
+    def __init__(self, message: str, reasons: Mapping[str, str], reached: Reached | None = None) -> None:
+        what = message if reached is None else f"{message}; {reached.words}: {reached.fix}"
+        super().__init__(JOB_FAILED if reached is None else reached.code, what)
         self.reasons = reasons
 
 
@@ -190,6 +214,15 @@ class Cluster:
         """The pods of the Job. Raises StepError with NO_API."""
         path = f"/api/v1/namespaces/{self.namespace}/pods"
         return self._persist(lambda: self.api.items(path, f"batch.kubernetes.io/job-name={job}"))
+
+    def month_spent(self, limits: Limits) -> Reached | None:
+        """What a pod of the namespace said of this month's budget, if it still is spent. Raises StepError with
+        NO_API."""
+        month, _ = month_of(time.time())
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        pods = self._persist(lambda: self.api.items(path, PART_OF))
+        known = [reached_by([pod]) for pod in pods]
+        return next((one for one in known if one and one.kind == MONTH and one.holds(limits, month)), None)
 
     def of(self, pipeline: str) -> list[dict[str, Any]]:
         """All Jobs of the pipeline. Raises StepError with NO_API."""
@@ -277,7 +310,10 @@ def _run(cluster: Cluster, job: dict[str, Any], options: argparse.Namespace) -> 
     names = {job["metadata"]["name"] for job in jobs.values()}
     wait_for_others(cluster, options.pipeline, names, options.behind)
     require(cluster, options.needs)
-    return follow(cluster, planned, jobs)
+    if options.limits and (reached := cluster.month_spent(limits_in(cluster, options.limits))):
+        # Its own words, which the next run finds where the pod that said them first is gone.
+        raise StepError(reached.code, f"{reached.words}: nothing is started; {reached.fix}")
+    return follow(cluster, planned, jobs, limited=bool(options.limits))
 
 
 def own_job(pod: str) -> str:
@@ -355,8 +391,13 @@ def require(cluster: Cluster, needs: Sequence[str]) -> None:
         raise StepError(JOB_FAILED, f"{what}; `slipway run` or `pulumi up` runs it again")
 
 
-def follow(cluster: Cluster, planned: Sequence[Planned], jobs: Mapping[str, dict[str, Any]]) -> int:
-    """Start each Job when those before it are done, until all are, or one failed and no other runs."""
+def follow(
+    cluster: Cluster, planned: Sequence[Planned], jobs: Mapping[str, dict[str, Any]], *, limited: bool = False
+) -> int:
+    """Start each Job when those before it are done, until all are, or one failed and no other runs.
+
+    What the Jobs cost may be `limited`.
+    """
     done: set[str] = set()
     lost: dict[str, str] = {}
     started: set[str] = set()
@@ -380,7 +421,9 @@ def follow(cluster: Cluster, planned: Sequence[Planned], jobs: Mapping[str, dict
             what = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
             waiting = [step.name for step in planned if step.name not in started]
             skipped = f"; not started: {', '.join(waiting)}" if waiting else ""
-            raise JobsFailedError(f"{what}{skipped}", lost)
+            names = [jobs[name]["metadata"]["name"] for name in lost]
+            reached = reached_by([pod for name in names for pod in cluster.pods(name)]) if limited else None
+            raise JobsFailedError(f"{what}{skipped}", lost, reached)
         cluster.sleep(PAUSE)
 
 
@@ -409,6 +452,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--behind", default="", metavar="NAME", help="the Job that lets those of an update run; it is over first"
     )
+    parser.add_argument("--limits", metavar="NAME", help="the ConfigMap with what the stack may spend")
     parser.add_argument(
         "--needs", action="append", default=[], metavar="NAME", help="a Job that has to be complete"
     )

@@ -31,6 +31,9 @@ from slipway.workloads.runtime.store import write_atomically
 INTERVAL = 30.0
 """Seconds between two looks of a pod, and at most between two writes of its record."""
 
+GRACE = 60.0
+"""Seconds that a program has to end, once a limit is reached. No node goes away in the meantime."""
+
 SILENT = 4
 """Intervals without another record after which a pod counts as gone. Mounts of buckets show a new file up to a
 minute late."""
@@ -432,7 +435,7 @@ def _budget(kind: str, spent: float, limit: float, month: str = "") -> Reached:
     words = (
         f"the nodes of {what} cost ${spent:.2f}, until they are gone, and `slipway:budget.{kind}` is ${limit:.2f}"
     )
-    return Reached(kind, words, round(spent, 2), limit, month)
+    return Reached(kind, words, round(spent, 2), round(limit, 2), month)
 
 
 _BUDGET_WORDS = re.compile(

@@ -43,6 +43,7 @@ from slipway.workloads.runtime.steps.program import Forwarding
 from slipway.workloads.runtime.usage import figures as processes
 from slipway.workloads.runtime.usage.figures import MIB, Gpu, Nvml, UnavailableError, Usage
 from slipway.workloads.runtime.usage.limits import (
+    GRACE,
     IDLE,
     INTERVAL,
     ITSELF,
@@ -169,9 +170,6 @@ _LINES_READ = 32
 
 _KEPT = 100
 """Pods before the last one of which figures are kept: what they cost counts."""
-
-GRACE = 60.0
-"""Seconds that a program has to end, once a limit is reached. No node goes away in the meantime."""
 
 _RATE = re.compile(
     rb"(\d[\d,]*(?:\.\d+)?)\s*"

@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from slipway.workloads.runtime.exits import OK, StepError, run, stop_on_sigterm
+from slipway.workloads.runtime.history import USAGE
 from slipway.workloads.runtime.kubernetes_api import add_options, api_of
+from slipway.workloads.runtime.usage.limits import GRACE, Guard, Reached
 from slipway.workloads.schedule.places.clusters import JobsOfClusters, others
 from slipway.workloads.schedule.places.jobs import Ending, PlaceJobs, Seen, read_places
 from slipway.workloads.schedule.places.kept import former_jobs, restore, written
 from slipway.workloads.schedule.places.policy import STOP, Look, Place, Rules, State, decide
-from slipway.workloads.schedule.run import JOB_FAILED, NO_API, PAUSE, Cluster
+from slipway.workloads.schedule.run import JOB_FAILED, NO_API, PAUSE, Cluster, limits_in
 
 TOO_LATE = 18
 """Exit code: the step was not done at its time limit."""
@@ -46,7 +48,8 @@ QUIET = 5.0
 class Mover:
     """What moves one step. `plan` gives the rules as they are now, and the time limit in seconds. `now` is the
     time in seconds since the epoch, `newest` that of the newest checkpoint, 0 where there is none. `say` gets each
-    new sentence on where the step is.
+    new sentence on where the step is. `reached` says which limit would end a pod at a pool as soon as that has a
+    node.
     """
 
     jobs: PlaceJobs
@@ -54,6 +57,7 @@ class Mover:
     newest: Callable[[], float]
     now: Callable[[], float] = time.time
     say: Callable[[str], None] = lambda text: print(text, flush=True)
+    reached: Callable[[str], Reached | None] = lambda _: None
     _said: str = ""
     _newest: float = 0.0
     _searched_at: float | None = None
@@ -62,7 +66,8 @@ class Mover:
         """Move the step until it has its result; returns the exit code.
 
         Raises:
-            StepError: with JOB_FAILED where the step failed, TOO_LATE, TOO_DEAR, or NO_API.
+            StepError: with JOB_FAILED where the step failed, BUDGET_SPENT or GPU_IDLE where a limit ended it,
+                TOO_LATE, TOO_DEAR, or NO_API.
         """
         content, ending = self.jobs.read()
         if ending is not None:
@@ -76,7 +81,11 @@ class Mover:
             state.resume(self.now())
         self.jobs.former = former_jobs(content, self.jobs.places, self.jobs.every)
         self._keep(state)
+        place = -1 if not content else state.place
         while True:
+            if place != state.place and (limit := self.reached(self.jobs.places[state.place].pool)):
+                return self._end(state, Ending(limit.code, f"{limit.words}: no node is asked for"))
+            place = state.place
             seen = self.jobs.settle(self._wanted(state))
             done = next((place for place in self.jobs.places if seen[place.job].outcome == ""), None)
             if done is not None:
@@ -84,7 +93,10 @@ class Mover:
                 return self._end(state, Ending(OK, self._said))
             if failed := next((place for place in self.jobs.places if seen[place.job].outcome), None):
                 why = self.jobs.why(failed.job) or str(seen[failed.job].outcome)
-                return self._end(state, Ending(JOB_FAILED, f"failed at {failed.pool}: {why}"))
+                # A spent budget is none of this place, and the next one would be paid from it, too.
+                limit = Reached.parse(why)
+                code = limit.code if limit else JOB_FAILED
+                return self._end(state, Ending(code, f"failed at {failed.pool}: {why}"))
             if self.now() - state.began >= time_limit:
                 why = f"not done after {time_limit:.0f} s, its time limit"
                 return self._end(state, Ending(TOO_LATE, why))
@@ -230,7 +242,29 @@ def main(arguments: list[str] | None = None) -> int:
     )
     cluster.claim(os.environ.get("POD_NAME", ""))
     directory = options.store / plan["directory"]
-    return Mover(cluster, read_rules, lambda: newest_file(directory)).follow()
+    mover = Mover(cluster, read_rules, lambda: newest_file(directory))
+    if options.limits and plan["directory"]:
+        mover.reached = _limit_at(Cluster(api, namespace), options, plan)
+    return mover.follow()
+
+
+def _limit_at(
+    cluster: Cluster, options: argparse.Namespace, plan: Mapping[str, Any]
+) -> Callable[[str], Reached | None]:
+    """Says by the records of the store which limit would end a pod of the step at a pool."""
+    # Nothing is kept there: it is no pod of the step.
+    file = options.store / USAGE / plan["directory"] / "mover.json"
+
+    def reached(pool: str) -> Reached | None:
+        try:
+            guard = Guard(lambda: limits_in(cluster, options.limits), file, plan["step"], pool, grace=GRACE)
+            return guard.look_ahead()
+        except (OSError, ValueError, TypeError, KeyError, StepError) as error:
+            # The pod itself looks, too.
+            print(f"warning: the budget is not looked at: {error!r}", flush=True)
+            return None
+
+    return reached
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -242,6 +276,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--notes", required=True, metavar="NAME", help="the ConfigMap in which it keeps its state")
     parser.add_argument("--store", required=True, type=Path, metavar="DIR", help="where the store is mounted")
+    parser.add_argument("--limits", metavar="NAME", help="the ConfigMap with what the stack may spend")
     parser.add_argument(
         "--orders", type=Path, metavar="DIR", help="the folder for orders to other clusters, where there are any"
     )
