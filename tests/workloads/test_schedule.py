@@ -1,13 +1,15 @@
 """A scheduled run: which Jobs it creates, in which order, and what becomes of it where one fails."""
 
 import json
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slipway.workloads.runtime.exits import StepError
+from slipway.workloads.runtime.exits import BUDGET_SPENT, StepError
+from slipway.workloads.runtime.usage.limits import MONTH, RUN, Reached, month_of
 from slipway.workloads.schedule import run
 from tests.workloads.json_server import serving
 
@@ -26,6 +28,7 @@ class Api:
         self.looked: dict[str, int] = {}
         self.pods: list[dict[str, Any]] = []
         self.asked_pods = ""
+        self.limits: dict[str, Any] = {"stack": "dev", "month": 40.0, "prices": {}}
         self.down = 0
         self.refused = False
 
@@ -46,6 +49,8 @@ class Api:
         return 201, job
 
     def _read(self, path: str) -> tuple[int, dict[str, Any]]:
+        if path.endswith("/configmaps/limits"):
+            return 200, {"data": {"limits.json": json.dumps(self.limits)}}
         if path == CONFIG_MAP:
             return 200, {"data": {"jobs.json": json.dumps(self.planned)}}
         if path.startswith("/api/v1/namespaces/slipway/pods?"):
@@ -211,6 +216,32 @@ def test_without_the_packages_of_the_run_in_the_cluster_it_fails_at_once(api: Ap
 
 
 @pytest.mark.slow
+def said(kind: str, exit_code: int = BUDGET_SPENT) -> dict[str, Any]:
+    what = "this run" if kind == RUN else f"{month_of(time.time())[0]} so far"
+    words = f"the nodes of {what} cost $40.02, until they are gone, and `slipway:budget.{kind}` is $40.00"
+    ended = {"exitCode": exit_code, "reason": "Error", "message": f"epoch 3\nerror: {words} (exit code 21)\n"}
+    return {"status": {"containerStatuses": [{"state": {"terminated": ended}}]}}
+
+
+def test_a_run_starts_nothing_in_a_month_whose_budget_is_spent(api: Api, start: Any) -> None:
+    api.planned = [planned("churn-prepare", "churn/prepare/3c4d")]
+    api.pods = [said(RUN), said(MONTH)]
+    with pytest.raises(StepError) as error:
+        start("--limits", "limits")
+    assert (error.value.code, api.created) == (BUDGET_SPENT, [])
+    # The next run finds these words where the pod that said them first is gone.
+    assert Reached.parse(str(error.value)) == run.reached_by([said(MONTH)])
+    api.limits["month"] = 41.0
+    assert start("--limits", "limits") == 0
+
+
+def test_a_run_that_its_budget_ended_has_the_exit_code_of_that(api: Api, start: Any) -> None:
+    api.failing, api.pods = {"churn-prepare"}, [said(RUN)]
+    with pytest.raises(StepError) as error:
+        start("--limits", "limits")
+    assert (error.value.code, api.created) == (BUDGET_SPENT, ["churn-prepare-20261122-0300"])
+
+
 def test_an_api_server_that_is_away_for_a_moment_is_asked_again(api: Api, start: Any) -> None:
     api.down = 3
     assert start() == 0

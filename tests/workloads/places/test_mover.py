@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
-from slipway.workloads.runtime.exits import OK
+from slipway.workloads.runtime.exits import BUDGET_SPENT, GPU_IDLE, OK
+from slipway.workloads.runtime.usage.limits import Reached
 from slipway.workloads.schedule.places import jobs, move
 from slipway.workloads.schedule.places.orders import FENCE, TTL
 from slipway.workloads.schedule.run import JOB_FAILED, NO_API
 from tests.workloads.places.world import JOBS, Actor, World
 
 RULES = {"directory": "d", "time_limit": 14_400.0, "next_after": 120.0}
-FINAL = (OK, JOB_FAILED, move.TOO_LATE, move.TOO_DEAR)
+FINAL = (OK, JOB_FAILED, BUDGET_SPENT, GPU_IDLE, move.TOO_LATE, move.TOO_DEAR)
+BUDGET = "the nodes of this run cost $40.02, until they are gone, and `slipway:budget.run` is $40.00"
+IDLE = "its GPU held 12 min idle, below 5 %, $1.10"
 LONGEST = 40_000
 """Turns after which a run counts as endless."""
 
@@ -84,6 +87,31 @@ def test_rules_that_change_meanwhile_hold_at_once() -> None:
         world.pass_time(3.0)
     assert mover.code == move.TOO_LATE
     assert world.is_quiet
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(BUDGET, BUDGET_SPENT), (IDLE, GPU_IDLE), ("no such file", JOB_FAILED)]
+)
+def test_a_limit_that_ends_the_step_at_a_place_ends_it_at_all(words: str, code: int) -> None:
+    world = World(random.Random(7), RULES, fails=True, words=words)
+    assert run_to_its_end(world) == code
+    assert words in json.loads(world.notes["data"]["ended"])["why"]
+    assert sum(job.has_ended for job in world.jobs.values()) == 1
+    assert world.is_quiet
+
+
+def test_no_place_is_asked_for_nodes_once_the_budget_is_spent() -> None:
+    asked: list[str] = []
+    world = World(random.Random(8), RULES)
+    world.reached = lambda pool: asked.append(pool) or Reached.parse(BUDGET)
+    assert run_to_its_end(world) == BUDGET_SPENT
+    assert asked == ["spot"]
+    assert all(job.content["spec"]["suspend"] for job in world.jobs.values())
+    # Raised, the next update goes on; and the place after the first one is looked at, too.
+    world.update()
+    world.reached, world.flips = asked.append, {"spot": (0.0, 1.0)}
+    assert run_to_its_end(world) == OK
+    assert len(dict.fromkeys(asked)) > 1
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -22,6 +22,7 @@ from typing import Any, cast
 
 from slipway.workloads.runtime.exits import StepError
 from slipway.workloads.runtime.kubernetes_api import Api, ExistsError
+from slipway.workloads.runtime.usage.limits import Reached
 from slipway.workloads.schedule.places.agent import Agent
 from slipway.workloads.schedule.places.clusters import JobsOfClusters, OtherCluster
 from slipway.workloads.schedule.places.hold import GRACE as HOLD_GRACE
@@ -99,6 +100,9 @@ class World:
     work: float = 600.0
     checkpoint: float = 60.0
     fails: bool = False
+    words: str = ""
+    """The last line of a program that fails."""
+    reached: Callable[[str], Reached | None] = lambda _: None
     lag: float = 3.0
     pods_each: int = 1
     clusters: Mapping[str, str] = field(default_factory=lambda: ONE_CLUSTER)
@@ -216,6 +220,10 @@ class World:
                 for name, uid in {**self.movers, **self.agents}.items()
                 if name.rpartition("-")[0] == job
             ]
+        if self.words and self.jobs[job].conditions.get("Failed") == "True":
+            ended = {"exitCode": 21, "reason": "Error", "message": self.words}
+            status = {"phase": "Failed", "containerStatuses": [{"state": {"terminated": ended}}]}
+            return [{"metadata": {"name": f"{job}-0"}, "spec": {"nodeName": "n"}, "status": status}]
         return [
             {
                 "metadata": {"name": pod.name},
@@ -497,7 +505,7 @@ class Actor:
         )
         jobs.claim(self.name)
         rules: Callable[[], tuple[Rules, float]] = lambda: (rules_of(world.plan), world.plan["time_limit"])  # noqa: E731
-        return Mover(jobs, rules, lambda: world.saved_at, self.clock, silent).follow()
+        return Mover(jobs, rules, lambda: world.saved_at, self.clock, silent, world.reached).follow()
 
     def _feeds(self, of: str) -> Feeds:
         return self.world.store.feeds(self.cluster, of, lambda: self.yield_turn(0.0))
