@@ -47,6 +47,8 @@ from slipway.offline.rehearsal.cluster.services import Services, Surroundings
 from slipway.offline.rehearsal.history import Notes
 from slipway.offline.rehearsal.machine.processes import CancelledError, Reaper, Stop, as_declared, free_ports
 from slipway.offline.rehearsal.state import JobRecord, Phase, Place, Results, ServiceRecord, State
+from slipway.workloads.runtime.exits import BUDGET_SPENT, GPU_IDLE
+from slipway.workloads.runtime.usage.limits import Reached
 
 REPLACE_UNREADY = "pulumi.com/replaceUnready"
 """The annotation with which `pulumi up` runs a failed Job again instead of repeating its failure."""
@@ -316,7 +318,9 @@ class Engine(Observer):
         elif result.reason == job_controller.INTERRUPTED:
             raise self._end_job(record, Phase.INTERRUPTED, "the rehearsal was interrupted")
         else:
-            raise self._end_job(record, Phase.FAILED, f"{result.reason}: {result.message}")
+            reached = Reached.parse(record.message) if record.exit_code in (BUDGET_SPENT, GPU_IDLE) else None
+            why = f"{reached.says}; {reached.fix}" if reached else f"{result.reason}: {result.message}"
+            raise self._end_job(record, Phase.FAILED, why)
 
     def _run_alone(self, resource: Resource, record: JobRecord, log: IO[bytes], stop: Stop) -> JobResult:
         job = job_controller.job_spec(resource)

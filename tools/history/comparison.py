@@ -11,7 +11,7 @@ from typing import Any
 
 from slipway.infra.commands import command
 from slipway.infra.review.stack import mapping, mappings, strings, text, texts
-from slipway.workloads.runtime.history import Result, inputs, numbers
+from slipway.workloads.runtime.history import Result, Unfinished, inputs, mark_of, numbers, unfinished
 from slipway.workloads.runtime.paid import KEPT, Paid, paid_for
 from slipway.workloads.schedule.retention import Rule
 
@@ -50,6 +50,11 @@ class History:
         """What GPU nodes were paid for, by the path of the result; without those of which it is not known."""
         return paid_for(self.results)
 
+    @cached_property
+    def unfinished(self) -> Sequence[Unfinished]:
+        """The runs without a result that a limit of the stack ended, the newest first."""
+        return unfinished(self.store)
+
     def find(self, name: str) -> list[Result]:
         """The results that ``name`` means: a directory below the store, the beginning of one's digest, or the time
         of a run by the clock, which has one of each step. Raises HistoryError.
@@ -63,6 +68,9 @@ class History:
         if matches:
             names = ", ".join(result.path for result in matches[:_SHOWN])
             raise HistoryError(f"{name!r} may be {len(matches)} results: name one of {names}")
+        for run in self.unfinished:
+            if name and name in (run.path, run.path.rpartition("/")[2], mark_of(run.path)):
+                raise HistoryError(f"{run.path} has no result, {run.reached.says}; {run.reached.fix}")
         raise HistoryError(
             f"the store has no result {name!r}; `{command('show', 'runs')}` lists those that it has"
         )
@@ -124,6 +132,9 @@ def compare(history: History, one: Result, other: Result) -> Iterator[Difference
         yield Difference("seconds", number(one.seconds, 0), number(other.seconds, 0))
     if (prices := [price(result) for result in (one, other)]) != ["", ""]:
         yield Difference("price", prices[0] or "unknown", prices[1] or "unknown")
+    stops = ["; ".join(reached.says for reached in result.stops) for result in (one, other)]
+    if any(stops):
+        yield Difference("stopped before", *(words or "never" for words in stops))
     paid = [history.paid.get(result.path) for result in (one, other)]
     if any(paid):
         yield Difference("paid ÷ useful", *(paid_ratio(of) or "unknown" for of in paid))

@@ -7,7 +7,7 @@ from typing import Literal
 from slipway.infra.review.stack import text
 from slipway.offline.evaluated.model import Model
 from slipway.tools.history.comparison import History, compare, pairs, parameters
-from slipway.tools.history.listing import plans, runs_of
+from slipway.tools.history.listing import plans, runs_of, unfinished_of
 from slipway.workloads.runtime.history import Result
 
 FORMAT = 1
@@ -37,12 +37,29 @@ class Run(Model):
     paid_dollars: float | None
 
 
+class Unfinished(Model):
+    """A run of a step without a result, since a limit of the stack ended it.
+
+    ``kind`` is that of the limit: ``run`` or ``month`` of the budget, or ``idle``. ``dollars`` were spent, and
+    ``limit`` may be.
+    """
+
+    run: str
+    ended: datetime
+    kind: str
+    dollars: float | None
+    limit: float | None
+    says: str
+    fix: str
+
+
 class Runs(Model):
-    """The results that a store has, the newest first."""
+    """The results that a store has, and the runs that a limit ended before they had one, the newest first."""
 
     format: Literal[1] = FORMAT
     stack: str
     runs: list[Run]
+    unfinished: list[Unfinished]
 
 
 class Difference(Model):
@@ -90,7 +107,20 @@ class Retention(Model):
 
 def runs(stack: str, history: History, only: str = "") -> Runs:
     """The runs, or those of the pipeline or step ``only``. Raises HistoryError where there is none."""
-    return Runs(stack=stack, runs=[_run(history, result) for result in runs_of(history, only)])
+    results = [_run(history, result) for result in runs_of(history, only)]
+    ended = [
+        Unfinished(
+            run=run.path,
+            ended=datetime.fromtimestamp(run.at, UTC),
+            kind=run.reached.kind,
+            dollars=run.reached.dollars,
+            limit=run.reached.limit,
+            says=run.reached.says,
+            fix=run.reached.fix,
+        )
+        for run in unfinished_of(history, only)
+    ]
+    return Runs(stack=stack, runs=results, unfinished=ended)
 
 
 def comparison(stack: str, history: History, first: str, second: str) -> Comparison:

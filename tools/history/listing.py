@@ -19,7 +19,7 @@ from slipway.tools.history.comparison import (
     price,
     when,
 )
-from slipway.workloads.runtime.history import Result
+from slipway.workloads.runtime.history import Result, Unfinished
 from slipway.workloads.schedule.retention import Plan, Rule, describe, make_plan
 
 NEWEST = 10
@@ -31,11 +31,8 @@ WORD = 40
 
 def runs_of(history: History, only: str = "") -> list[Result]:
     """The results, the newest first; ``only`` names a pipeline or a step. Raises HistoryError without any."""
-    wanted = only.replace(".", "/").strip("/")
-    results = [
-        result for result in history.results if f"{result.path}/".startswith(f"{wanted}/" if wanted else "")
-    ]
-    if not results:
+    results = [result for result in history.results if _is_wanted(result.path, only)]
+    if not results and not unfinished_of(history, only):
         steps = ", ".join(dict.fromkeys(f"{result.pipeline}/{result.step}" for result in history.results))
         raise HistoryError(
             f"the store has no result of {only!r}; it has those of {steps}"
@@ -45,8 +42,21 @@ def runs_of(history: History, only: str = "") -> list[Result]:
     return results
 
 
+def unfinished_of(history: History, only: str = "") -> list[Unfinished]:
+    """The runs without a result that a limit of the stack ended, of that pipeline or step."""
+    return [run for run in history.unfinished if _is_wanted(run.path, only)]
+
+
+def _is_wanted(path: str, only: str) -> bool:
+    wanted = only.replace(".", "/").strip("/")
+    return f"{path}/".startswith(f"{wanted}/" if wanted else "")
+
+
 def print_runs(console: Console, history: History, only: str = "") -> None:
-    """A table for each step with a line for each of its results. Raises HistoryError where there is none."""
+    """A table for each step with a line for each of its results, and what has none since a limit ended it.
+
+    Raises HistoryError where there is nothing.
+    """
     results = runs_of(history, only)
     # In the order in which they were first made, as a run does.
     for step in dict.fromkeys((result.pipeline, result.step) for result in reversed(results)):
@@ -55,6 +65,9 @@ def print_runs(console: Console, history: History, only: str = "") -> None:
         if len(of_step) > NEWEST and not only:
             name = "/".join(step)
             console.print(f"and {len(of_step) - NEWEST} more: {command('show', 'runs', name)}", soft_wrap=True)
+    for run in unfinished_of(history, only):
+        words = f"{run.path}: {run.reached.says}, {when(run.at)} UTC; {run.reached.fix}"
+        console.print(Text(words, "yellow"), soft_wrap=True)
 
 
 def _table(history: History, results: Sequence[Result]) -> Table:

@@ -31,6 +31,7 @@ from slipway.tools.watch.observed import (
     uid_of,
 )
 from slipway.tools.watch.states import NOTHING, Nodes, Phase, PodState, Reason, duration
+from slipway.workloads.runtime.usage.limits import IDLE, Reached
 from slipway.workloads.schedule.places.shortages import STOCKOUT
 
 # What autoscalers, schedulers, kubelets and Kueue say, turned into one plain clause with what mends it.
@@ -481,6 +482,8 @@ def failure(pod: Properties, status: Properties) -> Reason:
     if at(pod, "status", "reason") == "Evicted":
         fix = "raise the step's `memory` or `ephemeral_storage`"
         return recognise_or(words, "taken", f"evicted by its node: {words}", fix, "evicted")
+    if (reached := Reached.parse(message)) and whole(terminated.get("exitCode")) == reached.code:
+        return Reason(reached.says, reached.fix, message, "idle" if reached.kind == IDLE else "budget")
     if terminated:
         code, last = f"exit code {whole(terminated.get('exitCode'))}", last_words(message)
         container = text(status.get("name"))

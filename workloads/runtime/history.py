@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ from slipway.workloads.runtime.store import (
     read_file,
     store_errors,
 )
+from slipway.workloads.runtime.usage.limits import Reached
 
 FACTS = ".history"
 """The store's folder of facts: `.history/<path of the result>.json`, an object with some of `commit`, `changed`
@@ -89,6 +91,11 @@ class Result:
         return [pod for pods in (self.usage, *before) for pod in pods if isinstance(pod, dict)]
 
     @property
+    def stops(self) -> list[Reached]:
+        """The limits of the stack that ended earlier pods of it."""
+        return [reached for pod in self.all_usage if (reached := Reached.read(pod))]
+
+    @property
     def node_seconds(self) -> float | None:
         """For how long its pods ran on a node, in all; None where nobody noted it, and of a rehearsal.
 
@@ -127,6 +134,38 @@ class Result:
             prices = [float(self.node_facts(pod)["rate"]) * float(pod["seconds"]) for pod in self.all_usage]
             return round(sum(prices) / 3600, 4) if prices else None
         return None
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A run of a step without a result, since a limit of the stack `reached` it. `path` is the directory that its
+    result would have, `at` when its last pod ended, in seconds since the epoch."""
+
+    path: str
+    at: float
+    reached: Reached
+
+
+def unfinished(store: Path, pipeline: str = "*") -> list[Unfinished]:
+    """The runs that a limit ended, the newest first; without those that went on since. Raises StoreError."""
+    with store_errors(store):
+        folders = sorted((store / USAGE).glob(f"{pipeline}/*/*"))
+    runs = [_unfinished(store, folder.relative_to(store / USAGE).as_posix()) for folder in folders]
+    return sorted(filter(None, runs), key=lambda run: (run.at, run.path), reverse=True)
+
+
+def _unfinished(store: Path, path: str) -> Unfinished | None:
+    if path.startswith(".") or not _NAME.fullmatch(path.rpartition("/")[2]) or (store / path / MANIFEST).is_file():
+        return None
+    began, ended = 0.0, None
+    for pod in _usage(store, path):
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            start = datetime.fromisoformat(pod["began"]).timestamp()
+            at, reached = start + float(pod["seconds"]), Reached.read(pod)
+            began = max(began, start)
+            if reached and (ended is None or at > ended.at):
+                ended = Unfinished(path, at, reached)
+    return ended if ended and ended.at >= began else None
 
 
 def mark_of(path: str) -> str:

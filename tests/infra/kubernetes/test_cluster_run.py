@@ -110,7 +110,7 @@ def test_a_killed_runner_is_tried_again_and_a_failed_step_is_final(in_cluster: R
     ignored, final = spec["podFailurePolicy"]["rules"]
     assert ignored["action"] == "Ignore"
     assert (final["action"], final["onExitCodes"]["operator"]) == ("FailJob", "In")
-    assert final["onExitCodes"]["values"] == [2, 11]
+    assert final["onExitCodes"]["values"] == [2, 11, 21]
 
 
 def test_a_job_that_failed_is_made_anew_and_so_is_the_runner(in_cluster: Recording) -> None:

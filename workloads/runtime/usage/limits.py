@@ -90,10 +90,12 @@ class Reached:
     @property
     def fix(self) -> str:
         """What lets the run go on."""
-        if self.kind == IDLE:
-            return "mend what keeps the GPUs waiting, or raise `idle.after` of the step; the next run goes on"
-        more = f"raise `slipway:budget.{self.kind}` above ${self.dollars or 0.0:.2f}"
-        return f"{more}; the next `pulumi up` goes on from the newest checkpoint"
+        more = (
+            "mend what keeps the GPUs waiting, or raise `idle.after` of the step"
+            if self.kind == IDLE
+            else f"raise `slipway:budget.{self.kind}` above ${self.dollars or 0.0:.2f}"
+        )
+        return f"{more}, then `pulumi up`: work goes on from its newest checkpoint"
 
     def record(self) -> dict[str, Any]:
         """As a pod's record has it, in JSON values."""
