@@ -96,6 +96,10 @@ class RunningWork:
                 "\n".join(["This update deletes Jobs that run, most of them to make them anew:", *lines])
             )
 
+    def state(self) -> Sequence[Properties]:
+        """The resources of the stack's state. Raises CliError."""
+        return self._exported
+
     def _made_anew(self, ended: Sequence[EndedJob]) -> list[str]:
         """A line for each of the Jobs that runs, as far as its cluster tells."""
         now = datetime.now(UTC)

@@ -14,11 +14,15 @@ from typer.testing import CliRunner, Result
 
 from slipway.infra.review.stack import Resource, Stack
 from slipway.tools.command import app
+from slipway.tools.history import document as documents
 from slipway.tools.history import live
 from slipway.tools.history.comparison import Difference, History, HistoryError, compare, pairs
+from slipway.tools.history.listing import print_runs
 from slipway.tools.history.live import rehearsed
 from slipway.tools.watch.plan import Expected, Plan, PlanError
-from tests.support.rehearsing import SMALL, pipeline_folder, rehearse_file, stack_file
+from slipway.workloads.runtime.history import results
+from slipway.workloads.runtime.usage.limits import RUN, Reached
+from tests.support.rehearsing import SMALL, pipeline_folder, recording_console, rehearse_file, stack_file
 from tests.support.stores import add_result
 from tests.tools.test_show import KUBECTL, READER
 
@@ -206,6 +210,38 @@ def test_two_nights_are_compared_step_by_step_with_their_inputs(up: Path) -> Non
     wrong = run("compare", "20261121-0300", "aaaaaaaaaa-2026")
     assert wrong.exit_code == 1
     assert "shop/prepare/aaaaaaaaaa-20261121-0300" in " ".join(wrong.output.split())
+
+
+def test_a_run_that_a_limit_ended_is_named_with_the_money_until_it_goes_on(tmp_path: Path) -> None:
+    usage, path = tmp_path / ".usage", "shop/train/cccccccccc"
+    limit = Reached(RUN, "words", 40.02, 40.0).record()
+    ended = {"began": "2026-11-26T15:00:00+00:00", "seconds": 3600.0, "done": False, "limit": limit}
+    for file in (f"{path}/0.json", ".months/dev/2026-11/s-0.json"):
+        (usage / file).parent.mkdir(parents=True)
+        (usage / file).write_text(json.dumps(ended))
+    (usage / path / "1.json").write_text(json.dumps({**ended, "limit": {}}))
+
+    def history() -> History:
+        return History(tmp_path, results(tmp_path), tmp_path, {})
+
+    console = recording_console()
+    print_runs(console, history())
+    assert f"{path}: ended by the budget: $40.02 of $40.00, 2026-11-26 16:00 UTC" in console.export_text()
+    (stopped,) = documents.runs("dev", history()).unfinished
+    assert (stopped.run, stopped.kind, stopped.dollars, stopped.limit) == (path, "run", 40.02, 40.0)
+    assert "budget.run" in stopped.fix
+    with pytest.raises(HistoryError, match="no result"):
+        print_runs(console, history(), "shop/prepare")
+    with pytest.raises(HistoryError, match=r"\$40\.02 of \$40\.00"):
+        history().find("cccccccccc")
+    # A later pod of the same place has a record of its own.
+    later = {"began": "2026-11-26T17:00:00+00:00", "seconds": 60.0, "done": True, "before": [ended]}
+    (usage / path / "0.json").write_text(json.dumps(later))
+    assert history().unfinished == []
+    for name in ("aaaaaaaaaa", "cccccccccc"):
+        add_result(tmp_path, f"shop/train/{name}", {"metrics.json": {"loss": 0.2}}, made=1796000000.0)
+    stops = differences(history(), "shop/train/aaaaaaaaaa", path)["stopped before"]
+    assert (stops.one, stops.other) == ("never", "ended by the budget: $40.02 of $40.00")
 
 
 def declare(monkeypatch: pytest.MonkeyPatch, retention: dict[str, int] | None = None) -> None:

@@ -153,6 +153,26 @@ def test_a_failed_step_has_its_programs_last_words_and_exit_code() -> None:
     assert look(STEP, FAILED, fails(7, "Segmentation")).reason.says == "exit code 7: Segmentation"
 
 
+@pytest.mark.parametrize(
+    ("code", "words", "kind", "says"),
+    [
+        (
+            21,
+            "the nodes of this run cost $40.02, until they are gone, and `slipway:budget.run` is $40.00",
+            "budget",
+            "ended by the budget: $40.02 of $40.00",
+        ),
+        (22, "its GPU held 10 min idle, below 5 %, $3.10", "idle", "ended: GPUs idle for 10 min, $3.10"),
+    ],
+)
+def test_a_step_that_a_limit_ended_is_named_with_the_money(code: int, words: str, kind: str, says: str) -> None:
+    log = f"epoch 3\nerror: mnist.train was ended: {words}; what it saved is kept (exit code {code})"
+    reason = look(STEP, FAILED, fails(code, log)).reason
+    assert (reason.kind, reason.says) == (kind, says)
+    assert reason.fix
+    assert look(STEP, FAILED, fails(1, words)).reason.kind == "failed"
+
+
 def test_a_step_that_is_killed_for_want_of_memory_is_told_so() -> None:
     state = look(STEP, FAILED, fails(137, why="OOMKilled"))
     assert (state.phase, state.reason.kind) == (Phase.FAILED, "memory")
