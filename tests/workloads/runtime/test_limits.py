@@ -200,10 +200,11 @@ def test_a_pod_that_would_end_at_once_is_known_before_it_has_a_node(tmp_path: Pa
     # What is to come counts: $1.92 of a node that is kept for ten minutes.
     store.allow(5.55 + 1.8)
     guard = store.guard(path="p/t/abcdef0123")
-    assert (reached := guard.look_ahead())
+    assert (reached := guard.look_ahead(1))
     assert reached.kind == RUN
     store.allow(5.55 + 2.0)
-    assert guard.look_ahead() is None
+    assert guard.look_ahead(1) is None
+    assert guard.look_ahead(2)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
@@ -339,15 +339,15 @@ class Guard:
         """That of the pod; None where it is not known."""
         return self.limits.price(self._step, self._pool)
 
-    def look(self, current: Mapping[str, Any]) -> Reached | None:
-        """Why the pod has to end; None while it need not. `current` is its record."""
+    def look(self, current: Mapping[str, Any], pods: int = 1) -> Reached | None:
+        """Why the pod has to end; None while it need not. `current` is its record, and that of `pods` like it."""
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             self.limits = self._read()
         limits = self.limits
         if limits.run is not None:
             files = [file for file in self._of_run() if file != self._record]
             self._records.read(files)
-            spent = cost(self._stays(files, current))
+            spent = cost(self._stays(files, current, pods))
             if spent >= limits.run:
                 return _budget(RUN, spent, limits.run)
         if limits.month is not None:
@@ -355,15 +355,15 @@ class Guard:
             folder = self._root / MONTHS / limits.stack / month
             files = [file for file in _files(folder) if file.stem != current["pod"]]
             self._records.read([file for file in files if not self._records.is_closed(file)])
-            spent = cost(self._stays(files, current), first)
+            spent = cost(self._stays(files, current, pods), first)
             if spent >= limits.month:
                 return _budget(MONTH, spent, limits.month, month)
         return None
 
-    def look_ahead(self) -> Reached | None:
-        """Why a pod need not be started: it would have to end as soon as its node is there."""
+    def look_ahead(self, pods: int) -> Reached | None:
+        """Why so many pods need not be started: they would have to end as soon as their nodes are there."""
         began = datetime.fromtimestamp(self._now(), timezone.utc).isoformat()  # noqa: UP017
-        return self.look({"step": self._step, "pod": "", "began": began, "seconds": 0.0, "boot": "to come"})
+        return self.look({"step": self._step, "pod": "", "began": began, "seconds": 0.0, "boot": "to come"}, pods)
 
     def keep(self, current: Mapping[str, Any]) -> None:
         """Keep the pod's record among those of the month, where that has a limit. Raises OSError."""
@@ -382,10 +382,11 @@ class Guard:
         pipeline = self._path.split("/")[0]
         return sorted(self._root.glob(f"{pipeline}/*/*-{clock[1]}/[!.]*.json"))
 
-    def _stays(self, files: Sequence[Path], current: Mapping[str, Any]) -> list[Stay]:
+    def _stays(self, files: Sequence[Path], current: Mapping[str, Any], pods: int) -> list[Stay]:
         # The pods that had its place before are in its own record.
         others = [*((record, None) for record in current.get("before") or ()), *self._records.all_of(files)]
-        stays = [stay_of(current, self.price, self._reserve)]
+        stay = stay_of(current, self.price, self._reserve)
+        stays = [stay and replace(stay, node=f"{stay.node}{'+' * index}") for index in range(pods)]
         for record, more in others:
             price = self.limits.dearest(str(record.get("step")))
             if more is None:

@@ -252,13 +252,14 @@ def _limit_at(
     cluster: Cluster, options: argparse.Namespace, plan: Mapping[str, Any]
 ) -> Callable[[str], Reached | None]:
     """Says by the records of the store which limit would end a pod of the step at a pool."""
+    pods = {place.pool: place.pods for place in read_places(plan)}
     # Nothing is kept there: it is no pod of the step.
     file = options.store / USAGE / plan["directory"] / "mover.json"
 
     def reached(pool: str) -> Reached | None:
         try:
             guard = Guard(lambda: limits_in(cluster, options.limits), file, plan["step"], pool, grace=GRACE)
-            return guard.look_ahead()
+            return guard.look_ahead(pods[pool])
         except (OSError, ValueError, TypeError, KeyError, StepError) as error:
             # The pod itself looks, too.
             print(f"warning: the budget is not looked at: {error!r}", flush=True)
