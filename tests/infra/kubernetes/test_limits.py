@@ -16,7 +16,9 @@ from tests.support.previewing import previewed
 pytestmark = pytest.mark.slow
 
 JOB = "kubernetes:batch/v1:Job"
+CRON_JOB = "kubernetes:batch/v1:CronJob"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"
 
 
 @cache
@@ -77,3 +79,34 @@ def test_a_step_with_idle_gpus_knows_its_price_without_a_budget() -> None:
     assert "--limits" in train
     predict = jobs(given)["mnist-predict"].properties["spec"]["template"]["spec"]["containers"][0]["command"]
     assert "--limits" not in predict
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "kind", "begins"),
+    [
+        ("gcp-dev", {"runs": "cluster"}, JOB, "dev-cluster-run"),
+        ("gcp-dev", {"schedule": {"cron": "0 3 * * *"}}, CRON_JOB, "mnist-schedule"),
+        ("gcp-anywhere", {}, JOB, "mnist-train"),
+    ],
+)
+def test_what_lets_jobs_run_may_look_at_the_budget_and_without_one_may_not(
+    name: str, section: dict[str, Any], kind: str, begins: str
+) -> None:
+    file = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{name}.yaml").read_text())["config"]
+    pipelines = {"mnist": lay_over(file["slipway:pipelines"]["mnist"], section)}
+    for budget in ({}, {"budget": {"month": 900}}):
+        given = stack(name, json.dumps({"pipelines": pipelines, **budget}))
+        (starter,) = (
+            resource for resource in given.resources.values() if resource.type == kind and resource.name == begins
+        )
+        spec = starter.properties["spec"]
+        spec = spec["jobTemplate"]["spec"] if kind == CRON_JOB else spec
+        (container,) = spec["template"]["spec"]["containers"]
+        account = spec["template"]["spec"]["serviceAccountName"]
+        (role,) = (
+            resource
+            for resource in given.resources.values()
+            if resource.type == ROLE and resource.metadata["name"] == account
+        )
+        may_read = [rule for rule in role.properties["rules"] if rule.get("resourceNames") == ["limits"]]
+        assert ("--limits" in container["args"], len(may_read)) == ((True, 1) if budget else (False, 0))
