@@ -359,10 +359,11 @@ KINDS = {"jobs": "Job", "configmaps": "ConfigMap"}
 """What can be read by its name, by its name in URLs."""
 
 _NAMED = re.compile(r"/apis?/(?:batch/)?v1/namespaces/([^/]+)/(jobs|configmaps)/([^/]+)")
+_PODS = re.compile(r"/api/v1/namespaces/([^/]+)/pods(?:\?.*)?")
 
 
-def may_get(token: Token, namespace: Namespace, plural: str, name: str) -> bool:
-    """Whether a RoleBinding of the namespace lets the token's service account get that object."""
+def may(token: Token, verb: str, namespace: Namespace, plural: str, name: str = "") -> bool:
+    """Whether a RoleBinding of the namespace lets the token's service account ``get`` that object, or ``list``."""
     for _, binding in namespace.objects.all_of(namespace.cluster, "RoleBinding", namespace.name):
         role = namespace.find("Role", str(mapping(binding.inputs.get("roleRef")).get("name")))
         if role is None or not any(_is(token, subject) for subject in mappings(binding.inputs.get("subjects"))):
@@ -371,7 +372,7 @@ def may_get(token: Token, namespace: Namespace, plural: str, name: str) -> bool:
             names = texts(rule.get("resourceNames"))
             if (
                 plural in texts(rule.get("resources"))
-                and "get" in texts(rule.get("verbs"))
+                and verb in texts(rule.get("verbs"))
                 and name in (names or [name])
             ):
                 return True
@@ -439,8 +440,10 @@ class ApiServer:
             return HTTPStatus.UNAUTHORIZED, {"kind": "Status", "message": "Unauthorized"}
         if named := _NAMED.fullmatch(path):
             return self._named(token, *named.groups())
+        if listed := _PODS.fullmatch(path):
+            return self._pods(token, listed[1])
         if path.partition("?")[0] != "/api/v1/nodes":
-            message = "a rehearsal knows GET /api/v1/nodes, and Jobs and ConfigMaps by their names"
+            message = "a rehearsal knows GET of nodes, pods of a namespace, and Jobs and ConfigMaps by their names"
             return HTTPStatus.NOT_FOUND, {"kind": "Status", "message": message}
         if not may_list_nodes(token, self.namespace):
             message = (
@@ -456,9 +459,19 @@ class ApiServer:
         ]
         return HTTPStatus.OK, {"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": nodes}
 
+    def _pods(self, token: Token, namespace: str) -> tuple[HTTPStatus, dict[str, Any]]:
+        """Those that were there before: none is left of an earlier rehearsal."""
+        if namespace != self.namespace.name or not may(token, "list", self.namespace, "pods"):
+            message = (
+                f'pods is forbidden: User "{token.user}" cannot list resource "pods" in API group "" '
+                f'in the namespace "{namespace}"'
+            )
+            return HTTPStatus.FORBIDDEN, {"kind": "Status", "message": message}
+        return HTTPStatus.OK, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}
+
     def _named(self, token: Token, namespace: str, plural: str, name: str) -> tuple[HTTPStatus, dict[str, Any]]:
         """A Job or a ConfigMap. A Job is there once it is complete: a rehearsal runs it before that."""
-        if namespace != self.namespace.name or not may_get(token, self.namespace, plural, name):
+        if namespace != self.namespace.name or not may(token, "get", self.namespace, plural, name):
             group = "batch" if plural == "jobs" else ""
             message = (
                 f'{plural} "{name}" is forbidden: User "{token.user}" cannot get resource "{plural}" in API group '

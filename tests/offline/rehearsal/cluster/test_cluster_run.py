@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from slipway.infra.clouds.existing.platforms import Emulator
+from slipway.infra.clouds.registry import emulators
 from slipway.infra.program import declare
 from slipway.infra.settings.loading import load
 from slipway.offline.rehearsal.cluster.cluster_objects import ApiServer, Namespace, Objects, Token
@@ -14,7 +15,7 @@ from slipway.workloads.runtime.exits import StepError
 from slipway.workloads.schedule import release
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
-from tests.support.stack_values import EXISTING, changed
+from tests.support.stack_values import EXISTING, GCP, changed
 
 OWN, OTHER = "cluster-run", "runner"
 JOB = "kubernetes:batch/v1:Job"
@@ -27,19 +28,19 @@ def recording() -> Recording:
     return record(lambda: declare(ROOT), config, preview=False, emulators=[Emulator(load(values).request)])
 
 
-def api(recording: Recording) -> ApiServer:
+def api(recording: Recording, cluster: str = "here") -> ApiServer:
     objects = Objects()
     for resource in recording.resources:
         objects.add(resource)
-    return ApiServer(Scheduler(most=1), Namespace(objects, "here", "slipway"))
+    return ApiServer(Scheduler(most=1), Namespace(objects, cluster, "slipway"))
 
 
-def run(server: ApiServer, account: str, folder: Path) -> int:
+def run(server: ApiServer, account: str, folder: Path, *more: str) -> int:
     token = Token("secret", "slipway", account)
     (folder / "token").write_text(token.secret, encoding="utf-8")
     with server.serving(token) as url:
         flags = ["--api", url, "--service-account", str(folder), "--namespace", "slipway"]
-        return release.main([*flags, "--jobs", OWN, "--attempts", f"{OWN}-attempts"])
+        return release.main([*flags, "--jobs", OWN, "--attempts", f"{OWN}-attempts", *more])
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +55,24 @@ def test_its_program_reads_the_list_and_finds_each_job_complete(
     lines = capsys.readouterr().out.splitlines()
     jobs = [job.name for job in recording.of(JOB) if job.name != "here-cluster-run"]
     assert sorted(lines) == sorted(f"{name}: done" for name in jobs)
+
+
+@pytest.mark.slow
+def test_with_a_budget_its_program_reads_limits_and_pods_and_without_one_may_not(
+    recording: Recording, tmp_path: Path
+) -> None:
+    values = changed(GCP, {"pipelines.mnist.runs": "cluster", "budget": {"run": 40.0, "month": 900.0}})
+    stand_ins = emulators(load(values).request)
+    config = {name: setting for emulator in stand_ins for name, setting in emulator.configuration.items()}
+    config |= {f"slipway:{key}": value for key, value in values.items()}
+    limited = record(lambda: declare(ROOT), config, preview=False, emulators=stand_ins)
+    assert run(api(limited, "dev"), OWN, tmp_path, "--limits", "limits") == 0
+    with pytest.raises(StepError, match="forbidden"):
+        run(api(recording), OWN, tmp_path, "--limits", "limits")
+    pods = api(recording).answer(
+        Token("secret", "slipway", OWN), "Bearer secret", "/api/v1/namespaces/slipway/pods"
+    )
+    assert pods[0] == 403
 
 
 def test_another_account_may_read_none_of_it(recording: Recording, tmp_path: Path) -> None:
