@@ -177,6 +177,8 @@ def test_once_the_budget_is_spent_no_other_job_starts_until_it_is_raised(api: Ap
     with pytest.raises(StepError) as error:
         start(*limited)
     assert (error.value.code, api.released) == (BUDGET_SPENT, [])
+    # Else the list of the runner would stay the same, and the next update would leave it as it ended.
+    assert (api.attempts["prepare"], api.attempts["other"], "predict" in api.attempts) == ("2", "2", False)
     api.limits[kind] = 41.0
     api.failing = set()
     assert start(*limited) == 0

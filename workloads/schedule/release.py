@@ -166,6 +166,8 @@ def follow(cluster: HeldJobs, planned: Sequence[Planned]) -> int:
         skipped = needing(planned, set(lost) | withheld) | withheld
         if len(done | lost.keys() | skipped) == len(planned):
             if lost or withheld:
+                # Else the list stays the same, and an update with a higher budget leaves the runner as it is.
+                cluster.note({job.name: job.attempt + 1 for job in planned if job.name in withheld and not lost})
                 raise _failure(planned, lost, skipped, ended or (spent if withheld else None))
             return OK
         cluster.sleep(PAUSE)
