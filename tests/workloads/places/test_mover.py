@@ -1,16 +1,19 @@
 """What moves a step between its places, with everything lost that can be lost, at any moment."""
 
+import argparse
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slipway.workloads.runtime.exits import BUDGET_SPENT, GPU_IDLE, OK
+from slipway.workloads.runtime.kubernetes_api import Api
 from slipway.workloads.runtime.usage.limits import Reached
 from slipway.workloads.schedule.places import jobs, move
 from slipway.workloads.schedule.places.orders import FENCE, TTL
-from slipway.workloads.schedule.run import JOB_FAILED, NO_API
+from slipway.workloads.schedule.run import JOB_FAILED, NO_API, Cluster
 from tests.workloads.places.world import JOBS, Actor, World
 
 RULES = {"directory": "d", "time_limit": 14_400.0, "next_after": 120.0}
@@ -112,6 +115,29 @@ def test_no_place_is_asked_for_nodes_once_the_budget_is_spent() -> None:
     world.reached, world.flips = asked.append, {"spot": (0.0, 1.0)}
     assert run_to_its_end(world) == OK
     assert len(dict.fromkeys(asked)) > 1
+
+
+@pytest.mark.parametrize(("run", "spent"), [(10.0, True), (13.0, False)])
+def test_what_the_nodes_of_a_place_would_cost_counts_before_they_are_asked_for(
+    tmp_path: Path, run: float, spent: bool
+) -> None:
+    price = {"dollars": 36.0, "kept": 60.0, "by_pod": False}
+    limits = {"stack": "dev", "run": run, "runs": ["ml/train/0123456789"], "prices": {"ml.train": {"spot": price}}}
+
+    class Limits(Cluster):
+        def config_map(self, name: str) -> dict[str, Any]:
+            assert name == "limits"
+            return {"data": {"limits.json": json.dumps(limits)}}
+
+    # $9.60 until now, and two nodes for at least 90 s and the minute that they are kept.
+    record = {"step": "ml.train", "pod": "a", "began": "2026-11-26T15:00:00+00:00", "seconds": 900.0}
+    folder = tmp_path / ".usage" / "ml" / "train" / "0123456789"
+    folder.mkdir(parents=True)
+    (folder / "0.json").write_text(json.dumps({**record, "boot": "b", "ended": "itself"}))
+    world = World(random.Random(1), {**RULES, "directory": "ml/train/0123456789", "step": "ml.train"}, pods_each=2)
+    options = argparse.Namespace(store=tmp_path, limits="limits")
+    reached = move.limit_at(Limits(Api("", tmp_path), "ml"), options, world.plan)("spot")
+    assert (reached is not None) is spent
 
 
 @pytest.mark.parametrize("seed", range(3))

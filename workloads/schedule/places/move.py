@@ -244,14 +244,15 @@ def main(arguments: list[str] | None = None) -> int:
     directory = options.store / plan["directory"]
     mover = Mover(cluster, read_rules, lambda: newest_file(directory))
     if options.limits and plan["directory"]:
-        mover.reached = _limit_at(Cluster(api, namespace), options, plan)
+        mover.reached = limit_at(Cluster(api, namespace), options, plan)
     return mover.follow()
 
 
-def _limit_at(
+def limit_at(
     cluster: Cluster, options: argparse.Namespace, plan: Mapping[str, Any]
 ) -> Callable[[str], Reached | None]:
-    """Says by the records of the store which limit would end a pod of the step at a pool."""
+    """Says by the records of the store which limit would end the pods of the step at a pool, once they have
+    nodes."""
     pods = {place.pool: place.pods for place in read_places(plan)}
     # Nothing is kept there: it is no pod of the step.
     file = options.store / USAGE / plan["directory"] / "mover.json"
