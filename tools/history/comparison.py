@@ -132,7 +132,7 @@ def compare(history: History, one: Result, other: Result) -> Iterator[Difference
         yield Difference("seconds", number(one.seconds, 0), number(other.seconds, 0))
     if (prices := [price(result) for result in (one, other)]) != ["", ""]:
         yield Difference("price", prices[0] or "unknown", prices[1] or "unknown")
-    stops = ["; ".join(reached.says for reached in result.stops) for result in (one, other)]
+    stops = ["; ".join(dict.fromkeys(reached.says for reached in result.stops)) for result in (one, other)]
     if any(stops):
         yield Difference("stopped before", *(words or "never" for words in stops))
     paid = [history.paid.get(result.path) for result in (one, other)]
