@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.infra.clouds.gcp.emulator import Emulator
+from slipway.infra.kubernetes.app_runs import FILE
 from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_ANNOTATION, QUEUE_LABEL
 from slipway.infra.kubernetes.run import TESTER
 from slipway.infra.kubernetes.schedule import RUNNER
@@ -437,3 +438,17 @@ def test_a_failure_is_noted_of_a_job_and_of_its_mover_by_whoever_let_it_run(in_c
     # It was too late, or too dear: no Job of its places failed.
     late = held(declared(PLACES, {mover: "2"}, changes=IN_CLUSTER))
     assert {name for name in before if before[name].inputs["spec"] != late[name].inputs["spec"]} == {mover}
+
+
+@pytest.mark.slow
+def test_what_a_place_costs_is_told_by_its_pool_and_noted_by_its_pods() -> None:
+    mlflow = {"pipelines.mnist.apps": {"mlflow": {"pool": "cpu", "storage": "1Gi"}}}
+    moved = declared(PLACES, preview=True, changes=mlflow)
+    (runs,) = (map_.inputs["data"][FILE] for map_ in moved.of(CONFIG_MAP) if FILE in map_.inputs.get("data", {}))
+    told = json.loads(runs)["runs"][run_of(moved)]
+    assert told["pools"].keys() == {place["pool"] for place in plan(moved)["places"]}
+    assert told["pools"]["train-spot"]["rate"] < told["pools"]["train"]["rate"] < told["pools"]["predict"]["rate"]
+    assert {pool["kept"] for pool in told["pools"].values()} == {600.0}
+    for place in plan(moved)["places"]:
+        command = " ".join(pod(held(moved)[place["job"]])["spec"]["containers"][0]["command"])
+        assert f"--pool {place['pool']} " in command
