@@ -64,13 +64,10 @@ class StepCheckpoints(Model):
             all_pods=self.all_pods,
         )
 
-    def findings(self, at: Path, *, nodes: bool, search: bool, others: Collection[Path]) -> Iterator[Finding]:
-        """Findings about this section at ``at`` of a step that may have ``nodes`` or a ``search``; ``others`` are
-        places of what is called like the reference.
+    def findings(self, at: Path, *, nodes: bool, others: Collection[Path]) -> Iterator[Finding]:
+        """Findings about this section at ``at`` of a step that may have ``nodes``; ``others`` are places of
+        what has the name of the reference.
         """
-        if search:
-            reason = "a trial begins anew each time"
-            yield Finding(at, "checkpoints", reason, "remove it, or `search`", read=((*at[:-1], "search"),))
         if self.all_pods and not nodes:
             reason = "the step has one pod"
             fix = "remove it, or add `nodes`"

@@ -23,23 +23,25 @@ from slipway.workloads.runtime.search.reports import FILE, Printed, Reports
 from slipway.workloads.runtime.search.study import Plan, Trial, suggest
 from slipway.workloads.runtime.store import check
 from tests.support.valkey import PASSWORD, ValkeyServer
-from tests.workloads.runtime.workers import ended
+from tests.workloads.runtime.workers import ended, wait_until
 from tests.workloads.steps import only_error, start
 
 PROGRAM = """
 import json, math, os, pathlib, sys, time
 rate, units, output = float(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
+folder = pathlib.Path(os.environ.get("SLIPWAY_CHECKPOINT", output))
+steps = folder / "steps"
+begun = int(steps.read_text()) if steps.exists() else 0
 with open(os.environ["SEEN"], "a") as seen:
-    seen.write(f"{rate} {units}\\n")
-steps = output / "steps"
-for step in range(int(steps.read_text()) if steps.exists() else 0, 3):
+    seen.write(f"{rate} {units} {begun}\\n")
+for step in range(begun, 3):
     time.sleep(float(os.environ.get("PAUSE", "0")))
     with open(output / "progress.jsonl", "a") as progress:
         value = (step + 1) / 10 - abs(math.log10(rate) + 3) / 10
         progress.write(json.dumps({"step": step, "accuracy": value}) + "\\n")
     print(f"\\repoch {step}: accuracy {value!r}", end="" if step == 2 else "\\n")
-    (output / "steps.new").write_text(str(step + 1))
-    (output / "steps.new").replace(steps)
+    (folder / "steps.new").write_text(str(step + 1))
+    (folder / "steps.new").replace(steps)
 accuracy = 1 - abs(math.log10(rate) + 3) / 10 - abs(units - 128) / 2000
 if units == int(os.environ.get("WRONG", "0")):
     accuracy = "none"
@@ -111,21 +113,28 @@ def parameters(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row["parameters"] for row in rows]
 
 
+CHECKPOINTS = ("--checkpoints", '{"grace": 20}')
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("stop", ["", "median"])
+@pytest.mark.parametrize(
+    ("stop", "checkpoints", "pause"),
+    [("", (), "0.15"), ("median", (), "0.15"), ("median", CHECKPOINTS, "0.7")],
+)
 def test_twenty_killed_workers_lose_no_trial_double_none_and_change_no_parameter(
-    stop: str, search: Search, valkey_server: ValkeyServer
+    stop: str, checkpoints: tuple[str, ...], pause: str, search: Search, valkey_server: ValkeyServer
 ) -> None:
     plan = {**PLAN, "stop": stop, "reports": "progress.jsonl#/accuracy" if stop else ""}
     queue = ("--queue", valkey_server.address, "--queue-password", "QUEUE_PASSWORD", "--workers", 4)
-    flags = (*queue, "--attempts", 20)
+    flags = (*queue, "--attempts", 20, *checkpoints)
 
     def begin(run: str, index: int) -> subprocess.Popen[str]:
-        return search.start(run, *flags, plan=plan, JOB_COMPLETION_INDEX=str(index), PAUSE="0.15")
+        return search.start(run, *flags, plan=plan, JOB_COMPLETION_INDEX=str(index), PAUSE=pause)
 
     for worker in [begin("first/calm", index) for index in range(4)]:
         ended(worker)
     assert len(search.programs) == 40
+    assert all(program.endswith(" 0") for program in search.programs)
 
     chance = random.Random(7)
     workers = [begin("second/killed", index) for index in range(4)]
@@ -155,6 +164,9 @@ def test_twenty_killed_workers_lose_no_trial_double_none_and_change_no_parameter
     assert parameters(killed) == parameters(calm)
     assert search.best("second/killed") == search.best("first/calm")
     check(search.output("second/killed"))
+    # What was killed went on.
+    assert any(not program.endswith(" 0") for program in search.programs[40:])
+    assert not list(folder.rglob("checkpoints*"))
     study = load(search.output("second/killed") / "search" / "study.log")
     assert len(study.trials) == 40
     assert (
@@ -162,6 +174,25 @@ def test_twenty_killed_workers_lose_no_trial_double_none_and_change_no_parameter
         == search.best("second/killed")[1]
         == max(row["value"] for row in calm if row["state"] == "complete")
     )
+
+
+@pytest.mark.slow
+def test_a_trial_goes_on_from_its_own_checkpoint_and_none_is_left_of_those_that_ended(search: Search) -> None:
+    plan = {**PLAN, "parameters": {"rate": [0.001], "units": [128, 64, 256]}, "method": "grid", "trials": 3}
+    plan |= {"at_once": 1, "stop": "median", "reports": "progress.jsonl#/accuracy"}
+    flags = (*CHECKPOINTS, "--attempts", 2, "--allow-failed", 1)
+    killed = search.start("tune/a", *flags, plan=plan, PAUSE="0.5")
+    folder = search.output("tune/a") / "search"
+    wait_until(lambda: list(folder.glob("trial-0000/checkpoints*/*/0/manifest.json")))
+    killed.kill()
+    killed.communicate()
+    (folder / "trial-0001" / "checkpoints.slipway-partial" / "left").mkdir(parents=True)
+    search.run("tune/a", plan, *flags, WRONG="64")
+    assert [row["state"] for row in search.rows("tune/a")] == ["complete", "failed", "complete"]
+    begun = [program.split() for program in search.programs]
+    assert [units for _, units, _ in begun] == ["128", "128", "64", "64", "256"]
+    assert [int(step) > 0 for _, _, step in begun] == [False, True, False, False, False]
+    assert not list(folder.rglob("checkpoints*"))
 
 
 @pytest.mark.slow

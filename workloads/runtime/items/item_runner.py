@@ -73,6 +73,11 @@ class ItemRunner(Runner):
             grace, number = attendant.begin_end()
         super().stop(grace, number)
 
+    def stop_early(self) -> None:
+        """End the program, which has done enough: it need not save anything, and no other starts."""
+        self._forbid()
+        super().stop(GRACE)
+
     def run_attended(self, attendant: Attendant, run: Callable[[Program], Ending], program: Program) -> Ending:
         """As `run`, which is called with the program, with its checkpoints. Raises StepError."""
         try:

@@ -269,6 +269,9 @@ class ItemWorker:
             self._say(f"the results of {_count(len(ended.broken))} are not as they were, and are made again")
             assignment.reopen(ended.broken)
         manifest = self._publish(ended)
+        if self._options.checkpoints is not None:
+            # Those of items that were set aside, too, and of those whose worker was killed when they were done.
+            at_once(lambda outcome: discard(self._output / outcome.item), ended.outcomes)
         self._say(f"Published {len(manifest.files)} files of {len(ended.outcomes)} items: {self._output}")
         return OK
 
@@ -346,13 +349,18 @@ class ItemWorker:
             assignment.release(task)
         elif isinstance(made, str):
             self._say(f"{name}: failed: {made}; {assignment.fail(task, made)}")
+        # Should the queue lose the result, whoever has an older lease goes on in a directory of these.
+        elif assignment.commit(task, made.record, functools.partial(self._clean_up, made)):
+            self._say(f"{name}: {made.how}")
         else:
-            # Should the queue lose the result, whoever has an older lease goes on in a directory of these.
-            remove_others = functools.partial(made.earlier.remove, made.record.directory(self._output))
-            if assignment.commit(task, made.record, remove_others):
-                self._say(f"{name}: {made.how}")
-            else:
-                self._say(f"{name}: not published: {assignment.lost() or 'its lease ran out'}")
+            self._say(f"{name}: not published: {assignment.lost() or 'its lease ran out'}")
+
+    def _clean_up(self, made: _Made) -> None:
+        """Delete what nobody needs of an item that is done: other attempts, and its checkpoints."""
+        directory = made.record.directory(self._output)
+        made.earlier.remove(directory)
+        if self._options.checkpoints is not None:
+            discard(directory.parent)
 
     def _made(self, task: Task) -> _Made | _Stopped | str:
         """The result of an item, or why there is none."""
@@ -417,8 +425,6 @@ class ItemWorker:
         except NoResultError as error:
             return str(error)
         record = _record(task, directory, work, manifest, ending.seconds)
-        if self._options.checkpoints is not None:
-            discard(directory.parent)
         return _Made(record, f"done in {ending.seconds:.1f} s", earlier)
 
     def _fill(self, item: Item, directory: Path, previous: str | None) -> Program:

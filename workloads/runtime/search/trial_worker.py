@@ -241,7 +241,7 @@ class TrialWorker(ItemWorker):
             return super()._run_program(task, directory, program)
         self._reports = reports = Reports(directory, self._plan.reports, self._parameters.judge(task.item))
         printed = Printed(directory, self._plan.reports) if self._plan.reports.startswith(PRINTED) else None
-        with reports.watched(self._runner.stop):
+        with reports.watched(self._runner.stop_early):
             ending = super()._run_program(task, directory, dataclasses.replace(program, heard=printed))
             if printed is not None:
                 printed.end(whole=not ending.stopped and not ending.reason)
