@@ -44,11 +44,11 @@ def checkpoint_interval(words: Sequence[str]) -> int | None:
 
 
 def attending(run: Run, store: str) -> list[str]:
-    """The command that copies the checkpoints of a module, which follows it; empty where it has none. The store is
-    mounted at ``store``.
+    """The command that copies the checkpoints of a module, which follows it; empty where it has none, or where its
+    launcher does so. The store is mounted at ``store``.
     """
     step = run.step
-    if step.command or not step.checkpoints:
+    if step.command or step.nodes or not step.checkpoints:
         return []
     flags = ["--output", f"{store}/{run.path}", "--step", f"{step.pipeline}.{step.name}"]
     return ["python3", "-m", ATTENDED, *flags, *checkpoint_flags(step), "--"]

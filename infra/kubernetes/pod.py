@@ -73,7 +73,8 @@ def arguments(run: Run) -> list[str]:
             return arguments
         # A module publishes itself; its launcher only looks at the directory.
         shared = ["--shared", f"{STORE}/{run.path}"] if step.publishes else []
-        flags = [*map(escaped, [*_step_flag(step), *shared, *_secrets(step)]), *of_nodes]
+        flags = [*_step_flag(step), *shared, *checkpoint_flags(step), *_secrets(step)]
+        flags = [*map(escaped, flags), *of_nodes]
         return [*flags, "--", step.interpreter, "-m", step.module or "", *arguments]
     words = [in_pod(argument, values | filled_in(step)) for argument in (*starting(step), *step.arguments)]
     return [*map(escaped, [*_flags(run), *_items_flags(run, values)]), *of_nodes, "--", *words]

@@ -258,7 +258,8 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     usage = known.usage if known.usage and known.usage.covers(step) else None
     shipped = _with_files_of(MEASURE, shipped, root) if usage else shipped
     shipped = _with_files_of(HOLD, shipped, root) if step.platforms[1:] else shipped
-    shipped = _with_files_of(ATTENDED, shipped, root) if step.checkpoints and step.module else shipped
+    attended = step.checkpoints and step.module and not step.nodes
+    shipped = _with_files_of(ATTENDED, shipped, root) if attended else shipped
     shipped, archive = _in_config_map(shipped, root)
     known.runs[id(step)] = Run(step, shipped, folders, inputs, _digest(decisive), usage, archive)
     return known.runs[id(step)]

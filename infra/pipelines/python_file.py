@@ -301,8 +301,6 @@ def _alone(step: StepDeclaration, known: set[str]) -> Iterator[str]:
     everywhere += (CHECKPOINT,) if step.checkpoints and step.command else ()
     if step.search:
         everywhere = (*everywhere, *step.search.parameters)
-    if step.checkpoints and (step.search or (step.nodes and step.command is None)):
-        yield "has `checkpoints`, which neither a search nor a module on several nodes can have"
     words = [*step.arguments, *step.environment.values(), *([step.items.files] if step.items else [])]
     yield from pods.misfits(words, {*step.inputs, *step.folders, *step.data}, everywhere)
     for name in sorted({*step.data} & {*step.inputs, *step.folders}):

@@ -235,8 +235,7 @@ def steps(settings: Mnist) -> list[StepDeclaration]:
         module="workloads.mnist.train",
         placed_by=placed,
         nodes=Nodes(placed.nodes, wait=seconds(placed.wait)) if placed.nodes > 1 else None,
-        # Of several nodes the first writes them to the store, from which the others go on.
-        checkpoints=Checkpoints() if placed.nodes == 1 else None,
+        checkpoints=Checkpoints(),
         arguments=[
             *("--data", "{prepare}", "--output", "{output}"),
             *("--epochs", str(settings.epochs), *batch),

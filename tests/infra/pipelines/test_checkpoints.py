@@ -9,6 +9,7 @@ import yaml
 
 from slipway.infra.kubernetes.bundle import Files
 from slipway.infra.kubernetes.ending import attending, checkpoint_flags, grace_period
+from slipway.infra.kubernetes.pod import arguments
 from slipway.infra.kubernetes.run import Run
 from slipway.infra.pipelines.checkpoints import Checkpoints
 from slipway.infra.pipelines.contract import Nodes, StepDeclaration, StepSettings
@@ -37,11 +38,20 @@ def read(folder: Path, **keys: Any) -> tuple[dict[str, str], Checkpoints | None]
     return wrong, declared.checkpoints
 
 
+SEARCH: dict[str, Any] = {
+    "run": ["python", "train.py", "--rate", "{rate}", "--to", "{checkpoint}", "{output}"],
+    "parameters": ["rate"],
+    "search": {"parameters": {"rate": ["a", "b"]}, "trials": 2, "by": "accuracy"},
+    "results": {"accuracy": "metrics.json#/accuracy"},
+}
+
+
 def test_a_step_says_when_and_how_its_checkpoints_are_copied(tmp_path: Path) -> None:
     assert read(tmp_path, checkpoints={}) == ({}, Checkpoints())
     section = {"every": "10m", "bandwidth": "50Mi", "signal": "USR1"}
     assert read(tmp_path, checkpoints=section) == ({}, Checkpoints(600, 50, "USR1"))
     assert read(tmp_path, run="train --to {checkpoint} > {output}/log", checkpoints={})[0] == {}
+    assert read(tmp_path, checkpoints={}, **SEARCH)[0] == {}
     assert read(tmp_path, parameters=["checkpoint"]) == ({}, None)
 
 
@@ -94,13 +104,17 @@ def test_what_copies_the_checkpoints_of_a_module_stands_before_it() -> None:
         assert (f"/store/{run.path}" in words) == bool(modules)
     command = step(on, module=None, command=PlacedCommand(Path()), checkpoints=Checkpoints())
     assert attending(Run(command, Files({}), {}, {}, "d" * 64), "/store") == []
+    # On several nodes it is their launcher.
+    several = Run(step(on, nodes=Nodes(2), checkpoints=Checkpoints()), Files({}), {}, {}, "d" * 64)
+    assert attending(several, "/store") == []
+    assert "--checkpoints" in arguments(several)
 
 
-def test_a_module_has_checkpoints_where_it_is_one_pod() -> None:
+def test_a_module_has_checkpoints_and_no_reference_to_them() -> None:
     settings = StepSettings(pool="cpu")
     module = StepDeclaration("train", "work.train", settings, ["{output}"], checkpoints=Checkpoints())
     command = replace(module, module=None, command=Command("."), arguments=["train", "{checkpoint}"])
     assert list(step_misfits([module])) == []
     assert list(step_misfits([command])) == []
-    assert len(list(step_misfits([replace(module, nodes=Nodes(2))]))) == 1
+    assert list(step_misfits([replace(module, nodes=Nodes(2))])) == []
     assert len(list(step_misfits([replace(module, arguments=["{checkpoint}"])]))) == 1

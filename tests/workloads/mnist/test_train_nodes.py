@@ -297,10 +297,11 @@ def test_the_launcher_starts_all_again_when_one_is_killed_and_the_model_is_the_s
 ) -> None:
     out = tmp_path / "model"
     words = [sys.executable, "-m", "workloads.mnist.train", "--data", data, "--output", out, *BATCH]
-    job = StandInJob(tmp_path / "job", 2, ["--step", "mnist.train", "--wait", 120, "--shared", out], words)
+    flags = ["--step", "mnist.train", "--wait", 120, "--shared", out, "--checkpoints", '{"grace": 20}']
+    job = StandInJob(tmp_path / "job", 2, flags, words)
     try:
         job.start_all()
-        while not list(out.glob("checkpoints/epoch-*.keras")):
+        while not list(out.glob("checkpoints*/*/0/manifest.json")):
             assert job.failed is None, job.logs()
             job.look_after()
         for process in job.programs(killed):
@@ -315,4 +316,5 @@ def test_the_launcher_starts_all_again_when_one_is_killed_and_the_model_is_the_s
     assert "Generation 2: " in job.text(0)
     assert job.text(0).count("Resuming after epoch ") == 1
     assert whole(out) == (True, "")
+    assert not list(out.glob("checkpoints*"))
     assert curve(out) == pytest.approx(curve(training[0]), rel=1e-3)

@@ -40,6 +40,7 @@ from slipway.workloads.runtime.nodes.group import Address
 from slipway.workloads.runtime.nodes.pod import Place, Pod
 from slipway.workloads.runtime.nodes.work import CommandWork, ModuleWork, Work, parse_roles
 from slipway.workloads.runtime.steps import command
+from slipway.workloads.runtime.steps.attendant import Settings
 
 WAIT = 600.0
 """Seconds to wait for pods that are missing, where nothing else is said."""
@@ -56,11 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     secrets = command.secret_values(options.secrets)
     masker = Masker(secrets)
     place: Place = options.place
-    work: Work
-    if options.output is None:
-        work = ModuleWork(options.words, secrets, options.shared, place.job)
-    else:
-        work = CommandWork(options, secrets, place.rank)
+    work: Work = (ModuleWork if options.output is None else CommandWork)(options, secrets)
     try:
         return Pod(place, work, masker).run()
     except StepError as error:
@@ -99,8 +96,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     else:
         add("--step", default="step", metavar="NAME", help="whose error it is, as in mnist.train")
         add("--secret", dest="secrets", action="append", default=[], metavar="VARIABLE", help="masked in the log")
+        add("--checkpoints", type=Settings.parse, metavar="JSON", help="as for a command; with --shared")
         options = parse_before_program(parser, arguments)
         options.output = None
+        if options.checkpoints is not None and options.shared is None:
+            parser.error("--checkpoints: name the directory of the store by --shared")
     options.shared = node_options.shared
     try:
         options.place = _place(node_options)

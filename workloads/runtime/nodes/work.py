@@ -18,11 +18,12 @@ from typing import Protocol
 
 from slipway.workloads.runtime.nodes.group import Address
 from slipway.workloads.runtime.steps import command
-from slipway.workloads.runtime.steps.attendant import Attendant, discard
+from slipway.workloads.runtime.steps.attendant import Attendant, Settings, discard, work_of_module
 from slipway.workloads.runtime.steps.program import Program
 from slipway.workloads.runtime.store import (
     MANIFEST,
     TEMPORARY_SUFFIX,
+    Manifest,
     NotWholeError,
     check,
     store_errors,
@@ -91,70 +92,24 @@ class Work(Protocol):
         ...
 
 
-class WithoutCheckpoints:
-    """What is done about the checkpoints of a program that has none in a folder of its node."""
+class AroundCheckpoints:
+    """What is done about the checkpoints of a program: nothing, where there are no `settings` for them.
 
-    def newest(self) -> str:
-        """None."""
-        return ""
+    `folder` is the directory in the store of the step, which runs in `count` pods, this one of the rank `rank`.
+    """
 
-    def begin(self, program: Program, checkpoint: str, attempt: str) -> Program:  # noqa: ARG002
-        """The program as it is."""
-        return program
-
-    def give_notice(self) -> tuple[float, int] | None:
-        """None is given."""
-        return None
-
-    def finish(self, told: Callable[[], bool]) -> None:
-        """Nothing."""
-
-    def discard(self) -> None:
-        """Nothing."""
-
-
-class CommandWork:
-    """A step with a command, as `slipway.workloads.runtime.steps.command` runs it."""
-
-    def __init__(self, options: argparse.Namespace, secrets: Sequence[str], rank: int) -> None:
-        self._options = options
-        self._secrets = secrets
+    def __init__(self, settings: Settings | None, folder: Path, rank: int, count: int) -> None:
+        self._settings = settings
+        self._folder = folder
         self._rank = rank
-        self._stack = contextlib.ExitStack()
-        self._step: command.Step | None = None
+        self._count = count
         self._attendant: Attendant | None = None
         self._is_told = False
 
-    def is_done(self) -> bool:
-        """Whether the manifest is there, is of this work, and all its files are whole."""
-        output: Path = self._options.output
-        if self._step is None or not (output / MANIFEST).exists():
-            return False
-        try:
-            return check(output).same_work(self._step.work)
-        except NotWholeError:
-            return False
-
-    def inspect(self) -> bool:
-        """Check the inputs; whether the result was there before, which is then said. Raises StepError."""
-        self._step = command.Step(self._options, publishes=self._rank == 0)
-        return self._step.is_published()
-
-    def prepare(self) -> Program | None:
-        """Unpack packages. At rank 0: take what an earlier attempt left, or make the directory ready for this."""
-        assert self._step is not None
-        if self._rank == 0 and self._step.resume():
-            return None
-        options, given = self._options, self._step.given
-        environment = self._stack.enter_context(command.supply(options, given.environment))
-        program = Program(given.words, options.code, environment, self._secrets)
-        program.require()
-        if options.checkpoints is not None:
-            count = len(options.place.nodes)
-            self._attendant = Attendant(
-                options.checkpoints, options.output, self._step.work, part=self._rank, count=count
-            )
-        return program
+    def attend(self, work: Manifest) -> None:
+        """Make ready for those of a program that does this work."""
+        if self._settings is not None:
+            self._attendant = Attendant(self._settings, self._folder, work, part=self._rank, count=self._count)
 
     def newest(self) -> str:
         """By the manifests of all its parts."""
@@ -183,8 +138,52 @@ class CommandWork:
         """Rank 0 deletes them."""
         if self._attendant is not None:
             self._attendant.checkpoints.stop()
-        if self._options.checkpoints is not None and self._rank == 0:
-            discard(self._options.output)
+        if self._settings is not None and self._rank == 0:
+            discard(self._folder)
+
+    def close(self) -> None:
+        """Delete what is on the disk of the node."""
+        if self._attendant is not None:
+            self._attendant.close()
+
+
+class CommandWork(AroundCheckpoints):
+    """A step with a command, as `slipway.workloads.runtime.steps.command` runs it."""
+
+    def __init__(self, options: argparse.Namespace, secrets: Sequence[str]) -> None:
+        place = options.place
+        super().__init__(options.checkpoints, options.output, place.rank, len(place.nodes))
+        self._options = options
+        self._secrets = secrets
+        self._stack = contextlib.ExitStack()
+        self._step: command.Step | None = None
+
+    def is_done(self) -> bool:
+        """Whether the manifest is there, is of this work, and all its files are whole."""
+        output: Path = self._options.output
+        if self._step is None or not (output / MANIFEST).exists():
+            return False
+        try:
+            return check(output).same_work(self._step.work)
+        except NotWholeError:
+            return False
+
+    def inspect(self) -> bool:
+        """Check the inputs; whether the result was there before, which is then said. Raises StepError."""
+        self._step = command.Step(self._options, publishes=self._rank == 0)
+        return self._step.is_published()
+
+    def prepare(self) -> Program | None:
+        """Unpack packages. At rank 0: take what an earlier attempt left, or make the directory ready for this."""
+        assert self._step is not None
+        if self._rank == 0 and self._step.resume():
+            return None
+        options, given = self._options, self._step.given
+        environment = self._stack.enter_context(command.supply(options, given.environment))
+        program = Program(given.words, options.code, environment, self._secrets)
+        program.require()
+        self.attend(self._step.work)
+        return program
 
     def publish(self) -> None:
         """Look for the declared results, and write the manifest."""
@@ -201,21 +200,23 @@ class CommandWork:
         return True
 
     def close(self) -> None:
-        """Remove what was unpacked."""
-        if self._attendant is not None:
-            self._attendant.close()
+        """Remove what was unpacked, and what is on the disk of the node."""
+        super().close()
         self._stack.close()
 
 
-class ModuleWork(WithoutCheckpoints):
+class ModuleWork(AroundCheckpoints):
     """A module that publishes by itself, in `shared`, where it has a directory in the store."""
 
-    def __init__(self, words: Sequence[str], secrets: Sequence[str], shared: Path | None, job: str) -> None:
-        self._words = words
+    def __init__(self, options: argparse.Namespace, secrets: Sequence[str]) -> None:
+        place, shared = options.place, options.shared
+        super().__init__(options.checkpoints, shared or Path(), place.rank, len(place.nodes))
+        self._step = options.step
+        self._words = options.words
         self._secrets = secrets
-        self._shared = shared if job else None
+        self._shared = shared if place.job else None
         self._place = shared
-        self._job = job
+        self._job = place.job
 
     @property
     def can_be_known(self) -> bool:
@@ -238,6 +239,7 @@ class ModuleWork(WithoutCheckpoints):
         """The program; nothing has to be unpacked."""
         program = Program(self._words, Path(), dict(os.environ), self._secrets)
         program.require()
+        self.attend(work_of_module(self._step, self._folder))
         return program
 
     def publish(self) -> None:
@@ -249,9 +251,6 @@ class ModuleWork(WithoutCheckpoints):
     def progress(self) -> str:
         """A digest of what is in the directory that the module publishes into."""
         return _digest(self._place) if self._place is not None else ""
-
-    def close(self) -> None:
-        """Nothing was unpacked."""
 
 
 def _digest(directory: Path) -> str:

@@ -5,6 +5,7 @@ Standard library only.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import shutil
@@ -49,10 +50,13 @@ class Settings:
 
     @staticmethod
     def parse(text: str) -> Settings:
-        """Raises ValueError, TypeError."""
-        settings = Settings(**json.loads(text))
+        """Raises ArgumentTypeError."""
+        try:
+            settings = Settings(**json.loads(text))
+        except (TypeError, ValueError) as error:
+            raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
         if settings.signal not in signal.Signals.__members__:
-            raise ValueError(f"there is no signal {settings.signal}")
+            raise argparse.ArgumentTypeError(f"{text!r}: there is no signal {settings.signal}")
         return settings
 
 
@@ -160,6 +164,13 @@ class Attendant:
         """Delete what is on the disk of the node."""
         self.checkpoints.stop()
         self.checkpoints.close()
+
+
+def work_of_module(step: str, output: Path) -> Manifest:
+    """What the checkpoints of a module that publishes in `output` depend on: the digest of all that decides its
+    result names that directory, and is more than what its runner is told.
+    """
+    return Manifest(step, {}, {}, {"result": output.name})
 
 
 def discard(folder: Path) -> None:

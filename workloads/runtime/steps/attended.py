@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slipway.workloads.runtime.exits import OK, StepError, parse_before_program, run
-from slipway.workloads.runtime.steps.attendant import Attendant, Settings, discard
+from slipway.workloads.runtime.steps.attendant import Attendant, Settings, discard, work_of_module
 from slipway.workloads.runtime.steps.program import Program
-from slipway.workloads.runtime.store import Manifest
 
 _SIGNALLED = 128
 """Exit codes of programs that a signal ended are above it."""
@@ -30,11 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             signal n ended it.
     """
     options = _parse(sys.argv[1:] if arguments is None else arguments)
-    # What its checkpoints depend on is more than what it is told: the digest of all that names its directory.
-    work = Manifest(options.step, {}, {}, {"result": options.output.name})
     program = Program(options.words, Path(), dict(os.environ))
     program.require()
-    attendant = Attendant(options.checkpoints, options.output, work)
+    attendant = Attendant(options.checkpoints, options.output, work_of_module(options.step, options.output))
     try:
         attendant.prepare(program).run("the same command goes on with its newest checkpoint", attendant)
     except StepError as error:
@@ -55,13 +52,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--output", type=Path, required=True, metavar="DIR", help="where the module publishes")
     add("--step", required=True, metavar="NAME", help="whose checkpoints they are, as in mnist.train")
-    add("--checkpoints", required=True, metavar="JSON", help="as for a command")
-    options = parse_before_program(parser, arguments)
-    try:
-        options.checkpoints = Settings.parse(options.checkpoints)
-    except (TypeError, ValueError) as error:
-        parser.error(f"--checkpoints {options.checkpoints!r}: {error}")
-    return options
+    add("--checkpoints", type=Settings.parse, required=True, metavar="JSON", help="as for a command")
+    return parse_before_program(parser, arguments)
 
 
 if __name__ == "__main__":

@@ -275,15 +275,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add(
         "--checkpoints",
+        type=Settings.parse,
         metavar="JSON",
         help="how what the program renames into {checkpoint} is copied: an object with every, bandwidth, signal, "
         "grace and parts",
     )
     options = parse_before_program(parser, arguments)
-    try:
-        options.checkpoints = options.checkpoints and Settings.parse(options.checkpoints)
-    except (TypeError, ValueError) as error:
-        parser.error(f"--checkpoints {options.checkpoints!r}: {error}")
     options.inputs = {name: Path(place) for name, place in parse_pairs(parser, "--input", options.inputs).items()}
     options.data = {name: Path(place) for name, place in parse_pairs(parser, "--data", options.data).items()}
     options.choices = [Choice.parse(text) for text in options.choices]
