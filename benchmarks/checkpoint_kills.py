@@ -1,6 +1,6 @@
 """What is lost of a step with `checkpoints` that is killed at random moments, with notice and without.
 
-A program counts in steps and saves its state, three files in a folder that have to agree, every few seconds
+A program counts in steps and saves its state, three files in a folder that have to agree, as often as it is told
 into `{checkpoint}`; the store is slow (`benchmarks.slow_store`), so that many kills meet a copy. After each kill
 the same command line starts again, as the next pod would, with an empty disk. Run as
 `python -m benchmarks.checkpoint_kills --kills 100`.
@@ -27,7 +27,7 @@ from benchmarks.slow_store import environment
 PROGRAM = """
 import hashlib, json, os, pathlib, shutil, signal, sys, time
 folder, log = map(pathlib.Path, sys.argv[1:3])
-interval, size = float(sys.argv[3]), int(sys.argv[4])
+interval, size = float(os.environ["SLIPWAY_CHECKPOINT_EVERY"]), int(sys.argv[3])
 
 def say(**what):
     with open(log, "a") as file:
@@ -103,8 +103,8 @@ class Trial:
         output = folder / "store" / "out"
         self.command = list(map(str, [
             sys.executable, "-m", "slipway.workloads.runtime.steps.command", "--output", output, "--code", code,
-            "--checkpoints", json.dumps({"grace": 25}), "--", "python3", "count.py", "{checkpoint}", self.log,
-            options.interval, options.kilobytes * 1000 // 3,
+            "--checkpoints", json.dumps({"grace": 25, "every": options.every}), "--", "python3", "count.py",
+            "{checkpoint}", self.log, options.kilobytes * 1000 // 3,
         ]))  # fmt: skip
         self.environment = environment(folder, folder / "store", options.rate * 1e3)
 
@@ -138,7 +138,7 @@ class Trial:
 
     def kill(self, *, told: bool) -> None:
         self.start()
-        time.sleep(self.random.uniform(0.0, 3 * self.options.interval))
+        time.sleep(self.random.uniform(0.0, 3 * self.options.every))
         with self.log.open("a") as file:
             file.write(json.dumps({"at": time.time(), "kill": "told" if told else "killed"}) + "\n")
         if told:
@@ -183,7 +183,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.checkpoint_kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=4, help="steps that are killed at once")
-    parser.add_argument("--interval", type=float, default=4.0, help="seconds between two checkpoints")
+    parser.add_argument("--every", type=float, default=4.0, help="`every` of the step, in seconds")
     parser.add_argument("--kilobytes", type=int, default=300, help="of a checkpoint")
     parser.add_argument("--rate", type=float, default=300.0, help="KB that the store takes in a second")
     parser.add_argument("--seed", type=int, default=1)

@@ -1,7 +1,9 @@
 """How much longer a step takes for its checkpoints: none, by the program into the store, and copied beside it.
 
 A program that computes for so many seconds, by sleeping, writes a checkpoint of 500 MB after each epoch; the store
-takes 20 MB/s (`benchmarks.slow_store`). The runner is the one of a pod. Run as `python -m benchmarks.checkpoints`.
+takes 20 MB/s (`benchmarks.slow_store`). The runner is the one of a pod. What one checkpoint adds is measured in
+epochs that are shorter than those of a long training; for one of these it is computed from that. Run as
+`python -m benchmarks.checkpoints`: some 7 minutes, on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -81,14 +83,17 @@ def measure(folder: Path, to: str, options: argparse.Namespace, *, beside: bool)
 def main() -> None:
     """Measure each way, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.checkpoints", description=__doc__)
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=40.0, help="of computing in an epoch")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=45.0, help="of computing in an epoch")
+    parser.add_argument("--long", type=float, default=600.0, help="seconds of computing, for the computed column")
     parser.add_argument("--megabytes", type=int, default=500, help="of a checkpoint")
     parser.add_argument("--disk", default=tempfile.gettempdir(), help="a folder on the node's fastest disk")
     parser.add_argument("--rate", type=float, default=20.0, help="MB that the store takes in a second")
     parser.add_argument("--only", action="append", choices=WAYS, help="a row of the table; default: all")
     options = parser.parse_args()
-    print("| checkpoints | s | of none | runner's memory, MB |\n| --- | --- | --- | --- |")
+    computed = f"of none with one in {options.long:g} s, computed"
+    print(f"| checkpoints | s | of none | one adds, s | {computed} | runner's memory, MB |")
+    print("| --- | --- | --- | --- | --- | --- |")
     base = 0.0
     printed: list[str] = []
     for name in options.only or WAYS:
@@ -96,7 +101,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="checkpoints-", dir=options.disk) as folder:
             seconds, peak, text = measure(Path(folder), to, options, beside=beside)
         base = base or seconds
-        print(f"| {name} | {seconds:.1f} | {seconds / base:.3f} | {peak:.0f} |", flush=True)
+        added = (seconds - base) / options.epochs
+        ratios = f"{seconds / base:.3f} | {added:.2f} | {1 + added / options.long:.4f}"
+        print(f"| {name} | {seconds:.1f} | {ratios} | {peak:.0f} |", flush=True)
         printed += [f"{name}: {line}" for line in text.splitlines()]
     print("\n".join(["", *printed]))
 

@@ -19,9 +19,10 @@ CHECKPOINTS = "checkpoints"
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """How checkpoints of a step are copied: at most one in ``every`` seconds, 0 for each, with at most
-    ``bandwidth`` MiB a second, 0 for any. ``signal`` is the one by which the program wants to be told that its pod
-    has to end. With ``all_pods`` each pod of a step on several nodes writes a part, else the first one all of it.
+    """How checkpoints of a step are copied: so that the newest in the store is no older than ``every`` seconds, 0
+    for each one, with at most ``bandwidth`` MiB a second, 0 for any. ``signal`` is the one by which the program
+    wants to be told that its pod has to end. With ``all_pods`` each pod of a step on several nodes writes a part,
+    else the first one all of it.
     """
 
     every: int = 0
@@ -38,8 +39,9 @@ class StepCheckpoints(Model):
 
     every: Duration | None = Field(
         default=None,
-        description="At most one is copied in so long, the newest that there is; its seconds are "
-        "`SLIPWAY_CHECKPOINT_EVERY` for the program. Default: each one, but for those that a newer one overtakes.",
+        description="How old the newest one in the store may become: the next is copied in time for that. The "
+        "program is to save as often as `SLIPWAY_CHECKPOINT_EVERY` says: half of it, in seconds. Default: each "
+        "one is copied, but for those that a newer one overtakes.",
     )
     bandwidth: Size | None = Field(
         default=None, description="At most so much is copied in a second: `50Mi`; default: as fast as it goes."

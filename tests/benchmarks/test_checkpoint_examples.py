@@ -13,6 +13,8 @@ def test_every_framework_of_the_page_has_an_example() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("heading", ["A shell script", pytest.param("Keras", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "heading", ["A shell script", "scikit-learn", pytest.param("Keras", marks=pytest.mark.long)]
+)
 def test_an_example_goes_on_from_its_checkpoint(tmp_path: Path, heading: str) -> None:
     assert goes_on(tmp_path, *examples()[heading], told=True) > 0

@@ -45,6 +45,8 @@ def put_folder(path: Path, files: dict[str, str]) -> None:
     temporary = path.with_name(f"{path.name}.tmp")
     for name, content in files.items():
         put(temporary / name, content)
+    # Longer than the clock of a file system needs to go on.
+    time.sleep(0.01)
     temporary.rename(path)
 
 
@@ -107,6 +109,15 @@ class TestCaptures:
         put_folder(folder / "step", {"a": "1", "sub/b": "2"})
         captured = capture(entries(folder)["step"], folder.parent / "captured")
         change(folder / "step")
+        with pytest.raises(ChangedError):
+            captured.verify()
+
+    def test_what_was_in_deletion_when_it_was_captured_is_no_checkpoint(self, folder: Path) -> None:
+        put_folder(folder / "step", {"a": "1", "sub/b": "2"})
+        (folder / "step" / "sub" / "b").unlink()
+        captured = capture(entries(folder)["step"], folder.parent / "captured")
+        captured.verify()
+        shutil.rmtree(folder / "step")
         with pytest.raises(ChangedError):
             captured.verify()
 
@@ -248,7 +259,7 @@ class TestSession:
         put(checkpoints.folder / "state", "3")
         checkpoints.finish()
         assert restored(copies(tmp_path), tmp_path / "again")[0] == "state 3"
-        assert checkpoints.environment["SLIPWAY_CHECKPOINT_EVERY"] == "3600"
+        assert checkpoints.environment["SLIPWAY_CHECKPOINT_EVERY"] == "1800"
         # What is restored is not copied again.
         again = Checkpoints(tmp_path / "local", copies(tmp_path))
         before = {copy.folder for copy in copies(tmp_path).whole()}
@@ -258,6 +269,43 @@ class TestSession:
         assert {copy.folder for copy in copies(tmp_path).whole()} == before
         again.close()
         assert not (tmp_path / "local").exists()
+
+    def test_a_folder_that_is_being_deleted_is_not_taken_for_a_newer_one(
+        self, tmp_path: Path, running: Checkpoints
+    ) -> None:
+        put_folder(running.folder / "old", {"a": "1", "b": "1"})
+        wait_for(lambda: whole(copies(tmp_path)) == ["old"])
+        put_folder(running.folder / "new", {"a": "2", "b": "2"})
+        wait_for(lambda: whole(copies(tmp_path)) == ["new", "old"])
+        (running.folder / "old" / "a").unlink()
+        running.finish()
+        assert whole(copies(tmp_path)) == ["new", "old"]
+
+    def test_nor_is_one_that_nobody_saw_before_its_deletion_began(self, tmp_path: Path) -> None:
+        checkpoints = Checkpoints(tmp_path / "local", copies(tmp_path))
+        checkpoints.restore()
+        for name in ("old", "new"):
+            put_folder(checkpoints.folder / name, {"a": name, "b": name})
+        (checkpoints.folder / "old" / "a").unlink()
+        checkpoints.start()
+        checkpoints.finish()
+        assert whole(copies(tmp_path)) == ["new"]
+
+    def test_a_copy_begins_in_time_for_the_newest_to_be_no_older_than_every(self, tmp_path: Path) -> None:
+        checkpoints = Checkpoints(tmp_path / "local", copies(tmp_path), every=3600)
+        checkpoints.restore()
+        checkpoints.start()
+        # It was written long ago, and has its name from now.
+        old = put(checkpoints.folder.parent / "old", "1")
+        os.utime(old, (1, 1))
+        old.rename(checkpoints.folder / "state")
+        wait_for(lambda: checkpoints.lasted)
+        put(checkpoints.folder / "state", "2")
+        time.sleep(0.05)
+        assert len(whole(copies(tmp_path))) == 1
+        checkpoints.lasted = 3000
+        wait_for(lambda: restored(copies(tmp_path), tmp_path / "again")[0] == "state 2")
+        checkpoints.stop()
 
     def test_a_store_that_refuses_ends_nothing_and_is_tried_again(
         self, tmp_path: Path, running: Checkpoints, capsys: pytest.CaptureFixture[str]

@@ -14,7 +14,7 @@ import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 TEMPORARY_ENDS = (".tmp", ".new", ".part")
 TEMPORARY_PART = "checkpoint-tmp"
@@ -23,6 +23,9 @@ orbax/checkpoint/_src/path/atomicity.py, 0.11, seen November 2026)."""
 
 Version = tuple[int, int, int]
 """What tells one checkpoint from the next of the same name: inode, time of change in ns, size."""
+
+NO_VERSION: Version = (0, 0, 0)
+"""None has it."""
 
 Signature = tuple[tuple[str, int, int, int], ...]
 """Path, inode, size and time of change of each file and folder."""
@@ -40,11 +43,20 @@ class Entry:
     path: Path
     version: Version
     is_file: bool
+    named: int
+    """When it got its name, or was changed after that, in ns since the epoch."""
 
     @property
     def changed(self) -> int:
         """When it was written last, in ns since the epoch."""
         return self.version[1]
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it can be seen that it was not changed since it got its name: one that is being deleted was. A
+        system with coarse times does not show it of a folder that was written in some milliseconds.
+        """
+        return self.is_file or self.named > self.changed
 
 
 def entries(folder: Path) -> dict[str, Entry]:
@@ -57,9 +69,8 @@ def entries(folder: Path) -> dict[str, Entry]:
             with contextlib.suppress(FileNotFoundError):
                 status = item.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
-                    checkpoints[item.name] = Entry(
-                        Path(item.path), version_of(status), stat.S_ISREG(status.st_mode)
-                    )
+                    version, is_file = version_of(status), stat.S_ISREG(status.st_mode)
+                    checkpoints[item.name] = Entry(Path(item.path), version, is_file, status.st_ctime_ns)
     return checkpoints
 
 
@@ -91,8 +102,17 @@ class Capture:
         """Bytes of all its files."""
         return sum(size for path, _, size, _ in self.signature if not path.endswith("/"))
 
+    @property
+    def is_sealed(self) -> bool:
+        """As that of its entry, for all folders in it."""
+        return self.entry.is_file or self.entry.named > max(
+            changed for path, _, _, changed in self.signature if path.endswith("/")
+        )
+
     def verify(self) -> None:
-        """Raise ChangedError where a file is not as it was, or the entry has got or lost some in place."""
+        """Raise ChangedError where a file is not as it was, or the entry has got or lost some in place, or maybe
+        did so before it was captured.
+        """
         expected = {path: rest for path, *rest in self.signature}
         for name, path in self.files.items():
             try:
@@ -104,8 +124,12 @@ class Capture:
         with contextlib.suppress(FileNotFoundError):
             now = signature_of(self.entry.path)
             # A folder that took its place may have its inode. Those of files cannot be given away: they are held.
-            if _inodes(now) & _inodes(self.signature) and now != self.signature:
-                raise ChangedError(f"{self.name} has got or lost files after it had its name")
+            if _inodes(now) & _inodes(self.signature):
+                if now != self.signature:
+                    raise ChangedError(f"{self.name} has got or lost files after it had its name")
+                return
+        if not self.is_sealed:
+            raise ChangedError(f"{self.name} was deleted within a second or two, maybe before it was captured")
 
     def release(self) -> None:
         """Remove the links; the program's own files stay."""
@@ -157,6 +181,14 @@ def _link(entry: Entry, target: Path) -> dict[str, Path]:
             elif not stat.S_ISDIR(mode):
                 raise ChangedError(f"{(Path(name) / below / other).as_posix()} is a link or no regular file")
     return linked
+
+
+def has_lost_files(before: Signature, now: Signature) -> bool:
+    """Whether it is the folder that it was before, and lacks files that it had: it is being deleted."""
+    if before[0][:2] != now[0][:2]:
+        return False
+    gone = {path for path, *_ in before} - {path for path, *_ in now}
+    return any(not is_temporary(PurePosixPath(path).name) for path in gone)
 
 
 def _inodes(signature: Signature) -> set[int]:

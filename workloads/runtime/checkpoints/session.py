@@ -17,12 +17,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from slipway.workloads.runtime.checkpoints.captures import (
+    NO_VERSION,
     Capture,
     ChangedError,
     Entry,
+    Signature,
     Version,
     capture,
     entries,
+    has_lost_files,
+    signature_of,
 )
 from slipway.workloads.runtime.checkpoints.copies import Copies, Copy, Pace, StoppedError
 from slipway.workloads.runtime.parts import RESTORE, timed
@@ -31,7 +35,7 @@ from slipway.workloads.runtime.store import StoreError, explain, size_text
 VARIABLE = "SLIPWAY_CHECKPOINT"
 """Names the program's folder in its environment."""
 EVERY_VARIABLE = "SLIPWAY_CHECKPOINT_EVERY"
-"""Has the seconds of `every`, where the step says it."""
+"""Has half of the seconds of `every`, where the step says it: how often the program is to save."""
 REFERENCE = "{checkpoint}"
 
 NICE = 5
@@ -48,11 +52,15 @@ LAST_TRIES = 3
 HELD = 4
 """Of a step whose pods all write: checkpoints that a pod holds until the first pod has chosen one of them."""
 _MOST_WARNINGS = 20
+_LONGER = 1.25
+"""How much longer the next copy may take than the last one."""
+_NEVER = float("-inf")
 
 
 class Checkpoints:
-    """Copies checkpoints from `local`, a folder of the node's disk, which it owns: at most one in `every` seconds,
-    0 for each, with at most `bandwidth` bytes a second, 0 for any.
+    """Copies checkpoints from `local`, a folder of the node's disk, which it owns: with `every` in time for the
+    newest one in the store to be no older than so many seconds, else each one; with at most `bandwidth` bytes a
+    second, 0 for any.
 
     Of a step whose pods all write `parts`, the first pod chooses which checkpoints are copied, and each that
     `follows` copies its part of them. Then each checkpoint has a name of its own.
@@ -86,7 +94,7 @@ class Checkpoints:
     @property
     def environment(self) -> dict[str, str]:
         """What the program is told."""
-        every = {EVERY_VARIABLE: f"{self._every:g}"} if self._every else {}
+        every = {EVERY_VARIABLE: f"{self._every / 2:g}"} if self._every else {}
         return {VARIABLE: str(self.folder), **every}
 
     def fill(self, text: str) -> str:
@@ -111,7 +119,8 @@ class Checkpoints:
             for name in self._copies.foreign() if alone else ():
                 self._say(f"Checkpoint {name} is passed over: it is of other inputs or another command line")
             copy = self._copies.restore(self.folder, self._say, chosen) if alone or chosen else None
-            self._seen = {name: entry.version for name, entry in entries(self.folder).items()}
+            for entry in entries(self.folder).values():
+                self._see(entry)
         except OSError as error:
             raise StoreError(f"the checkpoints in {self._copies.folder}: {explain(error)}") from error
         if copy is not None:
@@ -172,11 +181,11 @@ class Checkpoints:
         shutil.rmtree(self.folder.parent, ignore_errors=True)
 
     def _reset(self) -> None:
-        self._seen: dict[str, Version] = {}
+        self._seen: dict[str, tuple[Version, Signature]] = {}
         self._held: dict[str, Capture] = {}
         self._copied: set[str] = set()
         self._ending = self._hurried = False
-        self._due = 0.0
+        self._saved = _NEVER
         self._looked = time.monotonic()
         self._wake.clear()
         self._pace = Pace(self._bandwidth, self._between)
@@ -221,9 +230,11 @@ class Checkpoints:
         began = time.monotonic()
         try:
             self._copies.write(captured, key, self._pace, lambda: self._settle(captured))
-        except (OSError, StoreError, ChangedError):
-            # It is looked at again.
-            self._seen.pop(captured.name, None)
+        except (OSError, StoreError, ChangedError) as error:
+            # It is looked at again. What the program writes to may never be left alone: that waits for its time.
+            self._seen[captured.name] = NO_VERSION, captured.signature
+            if not (isinstance(error, ChangedError) and captured.entry.path.exists()):
+                self._saved = _NEVER
             raise
         finally:
             captured.release()
@@ -237,14 +248,19 @@ class Checkpoints:
 
     def _choose(self) -> Capture | None:
         """The newest that is not copied yet, where it is time for one."""
-        if not (self._hurried or self._ending) and time.monotonic() < self._due:
+        due = self._saved + self._every - _LONGER * self.lasted - POLL
+        if not (self._hurried or self._ending) and time.monotonic() < due:
             return None
         unseen = self._unseen()
         if not unseen:
             return None
         captured = capture(unseen[-1], self._captured / str(self._number))
-        self._seen.update((entry.path.name, entry.version) for entry in unseen)
-        self._due = captured.begun + self._every
+        for entry in unseen[:-1]:
+            self._see(entry)
+        self._seen[captured.name] = captured.entry.version, captured.signature
+        # By a clock that may be set meanwhile.
+        age = min(max(0.0, time.time() - captured.entry.named / 1e9), self._every)
+        self._saved = captured.begun - age
         return captured
 
     def _follow(self) -> Capture | None:
@@ -266,19 +282,38 @@ class Checkpoints:
         self._looked = time.monotonic()
         for entry in self._unseen():
             self._number += 1
-            self._held[entry.path.name] = capture(entry, self._captured / str(self._number))
-            self._seen[entry.path.name] = entry.version
+            captured = capture(entry, self._captured / str(self._number))
+            self._held[captured.name] = captured
+            self._seen[captured.name] = entry.version, captured.signature
         for name in list(self._held)[:-HELD]:
             self._held.pop(name).release()
 
     def _unseen(self) -> list[Entry]:
-        """The checkpoints that were not there before, the newest last."""
+        """The checkpoints that were not there before, the newest last. One that may be in deletion comes first."""
         present = entries(self.folder)
-        self._seen = {name: version for name, version in self._seen.items() if name in present}
-        unseen = [entry for name, entry in present.items() if self._seen.get(name) != entry.version]
+        self._seen = {name: seen for name, seen in self._seen.items() if name in present}
+        unseen = [entry for entry in present.values() if self._is_new(entry)]
         if self._parts:
             unseen = [entry for entry in unseen if not self._is_repeated(entry)]
-        return sorted(unseen, key=lambda entry: (entry.changed, entry.path.name))
+        return sorted(unseen, key=lambda entry: (entry.is_sealed, entry.changed, entry.path.name))
+
+    def _is_new(self, entry: Entry) -> bool:
+        """Whether it is not as it was seen, without being deleted."""
+        seen = self._seen.get(entry.path.name)
+        if seen is None:
+            return True
+        version, signature = seen
+        if version == entry.version:
+            return False
+        with contextlib.suppress(FileNotFoundError):
+            if not has_lost_files(signature, signature_of(entry.path)):
+                return True
+            self._see(entry)
+        return False
+
+    def _see(self, entry: Entry) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._seen[entry.path.name] = entry.version, signature_of(entry.path)
 
     def _is_repeated(self, entry: Entry) -> bool:
         """Whether there was another one of the same name, which other pods cannot tell from this one."""
@@ -287,7 +322,7 @@ class Checkpoints:
             return False
         if name in self._held:
             self._held.pop(name).release()
-        self._seen[name] = entry.version
+        self._see(entry)
         self._copies.forget(name)
         self._warn(f"checkpoint {name} was written twice: where all pods write parts, each has another name")
         return True
