@@ -410,6 +410,12 @@ class App:
         return self.pool.admitted(self.resources)
 
     @property
+    def rate(self) -> Rate | None:
+        """What an hour of one of its pods costs: of its node or, where pods are billed, of the pod."""
+        sidecar = self.platform.store.sidecar if self.uses_store else Resources(cpu=0, memory=0)
+        return self.pool.rate(total([self.requests, sidecar]))
+
+    @property
     def object_name(self) -> str:
         """The name of its Kubernetes objects, and its host name in the namespace: ``<pipeline>-<app>``."""
         return object_name(self.pipeline, self.name)

@@ -170,9 +170,7 @@ class PipelineApp(pulumi.ComponentResource):
         self.ready: tuple[pulumi.Resource, ...] = (pods, host)
         self.start: pulumi.Output[str] | None = None
         if app.declared.idle:
-            watch = IdleWatchArgs(
-                app, app.declared.idle, app.object_name, workspace, args.image, args.root, self.ready
-            )
+            watch = IdleWatchArgs(app, app.declared.idle, workspace, args.image, args.root, self.ready)
             self.start = IdleWatch(f"{name}-idle", watch, pulumi.ResourceOptions(parent=self)).start
         port = app.declared.port
         self.forward: pulumi.Output[str] | None = None
@@ -240,6 +238,11 @@ def _metadata(
         labels=app_labels(app.pipeline, app.name),
         annotations=dict(annotations) if annotations else None,
     )
+
+
+def _may_stop(app: App) -> bool:
+    """Whether it is stopped while nobody uses it."""
+    return app.declared.idle is not None and app.declared.idle.stops
 
 
 def _alone(args: PipelineAppArgs) -> Mapping[str, str]:
@@ -315,8 +318,9 @@ def _pods(
         name,
         metadata=_metadata(args, app.object_name, _alone(args)),
         spec=k8s.apps.v1.DeploymentSpecArgs(
-            # With an autoscaler the number is its own, and not set back by the next `up`.
-            replicas=None if placed_by.autoscale else placed_by.replicas,
+            # With an autoscaler the number is its own, and not set back by the next `up`, which does not start one
+            # that is stopped either.
+            replicas=None if placed_by.autoscale or _may_stop(app) else placed_by.replicas,
             selector=selector,
             strategy=k8s.apps.v1.DeploymentStrategyArgs(
                 type="RollingUpdate",
@@ -362,7 +366,7 @@ def _stateful_set(
 ) -> k8s.apps.v1.StatefulSetSpecArgs:
     return k8s.apps.v1.StatefulSetSpecArgs(
         # One that is stopped while nobody uses it is not started by the next `up`.
-        replicas=None if app.declared.idle else 1,
+        replicas=None if _may_stop(app) else 1,
         service_name=app.object_name,
         selector=selector,
         # `OrderedReady` would keep a pod that never became ready (see `slipway.infra.kubernetes.service`).
@@ -377,7 +381,9 @@ def _host(
 ) -> k8s.core.v1.Service:
     app = args.planned.app
     people = {PEOPLE: json.dumps({"title": app.declared.title, "path": app.declared.path})}
-    annotations = {**(people if app.declared.people else {}), **_alone(args)}
+    # No pod stands behind it while the app is stopped, and Pulumi would wait for one in vain.
+    alone = DECLARED_ALONE if _may_stop(app) else _alone(args)
+    annotations = {**(people if app.declared.people else {}), **alone}
     return k8s.core.v1.Service(
         name,
         metadata=_metadata(args, app.object_name, annotations),

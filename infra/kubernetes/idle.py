@@ -1,9 +1,10 @@
-"""What stops an app that nobody uses: a CronJob whose pod asks the app, and scales it to no pod.
+"""What looks at an app whether anybody uses it: a CronJob whose pod asks it, and scales it to no pod, or warns.
 
 The app's own pod could do so, too, but whoever uses a notebook runs what they like there, and with all rights that
 the pod has.
 """
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pulumi_kubernetes as k8s
 from slipway.infra.kubernetes.app_pod import TOKEN, token_secret_name
 from slipway.infra.kubernetes.bundle import config_map
 from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
-from slipway.infra.kubernetes.labels import app_labels, step_labels
+from slipway.infra.kubernetes.labels import IDLE_ANNOTATION, TAKEN_OVER, app_labels, step_labels
 from slipway.infra.kubernetes.network_policy import allow_from, everywhere, network_policy, peer, select
 from slipway.infra.kubernetes.pod import bundle_map, from_secret, template
 from slipway.infra.kubernetes.run import plan
@@ -21,6 +22,7 @@ from slipway.infra.kubernetes.schedule import CRON_JOB_NAME_LIMIT, RUNNER, ident
 from slipway.infra.kubernetes.workspace import Workspace
 from slipway.infra.objects import wait_for
 from slipway.infra.pipelines.apps import Idle
+from slipway.infra.pipelines.contract import literal
 from slipway.infra.placed import IDLE_WATCH, App, Step
 from slipway.infra.schema.names import fit
 
@@ -33,55 +35,70 @@ EVERY = "*/10 * * * *"
 LIMIT = 300
 """Seconds for one look, the start of a node included."""
 
+ABOUT = "What is known of the use of an app, written by each look at it."
+
 
 @dataclass(frozen=True)
 class IdleWatchArgs:
-    """``app`` runs as the StatefulSet ``stateful_set`` in ``workspace``. ``root`` is the repository, and ``image``
-    one with Python. ``ready`` are the resources of the app to wait for.
+    """``app`` runs in ``workspace``. ``root`` is the repository, and ``image`` one with Python. ``ready`` are the
+    resources of the app to wait for.
     """
 
     app: App
     idle: Idle
-    stateful_set: str
     workspace: Workspace
     image: str
     root: Path
     ready: tuple[pulumi.Resource, ...] = ()
 
+    @property
+    def kind(self) -> str:
+        """What the app runs as, as `kubectl` has it."""
+        return "statefulset" if self.app.declared.keeps_data else "deployment"
+
+    @property
+    def scaled(self) -> str:
+        """How `kubectl scale` starts the app again."""
+        return f"scale {self.kind}/{self.app.object_name} --replicas={self.app.declared.placed_by.replicas}"
+
+    @property
+    def called(self) -> str:
+        """The name of what looks at the app, and of its notes."""
+        return fit(f"{self.app.object_name}-idle", CRON_JOB_NAME_LIMIT)
+
 
 class IdleWatch(pulumi.ComponentResource):
-    """Looks at an app every ten minutes, and scales it to no pod once nobody used it for long enough.
+    """Looks at an app every ten minutes, and scales it to no pod, or warns, once nobody used it for long enough.
 
-    Its pod may change how many pods the app has, and nothing else in the cluster. It talks to the Kubernetes API,
-    which no policy can name, and so may connect to everything. ``start`` is the command that brings the app back.
+    Its pod may change how many pods the app has, where it is to stop it, and its own notes, and nothing else in
+    the cluster. It talks to the Kubernetes API, which no policy can name, and so may connect to everything.
+    ``start`` is the command that brings the app back; None where nothing stops it.
     """
 
     def __init__(self, name: str, args: IdleWatchArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slipway:kubernetes:IdleWatch", name, {}, opts)
         app, workspace = args.app, args.workspace
-        called = fit(f"{app.object_name}-idle", CRON_JOB_NAME_LIMIT)
         labels = step_labels(IDLE_WATCH, app.object_name)
-        metadata = k8s.meta.v1.ObjectMetaArgs(name=called, namespace=workspace.namespace, labels=labels)
         on_cluster = pulumi.ResourceOptions(
             parent=self, provider=workspace.platform.provider, depends_on=[*workspace.ready, *args.ready]
         )
-        rule = k8s.rbac.v1.PolicyRuleArgs(
-            api_groups=["apps"],
-            resources=["statefulsets/scale"],
-            resource_names=[args.stateful_set],
-            verbs=["patch"],
-        )
-        binding = identity(name, called, workspace.namespace, labels=labels, rules=[rule], opts=on_cluster)
         run = plan(_step(args), args.root)
         before = [
-            binding,
+            identity(name, args.called, workspace.namespace, labels=labels, rules=_rules(args), opts=on_cluster),
             config_map(bundle_map(run), run.bundle, workspace.namespace, labels, on_cluster),
+            _notes(name, args, labels, on_cluster),
             *_policies(name, args, labels, on_cluster),
+            *_all_pods(name, args, labels, on_cluster),
         ]
-        token = from_secret(token_secret_name(app), TOKEN, APP_TOKEN)
+        tokens = [from_secret(token_secret_name(app), TOKEN, APP_TOKEN)] if app.declared.token else []
         k8s.batch.v1.CronJob(
             name,
-            metadata=metadata,
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=args.called,
+                namespace=workspace.namespace,
+                labels=labels,
+                annotations={IDLE_ANNOTATION: _described(args)},
+            ),
             spec=k8s.batch.v1.CronJobSpecArgs(
                 schedule=EVERY,
                 concurrency_policy="Forbid",
@@ -92,29 +109,85 @@ class IdleWatch(pulumi.ComponentResource):
                 job_template=k8s.batch.v1.JobTemplateSpecArgs(
                     metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels),
                     spec=k8s.batch.v1.JobSpecArgs(
-                        backoff_limit=0, active_deadline_seconds=LIMIT, template=template(run, called, [token])
+                        backoff_limit=0,
+                        active_deadline_seconds=LIMIT,
+                        template=template(run, args.called, tokens),
                     ),
                 ),
             ),
             opts=wait_for(on_cluster, *before),
         )
-        self.start = pulumi.Output.concat(
-            workspace.platform.kubectl,
-            f" --namespace {workspace.namespace} scale statefulset/{args.stateful_set} --replicas=1",
-        )
-        self.register_outputs({"cronJob": called})
+        self.start: pulumi.Output[str] | None = None
+        if args.idle.stops:
+            self.start = pulumi.Output.concat(
+                workspace.platform.kubectl, f" --namespace {workspace.namespace} {args.scaled}"
+            )
+        self.register_outputs({"cronJob": args.called})
+
+
+def _described(args: IdleWatchArgs) -> str:
+    """What `IDLE_ANNOTATION` has."""
+    app, idle = args.app, args.idle
+    return json.dumps(
+        {
+            "app": f"{app.pipeline}.{app.name}",
+            "object": app.object_name,
+            "after": idle.after,
+            "then": idle.then,
+            "notes": args.called,
+            "holds": _holds(app),
+            "start": args.scaled if idle.stops else "",
+        }
+    )
+
+
+def _holds(app: App) -> str:
+    """What a pod of the app holds, with its price; empty where no price is known, or its node stays anyway."""
+    rate = app.rate
+    if rate is None or (app.pool.min_nodes and not rate.by_pod):
+        return ""
+    return f"a {'pod' if rate.by_pod else 'node'} of pool {app.pool.name}, ${rate.dollars:.2f} an hour"
+
+
+def _rules(args: IdleWatchArgs) -> list[k8s.rbac.v1.PolicyRuleArgs]:
+    notes = k8s.rbac.v1.PolicyRuleArgs(
+        api_groups=[""], resources=["configmaps"], resource_names=[args.called], verbs=["get", "patch"]
+    )
+    scale = k8s.rbac.v1.PolicyRuleArgs(
+        api_groups=["apps"],
+        resources=[f"{args.kind}s/scale"],
+        resource_names=[args.app.object_name],
+        verbs=["patch"],
+    )
+    return [*([scale] if args.idle.stops else []), notes]
+
+
+def _notes(
+    name: str, args: IdleWatchArgs, labels: dict[str, str], opts: pulumi.ResourceOptions
+) -> k8s.core.v1.ConfigMap:
+    """The ConfigMap of what looks know: one key is Pulumi's, the other is the pod's."""
+    metadata = k8s.meta.v1.ObjectMetaArgs(
+        name=args.called, namespace=args.workspace.namespace, labels=labels, annotations=TAKEN_OVER
+    )
+    return k8s.core.v1.ConfigMap(f"{name}-notes", metadata=metadata, data={"about": ABOUT}, opts=opts)
 
 
 def _step(args: IdleWatchArgs) -> Step:
     """What the CronJob's pod runs."""
-    platform = args.workspace.platform
+    platform, app, idle = args.workspace.platform, args.app, args.idle
+    # Each pod counts for itself, and the name of the Service leads to one of them.
+    host = args.called if app.most > 1 else app.object_name
     return Step(
         pipeline=IDLE_WATCH,
-        name=args.app.object_name,
-        module=args.idle.module,
+        name=app.object_name,
+        module=idle.module,
         arguments=[
-            *("--app", args.app.address, "--after", str(args.idle.after)),
-            *("--scale", args.stateful_set, "--namespace", args.workspace.namespace),
+            *("--app", f"{host}:{app.all_ports[idle.port]}", "--after", str(idle.after), "--then", idle.then),
+            *("--kind", args.kind, "--scale", app.object_name),
+            *("--replicas", str(app.declared.placed_by.replicas)),
+            *("--namespace", args.workspace.namespace, "--notes", args.called),
+            *(["--holds", literal(holds)] if (holds := _holds(app)) else []),
+            *map(literal, idle.arguments),
             *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
         ],
         image=args.image,
@@ -138,7 +211,7 @@ def _policies(
         select(app_labels(app.pipeline, app.name)),
         ["Ingress"],
         opts,
-        ingress=[allow_from([peer(pods)], app.declared.port)],
+        ingress=[allow_from([peer(pods)], app.all_ports[args.idle.port])],
     )
     if not args.workspace.limits_egress:
         return [to_app]
@@ -146,3 +219,27 @@ def _policies(
         name=f"{app.object_name}-idle-egress", namespace=namespace, labels=labels
     )
     return [to_app, everywhere(f"{name}-asks", metadata, labels, opts)]
+
+
+def _all_pods(
+    name: str, args: IdleWatchArgs, labels: dict[str, str], opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """The Service whose name stands for the addresses of all pods of the app, where it may have several."""
+    app = args.app
+    if app.most == 1:
+        return []
+    port = app.all_ports[args.idle.port]
+    return [
+        k8s.core.v1.Service(
+            f"{name}-pods",
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=args.called, namespace=args.workspace.namespace, labels=labels
+            ),
+            spec=k8s.core.v1.ServiceSpecArgs(
+                cluster_ip="None",
+                selector=app_labels(app.pipeline, app.name),
+                ports=[k8s.core.v1.ServicePortArgs(name="use", port=port, target_port=port, protocol="TCP")],
+            ),
+            opts=opts,
+        )
+    ]

@@ -9,16 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from slipway.infra.pipelines import pods
+from slipway.infra.pipelines.idle import IdleApp
 from slipway.infra.pipelines.images import ImageBuild
 from slipway.infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
 from slipway.infra.schema.base import Int, Model, Size, refuse
 from slipway.infra.schema.ingress import IngressSettings
 from slipway.infra.schema.names import DIGEST_LENGTH, KUBERNETES_NAME_LIMIT, Image, fit
+from slipway.infra.schema.quantities import seconds
 
 MOST_REPLICAS = 100
 """Pods of one app. A mistake has more."""
@@ -109,6 +111,18 @@ class KeptAppSettings(AppSettings):
         return True
 
 
+class CountedAppSettings(AppSettings):
+    """Where an app runs that counts its use, and what becomes of it while nobody uses it."""
+
+    idle: IdleApp | None = Field(
+        default=None, description="What becomes of it while nobody uses it; default: it stays."
+    )
+
+
+class CountedKeptAppSettings(KeptAppSettings, CountedAppSettings):
+    """Both."""
+
+
 @dataclass(frozen=True)
 class Metrics:
     """Where an app answers Prometheus: HTTP at ``path`` of the port called ``port``."""
@@ -117,16 +131,42 @@ class Metrics:
     port: str = "http"
 
 
+COUNTED = "slipway.workloads.runtime.apps.idle"
+"""The module that looks at an app which counts its use for Prometheus."""
+
+
 @dataclass(frozen=True)
 class Idle:
-    """When an app with a volume is stopped because nobody uses it: its pod goes, and its node with it.
+    """When nobody uses an app, and what becomes of it then: with `stop` its pods go, and nodes with them.
 
-    From a pod of its own ``module`` looks every few minutes, and scales the app to no pod once it was unused for
-    ``after`` seconds. It is given the app's address and token; docs/apps.md says how the app comes back.
+    From a pod of its own ``module`` looks every few minutes, and does that once the app was unused for ``after``
+    seconds. It is a program that ends with `slipway.workloads.runtime.apps.idle.look`, and is given
+    ``arguments``, the address of the app's port ``port``, and its token. docs/apps.md says how the app comes back.
     """
 
     module: str
     after: int
+    then: Literal["warn", "stop"] = "stop"
+    arguments: Sequence[str] = ()
+    port: str = "http"
+
+    @property
+    def stops(self) -> bool:
+        """Whether it stops the app."""
+        return self.then == "stop"
+
+
+def counted(
+    idle: IdleApp | None, metrics: Metrics, counter: str, labels: Mapping[str, Sequence[str]] | None = None
+) -> Idle | None:
+    """What becomes of an app whose use is ``counter`` in ``metrics``, of samples that have one of these ``labels``
+    each; None where it stays.
+    """
+    if idle is None:
+        return None
+    pairs = [f"{name}={value}" for name, values in (labels or {}).items() for value in values]
+    flags = ["--path", metrics.path, "--counter", counter, *(word for pair in pairs for word in ("--label", pair))]
+    return Idle(COUNTED, seconds(idle.after), idle.then, flags, metrics.port)
 
 
 @dataclass(frozen=True)
@@ -155,10 +195,10 @@ class AppDeclaration:
     runs where this machine lacks the program.
 
     ``modules`` ship beside ``module``, with what they import. Where ``module`` and ``command`` are both there, the
-    command's files ship in the bundle's folder of code, and the module is started. ``idle`` says when the app is
-    stopped. ``outside`` are ports of servers that it connects to and that the stack does not have, each by the key
-    of its settings that names the server. With ``told_of_runs``, ``{runs}`` is a file that says by which commit
-    the pipeline's runs are declared, and on which pools (`slipway.infra.kubernetes.app_runs`).
+    command's files ship in the bundle's folder of code, and the module is started. ``idle`` says what becomes of
+    it while nobody uses it. ``outside`` are ports of servers that it connects to and that the stack does not have,
+    each by the key of its settings that names the server. With ``told_of_runs``, ``{runs}`` is a file that says by
+    which commit the pipeline's runs are declared, and on which pools (`slipway.infra.kubernetes.app_runs`).
     """
 
     name: str

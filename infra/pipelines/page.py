@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from slipway.infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
-from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
+from slipway.infra.pipelines.apps import AppDeclaration, CountedAppSettings, Metrics, counted
 from slipway.infra.pipelines.contract import literal, service_variables
 from slipway.infra.pipelines.pods import Probe
 from slipway.infra.pipelines.tensorflow_serving import client_findings
@@ -28,10 +28,16 @@ PORT, METRICS_PORT = 8080, 9464
 
 METRICS = "metrics"
 
+REQUESTS = "slipway_page_requests_total"
+"""What it counts of requests (`slipway.workloads.apps.page.middleware.Metrics`)."""
+
+VISITS: Mapping[str, Sequence[str]] = {"route": ("/", "/api/sample", "/api/predict")}
+"""Which of these are visits: an open page that nobody looks at asks for the status again and again."""
+
 OTHER_PORTS: Mapping[str, int] = {METRICS: METRICS_PORT}
 
 
-class PageSettings(AppSettings):
+class PageSettings(CountedAppSettings):
     """Where a page runs, and how much its visitors may ask of it."""
 
     cpu: Cpu = Field(default="500m", description="CPU asked for.")
@@ -151,6 +157,7 @@ def declaration(
         files=FILES,
         probe=Probe("/healthz"),
         metrics=Metrics(port=METRICS),
+        idle=counted(settings.idle, Metrics(port=METRICS), REQUESTS, VISITS),
     )
 
 

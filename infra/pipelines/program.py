@@ -11,9 +11,12 @@ from slipway.infra.pipelines.apps import (
     OF_APPS,
     AppDeclaration,
     AppSettings,
+    CountedAppSettings,
+    CountedKeptAppSettings,
     KeptAppSettings,
     Metrics,
     address_variables,
+    counted,
 )
 from slipway.infra.pipelines.pods import (
     SUBSTITUTE,
@@ -53,6 +56,17 @@ class AppMetrics(Model):
 
     path: str = Field(default="/metrics", description="The path.")
     port: str = Field(default="http", description="The port by its name: `http`, or one of `ports`.")
+
+
+class AppVisits(Model):
+    """What an app counts for Prometheus of its use."""
+
+    counter: str = Field(description="The name of the counter, as `metrics` has it: `shop_requests_total`.")
+    labels: dict[str, list[str]] = Field(
+        default_factory=dict[str, list[str]],
+        description="Values of its labels that are use, by label, whatever their case: `route: [/, /buy]`. Leave "
+        "out probes and what open pages ask by themselves. Default: all of it.",
+    )
 
 
 class ProgramApp(AppKind):
@@ -115,6 +129,11 @@ class ProgramApp(AppKind):
         default=None, description="How it shows that it is ready; default: it accepts a connection."
     )
     metrics: AppMetrics | None = Field(default=None, description="Where it answers Prometheus; default: nowhere.")
+    visits: AppVisits | None = Field(
+        default=None,
+        description="What of these `metrics` is its use. With it, a stack file may say by `idle` what becomes of "
+        "it while nobody uses it.",
+    )
     writes: bool = Field(
         default=False, description="Whether it may write to the store, to `{pipeline}/<app>`; default: it reads."
     )
@@ -138,7 +157,9 @@ class ProgramApp(AppKind):
         return any(name in pods.names(word) for word in (*self.run, *self.environment.values()))
 
     def settings_model(self) -> type[AppSettings]:
-        """With a volume where it has one."""
+        """With a volume where it has one, and what becomes of it while nobody uses it, where that can be told."""
+        if self.visits:
+            return CountedKeptAppSettings if self.keeps_data else CountedAppSettings
         return KeptAppSettings if self.keeps_data else AppSettings
 
     def defaults(self) -> dict[str, Any]:
@@ -167,6 +188,9 @@ class ProgramApp(AppKind):
         yield from url_findings((*at, "path"), self.path)
         yield from url_findings((*at, "probe", "path"), self.probe and self.probe.path)
         yield from url_findings((*at, "metrics", "path"), self.metrics and self.metrics.path)
+        if self.visits and not self.metrics:
+            reason = "it counts nothing for Prometheus"
+            yield Finding((*at, "visits"), None, reason, "add `metrics`, or remove it", read=((*at, "metrics"),))
         for index, step in enumerate(self.after):
             yield from app.step_findings(("after", index), step)
         yield from path_findings((*at, "code"), self.code, folder=True)
@@ -209,6 +233,10 @@ class ProgramApp(AppKind):
 
     def declare(self, app: AppInStack) -> AppDeclaration:
         """The program with its files; where it starts with Python, these are the pipeline's."""
+        metrics = self.metrics and Metrics(self.metrics.path, self.metrics.port)
+        idle = None
+        if metrics and self.visits and isinstance(app.placed_by, CountedAppSettings):
+            idle = counted(app.placed_by.idle, metrics, self.visits.counter, self.visits.labels)
         code = self.code if self.code is not None else "." if self.run[:1] and self.run[0] in PYTHON else None
         return AppDeclaration(
             name=app.name,
@@ -225,7 +253,7 @@ class ProgramApp(AppKind):
             secrets=self.secrets,
             requirements=self.requirements and app.place(self.requirements),
             probe=Probe(self.probe and self.probe.path),
-            metrics=self.metrics and Metrics(self.metrics.path, self.metrics.port),
+            metrics=metrics,
             people=self.people,
             path=self.path,
             writes=self.writes,
@@ -236,4 +264,5 @@ class ProgramApp(AppKind):
             if app.placed_by.image
             else build_of(app.name, self.image, self.build, app.build, app.place),
             substitute=self.rehearsal and self.rehearsal.substitute(app.fill, app.place),
+            idle=idle,
         )

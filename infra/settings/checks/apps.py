@@ -53,6 +53,7 @@ def check_apps(reading: Reading) -> Iterator[Finding]:
             yield from _connects(placed, of_pipeline, settings)
             yield from _reach(placed, of_pipeline, clusters)
             yield from _pods(placed)
+            yield from _stopped(placed)
             yield from _account(placed, draft)
             yield from _outside(placed, draft.egress)
             yield from _follows(placed, of_pipeline, settings)
@@ -118,6 +119,19 @@ def _pods(placed: _Placed) -> Iterator[Finding]:
             f"not more than the {placed_by.replicas} pods that are always there",
             f"write {placed_by.replicas + 1} or more, or remove `autoscale`",
             read=((*placed.at, "replicas"),),
+        )
+
+
+def _stopped(placed: _Placed) -> Iterator[Finding]:
+    """Several pods of an app that is stopped and started: `up` leaves how many there are to those who start it."""
+    idle, placed_by = placed.app.idle, placed.app.placed_by
+    if idle and idle.stops and placed_by.replicas > 1 and not placed_by.autoscale:
+        yield Finding(
+            (*placed.at, "replicas"),
+            placed_by.replicas,
+            "`idle` stops it, and it would start with one pod",
+            "write 1, or add `autoscale`, which keeps it at so many while it is started",
+            read=((*placed.at, "idle"),),
         )
 
 

@@ -156,7 +156,13 @@ def test_what_stops_it_may_do_that_and_nothing_else(folder: Path) -> None:
             "resources": ["statefulsets/scale"],
             "resourceNames": [name],
             "verbs": ["patch"],
-        }
+        },
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": ["tried-notebook-idle"],
+            "verbs": ["get", "patch"],
+        },
     ]
     watch = only(recording, "batch/v1:CronJob", "tried-notebook-idle")["spec"]
     assert watch["concurrencyPolicy"] == "Forbid"
@@ -166,7 +172,9 @@ def test_what_stops_it_may_do_that_and_nothing_else(folder: Path) -> None:
     (container,) = pod["containers"]
     assert container["command"] == ["python", "-m", "slipway.workloads.apps.notebook.idle"]
     assert container["args"] == [
-        *("--app", "tried-notebook:8888", "--after", "7200", "--scale", name, "--namespace", "slipway"),
+        *("--app", "tried-notebook:8888", "--after", "7200", "--then", "stop"),
+        *("--kind", "statefulset", "--scale", name, "--replicas", "1"),
+        *("--namespace", "slipway", "--notes", "tried-notebook-idle"),
         *("--api", "https://kubernetes.default.svc"),
         *("--service-account", "/var/run/secrets/kubernetes.io/serviceaccount"),
     ]

@@ -116,7 +116,9 @@ def look(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def asked(cluster: Cluster, predictions: int, probes: int = 905) -> None:
-    cluster.text = TF_SERVING.replace('API="predict",entrypoint="REST"} 4', f'API="predict",entrypoint="REST"}} {predictions}')
+    cluster.text = TF_SERVING.replace(
+        'API="predict",entrypoint="REST"} 4', f'API="predict",entrypoint="REST"}} {predictions}'
+    )
     cluster.text = cluster.text.replace('API="",entrypoint="REST"} 905', f'API="",entrypoint="REST"}} {probes}')
 
 
@@ -219,5 +221,7 @@ def test_damaged_notes_begin_the_time_anew(cluster: Cluster, look: Any) -> None:
 
 def test_a_metric_that_has_not_counted_yet_is_none_that_is_missing() -> None:
     assert idle.counted("# TYPE shop_requests_total counter\n", "shop_requests_total", {"route": ["/"]}) == 0
-    text = 'shop_requests_total{route="/a \\"b\\"",code="200"} 3 1732622400000\nshop_requests_total{route="/h"} 9\n'
+    text = (
+        'shop_requests_total{route="/a \\"b\\"",code="200"} 3 1732622400000\nshop_requests_total{route="/h"} 9\n'
+    )
     assert idle.counted(text, "shop_requests_total", {"route": ['/a "b"']}) == 3

@@ -141,7 +141,8 @@ def _addresses(app: str) -> Sequence[str]:
         entries = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
     except OSError:
         return []
-    return list(dict.fromkeys(f"[{at[0]}]:{port}" if ":" in str(at[0]) else f"{at[0]}:{port}" for *_, at in entries))
+    hosts = dict.fromkeys(str(address[0]) for *_, address in entries)
+    return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts]
 
 
 def read(address: str, path: str, headers: Mapping[str, str] | None = None) -> bytes | None:
@@ -176,8 +177,8 @@ def counted(text: str, counter: str, labels: Mapping[str, Sequence[str]]) -> flo
             its count would say that nobody uses the app.
     """
     samples = list(_samples(text, counter))
-    types = {counter, counter.removesuffix("_count"), counter.removesuffix("_total")}
-    if not samples and not any(line.split()[1:3] == ["TYPE", name] for line in text.splitlines() for name in types):
+    types = [["TYPE", name] for name in (counter, counter.removesuffix("_count"), counter.removesuffix("_total"))]
+    if not samples and not any(line.split()[1:3] in types for line in text.splitlines()):
         raise StepError(UNEXPECTED, f"there is no metric {counter} in what it tells Prometheus")
     for label in labels:
         if samples and all(label not in of_sample for of_sample, _ in samples):
