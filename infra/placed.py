@@ -416,6 +416,19 @@ class App:
         return self.pool.rate(total([self.requests, sidecar]))
 
     @property
+    def controller(self) -> str:
+        """The kind of what keeps its pods, as `kubectl` has it."""
+        return "statefulset" if self.declared.keeps_data else "deployment"
+
+    @property
+    def start(self) -> str:
+        """The words of `kubectl` that start it again once it was stopped because nobody used it; empty where
+        nothing stops it."""
+        if self.declared.idle is None or not self.declared.idle.stops:
+            return ""
+        return f"scale {self.controller}/{self.object_name} --replicas={self.declared.placed_by.replicas}"
+
+    @property
     def object_name(self) -> str:
         """The name of its Kubernetes objects, and its host name in the namespace: ``<pipeline>-<app>``."""
         return object_name(self.pipeline, self.name)

@@ -135,7 +135,7 @@ class PipelineApp(pulumi.ComponentResource):
         self.token: pulumi.Output[str] | None = pulumi.Output.secret(token.result) if token else None
         image = workspace.images.get(app.image)
         token_hash = pulumi.Output.unsecret(token.bcrypt_hash) if token else None
-        spec = template(planned, token_hash, image, python=args.image)
+        spec = template(planned, workspace.namespace, token_hash, image, python=args.image)
         pods = _pods(
             name,
             args,
@@ -240,11 +240,6 @@ def _metadata(
     )
 
 
-def _may_stop(app: App) -> bool:
-    """Whether it is stopped while nobody uses it."""
-    return app.declared.idle is not None and app.declared.idle.stops
-
-
 def _alone(args: PipelineAppArgs) -> Mapping[str, str]:
     return DECLARED_ALONE if args.planned.waits else {}
 
@@ -320,7 +315,7 @@ def _pods(
         spec=k8s.apps.v1.DeploymentSpecArgs(
             # With an autoscaler the number is its own, and not set back by the next `up`, which does not start one
             # that is stopped either.
-            replicas=None if placed_by.autoscale or _may_stop(app) else placed_by.replicas,
+            replicas=None if placed_by.autoscale or app.start else placed_by.replicas,
             selector=selector,
             strategy=k8s.apps.v1.DeploymentStrategyArgs(
                 type="RollingUpdate",
@@ -366,7 +361,7 @@ def _stateful_set(
 ) -> k8s.apps.v1.StatefulSetSpecArgs:
     return k8s.apps.v1.StatefulSetSpecArgs(
         # One that is stopped while nobody uses it is not started by the next `up`.
-        replicas=None if _may_stop(app) else 1,
+        replicas=None if app.start else 1,
         service_name=app.object_name,
         selector=selector,
         # `OrderedReady` would keep a pod that never became ready (see `slipway.infra.kubernetes.service`).
@@ -382,7 +377,7 @@ def _host(
     app = args.planned.app
     people = {PEOPLE: json.dumps({"title": app.declared.title, "path": app.declared.path})}
     # No pod stands behind it while the app is stopped, and Pulumi would wait for one in vain.
-    alone = DECLARED_ALONE if _may_stop(app) else _alone(args)
+    alone = DECLARED_ALONE if app.start else _alone(args)
     annotations = {**(people if app.declared.people else {}), **alone}
     return k8s.core.v1.Service(
         name,

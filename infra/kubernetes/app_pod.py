@@ -42,7 +42,7 @@ from slipway.infra.kubernetes.pod import (
 from slipway.infra.kubernetes.run import TESTER, PodImage, Run, inside, pulled_with
 from slipway.infra.kubernetes.shipped_sizes import require_fit
 from slipway.infra.kubernetes.waiting import WAITER, Waits, waiter
-from slipway.infra.pipelines.apps import RUNS, AppDeclaration, runs_file, token_variable
+from slipway.infra.pipelines.apps import RUNS, AppDeclaration, runs_file, start_variable, token_variable
 from slipway.infra.placed import CODE, DATA, FOLDERS, GPU_TEST, App, Command
 from slipway.infra.places import located
 
@@ -178,10 +178,16 @@ def app_secret_name(app: App) -> str:
 
 
 def template(
-    planned: PlannedApp, token_hash: pulumi.Input[str] | None, image: PodImage | None = None, *, python: str = ""
+    planned: PlannedApp,
+    namespace: str,
+    token_hash: pulumi.Input[str] | None,
+    image: PodImage | None = None,
+    *,
+    python: str = "",
 ) -> k8s.core.v1.PodTemplateSpecArgs:
-    """The template of the app's pods. It changes with all that decides what they answer, so that new ones start:
-    the files that it ships, the results that it reads, and the hash of its token. ``python`` is an image with one.
+    """The template of the app's pods in ``namespace``. It changes with all that decides what they answer, so that
+    new ones start: the files that it ships, the results that it reads, and the hash of its token. ``python`` is an
+    image with one.
     """
     app = planned.app
     annotations: dict[str, pulumi.Input[str]] = dict(app.platform.store.pod_annotations if app.uses_store else {})
@@ -204,7 +210,7 @@ def template(
             topology_spread_constraints=spread(app_labels(app.pipeline, app.name)) if app.most > 1 else None,
             image_pull_secrets=pulled_with(image),
             init_containers=_init_containers(planned, image, python) or None,
-            containers=inside(image, [_container(planned)]),
+            containers=inside(image, [_container(planned, namespace)]),
             volumes=_volumes(planned),
         ),
     )
@@ -289,7 +295,7 @@ def filled_in(text: str, pipeline: str, declared: AppDeclaration, inputs: Mappin
     return "".join(escaped(f"{part}(")[:-1] + variable for part in before) + escaped(last)
 
 
-def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
+def _container(planned: PlannedApp, namespace: str) -> k8s.core.v1.ContainerArgs:
     app = planned.app
     declared = app.declared
     ingress = declared.placed_by.ingress
@@ -299,6 +305,11 @@ def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
         **({"PYTHONPATH": INSTALLED} if declared.requirements else {}),
         **{name: word(value, planned) for name, value in declared.environment.items()},
         **{name: address for connect in app.connects.values() for name, address in connect.addresses.items()},
+        **{
+            start_variable(connect.name): f"kubectl --namespace {namespace} {connect.start}"
+            for connect in app.connects.values()
+            if connect.start
+        },
         **({HOSTS_VARIABLE: ingress.host} if ingress else {}),
         **({PROXIES_VARIABLE: str(proxies(app))} if proxies(app) else {}),
     }

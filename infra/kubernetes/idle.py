@@ -52,16 +52,6 @@ class IdleWatchArgs:
     ready: tuple[pulumi.Resource, ...] = ()
 
     @property
-    def kind(self) -> str:
-        """What the app runs as, as `kubectl` has it."""
-        return "statefulset" if self.app.declared.keeps_data else "deployment"
-
-    @property
-    def scaled(self) -> str:
-        """How `kubectl scale` starts the app again."""
-        return f"scale {self.kind}/{self.app.object_name} --replicas={self.app.declared.placed_by.replicas}"
-
-    @property
     def called(self) -> str:
         """The name of what looks at the app, and of its notes."""
         return fit(f"{self.app.object_name}-idle", CRON_JOB_NAME_LIMIT)
@@ -118,9 +108,9 @@ class IdleWatch(pulumi.ComponentResource):
             opts=wait_for(on_cluster, *before),
         )
         self.start: pulumi.Output[str] | None = None
-        if args.idle.stops:
+        if app.start:
             self.start = pulumi.Output.concat(
-                workspace.platform.kubectl, f" --namespace {workspace.namespace} {args.scaled}"
+                workspace.platform.kubectl, f" --namespace {workspace.namespace} {app.start}"
             )
         self.register_outputs({"cronJob": args.called})
 
@@ -136,7 +126,7 @@ def _described(args: IdleWatchArgs) -> str:
             "then": idle.then,
             "notes": args.called,
             "holds": _holds(app),
-            "start": args.scaled if idle.stops else "",
+            "start": app.start,
         }
     )
 
@@ -155,7 +145,7 @@ def _rules(args: IdleWatchArgs) -> list[k8s.rbac.v1.PolicyRuleArgs]:
     )
     scale = k8s.rbac.v1.PolicyRuleArgs(
         api_groups=["apps"],
-        resources=[f"{args.kind}s/scale"],
+        resources=[f"{args.app.controller}s/scale"],
         resource_names=[args.app.object_name],
         verbs=["patch"],
     )
@@ -183,7 +173,7 @@ def _step(args: IdleWatchArgs) -> Step:
         module=idle.module,
         arguments=[
             *("--app", f"{host}:{app.all_ports[idle.port]}", "--after", str(idle.after), "--then", idle.then),
-            *("--kind", args.kind, "--scale", app.object_name),
+            *("--kind", app.controller, "--scale", app.object_name),
             *("--replicas", str(app.declared.placed_by.replicas)),
             *("--namespace", args.workspace.namespace, "--notes", args.called),
             *(["--holds", literal(holds)] if (holds := _holds(app)) else []),

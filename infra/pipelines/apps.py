@@ -183,7 +183,8 @@ class AppDeclaration:
     ``port`` speaks HTTP and is called ``http``; ``ports`` are others by name, such as ``grpc``. ``inputs`` are
     steps by the input's name: the app starts once they succeeded, and anew when one ran again. ``after`` are steps
     that only have to succeed first. ``connects`` are apps of the pipeline that it asks: it has their host and port
-    as ``<APP>_ADDRESS`` in its environment, which `service_variables` names, and nobody else reaches them. An app
+    as ``<APP>_ADDRESS`` in its environment, which `service_variables` names, and nobody else reaches them; as
+    ``<APP>_START`` the command that starts one again which is stopped while nobody uses it. An app
     that ``people`` use has a port-forward command in the stack's outputs and an address in `make demo`; ``path``
     is its first page, and ``title`` what people call it.
 
@@ -256,6 +257,12 @@ def object_name(pipeline: str, app: str) -> str:
 def token_variable(app: str) -> str:
     """The environment variable in which an app finds its token."""
     return f"{app.upper().replace('-', '_')}_TOKEN"
+
+
+def start_variable(app: str) -> str:
+    """The environment variable in which apps that connect to ``app`` find what starts it again, if it may be
+    stopped because nobody uses it."""
+    return f"{app.upper().replace('-', '_')}_START"
 
 
 def folder_of(pipeline: str, app: str) -> str:

@@ -242,14 +242,34 @@ class Status:
 
 STARTING = Status("waiting", reason="The page has just started and looks for the model server.")
 AWAY = Status("away", reason="The model server cannot be reached. The page goes on trying.")
+
+
+def away(start: str) -> Status:
+    """The server cannot be reached; ``start`` is the command that starts it again, if it may be stopped."""
+    if not start:
+        return AWAY
+    stopped = "it may be stopped, since nobody asked it for long"
+    return Status("away", reason=f"The model server cannot be reached: {stopped}. What starts it again: {start}")
+
+
 WAITING = Status("waiting", reason="The model server is there, and has no version of the model ready yet.")
 REFUSED = Status("unusable", reason="The model server does not answer as TensorFlow Serving does.")
 
 
 class Watcher:
-    """Looks every ``seconds`` what ``server`` serves. ``made`` turns a version and its signature into a model."""
+    """Looks every ``seconds`` what ``server`` serves. ``made`` turns a version and its signature into a model.
 
-    def __init__(self, server: ModelServer, made: Callable[[int, Signature], Model], seconds: float) -> None:
+    ``away`` is the status while it cannot be reached.
+    """
+
+    def __init__(
+        self,
+        server: ModelServer,
+        made: Callable[[int, Signature], Model],
+        seconds: float,
+        away: Status = AWAY,
+    ) -> None:
+        self._away = away
         self._server = server
         self._made = made
         self._seconds = seconds
@@ -266,7 +286,7 @@ class Watcher:
             except Exception:
                 # Whatever comes, the next look may find the server well.
                 log.exception("the server could not be asked")
-                self._take(AWAY, "")
+                self._take(self._away, "")
             await asyncio.sleep(self._seconds)
 
     def doubt(self) -> None:
@@ -301,7 +321,7 @@ class Watcher:
                 known = self._made(newest, await self._server.signature(newest))
             return Status("ready", known), ""
         except AwayError as error:
-            return AWAY, f"({error})"
+            return self._away, f"({error})"
         except GoneError as error:
             return WAITING, f"({error})"
         except RefusedError as error:
