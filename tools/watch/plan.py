@@ -21,6 +21,7 @@ from slipway.infra.review.stack import (
     texts,
 )
 from slipway.infra.schema.problems import key_of
+from slipway.offline.evaluated.idle_apps import WatchedApp, watched_apps
 from slipway.offline.evaluated.paid import kept_after
 from slipway.offline.evaluated.places import MovedStep, is_held, moved_steps, moves_of
 from slipway.offline.evaluated.rates import node_rate, pod_rate
@@ -83,7 +84,8 @@ class Place:
 class Plan:
     """``steps`` in the order of their declaration, ``places`` their clusters, ``namespaces`` by the cluster.
 
-    ``instance`` is the value of the label that all objects of the stack have.
+    ``instance`` is the value of the label that all objects of the stack have. ``idle_apps`` are looked at whether
+    anybody uses them.
     """
 
     stack: str
@@ -91,6 +93,7 @@ class Plan:
     places: Sequence[Place]
     namespaces: Mapping[str, str] = field(default_factory=dict[str, str])
     instance: str = ""
+    idle_apps: Sequence[WatchedApp] = ()
 
 
 def evaluate(stack: str, root: Path) -> Stack:
@@ -125,6 +128,7 @@ def plan_of(stack: Stack) -> Plan:
         [_place(provider) for provider in providers if provider.name in namespaces],
         namespaces,
         min(instances, default=""),
+        [app for app in watched_apps(stack) if app.cluster in namespaces],
     )
 
 
