@@ -303,13 +303,13 @@ def _container(planned: PlannedApp, namespace: str) -> k8s.core.v1.ContainerArgs
     environment: dict[str, str] = {
         **python_environment(),
         **({"PYTHONPATH": INSTALLED} if declared.requirements else {}),
-        **{name: word(value, planned) for name, value in declared.environment.items()},
-        **{name: address for connect in app.connects.values() for name, address in connect.addresses.items()},
         **{
             start_variable(connect.name): f"kubectl --namespace {namespace} {connect.start}"
             for connect in app.connects.values()
             if connect.start
         },
+        **{name: word(value, planned) for name, value in declared.environment.items()},
+        **{name: address for connect in app.connects.values() for name, address in connect.addresses.items()},
         **({HOSTS_VARIABLE: ingress.host} if ingress else {}),
         **({PROXIES_VARIABLE: str(proxies(app))} if proxies(app) else {}),
     }
