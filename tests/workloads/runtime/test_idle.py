@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import generate_latest
 
-from slipway.offline.rehearsal.fakes.tensorflow_serving import rest
 from slipway.workloads.runtime.apps import idle
 from slipway.workloads.runtime.exits import StepError
 from tests.workloads.json_server import serving
@@ -126,13 +124,6 @@ def asked(cluster: Cluster, predictions: int, probes: int = 905) -> None:
 
 def test_predictions_of_both_interfaces_count_and_probes_do_not() -> None:
     assert idle.counted(TF_SERVING, COUNTER, LABELS) == 7
-
-
-def test_what_stands_in_for_the_server_in_rehearsals_counts_alike() -> None:
-    metrics = rest.Metrics()
-    assert idle.counted(generate_latest(metrics.registry).decode(), COUNTER, LABELS) == 0
-    metrics.latency.labels("digits", "predict", "REST").observe(9)
-    assert idle.counted(generate_latest(metrics.registry).decode(), COUNTER, LABELS) == 1
 
 
 def test_a_server_is_stopped_two_hours_after_its_last_prediction(
