@@ -31,7 +31,7 @@ def api() -> Iterator[Server]:
 
 
 def scaled(api: Server) -> list[tuple[str, str, Any]]:
-    return [asked for asked in api.asked if asked[1] != NOTES]
+    return [request for request in api.asked if request[1] != NOTES]
 
 
 def look(address: str, api: Server, folder: Path, after: int, code: int = 0, token: str = TOKEN) -> str:
