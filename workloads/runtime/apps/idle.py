@@ -82,9 +82,10 @@ def look(ask: Ask, options: argparse.Namespace) -> int:
     api = api_of(options)
     path = f"/api/v1/namespaces/{options.namespace}/configmaps/{options.notes}"
     try:
-        before = Notes.parse((api.get(path).get("data") or {}).get(KEY, ""))
+        data: dict[str, str] = api.get(path).get("data") or {}
     except OSError as error:
         raise StepError(UNEXPECTED, f"{error} ({path})") from error
+    before = Notes.parse(data.get(KEY, ""))
     uses = {address: use for address in _addresses(options.app) if (use := ask(address, now)) is not None}
     notes = _notes(before, uses, now)
     if not uses:
