@@ -1,6 +1,9 @@
 """A stack that is looked at again and again, over HTTP: what it remembers, what it says when it cannot read."""
 
+import json
 from collections.abc import Iterator
+from dataclasses import asdict, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +11,13 @@ import pytest
 from rich.console import Console
 
 from slipway.infra.kubernetes.labels import SERVICE
+from slipway.offline.evaluated.idle_apps import WatchedApp
 from slipway.tools.watch.observed import Clusters
 from slipway.tools.watch.plan import Expected, Place, Plan
 from slipway.tools.watch.screen import Changes, screen, summary
 from slipway.tools.watch.session import Session
 from slipway.tools.watch.states import NodeTime, Phase, StepState, View, add_up
+from slipway.workloads.runtime.apps.idle import KEY, Notes
 from tests.tools.watch.cluster import (
     NOW,
     Cluster,
@@ -262,6 +267,18 @@ def test_a_service_that_cannot_read_its_data_is_told_with_its_own_words(watched:
     ready = pod(of, "0", condition("Ready"), phase="Running", node="n1", state=running())
     watched.cluster.put(ready)
     assert not watched.look().alarms
+
+
+def test_an_app_that_was_stopped_is_told_from_what_looks_at_it_left(watched: Watched) -> None:
+    idle = WatchedApp("dev", "slipway", "mnist.serving", "mnist-serving", 7200, "stop", "notes", "", "scale it")
+    watched.session.plan = replace(watched.session.plan, idle_apps=[idle])
+    assert not watched.look().waiting
+    notes = Notes((NOW - timedelta(hours=2)).isoformat(), idle=True, stopped=True)
+    watched.cluster.single["/api/v1/namespaces/slipway/configmaps/notes"] = {
+        "data": {KEY: json.dumps(asdict(notes))}
+    }
+    (line,) = watched.look().waiting
+    assert line.endswith("kubectl --namespace slipway scale it")
 
 
 def test_a_job_that_failed_and_was_deleted_by_hand_is_told_with_its_way_out(watched: Watched) -> None:

@@ -55,7 +55,7 @@ class Cluster:
             self.scaled.append(content)
             return 200, {}
         assert path == NOTES
-        self.notes.update((content or {}).get("data", {}))
+        self.notes |= content["data"] if method == "PATCH" else {}
         return 200, {"data": self.notes}
 
     def noted(self) -> dict[str, Any]:
