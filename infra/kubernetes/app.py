@@ -376,9 +376,7 @@ def _host(
 ) -> k8s.core.v1.Service:
     app = args.planned.app
     people = {PEOPLE: json.dumps({"title": app.declared.title, "path": app.declared.path})}
-    # No pod stands behind it while the app is stopped, and Pulumi would wait for one in vain.
-    alone = DECLARED_ALONE if app.start else _alone(args)
-    annotations = {**(people if app.declared.people else {}), **alone}
+    annotations = {**(people if app.declared.people else {}), **_alone(args)}
     return k8s.core.v1.Service(
         name,
         metadata=_metadata(args, app.object_name, annotations),
