@@ -11,7 +11,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from slipway.infra.clouds.gcp import autopilot
-from slipway.infra.clouds.gcp.catalogue import allocatable, region_of
+from slipway.infra.clouds.gcp.catalogue import REGION_ZONES, allocatable, region_of
 from slipway.infra.clouds.gcp.cluster import GkeCluster, GkeClusterArgs, compute_classes
 from slipway.infra.clouds.gcp.identity import (
     IMPERSONATION_ANNOTATION,
@@ -519,6 +519,7 @@ def _pool(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: Gke
         taints=tolerated(called, pool),
         allocatable=allocatable(pool.node_shape),
         max_nodes=settings.most_nodes_of(pool) or 0,
+        min_nodes=_least_nodes(pool, settings),
         accelerator=pool.accelerator,
         fingerprint=fingerprint(pool),
         resources=[gke.pools[name]],
@@ -530,6 +531,15 @@ def _pool(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: Gke
         kept=float(seconds(pool.consolidation_delay)) if pool.consolidation_delay else None,
         rate=lambda _: node_rate(settings, pool),
     )
+
+
+def _least_nodes(pool: GcpPool, settings: GcpCluster) -> int:
+    """The nodes that are there at all times, over all zones of the pool."""
+    nodes = pool.nodes
+    if nodes.total_min is not None or nodes.total_max is not None:
+        return nodes.total_min or 0
+    in_each = nodes.min or 0 if nodes.max is not None else 1 if nodes.count is None else nodes.count
+    return in_each * len(settings.zones_of(pool) or range(REGION_ZONES))
 
 
 def _way(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: GkeCluster) -> Pool:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from slipway.infra.clouds.gcp.catalogue import NodeShape, machine_types, node_gbps
+from slipway.infra.clouds.gcp.nodes import fewest_nodes
 from slipway.infra.clouds.gcp.rules.clusters import ONLY
 from slipway.infra.clouds.gcp.settings import GcpPool
 from slipway.infra.schema.problems import SettingsError
@@ -403,3 +404,21 @@ def test_of_a_cpu_pools_network_nothing_is_known() -> None:
 @pytest.mark.parametrize("name", [name for name, value in machine_types().items() if value.accelerator])
 def test_every_gpu_machine_has_a_figure_of_its_network(name: str) -> None:
     assert node_gbps(NodeShape(name, disk_size_gb=100, max_pods=64), gvnic=True) > 0
+
+
+@pytest.mark.parametrize(
+    ("nodes", "least"),
+    [
+        ({"count": 2}, 4),
+        ({"min": 1, "max": 3}, 2),
+        ({"max": 3}, 0),
+        ({"total_min": 1, "total_max": 3}, 1),
+        ({"total_max": 3}, 0),
+    ],
+)
+def test_the_nodes_that_stay_are_counted_over_all_zones(nodes: dict[str, int], least: int) -> None:
+    pool = {"machine_type": "e2-standard-4", "nodes": nodes, "zones": ["us-central1-a", "us-central1-b"]}
+    recording = declare(with_pool(pool))
+    assert recording.result["dev"].pools["extra"].min_nodes == least
+    # Previews read it from the pool that is declared.
+    assert fewest_nodes(recording.one(NODE_POOL, "dev-extra").inputs) == least
