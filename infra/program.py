@@ -12,7 +12,7 @@ from types import FrameType
 import pulumi
 
 from slipway.infra.declared import Declared, declared
-from slipway.infra.kubernetes import app, job, ownership, places
+from slipway.infra.kubernetes import app, job, ownership, places, until
 from slipway.infra.kubernetes.job import StepJob
 from slipway.infra.kubernetes.limits import Spending
 from slipway.infra.kubernetes.results import Outputs
@@ -121,6 +121,8 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
     apps = app.declare(stack.all_apps, workspaces, jobs, root, settings.secrets, image=CPU_IMAGE)
     declare_schedules(stack, jobs, workspaces, root)
     metrics = declare_metrics(stack, workspaces)
+    if settings.until is not None:
+        until.declare(settings.until, workspaces, root, CPU_IMAGE)
 
     export_results(stack, Outputs(jobs, workspaces), apps)
     export_access(platforms)

@@ -36,7 +36,7 @@ from slipway.infra.kubernetes.network_policy import (
 )
 from slipway.infra.kubernetes.service import PASSWORD_LENGTH, PATIENCE
 from slipway.infra.kubernetes.waiting import NO_DEADLINE, waits_of
-from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.kubernetes.workspace import DEPLOYMENTS, STATEFUL_SETS, Workspace
 from slipway.infra.objects import wait_for
 from slipway.infra.placed import DATA, App
 from slipway.infra.platform import DECLARED_ALONE, Egress
@@ -297,12 +297,13 @@ def _waits_for_devices(args: PipelineAppArgs) -> bool:
 def _pods(
     name: str, args: PipelineAppArgs, pod: k8s.core.v1.PodTemplateSpecArgs, opts: pulumi.ResourceOptions
 ) -> k8s.apps.v1.Deployment | k8s.apps.v1.StatefulSet:
-    app = args.planned.app
+    app, last_day = args.planned.app, args.workspace.last_day
+    name_ = app.object_name
     selector = k8s.meta.v1.LabelSelectorArgs(match_labels=app_labels(app.pipeline, app.name))
     if app.declared.keeps_data:
         return k8s.apps.v1.StatefulSet(
             name,
-            metadata=_metadata(args, app.object_name, _alone(args)),
+            metadata=_metadata(args, name_, {**_alone(args), **last_day.cover(STATEFUL_SETS, name_)}),
             spec=_stateful_set(app, selector, pod),
             opts=opts,
         )
@@ -311,11 +312,12 @@ def _pods(
     spare = 1 if app.spare else 0
     return k8s.apps.v1.Deployment(
         name,
-        metadata=_metadata(args, app.object_name, _alone(args)),
+        metadata=_metadata(args, name_, {**_alone(args), **last_day.cover(DEPLOYMENTS, name_)}),
         spec=k8s.apps.v1.DeploymentSpecArgs(
             # With an autoscaler the number is its own, and not set back by the next `up`, which does not start one
-            # that is stopped either.
-            replicas=None if placed_by.autoscale or app.start else placed_by.replicas,
+            # that is stopped either. The autoscaler leaves one that was scaled to no pod so: an update with another
+            # last day has to say how many there are.
+            replicas=None if app.start or (placed_by.autoscale and not last_day.day) else placed_by.replicas,
             selector=selector,
             strategy=k8s.apps.v1.DeploymentStrategyArgs(
                 type="RollingUpdate",

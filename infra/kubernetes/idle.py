@@ -19,7 +19,7 @@ from slipway.infra.kubernetes.network_policy import allow_from, everywhere, netw
 from slipway.infra.kubernetes.pod import bundle_map, from_secret, template
 from slipway.infra.kubernetes.run import plan
 from slipway.infra.kubernetes.schedule import CRON_JOB_NAME_LIMIT, RUNNER, identity
-from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.kubernetes.workspace import CRON_JOBS, Workspace
 from slipway.infra.objects import wait_for
 from slipway.infra.pipelines.apps import Idle
 from slipway.infra.pipelines.contract import literal
@@ -87,9 +87,13 @@ class IdleWatch(pulumi.ComponentResource):
                 name=args.called,
                 namespace=workspace.namespace,
                 labels=labels,
-                annotations={IDLE_ANNOTATION: _described(args)},
+                annotations={
+                    IDLE_ANNOTATION: _described(args),
+                    **workspace.last_day.cover(CRON_JOBS, args.called),
+                },
             ),
             spec=k8s.batch.v1.CronJobSpecArgs(
+                suspend=False if workspace.last_day.day else None,
                 schedule=EVERY,
                 concurrency_policy="Forbid",
                 # A look that came too late is made by the next one.

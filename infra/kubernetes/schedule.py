@@ -18,7 +18,7 @@ from slipway.infra.kubernetes.limits import limits_flags, limits_rules
 from slipway.infra.kubernetes.pod import RECORD_VARIABLE, bundle_map, from_secret, template
 from slipway.infra.kubernetes.retention import TIME_LIMIT, RetentionArgs, retention_step
 from slipway.infra.kubernetes.run import Run, plan
-from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.kubernetes.workspace import CRON_JOBS, Workspace
 from slipway.infra.objects import wait_for
 from slipway.infra.placed import CLUSTER_RUN, SCHEDULED_RUN, Step
 from slipway.infra.platform import Resources
@@ -356,8 +356,14 @@ class PipelineSchedule(pulumi.ComponentResource):
         ]
         k8s.batch.v1.CronJob(
             name,
-            metadata=metadata,
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=called,
+                namespace=workspace.namespace,
+                labels=labels,
+                annotations=workspace.last_day.cover(CRON_JOBS, called) or None,
+            ),
             spec=k8s.batch.v1.CronJobSpecArgs(
+                suspend=False if workspace.last_day.day else None,
                 schedule=args.cron,
                 time_zone=args.time_zone,
                 # The next run waits for its own time, and finds all items that came in between.

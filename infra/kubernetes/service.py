@@ -24,7 +24,7 @@ from slipway.infra.kubernetes.pod import (
     tolerations,
 )
 from slipway.infra.kubernetes.run import PodImage, inside, pulled_with
-from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.kubernetes.workspace import STATEFUL_SETS, Workspace
 from slipway.infra.objects import wait_for
 from slipway.infra.placed import DATA, PASSWORD, PORT, Service, Step
 from slipway.infra.schema.names import fit, short_digest
@@ -90,10 +90,10 @@ class PipelineService(pulumi.ComponentResource):
         policies = service_policies(
             name, service, workspace.namespace, limited=workspace.limits_egress, opts=on_cluster
         )
-        image = workspace.images.get(service.image)
+        image, set_name = workspace.images.get(service.image), _stateful_set_name(service)
         stateful_set = k8s.apps.v1.StatefulSet(
             name,
-            metadata=_metadata(args, _stateful_set_name(service)),
+            metadata=_metadata(args, set_name, workspace.last_day.cover(STATEFUL_SETS, set_name) or None),
             spec=_stateful_set(service, pulumi.Output.unsecret(made.bcrypt_hash), image),
             opts=wait_for(
                 on_cluster,
@@ -135,10 +135,15 @@ class PipelineService(pulumi.ComponentResource):
         self.register_outputs({"address": service.address})
 
 
-def _metadata(args: PipelineServiceArgs, name: str) -> k8s.meta.v1.ObjectMetaArgs:
+def _metadata(
+    args: PipelineServiceArgs, name: str, annotations: dict[str, str] | None = None
+) -> k8s.meta.v1.ObjectMetaArgs:
     service = args.service
     return k8s.meta.v1.ObjectMetaArgs(
-        name=name, namespace=args.workspace.namespace, labels=service_labels(service.pipeline, service.name)
+        name=name,
+        namespace=args.workspace.namespace,
+        labels=service_labels(service.pipeline, service.name),
+        annotations=annotations,
     )
 
 

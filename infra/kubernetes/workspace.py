@@ -8,7 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes.device_plugin import NvidiaDevicePlugin, NvidiaDevicePluginArgs, gpu_pools
-from slipway.infra.kubernetes.labels import PART_OF
+from slipway.infra.kubernetes.labels import PART_OF, TAKEN_OVER, UNTIL_ANNOTATION
 from slipway.infra.kubernetes.network_policy import PUBLIC_HTTPS, NetworkPoliciesArgs, network_policies
 from slipway.infra.kubernetes.run import PodImage, Usage
 from slipway.infra.objects import wait_for
@@ -167,6 +167,32 @@ class Admission:
     ready: Sequence[pulumi.Resource] = ()
 
 
+DEPLOYMENTS, STATEFUL_SETS, CRON_JOBS = "deployments", "statefulsets", "cronjobs"
+"""Kinds of objects that are ended, as the Kubernetes API names them."""
+
+
+@dataclass
+class LastDay:
+    """What is ended in a namespace once the ``day`` (ISO 8601) is over; None: nothing is.
+
+    ``names`` are those of Deployments, StatefulSets and CronJobs, by their kind.
+    """
+
+    day: str | None = None
+    names: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def cover(self, kind: str, name: str) -> dict[str, str]:
+        """Adds an object to those that are ended, and returns the annotations that it needs for that.
+
+        With them, an update with another day changes the object, and so sets what was ended as it is declared,
+        although something else has changed it since.
+        """
+        if self.day is None:
+            return {}
+        self.names.setdefault(kind, []).append(name)
+        return {UNTIL_ANNOTATION: self.day, **TAKEN_OVER}
+
+
 @dataclass(frozen=True)
 class WorkspaceArgs:
     """``platform`` is the cluster; ``protect`` keeps Pulumi from deleting what holds data.
@@ -178,7 +204,7 @@ class WorkspaceArgs:
     are, with the login proxies in front of them.
     ``admission`` says how Jobs are admitted. ``measured`` is what is measured there; None: nothing. ``images`` are
     those that the stack builds, by what steps name them by, and ``pull`` is a Docker configuration with the login
-    that they are pulled with.
+    that they are pulled with. ``until`` is the last day of the stack; None: it has none.
     """
 
     platform: Platform
@@ -196,6 +222,7 @@ class WorkspaceArgs:
     apps: int = 0
     images: Mapping[str, PodImage] = field(default_factory=dict[str, PodImage])
     pull: pulumi.Output[str] | None = None
+    until: str | None = None
 
 
 PULL_SECRET = "registry-pull"
@@ -215,7 +242,7 @@ class Workspace(pulumi.ComponentResource):
     step's `priority`, and ``wait`` is how many seconds somebody waits for the admission of a Job. ``measured`` is
     what is measured of its pods; `slipway.infra.kubernetes.workspace.scrapers` says of it who may read that.
     ``frees_claim`` are what takes the store's claim away where it is replaced: what leaves pods behind that the
-    stack does not know is replaced with them.
+    stack does not know is replaced with them. ``last_day`` gathers what is ended when the stack is over.
     """
 
     def __init__(self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -230,6 +257,7 @@ class Workspace(pulumi.ComponentResource):
         self.images = args.images
         self.queue = args.queue
         self.measured = args.measured
+        self.last_day = LastDay(args.until)
         access = args.admission.access if args.admission else None
         self.priorities: Mapping[Priority, str] = access.priorities if access else {}
         self.wait = args.admission.wait if args.admission else 0

@@ -420,6 +420,13 @@ class Settings(Model):
         description="What the nodes of runs may cost. Set for the first time, all Jobs start again, and find "
         "their results; later changes reach running pods within two minutes.",
     )
+    until: Day | None = Field(
+        default=None,
+        description="Last day of the stack, for example `2026-12-24`. At 00:00 UTC of the day after, its apps, "
+        "services, schedules and Jobs are ended, and pools that can be empty become so. Nothing is deleted: "
+        "clusters, least numbers of nodes, disks and buckets cost as before, until `pulumi destroy`. `pulumi up` "
+        "is refused from then on, and with a later day starts everything again.",
+    )
     pipelines: dict[str, PipelineSettings] = Field(
         default_factory=dict[str, PipelineSettings],
         description="The pipelines to run, by name: a folder below `workloads/`, or one of your choice with "

@@ -27,7 +27,7 @@ from slipway.infra.kubernetes.pod import (
     requests,
     tolerations,
 )
-from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.kubernetes.workspace import DEPLOYMENTS, Workspace
 from slipway.infra.objects import wait_for
 from slipway.infra.placed import App
 from slipway.infra.platform import Resources
@@ -161,7 +161,12 @@ def login_proxy(name: str, args: LoginProxyArgs, opts: pulumi.ResourceOptions) -
     )
     pods = k8s.apps.v1.Deployment(
         f"{name}-login",
-        metadata=metadata,
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=proxy_name(app),
+            namespace=namespace,
+            labels=labels,
+            annotations=args.workspace.last_day.cover(DEPLOYMENTS, proxy_name(app)) or None,
+        ),
         spec=k8s.apps.v1.DeploymentSpecArgs(
             replicas=pods_of_proxy(app),
             selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),

@@ -26,7 +26,7 @@ from slipway.infra.kubernetes.pod import (
     requests,
     tolerations,
 )
-from slipway.infra.kubernetes.workspace import Measured, Workspace, scrapers
+from slipway.infra.kubernetes.workspace import DEPLOYMENTS, Measured, Workspace, scrapers
 from slipway.infra.objects import image, source, wait_for
 from slipway.infra.placed import ADDRESS, PASSWORD, Service
 from slipway.infra.platform import Platform
@@ -221,7 +221,12 @@ def declare_exporter(
     )
     deployment = k8s.apps.v1.Deployment(
         name,
-        metadata=metadata,
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=object_name(service),
+            namespace=workspace.namespace,
+            labels=labels,
+            annotations=workspace.last_day.cover(DEPLOYMENTS, object_name(service)) or None,
+        ),
         spec=k8s.apps.v1.DeploymentSpecArgs(
             replicas=1,
             selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),
