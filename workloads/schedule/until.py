@@ -3,9 +3,9 @@
 The pod of a CronJob starts it. Apps and services are scaled to no pod, and schedules suspended. Jobs that somebody
 lets run are held as `slipway stop` holds them, and all others end as at their time limit: an `up` that waits for
 one fails, and the next one makes it anew. Programs get SIGTERM and their grace period, so a step with checkpoints
-keeps its last one. What was ended is noted in a ConfigMap. Before that day is over, nothing is done. Run as `python
--m slipway.workloads.schedule.until --until 2026-12-24 --namespace slipway --instance slipway.dev --notes until`.
-Standard library only, Python 3.9.
+keeps its last one. What was ended is noted in a ConfigMap. Before that day is over, nothing is done. Run as
+`python -m slipway.workloads.schedule.until --until 2026-12-24 --namespace slipway --instance slipway.dev --notes
+until`. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -112,17 +112,17 @@ class Ending:
                 self._patch(path, {"spec": {"activeDeadlineSeconds": 1}})
                 self._note("jobs", name)
             return
-        at_place = {"annotations": {HOLDER_ANNOTATION: STOPPED}} if _is_at_place(job) else {}
+        # A pod of its mover that is not gone yet may change it no more.
+        stopped = {"metadata": {"annotations": {HOLDER_ANNOTATION: STOPPED}}} if _is_at_place(job) else {}
         if admission.is_labelled(job):
             # While Kueue looks after it, Kueue alone suspends it.
             workload = admission.workload_of(job, self._persist(lambda: self.api.items(self._workloads)))
             if workload and workload["spec"].get("active", True):
                 self._patch(f"{self._workloads}/{workload['metadata']['name']}", {"spec": {"active": False}})
+                self._patch(path, stopped)
                 self._note("jobs", name)
-            if at_place:
-                self._patch(path, {"metadata": at_place})
         else:
-            self._patch(path, {"metadata": at_place, "spec": {"suspend": True}})
+            self._patch(path, {**stopped, "spec": {"suspend": True}})
             self._note("jobs", name)
 
     def _forget_starts(self) -> None:
