@@ -15,7 +15,18 @@ from slipway.infra.review.stack import Stack, mapping
 from slipway.infra.schema.problems import did_you_mean, key_of
 from slipway.infra.settings.model import Suppression
 from slipway.offline.evaluated.model import Finding, Suppressed
-from slipway.offline.policies import budget, changes, jobs, openings, pods, pools, retention, security, services
+from slipway.offline.policies import (
+    budget,
+    changes,
+    jobs,
+    openings,
+    pods,
+    pools,
+    retention,
+    security,
+    services,
+    until,
+)
 from slipway.offline.policies import jobs as interconnects
 from slipway.offline.policies import jobs as limits
 from slipway.offline.policies.changes import Change, ChangePolicy
@@ -47,6 +58,7 @@ EVERYWHERE: Sequence[Policy] = (
     *interconnects.INTERCONNECT_POLICIES,
     *openings.POLICIES,
     *budget.POLICIES,
+    *until.POLICIES,
 )
 """The policies that hold on every cloud."""
 

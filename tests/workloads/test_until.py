@@ -44,7 +44,7 @@ def owned(made: Any, kind: str, name: str) -> Any:
 
 
 class Cluster:
-    """The objects of a namespace by their paths, which merge patches change; ``late`` comes with the first look."""
+    """The objects of a namespace by their paths, changed by merge patches; ``late`` comes with the first look."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {
