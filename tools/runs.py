@@ -24,6 +24,7 @@ from slipway.infra.kubernetes.labels import (
 )
 from slipway.infra.placed import CLUSTER_RUN
 from slipway.infra.review.stack import Properties, at, mapping, mappings, text
+from slipway.infra.settings import until
 from slipway.tools.watch.cli import WatchError, load_plan
 from slipway.tools.watch.observed import (
     AccessError,
@@ -252,12 +253,22 @@ def _is_suspended(job: Properties) -> bool:
 
 
 def act_on_runs(
-    stack: str, kubeconfig: Path | None, context: str, act: Callable[[Namespace], Iterator[str]]
+    stack: str,
+    kubeconfig: Path | None,
+    context: str,
+    act: Callable[[Namespace], Iterator[str]],
+    *,
+    starts: bool = False,
 ) -> Exit:
-    """Does ``act`` in each namespace of the stack with such Jobs, and prints its lines."""
+    """Does ``act`` in each namespace of the stack with such Jobs, and prints its lines.
+
+    What ``starts`` something is refused once the last day of the stack is over.
+    """
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         plan = load_plan(stack)
+        if starts and plan.until and until.days_left(plan.until) < 0:
+            raise RunError(f"{plan.reminder}: {until.FIX}")
         clusters = Clusters(stack, {place.name: place for place in plan.places}, kubeconfig, context or None)
         for cluster, namespace in runners(plan).items():
             for line in act(Namespace(clusters.server(cluster), namespace)):

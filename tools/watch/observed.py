@@ -1,5 +1,6 @@
 """What a namespace of a cluster has at one moment: Jobs, pods, events, Kueue's Workloads."""
 
+import json
 import re
 import shutil
 import time
@@ -19,8 +20,9 @@ from slipway.infra.api_server import (
 )
 from slipway.infra.commands import option
 from slipway.infra.kubernetes.labels import PART_OF
+from slipway.infra.placed import UNTIL
 from slipway.infra.platform import GPU_RESOURCE
-from slipway.infra.review.stack import Properties, at, mappings, strings, text, whole
+from slipway.infra.review.stack import Properties, at, mapping, mappings, strings, text, whole
 from slipway.tools.watch.plan import Place
 
 # The API servers of a stack's clusters, through the kubeconfigs that the stack file or the stack's state has.
@@ -311,6 +313,14 @@ class Namespace:
             now,
             trouble,
         )
+
+    def ended(self) -> Properties:
+        """What was ended there once the last day of its stack was over; empty where nothing was.
+
+        Raises UnreachableError.
+        """
+        noted = self._ask(f"/api/v1/namespaces/{self.name}/configmaps/{UNTIL}", when_missing=SOON)
+        return mapping(json.loads(text(at(noted, "data", "ended")) or "{}"))
 
     def _list(self, root: str, kind: str, trouble: list[str] | None = None, **query: str) -> list[Properties]:
         """The objects of a kind. With ``trouble`` states can be told without them, less truly: who may not read
