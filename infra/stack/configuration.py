@@ -84,11 +84,14 @@ def checked(raw: Mapping[str, Any], root: Path) -> tuple[Settings, list[Cloud]]:
 def _over(settings: Settings) -> list[Problem]:
     """The problem that an update would start again what was ended at the stack's last day.
 
-    Where nothing is brought up, a policy says it instead (`slipway.offline.policies.until`).
+    Where nothing is brought up, it is a warning; for a preview, a policy says it, too.
     """
-    if UNREAD.get() or settings.until is None or until.days_left(settings.until) >= 0:
+    if settings.until is None or until.days_left(settings.until) >= 0:
         return []
     reason = "the last day of the stack is over: what ran was ended, and an update would start it again"
+    if UNREAD.get():
+        pulumi.log.warn(f"{until.KEY}: {settings.until}: {reason}. {until.FIX}")
+        return []
     return [Problem(until.KEY, settings.until, reason, until.FIX)]
 
 

@@ -5,6 +5,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+import pulumi
 import pytest
 
 from slipway.infra.kubernetes.until import DAYS, schedule
@@ -143,12 +144,15 @@ def test_an_update_is_refused_once_the_day_is_over() -> None:
     assert "pulumi destroy" in problem.fix
 
 
-def test_a_preview_and_a_rehearsal_go_on() -> None:
+def test_a_preview_and_a_rehearsal_go_on_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", said.append)
     token = UNREAD.set(True)
     try:
         checked(over(-1), ROOT)
     finally:
         UNREAD.reset(token)
+    assert [line.partition(": ")[0] for line in said] == ["slipway:until"]
 
 
 @pytest.mark.slow
