@@ -90,7 +90,7 @@ def _over(settings: Settings) -> list[Problem]:
         return []
     reason = "the last day of the stack is over: what ran was ended, and an update would start it again"
     if UNREAD.get():
-        pulumi.log.warn(f"{until.KEY}: {settings.until}: {reason}. {until.FIX}")
+        pulumi.log.warn(f"{until.KEY}: {settings.until}: {reason}; {until.FIX}")
         return []
     return [Problem(until.KEY, settings.until, reason, until.FIX)]
 

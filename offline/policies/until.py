@@ -60,8 +60,10 @@ def _covered(stack: Stack) -> list[Resource]:
 
 def _goes_on(stack: Stack) -> str:
     monthly, whole = _monthly(stack)
-    amount = "what is left may be billed" if monthly is None else f"what is left costs {money(monthly)} a month"
-    return f"{amount}{'' if whole else ' and what has no known price'}, until `pulumi destroy`"
+    if monthly is None:
+        return "what is left is billed at prices that are not known, until `pulumi destroy`"
+    more = "" if whole else ", and more that has no known price"
+    return f"what is left costs {money(monthly)} a month{more}, until `pulumi destroy`"
 
 
 def _left(stack: Stack) -> Sequence[Charge]:
@@ -96,8 +98,9 @@ def _find_soon(stack: Stack) -> Iterator[Violation]:
 def _find_billed(stack: Stack) -> Iterator[Violation]:
     if not last_day(stack):
         return
-    kept = [pool for pool in stack.own_pools if pool.min_nodes > 0 and not pool.bills_pods]
-    if not kept and not _left(stack):
+    # Nodes that are there already are nobody's to end here.
+    kept = [pool for pool in stack.own_pools if pool.urn and pool.min_nodes > 0 and not pool.bills_pods]
+    if not kept and _monthly(stack)[0] is None:
         return
     pools = f": {' and '.join(_describe(pool, stack) for pool in kept)}" if kept else ""
     yield Violation(
