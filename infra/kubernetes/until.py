@@ -134,13 +134,15 @@ def _rules(workspace: Workspace) -> Sequence[k8s.rbac.v1.PolicyRuleArgs]:
             verbs=["get", "patch"],
         )
     ]
+    status = [rule(api_groups=["batch"], resources=["jobs/status"], verbs=["patch"])]
     # Which names Kueue gives to Workloads is not known before.
     queued = [rule(api_groups=["kueue.x-k8s.io"], resources=["workloads"], verbs=["list", "patch"])]
     return [
         *scaled,
         *(suspended if CRON_JOBS in names else []),
         rule(api_groups=["batch"], resources=["jobs"], verbs=["list", "patch"]),
-        rule(api_groups=["batch"], resources=["jobs/status"], verbs=["patch"]),
+        # The role `admin` of a namespace has no such right, and so cannot give it.
+        *(status if workspace.platform.declares_cluster_objects else []),
         *(queued if workspace.queue else []),
         rule(api_groups=[""], resources=["configmaps"], resource_names=[UNTIL], verbs=["get", "patch"]),
     ]

@@ -12,6 +12,7 @@ from slipway.workloads.runtime.exits import StepError
 from slipway.workloads.runtime.kubernetes_api import Api
 from slipway.workloads.schedule import run, until
 from tests.workloads.json_server import serving
+from tests.workloads.places.world import merge
 
 DAY = "2026-12-24"
 BEFORE, AFTER = (datetime(2026, 12, day, hour, 59, tzinfo=UTC) for day, hour in ((24, 23), (25, 0)))
@@ -78,16 +79,6 @@ class Cluster:
     def of_jobs(self) -> dict[str, Any]:
         """The changes of Jobs, by their names and parts."""
         return {path.removeprefix(f"{JOBS}/"): content for path, content in self.changes if path.startswith(JOBS)}
-
-
-def merge(into: dict[str, Any], changes: dict[str, Any]) -> None:
-    for key, value in changes.items():
-        if isinstance(value, dict):
-            merge(into.setdefault(key, {}), value)
-        elif value is None:
-            into.pop(key, None)
-        else:
-            into[key] = value
 
 
 @pytest.fixture
@@ -219,7 +210,11 @@ def test_a_later_day_has_notes_of_its_own(cluster: Cluster, end: Any) -> None:
 
 def test_an_api_that_refuses_ends_the_pod_with_its_exit_code(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("a-token", encoding="utf-8")
-    with serving(lambda *_: (403, {"message": "no"})) as server:
+
+    def refuse(method: str, path: str, content: Any) -> tuple[int, Any]:
+        return 403, {"message": "no"}
+
+    with serving(refuse) as server:
         flags = ["--api", f"http://{server.address}", "--service-account", str(tmp_path), "--until", "2020-01-01"]
         with pytest.raises(StepError) as raised:
             until.main(

@@ -455,7 +455,7 @@ class Session:
 
 def describe_end(cluster: str, ended: Properties) -> str:
     """What the last day of the stack has ended: ``cluster dev: ended by `until` at …: 2 apps, 1 job``."""
-    counts = [f"{len(names)} {kind}" for kind, names in ended.items() if isinstance(names, list)]
+    counts = [f"{len(texts(ended[kind]))} {kind}" for kind in ended if kind not in ("until", "at")]
     what = ", ".join(count.removesuffix("s") if count.startswith("1 ") else count for count in counts)
     return f"cluster {cluster}: ended by `until` at {text(ended.get('at'))}: {what or 'nothing ran'}"
 

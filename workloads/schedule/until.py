@@ -11,6 +11,7 @@ until`. Standard library only, Python 3.9.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -80,7 +81,9 @@ class Ending:
             self._end_once()
             if sum(map(len, self.ended.values())) == before:
                 break
-        self._forget_starts()
+        # Where this may not do it, `slipway run` does.
+        with contextlib.suppress(StepError):
+            self._forget_starts()
         return self.ended
 
     def _end_once(self) -> None:
@@ -186,7 +189,8 @@ class Ending:
 
     def read_notes(self, name: str) -> dict[str, Any]:
         """What was noted of an earlier end; empty where nothing was."""
-        return json.loads(((self._get(self._config_map(name)) or {}).get("data") or {}).get(ENDED, "{}"))
+        data: dict[str, str] = (self._get(self._config_map(name)) or {}).get("data") or {}
+        return json.loads(data.get(ENDED, "{}"))
 
     def write_notes(self, name: str, notes: Mapping[str, Any]) -> None:
         """Note what was ended."""
@@ -266,7 +270,7 @@ def _annotations(job: Mapping[str, Any]) -> Mapping[str, str]:
 
 def _owner(job: Mapping[str, Any], kind: str, key: str) -> str:
     """What the owner of that kind has at `key`; empty without one."""
-    owners = job["metadata"].get("ownerReferences") or []
+    owners: list[dict[str, str]] = job["metadata"].get("ownerReferences") or []
     return next((owner[key] for owner in owners if owner["kind"] == kind), "")
 
 
