@@ -122,7 +122,7 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
     declare_schedules(stack, jobs, workspaces, root)
     metrics = declare_metrics(stack, workspaces)
     if settings.until is not None:
-        until.declare(settings.until, workspaces, root, CPU_IMAGE)
+        until.declare(settings.until, workspaces, jobs.values(), root, CPU_IMAGE)
 
     export_results(stack, Outputs(jobs, workspaces), apps)
     export_access(platforms)

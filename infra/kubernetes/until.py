@@ -1,6 +1,6 @@
 """What ends what runs once the last day of a stack is over: a CronJob of each cluster, and what it may do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes.bundle import config_map
 from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
+from slipway.infra.kubernetes.job import StepJob
 from slipway.infra.kubernetes.labels import instance, step_labels
 from slipway.infra.kubernetes.network_policy import everywhere
 from slipway.infra.kubernetes.pod import bundle_map, template
@@ -96,10 +97,17 @@ class Until(pulumi.ComponentResource):
         self.register_outputs({"cronJob": UNTIL})
 
 
-def declare(day: str, workspaces: Mapping[str, Workspace], root: Path, image: str) -> None:
-    """Declares on each cluster what ends what runs there after ``day``. All that runs is declared before."""
+def declare(
+    day: str, workspaces: Mapping[str, Workspace], jobs: Iterable[StepJob], root: Path, image: str
+) -> None:
+    """Declares on each cluster with ``jobs`` or anything else to end what ends it after ``day``.
+
+    All that is ended is declared before.
+    """
+    used = {platform.name for job in jobs for platform in job.run.step.platforms}
     for name, workspace in workspaces.items():
-        Until(f"{name}-{UNTIL}", UntilArgs(day, workspace, image, root))
+        if name in used or workspace.last_day.names:
+            Until(f"{name}-{UNTIL}", UntilArgs(day, workspace, image, root))
 
 
 def schedule(day: date) -> str:

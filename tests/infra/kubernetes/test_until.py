@@ -108,6 +108,11 @@ def test_no_job_is_made_anew_by_a_last_day() -> None:
     assert jobs(stack(BATCH)) == jobs(stack(BATCH, None))
 
 
+@pytest.mark.slow
+def test_a_cluster_that_runs_nothing_has_nothing_that_ends_it() -> None:
+    assert not [name for name in stack("gcp-platform").resources if ":CronJob::" in name]
+
+
 @pytest.mark.parametrize("day", [date(2026, 12, 24), date(2026, 12, 30), date(2028, 2, 28)])
 def test_it_looks_on_the_days_after_the_last_one(day: date) -> None:
     _, hours, days, months, _ = schedule(day).split()
