@@ -315,8 +315,8 @@ def _pods(
         metadata=_metadata(args, name_, {**_alone(args), **last_day.cover(DEPLOYMENTS, name_)}),
         spec=k8s.apps.v1.DeploymentSpecArgs(
             # With an autoscaler the number is its own, and not set back by the next `up`, which does not start one
-            # that is stopped either. The autoscaler leaves one that was scaled to no pod so: an update with another
-            # last day has to say how many there are.
+            # that is stopped either. The autoscaler leaves one that was scaled to no pod so: an update with
+            # another last day has to say how many there are.
             replicas=None if app.start or (placed_by.autoscale and not last_day.day) else placed_by.replicas,
             selector=selector,
             strategy=k8s.apps.v1.DeploymentStrategyArgs(

@@ -86,8 +86,8 @@ class Plan:
     """``steps`` in the order of their declaration, ``places`` their clusters, ``namespaces`` by the cluster.
 
     ``instance`` is the value of the label that all objects of the stack have. ``idle_apps`` are looked at whether
-    anybody uses them. ``until`` is the last day of the stack (ISO 8601), empty where it has none; ``reminder`` says
-    that it is near or over, and is empty otherwise.
+    anybody uses them. ``until`` is the last day of the stack (ISO 8601), empty where it has none; ``reminder``
+    says that it is near or over, and is empty otherwise.
     """
 
     stack: str
