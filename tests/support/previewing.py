@@ -1,8 +1,9 @@
-"""Stacks evaluated for a preview, changed in one setting or in one file."""
+"""Stacks evaluated for a preview, changed in one setting or in one file; each once in a test run."""
 
+import json
 from collections.abc import Mapping
 from datetime import date
-from functools import cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,22 @@ TODAY = date(2026, 11, 24)
 
 
 def previewed(name: str, changes: Mapping[str, Any] | None = None, root: Path = ROOT) -> Stack:
-    """One of the repository's stacks with the settings at dotted paths changed, shipping the files of ``root``."""
+    """One of the repository's stacks with the settings at dotted paths changed, shipping the files of ``root``.
+
+    It is to be read only: a stack of this repository's own files is the same one for all tests.
+    """
+    settings = json.dumps(changed(without_prefix(stack_config(name, ROOT)), changes or {}))
+    return _evaluated(name, settings) if root == ROOT else _evaluate(name, settings, root)
+
+
+@lru_cache(maxsize=32)
+def _evaluated(name: str, settings: str) -> Stack:
+    return _evaluate(name, settings, ROOT)
+
+
+def _evaluate(name: str, settings: str, root: Path) -> Stack:
+    raw = json.loads(settings)
     config = stack_config(name, ROOT)
-    raw = without_prefix(config)
-    raw = changed(raw, changes or {})
     others = other_stacks(name)
     stand_ins = emulators(load(raw, others.resolve).request)
     for emulator in stand_ins:
@@ -50,11 +63,6 @@ def previewed(name: str, changes: Mapping[str, Any] | None = None, root: Path = 
 
 def findings(name: str, changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> list[Finding]:
     """What a preview says of these changes to a stack of the repository, or to it with the settings ``base``."""
-    before = previewed(name, base) if base else _as_it_is(name)
+    before = previewed(name, base)
     after = previewed(name, {**(base or {}), **changes})
     return check_change(Change(before, after, compare_resources(before, after)), {}, TODAY)[0]
-
-
-@cache
-def _as_it_is(name: str) -> Stack:
-    return previewed(name)

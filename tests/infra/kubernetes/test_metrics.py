@@ -1,7 +1,6 @@
 """What a stack declares so that metrics are read, and that nothing else changes for it."""
 
 import json
-from functools import cache
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ RELEASE = "kubernetes:helm.sh/v3:Release"
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 
 
-@cache
 def stack(name: str, metrics: str | None) -> Stack:
     return previewed(name, {} if metrics is None else {"metrics": json.loads(metrics)})
 
