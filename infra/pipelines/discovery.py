@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, TypeVar
@@ -163,11 +163,30 @@ def _call(
     folder: str, settings: PipelineSettings, name: str, function: Callable[[Any], Sequence[T]]
 ) -> Sequence[T]:
     try:
-        return tuple(function(settings))
+        return _declared(function, _Section(settings))
     except SettingsError:
         raise
     except Exception as error:
         raise failure(file_of(folder), f"`{name}` fails", error) from error
+
+
+@dataclass(frozen=True, eq=False)
+class _Section:
+    """A section of a stack file, equal to itself alone: its fields may have no hash."""
+
+    settings: PipelineSettings
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Section) and other.settings is self.settings
+
+    def __hash__(self) -> int:
+        return id(self.settings)
+
+
+# The checks of a stack ask for the steps and apps of each section dozens of times.
+@lru_cache(maxsize=256)
+def _declared(function: Callable[[Any], Sequence[T]], section: _Section) -> Sequence[T]:
+    return tuple(function(section.settings))
 
 
 def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
 from pydantic import ConfigDict, Field, SecretStr, ValidationError, create_model
@@ -102,7 +102,7 @@ class Reading:
     unreadable: frozenset[Path]
     written: Mapping[Path, str]
 
-    @property
+    @cached_property
     def request(self) -> Request:
         """What the rules of the clouds are given of it."""
         draft = self.draft
