@@ -77,8 +77,8 @@ def evaluate(
     monitor = Monitor(
         evaluation, cloud, observer or Observer(), called, preview=preview, disabled=disabled, stacks=stacks
     )
-    # A preview waits for nothing but for hooks, which run in the program's event loop.
-    inline = preview and hooks is None
+    # Hooks are waited for, too: they run in the program's event loop.
+    inline = hooks is None and not (observer and observer.waits)
 
     def run() -> None:
         pulumi_resource._get_stack_trace = stack_trace  # pyright: ignore[reportPrivateUsage]
@@ -114,7 +114,7 @@ def evaluate(
 
 
 class Inline(ThreadPoolExecutor):
-    """Runs everything at once and in its order: a preview waits for nothing, and threads would shuffle it.
+    """Runs everything at once and in its order, where nothing waits: threads would shuffle it.
 
     asyncio accepts only a ThreadPoolExecutor as a loop's own.
     """
@@ -139,13 +139,18 @@ async def _run(program: Callable[[], object], evaluation: Evaluation, preview: b
     async def declare() -> None:
         try:
             program()
-            if inline:
-                await _wait_for_outputs()
             if preview:
+                await outputs_known()
                 secret.update(_secret_outputs())
         except BaseException as error:
             raised.append(error)
             raise
+        if not preview:
+            await outputs_known()
+
+    async def outputs_known() -> None:
+        if inline:
+            await _wait_for_outputs()
 
     try:
         await run_in_stack(declare)

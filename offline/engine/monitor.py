@@ -214,7 +214,10 @@ class EvaluationError(Exception):
 
 
 class Observer:
-    """What an engine learns of an evaluation. Called from several threads; this one ignores everything."""
+    """What an engine learns of an evaluation. This one ignores everything."""
+
+    waits = False
+    """Whether a call may take its time. Those of independent resources then come at once, from several threads."""
 
     def registering(self, resource: Resource) -> None:
         """All that ``resource`` depends on is there; it is created next. Raises NotCreatedError to refuse it."""

@@ -95,6 +95,8 @@ class Display(Protocol):
 class Engine(Observer):
     """Runs the Jobs of one evaluation."""
 
+    waits = True
+
     place: Place
     state: State
     results: Results
