@@ -477,8 +477,14 @@ def run_again(stack: str, workloads: Path, files: Iterable[str]) -> set[str]:
     return {name for name in before if before[name] != after[name]}
 
 
-@pytest.mark.parametrize("stack", ["gcp-dev", "demo"])
-@pytest.mark.parametrize("file", STEPS)
+@pytest.mark.parametrize(
+    ("stack", "file"),
+    [
+        *(("demo", file) for file in STEPS if file.startswith("mnist/")),
+        ("gcp-dev", "benchmark/chart.py"),
+        *(pytest.param("gcp-dev", file, marks=pytest.mark.slow) for file in STEPS if file.startswith("mnist/")),
+    ],
+)
 def test_one_changed_byte_runs_its_step_and_those_after_it_again(stack: str, file: str, workloads: Path) -> None:
     declared = {job.name for job in once(stack, False).of(JOB)}
     assert run_again(stack, workloads, [file]) == STEPS[file] & declared

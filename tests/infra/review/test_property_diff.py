@@ -42,7 +42,7 @@ def found(before: Any, after: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(VALUES)
 def test_nothing_differs_from_itself(value: Any) -> None:
     assert list(differences(value, value)) == []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from PIL import Image
 from slipway.workloads.runtime.exits import BAD_INPUT, NO_NETWORK, StepError
 from slipway.workloads.runtime.store import MANIFEST, check
 from tests.workloads.steps import MNIST_FILES, only_error, run
+from workloads.mnist import prepare
 from workloads.mnist.batches import load
 from workloads.mnist.prepare import IdxError, decode_idx, read_idx
 
@@ -220,15 +222,18 @@ def nothing(folder: Path) -> None:
         (nothing, "holds no train-images-idx3-ubyte"),
     ],
 )
-def test_malformed_idx_is_one_error(tmp_path: Path, damage: Callable[[Path], None], words: str) -> None:
+def test_malformed_idx_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None], words: str
+) -> None:
     source = make_idx(tmp_path / "source", "train")
     damage(source)
+    monkeypatch.setattr(prepare, "stop_on_sigterm", lambda _: None)
 
-    output = run(
-        "mnist.prepare", "--dataset", "idx", "--source", source, "--output", tmp_path / "out", code=BAD_INPUT
-    )
+    with pytest.raises(StepError, match=re.escape(words)) as caught:
+        prepare.main(["--dataset", "idx", "--source", str(source), "--output", str(tmp_path / "out")])
 
-    assert words in only_error(output)
+    assert caught.value.code == BAD_INPUT
+    assert len(str(caught.value).splitlines()) == 1
     assert not (tmp_path / "out" / MANIFEST).exists()
 
 

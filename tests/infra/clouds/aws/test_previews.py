@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from slipway.offline.evaluated.model import Finding
 from slipway.offline.evaluated.operations import compare_resources
 from slipway.offline.policies.changes import Change
 from slipway.offline.policies.check import check_change
 from tests.support.previewing import TODAY, findings, previewed
 
 DEV = "aws-dev"
+FEW = {"pipelines.benchmark": None}
+"""Without its benchmark, aws-dev is evaluated in half the time."""
 POOLS = "clusters.dev.pools"
 SCALE_DOWN = "clusters.dev.scale_down_unneeded_time"
 OPS, OTHERS = "arn:aws:iam::111111111111:role/ops", "arn:aws:iam::222222222222:role/ops"
@@ -18,9 +21,13 @@ CPU = {"instance_type": "m7i.xlarge", "nodes": {"min": 1, "max": 2}}
 T4 = {"instance_type": "g4dn.xlarge", "spot": True, "nodes": {"min": 0, "max": 1}}
 
 
+def of_dev(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> list[Finding]:
+    return findings(DEV, changes, {**FEW, **(base or {})})
+
+
 def ended(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> str:
     """What is said of the pool ``train``."""
-    matching = [finding for finding in findings(DEV, changes, base) if finding.policy == "ends-running-pods"]
+    matching = [finding for finding in of_dev(changes, base) if finding.policy == "ends-running-pods"]
     return "\n".join(finding.reason for finding in matching if finding.name.partition(" ")[0] == "dev-train")
 
 
@@ -32,7 +39,6 @@ def ended(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> 
         {
             POOLS: {"cpu": CPU, "t4": T4, "predict": T4},
             "pipelines.mnist.steps.train.pool": "t4",
-            "pipelines.benchmark": None,
         },
     ],
     ids=["spot", "zones", "rename"],
@@ -65,7 +71,7 @@ def test_nodes_are_paid_until_the_autoscaler_of_the_stack_takes_them() -> None:
 
 
 def let_in(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> str:
-    matching = [finding for finding in findings(DEV, changes, base) if finding.policy == "lets-in"]
+    matching = [finding for finding in of_dev(changes, base) if finding.policy == "lets-in"]
     assert all(finding.harm for finding in matching)
     return "\n".join(finding.reason for finding in matching)
 
@@ -98,7 +104,7 @@ METRICS = {"metrics": {"prometheus": {"storage": "20Gi"}}}
 
 
 def test_metrics_that_are_switched_off_are_lost() -> None:
-    before, after = previewed(DEV, METRICS), previewed(DEV)
+    before, after = previewed(DEV, {**FEW, **METRICS}), previewed(DEV, FEW)
     result, _ = check_change(Change(before, after, compare_resources(before, after)), {}, TODAY)
     [lost] = [finding for finding in result if finding.policy == "deletes-data"]
     assert "the metrics of dev-metrics-prometheus included" in lost.reason
@@ -106,6 +112,6 @@ def test_metrics_that_are_switched_off_are_lost() -> None:
 
 def test_the_metrics_of_a_pool_whose_zones_change_are_left_behind() -> None:
     changes = {f"{POOLS}.cpu.zones": ["aps1-az1"]}
-    [left] = [finding for finding in findings(DEV, changes, METRICS) if finding.policy == "volume-out-of-reach"]
+    [left] = [finding for finding in of_dev(changes, METRICS) if finding.policy == "volume-out-of-reach"]
     assert left.name.partition(" ")[0] == "dev-metrics-prometheus"
-    assert findings(DEV, {}, METRICS) == []
+    assert of_dev({}, METRICS) == []
