@@ -127,7 +127,8 @@ _FIRST, _APART = 8_675_309_000_000_000, 1_000
 _LAST = _FIRST + 999_999 * _APART
 """Numbers of 16 digits, which a double holds exactly. Far enough apart that what is one more stays one's own."""
 
-_DIGITS = re.compile(r"(?<![0-9.])8675309[0-9]{9}(?:\.0)?(?![0-9])")
+_DIGITS_BEGIN = "8675309"
+_DIGITS = re.compile(rf"(?<![0-9.]){_DIGITS_BEGIN}[0-9]{{9}}(?:\.0)?(?![0-9])")
 
 _numbered: list[str] = []
 """Names of the numbers that were handed on: the nth has the nth mark."""
@@ -148,6 +149,9 @@ def number_mark(name: str) -> int:
 def as_marks(value: Any) -> Any:
     """A text or a number, with marks of texts in place of those of numbers."""
     if isinstance(value, str):
+        # Shipped code is long: the pattern, which begins with what is not there, tries each of its characters.
+        if _DIGITS_BEGIN not in value:
+            return value
         return _DIGITS.sub(lambda match: _mark_for(float(match[0])) or match[0], value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return _mark_for(value) or value
