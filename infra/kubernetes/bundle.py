@@ -284,7 +284,7 @@ def collect(modules: Sequence[str], root: Path, extra: Sequence[str] = ()) -> Fi
         name = path.relative_to(base_of(module.replace(".", "/"), root)).as_posix()
         contents[name] = normalised(path) if module != PACKAGE else b""
         for imported in imports(contents[name], name, module, is_package=_is_package(module, root)):
-            ours = imported.module.partition(".")[0] in packages
+            ours = imported.module.partition(".")[0] in packages and imported.module not in seen
             if ours and (imported.certain or _exists(imported.module, root)):
                 pending.append((imported.module, f"{name} imports it in line {imported.line}"))
     for name in extra:
