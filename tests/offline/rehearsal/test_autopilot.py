@@ -7,13 +7,15 @@ import pytest
 
 from tests.offline.rehearsal.test_end_to_end import PREDICTIONS, rehearse, table
 from tests.support.autopilot import STACK
+from tests.support.stack_values import changed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_ten_digits_are_predicted(tmp_path: Path) -> None:
     file = tmp_path / "autopilot.yaml"
-    settings = {f"slipway:{key}": value for key, value in STACK.items()}
+    few = changed(STACK, {"pipelines.mnist.epochs": 4})
+    settings = {f"slipway:{key}": value for key, value in few.items()}
     file.write_text(json.dumps({"config": settings}), encoding="utf-8")
     folder = tmp_path / "out"
 
