@@ -54,6 +54,11 @@ class DeclaredStack:
     jobs: Mapping[str, StepJob]
 
 
+SHOWN = 32
+"""The exit code of a program that has said itself what is wrong: the CLI then adds no word (
+pythonProcessExitedAfterShowingUserActionableMessage in sdk/python/cmd/pulumi-language-python/main.go of
+github.com/pulumi/pulumi, August 2026)."""
+
 _ran: ContextVar[bool] = ContextVar("ran", default=False)
 
 
@@ -79,6 +84,13 @@ def run() -> Declared:
         stack = declare(PROJECT)
     except SettingsError as error:
         raise pulumi.RunError(str(error)) from error
+    except running_work.EndsJobsError as error:
+        if not in_main_thread:
+            raise
+        # After a failure, too, the SDK registers all that was declared before (`run_pulumi_func` of
+        # pulumi/runtime/stack.py, 3.260): it would carry out what it can of an update that is refused.
+        pulumi.log.error(str(error))
+        os._exit(SHOWN)
     return declared(stack.workspaces, stack.jobs)
 
 
