@@ -117,6 +117,10 @@ class Update:
                 ended.append(EndedJob(self.state.cluster_of(old), namespace or "default", name, why))
         return ended
 
+    def pools_of(self, cluster: str) -> list[str]:
+        """The names of the pools that the cluster has before the update."""
+        return [pool.name for pools in self._pools.values() for pool in pools if pool.cluster == cluster]
+
     def _nodes(self, old: Resource, why: str) -> Iterator[EndedNodes]:
         label = self._labels[old.type]
         if not label:

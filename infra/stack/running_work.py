@@ -121,7 +121,9 @@ class RunningWork:
         return lines
 
     def _may_end(self, nodes: EndedNodes) -> bool:
-        return nodes.pool in self.allowed.get(nodes.cluster, ())
+        """Of a whole cluster's nodes: where all of its pools are named."""
+        ended = [nodes.pool] if nodes.pool else self._update.pools_of(nodes.cluster) if self._update else []
+        return bool(ended) and {*ended} <= {*self.allowed.get(nodes.cluster, ())}
 
     async def _look_again(self, ended: Sequence[EndedNodes]) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._refuse, ended)
@@ -132,7 +134,7 @@ class RunningWork:
             raise EndsJobsError(
                 f"{said}\nSo nothing is done to these nodes. Wait until the Jobs have ended (`slipway watch`), or "
                 "stop them; or leave the pool as it is, beside a new one of another name, until they have. To end "
-                f"them now, name the pool under `{KEY}` of {', '.join(clusters)}."
+                f"them now, name the pool, of a whole cluster each one, under `{KEY}` of {', '.join(clusters)}."
             )
 
     def _say(self, ended: Sequence[EndedNodes]) -> str:

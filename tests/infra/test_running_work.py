@@ -1,6 +1,7 @@
 """An update that takes nodes from running Jobs says so, and is refused unless the stack file lets it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,7 @@ from slipway.infra.settings.loading import load
 from slipway.infra.settings.pipelines import KEY
 from slipway.infra.stack.configuration import CLOUDS
 from slipway.infra.stack.placed_stack import declare_platforms
-from slipway.infra.stack.running_work import RunningWork
+from slipway.infra.stack.running_work import EndsJobsError, RunningWork
 from tests.support.aws_values import AWS
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP, changed
@@ -212,6 +213,19 @@ def test_what_a_job_loses_is_said(states: Mapping[str, Any], flags: list[str], l
     with pytest.raises(pulumi.RunError) as told:
         updated(states, cluster)
     assert lost in str(told.value)
+
+
+@pytest.mark.parametrize(("may", "refused"), [(["train"], True), (["cpu", "train", "predict", "extra"], False)])
+def test_all_nodes_of_a_cluster_end_where_each_of_its_pools_is_named(
+    states: Mapping[str, Any], warnings: list[str], may: Sequence[str], refused: bool
+) -> None:
+    work = RunningWork(
+        {"dev": may}, False, lambda: states["gcp"], reviews(), reaching(Cluster(LABELS["gcp"], {"train": "fit"}))
+    )
+    values = changed(unprotected(GCP), {"clusters.dev.zones": ["us-central1-a"]})
+    with pytest.raises(EndsJobsError, match="Job fit ") if refused else nullcontext():
+        declared("gcp", values, work)
+    assert any("Job fit " in line for line in warnings) is not refused
 
 
 def test_a_pool_that_goes_is_refused_as_well(states: Mapping[str, Any]) -> None:
