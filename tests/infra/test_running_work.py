@@ -1,7 +1,9 @@
 """An update that takes nodes from running Jobs says so, and is refused unless the stack file lets it."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from contextvars import copy_context
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -11,6 +13,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
+from slipway.infra import program
 from slipway.infra.api_server import UnreadableError
 from slipway.infra.clouds.registry import emulators, reviews
 from slipway.infra.review.stack import KUBERNETES_PROVIDER
@@ -188,6 +191,22 @@ def test_an_update_is_refused_while_jobs_run_there(states: Mapping[str, Any], wa
         updated(states, cluster)
     assert "aside" not in str(told.value)
     assert not warnings
+
+
+def test_of_a_refused_update_nothing_is_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK would register what is declared after a failure, too: the program ends before that."""
+
+    def refuse(_: object) -> None:
+        raise EndsJobsError("This update ends 1 running Job")
+
+    said: list[str] = []
+    monkeypatch.setattr("pulumi.log.error", said.append)
+    monkeypatch.setattr(program, "declare", refuse)
+    monkeypatch.setattr("os._exit", sys.exit)
+    with pytest.raises(SystemExit) as end:
+        copy_context().run(program.run)
+    assert end.value.code == program.SHOWN
+    assert said == ["This update ends 1 running Job"]
 
 
 def test_an_update_that_may_end_them_says_so(states: Mapping[str, Any], warnings: list[str]) -> None:
