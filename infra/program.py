@@ -84,7 +84,7 @@ def run() -> Declared:
         stack = declare(PROJECT)
     except SettingsError as error:
         raise pulumi.RunError(str(error)) from error
-    except running_work.EndsJobsError as error:
+    except running_work.RefusedUpdateError as error:
         if not in_main_thread:
             raise
         # After a failure, too, the SDK registers all that was declared before (`run_pulumi_func` of

@@ -37,8 +37,8 @@ KEY = "may_end_jobs_on"
 """The key of a cluster in a stack file: the pools on which an update may end Jobs."""
 
 
-class EndsJobsError(pulumi.RunError):
-    """The update ends Jobs that run, and may not. The text says which, and what to do about it."""
+class RefusedUpdateError(pulumi.RunError):
+    """Nothing of the update may be carried out, as what is declared tells. The text says why, and the way on."""
 
 
 MOST_JOBS = 10
@@ -86,7 +86,7 @@ class RunningWork:
         return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, gated))
 
     def check(self) -> None:
-        """Raises EndsJobsError where the update ends Jobs and may not. To be called once all is declared."""
+        """Raises RefusedUpdateError where the update ends Jobs and may not. To be called once all is declared."""
         if not self._update:
             return
         ended = [*self._ended, *self._update.removed()]
@@ -131,7 +131,7 @@ class RunningWork:
     def _refuse(self, ended: Sequence[EndedNodes]) -> None:
         if said := self._say(ended):
             clusters = dict.fromkeys(f"slipway:clusters.{nodes.cluster}" for nodes in ended)
-            raise EndsJobsError(
+            raise RefusedUpdateError(
                 f"{said}\nSo nothing is done to these nodes. Wait until the Jobs have ended (`slipway watch`), or "
                 "stop them; or leave the pool as it is, beside a new one of another name, until they have. To end "
                 f"them now, name the pool, of a whole cluster each one, under `{KEY}` of {', '.join(clusters)}."

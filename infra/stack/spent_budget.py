@@ -17,13 +17,14 @@ from slipway.infra.kubernetes.labels import LIMITS, LIMITS_FILE
 from slipway.infra.kubernetes.limits import Spending
 from slipway.infra.pulumi_cli import CliError
 from slipway.infra.review.stack import CONFIG_MAP, JOB, Properties, at, mapping, text, texts
+from slipway.infra.stack.running_work import RefusedUpdateError
 from slipway.workloads.runtime.usage.limits import RUN, Limits, Reached, month_of
 
 
 def check(
     spending: Spending, jobs: Mapping[str, StepJob], exported: Callable[[], Sequence[Properties]], *, preview: bool
 ) -> None:
-    """Raises `pulumi.RunError` where the budget is spent; a ``preview`` warns of that.
+    """Raises RefusedUpdateError where the budget is spent; a ``preview`` warns of that.
 
     ``jobs`` are those that the program declares, ``exported`` asks for the resources of the stack's state.
     """
@@ -35,7 +36,7 @@ def check(
         names = {job.job_name for job in jobs.values() if not job.held}
         if said := _spent(spending, runs, names, exported()):
             if not preview:
-                raise pulumi.RunError(said)
+                raise RefusedUpdateError(said)
             pulumi.log.warn(said)
 
 

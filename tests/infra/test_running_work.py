@@ -22,7 +22,7 @@ from slipway.infra.settings.loading import load
 from slipway.infra.settings.pipelines import KEY
 from slipway.infra.stack.configuration import CLOUDS
 from slipway.infra.stack.placed_stack import declare_platforms
-from slipway.infra.stack.running_work import EndsJobsError, RunningWork
+from slipway.infra.stack.running_work import RefusedUpdateError, RunningWork
 from tests.support.aws_values import AWS
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP, changed
@@ -197,7 +197,7 @@ def test_of_a_refused_update_nothing_is_carried_out(monkeypatch: pytest.MonkeyPa
     """The SDK would register what is declared after a failure, too: the program ends before that."""
 
     def refuse(_: object) -> None:
-        raise EndsJobsError("This update ends 1 running Job")
+        raise RefusedUpdateError("This update ends 1 running Job")
 
     said: list[str] = []
     monkeypatch.setattr("pulumi.log.error", said.append)
@@ -242,7 +242,7 @@ def test_all_nodes_of_a_cluster_end_where_each_of_its_pools_is_named(
         {"dev": may}, False, lambda: states["gcp"], reviews(), reaching(Cluster(LABELS["gcp"], {"train": "fit"}))
     )
     values = changed(unprotected(GCP), {"clusters.dev.zones": ["us-central1-a"]})
-    with pytest.raises(EndsJobsError, match="Job fit ") if refused else nullcontext():
+    with pytest.raises(RefusedUpdateError, match="Job fit ") if refused else nullcontext():
         declared("gcp", values, work)
     assert any("Job fit " in line for line in warnings) is not refused
 
