@@ -43,6 +43,7 @@ from slipway.infra.settings.pipelines import (
     exposed,
     section_type,
 )
+from slipway.infra.settings.until import written_day
 
 # Which findings a stack lives with, and why.
 
@@ -58,8 +59,7 @@ Reason = Annotated[str, AfterValidator(_reason)]
 
 
 def _day(value: str) -> str:
-    # The CLI hands over a date that stands without quotes as the first second of its day.
-    day = value.removesuffix("T00:00:00Z")
+    day = written_day(value)
     try:
         if date.fromisoformat(day).isoformat() == day:
             return day

@@ -1,5 +1,6 @@
 """The last day of a stack: the key `until` of a stack file."""
 
+import re
 from datetime import UTC, date, datetime
 
 UNTIL = "until"
@@ -11,6 +12,18 @@ FIX = (
     "without `--run-program`"
 )
 """What to do about a stack whose last day is over."""
+
+
+_FIRST_SECOND = re.compile(r"(T00:00:00Z| 00:00:00 \+0000 UTC)$")
+
+
+def written_day(value: str) -> str:
+    """A day as it stands in a stack file.
+
+    The CLI hands over one without quotes as the first second of it: in a section as JSON has it, as the value of a
+    key as Go prints it (Pulumi 3.260, seen November 2026).
+    """
+    return _FIRST_SECOND.sub("", value)
 
 
 def today() -> date:

@@ -21,7 +21,7 @@ REMINDED = 14
 
 def last_day(stack: Stack) -> str:
     """The last day of the stack (ISO 8601); empty where it has none, or not a right one."""
-    day = text(stack.configuration.get(until.KEY)).removesuffix("T00:00:00Z")
+    day = until.written_day(text(stack.configuration.get(until.KEY)))
     with suppress(ValueError):
         return date.fromisoformat(day).isoformat()
     return ""

@@ -131,9 +131,10 @@ def test_what_is_no_day_is_refused(refusal: Refusal) -> None:
     refusal.check(EXISTING)
 
 
-def test_a_day_needs_no_quotes() -> None:
-    # As the Pulumi CLI hands one over that has none.
-    assert load(changed(EXISTING, {"until": "2026-12-24T00:00:00Z"})).until == "2026-12-24"
+@pytest.mark.parametrize("day", ["2026-12-24 00:00:00 +0000 UTC", "2026-12-24T00:00:00Z"])
+def test_a_day_needs_no_quotes(day: str) -> None:
+    # As the Pulumi CLI hands one over that has none: as the value of a key, and in a section.
+    assert load(changed(EXISTING, {"until": day})).until == "2026-12-24"
 
 
 def over(days: int) -> dict[str, Any]:
