@@ -124,30 +124,17 @@ def schedule(day: date) -> str:
 
 def _rules(workspace: Workspace) -> Sequence[k8s.rbac.v1.PolicyRuleArgs]:
     rule, names = k8s.rbac.v1.PolicyRuleArgs, workspace.last_day.names
-    scaled = [
-        rule(
-            api_groups=["apps"],
-            resources=[f"{kind}/scale"],
-            resource_names=sorted(names[kind]),
-            verbs=["get", "patch"],
-        )
-        for kind in (DEPLOYMENTS, STATEFUL_SETS)
+    kinds = (("apps", DEPLOYMENTS, f"{DEPLOYMENTS}/scale"), ("apps", STATEFUL_SETS, f"{STATEFUL_SETS}/scale"))
+    ended = [
+        rule(api_groups=[group], resources=[resource], resource_names=sorted(names[kind]), verbs=["get", "patch"])
+        for group, kind, resource in (*kinds, ("batch", CRON_JOBS, CRON_JOBS))
         if kind in names
-    ]
-    suspended = [
-        rule(
-            api_groups=["batch"],
-            resources=[CRON_JOBS],
-            resource_names=sorted(names[CRON_JOBS]),
-            verbs=["get", "patch"],
-        )
     ]
     status = [rule(api_groups=["batch"], resources=["jobs/status"], verbs=["patch"])]
     # Which names Kueue gives to Workloads is not known before.
     queued = [rule(api_groups=["kueue.x-k8s.io"], resources=["workloads"], verbs=["list", "patch"])]
     return [
-        *scaled,
-        *(suspended if CRON_JOBS in names else []),
+        *ended,
         rule(api_groups=["batch"], resources=["jobs"], verbs=["list", "patch"]),
         # The role `admin` of a namespace has no such right, and so cannot give it.
         *(status if workspace.platform.declares_cluster_objects else []),

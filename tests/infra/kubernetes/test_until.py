@@ -109,6 +109,14 @@ def test_no_job_is_made_anew_by_a_last_day() -> None:
 
 
 @pytest.mark.slow
+def test_what_runs_steps_alone_is_ended_too() -> None:
+    given = stack("aws-dev")
+    assert not objects(given)
+    rules = declared(given, "kubernetes:rbac.authorization.k8s.io/v1:Role")["rules"]
+    assert {resource for rule in rules for resource in rule["resources"]} == {"jobs", "jobs/status", "configmaps"}
+
+
+@pytest.mark.slow
 def test_a_cluster_that_runs_nothing_has_nothing_that_ends_it() -> None:
     assert not [name for name in stack("gcp-platform").resources if ":CronJob::" in name]
 
