@@ -23,6 +23,9 @@ from slipway.infra.schema.quantities import seconds
 FOLDER = "/limits"
 """Where a pod has it."""
 
+POOL_FLAG = "--pool"
+"""The argument of what measures a step with the pool that the records name."""
+
 
 @dataclass(frozen=True)
 class Spending:
@@ -55,7 +58,7 @@ def measuring(run: Run, store: str, folder: str) -> list[str]:
     usage, step = run.usage, run.step
     if usage is None:
         return []
-    words = ["python3", "-m", MEASURE, "--step", f"{step.pipeline}.{step.name}", "--pool", step.pool.name]
+    words = ["python3", "-m", MEASURE, "--step", f"{step.pipeline}.{step.name}", POOL_FLAG, step.pool.name]
     words += ["--gpus", str(step.requests.gpus)]
     if step.uses_store:
         words += ["--file", f"{store}/{folder}/{{index}}.json"]

@@ -412,6 +412,8 @@ def _parts(compared: ResourceDiff, job: Resource, moved: MovedFiles) -> list[str
     of_workers = run_changes.changes(compared.before, job) if compared.before else []
     if "its arguments" in causes and _same_but_directories(compared.before, job, workers=bool(of_workers)):
         causes.pop("its arguments")
+    if compared.before and _same(run_changes.command, compared.before, job):
+        causes.pop(PARTS["command"], None)
     of_nodes = run_changes.node_run_changes(compared.before, job) if compared.before else []
     if of_workers or of_nodes:
         causes = {words: None for words in causes if words not in COUNTS.values()}
@@ -425,20 +427,21 @@ def _parts(compared: ResourceDiff, job: Resource, moved: MovedFiles) -> list[str
 
 def _find_following(old: Resource, new: Resource) -> set[str]:
     """The parts of a pod, as text, that differ only since it finds other pods, or none."""
-
-    def same(words: Callable[[Resource], Sequence[str]]) -> bool:
-        before, now = ([_with_names(word, side) for word in words(side)] for side in (old, new))
-        return before == now
-
     parts = {
         "args": run_changes.own_arguments,
         "command": run_changes.own_command,
         "env": run_changes.own_environment,
     }
-    following = {PARTS[key] for key, words in parts.items() if same(words)}
-    following |= {"its volumes"} if same(run_changes.own_volumes) else set()
-    following |= {"its pod's containers"} if same(run_changes.own_container) else set()
+    following = {PARTS[key] for key, words in parts.items() if _same(words, old, new)}
+    following |= {"its volumes"} if _same(run_changes.own_volumes, old, new) else set()
+    following |= {"its pod's containers"} if _same(run_changes.own_container, old, new) else set()
     return following | {"its pod's affinity", "its pod's subdomain"}
+
+
+def _same(words: Callable[[Resource], Sequence[str]], old: Resource, new: Resource) -> bool:
+    """Whether these words of both Jobs differ in the directories of results only."""
+    before, now = ([_with_names(word, side) for word in words(side)] for side in (old, new))
+    return before == now
 
 
 def _names_the_run(difference: Difference, old: Resource | None, job: Resource) -> bool:

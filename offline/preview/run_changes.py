@@ -6,7 +6,9 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from slipway.infra.kubernetes.labels import data_of
+from slipway.infra.kubernetes.limits import POOL_FLAG
 from slipway.infra.kubernetes.review import QUEUE_FLAG
+from slipway.infra.kubernetes.run import MEASURE
 from slipway.infra.placed import FOLDERS
 from slipway.infra.review.stack import Properties, Resource, at, mappings, strings, texts, whole
 from slipway.infra.schema.names import short_digest
@@ -162,15 +164,24 @@ def node_run_changes(old: Resource, new: Resource) -> list[str]:
     return list(_node_run_changes(old, new)) if _is_launched(old) or _is_launched(new) else []
 
 
+def command(job: Resource) -> list[str]:
+    """The command, without the pool that what measures the step is told: the pod's selector says that."""
+    words = texts(_container(job).get("command"))
+    if MEASURE not in words or POOL_FLAG not in words:
+        return words
+    flag = words.index(POOL_FLAG)
+    return [*words[:flag], *words[flag + 2 :]]
+
+
 def own_command(job: Resource) -> list[str]:
     """What starts the program, without the launcher before it."""
-    command = texts(_container(job).get("command"))
+    words = command(job)
     if not _is_launched(job):
-        return command
+        return words
     if OUTPUT in _node_run_flags(job):
-        return [*command[:-1], RUNNER]
+        return [*words[:-1], RUNNER]
     # What measures the step stays before the program.
-    return [*command[:-3], *_program(job)[:3]]
+    return [*words[:-3], *_program(job)[:3]]
 
 
 def own_arguments(job: Resource) -> list[str]:

@@ -475,7 +475,7 @@ def test_a_module_that_publishes_itself_has_its_checkpoints_copied_too(tmp_path:
 import os, pathlib
 state = pathlib.Path(os.environ["SLIPWAY_CHECKPOINT"]) / "state"
 done = int(state.read_text()) if state.exists() else 0
-print("goes on after", done, "to", os.environ.get("SLIPWAY_RECORD"))
+print("goes on after", done, "to", os.environ.get("SLIPWAY_RECORD"), flush=True)
 state.with_name("state.new").write_text(str(done + 1))
 state.with_name("state.new").replace(state)
 os._exit(0 if done else 3)

@@ -263,6 +263,8 @@ def test_at_the_limit_a_program_gets_notice_and_what_comes_later_is_not_started(
     assert (kept["ended"], kept["price"]["dollars"], kept["done"]) == (ITSELF, 10.0, False)
     assert Reached.read(kept) == Reached.parse(ended.stderr.splitlines()[-1])
 
+    # When a pod began is kept in whole seconds.
+    store.allow(10.0 * (600 + 5 + 1.0) / HOUR)
     late = run(tmp_path, *limits, program=SAVES)
     assert late.returncode == BUDGET_SPENT
     assert "runs" not in late.stdout
