@@ -164,8 +164,6 @@ def test_twenty_killed_workers_lose_no_trial_double_none_and_change_no_parameter
     assert parameters(killed) == parameters(calm)
     assert search.best("second/killed") == search.best("first/calm")
     check(search.output("second/killed"))
-    # What was killed went on.
-    assert any(not program.endswith(" 0") for program in search.programs[40:])
     assert not list(folder.rglob("checkpoints*"))
     study = load(search.output("second/killed") / "search" / "study.log")
     assert len(study.trials) == 40
