@@ -298,12 +298,12 @@ def _pods(
     name: str, args: PipelineAppArgs, pod: k8s.core.v1.PodTemplateSpecArgs, opts: pulumi.ResourceOptions
 ) -> k8s.apps.v1.Deployment | k8s.apps.v1.StatefulSet:
     app, last_day = args.planned.app, args.workspace.last_day
-    name_ = app.object_name
+    object_name = app.object_name
     selector = k8s.meta.v1.LabelSelectorArgs(match_labels=app_labels(app.pipeline, app.name))
     if app.declared.keeps_data:
         return k8s.apps.v1.StatefulSet(
             name,
-            metadata=_metadata(args, name_, {**_alone(args), **last_day.cover(STATEFUL_SETS, name_)}),
+            metadata=_metadata(args, object_name, {**_alone(args), **last_day.cover(STATEFUL_SETS, object_name)}),
             spec=_stateful_set(app, selector, pod),
             opts=opts,
         )
@@ -312,7 +312,7 @@ def _pods(
     spare = 1 if app.spare else 0
     return k8s.apps.v1.Deployment(
         name,
-        metadata=_metadata(args, name_, {**_alone(args), **last_day.cover(DEPLOYMENTS, name_)}),
+        metadata=_metadata(args, object_name, {**_alone(args), **last_day.cover(DEPLOYMENTS, object_name)}),
         spec=k8s.apps.v1.DeploymentSpecArgs(
             # With an autoscaler the number is its own, and not set back by the next `up`, which does not start one
             # that is stopped either. The autoscaler leaves one that was scaled to no pod so: an update with
