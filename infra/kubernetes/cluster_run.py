@@ -20,7 +20,6 @@ from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, chea
 from slipway.infra.kubernetes.job import StepJob, disruptions_ignored
 from slipway.infra.kubernetes.labels import step_labels
 from slipway.infra.kubernetes.limits import limits_flags, limits_rules
-from slipway.infra.kubernetes.network_policy import everywhere
 from slipway.infra.kubernetes.pod import bundle_map, template
 from slipway.infra.kubernetes.run import plan
 from slipway.infra.kubernetes.schedule import RUNNER, identity
@@ -138,7 +137,7 @@ class ClusterRun(pulumi.ComponentResource):
                 binding,
                 jobs,
                 config_map(bundle_map(run), run.bundle, workspace.namespace, labels, on_cluster),
-                *_policies(name, workspace, labels, on_cluster),
+                *workspace.api_egress(f"{name}-egress", f"{CLUSTER_RUN}-egress", labels, on_cluster),
                 *(job.job for job in args.jobs),
                 delete_before_replace=True,
             ),
@@ -224,15 +223,3 @@ def _step(args: ClusterRunArgs) -> Step:
         uses_store=False,
         reads_nodes=True,
     )
-
-
-def _policies(
-    name: str, workspace: Workspace, labels: Mapping[str, str], opts: pulumi.ResourceOptions
-) -> list[pulumi.Resource]:
-    """Lets the runner's pod connect to the Kubernetes API. Policies add up."""
-    if not workspace.limits_egress:
-        return []
-    metadata = k8s.meta.v1.ObjectMetaArgs(
-        name=f"{CLUSTER_RUN}-egress", namespace=workspace.namespace, labels=dict(labels)
-    )
-    return [everywhere(f"{name}-egress", metadata, labels, opts)]

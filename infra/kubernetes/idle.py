@@ -15,7 +15,7 @@ from slipway.infra.kubernetes.app_pod import TOKEN, token_secret_name
 from slipway.infra.kubernetes.bundle import config_map
 from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
 from slipway.infra.kubernetes.labels import IDLE_ANNOTATION, TAKEN_OVER, app_labels, step_labels
-from slipway.infra.kubernetes.network_policy import allow_from, everywhere, network_policy, peer, select
+from slipway.infra.kubernetes.network_policy import allow_from, network_policy, peer, select
 from slipway.infra.kubernetes.pod import bundle_map, from_secret, template
 from slipway.infra.kubernetes.run import plan
 from slipway.infra.kubernetes.schedule import CRON_JOB_NAME_LIMIT, RUNNER, identity
@@ -207,12 +207,8 @@ def _policies(
         opts,
         ingress=[allow_from([peer(pods)], app.all_ports[args.idle.port])],
     )
-    if not args.workspace.limits_egress:
-        return [to_app]
-    metadata = k8s.meta.v1.ObjectMetaArgs(
-        name=f"{app.object_name}-idle-egress", namespace=namespace, labels=labels
-    )
-    return [to_app, everywhere(f"{name}-asks", metadata, labels, opts)]
+    called = f"{app.object_name}-idle-egress"
+    return [to_app, *args.workspace.api_egress(f"{name}-asks", called, labels, opts)]
 
 
 def _all_pods(

@@ -8,7 +8,7 @@ that are there.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,6 @@ from slipway.infra.kubernetes.labels import (
     step_labels,
 )
 from slipway.infra.kubernetes.limits import limits_flags, limits_rules
-from slipway.infra.kubernetes.network_policy import everywhere
 from slipway.infra.kubernetes.place_jobs import MovedStepArgs, PlaceJobs, declare_places
 from slipway.infra.kubernetes.pod import bundle_map, template
 from slipway.infra.kubernetes.run import HELD, Run, plan
@@ -296,7 +295,7 @@ def _declare_pod(
         lambda values: {**(values[0] or {}), PLAN_ANNOTATION: _digest(values[1])}
     )
     bundle = config_map(bundle_map(run), run.bundle, workspace.namespace, labels, opts)
-    return pod, [binding, read, bundle, *_egress(program.name, account, workspace, labels, opts)]
+    return pod, [binding, read, bundle, *workspace.api_egress(f"{program.name}-egress", account, labels, opts)]
 
 
 def _on_cluster(workspace: Workspace, parent: pulumi.Resource) -> pulumi.ResourceOptions:
@@ -392,16 +391,6 @@ def mover_pool(platform: Platform, places: Places) -> Pool:
             pool.name in names,
         ),
     )
-
-
-def _egress(
-    name: str, called: str, workspace: Workspace, labels: Mapping[str, str], opts: pulumi.ResourceOptions
-) -> list[pulumi.Resource]:
-    """Lets the pod connect to the Kubernetes API."""
-    if not workspace.limits_egress:
-        return []
-    metadata = k8s.meta.v1.ObjectMetaArgs(name=called, namespace=workspace.namespace, labels=labels)
-    return [everywhere(f"{name}-egress", metadata, labels, opts)]
 
 
 def _digest(written: str) -> str:

@@ -12,7 +12,6 @@ from slipway.infra.kubernetes.bundle import config_map
 from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
 from slipway.infra.kubernetes.job import StepJob
 from slipway.infra.kubernetes.labels import instance, step_labels
-from slipway.infra.kubernetes.network_policy import everywhere
 from slipway.infra.kubernetes.pod import bundle_map, template
 from slipway.infra.kubernetes.run import plan
 from slipway.infra.kubernetes.schedule import RUNNER, identity
@@ -91,7 +90,7 @@ class Until(pulumi.ComponentResource):
                 binding,
                 notes,
                 config_map(bundle_map(run), run.bundle, workspace.namespace, labels, on_cluster),
-                *_policies(name, workspace, labels, on_cluster),
+                *workspace.api_egress(f"{name}-egress", f"{UNTIL}-egress", labels, on_cluster),
             ),
         )
         self.register_outputs({"cronJob": UNTIL})
@@ -165,15 +164,3 @@ def _step(args: UntilArgs) -> Step:
         uses_store=False,
         reads_nodes=True,
     )
-
-
-def _policies(
-    name: str, workspace: Workspace, labels: Mapping[str, str], opts: pulumi.ResourceOptions
-) -> list[pulumi.Resource]:
-    """Lets the pod connect to the Kubernetes API. Policies add up."""
-    if not workspace.limits_egress:
-        return []
-    metadata = k8s.meta.v1.ObjectMetaArgs(
-        name=f"{UNTIL}-egress", namespace=workspace.namespace, labels=dict(labels)
-    )
-    return [everywhere(f"{name}-egress", metadata, labels, opts)]

@@ -9,7 +9,7 @@ import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes.device_plugin import NvidiaDevicePlugin, NvidiaDevicePluginArgs, gpu_pools
 from slipway.infra.kubernetes.labels import PART_OF, TAKEN_OVER, UNTIL_ANNOTATION
-from slipway.infra.kubernetes.network_policy import PUBLIC_HTTPS, NetworkPoliciesArgs, network_policies
+from slipway.infra.kubernetes.network_policy import PUBLIC_HTTPS, NetworkPoliciesArgs, everywhere, network_policies
 from slipway.infra.kubernetes.run import PodImage, Usage
 from slipway.infra.objects import wait_for
 from slipway.infra.platform import GPU_RESOURCE, Claim, Collector, Egress, Platform, Priority, QueueAccess
@@ -304,6 +304,18 @@ class Workspace(pulumi.ComponentResource):
         self.ready: Sequence[pulumi.Resource] = (*ready, *platform.ready)
         self.devices: Mapping[str, pulumi.Resource] = _devices(name, args, child)
         self.register_outputs({"namespace": args.namespace, "serviceAccount": args.service_account})
+
+    def api_egress(
+        self, name: str, called: str, labels: Mapping[str, str], opts: pulumi.ResourceOptions
+    ) -> list[pulumi.Resource]:
+        """Lets pods with ``labels`` connect to the Kubernetes API, by a policy of the name ``called``.
+
+        Nothing is declared where pods may connect to everything anyway.
+        """
+        if not self.limits_egress:
+            return []
+        metadata = k8s.meta.v1.ObjectMetaArgs(name=called, namespace=self.namespace, labels=dict(labels))
+        return [everywhere(name, metadata, labels, opts)]
 
 
 def _egress(args: WorkspaceArgs) -> list[Egress] | None:
