@@ -249,6 +249,21 @@ def test_the_server_goes_away_and_comes_back(opened: Opened, serving: ServingStu
         expect(alert).to_have_count(0)
 
 
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_a_notice_does_not_move_the_paper(
+    browser: Browser, running: Running, serving: ServingStub, width: int
+) -> None:
+    """Else the rest of a line that is being drawn would be beside its beginning."""
+    page = Opened(browser, running.address, viewport={"width": width, "height": 800})
+    paper = page.tab.locator("#paper")
+    before = paper.bounding_box()
+    serving.close()
+    expect(page.tab.get_by_role("alert").filter(visible=True)).to_be_visible()
+    expect(page.tab.locator("#served")).to_have_attribute("data-state", "away")
+    assert paper.bounding_box() == before
+    page.context.close()
+
+
 def test_the_page_itself_goes_away(opened: Opened, running: Running) -> None:
     running.process.kill()
     running.process.wait()
