@@ -24,8 +24,8 @@ import pulumi_kubernetes as k8s
 
 from benchmarks.training import processor
 from slipway.infra.kubernetes import job
-from slipway.infra.kubernetes.gates import Gates
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.kubernetes.cluster.gates import Gates
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.pipelines.images import CPU_IMAGE
 from slipway.infra.placement.placing import place

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
+from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.job import StepJob
-from slipway.infra.kubernetes.workspace import Workspace
 from slipway.infra.platform import ClusterNetwork
 
 

@@ -12,11 +12,15 @@ from types import FrameType
 import pulumi
 
 from slipway.infra.declared import Declared, declared
-from slipway.infra.kubernetes import app, job, ownership, places, until
+from slipway.infra.kubernetes import job
+from slipway.infra.kubernetes.apps import app
+from slipway.infra.kubernetes.cluster import ownership
+from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.job import StepJob
-from slipway.infra.kubernetes.limits import Spending
+from slipway.infra.kubernetes.places import mover
+from slipway.infra.kubernetes.pods.limits import Spending
 from slipway.infra.kubernetes.results import Outputs
-from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.kubernetes.schedules import until
 from slipway.infra.pipelines.images import CPU_IMAGE
 from slipway.infra.places import PROJECT
 from slipway.infra.platform import Platform
@@ -124,7 +128,7 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
 
     attempts = declare_attempts_of(stack, workspaces)
     due = {step.job: attempts[step.platform.name] for step in stack.held_steps}
-    moved = places.declare(root, CPU_IMAGE)
+    moved = mover.declare(root, CPU_IMAGE)
     spending = Spending(**settings.budget.model_dump()) if settings.budget else Spending()
     jobs = job.declare(
         stack.steps_with_jobs, workspaces, root, settings.secrets, due, moved=moved, spending=spending

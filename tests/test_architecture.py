@@ -206,6 +206,22 @@ def test_arrows_point_one_way() -> None:
     assert wrong == []
 
 
+def test_rooms_of_kubernetes_import_those_further_down() -> None:
+    home = ROOT / "infra" / "kubernetes"
+    rows = table("architecture.md", "Rooms of `infra/kubernetes`")
+    order = [room.rstrip("/") for rooms, _ in rows for room in paths(rooms)]
+    modules = {name: path for name, path in sources().items() if path.is_relative_to(home)}
+    place = {name: path.relative_to(home).parts[0] for name, path in modules.items()}
+    assert sorted({*place.values()}) == sorted(order)
+    wrong = [
+        f"{relative(path)} imports {target}"
+        for name, path in modules.items()
+        for target in sorted(imports_of(path, modules))
+        if order.index(place[target]) < order.index(place[name])
+    ]
+    assert wrong == []
+
+
 @pytest.mark.parametrize("room", WITHOUT)
 def test_rooms_do_without_what_they_do_not_need(room: str) -> None:
     files = [ROOT / room] if room.endswith(".py") else sorted((ROOT / room).rglob("*.py"))

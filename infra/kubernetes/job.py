@@ -10,7 +10,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pydantic import SecretStr
 
-from slipway.infra.kubernetes.bundle import Files, config_map, config_map_name
+from slipway.infra.kubernetes.cluster.workspace import NAME as NODE_READER
+from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.labels import (
     DATA_ANNOTATION,
     INPUTS_ANNOTATION,
@@ -27,14 +28,12 @@ from slipway.infra.kubernetes.labels import (
     outside_queue,
     step_labels,
 )
-from slipway.infra.kubernetes.limits import UNLIMITED, Spending, declare_limits, measured_by
-from slipway.infra.kubernetes.network_policy import group_policy
-from slipway.infra.kubernetes.node_group import headless_service
-from slipway.infra.kubernetes.pod import bundle_map, folder_map, requests, secret_name, template, usage_folder
+from slipway.infra.kubernetes.pods.limits import UNLIMITED, Spending, declare_limits, measured_by
+from slipway.infra.kubernetes.pods.node_group import group_policy, headless_service
+from slipway.infra.kubernetes.pods.pod import bundle_map, folder_map, requests, secret_name, template, usage_folder
 from slipway.infra.kubernetes.run import Known, Run, plan
 from slipway.infra.kubernetes.service import PipelineService, PipelineServiceArgs, services_of
-from slipway.infra.kubernetes.workspace import NAME as NODE_READER
-from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.kubernetes.shipping.bundle import Files, config_map, config_map_name
 from slipway.infra.placed import CLUSTER_RUN, CODE, PRIORITIES, Step
 from slipway.infra.platform import ASKED_ANNOTATION, DECLARED_ALONE, Priority
 
@@ -98,7 +97,7 @@ class StepJobArgs:
     ``secret`` is the Kubernetes Secret with what the step is given, ``services`` are those that it connects to.
     ``priority`` is its own, or that of what waits for it. ``code`` are the ConfigMaps that it shares with others.
     With ``attempts``, the numbers of those that are due by the names of Jobs, the Job is created suspended, and
-    nobody waits for it (`slipway.infra.kubernetes.cluster_run`).
+    nobody waits for it (`slipway.infra.kubernetes.schedules.cluster_run`).
     """
 
     run: Run
@@ -477,8 +476,8 @@ def declare(
 
     ``workspaces`` are by platform, ``root`` is the repository whose files the steps ship, and ``secrets`` are the
     stack's by name. ``attempts`` are those of `StepJobArgs`, by the lasting names of the steps that `up` does not
-    wait for. ``moved`` declares a step with places (`slipway.infra.kubernetes.places.declare`), of the arguments
-    for each of its clusters. ``spending`` is what the nodes of runs may cost. Raises ShippingError.
+    wait for. ``moved`` declares a step with places (`slipway.infra.kubernetes.places.mover.declare`), of the
+    arguments for each of its clusters. ``spending`` is what the nodes of runs may cost. Raises ShippingError.
     """
     declared: dict[str, StepJob] = {}
     known = Known(measured_by(workspaces.values(), spending))

@@ -13,8 +13,8 @@ COMPONENT = "app.kubernetes.io/component"
 """The label of what belongs to a step, with its name."""
 
 PART_OF = {"app.kubernetes.io/part-of": "slipway", "app.kubernetes.io/managed-by": "pulumi"}
-"""By these a stack knows its own objects (`slipway.infra.kubernetes.ownership`): with others, `pulumi preview`
-would refuse to replace any object that an earlier version made."""
+"""By these a stack knows its own objects (`slipway.infra.kubernetes.cluster.ownership`): with others, `pulumi
+preview` would refuse to replace any object that an earlier version made."""
 
 SERVICE = "slipway/service"
 """The label of the pods of a service with its name."""

@@ -11,10 +11,10 @@ from typing import Any, cast
 import pulumi
 
 from slipway.infra.commands import command
-from slipway.infra.kubernetes.app import PipelineApp
+from slipway.infra.kubernetes.apps.app import PipelineApp
+from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.job import StepJob
-from slipway.infra.kubernetes.pod import usage_folder
-from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.kubernetes.pods.pod import usage_folder
 from slipway.infra.pipelines.results import USED, Curves, File, Number, Page, Picture, Result, Table
 from slipway.infra.placed import STORE_GATE, Step
 

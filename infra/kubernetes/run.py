@@ -9,9 +9,9 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.archive import Archive
-from slipway.infra.kubernetes.bundle import Files, code_files, collect, image_folder, normalised
-from slipway.infra.kubernetes.shipped_sizes import LIMIT, require_room
+from slipway.infra.kubernetes.shipping.archive import Archive
+from slipway.infra.kubernetes.shipping.bundle import Files, code_files, collect, image_folder, normalised
+from slipway.infra.kubernetes.shipping.sizes import LIMIT, require_room
 from slipway.infra.pipelines import pods
 from slipway.infra.placed import CODE, Command, Requirements, Step
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest

@@ -8,9 +8,10 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 
+from slipway.infra.kubernetes.cluster.network_policy import service_policies
+from slipway.infra.kubernetes.cluster.workspace import STATEFUL_SETS, Workspace
 from slipway.infra.kubernetes.labels import service_labels
-from slipway.infra.kubernetes.network_policy import service_policies
-from slipway.infra.kubernetes.pod import (
+from slipway.infra.kubernetes.pods.pod import (
     TEMPORARY,
     container_security,
     empty,
@@ -24,7 +25,6 @@ from slipway.infra.kubernetes.pod import (
     tolerations,
 )
 from slipway.infra.kubernetes.run import PodImage, inside, pulled_with
-from slipway.infra.kubernetes.workspace import STATEFUL_SETS, Workspace
 from slipway.infra.objects import wait_for
 from slipway.infra.placed import DATA, PASSWORD, PORT, Service, Step
 from slipway.infra.schema.names import fit, short_digest

@@ -199,7 +199,7 @@ class AppDeclaration:
     command's files ship in the bundle's folder of code, and the module is started. ``idle`` says what becomes of
     it while nobody uses it. ``outside`` are ports of servers that it connects to and that the stack does not have,
     each by the key of its settings that names the server. With ``told_of_runs``, ``{runs}`` is a file that says by
-    which commit the pipeline's runs are declared, and on which pools (`slipway.infra.kubernetes.app_runs`).
+    which commit the pipeline's runs are declared, and on which pools (`slipway.infra.kubernetes.apps.runs`).
     """
 
     name: str

@@ -11,9 +11,9 @@ from typing import TypeVar
 import pulumi
 
 from slipway.infra.commands import command
-from slipway.infra.kubernetes.bundle import left_out
-from slipway.infra.kubernetes.gates import Gates, cheapest_pool, reading
+from slipway.infra.kubernetes.cluster.gates import Gates, cheapest_pool, reading
 from slipway.infra.kubernetes.image_builds.build import Images
+from slipway.infra.kubernetes.shipping.bundle import left_out
 from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, KeptAppSettings
 from slipway.infra.pipelines.contract import (
     AMOUNTS,

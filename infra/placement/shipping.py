@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from slipway.infra.kubernetes.app_pod import app_bundle
-from slipway.infra.kubernetes.bundle import image_folder
-from slipway.infra.kubernetes.gates import Gates, cheapest_pool
+from slipway.infra.kubernetes.apps.pod import app_bundle
+from slipway.infra.kubernetes.cluster.gates import Gates, cheapest_pool
 from slipway.infra.kubernetes.image_builds.context import context_of
 from slipway.infra.kubernetes.run import bundle_of, command_bundle
-from slipway.infra.kubernetes.shipped_sizes import ShippingError
+from slipway.infra.kubernetes.shipping.bundle import image_folder
+from slipway.infra.kubernetes.shipping.sizes import ShippingError
 from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, runs_file
 from slipway.infra.pipelines.contract import ServiceDeclaration, StepDeclaration, Supplement, total
 from slipway.infra.pipelines.discovery import DeclaredPipeline, location

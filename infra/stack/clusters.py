@@ -7,8 +7,20 @@ from typing import Literal
 
 import pulumi
 
-from slipway.infra.kubernetes import device_plugin
-from slipway.infra.kubernetes.gates import cheapest_pool
+from slipway.infra.kubernetes.cluster import device_plugin
+from slipway.infra.kubernetes.cluster.gates import cheapest_pool
+from slipway.infra.kubernetes.cluster.kueue import LOCAL_QUEUE, Kueue, KueueArgs, KueueReleaseArgs, host_pool
+from slipway.infra.kubernetes.cluster.workspace import (
+    PULL_SECRET,
+    Admission,
+    Measured,
+    NodeReaderArgs,
+    TeamNodeReader,
+    Workspace,
+    WorkspaceArgs,
+    collector_of,
+    reads_nodes,
+)
 from slipway.infra.kubernetes.image_builds.build import (
     BuildSpace,
     BuildSpaceArgs,
@@ -20,24 +32,12 @@ from slipway.infra.kubernetes.image_builds.build import (
 from slipway.infra.kubernetes.ingress.exposure import proxied
 from slipway.infra.kubernetes.ingress.login_proxy import SIZE as PROXY
 from slipway.infra.kubernetes.ingress.login_proxy import pods_of_proxy
-from slipway.infra.kubernetes.kueue import LOCAL_QUEUE, Kueue, KueueArgs, KueueReleaseArgs, host_pool
 from slipway.infra.kubernetes.metrics.exporters import GpuExporterArgs
 from slipway.infra.kubernetes.metrics.monitors import Metrics, MetricsArgs
 from slipway.infra.kubernetes.metrics.prometheus import PrometheusArgs
-from slipway.infra.kubernetes.places import mover_pool
+from slipway.infra.kubernetes.places.mover import mover_pool
 from slipway.infra.kubernetes.run import PodImage, Usage
-from slipway.infra.kubernetes.schedule import RUNNER
-from slipway.infra.kubernetes.workspace import (
-    PULL_SECRET,
-    Admission,
-    Measured,
-    NodeReaderArgs,
-    TeamNodeReader,
-    Workspace,
-    WorkspaceArgs,
-    collector_of,
-    reads_nodes,
-)
+from slipway.infra.kubernetes.schedules.schedule import RUNNER
 from slipway.infra.pipelines.contract import Resident, residents_on
 from slipway.infra.pipelines.images import BUILDKIT_IMAGE, CPU_IMAGE
 from slipway.infra.placed import IMAGE_BUILD, with_those_before

@@ -9,19 +9,19 @@ import pulumi
 from pydantic import SecretStr
 
 from slipway.infra.clouds.contract import Cloud
-from slipway.infra.kubernetes import device_plugin
-from slipway.infra.kubernetes.app import PipelineApp
-from slipway.infra.kubernetes.cluster_run import Attempts, ClusterRun, ClusterRunArgs, declare_attempts
-from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.apps.app import PipelineApp
+from slipway.infra.kubernetes.cluster import device_plugin
+from slipway.infra.kubernetes.cluster.gates import Gates
+from slipway.infra.kubernetes.cluster.kueue import Kueue
+from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.image_builds.build import Images
 from slipway.infra.kubernetes.job import StepJob
-from slipway.infra.kubernetes.kueue import Kueue
 from slipway.infra.kubernetes.metrics.monitors import Metrics
 from slipway.infra.kubernetes.results import Outputs, app_outputs
-from slipway.infra.kubernetes.retention import RetentionArgs
-from slipway.infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
+from slipway.infra.kubernetes.schedules.cluster_run import Attempts, ClusterRun, ClusterRunArgs, declare_attempts
+from slipway.infra.kubernetes.schedules.retention import RetentionArgs
+from slipway.infra.kubernetes.schedules.schedule import PipelineSchedule, PipelineScheduleArgs
 from slipway.infra.kubernetes.service import services_of
-from slipway.infra.kubernetes.workspace import Workspace
 from slipway.infra.pipelines.apps import NEWEST
 from slipway.infra.pipelines.contract import Notify, Resident, Retention, residents
 from slipway.infra.pipelines.images import CPU_IMAGE

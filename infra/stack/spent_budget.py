@@ -14,7 +14,7 @@ import pulumi
 
 from slipway.infra.kubernetes.job import StepJob
 from slipway.infra.kubernetes.labels import LIMITS, LIMITS_FILE
-from slipway.infra.kubernetes.limits import Spending
+from slipway.infra.kubernetes.pods.limits import Spending
 from slipway.infra.pulumi_cli import CliError
 from slipway.infra.review.stack import CONFIG_MAP, JOB, Properties, at, mapping, text, texts
 from slipway.infra.stack.running_work import RefusedUpdateError

@@ -1,4 +1,6 @@
-"""The files of an archive of code that several ConfigMaps hold together (`slipway.infra.kubernetes.archive`)."""
+"""The files of an archive of code that several ConfigMaps hold together
+(`slipway.infra.kubernetes.shipping.archive`).
+"""
 
 import base64
 import io

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from slipway.infra.kubernetes.labels import data_of
-from slipway.infra.kubernetes.limits import POOL_FLAG
+from slipway.infra.kubernetes.pods.limits import POOL_FLAG
 from slipway.infra.kubernetes.review import QUEUE_FLAG
 from slipway.infra.kubernetes.run import MEASURE
 from slipway.infra.placed import FOLDERS

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from slipway.infra.kubernetes.app_runs import revision
+from slipway.infra.kubernetes.apps.runs import revision
 from slipway.infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION, data_of
 from slipway.infra.kubernetes.run import MANIFEST
 from slipway.infra.placed import CODE

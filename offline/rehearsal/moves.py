@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from slipway.infra.kubernetes.pod import STORE
+from slipway.infra.kubernetes.pods.pod import STORE
 from slipway.infra.review.stack import Resource, at, mappings, strings, texts
 from slipway.offline.engine.provider_outputs import object_name
 from slipway.offline.evaluated.phrasing import duration, join, money
@@ -283,7 +283,7 @@ def way_words(rules: Rules, state: State, now: float) -> str:
 
 
 ORDERS = "--orders"
-"""The argument of a mover with the folder of its orders (`slipway.infra.kubernetes.places`)."""
+"""The argument of a mover with the folder of its orders (`slipway.infra.kubernetes.places.mover`)."""
 
 NO_API = Api("", Path())
 """A rehearsal has no API server."""

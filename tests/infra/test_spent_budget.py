@@ -10,7 +10,7 @@ import pulumi
 import pytest
 
 from slipway.infra.kubernetes.job import StepJob
-from slipway.infra.kubernetes.limits import Spending
+from slipway.infra.kubernetes.pods.limits import Spending
 from slipway.infra.pulumi_cli import CliError
 from slipway.infra.stack import spent_budget
 

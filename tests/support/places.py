@@ -1,4 +1,4 @@
-"""Jobs as those of a step with places, as `slipway.infra.kubernetes.places` declares them."""
+"""Jobs as those of a step with places, as `slipway.infra.kubernetes.places.mover` declares them."""
 
 import json
 from collections.abc import Mapping, Sequence

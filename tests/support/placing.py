@@ -6,10 +6,10 @@ from typing import Any
 
 import pulumi
 
-from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.cluster.gates import Gates
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
 from slipway.infra.kubernetes.results import Outputs
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from slipway.infra.pipelines.contract import PipelineSettings
 from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.pipelines.results import SHOW

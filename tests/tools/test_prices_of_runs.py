@@ -12,7 +12,7 @@ from slipway.infra.clouds.aws.review import charges as aws
 from slipway.infra.clouds.aws.settings import AwsCluster
 from slipway.infra.clouds.gcp.review import charges as gcp
 from slipway.infra.clouds.gcp.settings import GcpCluster
-from slipway.infra.kubernetes.app_runs import FILE
+from slipway.infra.kubernetes.apps.runs import FILE
 from slipway.infra.platform import Rate
 from slipway.infra.review.stack import Stack, at, mapping
 from slipway.offline.engine.stack_config import stack_config

@@ -8,8 +8,8 @@ from functools import cached_property, partial
 
 from slipway.infra.api_server import ApiServer, UnreachableError, UnreadableError
 from slipway.infra.charts import charts
+from slipway.infra.kubernetes.cluster.workspace import KUEUE_API
 from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, QUEUE_ANNOTATION
-from slipway.infra.kubernetes.workspace import KUEUE_API
 from slipway.infra.pulumi_cli import CliError, unfinished_jobs
 from slipway.infra.review.facts import Observation, Probe, fine, unknown, wrong
 from slipway.infra.review.stack import Resource, Stack, at, mapping, strings, text

@@ -10,7 +10,7 @@ import jinja2
 import yaml
 
 from slipway.infra.commands import command, option
-from slipway.infra.kubernetes.bundle import left_out
+from slipway.infra.kubernetes.shipping.bundle import left_out
 from slipway.infra.pipelines.discovery import WORKLOADS
 from slipway.infra.places import PROJECT
 from slipway.infra.schema.problems import Problem

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from slipway.infra.kubernetes.pod import SHARED_MEMORY
+from slipway.infra.kubernetes.pods.pod import SHARED_MEMORY
 from slipway.infra.pipelines.mounts import covers, path_problem
 from slipway.infra.review.stack import at, items, mapping, mappings
 from slipway.infra.schema.problems import Problem

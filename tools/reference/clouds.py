@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from slipway.infra.clouds.registry import emulators
-from slipway.infra.kubernetes.pod import PARTS_VARIABLE
+from slipway.infra.kubernetes.pods.pod import PARTS_VARIABLE
 from slipway.infra.pipelines.contract import StepSettings, placements
 from slipway.infra.pipelines.discovery import DeclaredPipeline, supplements
 from slipway.infra.pipelines.places import with_first_pool

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 
+from slipway.infra.kubernetes.apps.waiting import CONTAINER
 from slipway.infra.kubernetes.labels import APP, NAME
-from slipway.infra.kubernetes.waiting import CONTAINER
 from slipway.infra.review.stack import Properties, at, mapping, mappings, text, texts
 from slipway.offline.evaluated.idle_apps import WatchedApp
 from slipway.tools.watch.observed import conditions, deletion_time, holds, labels_of

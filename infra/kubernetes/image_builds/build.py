@@ -12,12 +12,12 @@ import pulumi_kubernetes as k8s
 
 from slipway.infra import container_registry
 from slipway.infra.container_registry import RegistryError, digest_of
-from slipway.infra.kubernetes.bundle import Files, collect, config_map, config_map_name, volume
+from slipway.infra.kubernetes.cluster.network_policy import PRIVATE, NetworkPoliciesArgs, network_policies
+from slipway.infra.kubernetes.cluster.workspace import POD_SECURITY_VERSION, quota_of
 from slipway.infra.kubernetes.image_builds.context import Context, context_of
 from slipway.infra.kubernetes.job import PATIENCE, disruptions_ignored
 from slipway.infra.kubernetes.labels import COMPONENT, IMAGE_ANNOTATION, NAME, PART_OF
-from slipway.infra.kubernetes.network_policy import PRIVATE, NetworkPoliciesArgs, network_policies
-from slipway.infra.kubernetes.pod import (
+from slipway.infra.kubernetes.pods.pod import (
     container_security,
     empty,
     home,
@@ -26,7 +26,7 @@ from slipway.infra.kubernetes.pod import (
     requests,
     tolerations,
 )
-from slipway.infra.kubernetes.workspace import POD_SECURITY_VERSION, quota_of
+from slipway.infra.kubernetes.shipping.bundle import Files, collect, config_map, config_map_name, volume
 from slipway.infra.placed import IMAGE_BUILD
 from slipway.infra.platform import BUILDER, Egress, Platform, Pool, Registry, Resources
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, UNREAD, fit, short_digest, spell

@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
-from slipway.infra.kubernetes.bundle import Files, obstacle
-from slipway.infra.kubernetes.shipped_sizes import SHOWN, ShippingError, require_fit
+from slipway.infra.kubernetes.shipping.bundle import Files, obstacle
+from slipway.infra.kubernetes.shipping.sizes import SHOWN, ShippingError, require_fit
 
 # What a Dockerfile takes from elsewhere that can become something else while the file stays the same.
 #

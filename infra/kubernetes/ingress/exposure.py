@@ -13,10 +13,10 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pydantic import SecretStr
 
+from slipway.infra.kubernetes.cluster.network_policy import allow_from, allow_to, network_policy, peer, select
+from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.ingress.login_proxy import CALLBACK, PORT, LoginProxyArgs, login_proxy, proxy_labels
 from slipway.infra.kubernetes.labels import app_labels, step_labels
-from slipway.infra.kubernetes.network_policy import allow_from, allow_to, network_policy, peer, select
-from slipway.infra.kubernetes.workspace import Workspace
 from slipway.infra.objects import wait_for
 from slipway.infra.placed import App
 from slipway.infra.platform import Backend, IngressController, Opened

@@ -14,9 +14,10 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 
-from slipway.infra.kubernetes.gates import cheapest_pool
+from slipway.infra.kubernetes.cluster.gates import cheapest_pool
+from slipway.infra.kubernetes.cluster.workspace import DEPLOYMENTS, Workspace
 from slipway.infra.kubernetes.labels import LOGIN, step_labels
-from slipway.infra.kubernetes.pod import (
+from slipway.infra.kubernetes.pods.pod import (
     TEMPORARY,
     container_security,
     empty,
@@ -27,7 +28,6 @@ from slipway.infra.kubernetes.pod import (
     requests,
     tolerations,
 )
-from slipway.infra.kubernetes.workspace import DEPLOYMENTS, Workspace
 from slipway.infra.objects import wait_for
 from slipway.infra.placed import App
 from slipway.infra.platform import Resources

@@ -7,9 +7,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from slipway.infra.charts import charts
-from slipway.infra.kubernetes.device_plugin import gpu_pools
-from slipway.infra.kubernetes.labels import PART_OF, service_labels
-from slipway.infra.kubernetes.network_policy import (
+from slipway.infra.kubernetes.cluster.device_plugin import gpu_pools
+from slipway.infra.kubernetes.cluster.network_policy import (
     allow_from,
     allow_to,
     name_servers,
@@ -17,7 +16,9 @@ from slipway.infra.kubernetes.network_policy import (
     peer,
     select,
 )
-from slipway.infra.kubernetes.pod import (
+from slipway.infra.kubernetes.cluster.workspace import DEPLOYMENTS, Measured, Workspace, scrapers
+from slipway.infra.kubernetes.labels import PART_OF, service_labels
+from slipway.infra.kubernetes.pods.pod import (
     container_security,
     from_secret,
     limits,
@@ -26,7 +27,6 @@ from slipway.infra.kubernetes.pod import (
     requests,
     tolerations,
 )
-from slipway.infra.kubernetes.workspace import DEPLOYMENTS, Measured, Workspace, scrapers
 from slipway.infra.objects import image, source, wait_for
 from slipway.infra.placed import ADDRESS, PASSWORD, Service
 from slipway.infra.platform import Platform

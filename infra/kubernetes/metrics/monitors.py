@@ -8,6 +8,8 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
+from slipway.infra.kubernetes.cluster.network_policy import allow_from, network_policy, select
+from slipway.infra.kubernetes.cluster.workspace import OPERATOR_API, Measured, Workspace, scrapers
 from slipway.infra.kubernetes.labels import MEASURED, PART_OF, app_labels
 from slipway.infra.kubernetes.metrics import exporters
 from slipway.infra.kubernetes.metrics.exporters import GpuExporterArgs
@@ -19,9 +21,7 @@ from slipway.infra.kubernetes.metrics.prometheus import (
     config_maps,
     prometheus_release,
 )
-from slipway.infra.kubernetes.network_policy import allow_from, network_policy, select
-from slipway.infra.kubernetes.pod import USAGE_PORT
-from slipway.infra.kubernetes.workspace import OPERATOR_API, Measured, Workspace, scrapers
+from slipway.infra.kubernetes.pods.pod import USAGE_PORT
 from slipway.infra.objects import wait_for
 from slipway.infra.placed import App, Service
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit

@@ -18,10 +18,10 @@ import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 
 from slipway.infra.charts import charts
-from slipway.infra.kubernetes.kueue import host_pool
+from slipway.infra.kubernetes.cluster.kueue import host_pool
+from slipway.infra.kubernetes.cluster.network_policy import allow_from, network_policy, peer, select
+from slipway.infra.kubernetes.cluster.workspace import NAMESPACE_NAME
 from slipway.infra.kubernetes.labels import PART_OF
-from slipway.infra.kubernetes.network_policy import allow_from, network_policy, peer, select
-from slipway.infra.kubernetes.workspace import NAMESPACE_NAME
 from slipway.infra.objects import source, wait_for
 from slipway.infra.platform import Platform, Pool
 from slipway.infra.schema.names import fit

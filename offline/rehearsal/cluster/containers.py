@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from slipway.infra.kubernetes.app_pod import INSTALLER as APP_INSTALLER
-from slipway.infra.kubernetes.app_pod import READER, SUPPLIED, WAITER
+from slipway.infra.kubernetes.apps.pod import INSTALLER as APP_INSTALLER
+from slipway.infra.kubernetes.apps.pod import READER, SUPPLIED, WAITER
 from slipway.infra.kubernetes.run import (
     ATTENDED,
     HOLD,

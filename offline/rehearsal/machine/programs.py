@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from slipway.infra.kubernetes.app_pod import RESULTS, filled_in
+from slipway.infra.kubernetes.apps.pod import RESULTS, filled_in
 from slipway.infra.kubernetes.labels import inputs_of
-from slipway.infra.kubernetes.pod import STORE
+from slipway.infra.kubernetes.pods.pod import STORE
 from slipway.infra.kubernetes.service import word
 from slipway.infra.pipelines.apps import AppDeclaration
 from slipway.infra.pipelines.contract import (

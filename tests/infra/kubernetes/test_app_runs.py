@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slipway.infra.clouds.existing.platforms import Emulator
-from slipway.infra.kubernetes import app_runs
+from slipway.infra.kubernetes.apps import runs
 from slipway.infra.pipelines.apps import RUNS
 from slipway.infra.program import declare
 from slipway.infra.settings.loading import load
@@ -29,7 +29,7 @@ def declared(folder: Path, commit: str, monkeypatch: pytest.MonkeyPatch, **chang
         assert {folder, Path("infra"), Path("workloads/runtime"), Path("stacks/Pulumi.test.yaml")} <= {*sources}
         return {"commit": commit, "changed": False}
 
-    monkeypatch.setattr(app_runs, "revision", revision)
+    monkeypatch.setattr(runs, "revision", revision)
     content = changed(SHOP, {**APPS, **changes})
     values = stack(written(folder, content), {"apps": {"runs": {"pool": "cpu"}}})
     pool = {"selector": {"a": "b"}, "cpu": "8", "memory": "32Gi", "ephemeral_storage": "40Gi"}
@@ -41,7 +41,7 @@ def declared(folder: Path, commit: str, monkeypatch: pytest.MonkeyPatch, **chang
 
 
 def told(recording: Recording) -> Any:
-    (resource,) = (resource for resource in recording.of(CONFIG_MAP) if app_runs.FILE in resource.inputs["data"])
+    (resource,) = (resource for resource in recording.of(CONFIG_MAP) if runs.FILE in resource.inputs["data"])
     return resource
 
 
@@ -49,7 +49,7 @@ def test_an_app_is_told_commit_and_pools_without_another_pod(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = declared(tmp_path / "shop", "one", monkeypatch)
-    content = json.loads(told(first).inputs["data"][app_runs.FILE])
+    content = json.loads(told(first).inputs["data"][runs.FILE])
     assert content["commit"] == "one"
     assert {path.split("/")[1]: run["pool"] for path, run in content["runs"].items()}["train"] == "cpu"
 
@@ -57,7 +57,7 @@ def test_an_app_is_told_commit_and_pools_without_another_pod(
     (container,) = pod["containers"]
     file = container["args"][container["args"].index("--runs") + 1]
     (mount,) = (place for place in container["volumeMounts"] if place["name"] == RUNS)
-    assert file == f"{mount['mountPath']}/{app_runs.FILE}"
+    assert file == f"{mount['mountPath']}/{runs.FILE}"
     # The kubelet brings neither such a file nor an immutable ConfigMap up to date.
     assert "subPath" not in mount
     assert not told(first).inputs.get("immutable")
@@ -67,7 +67,7 @@ def test_an_app_is_told_commit_and_pools_without_another_pod(
     environment = {"steps.train.environment": {"OTHER": "1"}}
     other = declared(tmp_path / "other" / "shop", "two", monkeypatch, **environment)
     assert (told(other).name, told(other).inputs["metadata"]) == (told(first).name, told(first).inputs["metadata"])
-    assert json.loads(told(other).inputs["data"][app_runs.FILE])["runs"].keys() != content["runs"].keys()
+    assert json.loads(told(other).inputs["data"][runs.FILE])["runs"].keys() != content["runs"].keys()
     assert other.one(STATEFUL_SET, "shop-runs").inputs == first.one(STATEFUL_SET, "shop-runs").inputs
 
 
@@ -90,9 +90,9 @@ def test_the_commit_is_the_last_one_that_changed_what_runs_are_declared_from(tmp
     first = commit("mine/train.py", "mine/gone.py", "infra/a.py")
     sources = [Path("mine"), Path("infra"), root / "later", tmp_path / "elsewhere"]
     commit("docs/a.md")
-    assert app_runs.revision(root, sources) == {"commit": first, "changed": False}
+    assert runs.revision(root, sources) == {"commit": first, "changed": False}
     (root / "docs/a.md").write_text("edited")
-    assert app_runs.revision(root, sources) == {"commit": first, "changed": False}
+    assert runs.revision(root, sources) == {"commit": first, "changed": False}
     git("checkout", "--quiet", ".")
     # A branch from before another change, merged: neither commit has both.
     git("checkout", "--quiet", "-b", "branch")
@@ -100,15 +100,15 @@ def test_the_commit_is_the_last_one_that_changed_what_runs_are_declared_from(tmp
     git("checkout", "--quiet", "main")
     (root / "mine/gone.py").unlink()
     removed = commit("docs/a.md")
-    assert app_runs.revision(root, sources) == {"commit": removed, "changed": False}
+    assert runs.revision(root, sources) == {"commit": removed, "changed": False}
     git("merge", "--quiet", "--no-edit", "branch")
     merged = git("rev-parse", "HEAD")
     commit("docs/a.md")
-    assert app_runs.revision(root, sources) == {"commit": merged, "changed": False}
+    assert runs.revision(root, sources) == {"commit": merged, "changed": False}
     (root / "mine/new.py").touch()
-    assert app_runs.revision(root, sources) == {"commit": merged, "changed": True}
+    assert runs.revision(root, sources) == {"commit": merged, "changed": True}
 
 
 def test_a_folder_without_git_has_no_commit(tmp_path: Path) -> None:
-    assert app_runs.revision(tmp_path) == {}
-    assert len(app_runs.revision(ROOT).get("commit", "0" * 40)) == 40
+    assert runs.revision(tmp_path) == {}
+    assert len(runs.revision(ROOT).get("commit", "0" * 40)) == 40

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slipway.infra.kubernetes.image_builds.context import Context, context_of, left_out, movable, patterns
-from slipway.infra.kubernetes.shipped_sizes import ShippingError
+from slipway.infra.kubernetes.shipping.sizes import ShippingError
 from tests.support.tree import write_tree
 
 DIGEST = "sha256:" + "1" * 64

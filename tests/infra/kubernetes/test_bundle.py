@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.infra.kubernetes.bundle import collect
-from slipway.infra.kubernetes.shipped_sizes import LIMIT, ShippingError
+from slipway.infra.kubernetes.shipping.bundle import collect
+from slipway.infra.kubernetes.shipping.sizes import LIMIT, ShippingError
 from tests.support.tree import write_tree
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pulumi_kubernetes as k8s
 import pytest
 
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
 from slipway.infra.kubernetes.run import FOLDERS, Run, plan
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from slipway.infra.pipelines.contract import Items
 from slipway.infra.pipelines.pods import ProgramMount, Source
 from slipway.infra.placed import Command, Step

@@ -11,9 +11,9 @@ import pulumi
 import pytest
 
 from slipway.infra.charts import charts, copy_problem
-from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.cluster.gates import Gates
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from slipway.infra.placed import Step
 from slipway.infra.platform import DevicePlugin, Platform, Pool, Resources, Taint
 from slipway.infra.review.stack import Resource

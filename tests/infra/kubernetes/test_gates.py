@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.cluster.gates import Gates
 from slipway.infra.kubernetes.run import plan
 from slipway.infra.pipelines.contract import Nodes
 from slipway.infra.placed import Step

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
 from slipway.infra.kubernetes.run import plan
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from slipway.infra.pipelines.contract import Items
 from slipway.infra.placed import Step
 from slipway.infra.review.stack import Resource

@@ -10,9 +10,9 @@ import pulumi
 import pytest
 
 from slipway.infra import places
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
 from slipway.infra.kubernetes.run import plan
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from slipway.infra.pipelines.results import RESULTS as ANNOTATION
 from slipway.infra.pipelines.results import Number, Picture
 from slipway.infra.placed import Requirements, Step

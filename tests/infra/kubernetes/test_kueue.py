@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.infra.clouds.gcp.emulator import Emulator
-from slipway.infra.kubernetes.kueue import divided
+from slipway.infra.kubernetes.cluster.kueue import divided
 from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
 from slipway.infra.pipelines.contract import total
 from slipway.infra.platform_output import OUTPUT, PlatformFacts

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from slipway.infra.kubernetes.cluster.workspace import Measured, scrapers
 from slipway.infra.kubernetes.labels import MEASURED, RUN_ANNOTATION, USAGE_ANNOTATION
 from slipway.infra.kubernetes.metrics import exporters, prometheus
-from slipway.infra.kubernetes.workspace import Measured, scrapers
 from slipway.infra.review.stack import Resource, Stack
 from slipway.infra.schema.quantities import cpu_millicores, mebibytes
 from slipway.infra.settings.model import PROMETHEUS_PODS

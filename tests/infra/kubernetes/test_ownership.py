@@ -9,7 +9,7 @@ import pulumi_kubernetes as k8s
 import pytest
 from pulumi.output import UNKNOWN
 
-from slipway.infra.kubernetes import ownership
+from slipway.infra.kubernetes.cluster import ownership
 from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, instance
 from tests.support.api_server import serving
 from tests.support.recording import Recording, record

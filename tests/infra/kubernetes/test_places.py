@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from slipway.infra.clouds.gcp.emulator import Emulator
-from slipway.infra.kubernetes.app_runs import FILE
+from slipway.infra.kubernetes.apps.runs import FILE
 from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_ANNOTATION, QUEUE_LABEL
 from slipway.infra.kubernetes.run import TESTER
-from slipway.infra.kubernetes.schedule import RUNNER
+from slipway.infra.kubernetes.schedules.schedule import RUNNER
 from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
 from slipway.infra.settings.loading import load

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
 from slipway.infra.kubernetes.run import FOLDERS, STARTER, plan
-from slipway.infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.kubernetes.schedules.schedule import PipelineSchedule, PipelineScheduleArgs
 from slipway.infra.pipelines.pods import ProgramMount, Source
 from slipway.infra.placed import Command, Step
 from slipway.infra.platform import Platform

@@ -8,9 +8,9 @@ from typing import Any
 import pulumi
 import pytest
 
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
 from slipway.infra.kubernetes.run import plan
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from slipway.infra.pipelines.results import Curves, Number, Picture
 from slipway.infra.platform import Platform
 from tests.support.recording import record

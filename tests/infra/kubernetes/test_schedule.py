@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
-from slipway.infra.kubernetes.retention import RetentionArgs
-from slipway.infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.kubernetes.schedules.retention import RetentionArgs
+from slipway.infra.kubernetes.schedules.schedule import PipelineSchedule, PipelineScheduleArgs
 from slipway.infra.pipelines.contract import Retention
 from slipway.infra.platform import Platform
 from slipway.infra.review.stack import Resource

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
 from slipway.infra.kubernetes.labels import PART_OF
 from slipway.infra.kubernetes.service import services_of
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from slipway.infra.pipelines.contract import Probe
 from slipway.infra.placed import Step
 from slipway.infra.platform import Egress, Platform, Resources

@@ -8,7 +8,7 @@ from pathlib import Path
 import pulumi
 import pytest
 
-from slipway.infra.kubernetes.bundle import (
+from slipway.infra.kubernetes.shipping.bundle import (
     Files,
     config_map,
     config_map_name,
@@ -17,7 +17,7 @@ from slipway.infra.kubernetes.bundle import (
     left_out,
     volume,
 )
-from slipway.infra.kubernetes.shipped_sizes import LIMIT, ShippingError
+from slipway.infra.kubernetes.shipping.sizes import LIMIT, ShippingError
 from slipway.infra.review.stack import Resource
 from tests.support.recording import record
 

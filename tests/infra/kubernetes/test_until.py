@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from slipway.infra.kubernetes.until import DAYS, schedule
+from slipway.infra.kubernetes.schedules.until import DAYS, schedule
 from slipway.infra.review.stack import Resource, Stack
 from slipway.infra.schema.cron import times_a_month
 from slipway.infra.schema.names import UNREAD

@@ -7,9 +7,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from slipway.infra.kubernetes.gates import DEVICES_GATE
+from slipway.infra.kubernetes.cluster.gates import DEVICES_GATE
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.labels import PART_OF, step_labels
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from slipway.infra.platform import Egress, Platform
 from slipway.infra.review.stack import Resource
 from tests.support.recording import Recording, record

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.infra.kubernetes.bundle import Files
-from slipway.infra.kubernetes.ending import attending, checkpoint_flags, grace_period
-from slipway.infra.kubernetes.pod import arguments
+from slipway.infra.kubernetes.pods.ending import attending, checkpoint_flags, grace_period
+from slipway.infra.kubernetes.pods.pod import arguments
 from slipway.infra.kubernetes.run import Run
+from slipway.infra.kubernetes.shipping.bundle import Files
 from slipway.infra.pipelines.checkpoints import Checkpoints
 from slipway.infra.pipelines.contract import Nodes, StepDeclaration, StepSettings
 from slipway.infra.pipelines.file import reading

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.cluster.gates import Gates
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
-from slipway.infra.kubernetes.shipped_sizes import LIMIT
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.kubernetes.shipping.sizes import LIMIT
 from slipway.infra.pipelines.contract import Command
 from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.pipelines.scripts import command_of

@@ -12,12 +12,12 @@ import pytest
 from pydantic import SecretStr
 
 from slipway.infra import places
-from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.cluster.gates import Gates
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
 from slipway.infra.kubernetes.results import Outputs
 from slipway.infra.kubernetes.run import TESTER
-from slipway.infra.kubernetes.shipped_sizes import MOST_CODE
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from slipway.infra.kubernetes.shipping.sizes import MOST_CODE
 from slipway.infra.pipelines.contract import Best, Command, StepDeclaration
 from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.pipelines.results import File

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.cluster.gates import Gates
 from slipway.infra.pipelines.contract import MultiNodeSettings, Nodes, StepDeclaration
 from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.pipelines.file import reading

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slipway.infra.kubernetes.app_pod import PROXIES_VARIABLE
+from slipway.infra.kubernetes.apps.pod import PROXIES_VARIABLE
 from slipway.infra.pipelines.apps import AppDeclaration
 from slipway.infra.pipelines.page import Page, PageSettings, Pictures, declaration
 from slipway.workloads.apps.page.__main__ import _options, _parser  # pyright: ignore[reportPrivateUsage]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.cluster.gates import Gates
 from slipway.infra.kubernetes.run import plan
 from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.placement.placing import place

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.infra.kubernetes.pod import arguments
+from slipway.infra.kubernetes.pods.pod import arguments
 from slipway.infra.kubernetes.run import plan, runner
 from slipway.infra.pipelines.contract import Search, StepDeclaration
 from slipway.infra.pipelines.discovery import declared_steps

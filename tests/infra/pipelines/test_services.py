@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.cluster.gates import Gates
 from slipway.infra.pipelines import valkey
 from slipway.infra.pipelines.contract import Items, Probe, ServiceDeclaration, StepDeclaration
 from slipway.infra.pipelines.discovery import DeclaredPipeline, declared_steps, services_of

@@ -8,7 +8,7 @@ import pytest
 
 from slipway.infra.clouds.aws.nodes import pools as aws_pools
 from slipway.infra.clouds.gcp.nodes import pools as gcp_pools
-from slipway.infra.kubernetes.device_plugin import values
+from slipway.infra.kubernetes.cluster.device_plugin import values
 from slipway.infra.platform import DevicePlugin, Taint
 from slipway.infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, UNLIMITED, NodePool
 from tests.support import aws, gcp

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slipway.infra.kubernetes.bundle import code_files
-from slipway.infra.kubernetes.shipped_sizes import ShippingError
+from slipway.infra.kubernetes.shipping.bundle import code_files
+from slipway.infra.kubernetes.shipping.sizes import ShippingError
 from slipway.infra.pipelines import discovery
 from slipway.infra.pipelines.file.reading import Folder, read
 from slipway.infra.placed import OWN_NAMES, Command

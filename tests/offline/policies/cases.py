@@ -15,7 +15,7 @@ from slipway.infra.kubernetes.labels import (
     USAGE_ANNOTATION,
     app_labels,
 )
-from slipway.infra.kubernetes.shipped_sizes import LIMIT
+from slipway.infra.kubernetes.shipping.sizes import LIMIT
 from slipway.infra.pipelines.images import TAGS
 from slipway.infra.review.facts import Charge, Price, Seconds, Source
 from slipway.infra.review.stack import UNKNOWN, NodePool, Resource, Secret, Stack

@@ -9,8 +9,8 @@ import pytest
 
 from slipway.infra.clouds.registry import reviews
 from slipway.infra.kubernetes import service as module
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from slipway.infra.pipelines.valkey import with_password
 from slipway.infra.platform import Egress, Resources
 from slipway.infra.review.contract import Review, reviewed

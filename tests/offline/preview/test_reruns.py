@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from slipway.infra.kubernetes.archive import Archive
-from slipway.infra.kubernetes.bundle import Files
+from slipway.infra.kubernetes.shipping.archive import Archive
+from slipway.infra.kubernetes.shipping.bundle import Files
 from slipway.infra.placed import CODE_PART
 from slipway.infra.platform import GPU_RESOURCE, Resources, Taint
 from slipway.infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, NodePool, Resource, Secret, Stack

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from slipway.infra.pipelines.pods import ProgramMount, Source
 from slipway.infra.placed import Command, Step
 from slipway.infra.platform import Platform

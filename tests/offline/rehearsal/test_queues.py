@@ -8,7 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
-from slipway.infra.kubernetes.kueue import WorkloadPriorityClass
+from slipway.infra.kubernetes.cluster.kueue import WorkloadPriorityClass
 from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
 from slipway.offline.rehearsal.state import Phase
 from tests.offline.rehearsal.toy import (

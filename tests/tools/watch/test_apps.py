@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from slipway.infra.kubernetes.apps.waiting import CONTAINER, Waits
 from slipway.infra.kubernetes.labels import app_labels
-from slipway.infra.kubernetes.waiting import CONTAINER, Waits
 from slipway.offline.evaluated.idle_apps import WatchedApp
 from slipway.tools.watch.apps import idle_app, waiting_apps
 from slipway.tools.watch.screen import Changes

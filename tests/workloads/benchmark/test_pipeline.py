@@ -11,7 +11,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from slipway.infra.kubernetes.pod import arguments
+from slipway.infra.kubernetes.pods.pod import arguments
 from slipway.infra.kubernetes.run import plan
 from slipway.infra.pipelines.contract import Nodes
 from slipway.infra.pipelines.discovery import DeclaredPipeline, declared_steps

@@ -5,7 +5,7 @@ from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any
 
-from slipway.infra.kubernetes.pod import arguments
+from slipway.infra.kubernetes.pods.pod import arguments
 from slipway.infra.kubernetes.run import plan
 from slipway.infra.pipelines.images import GPU_IMAGE, TAGS
 from slipway.infra.placed import Step

@@ -12,9 +12,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from slipway.infra.kubernetes.pod import arguments
+from slipway.infra.kubernetes.pods.pod import arguments
 from slipway.infra.kubernetes.run import plan
-from slipway.infra.kubernetes.shipped_sizes import LIMIT
+from slipway.infra.kubernetes.shipping.sizes import LIMIT
 from slipway.infra.pipelines.contract import Nodes, Section
 from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.placement import shipping

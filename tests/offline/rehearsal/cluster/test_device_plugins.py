@@ -9,10 +9,10 @@ from typing import Any
 import pulumi_kubernetes as k8s
 import pytest
 
-from slipway.infra.kubernetes.device_plugin import values
-from slipway.infra.kubernetes.gates import Gates
+from slipway.infra.kubernetes.cluster.device_plugin import values
+from slipway.infra.kubernetes.cluster.gates import Gates
+from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
-from slipway.infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from slipway.infra.platform import DevicePlugin, Node, Resources, Taint
 from slipway.infra.review.stack import Resource
 from slipway.offline.rehearsal.cluster.cluster_objects import DevicePlugins

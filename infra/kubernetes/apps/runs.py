@@ -15,7 +15,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.limits import kept_after
+from slipway.infra.kubernetes.pods.limits import kept_after
 from slipway.infra.kubernetes.run import Run
 from slipway.infra.pipelines.apps import RUNS
 from slipway.infra.pipelines.file.shape import NAMES

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from slipway.infra.kubernetes.device_plugin import fingerprint, gpu_pools
+from slipway.infra.kubernetes.cluster.device_plugin import fingerprint, gpu_pools
 from slipway.infra.pipelines.contract import literal
 from slipway.infra.placed import (
     DEVICES_GATE,

@@ -13,10 +13,10 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
+from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.labels import LIMITS, LIMITS_FILE, PART_OF, TAKEN_OVER
 from slipway.infra.kubernetes.review import SCALE_DOWN
 from slipway.infra.kubernetes.run import MEASURE, UNASKED, Known, Run, Usage, plan
-from slipway.infra.kubernetes.workspace import Workspace
 from slipway.infra.placed import Step, with_those_before
 from slipway.infra.schema.quantities import seconds
 

@@ -1,6 +1,6 @@
 """The Jobs of the places of a step, of which one at a time runs, and what asks for nodes of others.
 
-All of them are created suspended; `slipway.infra.kubernetes.places` declares what lets them run.
+All of them are created suspended; `slipway.infra.kubernetes.places.mover` declares what lets them run.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.cluster_run import Attempts
+from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.job import (
     HeldJob,
     StepJob,
@@ -30,11 +30,11 @@ from slipway.infra.kubernetes.labels import (
     outside_queue,
     step_labels,
 )
-from slipway.infra.kubernetes.node_group import one_a_node
-from slipway.infra.kubernetes.pod import container_security, limits, pod_security, requests
-from slipway.infra.kubernetes.pod import tolerations as tolerations_of
+from slipway.infra.kubernetes.pods.node_group import one_a_node
+from slipway.infra.kubernetes.pods.pod import container_security, limits, pod_security, requests
+from slipway.infra.kubernetes.pods.pod import tolerations as tolerations_of
 from slipway.infra.kubernetes.run import Hold, Run
-from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.kubernetes.schedules.cluster_run import Attempts
 from slipway.infra.pipelines.places import mover_account, orders_folder
 from slipway.infra.placed import MOVER, Places, Step
 from slipway.infra.platform import DECLARED_ALONE

@@ -13,7 +13,7 @@ from functools import cached_property
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.bundle import Files, config_map, volume
+from slipway.infra.kubernetes.shipping.bundle import Files, config_map, volume
 from slipway.infra.placed import CODE, CODE_PART
 from slipway.infra.schema.names import short_digest
 

@@ -7,9 +7,14 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.device_plugin import NvidiaDevicePlugin, NvidiaDevicePluginArgs, gpu_pools
+from slipway.infra.kubernetes.cluster.device_plugin import NvidiaDevicePlugin, NvidiaDevicePluginArgs, gpu_pools
+from slipway.infra.kubernetes.cluster.network_policy import (
+    PUBLIC_HTTPS,
+    NetworkPoliciesArgs,
+    everywhere,
+    network_policies,
+)
 from slipway.infra.kubernetes.labels import PART_OF, TAKEN_OVER, UNTIL_ANNOTATION
-from slipway.infra.kubernetes.network_policy import PUBLIC_HTTPS, NetworkPoliciesArgs, everywhere, network_policies
 from slipway.infra.kubernetes.run import PodImage, Usage
 from slipway.infra.objects import wait_for
 from slipway.infra.platform import GPU_RESOURCE, Claim, Collector, Egress, Platform, Priority, QueueAccess
@@ -234,15 +239,16 @@ class Workspace(pulumi.ComponentResource):
 
     A namespace that is there already keeps the labels and quotas that it has: the role ``admin`` of a namespace
     may write neither (kubernetes.io/docs/reference/access-authn-authz/rbac, seen November 2026).
-    Nothing can connect to its pods, and they can connect only to what `slipway.infra.kubernetes.network_policy`
-    says. ``protect`` keeps Pulumi from deleting what holds data there. ``ready`` are the resources to wait for
-    before the first pod, and ``devices``, by pool, those to wait for before a pod that uses the pool's GPUs.
-    ``limits_egress`` says that its pods can connect only to what a policy allows, and ``egress`` is what that is;
-    None: everything. ``queue`` is the LocalQueue of its Jobs, ``priorities`` are WorkloadPriorityClasses by a
-    step's `priority`, and ``wait`` is how many seconds somebody waits for the admission of a Job. ``measured`` is
-    what is measured of its pods; `slipway.infra.kubernetes.workspace.scrapers` says of it who may read that.
-    ``frees_claim`` are what takes the store's claim away where it is replaced: what leaves pods behind that the
-    stack does not know is replaced with them. ``last_day`` gathers what is ended when the stack is over.
+    Nothing can connect to its pods, and they can connect only to what
+    `slipway.infra.kubernetes.cluster.network_policy` says. ``protect`` keeps Pulumi from deleting what holds
+    data there. ``ready`` are the resources to wait for before the first pod, and ``devices``, by pool, those to
+    wait for before a pod that uses the pool's GPUs. ``limits_egress`` says that its pods can connect only to
+    what a policy allows, and ``egress`` is what that is; None: everything. ``queue`` is the LocalQueue of its
+    Jobs, ``priorities`` are WorkloadPriorityClasses by a step's `priority`, and ``wait`` is how many seconds
+    somebody waits for the admission of a Job. ``measured`` is what is measured of its pods; `scrapers` says of
+    it who may read that. ``frees_claim`` are what takes the store's claim away where it is replaced: what leaves
+    pods behind that the stack does not know is replaced with them. ``last_day`` gathers what is ended when the
+    stack is over.
     """
 
     def __init__(self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None) -> None:

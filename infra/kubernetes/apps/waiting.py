@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.pod import (
+from slipway.infra.kubernetes.pods.pod import (
     BUNDLE,
     STORE,
     TEMPORARY,

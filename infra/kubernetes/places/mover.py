@@ -16,9 +16,8 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.bundle import config_map
-from slipway.infra.kubernetes.cluster_run import Attempts, declare_notes
-from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT
+from slipway.infra.kubernetes.cluster.gates import KUBERNETES_API, SERVICE_ACCOUNT
+from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.job import (
     INTERRUPTED,
     KILLED,
@@ -37,12 +36,13 @@ from slipway.infra.kubernetes.labels import (
     job_labels,
     step_labels,
 )
-from slipway.infra.kubernetes.limits import limits_flags, limits_rules
-from slipway.infra.kubernetes.place_jobs import MovedStepArgs, PlaceJobs, declare_places
-from slipway.infra.kubernetes.pod import bundle_map, template
+from slipway.infra.kubernetes.places.jobs import MovedStepArgs, PlaceJobs, declare_places
+from slipway.infra.kubernetes.pods.limits import limits_flags, limits_rules
+from slipway.infra.kubernetes.pods.pod import bundle_map, template
 from slipway.infra.kubernetes.run import HELD, Run, plan
-from slipway.infra.kubernetes.schedule import RUNNER, identity
-from slipway.infra.kubernetes.workspace import Workspace
+from slipway.infra.kubernetes.schedules.cluster_run import Attempts, declare_notes
+from slipway.infra.kubernetes.schedules.schedule import RUNNER, identity
+from slipway.infra.kubernetes.shipping.bundle import config_map
 from slipway.infra.objects import wait_for
 from slipway.infra.pipelines.places import agent_account, mover_account
 from slipway.infra.placed import CLUSTER_RUN, MOVER, Places, Step

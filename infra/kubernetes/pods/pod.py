@@ -9,13 +9,11 @@ from types import MappingProxyType
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes import caches
-from slipway.infra.kubernetes import limits as limits_of
-from slipway.infra.kubernetes.archive import CODE_PATH, UNPACKED, Archive, part_volume
-from slipway.infra.kubernetes.bundle import config_map_name, volume
-from slipway.infra.kubernetes.ending import attending, checkpoint_flags, grace_period
 from slipway.infra.kubernetes.labels import MEASURED, step_labels
-from slipway.infra.kubernetes.node_group import (
+from slipway.infra.kubernetes.pods import caches
+from slipway.infra.kubernetes.pods import limits as limits_of
+from slipway.infra.kubernetes.pods.ending import attending, checkpoint_flags, grace_period
+from slipway.infra.kubernetes.pods.node_group import (
     JOB_NAME,
     JOB_NAME_VARIABLE,
     fast_network,
@@ -23,7 +21,7 @@ from slipway.infra.kubernetes.node_group import (
     launcher_flags,
     one_a_node,
 )
-from slipway.infra.kubernetes.program_mounts import (
+from slipway.infra.kubernetes.pods.program_mounts import (
     data_place,
     data_volumes,
     folder_flags,
@@ -47,6 +45,8 @@ from slipway.infra.kubernetes.run import (
     record,
     runner,
 )
+from slipway.infra.kubernetes.shipping.archive import CODE_PATH, UNPACKED, Archive, part_volume
+from slipway.infra.kubernetes.shipping.bundle import config_map_name, volume
 from slipway.infra.pipelines.checkpoints import CHECKPOINT
 from slipway.infra.placed import CODE, FOLDERS, PACKAGES, PASSWORD, SAMPLER, Service, Step
 from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Resources

@@ -8,20 +8,12 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.app_runs import FILE, DeclaredRuns, runs_volume
-from slipway.infra.kubernetes.bundle import (
-    Files,
-    code_files,
-    collect,
-    config_map_name,
-    image_folder,
-    normalised,
-    volume,
-)
+from slipway.infra.kubernetes.apps.runs import FILE, DeclaredRuns, runs_volume
+from slipway.infra.kubernetes.apps.waiting import WAITER, Waits, waiter
 from slipway.infra.kubernetes.ingress.exposure import proxies
 from slipway.infra.kubernetes.ingress.login_proxy import draining, lifecycle
 from slipway.infra.kubernetes.labels import INPUTS_ANNOTATION, app_labels
-from slipway.infra.kubernetes.pod import (
+from slipway.infra.kubernetes.pods.pod import (
     BUNDLE,
     INSTALLED,
     STORE,
@@ -40,8 +32,16 @@ from slipway.infra.kubernetes.pod import (
     tolerations,
 )
 from slipway.infra.kubernetes.run import TESTER, PodImage, Run, inside, pulled_with
-from slipway.infra.kubernetes.shipped_sizes import require_fit
-from slipway.infra.kubernetes.waiting import WAITER, Waits, waiter
+from slipway.infra.kubernetes.shipping.bundle import (
+    Files,
+    code_files,
+    collect,
+    config_map_name,
+    image_folder,
+    normalised,
+    volume,
+)
+from slipway.infra.kubernetes.shipping.sizes import require_fit
 from slipway.infra.pipelines.apps import RUNS, AppDeclaration, runs_file, start_variable, token_variable
 from slipway.infra.placed import CODE, DATA, FOLDERS, GPU_TEST, App, Command
 from slipway.infra.places import located

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes import caches
+from slipway.infra.kubernetes.pods import caches
 from slipway.infra.kubernetes.run import STARTER, Run
 from slipway.infra.pipelines.mounts import SCRATCH, source_of
 from slipway.infra.pipelines.pods import OUTPUT, STORE, ProgramMount

@@ -10,7 +10,8 @@ import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 from pydantic import SecretStr
 
-from slipway.infra.kubernetes.app_pod import (
+from slipway.infra.kubernetes.apps.idle import IdleWatch, IdleWatchArgs
+from slipway.infra.kubernetes.apps.pod import (
     TOKEN,
     PlannedApp,
     app_secret_name,
@@ -20,12 +21,8 @@ from slipway.infra.kubernetes.app_pod import (
     template,
     token_secret_name,
 )
-from slipway.infra.kubernetes.bundle import config_map
-from slipway.infra.kubernetes.idle import IdleWatch, IdleWatchArgs
-from slipway.infra.kubernetes.ingress.exposure import Exposure, expose
-from slipway.infra.kubernetes.job import StepJob
-from slipway.infra.kubernetes.labels import APP, NAME, PART_OF, PEOPLE, app_labels
-from slipway.infra.kubernetes.network_policy import (
+from slipway.infra.kubernetes.apps.waiting import NO_DEADLINE, waits_of
+from slipway.infra.kubernetes.cluster.network_policy import (
     allow_from,
     allow_to,
     name_servers,
@@ -34,9 +31,12 @@ from slipway.infra.kubernetes.network_policy import (
     rule,
     select,
 )
+from slipway.infra.kubernetes.cluster.workspace import DEPLOYMENTS, STATEFUL_SETS, Workspace
+from slipway.infra.kubernetes.ingress.exposure import Exposure, expose
+from slipway.infra.kubernetes.job import StepJob
+from slipway.infra.kubernetes.labels import APP, NAME, PART_OF, PEOPLE, app_labels
 from slipway.infra.kubernetes.service import PASSWORD_LENGTH, PATIENCE
-from slipway.infra.kubernetes.waiting import NO_DEADLINE, waits_of
-from slipway.infra.kubernetes.workspace import DEPLOYMENTS, STATEFUL_SETS, Workspace
+from slipway.infra.kubernetes.shipping.bundle import config_map
 from slipway.infra.objects import wait_for
 from slipway.infra.placed import DATA, App
 from slipway.infra.platform import DECLARED_ALONE, Egress

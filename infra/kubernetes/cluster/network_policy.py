@@ -12,10 +12,9 @@ from typing import Literal
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.gates import DEVICES_GATE
-from slipway.infra.kubernetes.labels import APP, COMPONENT, NAME, PART_OF, SERVICE, service_labels, step_labels
-from slipway.infra.kubernetes.node_group import group_name
-from slipway.infra.placed import SCHEDULED_RUN, Service, Step
+from slipway.infra.kubernetes.cluster.gates import DEVICES_GATE
+from slipway.infra.kubernetes.labels import APP, COMPONENT, NAME, PART_OF, SERVICE, service_labels
+from slipway.infra.placed import SCHEDULED_RUN, Service
 from slipway.infra.platform import Egress, Platform
 
 PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")
@@ -129,8 +128,8 @@ def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.Resource
             args.pods,
             k8s.meta.v1.LabelSelectorRequirementArgs(key=NAME, operator="NotIn", values=calling),
             # Policies add up, and a service may connect to less than a step.
-            *([_lacks(SERVICE)] if args.services else []),
-            *([_lacks(APP)] if args.apps else []),
+            *([lacks(SERVICE)] if args.services else []),
+            *([lacks(APP)] if args.apps else []),
         )
         metadata = k8s.meta.v1.ObjectMetaArgs(name="limit-egress", namespace=args.namespace, labels=PART_OF)
         rules = [rule(egress) for egress in args.egress]
@@ -150,7 +149,7 @@ def service_policies(
     clients = select(
         {**PART_OF, NAME: service.pipeline},
         k8s.meta.v1.LabelSelectorRequirementArgs(key=COMPONENT, operator="In", values=sorted(service.clients)),
-        _lacks(SERVICE),
+        lacks(SERVICE),
     )
     metadata = k8s.meta.v1.ObjectMetaArgs(name=service.object_name, namespace=namespace, labels=labels)
     inwards = [allow_from([peer(clients)], service.port)]
@@ -169,28 +168,8 @@ def service_policies(
     return [policy, of_clients]
 
 
-def group_policy(
-    name: str, step: Step, namespace: str, *, limited: bool, opts: pulumi.ResourceOptions
-) -> k8s.networking.v1.NetworkPolicy:
-    """Declares that the pods of ``step``, which runs on several nodes, may connect to one another at any port.
-
-    NCCL listens on ports that the system chooses. ``limited`` says that pods may connect only to what a policy
-    allows, so that one has to allow this; where they may connect to everything, a policy would take it from them.
-    """
-    labels = step_labels(step.pipeline, step.name)
-    pods = select(labels, _lacks(SERVICE))
-    return network_policy(
-        name,
-        k8s.meta.v1.ObjectMetaArgs(name=group_name(step), namespace=namespace, labels=labels),
-        pods,
-        ["Ingress", "Egress"] if limited else ["Ingress"],
-        opts,
-        ingress=[allow_from([peer(pods)])],
-        egress=[allow_to([peer(pods)])] if limited else None,
-    )
-
-
-def _lacks(label: str) -> k8s.meta.v1.LabelSelectorRequirementArgs:
+def lacks(label: str) -> k8s.meta.v1.LabelSelectorRequirementArgs:
+    """What selects pods without ``label``."""
     return k8s.meta.v1.LabelSelectorRequirementArgs(key=label, operator="DoesNotExist")
 
 

@@ -15,8 +15,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from slipway.infra.charts import charts
+from slipway.infra.kubernetes.cluster.workspace import KUEUE_API as API
 from slipway.infra.kubernetes.labels import PART_OF
-from slipway.infra.kubernetes.workspace import KUEUE_API as API
 from slipway.infra.objects import image, wait_for
 from slipway.infra.pipelines.contract import Resident
 from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Priority, QueueAccess, Resources
@@ -425,7 +425,7 @@ def flavor(pool: Pool) -> dict[str, Any]:
 def cluster_queue(namespace: str, quotas: Mapping[str, Mapping[str, int]], args: KueueArgs) -> dict[str, Any]:
     """The ClusterQueue's specification: what the Jobs of ``namespace`` may have, by pool and resource.
 
-    ``quotas`` are amounts as `slipway.infra.kubernetes.kueue.amounts` counts them.
+    ``quotas`` are amounts as `slipway.infra.kubernetes.cluster.kueue.amounts` counts them.
     """
     pools = args.platform.pools
     named = resources(pools.values())

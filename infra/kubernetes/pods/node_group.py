@@ -1,11 +1,19 @@
-"""A step on several nodes: the names by which its pods reach one another, and the flags of their launchers."""
+"""A step on several nodes: how its pods reach one another, and the flags of their launchers."""
 
 from collections.abc import Mapping
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.labels import JOB_NAME_LABEL, step_labels
+from slipway.infra.kubernetes.cluster.network_policy import (
+    allow_from,
+    allow_to,
+    lacks,
+    network_policy,
+    peer,
+    select,
+)
+from slipway.infra.kubernetes.labels import JOB_NAME_LABEL, SERVICE, step_labels
 from slipway.infra.placed import Step
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
@@ -47,6 +55,27 @@ def headless_service(name: str, step: Step, namespace: str, opts: pulumi.Resourc
             ],
         ),
         opts=opts,
+    )
+
+
+def group_policy(
+    name: str, step: Step, namespace: str, *, limited: bool, opts: pulumi.ResourceOptions
+) -> k8s.networking.v1.NetworkPolicy:
+    """Declares that the pods of ``step``, which runs on several nodes, may connect to one another at any port.
+
+    NCCL listens on ports that the system chooses. ``limited`` says that pods may connect only to what a policy
+    allows, so that one has to allow this; where they may connect to everything, a policy would take it from them.
+    """
+    labels = step_labels(step.pipeline, step.name)
+    pods = select(labels, lacks(SERVICE))
+    return network_policy(
+        name,
+        k8s.meta.v1.ObjectMetaArgs(name=group_name(step), namespace=namespace, labels=labels),
+        pods,
+        ["Ingress", "Egress"] if limited else ["Ingress"],
+        opts,
+        ingress=[allow_from([peer(pods)])],
+        egress=[allow_to([peer(pods)])] if limited else None,
     )
 
 

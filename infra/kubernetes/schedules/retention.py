@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slipway.infra.kubernetes.gates import cheapest_pool
+from slipway.infra.kubernetes.cluster.gates import cheapest_pool
 from slipway.infra.pipelines.contract import Retention
 from slipway.infra.placed import RETENTION, Step
 from slipway.infra.platform import Platform, Resources

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.shipped_sizes import SHOWN, ShippingError, require_fit
+from slipway.infra.kubernetes.shipping.sizes import SHOWN, ShippingError, require_fit
 from slipway.infra.pipelines.scripts import is_script
 from slipway.infra.placed import Command
 from slipway.infra.places import PACKAGE, base_of, located

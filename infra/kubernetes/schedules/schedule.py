@@ -10,15 +10,15 @@ from typing import Any, cast
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.bundle import config_map
-from slipway.infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
+from slipway.infra.kubernetes.cluster.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
+from slipway.infra.kubernetes.cluster.workspace import CRON_JOBS, Workspace
 from slipway.infra.kubernetes.job import StepJob, disruptions_ignored, job_annotations, job_spec
 from slipway.infra.kubernetes.labels import NAME, PART_OF, job_labels
-from slipway.infra.kubernetes.limits import limits_flags, limits_rules
-from slipway.infra.kubernetes.pod import RECORD_VARIABLE, bundle_map, from_secret, template
-from slipway.infra.kubernetes.retention import TIME_LIMIT, RetentionArgs, retention_step
+from slipway.infra.kubernetes.pods.limits import limits_flags, limits_rules
+from slipway.infra.kubernetes.pods.pod import RECORD_VARIABLE, bundle_map, from_secret, template
 from slipway.infra.kubernetes.run import Run, plan
-from slipway.infra.kubernetes.workspace import CRON_JOBS, Workspace
+from slipway.infra.kubernetes.schedules.retention import TIME_LIMIT, RetentionArgs, retention_step
+from slipway.infra.kubernetes.shipping.bundle import config_map
 from slipway.infra.objects import wait_for
 from slipway.infra.placed import CLUSTER_RUN, SCHEDULED_RUN, Step
 from slipway.infra.platform import Resources
