@@ -316,7 +316,12 @@ def words(nodes: Sequence[ast.AST]) -> Iterator[str]:
                 pass
 
 
-SHAPES = ("infra/settings", "infra/pipelines/file", "infra/pipelines/pods.py", "infra/pipelines/program.py")
+SHAPES = (
+    "infra/settings",
+    "infra/pipelines/file",
+    "infra/pipelines/pods.py",
+    "infra/pipelines/app_kinds/program.py",
+)
 """What reads a key `rehearsal`, checks it, and hands it on."""
 
 

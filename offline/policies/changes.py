@@ -423,7 +423,8 @@ PUBLISHES = {
     "workloads.apps.tensorflow_serving.publish",
     "workloads.serving.publish",
 }
-"""The module of the steps that publish (`slipway.infra.pipelines.tensorflow_serving`), and its names of before."""
+"""The module of the steps that publish (`slipway.infra.pipelines.app_kinds.tensorflow_serving`), and its names of
+before."""
 
 
 def _find_versions(change: Change) -> Iterator[Violation]:

@@ -15,7 +15,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
-from slipway.infra.pipelines import app_kind, apps, contract, matrix, mlflow
+from slipway.infra.pipelines import apps, contract, matrix
+from slipway.infra.pipelines.app_kinds import mlflow
+from slipway.infra.pipelines.app_kinds.contract import AppKind
 from slipway.infra.pipelines.discovery import pipeline_names
 from slipway.infra.pipelines.file import shape
 from slipway.infra.places import LIBRARY
@@ -82,7 +84,7 @@ GROUPS: Sequence[Mapping[type[BaseModel], str]] = (
         apps.KeptAppSettings: "Keys of an app with a volume",
         mlflow.MlflowSettings: "Keys of MLflow",
     },
-    {app_kind.AppKind: "Keys of an app of any kind"},
+    {AppKind: "Keys of an app of any kind"},
 )
 """Models that several sections have in common, described once, before the first section that has one of its group,
 and the heading of each."""

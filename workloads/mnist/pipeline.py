@@ -10,7 +10,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
-from slipway.infra.pipelines import mlflow, notebook, page, tensorboard, tensorflow_serving
+from slipway.infra.pipelines.app_kinds import mlflow, notebook, page, tensorboard, tensorflow_serving
+from slipway.infra.pipelines.app_kinds.mlflow import MlflowSettings
+from slipway.infra.pipelines.app_kinds.notebook import NotebookSettings
+from slipway.infra.pipelines.app_kinds.page import Page, PageSettings, Pictures
+from slipway.infra.pipelines.app_kinds.tensorboard import TensorBoardSettings
+from slipway.infra.pipelines.app_kinds.tensorflow_serving import Served, ServingSettings
 from slipway.infra.pipelines.apps import AppDeclaration
 from slipway.infra.pipelines.checkpoints import Checkpoints
 from slipway.infra.pipelines.contract import (
@@ -24,12 +29,7 @@ from slipway.infra.pipelines.contract import (
     StepSettings,
     stored,
 )
-from slipway.infra.pipelines.mlflow import MlflowSettings
-from slipway.infra.pipelines.notebook import NotebookSettings
-from slipway.infra.pipelines.page import Page, PageSettings, Pictures
 from slipway.infra.pipelines.results import Column, Curves, Number, Picture, Table
-from slipway.infra.pipelines.tensorboard import TensorBoardSettings
-from slipway.infra.pipelines.tensorflow_serving import Served, ServingSettings
 from slipway.infra.schema.base import Float, Int, Model, refuse
 from slipway.infra.schema.paths import STORED, Folder, below_store, folder
 from slipway.infra.schema.problems import Finding

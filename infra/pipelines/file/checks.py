@@ -11,7 +11,13 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from slipway.infra.pipelines import mounts, pods
-from slipway.infra.pipelines.app_kind import APPS, AppInFile, app_findings, circle_findings, program_name_findings
+from slipway.infra.pipelines.app_kinds.contract import (
+    APPS,
+    AppInFile,
+    app_findings,
+    circle_findings,
+    program_name_findings,
+)
 from slipway.infra.pipelines.apps import OF_APPS
 from slipway.infra.pipelines.checkpoints import CHECKPOINT, CHECKPOINTS
 from slipway.infra.pipelines.contract import (

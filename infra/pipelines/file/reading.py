@@ -10,7 +10,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from slipway.infra.pipelines import mounts, notebook_step, pods, valkey
-from slipway.infra.pipelines.app_kind import APPS, AppInStack, AppKind
+from slipway.infra.pipelines.app_kinds.contract import APPS, AppInStack, AppKind
 from slipway.infra.pipelines.apps import AppDeclaration
 from slipway.infra.pipelines.checkpoints import CHECKPOINTS
 from slipway.infra.pipelines.contract import (

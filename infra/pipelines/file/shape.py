@@ -13,7 +13,13 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_
 from pydantic.fields import FieldInfo
 
 from slipway.infra.pipelines import pods, valkey
-from slipway.infra.pipelines.app_kind import APPS, AppKind
+from slipway.infra.pipelines.app_kinds.contract import APPS, AppKind
+from slipway.infra.pipelines.app_kinds.mlflow import MlflowApp
+from slipway.infra.pipelines.app_kinds.notebook import NotebookApp
+from slipway.infra.pipelines.app_kinds.page import PageApp
+from slipway.infra.pipelines.app_kinds.program import ProgramApp
+from slipway.infra.pipelines.app_kinds.tensorboard import TensorBoardApp
+from slipway.infra.pipelines.app_kinds.tensorflow_serving import ServingApp
 from slipway.infra.pipelines.apps import AppSettings
 from slipway.infra.pipelines.checkpoints import StepCheckpoints
 from slipway.infra.pipelines.contract import PipelineSettings, ServiceSettings, StepSettings
@@ -29,18 +35,12 @@ from slipway.infra.pipelines.matrix import (
     MatrixStepSettings,
     Scalar,
 )
-from slipway.infra.pipelines.mlflow import MlflowApp
 from slipway.infra.pipelines.mounts import Mount, Mounted, references
-from slipway.infra.pipelines.notebook import NotebookApp
 from slipway.infra.pipelines.notebook_step import command_of_notebook
-from slipway.infra.pipelines.page import PageApp
 from slipway.infra.pipelines.pods import Built, PodSettings, RehearsalCommand, Word, Words
-from slipway.infra.pipelines.program import ProgramApp
 from slipway.infra.pipelines.results import DeclaredColumn, DeclaredResult, StepResult, TableColumn
 from slipway.infra.pipelines.scripts import Run, is_script
 from slipway.infra.pipelines.search import IN_STACK, SEARCH, TRIALS, StepSearch
-from slipway.infra.pipelines.tensorboard import TensorBoardApp
-from slipway.infra.pipelines.tensorflow_serving import ServingApp
 from slipway.infra.schema.base import Cpu, Duration, Float, Int, Memory, Model, Size, no_truth, refuse
 from slipway.infra.schema.names import Image
 from slipway.infra.schema.problems import Path

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from slipway.infra.pipelines import app_kind
-from slipway.infra.pipelines.app_kind import AppInFile, AppInStack, AppKind, app_findings
+from slipway.infra.pipelines.app_kinds.contract import AppInFile, AppInStack, AppKind, app_findings
 from slipway.infra.pipelines.file.shape import APP_KINDS
 from slipway.infra.places import PACKAGE
 from tests.support.checkout import ROOT
@@ -19,7 +18,7 @@ IMPORTS = """
 from typing import Literal
 from pydantic import Field
 from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
-from slipway.infra.pipelines.app_kind import AppInStack, AppKind
+from slipway.infra.pipelines.app_kinds.contract import AppInStack, AppKind
 from slipway.infra.pipelines.contract import literal
 from slipway.infra.schema.base import Cpu
 """
@@ -28,7 +27,7 @@ from slipway.infra.schema.base import Cpu
 @pytest.fixture(scope="module")
 def example() -> Any:
     """The class `HelloApp` of the docstring."""
-    _, code = (app_kind.AppKind.__doc__ or "").split("::\n", 1)
+    _, code = (AppKind.__doc__ or "").split("::\n", 1)
     names: dict[str, Any] = {"__name__": __name__}
     exec(IMPORTS + textwrap.dedent(code), names)
     return names["HelloApp"]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from slipway.infra.pipelines.app_kinds.notebook import NotebookSettings
+from slipway.infra.pipelines.app_kinds.page import PageSettings
 from slipway.infra.pipelines.apps import COUNTED as COUNTING
 from slipway.infra.pipelines.apps import AppDeclaration, Idle, KeptAppSettings, Metrics
 from slipway.infra.pipelines.discovery import apps_of
-from slipway.infra.pipelines.notebook import NotebookSettings
-from slipway.infra.pipelines.page import PageSettings
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
 from tests.infra.pipelines import file_problems

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from slipway.infra.pipelines import mlflow
+from slipway.infra.pipelines.app_kinds import mlflow
 from slipway.infra.pipelines.discovery import apps_of
 from slipway.infra.pipelines.images import lock_problem
 from slipway.infra.schema.secret_values import MASK

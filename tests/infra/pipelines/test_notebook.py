@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
+from slipway.infra.pipelines.app_kinds.notebook import NotebookSettings, declaration
 from slipway.infra.pipelines.contract import Best, Command, StepDeclaration, StepSettings, Variant
-from slipway.infra.pipelines.notebook import NotebookSettings, declaration
 from slipway.infra.pipelines.results import Number
 from slipway.infra.program import declare
 from slipway.infra.schema.problems import SettingsError
@@ -22,7 +22,7 @@ from pydantic import Field
 
 from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
 from slipway.infra.pipelines.contract import Pipeline, PipelineSettings, StepDeclaration, StepSettings
-from slipway.infra.pipelines.notebook import NotebookSettings, declaration
+from slipway.infra.pipelines.app_kinds.notebook import NotebookSettings, declaration
 
 
 class Settings(PipelineSettings):

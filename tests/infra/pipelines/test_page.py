@@ -3,8 +3,8 @@
 import pytest
 
 from slipway.infra.kubernetes.apps.pod import PROXIES_VARIABLE
+from slipway.infra.pipelines.app_kinds.page import Page, PageSettings, Pictures, declaration
 from slipway.infra.pipelines.apps import AppDeclaration
-from slipway.infra.pipelines.page import Page, PageSettings, Pictures, declaration
 from slipway.workloads.apps.page.__main__ import _options, _parser  # pyright: ignore[reportPrivateUsage]
 from slipway.workloads.apps.page.app import Options
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from slipway.infra.pipelines import tensorboard
+from slipway.infra.pipelines.app_kinds import tensorboard
+from slipway.infra.pipelines.app_kinds.tensorboard import TensorBoardSettings
 from slipway.infra.pipelines.discovery import apps_of
 from slipway.infra.pipelines.images import lock_problem
-from slipway.infra.pipelines.tensorboard import TensorBoardSettings
 from slipway.infra.settings.loading import load
 from slipway.workloads.apps.tensorboard import serve
 from tests.infra.pipelines.shop import SHOP, stack, written

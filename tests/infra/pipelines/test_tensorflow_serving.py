@@ -8,9 +8,9 @@ import shlex
 import pytest
 from pydantic import ValidationError
 
-from slipway.infra.pipelines import tensorflow_serving
+from slipway.infra.pipelines.app_kinds import tensorflow_serving
+from slipway.infra.pipelines.app_kinds.tensorflow_serving import CPU_IMAGE, GPU_IMAGE, Served, ServingSettings
 from slipway.infra.pipelines.contract import StepSettings
-from slipway.infra.pipelines.tensorflow_serving import CPU_IMAGE, GPU_IMAGE, Served, ServingSettings
 from slipway.workloads.apps.tensorflow_serving import publish
 from slipway.workloads.apps.tensorflow_serving.model_config import STABLE
 

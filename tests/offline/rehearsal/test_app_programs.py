@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 PIPELINE = '''
 from pydantic import Field
 
-from slipway.infra.pipelines import tensorboard
+from slipway.infra.pipelines.app_kinds import tensorboard
 from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, KeptAppSettings
 from slipway.infra.pipelines.contract import Pipeline, PipelineSettings, StepDeclaration, StepSettings
 from slipway.infra.pipelines.pods import Command, Probe, Substitute

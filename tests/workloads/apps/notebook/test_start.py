@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from slipway.infra.pipelines.notebook import NotebookSettings, declaration
+from slipway.infra.pipelines.app_kinds.notebook import NotebookSettings, declaration
 from slipway.workloads.apps.notebook import serve
 from slipway.workloads.apps.notebook.cells import notebook, starting_notebook
 from slipway.workloads.apps.notebook.served import Model, ModelError

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from slipway.infra.pipelines.app_kinds.page import REQUESTS, VISITS
 from slipway.infra.pipelines.apps import address_variables, start_variable
-from slipway.infra.pipelines.page import REQUESTS, VISITS
 from slipway.offline.rehearsal.machine.processes import free_ports
 from slipway.workloads.runtime.apps.idle import counted
 from tests.support.serving_stub import ServedModel, ServingStub

@@ -453,7 +453,7 @@ def test_the_model_of_a_held_out_image_gets_its_pixels(opened: Opened, served: S
 
 
 def test_files_that_the_page_ships_are_those_that_it_reads() -> None:
-    from slipway.infra.pipelines.page import FILES, REQUIREMENTS
+    from slipway.infra.pipelines.app_kinds.page import FILES, REQUIREMENTS
 
     root = Path(__file__).parents[4]
     assert {root / name for name in FILES} == set(STATIC.iterdir())

@@ -13,7 +13,7 @@ import psutil
 import pytest
 import uvicorn
 
-from slipway.infra.pipelines.page import Page, PageSettings, Pictures, declaration
+from slipway.infra.pipelines.app_kinds.page import Page, PageSettings, Pictures, declaration
 from slipway.offline.rehearsal.machine.processes import free_ports
 from slipway.workloads.apps.page.__main__ import main
 from slipway.workloads.apps.page.app import Options, application

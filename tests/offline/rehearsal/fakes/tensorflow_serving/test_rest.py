@@ -14,7 +14,7 @@ import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from slipway.infra.pipelines.tensorflow_serving import ANSWERED, PREDICTIONS
+from slipway.infra.pipelines.app_kinds.tensorflow_serving import ANSWERED, PREDICTIONS
 from slipway.workloads.runtime.apps.idle import counted
 from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server
 

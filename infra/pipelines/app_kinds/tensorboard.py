@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from slipway.infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
+from slipway.infra.pipelines.app_kinds.contract import AppInFile, AppInStack, AppKind
 from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
 from slipway.infra.pipelines.contract import literal
 from slipway.infra.pipelines.pods import Probe

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from slipway.infra.pipelines import pods
-from slipway.infra.pipelines.app_kind import APPS, AppInFile, AppInStack, AppKind
+from slipway.infra.pipelines.app_kinds.contract import APPS, AppInFile, AppInStack, AppKind
 from slipway.infra.pipelines.apps import AppDeclaration, CountedAppSettings, Metrics, counted
 from slipway.infra.pipelines.contract import StepDeclaration, StepSettings, literal
 from slipway.infra.pipelines.images import references

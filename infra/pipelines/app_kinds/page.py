@@ -5,11 +5,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from slipway.infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
+from slipway.infra.pipelines.app_kinds.contract import AppInFile, AppInStack, AppKind
+from slipway.infra.pipelines.app_kinds.tensorflow_serving import client_findings
 from slipway.infra.pipelines.apps import AppDeclaration, CountedAppSettings, Metrics, counted
 from slipway.infra.pipelines.contract import literal, service_variables
 from slipway.infra.pipelines.pods import Probe
-from slipway.infra.pipelines.tensorflow_serving import client_findings
 from slipway.infra.schema.base import Cpu, Float, Int, Memory, Model, Size
 from slipway.infra.schema.problems import Finding, Path
 

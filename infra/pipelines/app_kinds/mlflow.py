@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from slipway.infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
+from slipway.infra.pipelines.app_kinds.contract import AppInFile, AppInStack, AppKind
 from slipway.infra.pipelines.apps import AppDeclaration, KeptAppSettings
 from slipway.infra.pipelines.contract import StepDeclaration, literal
 from slipway.infra.pipelines.pods import Probe

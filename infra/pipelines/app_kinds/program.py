@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from slipway.infra.pipelines import pods
-from slipway.infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
+from slipway.infra.pipelines.app_kinds.contract import AppInFile, AppInStack, AppKind
 from slipway.infra.pipelines.apps import (
     OF_APPS,
     AppDeclaration,

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from slipway.infra.pipelines.app_kind import AppInFile, AppInStack, AppKind
+from slipway.infra.pipelines.app_kinds.contract import AppInFile, AppInStack, AppKind
+from slipway.infra.pipelines.app_kinds.tensorflow_serving import client_findings
 from slipway.infra.pipelines.apps import AppDeclaration, Idle, KeptAppSettings
 from slipway.infra.pipelines.contract import StepDeclaration, literal
 from slipway.infra.pipelines.pods import Command, Probe, Word
-from slipway.infra.pipelines.tensorflow_serving import client_findings
 from slipway.infra.schema.base import Duration, Size, refuse
 from slipway.infra.schema.problems import Finding, Path
 from slipway.infra.schema.quantities import seconds
