@@ -8,6 +8,7 @@ from typing import Literal
 import pulumi
 
 from slipway.infra.kubernetes.cluster import device_plugin
+from slipway.infra.kubernetes.cluster.api_access import RUNNER
 from slipway.infra.kubernetes.cluster.gates import cheapest_pool
 from slipway.infra.kubernetes.cluster.kueue import LOCAL_QUEUE, Kueue, KueueArgs, KueueReleaseArgs, host_pool
 from slipway.infra.kubernetes.cluster.workspace import (
@@ -37,7 +38,6 @@ from slipway.infra.kubernetes.metrics.monitors import Metrics, MetricsArgs
 from slipway.infra.kubernetes.metrics.prometheus import PrometheusArgs
 from slipway.infra.kubernetes.places.mover import mover_pool
 from slipway.infra.kubernetes.run import PodImage, Usage
-from slipway.infra.kubernetes.schedules.schedule import RUNNER
 from slipway.infra.pipelines.contract import Resident, residents_on
 from slipway.infra.pipelines.images import BUILDKIT_IMAGE, CPU_IMAGE
 from slipway.infra.placed import IMAGE_BUILD, with_those_before

@@ -170,8 +170,8 @@ LISTED_JOBS = {
     "kubernetes:core/v1:ConfigMap": 'data["jobs.json"]',
     "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy": "spec.variables[",
 }
-"""By type, what the properties begin with that have the Jobs of a schedule, as
-`slipway.infra.kubernetes.schedules.schedule` writes them."""
+"""By type, what the properties begin with that have the Jobs of a schedule, as the modules
+`schedule` and `admission` of `slipway.infra.kubernetes.schedules` write them."""
 
 
 @dataclass(frozen=True)

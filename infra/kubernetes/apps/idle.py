@@ -12,13 +12,14 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes.apps.pod import TOKEN, token_secret_name
-from slipway.infra.kubernetes.cluster.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
+from slipway.infra.kubernetes.cluster.api_access import KUBERNETES_API, RUNNER, SERVICE_ACCOUNT, identity
+from slipway.infra.kubernetes.cluster.gates import cheapest_pool
 from slipway.infra.kubernetes.cluster.network_policy import allow_from, network_policy, peer, select
 from slipway.infra.kubernetes.cluster.workspace import CRON_JOBS, Workspace
 from slipway.infra.kubernetes.labels import IDLE_ANNOTATION, TAKEN_OVER, app_labels, step_labels
 from slipway.infra.kubernetes.pods.pod import bundle_map, from_secret, template
 from slipway.infra.kubernetes.run import plan
-from slipway.infra.kubernetes.schedules.schedule import CRON_JOB_NAME_LIMIT, RUNNER, identity
+from slipway.infra.kubernetes.schedules.schedule import CRON_JOB_NAME_LIMIT
 from slipway.infra.kubernetes.shipping.bundle import config_map
 from slipway.infra.objects import wait_for
 from slipway.infra.pipelines.apps import Idle

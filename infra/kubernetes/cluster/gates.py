@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from slipway.infra.kubernetes.cluster.api_access import KUBERNETES_API, SERVICE_ACCOUNT
 from slipway.infra.kubernetes.cluster.device_plugin import fingerprint, gpu_pools
 from slipway.infra.pipelines.contract import literal
 from slipway.infra.placed import (
@@ -32,11 +33,6 @@ plugin."""
 
 DEVICES_TIME_LIMIT = DEVICES_PATIENCE + 600
 """Seconds for the devices gate, the start of a CPU node included."""
-
-KUBERNETES_API = "https://kubernetes.default.svc"
-SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-"""Where a pod finds the API server, and the folder with its token
-(kubernetes.io/docs/tasks/run-application/access-api-from-pod, November 2026)."""
 
 HOST_MEMORY = 4096
 """MiB that TensorFlow needs beside the first GPU, and `HOST_MEMORY_PER_GPU` for each."""

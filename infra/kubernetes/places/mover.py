@@ -16,7 +16,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.cluster.gates import KUBERNETES_API, SERVICE_ACCOUNT
+from slipway.infra.kubernetes.cluster.api_access import KUBERNETES_API, RUNNER, SERVICE_ACCOUNT, identity
 from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.job import (
     INTERRUPTED,
@@ -41,7 +41,6 @@ from slipway.infra.kubernetes.pods.limits import limits_flags, limits_rules
 from slipway.infra.kubernetes.pods.pod import bundle_map, template
 from slipway.infra.kubernetes.run import HELD, Run, plan
 from slipway.infra.kubernetes.schedules.cluster_run import Attempts, declare_notes
-from slipway.infra.kubernetes.schedules.schedule import RUNNER, identity
 from slipway.infra.kubernetes.shipping.bundle import config_map
 from slipway.infra.objects import wait_for
 from slipway.infra.pipelines.places import agent_account, mover_account

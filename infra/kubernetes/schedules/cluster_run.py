@@ -15,14 +15,14 @@ from typing import Any, TypeAlias
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.cluster.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
+from slipway.infra.kubernetes.cluster.api_access import KUBERNETES_API, RUNNER, SERVICE_ACCOUNT, identity
+from slipway.infra.kubernetes.cluster.gates import cheapest_pool
 from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.job import StepJob, disruptions_ignored
 from slipway.infra.kubernetes.labels import step_labels
 from slipway.infra.kubernetes.pods.limits import limits_flags, limits_rules
 from slipway.infra.kubernetes.pods.pod import bundle_map, template
 from slipway.infra.kubernetes.run import plan
-from slipway.infra.kubernetes.schedules.schedule import RUNNER, identity
 from slipway.infra.kubernetes.shipping.bundle import config_map
 from slipway.infra.objects import wait_for
 from slipway.infra.placed import CLUSTER_RUN, Step

@@ -8,9 +8,9 @@ import pytest
 
 from slipway.infra.clouds.gcp.emulator import Emulator
 from slipway.infra.kubernetes.apps.runs import FILE
+from slipway.infra.kubernetes.cluster.api_access import RUNNER
 from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_ANNOTATION, QUEUE_LABEL
 from slipway.infra.kubernetes.run import TESTER
-from slipway.infra.kubernetes.schedules.schedule import RUNNER
 from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
 from slipway.infra.settings.loading import load
