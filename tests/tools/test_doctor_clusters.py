@@ -278,6 +278,17 @@ def test_selinux_may_keep_pods_from_an_nfs_folder_on_openshift(server: Server, t
         assert any("virt_use_nfs" in fix for fix in fixes) == openshift
 
 
+@pytest.mark.parametrize(("openshift", "level"), [(True, "s0:c27,c14"), (True, ""), (False, "s0:c27,c14")])
+def test_the_label_that_selinux_wants_of_files_is_said_on_openshift(
+    openshift: bool, level: str, server: Server, tmp_path: Path
+) -> None:
+    project = {"kind": "Namespace", "metadata": {"name": "mine", "annotations": {doctor.LEVEL: level}}}
+    server.objects = [node("one"), storage_class("files", default=True), *([project] if level else [])]
+    told = of_existing(tmp_path, PvcStore(kind="pvc"), openshift=openshift)[State.UNKNOWN]
+    labels = [said for said, fix in told if "node/NODE" in fix and "container_file_t" in said and level in said]
+    assert len(labels) == int(openshift)
+
+
 def test_what_may_not_be_read_is_unknown(server: Server, tmp_path: Path) -> None:
     server.refused = ("/api/v1/nodes",)
     found = of_existing(tmp_path, PvcStore(kind="pvc"))

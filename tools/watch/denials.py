@@ -3,6 +3,7 @@
 import re
 
 from slipway.infra.review.refused_writes import KEYS, places_of_writes, refused_path
+from slipway.infra.review.selinux import command_of_denials, labels_of_files
 from slipway.infra.review.stack import Properties, at, mapping, mappings, text
 
 DENIED = re.compile(r"[Pp]ermission denied|\bEACCES\b|\[Errno 13\]")
@@ -15,8 +16,7 @@ def fix_of_denial(pod: Properties, container: str, words: str) -> str:
 
     Empty where they do not say that a volume of the container was refused, or where its pod has no SELinux level:
     OpenShift gives it to each pod, of the range of its namespace (docs.redhat.com, OpenShift 4, "Managing security
-    context constraints"). Files need the type ``container_file_t`` and the pod's level, or a level without
-    categories (container_selinux(8), read in November 2026).
+    context constraints").
     """
     level = text(at(pod, "spec", "securityContext", "seLinuxOptions", "level"))
     if not level or not DENIED.search(words):
@@ -29,9 +29,8 @@ def fix_of_denial(pod: Properties, container: str, words: str) -> str:
         return ""
     node = text(at(pod, "spec", "nodeName")) or "NODE"
     return (
-        f"where the mode of {path} allows it, SELinux does not: its files need the type container_file_t and the "
-        f"level {level} or s0. `oc debug node/{node} -- chroot /host grep denied /var/log/audit/audit.log` shows "
-        "what was refused (docs/onprem.md)"
+        f"where the mode of {path} allows it, SELinux does not: its files need {labels_of_files(level)}. "
+        f"`{command_of_denials(node)}` shows what was refused (docs/onprem.md)"
     )
 
 

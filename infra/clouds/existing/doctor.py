@@ -12,11 +12,13 @@ from slipway.infra.clouds.existing import live_cluster
 from slipway.infra.clouds.existing.live_cluster import as_argument, connect
 from slipway.infra.clouds.existing.settings import (
     ExistingCluster,
+    NfsStore,
     PvcStore,
     S3CompatibleStore,
     single_node_classes,
 )
 from slipway.infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
+from slipway.infra.review.selinux import command_of_denials, labels_of_files
 from slipway.infra.review.stack import Stack, items, mapping, text
 from slipway.infra.schema.problems import Finding, key_of
 from slipway.infra.schema.request import Request
@@ -32,6 +34,10 @@ OPERATOR = "nvidia-device-plugin-daemonset"
 assets/state-device-plugin)."""
 
 PART_OF = ("app.kubernetes.io/part-of", "slipway")
+
+LEVEL = "openshift.io/sa.scc.mcs"
+"""The annotation of a namespace with the SELinux level of its pods (docs.redhat.com, OpenShift 4, "About
+pre-allocated security context constraints values", read in November 2026)."""
 
 
 def servers(_stack: Stack, request: Request | None) -> Mapping[str, ApiServer]:
@@ -75,6 +81,7 @@ def _cluster(name: str, cluster: ExistingCluster, request: Request | None) -> It
     for subject, check in (
         (f"nodes of `{name}`", _nodes(name, cluster, server)),
         (f"storage of `{name}`", _storage(name, cluster, server, request)),
+        (f"SELinux of `{name}`", _selinux(name, cluster, server, request)),
         (f"device plugin of `{name}`", _plugin(name, cluster, server)),
     ):
         try:
@@ -138,12 +145,6 @@ def _storage(name: str, cluster: ExistingCluster, server: ApiServer, request: Re
         return
     if not isinstance(store, PvcStore):
         yield unknown(subject, "is outside the cluster, and only its nodes can mount it: the store gate tries it")
-        if cluster.openshift:
-            yield unknown(
-                subject,
-                "can be used by pods where the nodes' SELinux boolean virt_use_nfs is on, which no API says",
-                "oc debug node/NODE -- chroot /host getsebool virt_use_nfs",
-            )
         return
     if store.host_path is not None:
         yield unknown(subject, f"is {store.host_path} of a node, which nobody can look into from here")
@@ -172,6 +173,29 @@ def _storage(name: str, cluster: ExistingCluster, server: ApiServer, request: Re
         yield wrong(subject, f"`{chosen}` {why}, and the store is ReadWriteMany", see)
     elif not refused:
         yield fine(subject, f"is made by the StorageClass `{chosen}`")
+
+
+def _selinux(name: str, cluster: ExistingCluster, server: ApiServer, request: Request) -> Iterator[Observation]:
+    """What keeps pods on OpenShift from files of the store although their mode allows it."""
+    if not cluster.openshift:
+        return
+    subject = f"SELinux of `{name}`"
+    if isinstance(request.store, NfsStore):
+        yield unknown(
+            subject,
+            "lets pods use the NFS folder where the nodes' boolean virt_use_nfs is on, which no API says",
+            "oc debug node/NODE -- chroot /host getsebool virt_use_nfs",
+        )
+    if not isinstance(request.store, PvcStore):
+        return
+    namespace = server.find("v1", "Namespace", request.namespace)
+    metadata = mapping(mapping(namespace).get("metadata"))
+    level = text(mapping(metadata.get("annotations")).get(LEVEL)) or f"that `{request.namespace}` will have"
+    yield unknown(
+        subject,
+        f"lets pods use files of the store with {labels_of_files(level)}, and no API says which these have",
+        command_of_denials("NODE"),
+    )
 
 
 def _driver(
