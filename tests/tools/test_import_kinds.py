@@ -299,6 +299,13 @@ def test_the_host_of_the_first_pod_is_the_address_of_rank_0(
     assert (environment["NODE"], environment["MASTER_ADDR"]) == ("2", "10.0.0.0")
 
 
+@pytest.mark.parametrize("part", ["$(hostname | cut -d- -f4-)", "${HOSTNAME##*-}", "`hostname|cut -d- -f2`"])
+def test_a_part_of_the_host_name_is_no_rank(part: str, tmp_path: Path) -> None:
+    assert refusals(tmp_path, JOB_SET.replace("$NODE", part)) == [f"{IN_JOB_SET}.{CONTAINER}"]
+    whole = imported(tmp_path, JOB_SET.replace("run.sh", "echo $(hostname) $HOSTNAME; run.sh"))
+    assert "$(hostname) $HOSTNAME" in step_of(whole)["run"][-1]
+
+
 def test_variables_that_nothing_sets_are_said(tmp_path: Path) -> None:
     lost = [str(note.value) for note in imported(tmp_path, XGBOOST).notes if not note.carried]
     assert any("WORKER_ADDRS" in value for value in lost)

@@ -42,6 +42,9 @@ INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 RANK_0 = "$(MASTER_ADDR)"
 
+PART_OF_HOST_NAME = re.compile(r"""(?:\$\(|`|<\(|^|[;&|]\s*)hostname\s*\||\$\{HOSTNAME(?:##?|%%?|:|/)[^}]*\}""")
+"""Where a shell takes a part of its pod's host name, such as `$(hostname | cut -d- -f4)`: mostly the index."""
+
 
 def replace_hosts(text: str, replicas: Sequence[Replica]) -> str:
     """``text`` with the address of rank 0 in place of its host name."""
@@ -49,7 +52,14 @@ def replace_hosts(text: str, replicas: Sequence[Replica]) -> str:
 
 
 def host_problems(at: str, text: str, replicas: Sequence[Replica]) -> Iterator[Problem]:
-    """The host names of other pods in ``text``: those of a step have other ones."""
+    """The host names of other pods in ``text``, and parts of the pod's: those of a step have other ones."""
+    if match := PART_OF_HOST_NAME.search(text):
+        yield Problem(
+            at,
+            match[0],
+            "it takes a part of the pod's host name, and pods of a step have other ones",
+            "take the rank from `RANK`, which a step sets (docs/distributed.md)",
+        )
     for match in _hosts(replicas).finditer(text):
         if not _is_first(match, replicas):
             yield Problem(
