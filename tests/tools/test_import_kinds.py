@@ -394,6 +394,10 @@ def test_a_policy_that_stands_alone_is_said_by_its_own_rule(tmp_path: Path) -> N
         (VOLCANO.replace("train.py", "/etc/volcano/worker.host", 1), f"spec.tasks[0].{CONTAINER}.command"),
         (roles("PaddleJob", "paddleReplicaSpecs", "paddle", Master=1, Worker=1), "spec.paddleReplicaSpecs.Master"),
         (QUEUE.replace("COMMAND", ""), f"spec.{CONTAINER}.command"),
+        (
+            BUCKET.replace("PROGRAM", "train.py").replace("gpu: 1", "gpu: ", 1),
+            f"spec.{CONTAINER}.resources.limits.nvidia.com/gpu",
+        ),
         (BUCKET.replace("csi: {driver", "configMap: {name: x}  # {"), f"spec.{CONTAINER}.volumeMounts[0]"),
     ],
 )

@@ -427,7 +427,8 @@ class _Conversion:
         for kind in ("requests", "limits"):
             for name, amount in value_at(replica.document.content, (*place, "resources", kind)).items():
                 key = AMOUNTS.get(str(name))
-                if key is None or amount is None:
+                # Without an amount of GPUs the program would run on CPUs.
+                if key is None or (amount is None and key != "gpus"):
                     continue
                 replica.document.get(*place, "resources", kind, str(name))
                 if not _is_amount(key, amount):
