@@ -66,7 +66,8 @@ class SearchParameter(Model):
             return
         if self.low is None or self.high is None:
             reason = "neither a list of values nor a range"
-            yield Finding(at, ranged or None, reason, "write a list, or `low` and `high`")
+            read = tuple((*at, key) for key in ("low", "high"))
+            yield Finding(at, ranged or None, reason, "write a list, or `low` and `high`", read=read)
             return
         if kind not in NUMBERS:
             yield Finding(at, ranged, f"a {kind} has no range", "write a list of values")
@@ -95,6 +96,8 @@ class SearchParameter(Model):
         if self.values is not None:
             return len(self.values)
         if self.low is None or self.high is None or self.low >= self.high or (self.step or 1) <= 0:
+            return 0
+        if self.log or (self.step is None and not (self.low % 1 == self.high % 1 == 0)):
             return 0
         return int((self.high - self.low) / (self.step or 1) + 1e-9) + 1
 
@@ -197,7 +200,7 @@ class StepSearch(Model):
         if at_once > 1 and self.queue is None:
             reason = "several trials at once are handed out by a service, and none is named"
             fix = "write `at_once: 1`, or add `queue: <service>` to `search` in `pipeline.yaml`"
-            yield Finding((*at, AT_ONCE), at_once, reason, fix)
+            yield Finding((*at, AT_ONCE), at_once, reason, fix, read=((*at, "queue"),))
         if self.method != "grid":
             if trials is None:
                 reason = "required, and not there"

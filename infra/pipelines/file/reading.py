@@ -371,8 +371,10 @@ def _judge(content: Mapping[str, Any], reading: _Reading) -> list[Finding]:
     judged = [finding for check in CHECKS for finding in check(reading.declared)]
     reading.declared = _without(reading.declared, [finding.path for finding in judged])
     findings += [as_written(finding, written) for finding in judged if rests_on_readable(finding, reading.lost)]
-    paths = (finding.path for finding in judged)
+    paths = [finding.path for finding in judged]
     reading.lost |= {path for path in paths if len(path) == 2 and not is_field(str(path[1]))}
+    # Of a search that was left out a stack file may still change the trials.
+    reading.lost |= {path for path in paths if path[2:3] == (SEARCH,)}
     return findings
 
 
