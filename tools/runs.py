@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from slipway.infra.api_server import ApiServer, UnreadableError
 from slipway.infra.commands import command
@@ -23,7 +23,7 @@ from slipway.infra.kubernetes.labels import (
     STOPPED,
 )
 from slipway.infra.placed import CLUSTER_RUN
-from slipway.infra.review.stack import Properties, at, mapping, mappings, text
+from slipway.infra.review.stack import Properties, at, mapping, mappings, text, texts
 from slipway.infra.settings import until
 from slipway.tools.watch.cli import WatchError, load_plan
 from slipway.tools.watch.observed import (
@@ -37,6 +37,10 @@ from slipway.tools.watch.observed import (
     uid_of,
 )
 from slipway.tools.watch.plan import Plan, PlanError
+from slipway.workloads.runtime.exits import StepError
+from slipway.workloads.runtime.kubernetes_api import Api
+from slipway.workloads.runtime.usage.limits import Reached
+from slipway.workloads.schedule import release
 
 GONE_WITHIN = 120.0
 """Seconds that a deleted Job has to go with its pods, and a held one to lose them."""
@@ -63,6 +67,19 @@ class RunError(Exception):
     """What keeps a run from being started or stopped. The text says why, and what to do about it."""
 
 
+@dataclass(frozen=True)
+class _SignedIn:
+    """Reads what the pod of a runner reads, as whoever is signed in."""
+
+    server: ApiServer
+
+    def get(self, path: str) -> Properties:
+        return self.server.get(path) or {}
+
+    def items(self, path: str, labels: str = "") -> Sequence[Properties]:
+        return mappings((self.server.get(path, labelSelector=labels) or {}).get("items"))
+
+
 @dataclass
 class Namespace:
     """The Jobs of a namespace that `up` does not wait for, and the one that lets them run."""
@@ -74,16 +91,21 @@ class Namespace:
     def run(self) -> Iterator[str]:
         """Goes on with the Jobs: failed ones are made anew, then the runner; a line for each.
 
-        Raises RunError, UnreadableError.
+        Raises RunError, before anything is changed where the budget is spent; and UnreadableError.
         """
         runner, jobs = self._look()
-        self._forget_starts([runner, *jobs, *(other for job in jobs for other in self._at_places(job))])
         again = [job for job in jobs if _has_failed(job)]
+        done = all(holds(conditions(job), "Complete") for job in jobs)
+        starts = bool(again) or (not done and (_is_over(runner) or _is_suspended(runner)))
+        # The pods of a failed Job, whose words say what was spent, go when it is made anew.
+        if starts and (spent := self._spent(runner)):
+            raise RunError(f"{spent.words}: nothing is started; {spent.fix}")
+        self._forget_starts([runner, *jobs, *(other for job in jobs for other in self._at_places(job))])
         for job in again:
             yield from self._make_places_anew(job)
             self._make_anew(job, suspend=True)
             yield f"{name_of(job)}: runs again, since it failed"
-        if not again and all(holds(conditions(job), "Complete") for job in jobs):
+        if done:
             yield "all Jobs are done: `pulumi up` runs what has changed"
         elif again or _is_over(runner):
             self._make_anew(runner, suspend=False)
@@ -110,6 +132,15 @@ class Namespace:
             yield f"{name_of(runner)}: its pod does not end, and may let Jobs run yet: `{again}` holds these"
         # What it let run before its pod had ended.
         yield from self._hold()
+
+    def _spent(self, runner: Properties) -> Reached | None:
+        """The budget that is spent, as the pod of ``runner`` would see it, which then starts nothing."""
+        attempts, limits = (_option(runner, name) for name in ("--attempts", "--limits"))
+        api = cast("Api", _SignedIn(self.server))
+        try:
+            return release.HeldJobs(api, self.name, self.sleep, attempts, limits).spent_before()
+        except (StepError, ValueError, TypeError, KeyError) as error:
+            raise RunError(f"what the stack has spent of its budget cannot be read: {error}") from error
 
     def _hold(self) -> Generator[str, None, bool]:
         """Holds the Jobs that run; a line for each, and whether there was any."""
@@ -228,6 +259,13 @@ def as_declared(job: Properties, *, suspend: bool) -> dict[str, Any]:
         "metadata": {key: metadata[key] for key in KEPT if key in metadata},
         "spec": {**kept, "template": template, "suspend": suspend},
     }
+
+
+def _option(job: Properties, name: str) -> str:
+    """The value of an option of the Job's program; empty where it has none."""
+    containers = mappings(at(job, "spec", "template", "spec", "containers"))
+    words = [word for container in containers for word in texts(container.get("args"))]
+    return words[words.index(name) + 1] if name in words else ""
 
 
 def _moves_of(job: Properties) -> dict[str, Any]:

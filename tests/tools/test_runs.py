@@ -1,7 +1,9 @@
 """`make run` and `make stop` of Jobs that `pulumi up` does not wait for."""
 
 import copy
+import hashlib
 import json
+import time
 from collections.abc import Generator, Mapping
 from typing import Any
 
@@ -14,6 +16,7 @@ from slipway.infra.kubernetes import labels
 from slipway.tools import runs
 from slipway.tools.runs import Namespace, RunError
 from slipway.tools.watch.plan import Plan
+from slipway.workloads.runtime.usage.limits import MONTH, RUN, month_of
 from slipway.workloads.schedule.places import jobs
 from tests.support.api_server import kubeconfig
 from tests.workloads.json_server import serving
@@ -178,6 +181,32 @@ def test_a_stack_that_is_not_up_is_said(api: Api, namespace: Namespace) -> None:
     api.jobs.clear()
     with pytest.raises(RunError, match="pulumi up"):
         list(namespace.run())
+
+
+@pytest.mark.parametrize("kind", [RUN, MONTH])
+def test_nothing_goes_on_while_the_budget_is_spent(api: Api, namespace: Namespace, kind: str) -> None:
+    api.jobs["train"] = job("train", "Failed")
+    api.jobs["cluster-run"] = job("cluster-run", "Failed", held=False)
+    pod = {"containers": [{"args": ["--attempts", "attempts", "--limits", "limits"]}]}
+    api.jobs["cluster-run"]["spec"]["template"]["spec"] = pod
+    limits = {"stack": "dev", "runs": ["mnist/train/0"], "prices": {}, kind: 40.0}
+    api.maps = {"limits": {"data": {"limits.json": json.dumps(limits)}}, "attempts": {"data": {}}}
+    if kind == RUN:
+        digest = hashlib.sha256(b"mnist/train/0").hexdigest()[:16]
+        noted = {"runs": digest, "kind": RUN, "words": "this run cost $40.02", "dollars": 40.02, "limit": 40.0}
+        api.maps["attempts"]["data"]["spent"] = json.dumps(noted)
+    else:
+        said = f"the nodes of {month_of(time.time())[0]} so far cost $40.02, until they are gone, and "
+        ended = {"exitCode": 21, "message": f"{said}`slipway:budget.month` is $40.00"}
+        status = {"phase": "Failed", "containerStatuses": [{"state": {"terminated": ended}}]}
+        api.pods = lambda: [{"status": status}]
+    with pytest.raises(RunError, match=rf"40\.02.*budget\.{kind}"):
+        list(namespace.run())
+    # The words of the failed pod are there still, and no Job waits for its start anew.
+    assert api.done == []
+    api.maps["limits"]["data"]["limits.json"] = json.dumps({**limits, kind: 41.0})
+    list(namespace.run())
+    assert api.suspended()["cluster-run"] is False
 
 
 def at_place(name: str, ended: str = "", *, suspend: bool = True) -> dict[str, Any]:
