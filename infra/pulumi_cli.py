@@ -6,7 +6,11 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
+
+import psutil
 
 from slipway.infra.places import PROJECT
 from slipway.infra.review.stack import JOB, KUBERNETES_PROVIDER, Properties, mapping, mappings, text
@@ -14,6 +18,13 @@ from slipway.infra.review.state import SIGNATURE
 
 ANSWER_WITHIN = 60
 """Seconds that the CLI may take: a state backend that does not answer must not hold up a watch for ever."""
+
+
+TAKES_AWAY = frozenset({"destroy", "down", "dn", "refresh"})
+"""Verbs of the CLI, with their aliases, that run a program with `--run-program`, and start nothing."""
+
+BRINGS_UP = frozenset({"up", "update", "preview", "pre", "watch"})
+"""Those that declare what the program says."""
 
 
 class CliError(Exception):
@@ -40,6 +51,27 @@ def run(*words: str) -> str:
     if done.returncode:
         raise CliError(" ".join(done.stderr.split()).removeprefix("error: ") or f"exit code {done.returncode}")
     return done.stdout
+
+
+def starts_nothing() -> bool:
+    """Whether the CLI runs this program to destroy or refresh the stack.
+
+    The engine does not tell the program (`RunRequest` in sdk/proto/pulumi/language.proto of
+    github.com/pulumi/pulumi, 3.260), so the command line of the CLI that started it is read. Not known, and so
+    False, in a program of the Automation API that runs in its caller.
+    """
+    with suppress(psutil.Error):
+        for parent in psutil.Process().parents():
+            words = _command_line(parent)
+            if words and Path(words[0]).stem == "pulumi":
+                return not TAKES_AWAY.isdisjoint(words) and BRINGS_UP.isdisjoint(words)
+    return False
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
 
 
 def outputs_of(stack: str) -> Mapping[str, Any]:

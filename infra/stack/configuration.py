@@ -8,6 +8,7 @@ from typing import Any
 import pulumi
 from pulumi.runtime.config import CONFIG, is_config_secret
 
+from slipway.infra import pulumi_cli
 from slipway.infra.clouds.contract import Cloud
 from slipway.infra.clouds.other_stack.platforms import outputs_of
 from slipway.infra.clouds.registry import CLOUDS, require_packages
@@ -86,7 +87,7 @@ def _over(settings: Settings) -> list[Problem]:
 
     Where nothing is brought up, it is a warning; for a preview, a policy says it, too.
     """
-    if settings.until is None or until.days_left(settings.until) >= 0:
+    if settings.until is None or until.days_left(settings.until) >= 0 or pulumi_cli.starts_nothing():
         return []
     reason = "the last day of the stack is over: what ran was ended, and an update would start it again"
     if UNREAD.get():

@@ -181,8 +181,10 @@ class RunningWork:
 
 
 def guard(settings: Settings, *, preview: bool) -> RunningWork | None:
-    """Watches what the program declares after this; None where nothing outside of the program may be read."""
-    if UNREAD.get():
+    """Watches what the program declares after this; None where nothing outside of the program may be read, and
+    where the program is run to destroy the stack.
+    """
+    if UNREAD.get() or pulumi_cli.starts_nothing():
         return None
     allowed = {
         name: cluster.may_end_jobs_on

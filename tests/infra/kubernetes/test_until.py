@@ -8,6 +8,7 @@ from typing import Any
 import pulumi
 import pytest
 
+from slipway.infra import pulumi_cli
 from slipway.infra.kubernetes.schedules.until import DAYS, schedule
 from slipway.infra.review.stack import Resource, Stack
 from slipway.infra.schema.cron import times_a_month
@@ -15,6 +16,7 @@ from slipway.infra.schema.names import UNREAD
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings import until
 from slipway.infra.settings.loading import load
+from slipway.infra.stack import running_work
 from slipway.infra.stack.configuration import checked
 from slipway.offline.policies.until import reminder
 from tests.support.checkout import ROOT
@@ -156,6 +158,13 @@ def test_an_update_is_refused_once_the_day_is_over() -> None:
     (problem,) = caught.value.problems
     assert problem.key == "slipway:until"
     assert "pulumi destroy" in problem.fix
+
+
+def test_a_limit_keeps_nobody_from_destroying_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulumi_cli, "starts_nothing", lambda: True)
+    settings, _ = checked(over(-1), ROOT)
+    # Whether a budget is spent is looked at with the state that this reads.
+    assert running_work.guard(settings, preview=True) is None
 
 
 def test_a_preview_and_a_rehearsal_go_on_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
