@@ -26,7 +26,7 @@ from slipway.infra.places import PROJECT
 from slipway.infra.platform import Platform
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.model import Settings
-from slipway.infra.stack import running_work, spent_budget
+from slipway.infra.stack import ended_stack, running_work, spent_budget
 from slipway.infra.stack.clusters import (
     declare_images,
     declare_metrics,
@@ -149,5 +149,7 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
     if work is not None:
         # The SDK tells the engine of resources only once the program gives the event loop back.
         work.check()
+        last_days = [workspace.last_day for workspace in workspaces.values()]
+        ended_stack.check(last_days, work.state, preview=preview)
         spent_budget.check(spending, jobs, work.state, preview=preview)
     return DeclaredStack(settings, platforms, workspaces, jobs)

@@ -424,8 +424,9 @@ class Settings(Model):
         default=None,
         description="Last day of the stack, for example `2026-12-24`. At 00:00 UTC of the day after, its apps, "
         "services, schedules and Jobs are ended, and pools that can be empty become so. Nothing is deleted: "
-        "clusters, least numbers of nodes, disks and buckets cost as before, until `pulumi destroy`. `pulumi up` "
-        "is refused from then on, and with a later day starts everything again.",
+        "clusters, least numbers of nodes, disks, buckets, load balancers and what charts run cost as before, "
+        "until `pulumi destroy`; builds of images run on until their time limit. `pulumi up` is refused from then "
+        "on, also where the day is taken out, and with a later day starts everything again.",
     )
     pipelines: dict[str, PipelineSettings] = Field(
         default_factory=dict[str, PipelineSettings],

@@ -7,11 +7,11 @@ UNTIL = "until"
 
 KEY = f"slipway:{UNTIL}"
 
-FIX = (
-    "write a later day, and `pulumi up` starts everything again; or delete what is left with `pulumi destroy`, "
-    "without `--run-program`"
-)
+FIX = "write a later day, and `pulumi up` starts everything again; or delete what is left with `pulumi destroy`"
 """What to do about a stack whose last day is over."""
+
+BACK = f"write a later day, and `pulumi up` starts them again; then take `{KEY}` out in an update of its own"
+"""What to do where a last day that is over is taken out of a stack file."""
 
 
 _FIRST_SECOND = re.compile(r"(T00:00:00Z| 00:00:00 \+0000 UTC)$")
@@ -29,6 +29,11 @@ def written_day(value: str) -> str:
 def today() -> date:
     """The day by UTC, by which the last day of a stack ends."""
     return datetime.now(UTC).date()
+
+
+def removed(until: str) -> str:
+    """That ``until`` was over and was taken out; what it ended is to follow."""
+    return f"{KEY} was taken out after {until} was over, and nothing starts again what ended at that day"
 
 
 def days_left(until: str) -> int:

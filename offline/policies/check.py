@@ -68,6 +68,7 @@ CHANGE_POLICIES: Sequence[ChangePolicy] = (
     *changes.APP_CHANGE_POLICIES,
     *retention.CHANGE_POLICIES,
     *openings.CHANGE_POLICIES,
+    *until.CHANGE_POLICIES,
     *changes.OUTSIDE_FOLDER_POLICIES,
 )
 """The policies about an update."""

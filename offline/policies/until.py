@@ -14,6 +14,7 @@ from slipway.infra.schema.problems import listed
 from slipway.infra.settings import until
 from slipway.offline.evaluated.phrasing import many, money
 from slipway.offline.evaluated.rates import hourly_of
+from slipway.offline.policies.changes import Change, ChangePolicy
 
 REMINDED = 14
 """Days before the last one from which on previews and `slipway watch` remind of it."""
@@ -121,6 +122,16 @@ def _emptied(pools: Sequence[NodePool]) -> str:
     return f"let {listed(names, 'and')} begin with no node, as far as nothing else needs one; " if names else ""
 
 
+def _find_removed(change: Change) -> Iterator[Violation]:
+    day = last_day(change.before)
+    if not day or until.days_left(day) >= 0 or last_day(change.after):
+        return
+    names = [resource.name for resource in _covered(change.before) if not change.ends(resource.urn)]
+    if names:
+        reason = f"{until.removed(day)}: {listed(sorted(names), 'and')}; `pulumi up` refuses it"
+        yield Violation(until.KEY, reason, until.BACK)
+
+
 POLICIES = (
     Policy(
         "until-over",
@@ -146,3 +157,15 @@ POLICIES = (
         "Write a later day, or run `pulumi destroy` once nobody needs the stack.",
     ),
 )
+
+CHANGE_POLICIES = (
+    ChangePolicy(
+        "until-removed",
+        Severity.ERROR,
+        "A change does not take out the last day of a stack, `slipway:until`, once that is over.",
+        _find_removed,
+        "Write a later day, which starts again what was ended; then take it out with another update.",
+        harm=Harm.REFUSAL,
+    ),
+)
+"""Policies about an update."""

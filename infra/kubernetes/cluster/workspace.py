@@ -180,22 +180,20 @@ DEPLOYMENTS, STATEFUL_SETS, CRON_JOBS = "deployments", "statefulsets", "cronjobs
 class LastDay:
     """What is ended in a namespace once the ``day`` (ISO 8601) is over; None: nothing is.
 
-    ``names`` are those of Deployments, StatefulSets and CronJobs, by their kind.
+    ``names`` are those of the Deployments, StatefulSets and CronJobs that would be, by their kind.
     """
 
     day: str | None = None
     names: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def cover(self, kind: str, name: str) -> dict[str, str]:
-        """Adds an object to those that are ended, and returns the annotations that it needs for that.
+        """Adds an object to those that would be ended, and returns the annotations that it needs for that.
 
         With them, an update with another day changes the object, and so sets what was ended as it is declared,
         although something else has changed it since.
         """
-        if self.day is None:
-            return {}
         self.names.setdefault(kind, []).append(name)
-        return {UNTIL_ANNOTATION: self.day, **TAKEN_OVER}
+        return {} if self.day is None else {UNTIL_ANNOTATION: self.day, **TAKEN_OVER}
 
 
 @dataclass(frozen=True)
