@@ -103,6 +103,9 @@ class RunningWork:
 
     def state(self) -> Sequence[Properties]:
         """The resources of the stack's state. Raises CliError."""
+        if self._update is None:
+            # A backend that did not answer is not waited for again.
+            raise pulumi_cli.CliError("the stack's state is not known")
         return self._exported
 
     def _made_anew(self, ended: Sequence[EndedJob]) -> list[str]:

@@ -16,6 +16,7 @@ import pytest
 from slipway.infra import program
 from slipway.infra.api_server import UnreadableError
 from slipway.infra.clouds.registry import emulators, reviews
+from slipway.infra.pulumi_cli import CliError
 from slipway.infra.review.stack import KUBERNETES_PROVIDER
 from slipway.infra.schema.problems import PREFIX
 from slipway.infra.settings.loading import load
@@ -274,6 +275,20 @@ def test_where_nothing_runs_an_update_goes_on(states: Mapping[str, Any], warning
     assert updated(states, cluster).of("gcp:container/nodePool:NodePool")
     assert cluster.paths
     assert not warnings
+
+
+def test_a_state_backend_that_does_not_answer_is_waited_for_once(warnings: list[str]) -> None:
+    exports: list[int] = []
+
+    def export() -> Sequence[Mapping[str, Any]]:
+        exports.append(1)
+        raise CliError("no answer within 60 s")
+
+    work = RunningWork({}, preview=False, exported=export, reviews=reviews())
+    record(work.check, {}, preview=False)
+    with pytest.raises(CliError):
+        work.state()
+    assert (len(exports), len(warnings)) == (1, 1)
 
 
 def test_a_job_that_begins_meanwhile_is_seen(states: Mapping[str, Any]) -> None:
