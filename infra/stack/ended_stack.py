@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import pulumi
 
-from slipway.infra.kubernetes.labels import UNTIL_ANNOTATION
 from slipway.infra.kubernetes.cluster.workspace import LastDay
+from slipway.infra.kubernetes.labels import UNTIL_ANNOTATION
 from slipway.infra.pulumi_cli import CliError
 from slipway.infra.review.stack import Properties, at, text
 from slipway.infra.schema.problems import listed
