@@ -18,7 +18,7 @@ settings.load_profile("busy")
 
 TOGETHER = (
     "tests/docs/test_rehearsals.py",
-    "tests/infra/kubernetes/test_image_builds.py",
+    "tests/infra/kubernetes/image_builds/test_build.py",
     "tests/offline/evaluation/test_worker.py",
     "tests/offline/preview/test_changes.py",
     "tests/offline/preview/test_cli.py",

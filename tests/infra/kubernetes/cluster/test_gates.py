@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from slipway.infra.kubernetes.cluster.gates import Gates
@@ -10,10 +9,9 @@ from slipway.infra.kubernetes.run import plan
 from slipway.infra.pipelines.contract import Nodes
 from slipway.infra.placed import Step
 from slipway.infra.platform import Interconnect, Platform, Pool, Resources
+from tests.support.checkout import ROOT
 from tests.support.recording import record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform, step
-
-ROOT = Path(__file__).parents[3]
 
 ONE_GPU = Resources(cpu=1000, memory=2048, ephemeral_storage=1024, gpus=1)
 

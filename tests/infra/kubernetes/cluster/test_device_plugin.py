@@ -17,10 +17,10 @@ from slipway.infra.kubernetes.job import declare
 from slipway.infra.placed import Step
 from slipway.infra.platform import DevicePlugin, Platform, Pool, Resources, Taint
 from slipway.infra.review.stack import Resource
+from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform, step
 
-ROOT = Path(__file__).parents[3]
 RELEASE = "kubernetes:helm.sh/v3:Release"
 JOB = "kubernetes:batch/v1:Job"
 GATE = "slipway.workloads.gates.store"
