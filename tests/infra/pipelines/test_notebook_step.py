@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from slipway.infra.pipelines.notebook_step import PACKAGES, command_of_notebook, notebook_problem, page_of
+from tests.infra.pipelines.file.test_wrong import VALID, problems
 from tests.infra.pipelines.file_problems import check
-from tests.infra.pipelines.test_wrong_pipeline_file import VALID, problems
 from tests.support.tree import write_tree
 
 EVIL = 'it\'s "two"  words $HOME `date`'

@@ -9,8 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
 from slipway.infra.pipelines.scripts import LONGEST, Run, command_of, is_script
+from tests.infra.pipelines.file.test_wrong import problems, step
 from tests.infra.pipelines.file_problems import check
-from tests.infra.pipelines.test_wrong_pipeline_file import problems, step
 
 EVIL = "two  words 'it' \"q\" $HOME `date` $(date) * \\ ; false"
 """A value that a shell would take apart."""

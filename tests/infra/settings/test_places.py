@@ -10,9 +10,9 @@ from slipway.infra.settings.loading import load
 from tests.infra.pipelines.days import DAYS
 from tests.infra.pipelines.days import stack as days_stack
 from tests.infra.pipelines.days import written as days_written
+from tests.infra.pipelines.file.test_searches import stack as churn
 from tests.infra.pipelines.sums import stack, written
 from tests.infra.pipelines.test_python_file import DECLARATION
-from tests.infra.pipelines.test_searches import stack as churn
 from tests.infra.settings.test_references import STEP, refused
 from tests.support.refusals import FREE_NETWORK, SECOND, Case, named, problems, the_problem
 from tests.support.stack_values import GCP, changed
