@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import queue_cost
-from tests.support.valkey import valkey_program
+from tests.support.servers.valkey import valkey_program
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.queue_kill_run import MODES, WITHOUT_QUEUE, plan
 from benchmarks.queue_kills import measure
-from tests.support.valkey import valkey_program
+from tests.support.servers.valkey import valkey_program
 
 SEED = 206
 

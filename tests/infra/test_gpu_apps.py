@@ -10,8 +10,8 @@ from slipway.infra.clouds.gcp.emulator import Emulator
 from slipway.infra.program import declare
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
-from tests.support import gcp
 from tests.support.checkout import ROOT
+from tests.support.clouds import gcp
 from tests.support.recording import Recording, record
 
 PIPELINE = """

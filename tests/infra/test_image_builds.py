@@ -17,8 +17,8 @@ from slipway.offline.evaluated.pod_rules import breaches
 from slipway.offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET
 from slipway.offline.preview.build import image_remarks
 from slipway.offline.preview.differences import compare
-from tests.support.aws_values import AWS
 from tests.support.checkout import ROOT
+from tests.support.clouds.aws_values import AWS
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP
 from tests.support.tree import write_tree

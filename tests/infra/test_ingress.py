@@ -17,8 +17,8 @@ from slipway.infra.schema.ingress import IngressSettings, OidcSettings
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
 from tests.infra.test_apps import PIPELINE, STEPS
-from tests.support import aws, gcp
 from tests.support.checkout import ROOT
+from tests.support.clouds import aws, gcp
 from tests.support.recording import Recording, is_unknown, record
 from tests.support.stack_values import changed
 

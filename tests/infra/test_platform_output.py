@@ -12,8 +12,8 @@ from slipway.infra.program import declare
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
-from tests.support import aws
-from tests.support.autopilot import STACK as AUTOPILOT
+from tests.support.clouds import aws
+from tests.support.clouds.autopilot import STACK as AUTOPILOT
 from tests.support.recording import Recording, record, secret_inputs
 from tests.support.stack_values import EXISTING, GCP, changed
 

@@ -24,7 +24,7 @@ from slipway.infra.settings.pipelines import KEY
 from slipway.infra.stack.configuration import CLOUDS
 from slipway.infra.stack.placed_stack import declare_platforms
 from slipway.infra.stack.running_work import RefusedUpdateError, RunningWork
-from tests.support.aws_values import AWS
+from tests.support.clouds.aws_values import AWS
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP, changed
 

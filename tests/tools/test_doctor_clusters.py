@@ -20,7 +20,7 @@ from slipway.infra.review.stack import Resource, Stack
 from slipway.infra.schema.base import StoreSettings
 from slipway.infra.schema.request import Request
 from slipway.tools.doctor import cluster
-from tests.support.api_server import Cluster, kubeconfig
+from tests.support.servers.api_server import Cluster, kubeconfig
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 PROVIDER = "urn:pulumi:dev::slipway::pulumi:providers:kubernetes::here"

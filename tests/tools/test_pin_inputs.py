@@ -18,7 +18,7 @@ from slipway.offline.engine.stack_config import load_stack
 from slipway.tools import pin_inputs
 from slipway.tools.command import app
 from slipway.tools.doctor import inputs as doctor
-from tests.support.gcp import BASE
+from tests.support.clouds.gcp import BASE
 from tests.tools.test_transfer import GATE, answer, machine
 
 __all__ = ["machine"]

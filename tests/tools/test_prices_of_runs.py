@@ -21,8 +21,8 @@ from slipway.tools.history.comparison import price
 from slipway.tools.watch.plan import plan_of
 from slipway.workloads.apps.mlflow.records import record
 from slipway.workloads.runtime.history import Result, result
-from tests.support.autopilot import CHANGES
 from tests.support.checkout import ROOT
+from tests.support.clouds.autopilot import CHANGES
 from tests.support.previewing import previewed
 from tests.support.stack_values import GONE
 from tests.support.stores import add_result

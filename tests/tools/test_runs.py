@@ -18,7 +18,7 @@ from slipway.tools.runs import Namespace, RunError
 from slipway.tools.watch.plan import Plan
 from slipway.workloads.runtime.usage.limits import MONTH, RUN, month_of
 from slipway.workloads.schedule.places import jobs
-from tests.support.api_server import kubeconfig
+from tests.support.servers.api_server import kubeconfig
 from tests.workloads.json_server import serving
 from tests.workloads.places.world import merge
 

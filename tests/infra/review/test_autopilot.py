@@ -10,7 +10,7 @@ from slipway.infra.clouds.gcp.review.charges import DeclaredPod, charges, declar
 from slipway.infra.clouds.gcp.review.policies import POLICIES
 from slipway.infra.review.contract import Violation
 from slipway.infra.review.stack import KUBERNETES_PROVIDER, Stack
-from tests.support.autopilot import CLUSTER, evaluated
+from tests.support.clouds.autopilot import CLUSTER, evaluated
 from tests.support.reviewing import declared, stack_of
 
 BY_ID = {policy.id: policy for policy in POLICIES}

@@ -11,7 +11,7 @@ from slipway.infra.clouds.aws.review.policies import FLAGS
 from slipway.infra.clouds.gcp.review import policies
 from slipway.infra.review.contract import Policy
 from slipway.infra.review.stack import UNKNOWN, Partial, Resource, Stack
-from tests.support import aws
+from tests.support.clouds import aws
 from tests.support.reviewing import REVIEWS, declared, declared_stack, stack_of
 
 POLICIES: Mapping[str, Policy] = {policy.id: policy for review in REVIEWS for policy in review.policies}

@@ -11,7 +11,7 @@ from slipway.infra.clouds.gcp.nodes import pools as gcp_pools
 from slipway.infra.kubernetes.cluster.device_plugin import values
 from slipway.infra.platform import DevicePlugin, Taint
 from slipway.infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, UNLIMITED, NodePool
-from tests.support import aws, gcp
+from tests.support.clouds import aws, gcp
 from tests.support.reviewing import declared, declared_stack, stack_emulators, stack_of
 from tests.support.stand_in import gpu_pool
 

@@ -16,7 +16,7 @@ from slipway.infra.review.facts import Quota
 from slipway.infra.review.stack import UNKNOWN
 from slipway.offline.evaluated.model import QuotaNeed
 from slipway.offline.preview.tables import quota_words as needed_words
-from tests.support import aws, gcp
+from tests.support.clouds import aws, gcp
 from tests.support.reviewing import declared, declared_stack, stack_of
 
 

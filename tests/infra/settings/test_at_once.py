@@ -7,7 +7,7 @@ import pytest
 
 from slipway.infra.settings.loading import load
 from tests.infra.clouds.existing.test_rules import STACK
-from tests.support.aws_values import AWS
+from tests.support.clouds.aws_values import AWS
 from tests.support.refusals import CPU, PREDICT, STEPS, TRAIN, problems
 from tests.support.stack_values import EXISTING, GCP, GONE, changed
 

@@ -6,7 +6,7 @@ import pytest
 
 from slipway.infra.clouds.gcp.rules.clusters import ONLY, REFUSED
 from slipway.infra.clouds.gcp.settings import GcpPool
-from tests.support.autopilot import CLUSTER, STACK
+from tests.support.clouds.autopilot import CLUSTER, STACK
 from tests.support.refusals import STEPS, Refusal, elsewhere, the_problem, wrong
 from tests.support.stack_values import GCP, GONE, changed
 

@@ -6,7 +6,7 @@ import pytest
 
 from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool
 from slipway.infra.settings.loading import load
-from tests.support.aws_values import AWS
+from tests.support.clouds.aws_values import AWS
 from tests.support.stack_values import changed
 
 TRAIN = "clusters.dev.pools.train"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.aws_values import AWS
+from tests.support.clouds.aws_values import AWS
 from tests.support.refusals import CPU, PREDICT, STEPS, TRAIN, Refusal, elsewhere, wrong
 from tests.support.stack_values import GCP, GONE
 

@@ -16,7 +16,7 @@ from slipway.infra.schema.quantities import cpu_millicores, mebibytes, seconds
 from slipway.infra.settings.loading import lay_over, load
 from slipway.infra.settings.model import Settings, with_pipelines
 from slipway.infra.settings.pipelines import each_of
-from tests.support.aws_values import AWS
+from tests.support.clouds.aws_values import AWS
 from tests.support.stack_values import EXISTING, GCP, GONE, changed
 
 pytestmark = pytest.mark.slow

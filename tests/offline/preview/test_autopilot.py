@@ -8,7 +8,7 @@ from slipway.infra.review.tables import hourly
 from slipway.offline.evaluated.cost import cost
 from slipway.offline.evaluated.model import Cost, StepCost
 from slipway.offline.evaluated.timeline import JobDuration
-from tests.support.autopilot import evaluated
+from tests.support.clouds.autopilot import evaluated
 from tests.support.costing import TODAY
 
 REFUSES, _ = POLICIES

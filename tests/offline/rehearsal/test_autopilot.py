@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.offline.rehearsal.test_end_to_end import PREDICTIONS, rehearse, table
-from tests.support.autopilot import STACK
+from tests.support.clouds.autopilot import STACK
 from tests.support.stack_values import changed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

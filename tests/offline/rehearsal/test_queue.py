@@ -15,7 +15,7 @@ import pytest
 from slipway.offline.rehearsal.cluster import services
 from slipway.offline.rehearsal.cluster.server_specs import Probe
 from tests.support.rehearsing import SMALL, Running, all_end, pipeline_folder, stack_file
-from tests.support.valkey import PASSWORD, ValkeyServer, valkey_program, valkey_server
+from tests.support.servers.valkey import PASSWORD, ValkeyServer, valkey_program, valkey_server
 
 __all__ = ["valkey_server"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from slipway.offline.rehearsal.output.outcome import Outcome
 from tests.support.rehearsing import SMALL, pipeline_folder, rehearse_file, stack_file
-from tests.support.valkey import valkey_program
+from tests.support.servers.valkey import valkey_program
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

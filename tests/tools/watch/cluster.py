@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
-from tests.support.api_server import kubeconfig
+from tests.support.servers.api_server import kubeconfig
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 

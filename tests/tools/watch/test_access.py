@@ -15,7 +15,7 @@ from slipway.infra.pulumi_cli import unfinished_jobs
 from slipway.infra.review.state import SIGNATURE
 from slipway.tools.watch.observed import AccessError, Clusters, NotCreatedError, explain
 from slipway.tools.watch.plan import Place
-from tests.support.api_server import kubeconfig
+from tests.support.servers.api_server import kubeconfig
 
 TEXT = json.dumps(kubeconfig(1))
 EXEC = {

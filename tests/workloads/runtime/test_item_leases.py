@@ -6,7 +6,7 @@ import time
 
 from slipway.workloads.runtime.items.assignment import Recorder
 from slipway.workloads.runtime.items.queue import Claimed, ItemQueue, Rules
-from tests.support.valkey import ValkeyServer
+from tests.support.servers.valkey import ValkeyServer
 
 
 def queue(server: ValkeyServer) -> ItemQueue:

@@ -17,7 +17,7 @@ from slipway.workloads.runtime.items.queue import (
     Rules,
     Unreachable,
 )
-from tests.support.valkey import PASSWORD, ValkeyServer
+from tests.support.servers.valkey import PASSWORD, ValkeyServer
 
 DAYS = ["2018-04-01", "2018-04-02", "2018-04-03"]
 

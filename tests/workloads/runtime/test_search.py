@@ -22,7 +22,7 @@ from slipway.workloads.runtime.items.item_worker import ITEMS_FAILED
 from slipway.workloads.runtime.search.reports import FILE, Printed, Reports
 from slipway.workloads.runtime.search.study import Plan, Trial, suggest
 from slipway.workloads.runtime.store import check
-from tests.support.valkey import PASSWORD, ValkeyServer
+from tests.support.servers.valkey import PASSWORD, ValkeyServer
 from tests.workloads.runtime.workers import ended, wait_until
 from tests.workloads.steps import only_error, start
 

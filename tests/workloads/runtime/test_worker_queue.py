@@ -13,7 +13,7 @@ from slipway.workloads.runtime.exits import INTERRUPTED
 from slipway.workloads.runtime.items.item_worker import ITEMS_FAILED
 from slipway.workloads.runtime.items.queue import QUEUE_TROUBLE
 from slipway.workloads.runtime.store import check
-from tests.support.valkey import PASSWORD
+from tests.support.servers.valkey import PASSWORD
 from tests.workloads.runtime.workers import Step, alive, ended, wait_until
 from tests.workloads.steps import only_error
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from slipway.workloads.runtime.store import publish, staging
-from tests.support.valkey import PASSWORD, ValkeyServer
+from tests.support.servers.valkey import PASSWORD, ValkeyServer
 from tests.workloads.steps import start
 
 PROGRAM = """

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.infra.settings.model import Settings
-from tests.support.aws import (
+from tests.support.clouds.aws import (
     ACCOUNT,
     ASSOCIATION,
     GROUP_TAG,

@@ -10,7 +10,7 @@ from slipway.infra.clouds.aws.settings import ControlPlane
 from slipway.infra.review.stack import Resource
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
-from tests.support.aws import (
+from tests.support.clouds.aws import (
     ADDON,
     ASSOCIATION,
     ATTACHMENT,

@@ -14,8 +14,8 @@ from slipway.infra.clouds.aws.emulator import Emulator as AwsEmulator
 from slipway.infra.clouds.aws.platforms import platforms
 from slipway.infra.review.stack import Stack, at
 from slipway.infra.settings.loading import load
-from tests.support.aws import ADDON, ASSOCIATION, ATTACHMENT, NODE_GROUP, RELEASE, declare, raw
 from tests.support.checkout import ROOT
+from tests.support.clouds.aws import ADDON, ASSOCIATION, ATTACHMENT, NODE_GROUP, RELEASE, declare, raw
 from tests.support.previewing import previewed
 from tests.support.recording import Recording, record
 from tests.workloads.json_server import serving

@@ -7,7 +7,7 @@ import pytest
 from slipway.infra.charts import charts
 from slipway.infra.clouds.aws.catalogue import instance_types
 from slipway.infra.platform import Pool
-from tests.support.aws import CPU_POOL, NODE_GROUP, RELEASE, declare, with_pool
+from tests.support.clouds.aws import CPU_POOL, NODE_GROUP, RELEASE, declare, with_pool
 from tests.support.recording import Recording
 
 P4D = {"instance_type": "p4d.24xlarge", "zones": ["us-east-1a"], "efa": True, "nodes": {"count": 2}}

@@ -8,8 +8,8 @@ import pytest
 from slipway.infra.clouds.aws.emulator import Emulator as AwsEmulator
 from slipway.infra.emulator import EMULATED_CA_CERTIFICATE
 from slipway.infra.platform import Node
-from tests.support.aws import LAUNCH_TEMPLATE, NODE_GROUP, changed, declare, with_pool, with_store
-from tests.support.emulation import assert_nodes_are_as_promised, nodes_of
+from tests.support.clouds.aws import LAUNCH_TEMPLATE, NODE_GROUP, changed, declare, with_pool, with_store
+from tests.support.clouds.emulation import assert_nodes_are_as_promised, nodes_of
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "cpu": {"instance_type": "m6i.2xlarge", "nodes": {"count": 2}, "labels": {"role": "cpu"}},

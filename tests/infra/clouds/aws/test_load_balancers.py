@@ -7,8 +7,8 @@ import pytest
 
 from slipway.infra.clouds.aws.charts import CLUSTER_TAG
 from tests.infra import test_ingress as ingress
-from tests.support import aws
-from tests.support.iam import allows
+from tests.support.clouds import aws
+from tests.support.clouds.iam import allows
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import pytest
 
 from slipway.infra.clouds.aws.emulator import Emulator as AwsEmulator
 from slipway.infra.settings.loading import load
-from tests.support.aws import ACCOUNT, BUCKET, REGION, ROLE, ROLE_POLICY, declare, logged, raw
+from tests.support.clouds.aws import ACCOUNT, BUCKET, REGION, ROLE, ROLE_POLICY, declare, logged, raw
 
 FLOWS = "aws:ec2/flowLog:FlowLog"
 GROUP = "aws:cloudwatch/logGroup:LogGroup"

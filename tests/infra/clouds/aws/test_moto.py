@@ -10,7 +10,17 @@ import pytest
 
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
-from tests.support.aws import ATTACHMENT, EFS, REPOSITORY, ROLE, ROLE_POLICY, declare, logged, raw, with_store
+from tests.support.clouds.aws import (
+    ATTACHMENT,
+    EFS,
+    REPOSITORY,
+    ROLE,
+    ROLE_POLICY,
+    declare,
+    logged,
+    raw,
+    with_store,
+)
 from tests.support.recording import Recording
 
 pytestmark = pytest.mark.slow

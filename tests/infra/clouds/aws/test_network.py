@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.infra.clouds.aws.network import subnet_blocks
-from tests.support.aws import NODE_GROUP, changed, declare
+from tests.support.clouds.aws import NODE_GROUP, changed, declare
 from tests.support.recording import Recording
 
 SUBNET = "aws:ec2/subnet:Subnet"

@@ -12,7 +12,7 @@ from slipway.infra.clouds.aws.nodes import node_resources
 from slipway.infra.clouds.aws.pools import INSTANCE_STORE
 from slipway.infra.clouds.aws.settings import AwsPool
 from slipway.infra.settings.loading import load
-from tests.support.aws import LAUNCH_TEMPLATE, NODE_GROUP, declare, raw, with_pool
+from tests.support.clouds.aws import LAUNCH_TEMPLATE, NODE_GROUP, declare, raw, with_pool
 from tests.support.recording import Recording
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 
 from slipway.infra.clouds.aws import platforms
 from slipway.infra.schema.problems import Problem
-from tests.support.aws import CLUSTER, changed, declare
+from tests.support.clouds.aws import CLUSTER, changed, declare
 from tests.support.recording import record
 
 

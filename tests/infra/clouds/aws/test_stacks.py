@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from slipway.infra.settings.model import Settings
-from tests.support.aws import ADDON, BUCKET, CLUSTER, LAUNCH_TEMPLATE, NODE_GROUP, declare
 from tests.support.checkout import ROOT
+from tests.support.clouds.aws import ADDON, BUCKET, CLUSTER, LAUNCH_TEMPLATE, NODE_GROUP, declare
 from tests.support.recording import Recording
 from tests.support.stack_values import stack_settings
 

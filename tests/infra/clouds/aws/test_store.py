@@ -15,7 +15,7 @@ from slipway.infra.schema.problems import SettingsError
 from slipway.infra.schema.request import AppAccess, Request
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
-from tests.support.aws import (
+from tests.support.clouds.aws import (
     ACCOUNT,
     ADDON,
     ASSOCIATION,

@@ -16,8 +16,8 @@ from slipway.infra.program import declare
 from slipway.infra.schema.problems import Problem, SettingsError
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
-from tests.support.api_server import serving
 from tests.support.recording import record
+from tests.support.servers.api_server import serving
 from tests.support.stack_values import EXISTING, changed
 
 CPU = "clusters.here.pools.cpu"

@@ -14,9 +14,9 @@ from slipway.infra.clouds.gcp.catalogue import machine_types
 from slipway.infra.clouds.gcp.settings import GCS_FUSE_SIDECAR
 from slipway.infra.platform import Pool, Resources
 from slipway.infra.settings.loading import load
-from tests.support.autopilot import STACK
-from tests.support.emulation import nodes_of
-from tests.support.gcp import CLUSTER, NODE_POOL, declare
+from tests.support.clouds.autopilot import STACK
+from tests.support.clouds.emulation import nodes_of
+from tests.support.clouds.gcp import CLUSTER, NODE_POOL, declare
 from tests.support.recording import Recording
 from tests.support.stack_values import changed
 

@@ -7,7 +7,7 @@ import pytest
 
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
-from tests.support.gcp import BUCKET, CLUSTER, NODE_POOL, declare, raw
+from tests.support.clouds.gcp import BUCKET, CLUSTER, NODE_POOL, declare, raw
 from tests.support.recording import Recording, is_unknown, secret_inputs
 
 

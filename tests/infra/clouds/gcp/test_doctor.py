@@ -26,7 +26,7 @@ from slipway.infra.review.stack import Resource, Stack
 from slipway.infra.schema.inputs import data_at
 from slipway.infra.schema.request import InputAccess, Request
 from slipway.infra.settings.loading import load
-from tests.support.gcp import raw
+from tests.support.clouds.gcp import raw
 
 # Whoever runs the doctor has chosen their own credentials, of whatever type.
 pytestmark = pytest.mark.filterwarnings("ignore:The load_credentials_from:DeprecationWarning")

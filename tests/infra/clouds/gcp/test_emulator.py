@@ -8,8 +8,8 @@ import pytest
 from slipway.infra.clouds.gcp.emulator import Emulator as GcpEmulator
 from slipway.infra.emulator import EMULATED_CA_CERTIFICATE
 from slipway.infra.settings.loading import load
-from tests.support.emulation import assert_nodes_are_as_promised, nodes_of
-from tests.support.gcp import NODE_POOL, declare, raw, with_pool
+from tests.support.clouds.emulation import assert_nodes_are_as_promised, nodes_of
+from tests.support.clouds.gcp import NODE_POOL, declare, raw, with_pool
 
 H100 = {
     "machine_type": "a3-highgpu-8g",

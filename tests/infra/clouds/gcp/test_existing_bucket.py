@@ -12,7 +12,7 @@ from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
 from slipway.offline.evaluated.model import Operation
 from slipway.offline.evaluated.operations import compare_resources
-from tests.support.gcp import BUCKET, declare, raw
+from tests.support.clouds.gcp import BUCKET, declare, raw
 from tests.support.previewing import previewed
 from tests.support.recording import Recording
 from tests.support.refusals import the_problem

@@ -8,7 +8,7 @@ from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
 from slipway.offline.evaluated.model import Operation
 from slipway.offline.evaluated.operations import compare_resources
-from tests.support.gcp import BUCKET, CLUSTER, CPU_POOL, declare, raw
+from tests.support.clouds.gcp import BUCKET, CLUSTER, CPU_POOL, declare, raw
 from tests.support.previewing import previewed
 from tests.support.refusals import Case, named, problems, the_problem
 

@@ -8,7 +8,7 @@ from slipway.infra.clouds.gcp.emulator import Emulator as GcpEmulator
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
-from tests.support.gcp import BUCKET, CLUSTER, declare, raw
+from tests.support.clouds.gcp import BUCKET, CLUSTER, declare, raw
 from tests.support.recording import Recording
 
 RING = "gcp:kms/keyRing:KeyRing"

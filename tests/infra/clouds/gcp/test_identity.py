@@ -14,7 +14,7 @@ from slipway.infra.schema.request import AppAccess, Request
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
 from slipway.workloads.runtime import store as workload_store
-from tests.support.gcp import BUCKET, CLUSTER, declare, raw
+from tests.support.clouds.gcp import BUCKET, CLUSTER, declare, raw
 from tests.support.recording import Recording, is_unknown
 
 BUCKET_GRANT = "gcp:storage/bucketIAMMember:BucketIAMMember"

@@ -18,7 +18,7 @@ from slipway.infra.review.stack import JOB, Resource, at, mapping, mappings, str
 from slipway.infra.schema.inputs import data_at
 from slipway.infra.schema.request import InputAccess, Request
 from slipway.infra.settings.loading import load
-from tests.support.gcp import PROJECT, raw
+from tests.support.clouds.gcp import PROJECT, raw
 from tests.support.previewing import previewed
 from tests.support.recording import Recording, record
 from tests.support.refusals import the_problem

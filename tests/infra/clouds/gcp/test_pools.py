@@ -10,7 +10,7 @@ from slipway.infra.clouds.gcp.rules.clusters import ONLY
 from slipway.infra.clouds.gcp.settings import GcpPool
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
-from tests.support.gcp import NODE_POOL, declare, raw, with_pool
+from tests.support.clouds.gcp import NODE_POOL, declare, raw, with_pool
 from tests.support.recording import Recording
 
 H100 = {"machine_type": "a3-highgpu-8g", "accelerator": "nvidia-h100-80gb", "disk_type": "pd-ssd"}

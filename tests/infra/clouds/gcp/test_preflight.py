@@ -8,7 +8,7 @@ from slipway.infra.clouds.gcp.rules import provider_problems
 from slipway.infra.schema.problems import Problem, SettingsError
 from slipway.infra.settings.loading import load
 from slipway.offline.engine.stack_config import for_engine
-from tests.support.gcp import declare, raw
+from tests.support.clouds.gcp import declare, raw
 from tests.support.recording import record
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from slipway.infra.review.stack import Resource
 from slipway.infra.settings.model import Settings
-from tests.support.gcp import BUCKET, CLUSTER, NODE_POOL, declare
+from tests.support.clouds.gcp import BUCKET, CLUSTER, NODE_POOL, declare
 from tests.support.stack_values import stack_settings
 
 STACKS = ["gcp-dev", "gcp-prod"]

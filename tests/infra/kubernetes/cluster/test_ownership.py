@@ -11,8 +11,8 @@ from pulumi.output import UNKNOWN
 
 from slipway.infra.kubernetes.cluster import ownership
 from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, instance
-from tests.support.api_server import serving
 from tests.support.recording import Recording, record
+from tests.support.servers.api_server import serving
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from slipway.workloads.apps.page.limits import Bounds
 from slipway.workloads.apps.page.middleware import Metrics
 from slipway.workloads.apps.page.model import Pictures
 from slipway.workloads.apps.page.samples import Sample
-from tests.support.serving_stub import ServedModel, ServingStub
+from tests.support.servers.serving_stub import ServedModel, ServingStub
 
 Opened = Callable[..., TestClient]
 

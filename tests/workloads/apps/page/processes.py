@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from slipway.offline.rehearsal.machine.processes import free_ports
-from tests.support.serving_stub import ServingStub
+from tests.support.servers.serving_stub import ServingStub
 from tests.workloads.apps.page.conftest import until
 
 ROOT = Path(__file__).parents[4]

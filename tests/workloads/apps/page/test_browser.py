@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import chromium
-from tests.support.serving_stub import ServedModel, ServingStub, held_out
+from tests.support.servers.serving_stub import ServedModel, ServingStub, held_out
 from tests.workloads.apps.page.conftest import file, seven
 from tests.workloads.apps.page.processes import Running, serve
 

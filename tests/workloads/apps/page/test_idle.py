@@ -10,7 +10,7 @@ from slipway.infra.pipelines.app_kinds.page import REQUESTS, VISITS
 from slipway.infra.pipelines.apps import address_variables, start_variable
 from slipway.offline.rehearsal.machine.processes import free_ports
 from slipway.workloads.runtime.apps.idle import counted
-from tests.support.serving_stub import ServedModel, ServingStub
+from tests.support.servers.serving_stub import ServedModel, ServingStub
 from tests.workloads.apps.page.conftest import until
 from tests.workloads.apps.page.processes import Running, answers, process
 

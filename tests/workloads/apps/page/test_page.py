@@ -24,7 +24,7 @@ from slipway.workloads.apps.page.limits import Bounds
 from slipway.workloads.apps.page.middleware import Metrics
 from slipway.workloads.apps.page.model import Pictures
 from slipway.workloads.apps.page.samples import Sample
-from tests.support.serving_stub import ServedModel, ServingStub
+from tests.support.servers.serving_stub import ServedModel, ServingStub
 from tests.workloads.apps.page.conftest import GENEROUS, Opened, file, seven, state, until
 
 EVERY_PATH = ("/", "/page.css", "/page.js", "/icon.svg", "/api/status", "/api/sample", "/healthz", "/nothing")

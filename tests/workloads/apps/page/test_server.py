@@ -19,7 +19,7 @@ from slipway.workloads.apps.page.__main__ import main
 from slipway.workloads.apps.page.app import Options, application
 from slipway.workloads.apps.page.connections import CONNECTIONS_OF_ONE, protocol
 from slipway.workloads.apps.page.samples import SUFFIXES
-from tests.support.serving_stub import ServedModel, ServingStub
+from tests.support.servers.serving_stub import ServedModel, ServingStub
 from tests.workloads.apps.page.conftest import file, seven, until
 from tests.workloads.apps.page.processes import Running, answers, process, serve
 

@@ -9,7 +9,7 @@ from slipway.infra.clouds.aws.platforms import platforms
 from slipway.infra.platform import Platform
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
-from tests.support.cloud_stacks import declare_once, with_extra_pool
+from tests.support.clouds.stacks import declare_once, with_extra_pool
 from tests.support.recording import Recording
 
 ACCOUNT = "000000000000"

@@ -8,7 +8,7 @@ from slipway.infra.clouds.gcp.emulator import Emulator as GcpEmulator
 from slipway.infra.clouds.gcp.platforms import platforms
 from slipway.infra.platform import Platform
 from slipway.infra.settings.model import Settings
-from tests.support.cloud_stacks import declare_once, with_extra_pool
+from tests.support.clouds.stacks import declare_once, with_extra_pool
 from tests.support.recording import Recording
 
 PROJECT = "a-project"
