@@ -17,8 +17,7 @@ from slipway.infra.review.stack import Stack
 from slipway.offline.evaluation.decoding import EvaluatedStack
 from slipway.tools.doctor import examination, machine
 from slipway.tools.doctor.examination import Examined, document, of_file, show
-
-ROOT = Path(__file__).parents[2]
+from tests.support.checkout import ROOT
 
 PULUMI = """#!{python}
 import sys

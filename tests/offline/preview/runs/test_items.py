@@ -7,7 +7,7 @@ import pytest
 
 from slipway.infra.review.stack import Resource
 from slipway.offline.evaluated.model import JobRun, Outcome
-from tests.offline.preview.test_reruns import files, job, mounting, runs
+from tests.offline.preview.runs.test_reruns import files, job, mounting, runs
 
 INPUTS = ("--input", "prepare=/store/prepare/1"), ("--input", "model=/store/model/1")
 

@@ -16,7 +16,7 @@ from slipway.infra.review.stack import Resource
 from slipway.offline.evaluated import phrasing
 from slipway.offline.evaluated.model import JobRun, Outcome
 from tests.infra.kubernetes.pods.test_node_group import FILES
-from tests.offline.preview.test_reruns import runs
+from tests.offline.preview.runs.test_reruns import runs
 from tests.support.recording import record
 from tests.support.stand_in import platform, step
 from tests.support.tree import write_tree
