@@ -431,7 +431,7 @@ class _Conversion:
                 if key is None or (amount is None and key != "gpus"):
                     continue
                 replica.document.get(*place, "resources", kind, str(name))
-                if not _is_amount(key, amount):
+                if amount is None or not _is_amount(key, amount):
                     reason, fix = "a template left it open, or it is no amount", "write the amount in the manifest"
                     at = path_text((*place, "resources", kind, str(name)))
                     self.refused.append(Problem(at, amount, reason, fix))
