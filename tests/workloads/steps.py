@@ -27,7 +27,9 @@ def without_tensorflow(folder: Path) -> dict[str, str]:
 
 
 def command(module: str, *arguments: object) -> list[str]:
-    return [sys.executable, "-m", f"workloads.{module}", *(str(argument) for argument in arguments)]
+    """`module` is one of the folder `workloads`, or of the tests by its whole name."""
+    name = module if module.startswith("tests.") else f"workloads.{module}"
+    return [sys.executable, "-m", name, *(str(argument) for argument in arguments)]
 
 
 def start(module: str, *arguments: object, **changes: str) -> subprocess.Popen[str]:

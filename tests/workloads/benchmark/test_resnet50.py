@@ -15,12 +15,13 @@ import pytest
 from slipway.workloads.runtime.devices import VARIABLE, cpu_alone
 from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, BAD_INPUT, INTERRUPTED, USAGE
 from slipway.workloads.runtime.store import MANIFEST, check
-from tests.workloads.steps import only_error, run, start, without_tensorflow
+from tests.workloads.steps import only_error, run, start_loaded, without_tensorflow
 from workloads.benchmark.inputs import digest, files
 from workloads.benchmark.resnet50 import REMARK, is_displayed, speed, step_line, step_seconds, total_line
 
 LINE = re.compile(r"(\d+)\timages/sec: ([\d.]+) \+/- [\d.]+ \(jitter = [\d.]+\)\t([\d.]+)")
 T4 = {VARIABLE: "nvidia-tesla-t4:1"}
+SMALL = "tests.workloads.benchmark.small"
 
 
 def result(folder: Path) -> dict:
@@ -107,11 +108,12 @@ def test_a_finished_run_is_not_run_again(measured: tuple[Path, str], tmp_path: P
 
 @pytest.mark.slow
 def test_stored_images_in_fp16_on_two_replicas(tmp_path: Path) -> None:
-    run("benchmark.images", "--output", tmp_path / "images", "--count", 20)
+    run("benchmark.images", "--output", tmp_path / "images", "--count", 20, loaded=True)
 
     output = run(
-        *("benchmark.resnet50", "--output", tmp_path / "run", "--data", tmp_path / "images"),
+        *(SMALL, "--output", tmp_path / "run", "--data", tmp_path / "images"),
         *("--precision", "fp16", "--gpus", 8, "--batch-size", 2, "--batches", 1, "--warm-up", 1),
+        loaded=True,
         **{VARIABLE: "nvidia-h100-80gb:8"},
     )
 
@@ -138,8 +140,9 @@ def test_stored_images_in_fp16_on_two_replicas(tmp_path: Path) -> None:
     content[2000] ^= 255
     shard.write_bytes(content)
     refused = run(
-        *("benchmark.resnet50", "--output", tmp_path / "other", "--data", tmp_path / "images", "--gpus", 0),
+        *(SMALL, "--output", tmp_path / "other", "--data", tmp_path / "images", "--gpus", 0),
         code=BAD_INPUT,
+        loaded=True,
     )
     assert "a record cannot be used" in only_error(refused)
 
@@ -147,8 +150,9 @@ def test_stored_images_in_fp16_on_two_replicas(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_xla_and_bf16_on_the_cpu_alone(tmp_path: Path) -> None:
     output = run(
-        *("benchmark.resnet50", "--output", tmp_path, "--xla", "--precision", "bf16", "--image-size", 32),
+        *(SMALL, "--output", tmp_path, "--xla", "--precision", "bf16", "--image-size", 32),
         *("--gpus", 0, "--batches", 1, "--warm-up", 1),
+        loaded=True,
         **T4,
     )
     assert "stand in" not in output, "what is there of accelerators is left alone"
@@ -163,8 +167,7 @@ def test_xla_and_bf16_on_the_cpu_alone(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_that_is_stopped_ends_at_once_and_publishes_nothing(tmp_path: Path) -> None:
-    process = start("benchmark.resnet50", "--output", tmp_path / "run", **T4)
-    assert process.stdout is not None
+    process = start_loaded("benchmark.resnet50", "--output", tmp_path / "run", **T4)
     for text in process.stdout:
         if text.startswith("Running warm up"):
             break
@@ -189,7 +192,8 @@ def test_no_gpu_is_used_where_none_is_asked_for(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 def test_fewer_gpus_than_asked_are_refused(tmp_path: Path) -> None:
-    output = run("benchmark.resnet50", "--output", tmp_path, "--gpus", 2, code=ACCELERATOR_REFUSED, **T4)
+    output = run("benchmark.resnet50", "--output", tmp_path, "--gpus", 2, code=ACCELERATOR_REFUSED, loaded=True,
+                 **T4)  # fmt: skip
     assert "asked: 2 GPU(s), found: 1 x nvidia-tesla-t4" in only_error(output)
     assert not list(tmp_path.iterdir())
 

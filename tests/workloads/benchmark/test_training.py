@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from slipway.workloads.runtime.devices import Accelerator, before_import
+from tests.workloads.benchmark.small import network
 from workloads.benchmark.resnet50 import Measured, Work, _parse, _result, _time_steps
 
 SIZE = 8
@@ -51,12 +52,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
     built: list[Any] = []
 
-    def network(*, input_shape: tuple[int, ...], classes: int, **_: Any) -> Any:
-        layers = [keras.layers.Conv2D(2, 3), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(classes)]
-        built.append(keras.Sequential([keras.Input(input_shape), *layers]))
+    def kept(**arguments: Any) -> Any:
+        built.append(network(**arguments))
         return built[-1]
 
-    monkeypatch.setattr(keras.applications, "ResNet50", network)
+    monkeypatch.setattr(keras.applications, "ResNet50", kept)
     yield built
     keras.mixed_precision.set_global_policy("float32")
 
