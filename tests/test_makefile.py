@@ -85,6 +85,7 @@ NEW = "-m slipway new --example=mnist"
         ),
         (["rehearse"], "-m slipway rehearse --stack gcp-dev"),
         (["rehearse", "STACK=a", "BENCHMARK=1"], "-m slipway rehearse --stack a --benchmark"),
+        (["rehearse", "FRESH=1"], "-m slipway rehearse --stack gcp-dev --fresh"),
         (
             ["new", "STACK=team-a", "CLOUD=gcp", "REGION=europe-west4", "GPU=nvidia-l4", "USES=~/it"],
             f"{NEW} --stack=team-a --cloud=gcp --uses=~/it --region=europe-west4 --gpu=nvidia-l4",

@@ -13,8 +13,8 @@ from tests.support.clones import bash
 
 BLOCKS = list(blocks(ROOT))
 
-IN_FULL_ELSEWHERE = {"make demo", "make rehearse STACK=gcp-dev BENCHMARK=1"}
-"""Commands whose program other tests run, and look at what it makes: `test_demo_of_mnist.py` and
+IN_FULL_ELSEWHERE = {"make demo", "make rehearse FRESH=1", "make rehearse STACK=gcp-dev BENCHMARK=1"}
+"""Commands whose program other tests run, and look at what it makes: `test_demo_of_mnist.py`, `test_engine.py` and
 `test_end_to_end.py` in `tests/offline/rehearsal`. `make` only says here what it would run.
 """
 
@@ -57,7 +57,7 @@ def _again(block: Block, before: Sequence[Block], after: Sequence[Block]) -> boo
 
 
 def rehearses(block: Block) -> bool:
-    return bool(re.search(r"^make (rehearse|demo)\b|-m offline\.rehearsal\b", _script(block), flags=re.MULTILINE))
+    return bool(re.search(r"^make (rehearse|demo)\b|-m slipway rehearse\b", _script(block), flags=re.MULTILINE))
 
 
 def new_clone(target: Path) -> Path:

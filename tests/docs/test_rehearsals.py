@@ -17,7 +17,7 @@ from tests.docs.fences import Block
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-PAGES = ("rehearsal", "demo", "performance", "benchmark", "onprem", "stacks", "teams")
+PAGES = ("rehearsal", "performance", "onprem", "teams", "your-project")
 """Pages whose stacks have the pipeline `mnist`, in the order in which they are read here."""
 
 PIPELINE = "mnist"
@@ -35,9 +35,9 @@ def _begins_anew(block: Block) -> bool:
 
 def stacks(block: Block) -> Iterator[str]:
     for line in block.body.splitlines():
-        if match := re.match(r"make (rehearse|demo)\b", line):
-            named = re.search(r"\bSTACK=(\S+)", line)
-            yield named[1] if named else {"rehearse": "gcp-dev", "demo": "demo"}[match[1]]
+        if match := re.search(r"^make (rehearse|demo)\b|-m slipway (rehearse)\b", line):
+            named = re.search(r"\bSTACK=(\S+)|--stack (\S+)", line)
+            yield (named[1] or named[2]) if named else {"rehearse": "gcp-dev", "demo": "demo"}[match[1] or match[2]]
 
 
 def lend(clone: Path, stack: str) -> None:

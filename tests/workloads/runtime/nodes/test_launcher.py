@@ -22,11 +22,12 @@ import pytest
 from benchmarks.stand_in_job import ROOT, StandInJob
 from slipway.workloads.runtime.exits import BAD_INPUT, INTERRUPTED
 from slipway.workloads.runtime.items.item_runner import ItemRunner
-from slipway.workloads.runtime.nodes.group import KILLED_AGAIN, NEIGHBOUR_FAILED, NODES_MISSING, SILENCE
+from slipway.workloads.runtime.nodes.group import KILLED_AGAIN, NEIGHBOUR_FAILED, NODES_MISSING
 from slipway.workloads.runtime.nodes.pod import Ending, NodeRunner
 from slipway.workloads.runtime.steps.outputs import NO_RESULT
 from slipway.workloads.runtime.steps.program import Program, Runner
 from slipway.workloads.runtime.store import check, publish, staging
+from tests.workloads.runtime import impatient
 
 Jobs = Callable[..., StandInJob]
 
@@ -652,19 +653,21 @@ while os.environ["RANK"] == "0" and not (out / "go").exists():
 def test_who_stood_still_for_too_long_begins_again_with_all_others(
     start: Jobs, tmp_path: Path, victim: int, whole_pod: bool
 ) -> None:
-    # Its steps take longer than the silence that is borne: beside a launcher alone, its program goes on.
-    job = start(PLAIN, 2, words=plain(tmp_path, steps=300))
+    # Beside a launcher alone its program goes on, for longer than the silence that is borne.
+    steps = 60 if whole_pod else 120
+    job = start(PLAIN, 2, words=plain(tmp_path, steps), only=[])
+    job.command[job.command.index("-m") + 1] = impatient.__name__
+    job.start_all()
     checkpoint = job.folder / "out" / "checkpoint.json"
     until(job, checkpoint.exists)
     processes = job.processes(victim) if whole_pod else [job.pods[victim].pid]
     for process in processes:
         os.kill(process, signal.SIGSTOP)
-    until(job, lambda: "was lost (it was silent for 10 s)" in job.text(1 - victim))
+    until(job, lambda: "was lost (it was silent for 3 s)" in job.text(1 - victim))
     for process in processes:
         os.kill(process, signal.SIGCONT)
     job.run()
-    assert SILENCE == 10
-    assert value(job) == expected(300, 2)
+    assert value(job) == expected(steps, 2)
     assert job.codes == {0: [0], 1: [0]}
     assert len(re.findall(r"^Generation 2: ", job.text(1), re.MULTILINE)) >= 1
 
