@@ -113,12 +113,11 @@ class GitHub:
 
     limit = 65536
 
-    def __init__(self, api: Api, author: str = "github-actions[bot]") -> None:
+    def __init__(self, api: Api) -> None:
         self._api = api
-        self._author = author
 
     def _own(self, entry: Mapping[str, Any]) -> bool:
-        return entry["user"]["login"] == self._author
+        return entry["user"]["login"] == "github-actions[bot]"
 
     def change(self, number: int) -> Change:
         pull_request = self._api.ask("GET", f"/pulls/{number}")

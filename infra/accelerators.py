@@ -182,16 +182,16 @@ class AcceleratorFiles:
                         value = toml({**row, **new, "source": sources})
                         self.set(path, f"{cloud}.prices.{kind}.{key}", region, value)
 
-    def put_zones(self, path: Path, table: str, key: str, before: list[str], after: list[str]) -> None:
+    def put_zones(self, path: Path, table: str, before: list[str], after: list[str]) -> None:
         """Puts a list of zones in the place of another."""
         if sorted(before) != after:
             gone, more = sorted({*before} - {*after}), sorted({*after} - {*before})
-            self.changes.append((f"{path.stem}, {table}, {key}", ", ".join(gone) or "-", ", ".join(more) or "-"))
+            self.changes.append((f"{path.stem}, {table}, zones", ", ".join(gone) or "-", ", ".join(more) or "-"))
             line = toml(after)
-            if len(f"{key} = {line}") > WIDTH:
+            if len(f"zones = {line}") > WIDTH:
                 rows = textwrap.wrap(f"{line[1:-1]},", WIDTH, break_on_hyphens=False, initial_indent="  ")
                 line = "\n".join(["[", *(f"  {row.strip()}" for row in rows), "]"])
-            self.set(path, table, key, line)
+            self.set(path, table, "zones", line)
 
 
 def toml(value: Any) -> str:

@@ -21,11 +21,6 @@ SPEED = 300.0
 """Seconds of a trace that pass in one second of a rehearsal: a quarter of an hour is over after three."""
 
 
-Nodes = Annotated[int, Field(ge=0)]
-
-Ticks = Annotated[int, Field(ge=1)]
-
-
 class Trace(BaseModel):
     """A trace, as its file has it."""
 

@@ -30,7 +30,7 @@ def rehearse(
 
     With ``as_json`` a document on standard output says so, and all else goes to standard error.
     """
-    options = Options(stack, PROJECT, outcome.folder_for(stack, output), config_file, fresh, disrupt, quiet)
+    options = Options(stack, PROJECT, outcome.folder_for(stack, output), fresh, disrupt, quiet)
 
     def run() -> Outcome:
         configuration = session.configure(

@@ -177,7 +177,7 @@ def show(
     def run() -> Exit:
         configuration = session.configure(stack, PROJECT, config_file, all_pipelines=all_pipelines)
         require_apps(stack, configuration)
-        options = Options(stack, PROJECT, outcome.folder_for(stack, output), config_file, fresh)
+        options = Options(stack, PROJECT, outcome.folder_for(stack, output), fresh)
         project = SlipwayProject.read(PROJECT)
         with project.in_folder():
             kept = Session(project.run, configuration, options, console, Demo(console, seconds).keep, is_beside)

@@ -167,7 +167,7 @@ def _ask_aws(
 ) -> Iterator[Observation]:
     from botocore.exceptions import ClientError  # noqa: PLC0415
 
-    account = _account(text(stack.configuration.get("aws:profile")), region_of(stack))
+    account = signed_in(text(stack.configuration.get("aws:profile")), region_of(stack))
     try:
         # Needs no permission: docs.aws.amazon.com/STS/latest/APIReference/API_GetCallerIdentity.html
         caller = account.call("sts", "get_caller_identity")
@@ -195,13 +195,9 @@ def _ask_aws(
 
 
 @cache
-def _account(profile: str, region: str) -> Account:
+def signed_in(profile: str, region: str) -> Account:
+    """The account, asked once: its clients are kept."""
     return Account(profile, region)
-
-
-def forget() -> None:
-    """Looks for credentials anew, after they have changed."""
-    _account.cache_clear()
 
 
 def _account_of(stack: Stack, account: str) -> Iterator[Observation]:
@@ -413,7 +409,7 @@ def supply(stack: Stack, pool: NodePool) -> Supply:
     """What AWS has for one node of ``pool``; what else the account uses of a quota is in no answer."""
     from botocore.exceptions import ClientError  # noqa: PLC0415
 
-    account = _account(text(stack.configuration.get("aws:profile")), region_of(stack))
+    account = signed_in(text(stack.configuration.get("aws:profile")), region_of(stack))
     try:
         limits = [_limit(account, *quota.key) if len(quota.key) == 3 else None for quota in pool.quotas]
     except _FailedError as error:
@@ -539,7 +535,7 @@ def _refresh_zones(files: AcceleratorFiles, today: date) -> None:
         for name, facts in sold.get("offered", {}).items():
             kept = {zone for zone in facts["zones"] if catalogue.region_of(zone) not in answering}
             after = sorted(kept | {zone for zone in zones[name] if catalogue.region_of(zone)})
-            files.put_zones(path, f'aws.offered."{name}"', "zones", facts["zones"], after)
+            files.put_zones(path, f'aws.offered."{name}"', facts["zones"], after)
         if sold.get("offered") and answering:
             files.set(path, "aws.sources", "zones", '["aws_offerings"]')
             url = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html"
@@ -557,7 +553,7 @@ def bucket_tool(configuration: Mapping[str, Any]) -> BucketTool | None:
     """The AWS CLI; nothing for a bucket of another server, whose URL has the same scheme."""
     if text(mapping(configuration.get("slipway:store")).get("kind")) not in BUCKET_KINDS:
         return None
-    account = _account(text(configuration.get("aws:profile")), text(configuration.get("aws:region")))
+    account = signed_in(text(configuration.get("aws:profile")), text(configuration.get("aws:region")))
     return BucketTool(
         "s3",
         ("aws", "s3", "sync"),

@@ -448,7 +448,7 @@ def _refresh_zones(files: AcceleratorFiles, today: date) -> None:
                 break
         if not after:
             raise RefreshError(f"Compute Engine offers {path.stem} nowhere")
-        files.put_zones(path, "gcp", "zones", sold.get("zones", []), sorted(after))
+        files.put_zones(path, "gcp", sold.get("zones", []), sorted(after))
         files.set(path, "gcp.sources", "zones", '["google_compute_api"]')
         url = "https://cloud.google.com/compute/docs/reference/rest/v1/acceleratorTypes/aggregatedList"
         files.cite(files.sources, "google_compute_api", url, "read", today)

@@ -150,19 +150,15 @@ def of_stack(stack: Stack) -> Google:
     """
     usable = {key: stack.configuration[key] for key in CREDENTIALS if key in stack.configuration}
     with _signing_in:
-        google = signed_in(usable) if usable else _default()
+        google = signed_in(usable) if usable else signed_in_by_default()
         google.sign_in()
     return google
 
 
 @cache
-def _default() -> Google:
+def signed_in_by_default() -> Google:
+    """As the variables and files of this machine say, looked for once."""
     return signed_in({})
-
-
-def forget() -> None:
-    """Looks for credentials anew, after they have changed."""
-    _default.cache_clear()
 
 
 def pass_on(observations: Iterator[Observation], subject: str) -> Iterator[Observation]:

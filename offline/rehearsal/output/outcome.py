@@ -34,7 +34,6 @@ class Options:
     stack: str
     root: Path
     folder: Path
-    config_file: Path | None = None
     fresh: bool = False
     disrupt: str | None = None
     quiet: int = 0

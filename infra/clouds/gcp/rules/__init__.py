@@ -130,7 +130,6 @@ class Tier:
 
     place: str
     sizes: Sequence[tuple[int, int, int]]
-    shrinks: bool
 
 
 @cache
@@ -138,7 +137,7 @@ def tiers() -> Mapping[str, Tier]:
     """The tiers by the name that Google's API has for them."""
     content = tomllib.loads(DATA.read_text(encoding="utf-8"))["tiers"]
     return {
-        name: Tier(value["place"], [(least, most, unit) for least, most, unit in value["sizes"]], value["shrinks"])
+        name: Tier(value["place"], [(least, most, unit) for least, most, unit in value["sizes"]])
         for name, value in content.items()
     }
 

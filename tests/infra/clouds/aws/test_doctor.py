@@ -34,9 +34,9 @@ def somebody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[None]
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    doctor.forget()
+    doctor.signed_in.cache_clear()
     yield
-    doctor.forget()
+    doctor.signed_in.cache_clear()
 
 
 @pytest.fixture

@@ -134,7 +134,7 @@ def google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[Google]
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "ya29.token")
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
-    google_api.forget()
+    google_api.signed_in_by_default.cache_clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         monkeypatch.setattr(
             google_api, "ADDRESS", f"http://127.0.0.1:{server.server_address[1]}/{{host}}/{{path}}"
@@ -143,7 +143,7 @@ def google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[Google]
         thread.start()
         yield served
         server.shutdown()
-    google_api.forget()
+    google_api.signed_in_by_default.cache_clear()
 
 
 def stack(project: str = "mine", *quotas: Quota) -> Stack:
@@ -287,7 +287,7 @@ def test_without_credentials_the_rest_is_unknown(
     ]
     file = tmp_path / "application_default_credentials.json"
     file.write_text('{"type": "something_else"}', encoding="utf-8")
-    google_api.forget()
+    google_api.signed_in_by_default.cache_clear()
     ((said, _),) = of(examined(stack())[State.WRONG], doctor.SIGN_IN)
     assert str(file) in said
 
@@ -310,7 +310,7 @@ def test_a_login_that_has_ended_is_told_apart_from_a_network_that_is_away(
 
     (tmp_path / "gone").write_text("token", encoding="utf-8")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    google_api.forget()
+    google_api.signed_in_by_default.cache_clear()
     observations = examined(stack())
     assert of(observations[State.WRONG], doctor.SIGN_IN) == []
     assert "cannot be reached" in of(observations[State.UNKNOWN], doctor.SIGN_IN)[0][0]
